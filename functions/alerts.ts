@@ -368,6 +368,46 @@ const getAlertHistoryEntry = endpoint({
   },
 });
 
+const heldParams = z.object({ entry_id: z.string().meta({ description: "ID of the history entry." }) });
+
+const sendHeldAlert = endpoint({
+  name: "sendHeldAlert",
+  method: "POST",
+  route: "alerts/history/{entry_id}/send",
+  summary: "Send a held notification",
+  description:
+    "After the tables were restored from a backup, notifications that the service may have sent before are held: their status is `inDoubt`. Sends one now. Returns 409 for any other status. A mail that the provider already has is not sent again.",
+  tag,
+  access: "operator",
+  tier: "core",
+  params: heldParams,
+  problems: ["notFound", "conflict"],
+  responds: { 200: HistoryEntry },
+  handle: async ({ params, caller, services }) => {
+    const delivery = await services.alerts.held.send(params.entry_id, caller);
+    return ok(historyView(delivery, itemsIn(delivery)));
+  },
+});
+
+const dropHeldAlert = endpoint({
+  name: "dropHeldAlert",
+  method: "POST",
+  route: "alerts/history/{entry_id}/drop",
+  summary: "Drop a held notification",
+  description:
+    "The notification is not sent, and its status becomes `cancelled`. Returns 409 unless its status is `inDoubt`.",
+  tag,
+  access: "operator",
+  tier: "core",
+  params: heldParams,
+  problems: ["notFound", "conflict"],
+  responds: { 200: HistoryEntry },
+  handle: async ({ params, caller, services }) => {
+    const delivery = await services.alerts.held.drop(params.entry_id, caller);
+    return ok(historyView(delivery, itemsIn(delivery)));
+  },
+});
+
 const createAlertSnooze = endpoint({
   name: "createAlertSnooze",
   method: "POST",
@@ -498,6 +538,8 @@ export const endpoints = [
   deleteAcknowledgement,
   listAlertHistory,
   getAlertHistoryEntry,
+  sendHeldAlert,
+  dropHeldAlert,
   createAlertSnooze,
   listAlertSnoozes,
   deleteAlertSnooze,

@@ -30,7 +30,7 @@ const signIn = endpoint({
   route: "auth/login",
   summary: "Sign in",
   description:
-    "Accepts JSON or a form. Send the access_token of the response in the header `Authorization: Bearer <token>`. After five failed sign-ins of a username from one address, that combination is blocked for 15 minutes (429 with Retry-After). Failures from many addresses slow down sign-ins of that username, except from addresses with a recent successful sign-in. Tokens that were issued before stay valid.",
+    "Accepts JSON or a form. Send the access_token of the response in the header `Authorization: Bearer <token>`. After five failed sign-ins of a username from one address, that combination is blocked for 15 minutes (429 with Retry-After). Failures from many addresses slow down sign-ins of that username, except from addresses with a recent successful sign-in. Tokens that were issued before stay valid. For a user with a second factor, a request with the correct password alone returns 401 `secondFactorRequired` with `methods` and, for passkeys, `passkeyOptions`. Send the same request again with one of `totp`, `recoveryCode` and `passkey`. Each code and challenge works once, and wrong ones count as failed sign-ins.",
   tag,
   access: "open",
   tier: "core",
@@ -44,7 +44,15 @@ const signIn = endpoint({
       z.object({ user: UserView.meta({ description: "The signed-in user. The session is in the cookie." }) }),
     ]),
   },
-  problems: ["invalidCredentials", "tooManyAttempts", "crossSite", "ssoOnly", "passwordExpired"],
+  problems: [
+    "invalidCredentials",
+    "tooManyAttempts",
+    "crossSite",
+    "ssoOnly",
+    "passwordExpired",
+    "secondFactorRequired",
+    "secondFactorFailed",
+  ],
   cookies: [SESSION_COOKIE],
   handle: async ({ body, caller, headers, origin, services }) => {
     const { session, ...credentials } = body;

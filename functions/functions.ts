@@ -17,6 +17,7 @@ export const AREAS: Readonly<Record<string, () => Promise<Area>>> = {
   license: () => import("./license.ts"),
   auth: () => import("./auth.ts"),
   apiTokens: () => import("./api-tokens.ts"),
+  secondFactor: () => import("./second-factor.ts"),
   users: () => import("./users.ts"),
   sso: () => import("./sso.ts"),
   discovery: () => import("./discovery.ts"),

@@ -7,6 +7,7 @@ import { addressOfCaller, type Gate } from "../shared/platform/http/admission.ts
 import { createPace } from "../shared/platform/http/pace.ts";
 import { Problem, retryLater } from "../shared/platform/http/problem.ts";
 import type { RateLimiter } from "../shared/platform/http/rate-limit.ts";
+import { type StoreFormat, StoreIsNewer } from "../shared/platform/storage/store-format.ts";
 import { isUnclear, RowChanged, StorageCorrupt } from "../shared/platform/storage/tables.ts";
 
 /**
@@ -26,6 +27,8 @@ const CONCURRENT_UNKNOWN_SIGN_INS = 4;
 const RETRY_SECONDS = 10;
 /** Retry-After in seconds, if a stored row can't be read. A person or the reconciliation has to repair it first. */
 const UNREADABLE_RETRY_SECONDS = 600;
+/** Retry-After in seconds, if a newer version has used the store. A person has to deploy it again, or to prepare the store. */
+const NEWER_RETRY_SECONDS = 60;
 
 /** Creates the checks that the pipeline runs before every endpoint: authentication, license, rate limits. */
 export function createGate(deps: {
@@ -34,10 +37,12 @@ export function createGate(deps: {
   audit: Audit;
   limiter: RateLimiter;
   signInLimiter: RateLimiter;
+  storeFormat: StoreFormat;
 }): Gate {
-  const { access, licensing, audit, limiter, signInLimiter } = deps;
+  const { access, licensing, audit, limiter, signInLimiter, storeFormat } = deps;
   const limitConcurrency = pLimit(CONCURRENT_UNKNOWN_SIGN_INS);
   return {
+    checkStore: () => storeFormat.check(),
     authenticate: (credential) => access.authenticate(credential),
     tier: async () => licensing.tier(),
     recordRejection: (caller, endpoint, code) =>
@@ -74,6 +79,7 @@ function problemOf(error: unknown): Problem | undefined {
       "conflict",
       "Another request changed this resource at the same time. Read it again and repeat the request.",
     );
+  if (error instanceof StoreIsNewer) return retryLater("storeIsNewer", error.message, NEWER_RETRY_SECONDS);
   if (error instanceof StorageCorrupt) {
     return retryLater(
       "rowUnreadable",

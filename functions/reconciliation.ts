@@ -15,7 +15,7 @@ const getReconciliation = endpoint({
   route: "system/reconciliation",
   summary: "Get the status of the storage verification",
   description:
-    "Every three days, a background job compares all stored inventory and compliance rows with the rows of their vaults, each vault at least weekly. It also checks the index of the audit log, the list of active scans, and the rows of rotations and sync records. Differences that a second read confirms are repaired.",
+    "Every three days, a background job compares all stored inventory and compliance rows with the rows of their vaults, each vault at least weekly. It also checks the index of the audit log, the list of active scans, and the rows of rotations and sync records, and reads all other rows to find those that can't be read. Differences that a second read confirms are repaired.",
   tag: "System",
   access: "user",
   tier: "core",

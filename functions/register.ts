@@ -131,6 +131,8 @@ async function runInvocation(
   await withSpan({ ...span, attributes: { ...span.attributes, "request.id": requestId } }, () =>
     withLogContext(context, requestId, async () => {
       const services = await servicesOf(config);
+      // The error fails the invocation, so that the platform delivers the message again.
+      await services.storeFormat.check();
       const inserted = new Date(String(context.triggerMetadata?.insertionTime));
       await work({
         services,

@@ -14,7 +14,7 @@ const health = endpoint({
   route: "health",
   summary: "Check the health of the service",
   description:
-    "Inexpensive, open to anyone, and not rate limited. With deep=true it requires a token, is rate limited, and reports which dependencies respond, how many stored rows can't be read, and how many alerts are held after a restore.",
+    "Inexpensive, open to anyone, and not rate limited. With deep=true it requires a token, is rate limited, and reports which dependencies respond, how many stored rows can't be read, and how many alerts are held after a restore. The status is degraded if a dependency does not respond, a row can't be read, or a number can't be determined. A number that can't be determined is absent.",
   tag: "System",
   access: "open",
   tier: "core",
@@ -30,11 +30,13 @@ const health = endpoint({
     if (query.deep !== "true") return ok({ status: "healthy" });
     const { services } = await admit("user");
     const dependencies = await services.health.check();
-    // If the tables do not respond, `dependencies` says so.
+    // An unknown count is no reason to fail, but also not healthy. If the tables do not respond, `dependencies` says so.
     const unreadableRows = await services.unreadableRows.count().catch(() => undefined);
     const heldDeliveries = await services.alerts.held.count().catch(() => undefined);
     const isHealthy =
-      dependencies.every((dependency) => dependency.status === "healthy") && (unreadableRows?.listed ?? 0) === 0;
+      dependencies.every((dependency) => dependency.status === "healthy") &&
+      unreadableRows?.listed === 0 &&
+      heldDeliveries !== undefined;
     return ok({
       status: isHealthy ? "healthy" : "degraded",
       dependencies,

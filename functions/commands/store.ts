@@ -7,8 +7,13 @@ import { readFile } from "node:fs/promises";
 import path from "node:path";
 import * as z from "zod";
 import { commandLine, usedWrong } from "../../infra/build/command-line.ts";
+import type { DeliveryRecord } from "../../shared/alerts/delivery.ts";
+import { CloudFailure } from "../../shared/platform/azure/failure.ts";
 import { ConfigError, loadConfig } from "../../shared/platform/config/config.ts";
+import type { Caller } from "../../shared/platform/http/endpoint.ts";
+import { Problem } from "../../shared/platform/http/problem.ts";
 import { storageAccount } from "../../shared/platform/storage/connection.ts";
+import { requireKnownFormat, StoreIsNewer } from "../../shared/platform/storage/store-format.ts";
 import { isUnclear } from "../../shared/platform/storage/tables.ts";
 import { createWholeTables } from "../../shared/platform/storage/whole-tables.ts";
 import { CopyFailed, copyStore } from "../../shared/store/copy.ts";
@@ -28,10 +33,11 @@ Stop the app before backup, restore and prepare-rollback, and wait until no invo
   send    --id ID|all                sends held alerts
   drop    --id ID|all                drops held alerts
   prepare-rollback --to COMMIT [--dry-run]
-                                     prepares the store for an earlier build (8bbd57d7 or 6c262fe): lists what is changed,
+                                     prepares the store for an earlier build (3fd3c8ae or 8bbd57d7): lists what is changed,
                                      removed and lost; with --dry-run writes nothing
 
-Only the owner can read a copy. It contains hashes of passwords and signed rows, and no secret values. Queues are not copied.`;
+Only the owner can read a copy. It contains hashes of passwords and signed rows, and no secret values. Queues are not copied.
+The audit log records restore, send, drop and prepare-rollback with the actor system and the name of your account on this machine.`;
 
 const OPTIONS = {
   to: { type: "string" },
@@ -57,7 +63,7 @@ const required = (options: Options, name: "to" | "from" | "id"): string =>
 async function forHeld(
   { alerts }: Services,
   options: Options,
-  action: (deliveryId: string) => Promise<void>,
+  action: (deliveryId: string) => Promise<DeliveryRecord>,
 ): Promise<number> {
   const id = required(options, "id");
   // Reads all first, because the actions remove deliveries from the list.
@@ -66,9 +72,26 @@ async function forHeld(
     if (id === "all" || deliveryId === id) deliveryIds.push(deliveryId);
   if (deliveryIds.length === 0 && id !== "all")
     throw new CopyFailed(`No held alert has the id ${id}. List the ids with: npm run store -- held`);
-  for (const deliveryId of deliveryIds) await action(deliveryId);
-  return deliveryIds.length;
+  let decided = 0;
+  for (const deliveryId of deliveryIds) {
+    try {
+      await action(deliveryId);
+      decided++;
+    } catch (error) {
+      // Another person decided meanwhile, or the list was behind.
+      if (!(error instanceof Problem && id === "all")) throw error;
+    }
+  }
+  return decided;
 }
+
+/** Returns who runs the command, for the audit log. */
+const callerOf = ({ randomness, clock }: Services): Caller => ({
+  actor: "system",
+  requestId: randomness.ulid(clock.now()),
+});
+/** Returns the account of the person on this machine, if the environment names it. */
+const startedBy = (): string => process.env.USER ?? process.env.USERNAME ?? "unknown";
 
 const COMMANDS: Record<string, (services: Services, options: Options) => Promise<void>> = {
   async backup({ connection, clock }, options) {
@@ -81,12 +104,22 @@ const COMMANDS: Record<string, (services: Services, options: Options) => Promise
     console.log(`Copied all tables as of ${copiedAt}. Keep the folder as safe as the storage account.`);
   },
 
-  async restore({ connection, clock, tables, alerts }, options) {
-    const target = { wholeTables: createWholeTables(connection, { clock }), tables, held: alerts.held, clock };
-    const folder = required(options, "from");
-    const { manifest, heldDeliveries } = await restoreStore(target, { folder, replace: options.replace }, console.log);
+  async restore(services, options) {
+    const { connection, clock, tables, alerts, audit, graph, serviceKeyVault } = services;
+    const target = { wholeTables: createWholeTables(connection, { clock }), tables, held: alerts.held, audit, clock };
+    const request = {
+      folder: required(options, "from"),
+      replace: options.replace,
+      caller: callerOf(services),
+      startedBy: startedBy(),
+    };
+    if (!serviceKeyVault)
+      console.log(
+        "SERVICE_KEY_VAULT_URL is not set. If the app has a key vault, set it and restore again: otherwise alerts are sent again.",
+      );
+    const { manifest, heldDeliveries } = await restoreStore(target, request, console.log);
     console.log(`Restored the copy of ${manifest.copiedAt} of ${manifest.account}. Later changes are undone.`);
-    for await (const line of workInProgress({ tables, clock })) console.log(line);
+    for await (const line of workInProgress({ tables, graph, clock })) console.log(line);
     console.log(`Held alerts, which were pending in the copy: ${heldDeliveries}. More are held after the start.
 Next: start the app, start a full scan, and decide on held alerts (npm run store -- held). Up to the first evaluation
 after that scan, the service holds new alerts that it may have sent after the copy. Review the users, revoke API tokens,
@@ -101,21 +134,28 @@ and run GET /audit/verify.`);
   },
 
   async send(services, options) {
-    const sent = await forHeld(services, options, services.alerts.held.send);
+    const sent = await forHeld(services, options, (id) => services.alerts.held.send(id, callerOf(services)));
     console.log(`Sending ${sent} held alerts.`);
   },
 
   async drop(services, options) {
-    const dropped = await forHeld(services, options, services.alerts.held.drop);
+    const dropped = await forHeld(services, options, (id) => services.alerts.held.drop(id, callerOf(services)));
     console.log(`Dropped ${dropped} held alerts.`);
   },
 
-  async "prepare-rollback"({ connection, tables, alerts, clock, randomness }, options) {
-    const deps = { wholeTables: createWholeTables(connection), tables, rules: alerts.rules, clock, randomness };
+  async "prepare-rollback"(services, options) {
+    const { connection, tables, alerts, audit, clock, randomness } = services;
+    const deps = {
+      wholeTables: createWholeTables(connection),
+      tables,
+      rules: alerts.rules,
+      audit,
+      clock,
+      randomness,
+    };
     const to = required(options, "to");
     const dryRun = options["dry-run"];
-    const caller = { actor: "system", requestId: randomness.ulid(clock.now()) };
-    await prepareRollback(deps, { to, dryRun, caller }, console.log);
+    await prepareRollback(deps, { to, dryRun, caller: callerOf(services), startedBy: startedBy() }, console.log);
     console.log(
       dryRun
         ? "Nothing was written. Run the command without --dry-run to prepare the store."
@@ -132,7 +172,10 @@ async function main(): Promise<void> {
   if (!command || extraArguments.length > 0)
     return usedWrong(`Unknown command: ${[name, ...extraArguments].join(" ")}`);
   const { createServices } = await import("../services.ts");
-  await command(createServices(loadConfig(process.env)), values);
+  const services = createServices(loadConfig(process.env));
+  // A restore replaces the store, whichever version used it last.
+  if (name !== "restore") await requireKnownFormat(services.tables);
+  await command(services, values);
 }
 
 try {
@@ -142,7 +185,14 @@ try {
     console.error(
       `The storage account does not respond (${error.message}). Check AzureWebJobsStorage and the network, and run the command again.`,
     );
-  else if (error instanceof CopyFailed || error instanceof RollbackRefused || error instanceof ConfigError)
+  else if (error instanceof CloudFailure) console.error(`${error.message} ${error.remedy}`);
+  else if (
+    error instanceof CopyFailed ||
+    error instanceof RollbackRefused ||
+    error instanceof StoreIsNewer ||
+    error instanceof Problem ||
+    error instanceof ConfigError
+  )
     console.error(error.message);
   else throw error;
   process.exitCode = 1;

@@ -29,12 +29,14 @@ Manages the users of the service that \`npm start\` runs, or of the deployment t
   enable                                allows sign-in again
   unlock                                clears failed sign-ins
   password                              sets a new password
+  reset-second-factor                   removes all second factors and recovery codes, and ends tokens and sessions
   delete                                deletes the user
   tokens                                lists API tokens: id, user, name, role, expiry, last day of use
   end-tokens                            revokes all API tokens of the user
   sessions                              lists browser sessions: id, sign-in, idle end, end, method, address
   end-sessions                          ends all browser sessions of the user
 
+The name of the user can also follow the command: unlock NAME.
 Roles: ${ROLES.join(", ")}.
 Changing the role or password, disabling and deleting end the user's tokens and sessions at once. All but a change of the
 role also revoke the API tokens. A user with a password from this command must change it at the next sign-in.
@@ -106,6 +108,12 @@ const COMMANDS: Record<string, Command> = {
     const user = await users.update(username, { password }, undefined, caller);
     console.log(`Changed the password of ${user.username}. All tokens and sessions ended.`);
     if (generated) console.log(`Password, shown only once: ${password}`);
+  },
+
+  async "reset-second-factor"({ secondFactor }, options, caller) {
+    const { username } = validated(UserOptions, options);
+    await secondFactor.reset(username, caller);
+    console.log(`Removed the second factor of ${username}. All tokens and sessions ended.`);
   },
 
   async role({ users }, options, caller) {
@@ -199,14 +207,18 @@ async function readPassword(): Promise<string> {
 
 async function main(): Promise<void> {
   const { positionals, values } = commandLine(HELP, { allowPositionals: true, options: OPTIONS });
-  const [name = "help", ...extraArguments] = positionals;
+  const [name = "help", username, ...extraArguments] = positionals;
   if (name === "help") return console.log(HELP);
   const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
-  if (!command || extraArguments.length > 0)
-    return usedWrong(`Unknown command: ${[name, ...extraArguments].join(" ")}`);
+  if (!command || extraArguments.length > 0 || (username !== undefined && values.username !== undefined))
+    return usedWrong(`Unknown command: ${positionals.join(" ")}`);
   const { createServices } = await import("../services.ts");
   const { access, randomness, clock } = createServices(loadConfig(process.env));
-  await command(access, values, { actor: "system", requestId: randomness.ulid(clock.now()) });
+  await command(
+    access,
+    { ...values, username: values.username ?? username },
+    { actor: "system", requestId: randomness.ulid(clock.now()) },
+  );
 }
 
 try {

@@ -1,5 +1,6 @@
 import { type Access, createAccess } from "../../shared/access/access.ts";
 import { createEntraTokens } from "../../shared/access/entra.ts";
+import { keyVaultSecondFactorKeys } from "../../shared/platform/azure/row-keys.ts";
 import type { Gate } from "../../shared/platform/http/admission.ts";
 import { createRateLimiter, type RateLimiter } from "../../shared/platform/http/rate-limit.ts";
 import { createSso, type Sso } from "../../shared/sso/sso.ts";
@@ -28,7 +29,7 @@ export interface AccessServices {
 }
 
 export function createAccessServices(platform: Platform): AccessServices {
-  const { config, clock, randomness, log, tables, audit, licensing, settings, serviceKeyVault } = platform;
+  const { config, clock, randomness, log, tables, audit, licensing, settings, serviceKeyVault, storeFormat } = platform;
   const limits = { perMinute: config.RATE_LIMIT_PER_MINUTE, perHour: config.RATE_LIMIT_PER_HOUR };
   const limiter = createRateLimiter({ tables, clock, name: "calls", limits });
   const signInLimiter = createRateLimiter({ tables, clock, name: "signIn", limits: SIGN_IN_LIMITS });
@@ -45,6 +46,7 @@ export function createAccessServices(platform: Platform): AccessServices {
     passwordSignIn: (username) => sso.passwordSignIn(username),
     roleMapped: () => sso.roleMapped(),
     passwordSettings: () => settings.values(),
+    secondFactorKeys: serviceKeyVault && keyVaultSecondFactorKeys(serviceKeyVault, randomness),
   });
   const sso: Sso = createSso({
     tables,
@@ -59,6 +61,6 @@ export function createAccessServices(platform: Platform): AccessServices {
     randomness,
     log,
   });
-  const gate = createGate({ access, licensing, audit, limiter, signInLimiter });
+  const gate = createGate({ access, licensing, audit, limiter, signInLimiter, storeFormat });
   return { access, sso, limiter, signInLimiter, gate };
 }

@@ -15,6 +15,7 @@ import { type Logger, type Randomness, systemRandomness } from "../../shared/pla
 import { createStoreClock, type StoreClock } from "../../shared/platform/storage/clock.ts";
 import { type StorageConnection, storageAccount } from "../../shared/platform/storage/connection.ts";
 import { createQueues, type Queues } from "../../shared/platform/storage/queues.ts";
+import { createStoreFormat, type StoreFormat } from "../../shared/platform/storage/store-format.ts";
 import { createTables, type StorageCorrupt, type Tables } from "../../shared/platform/storage/tables.ts";
 import { createSettings, type Settings, type SettingValues } from "../../shared/settings/settings.ts";
 import { watchedAllBefore } from "../../shared/subscriptions/earlier-version.ts";
@@ -34,6 +35,7 @@ export interface Platform {
   connection: StorageConnection;
   tables: Tables;
   unreadableRows: UnreadableRows;
+  storeFormat: StoreFormat;
   queues: Queues;
   identity: Identity;
   serviceKeyVault: ServiceKeyVault | undefined;
@@ -93,6 +95,7 @@ export function createPlatform(config: Config): Platform {
     connection,
     tables,
     unreadableRows,
+    storeFormat: createStoreFormat({ tables, log }),
     queues,
     identity,
     serviceKeyVault,

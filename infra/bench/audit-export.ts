@@ -26,6 +26,8 @@ import { ADMIN, type Answer, Service } from "../../test/support/service.ts";
 import { processFigures, withProcessorTime } from "./process.ts";
 import { equalTo, type Figure, megabytes, peakMemory, processorTime, type Section } from "./section.ts";
 
+// Measures the export, the verification and the lists of an audit log with 250,000 entries.
+
 const DAYS = 25;
 const ENTRIES_PER_DAY = 10_000;
 /**

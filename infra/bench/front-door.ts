@@ -11,6 +11,9 @@ import { withProcessorTime } from "./process.ts";
 import { atMost, equalTo, type Figure, median, type Section } from "./section.ts";
 import { sendTimedRequest } from "./timed-request.ts";
 
+// Measures sign-ins and health checks while crowds of clients (in a child process) guess passwords or read the
+// documentation.
+
 const UNKNOWN_ADDRESSES = 100;
 const READERS = 10;
 /** Measured sign-ins per address. With the first, unmeasured one they stay below the limit of ten per minute and address. */

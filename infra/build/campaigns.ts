@@ -27,8 +27,14 @@ const CAMPAIGNS: Record<string, Campaign> = {
       "test/audit/tampering.test.ts",
       "test/discovery/kill.test.ts",
       "test/rotation/kill.test.ts",
+      "test/rotation/automatic-schedules.test.ts",
       "test/sync/kill.test.ts",
     ],
+  },
+  schedules: {
+    description: "200 random schedules of automatic rotations, with crashes and faults",
+    arguments: () => [VITEST, "run", "test/rotation/automatic-schedules.test.ts"],
+    environment: { CAMPAIGN: "all" },
   },
   requests: {
     description: "5,000 requests generated from the OpenAPI document, as npm run fuzz",

@@ -118,8 +118,9 @@ function nextOccurrence(fields: Fields, start: Date): Date | undefined {
 
 /**
  * Returns the first occurrence after `base` on any day of week. Goes from the seconds up to the year. A field without a later
- * value starts again at its first value and increases the next larger field. When a larger field changes, the smaller fields
- * are reset.
+ * value starts again at its first value and increases the next larger field. A later hour resets the minute, and a later day,
+ * month or year resets the whole time. A later minute or hour does not reset the second, as in the library: `* 20 * * * *` gives
+ * 12:20:01 after 12:00:00.
  */
 function nextIgnoringWeekday(fields: Fields, base: Date, end: Date): Date | undefined {
   let year = base.getUTCFullYear();
@@ -135,8 +136,6 @@ function nextIgnoringWeekday(fields: Fields, base: Date, end: Date): Date | unde
     second = first(fields.seconds);
     minute += 1;
   }
-  // When only the minute or hour changes, the library keeps the second that it found first: `* 20 * * * *` at 12:00:00 gives
-  // 12:20:01.
   minute = atLeast(fields.minutes, minute);
   if (minute === undefined) {
     minute = first(fields.minutes);

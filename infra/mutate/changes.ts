@@ -65,9 +65,12 @@ export function placesIn(file: string, text: string): Place[] {
   const source = (node: Node) => text.slice(node.start, node.end);
   const places: Place[] = [];
 
-  const visit = (node: Node, parent: Node | undefined, inTry: boolean): void => {
+  // `isReturned`: the value of the node is what its function returns.
+  const visit = (node: Node, parent: Node | undefined, inTry: boolean, isReturned: boolean): void => {
     if (isExcluded(node, source)) return;
-    const edits = !inTry && isRedundantAwait(node, parent) ? [] : changesOf(node, parent, text);
+    // The caller awaits a returned promise anyway. In `try`, `await` decides where an error is caught.
+    const isRedundantAwait = node.type === "AwaitExpression" && isReturned && !inTry;
+    const edits = isRedundantAwait ? [] : changesOf(node, parent, text);
     const changes = edits.map(([operator, start, end, replacement]) => {
       return { file, line: lineOf(start), start, end, operator, replacement };
     });
@@ -75,10 +78,11 @@ export function placesIn(file: string, text: string): Place[] {
     const childrenInTry = node.type === "TryStatement" || (inTry && !isFunction(node));
     for (const key of visitorKeys[node.type] ?? []) {
       const child = node[key] as Node | (Node | null)[] | null;
-      for (const one of Array.isArray(child) ? child : [child]) if (one) visit(one, node, childrenInTry);
+      for (const one of Array.isArray(child) ? child : [child])
+        if (one) visit(one, node, childrenInTry, returnsValueOf(node, key, isReturned));
     }
   };
-  visit(program as unknown as Node, undefined, false);
+  visit(program as unknown as Node, undefined, false, false);
   return places;
 }
 
@@ -94,13 +98,14 @@ function isExcluded(node: Node, source: (node: Node) => string): boolean {
 
 const isFunction = ({ type }: Node): boolean => /^(?:Arrow)?Function/.test(type);
 
-/**
- * Returns whether the `await` is that of `return await …` outside of `try`. The caller awaits it anyway, so `await` has no
- * effect.
- */
-const isRedundantAwait = (node: Node, parent: Node | undefined): boolean =>
-  node.type === "AwaitExpression" &&
-  (parent?.type === "ReturnStatement" || (parent?.type === "ArrowFunctionExpression" && parent.body === node));
+/** Returns whether a function returns the value of this member of a node. `isReturned`: it returns the value of the node. */
+function returnsValueOf({ type }: Node, member: string, isReturned: boolean): boolean {
+  if (type === "ReturnStatement") return true;
+  if (type === "ArrowFunctionExpression") return member === "body";
+  if (type === "LogicalExpression") return isReturned && member === "right";
+  if (type === "ConditionalExpression") return isReturned && member !== "test";
+  return isReturned && type === "ParenthesizedExpression";
+}
 
 type Edit = [operator: string, start: number, end: number, replacement: string];
 

@@ -29,6 +29,7 @@ const AREAS: Record<string, string> = {
   license: "licensing",
   "rotation-matches": "rotation",
   rotations: "rotation",
+  "second-factor": "access",
   system: "messages",
   user: "access",
   users: "access",

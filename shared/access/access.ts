@@ -7,6 +7,7 @@ import { notFound, Problem } from "../platform/http/problem.ts";
 import type { RateLimiter } from "../platform/http/rate-limit.ts";
 import type { Cookie } from "../platform/http/reply.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
+import type { RowKeys } from "../platform/storage/signing.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { SECOND_MS } from "../platform/time.ts";
 import { DEFINITIONS } from "../settings/definitions.ts";
@@ -19,14 +20,19 @@ import type { EntraTokens } from "./entra.ts";
 import { createFederatedSignIn, type FederatedSignIn } from "./federated-sign-in.ts";
 import { createIdentities, type Identities } from "./identities.ts";
 import { createKnownAddresses } from "./known-addresses.ts";
+import { createPasskeys } from "./passkeys.ts";
 import { rejectWeakPassword } from "./password-policy.ts";
 import { createPasswords, type Passwords } from "./passwords.ts";
 import { createRecentAddresses, type RecentAddresses } from "./recent-addresses.ts";
+import { createSecondFactorVerification } from "./second-factor.ts";
+import { createSecondFactorEnrollment, type SecondFactorEnrollment } from "./second-factor-enrollment.ts";
+import { hasSecondFactor } from "./second-factor-record.ts";
 import { createSessionAdministration, type SessionAdministration } from "./session-administration.ts";
 import { createSessions, sessionCookie } from "./sessions.ts";
 import { addressOf, createSignIn, type PasswordSettings, type PasswordSignIn, type SignIn } from "./sign-in.ts";
 import { createSignInFailures } from "./sign-in-failures.ts";
 import { createTokens, keyedHash } from "./tokens.ts";
+import { createTotpSecrets } from "./totp.ts";
 import {
   isAdministrator,
   newRevision,
@@ -75,6 +81,7 @@ export interface Access {
   users: Administration;
   identities: Pick<Identities, "refusals" | "allow">;
   apiTokens: ApiTokens;
+  secondFactor: SecondFactorEnrollment;
   sessions: SessionAdministration;
   federated: FederatedSignIn;
   /**
@@ -113,6 +120,7 @@ export interface AccessDependencies {
     | "BOOTSTRAP_ADMIN_USERNAME"
     | "BOOTSTRAP_ADMIN_PASSWORD"
     | "SSO_TOKEN_MAX_IDLE_DAYS"
+    | "PUBLIC_BASE_URL"
   >;
   clock: Clock;
   randomness: Randomness;
@@ -130,6 +138,8 @@ export interface AccessDependencies {
   passwordSignIn?: PasswordSignIn;
   /** The settings of passwords that administrators set. Default: the defaults of these settings. */
   passwordSettings?: PasswordSettings;
+  /** Keys that encrypt TOTP secrets. Without them, users can't enroll an authenticator app. */
+  secondFactorKeys?: RowKeys | undefined;
   /** Verifies access tokens of Entra. Without it, none is accepted. */
   entra?: EntraTokens;
 }
@@ -143,6 +153,7 @@ const BOOTSTRAP_CHECK_MS = 10 * SECOND_MS;
 const DEFAULT_PASSWORD_SETTINGS = {
   requirePasswordChange: DEFINITIONS.requirePasswordChange.default,
   unusedPasswordDays: DEFINITIONS.unusedPasswordDays.default,
+  requireSecondFactor: DEFINITIONS.requireSecondFactor.default,
 };
 
 /** Creates the access module: connects users, tokens, sessions and the bootstrap administrator. */
@@ -166,7 +177,10 @@ export function createAccess(deps: AccessDependencies): Access {
   const { BOOTSTRAP_ADMIN_USERNAME: bootstrapUsername } = config;
   const reservedUsernames = bootstrapUsername === undefined ? [] : [userKey(bootstrapUsername)];
 
-  const { signIn, signInToSession, isPasswordOf } = createSignIn({
+  const totpSecrets = createTotpSecrets({ keys: deps.secondFactorKeys, randomness });
+  const passkeys = createPasskeys({ config, clock, randomness });
+  const verification = createSecondFactorVerification({ totpSecrets, passkeys, clock, randomness });
+  const { signIn, signInToSession, isPasswordOf, confirmIdentity } = createSignIn({
     bootstrapUser: reservedUsernames[0],
     users,
     passwords,
@@ -181,7 +195,19 @@ export function createAccess(deps: AccessDependencies): Access {
     hash: hashName,
     passwordSignIn,
     passwordSettings,
+    secondFactor: verification,
   });
+
+  /**
+   * Returns true if a user who signed in with the password must enroll a second factor first. Never if nobody could enroll one
+   * here, because nobody could then change the setting.
+   */
+  async function mustEnroll(user: UserRow): Promise<boolean> {
+    if (hasSecondFactor(user) || !(totpSecrets.available || passkeys.available)) return false;
+    const { requireSecondFactor } = await passwordSettings();
+    return requireSecondFactor === "everyone" || (requireSecondFactor === "administrators" && user.role === "admin");
+  }
+
   let lastBootstrap: { startedAtMs: number; done: Promise<void> } | undefined;
   /**
    * Creates or resets the bootstrap administrator before the first sign-in, and checks again after `maxAgeMs` or after a
@@ -265,6 +291,7 @@ export function createAccess(deps: AccessDependencies): Access {
       sessions,
       apiTokens,
       entra: deps.entra,
+      mustEnroll,
       clock,
       // Without a maximum age: after the first success, requests with a token or session don't check again.
       ensureBootstrapAdministrator: () => ensureBootstrapAdministrator(Infinity),
@@ -311,9 +338,13 @@ export function createAccess(deps: AccessDependencies): Access {
       });
     },
 
-    me: async (actor) =>
+    async me(actor) {
+      if (actor.credential.kind === "entra") return entraView(actor);
+      const user = await readUser(actor);
+      const { role, mustEnrollSecondFactor = false } = actor;
       // The role of the credential, not of the user: an API token may have a lower role than its user.
-      actor.credential.kind === "entra" ? entraView(actor) : { ...userView(await readUser(actor)), role: actor.role },
+      return { ...userView(user), role, secondFactorEnrolled: hasSecondFactor(user), mustEnrollSecondFactor };
+    },
     users: createAdministration({
       users,
       identities,
@@ -328,6 +359,16 @@ export function createAccess(deps: AccessDependencies): Access {
     }),
     identities,
     apiTokens,
+    secondFactor: createSecondFactorEnrollment({
+      users,
+      signIn: { confirmIdentity },
+      verification,
+      totpSecrets,
+      passkeys,
+      audit,
+      clock,
+      randomness,
+    }),
     sessions: createSessionAdministration({ users, sessions, audit }),
     federated: createFederatedSignIn({
       tables,

@@ -306,7 +306,8 @@ export function createApiTokens(deps: {
     },
 
     async *expiring(by) {
-      for await (const rows of tables.pages(ApiToken, { partitionKey: USERS_PARTITION, ...RANGE })) {
+      const range = { partitionKey: USERS_PARTITION, ...RANGE, onCorrupt: "leaveOut" as const };
+      for await (const rows of tables.pages(ApiToken, range)) {
         const expiringRows = rows.filter((row) => !isExpired(row) && Date.parse(row.expiresAt) <= by.getTime());
         for (const { row } of await withOwners(expiringRows)) {
           const { user: owner, name, createdAt, expiresAt } = row;
@@ -316,7 +317,8 @@ export function createApiTokens(deps: {
     },
 
     async cleanUp() {
-      for await (const rows of tables.pages(ApiToken, { partitionKey: USERS_PARTITION, ...RANGE })) {
+      const range = { partitionKey: USERS_PARTITION, ...RANGE, onCorrupt: "leaveOut" as const };
+      for await (const rows of tables.pages(ApiToken, range)) {
         const listedRows = new Set((await withOwners(rows)).map(({ row }) => row));
         for (const row of rows) {
           if (isPastListing(row) || !listedRows.has(row)) await tables.remove(ApiToken, USERS_PARTITION, row.rowKey);
@@ -347,12 +349,12 @@ function withDetails(
 }
 
 /**
- * Throws unless the sign-in of the caller is still valid when the token is written. A token outlives the sign-in that creates
- * it, so without this check a user who is reset or disabled at this moment would keep a valid token.
+ * Throws unless the sign-in of the caller is still valid when the user is written. A token or second factor outlives the sign-in
+ * that adds it, so without this check a user who is reset or disabled at this moment would keep it.
  *
  * @throws {Problem} unauthorized
  */
-function requireSignedIn({ credential }: Actor, user: UserRow): void {
+export function requireSignedIn({ credential }: Actor, user: UserRow): void {
   if (!("since" in credential && isSignInValid(user, credential.since)))
     throw badCredential(credential.kind === "session" ? "session" : "bearer");
 }

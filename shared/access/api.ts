@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { ROLES } from "../platform/http/endpoint.ts";
 import { pageParameters } from "../platform/http/paging.ts";
+import { factorMembers, hasOneFactorAtMost, ONE_FACTOR } from "./second-factor-api.ts";
 import { USERNAME } from "./user.ts";
 
 // Schemas of users, sign-ins, sessions, API tokens and passwords in the API. The endpoints validate requests with them and
@@ -45,7 +46,9 @@ export const Credentials = z
       .literal("password")
       .optional()
       .meta({ description: "Accepted and ignored, for clients that send the form of RFC 6749, section 4.3.2." }),
+    ...factorMembers,
   })
+  .refine(hasOneFactorAtMost, ONE_FACTOR)
   .meta({ id: "Credentials" });
 
 export const SignedIn = z
@@ -138,12 +141,25 @@ export const EntraView = z
   })
   .meta({ id: "EntraPrincipal" });
 
+const secondFactorEnrolled = z.boolean().meta({
+  description: "True if a sign-in with the user's password needs a second factor. Single sign-on never asks for it.",
+});
+
+/** The caller, if the service stores the user. */
+const SignedInUser = UserView.extend({
+  secondFactorEnrolled,
+  mustEnrollSecondFactor: z.boolean().meta({
+    description:
+      "True if the setting requireSecondFactor requires a second factor and the user has none. Until then, the sign-in opens only the endpoints that enroll one.",
+  }),
+});
+
 /** The signed-in caller: a user, or the bearer of a token of Entra. */
-export type Principal = UserView | z.infer<typeof EntraView>;
+export type Principal = z.infer<typeof SignedInUser> | z.infer<typeof EntraView>;
 
 const tier = z.enum(["core", "pro"]).meta({ description: "Current licensed tier." });
 export const Me = z.union([
-  UserView.extend({ tier }).meta({ id: "SignedInUser" }),
+  SignedInUser.extend({ tier }).meta({ id: "SignedInUser" }),
   EntraView.extend({ tier }).meta({ id: "SignedInPrincipal" }),
 ]);
 
@@ -164,6 +180,7 @@ export const AccountView = UserView.extend({
   lockedUntil: instant.nullable().meta({
     description: "Time until which failed sign-ins block this user from at least one address. Null when not blocked.",
   }),
+  secondFactorEnrolled,
 }).meta({ id: "UserAccount" });
 export type AccountView = z.infer<typeof AccountView>;
 

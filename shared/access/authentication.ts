@@ -27,10 +27,12 @@ export function createAuthentication(deps: {
   sessions: Sessions;
   apiTokens: ApiTokens;
   entra: EntraTokens | undefined;
+  /** Returns true if the user must enroll a second factor before anything else. */
+  mustEnroll: (user: UserRow) => Promise<boolean>;
   ensureBootstrapAdministrator: () => Promise<void>;
   clock: Clock;
 }): (credential: Credential) => Promise<Actor | Problem> {
-  const { tokens, users, sessions, apiTokens, entra, ensureBootstrapAdministrator, clock } = deps;
+  const { tokens, users, sessions, apiTokens, entra, mustEnroll, ensureBootstrapAdministrator, clock } = deps;
 
   /**
    * Returns true if a token is from the future, so that no revocation until then would end it. The time of the user's newest sign-in
@@ -59,7 +61,7 @@ export function createAuthentication(deps: {
     const { username, role, mustChangePassword = false } = user;
     const { id, issuedAt: since, expiresAt } = claims;
     const credential = { kind: "token", id, since, expiresAt } as const;
-    return { username, role, credential, mustChangePassword };
+    return { username, role, credential, mustChangePassword, mustEnrollSecondFactor: await mustEnroll(user) };
   }
 
   async function authenticateSession(cookie: string): Promise<Actor | undefined> {
@@ -69,7 +71,10 @@ export function createAuthentication(deps: {
     const { username, role, mustChangePassword = false } = session.user;
     const credential = { kind: "session", id: session.id, since: session.since } as const;
     // Only a user who signed in with the password must change it: a user who signed in with SSO may not know it.
-    return { username, role, credential, mustChangePassword: mustChangePassword && session.by === "password" };
+    const byPassword = session.by === "password";
+    // The identity provider asks for the second factor of single sign-on.
+    const mustEnrollSecondFactor = byPassword && (await mustEnroll(session.user));
+    return { username, role, credential, mustChangePassword: mustChangePassword && byPassword, mustEnrollSecondFactor };
   }
 
   async function authenticateApiToken(token: string): Promise<Actor | undefined> {

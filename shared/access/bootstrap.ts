@@ -40,7 +40,7 @@ const mark = z.object({
   passwordHash: z.string(),
 });
 type Mark = z.infer<typeof mark>;
-const BootstrapMark = entity("Users", mark);
+export const BootstrapMark = entity("Users", mark);
 
 /** Attempts to write while other instances start and write at the same time. */
 const ATTEMPTS = 20;
@@ -61,7 +61,7 @@ interface Dependencies {
  * Creates the bootstrap administrator: the user that the configuration names (BOOTSTRAP_ADMIN_USERNAME). A process calls this
  * before its first sign-in or authentication. If the configured username or password changed since the user was last created or
  * reset, resets the user, which restores access for the owner of the configuration. A reset also unlinks the user's SSO
- * identity. Otherwise a deleted or changed user stays unchanged. The marker row and the user are written in one transaction, so
+ * identity and removes the second factor. Otherwise a deleted or changed user stays unchanged. The marker row and the user are written in one transaction, so
  * that concurrent instances write them once.
  */
 export async function bootstrapAdministrator(deps: Dependencies): Promise<void> {
@@ -121,6 +121,7 @@ export async function bootstrapAdministrator(deps: Dependencies): Promise<void> 
       passwordHash,
       mustChangePassword: false,
       unusedPasswordSince: undefined,
+      secondFactor: undefined,
       apiTokens: [],
       knownAddresses: [],
     };

@@ -70,7 +70,11 @@ export function createEarlierSessions(tables: Tables): EarlierSessions {
 
     async cleanUp(now) {
       const range = { partitionKey: USERS_PARTITION, from: SESSIONS, before: keyEnd(SESSIONS) };
-      for await (const rows of tables.pages(EarlierSession, { ...range, select: ["idleEndsAt"] })) {
+      for await (const rows of tables.pages(EarlierSession, {
+        ...range,
+        select: ["idleEndsAt"],
+        onCorrupt: "leaveOut",
+      })) {
         for (const { rowKey, etag, idleEndsAt } of rows) {
           // A session that was just used has another ETag, and its row stays.
           if (Date.parse(idleEndsAt) <= now)

@@ -148,7 +148,8 @@ export function createSessions(deps: {
     },
 
     async cleanUp() {
-      const range = { partitionKey: USERS_PARTITION, before: AFTER_USERS, select: ["username", "sessions"] as const };
+      const select = ["username", "sessions"] as const;
+      const range = { partitionKey: USERS_PARTITION, before: AFTER_USERS, select, onCorrupt: "leaveOut" as const };
       for await (const rows of tables.pages(User, range)) {
         for (const { username, sessions } of rows) {
           if (!sessions?.some((session) => isExpired(session, nowMs()))) continue;

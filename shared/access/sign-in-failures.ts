@@ -25,7 +25,7 @@ type Count = z.infer<typeof count>;
  * A count of failed sign-ins. Partition: the first hex digit of the username's hash, so that a clean-up can enumerate all
  * partitions. Row key: the hash and `|`, and for a pair the address's hash, so that all rows of a username form one range.
  */
-const Failures = entity("SignInFailures", count);
+export const Failures = entity("SignInFailures", count);
 
 /** A sign-in whose password is about to be verified. */
 export interface SignInAttempt {
@@ -167,7 +167,11 @@ export function createSignInFailures(deps: {
     async cleanUp() {
       const now = clock.now().toISOString();
       for (const partitionKey of "0123456789abcdef") {
-        for await (const rows of tables.pages(Failures, { partitionKey, select: ["expiresAt"] })) {
+        for await (const rows of tables.pages(Failures, {
+          partitionKey,
+          select: ["expiresAt"],
+          onCorrupt: "leaveOut",
+        })) {
           for (const row of rows.filter(({ expiresAt }) => expiresAt <= now)) {
             // A count that was just increased has another ETag, and its row stays.
             await undefinedIfChanged(tables.remove(Failures, partitionKey, row.rowKey, row.etag));

@@ -1,7 +1,7 @@
 import pLimit from "p-limit";
 import type { Audit } from "../audit/audit.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
-import { Problem, retryLater } from "../platform/http/problem.ts";
+import { invalidBody, Problem, retryLater } from "../platform/http/problem.ts";
 import type { RateLimiter } from "../platform/http/rate-limit.ts";
 import type { Cookie } from "../platform/http/reply.ts";
 import type { Clock } from "../platform/runtime.ts";
@@ -11,6 +11,14 @@ import { createFairQueue } from "./fair-queue.ts";
 import { type KnownAddresses, UNKNOWN_ADDRESS } from "./known-addresses.ts";
 import type { Passwords } from "./passwords.ts";
 import type { RecentAddresses } from "./recent-addresses.ts";
+import {
+  type GivenFactor,
+  isFactorGiven,
+  type SecondFactorVerification,
+  type VerifiedFactor,
+} from "./second-factor.ts";
+import type { SecondFactorMethod } from "./second-factor-api.ts";
+import { hasSecondFactor } from "./second-factor-record.ts";
 import type { NewSession, Sessions } from "./sessions.ts";
 import type { CountedAttempt, SignInFailures } from "./sign-in-failures.ts";
 import { TOKEN_SECONDS, type Tokens } from "./tokens.ts";
@@ -25,10 +33,15 @@ export interface TokenResponse {
   expires_in: number;
 }
 
-/** The username and password of a sign-in. */
-export interface Credentials {
+/** The username, the password and, for a user who enrolled one, the second factor of a sign-in. */
+export interface Credentials extends GivenFactor {
   username: string;
   password: string;
+}
+
+/** How a signed-in user confirms a sensitive change: with the password and, if enrolled, a second factor. */
+export interface IdentityProof extends GivenFactor {
+  currentPassword: string;
 }
 
 /**
@@ -37,7 +50,9 @@ export interface Credentials {
 export type PasswordSignIn = (username: string) => Promise<"allowed" | "refused" | "breakGlass">;
 
 /** Returns the settings of passwords that administrators set. */
-export type PasswordSettings = () => Promise<Pick<SettingValues, "requirePasswordChange" | "unusedPasswordDays">>;
+export type PasswordSettings = () => Promise<
+  Pick<SettingValues, "requirePasswordChange" | "unusedPasswordDays" | "requireSecondFactor">
+>;
 
 /** Sign-in with username and password, for POST /auth/login and for users who must confirm their password. */
 export interface SignIn {
@@ -46,8 +61,8 @@ export interface SignIn {
    * can't lock out the user: known addresses neither wait behind unknown ones nor are blocked by their failures.
    *
    * @throws {Problem} invalidCredentials, the same for an unknown user and a wrong password; tooManyAttempts after failures;
-   * rateLimited if this username or this instance is busy with sign-ins; ssoOnly; passwordExpired, only if the password is
-   * correct.
+   * rateLimited if this username or this instance is busy with sign-ins; ssoOnly. Only if the password is correct:
+   * passwordExpired, secondFactorRequired without a second factor, and secondFactorFailed with a wrong one.
    */
   signIn(credentials: Credentials, caller: Caller): Promise<TokenResponse>;
   /**
@@ -66,6 +81,36 @@ export interface SignIn {
    * @throws {Problem} tooManyAttempts
    */
   isPasswordOf(user: UserRow, password: string, caller: Caller): Promise<boolean>;
+  /**
+   * Confirms the identity of a signed-in user who has a password, and uses up the second factor. A wrong password or second
+   * factor counts as a failed sign-in.
+   *
+   * @returns The user after the second factor was used up.
+   * @throws {Problem} invalidRequest, tooManyAttempts
+   */
+  confirmIdentity(user: UserRow, proof: IdentityProof, caller: Caller): Promise<UserRow>;
+}
+
+/** A sign-in whose password was correct, and which waits for its second factor. It stays counted as a failure until then. */
+interface AwaitingFactor {
+  attempt: CountedAttempt;
+  user: UserRow;
+}
+
+/** The result of a sign-in: the user after it, or why it was rejected. Neither after a wrong password. */
+interface SignInResult {
+  rejection?: Problem | undefined;
+  signedIn?: UserRow | undefined;
+  /** The second factor that was used. */
+  method?: SecondFactorMethod | undefined;
+}
+
+/** Where a sign-in comes from, and the session to store with it. */
+interface SignInDetails {
+  address: string;
+  /** True if the user recently signed in from the address. */
+  known: boolean;
+  session: NewSession | undefined;
 }
 
 /**
@@ -97,11 +142,13 @@ export function createSignIn(deps: {
   hash: (text: string) => string;
   passwordSignIn: PasswordSignIn;
   passwordSettings: PasswordSettings;
+  secondFactor: SecondFactorVerification;
   /** Row key of the bootstrap administrator. Undefined if none is configured. */
   bootstrapUser: string | undefined;
 }): SignIn {
   const { users, passwords, tokens, sessions, failures, addresses, recentAddresses, limiter, audit, clock, hash } =
     deps;
+  const { secondFactor } = deps;
   // Sign-ins run one at a time: `SignInFailures` counts each as a failure until its password is verified, so concurrent correct
   // sign-ins would block each other.
   const queue = createFairQueue(MAX_WAITING);
@@ -123,15 +170,14 @@ export function createSignIn(deps: {
   });
 
   /**
-   * Verifies a sign-in that has reached the front of the queue. Returns `rejection` if the sign-in is blocked or the password has
-   * expired, and `signedIn`, the updated user, if the password was correct. Both are undefined after a wrong password.
+   * Verifies the password of a sign-in that has reached the front of the queue, and signs in a user without a second factor.
    */
-  async function verifySignIn(
+  async function verifyPassword(
     name: string,
     user: UserRow | undefined,
     password: string,
-    { address, known, session }: { address: string; known: boolean; session: NewSession | undefined },
-  ) {
+    { address, known, session }: SignInDetails,
+  ): Promise<SignInResult | AwaitingFactor> {
     if (!known) {
       const { allowed, retryAfterSeconds } = await limiter.take(`username:${hash(name)}`);
       if (!allowed) return { rejection: rateLimited(retryAfterSeconds) };
@@ -141,44 +187,81 @@ export function createSignIn(deps: {
     const signedIn = await orWithdraw(attempt, async () => {
       const isCorrect = await passwords.verify(password, user?.state === "active" ? user.passwordHash : undefined);
       if (!user || !isCorrect) return undefined;
-      return (await hasExpiredUnused(user)) ? "expired" : await writeSignIn(user, address, session);
+      if (await hasExpiredUnused(user, deps)) return "expired";
+      return hasSecondFactor(user) ? "awaitingFactor" : await writeSignIn(user, address, session);
     });
     // The attempt stays counted as a failure.
     if (signedIn === "expired") return { rejection: passwordExpired() };
+    if (signedIn === "awaitingFactor") return { attempt, user: user! };
     if (signedIn) await failures.succeeded(attempt);
-    else if (user && known && attempt.isLast) {
-      // After too many wrong passwords from a known address, it loses its priority.
-      await users.change(user, (latest) => ({ ...latest, knownAddresses: addresses.without(latest, address) }));
-    }
+    else if (user) await forgetAddress(user, attempt, { address, known });
     return { signedIn };
   }
 
-  /**
-   * Returns true if an administrator set the password too long ago and the user never signed in with it. The bootstrap
-   * administrator's password never expires, because it is kept for an emergency.
-   */
-  async function hasExpiredUnused({ rowKey, unusedPasswordSince: since }: UserRow): Promise<boolean> {
-    if (since === undefined || rowKey === deps.bootstrapUser) return false;
-    const { unusedPasswordDays } = await deps.passwordSettings();
-    return Date.parse(since) + unusedPasswordDays * DAY_MS <= clock.now().getTime();
+  /** After too many failures from a known address, it loses its priority. */
+  async function forgetAddress(
+    user: UserRow,
+    attempt: CountedAttempt,
+    { address, known }: Pick<SignInDetails, "address" | "known">,
+  ): Promise<void> {
+    if (!known || !attempt.isLast) return;
+    await users.change(user, (latest) => ({ ...latest, knownAddresses: addresses.without(latest, address) }));
   }
 
   /**
-   * Writes the sign-in to the user's row. Returns undefined if the user has been disabled or the password changed since the
-   * user was read.
+   * Verifies the second factor of a sign-in with a correct password. Outside of the queue, which must not wait for the key vault
+   * with the key of TOTP secrets.
+   */
+  async function verifySecondFactor(
+    { attempt, user }: AwaitingFactor,
+    given: GivenFactor,
+    { address, known, session }: SignInDetails,
+  ): Promise<SignInResult> {
+    if (!isFactorGiven(given)) {
+      // Neither a failure nor a success, which would reset the count of wrong codes.
+      await failures.withdraw(attempt);
+      return { rejection: await factorProblem(secondFactor, "secondFactorRequired", user) };
+    }
+    const { factor, signedIn } = await orWithdraw(attempt, async () => {
+      const factor = await secondFactor.verify(user, given);
+      return { factor, signedIn: factor && (await writeSignIn(user, address, session, factor)) };
+    });
+    if (signedIn) {
+      await failures.succeeded(attempt);
+      return { signedIn, method: factor?.method };
+    }
+    await forgetAddress(user, attempt, { address, known });
+    return { rejection: await factorProblem(secondFactor, "secondFactorFailed", user) };
+  }
+
+  /**
+   * Writes the sign-in to the user's row, and uses up the second factor. Returns undefined if the user has been disabled, if the
+   * password changed or a second factor was enrolled since the user was read, or if the factor was used before.
    */
   async function writeSignIn(
     user: UserRow,
     address: string,
     session: NewSession | undefined,
+    factor?: VerifiedFactor,
   ): Promise<UserRow | undefined> {
     return await users.change(user, (latest) => {
       if (latest.state !== "active" || latest.passwordHash !== user.passwordHash) return undefined;
+      if (!factor && hasSecondFactor(latest)) return undefined;
+      const factorAfter = factor ? factor.use(latest) : latest.secondFactor;
+      if (factor && !factorAfter) return undefined;
       const knownAddresses = addresses.with(latest, address, clock.now());
-      const after = { ...latest, ...signInMembers(latest, clock), knownAddresses, unusedPasswordSince: undefined };
+      const signIn = { ...signInMembers(latest, clock), knownAddresses, unusedPasswordSince: undefined };
+      const after = { ...latest, ...signIn, secondFactor: factorAfter };
       return { ...after, ...session?.sessionsWith(after) };
     });
   }
+
+  /** Uses up the second factor of a signed-in user. Returns undefined if another request used or removed it since. */
+  const useUp = (user: UserRow, factor: VerifiedFactor): Promise<UserRow | undefined> =>
+    users.change(user, (latest) => {
+      const factorAfter = latest.passwordHash === user.passwordHash ? factor.use(latest) : undefined;
+      return factorAfter && { ...latest, secondFactor: factorAfter };
+    });
 
   /** Does the work that verifies the password. If it throws, the attempt is not counted as a failure. */
   async function orWithdraw<T>(attempt: CountedAttempt, work: () => Promise<T>): Promise<T> {
@@ -192,7 +275,7 @@ export function createSignIn(deps: {
 
   /** Signs in a user. @param begin - Creates the session to store, if any. @returns The user after the sign-in. */
   async function signInAs(
-    { username, password }: Credentials,
+    { username, password, ...given }: Credentials,
     caller: Caller,
     begin?: (name: string) => NewSession,
   ): Promise<{ user: UserRow; session: NewSession | undefined }> {
@@ -211,24 +294,32 @@ export function createSignIn(deps: {
     // The read of the user is the only storage request before the queue, so a request that finds the queue full costs one read.
     const position = { queue: isKnownAddress ? "known" : "unknown", owner: address } as const;
     const attemptDetails = { address, known: isKnownAddress, session };
-    const { rejection, signedIn } = await queue.run(position, () => verifySignIn(name, user, password, attemptDetails));
+    const verified = await queue.run(position, () => verifyPassword(name, user, password, attemptDetails));
+    const result = "attempt" in verified ? await verifySecondFactor(verified, given, attemptDetails) : verified;
+    const { rejection, signedIn, method } = result;
 
     if (signedIn) recentAddresses.add(address);
     const target = targetOf(name, user);
     if (rejection) {
       const details = { reason: rejection.code };
-      await audit.refused({ type: "user.signInRefused", outcome: "refused", caller, target, details });
+      const isFailure = rejection.code === "secondFactorFailed";
+      await audit.refused({
+        ...(isFailure ? FAILED : ({ type: "user.signInRefused", outcome: "refused" } as const)),
+        caller,
+        target,
+        details,
+      });
       throw rejection;
     }
     if (!signedIn) {
-      await audit.refused({ type: "user.signInFailed", outcome: "failure", caller, target });
+      await audit.refused({ ...FAILED, caller, target });
       throw new Problem("invalidCredentials", "Check the username and the password.", {
         headers: { "WWW-Authenticate": "Bearer" },
       });
     }
     const success = { outcome: "success", caller: { ...caller, actor: signedIn.username }, target } as const;
     if (passwordSignIn === "breakGlass") await audit.append({ type: "access.breakGlass", ...success });
-    const details = { to: session ? "session" : "token" };
+    const details = { to: session ? "session" : "token", ...(method && { secondFactor: method }) };
     await audit.append({ type: "user.signedIn", ...success, details });
     return { user: signedIn, session };
   }
@@ -254,8 +345,39 @@ export function createSignIn(deps: {
       if (isCorrect) await failures.succeeded(attempt);
       return isCorrect;
     },
+
+    async confirmIdentity(user, { currentPassword, ...given }, caller) {
+      const address = addressOf(caller);
+      const known = addresses.has(user, address);
+      const attempt = await failures.begin({ username: user.rowKey, address, known });
+      if ("waitSeconds" in attempt) throw tooManyAttempts(attempt.waitSeconds);
+      const isCorrect = await orWithdraw(attempt, () => passwords.verify(currentPassword, user.passwordHash));
+      if (!isCorrect) throw invalidBody("currentPassword", "is not your current password");
+      if (!hasSecondFactor(user)) {
+        await failures.succeeded(attempt);
+        return user;
+      }
+      if (!isFactorGiven(given)) {
+        await failures.withdraw(attempt);
+        throw invalidBody("totp", "is required, or recoveryCode or passkey");
+      }
+      const confirmed = await orWithdraw(attempt, async () => {
+        const factor = await secondFactor.verify(user, given);
+        return factor && (await useUp(user, factor));
+      });
+      if (!confirmed) {
+        const member =
+          given.totp !== undefined ? "totp" : given.recoveryCode !== undefined ? "recoveryCode" : "passkey";
+        throw invalidBody(member, "is wrong, expired, or was used before");
+      }
+      await failures.succeeded(attempt);
+      return confirmed;
+    },
   };
 }
+
+/** Type and outcome of the audit entry for a wrong password or second factor. */
+const FAILED = { type: "user.signInFailed", outcome: "failure" } as const;
 
 const tooManyAttempts = (seconds: number): Problem =>
   retryLater("tooManyAttempts", "Too many failed sign-ins. Wait for the time in Retry-After.", seconds);
@@ -268,3 +390,33 @@ const passwordExpired = (): Problem =>
     "passwordExpired",
     "An administrator set this password, and it expired before it was used. Ask an administrator for a new one.",
   );
+
+/** Returns a problem that lists the user's methods, with a new challenge for passkeys. */
+async function factorProblem(
+  secondFactor: SecondFactorVerification,
+  code: "secondFactorRequired" | "secondFactorFailed",
+  user: UserRow,
+): Promise<Problem> {
+  const { methods, passkeyOptions } = await secondFactor.challenge(user);
+  const detail =
+    code === "secondFactorRequired"
+      ? "Send the same request with a second factor: totp, recoveryCode or passkey. methods lists those of the user."
+      : "The second factor is wrong, expired, or was used before. Send the same request with another one.";
+  return new Problem(code, detail, {
+    headers: { "WWW-Authenticate": "Bearer" },
+    members: { methods, ...(passkeyOptions && { passkeyOptions }) },
+  });
+}
+
+/**
+ * Returns true if an administrator set the password too long ago and the user never signed in with it. The bootstrap
+ * administrator's password never expires, because it is kept for an emergency.
+ */
+async function hasExpiredUnused(
+  { rowKey, unusedPasswordSince: since }: UserRow,
+  deps: { bootstrapUser: string | undefined; passwordSettings: PasswordSettings; clock: Clock },
+): Promise<boolean> {
+  if (since === undefined || rowKey === deps.bootstrapUser) return false;
+  const { unusedPasswordDays } = await deps.passwordSettings();
+  return Date.parse(since) + unusedPasswordDays * DAY_MS <= deps.clock.now().getTime();
+}

@@ -3,6 +3,7 @@ import * as z from "zod";
 import { ROLES } from "../platform/http/endpoint.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
 import { entity, type Row } from "../platform/storage/entity.ts";
+import { secondFactor } from "./second-factor-record.ts";
 
 // Rows of the table Users and functions on them. All rows are in one partition: users, the directory (which counts them and
 // lists the administrators), SSO identities, API tokens and the marker of the bootstrap administrator.
@@ -121,6 +122,8 @@ const userRecord = z.object({
   lastSsoSignInAt: z.string().optional(),
   /** Addresses of recent sign-ins: see KnownAddresses. Absent from rows of earlier versions. */
   knownAddresses: z.array(z.object({ hash: z.string(), lastAt: z.string() })).optional(),
+  /** The second factor of sign-ins with the password. Absent if the user never started to enroll one. */
+  secondFactor: secondFactor.optional(),
 });
 export type UserRecord = z.infer<typeof userRecord>;
 export type UserRow = Row<UserRecord>;

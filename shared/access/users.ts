@@ -2,6 +2,7 @@ import type { Page, PageRequest } from "../platform/http/paging.ts";
 import { Problem } from "../platform/http/problem.ts";
 import { repeatOnConflict } from "../platform/storage/conflict.ts";
 import type { Row } from "../platform/storage/entity.ts";
+import { undefinedIfLeftOut } from "../platform/storage/left-out-rows.ts";
 import { insert, type Operation, remove, replace, type Tables } from "../platform/storage/tables.ts";
 import { pageOfRows } from "./row-pages.ts";
 import {
@@ -127,7 +128,8 @@ export function createUsers(tables: Tables): Users {
     async list(page) {
       const rowPage = await pageOfRows(tables, User, { before: AFTER_USERS, select: VIEWED_MEMBERS }, page);
       const { totalAtLeast: _, ...rest } = rowPage;
-      return { ...rest, total: (await readDirectory())?.total ?? 0 };
+      const directory = await undefinedIfLeftOut(readDirectory());
+      return { ...rest, total: directory?.total ?? rest.total ?? rest.items.length };
     },
   };
 }

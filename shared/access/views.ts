@@ -2,6 +2,7 @@ import type * as z from "zod";
 import type { Actor } from "../platform/http/endpoint.ts";
 import type { Row } from "../platform/storage/entity.ts";
 import type { AccountView, EntraView, RefusedIdentity, UserView } from "./api.ts";
+import { hasSecondFactor } from "./second-factor-record.ts";
 import { REFUSALS, type RefusalRecord, type UserRecord, userId } from "./user.ts";
 
 // Conversions of stored users to the form in API responses.
@@ -28,6 +29,7 @@ export const VIEWED_MEMBERS = [
   "createdBy",
   "updatedAt",
   "lastSignInAt",
+  "secondFactor",
 ] as const satisfies readonly (keyof UserRecord)[];
 export type ViewedUser = Pick<UserRecord, (typeof VIEWED_MEMBERS)[number]>;
 
@@ -54,6 +56,7 @@ export const accountView = (user: ViewedUser, lockedUntil: Date | undefined): Ac
   ...userView(user),
   sso: user.sso ?? null,
   lockedUntil: lockedUntil?.toISOString() ?? null,
+  secondFactorEnrolled: hasSecondFactor(user),
 });
 
 /** Converts a blocked identity to the form in API responses. */

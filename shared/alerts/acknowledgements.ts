@@ -29,7 +29,7 @@ export const AcknowledgementRecord = z.object({
 export type AcknowledgementRecord = z.infer<typeof AcknowledgementRecord>;
 
 /** Stored in the table of snoozes, in one partition that one request reads. */
-const AcknowledgementRows = entity("AlertSnoozes", AcknowledgementRecord);
+export const AcknowledgementRows = entity("AlertSnoozes", AcknowledgementRecord);
 const ACKNOWLEDGEMENTS = "acknowledgements";
 /** Returns the row key of an acknowledgment. `alert` is the key of `alertKey`; empty: the prefix of the rule's rows. */
 const rowKeyOf = (ruleId: string, alert: string): string => `${ruleId}|${alert}`;

@@ -191,7 +191,7 @@ export function createAlerts(deps: AlertsDependencies): Alerts {
     snoozes,
     acknowledgements,
     history,
-    held: createHeldDeliveries({ tables, queues, history, clock }),
+    held: createHeldDeliveries({ tables, queues, history, audit, clock }),
     owners,
 
     evaluate: evaluation.run,

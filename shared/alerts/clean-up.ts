@@ -57,7 +57,11 @@ export function createCleanUp(deps: {
     const ruleIds: string[] = [];
     // A state row is `pending` from the commit of a notification until its delivery is queued. If the run crashed in between,
     // the next evaluation completes it, even for a deleted rule. Until then the rows of a deleted rule stay.
-    for await (const rows of tables.pages(RuleStates, { partitionKey: STATES, select: ["at", "pending"] }))
+    for await (const rows of tables.pages(RuleStates, {
+      partitionKey: STATES,
+      select: ["at", "pending"],
+      onCorrupt: "leaveOut",
+    }))
       for (const row of rows) if (existingRules.has(row.rowKey) || !row.pending) ruleIds.push(row.rowKey);
     for (const ruleId of ruleIds) {
       if (existingRules.has(ruleId)) {
@@ -121,7 +125,7 @@ export function createCleanUp(deps: {
     retainedFrom: Date,
     retained: ReadonlySet<string> = new Set(),
   ): Promise<void> {
-    const range = { partitionKey: ruleId, from: prefix, before: keyEnd(prefix) };
+    const range = { partitionKey: ruleId, from: prefix, before: keyEnd(prefix), onCorrupt: "leaveOut" as const };
     for await (const rows of tables.pages(NotificationRows, range)) {
       await removeRows(
         ruleId,

@@ -3,7 +3,7 @@ import { encodeTime } from "ulid";
 import * as z from "zod";
 import { MAX_MAIL_RECIPIENTS } from "../platform/azure/mail.ts";
 import { entity } from "../platform/storage/entity.ts";
-import { unpackBytes, withCorruptRowErrors } from "../platform/storage/packed-members.ts";
+import { packedMember, unpackBytes } from "../platform/storage/packed-members.ts";
 import { type Item, Item as ItemSchema, notificationKey } from "./items.ts";
 import { ALERT_TYPES, DELIVERY_METHODS, DELIVERY_MODES, type RuleRecord } from "./rule.ts";
 
@@ -104,18 +104,14 @@ export const DeliverySummary = z.object({ ...summary, firstNews: z.array(ItemSch
 export type DeliverySummary = z.infer<typeof DeliverySummary>;
 
 /** A delivery with all its items in `news`, packed. */
-export const DeliveryRecord = z.object({ ...summary, news: z.instanceof(Uint8Array) });
+export const DeliveryRecord = z.object({ ...summary, news: packedMember(z.array(ItemSchema)) });
 export type DeliveryRecord = z.infer<typeof DeliveryRecord>;
 
 /** A partition per delivery. */
 export const Deliveries = entity("AlertDeliveries", DeliveryRecord);
 /** Row key of the only row in a delivery's partition. */
 export const DELIVERY_ROW = "0";
-/** Returns the items of a delivery. @throws StorageCorrupt if the row contains no items. */
-export const itemsIn = (delivery: DeliveryRecord): Item[] =>
-  withCorruptRowErrors(Deliveries, { partitionKey: delivery.deliveryId, rowKey: DELIVERY_ROW }, "news", () =>
-    unpackBytes(delivery.news, z.array(ItemSchema)),
-  );
+export const itemsIn = ({ news }: DeliveryRecord): Item[] => unpackBytes(news, z.array(ItemSchema));
 
 /** Number of items that lists include. */
 export const LISTED_ITEMS = 10;

@@ -2,7 +2,7 @@ import * as z from "zod";
 import type { Clock, Logger } from "../platform/runtime.ts";
 import { isConflict } from "../platform/storage/conflict.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
-import { pack, unpackBytes, withCorruptRowErrors } from "../platform/storage/packed-members.ts";
+import { pack, unpackBytes } from "../platform/storage/packed-members.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import type { StorageCorrupt } from "../platform/storage/tables.ts";
 import { HOUR_MS, MINUTE_MS } from "../platform/time.ts";
@@ -15,7 +15,7 @@ import { createItemFinder, type EvaluationContext, type FoundItems, type ItemFin
 import type { History } from "./history.ts";
 import { byUrgency, type Item, Item as ItemSchema } from "./items.ts";
 import { createFollowUps, followUpAfter } from "./reminders.ts";
-import { mayBeSentBefore, type RestoreMarker, readRestoreMarker } from "./restore-marker.ts";
+import { mayHaveBeenSent, type RestoreMarker, readRestoreMarker } from "./restore-marker.ts";
 import { isAboutExpiry, isTracked, type RuleRecord } from "./rule.ts";
 import { RuleStates, STATES, type StateRecord } from "./rule-state.ts";
 import type { AlertRules } from "./rules.ts";
@@ -159,7 +159,7 @@ export function createEvaluation(
     restored: RestoreMarker | undefined,
   ): Promise<void> {
     const { now, vaults } = context;
-    const held = mayBeSentBefore(rule, stored, restored);
+    const held = mayHaveBeenSent(rule, stored, restored);
     let row = stored;
     for (let round = 0; round < MAX_ROUNDS; round++) {
       const before = startOf(rule, row);
@@ -278,9 +278,7 @@ export function createEvaluation(
     const { pending, pendingNews, ...completed } = state;
     if (!pending || !pendingNews) return state;
     const { deliveryId, createdAt, rule, channel, secondStep } = pending;
-    const items = withCorruptRowErrors(RuleStates, state, "pendingNews", () =>
-      unpackBytes(pendingNews, z.array(ItemSchema)),
-    );
+    const items = unpackBytes(pendingNews, z.array(ItemSchema));
     const resolved = items.filter(isResolution);
     await notifications.add(rule.ruleId, deliveryId, items, trackedAlerts.operations(deliveryId, createdAt, items));
     await close(rule.ruleId, resolved);

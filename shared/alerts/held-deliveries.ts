@@ -1,3 +1,7 @@
+import { audited } from "../audit/audited.ts";
+import type { AuditRecorder } from "../audit/event.ts";
+import type { Caller } from "../platform/http/endpoint.ts";
+import { notFound, Problem } from "../platform/http/problem.ts";
 import type { Clock } from "../platform/runtime.ts";
 import { repeatOnConflict } from "../platform/storage/conflict.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
@@ -32,10 +36,16 @@ export interface HeldDeliveries {
   /**
    * Sends a held delivery now. For a mail that was pending in the copy, the service first asks the mail provider by the mail's
    * operation id, and does not send a mail that the provider knows.
+   *
+   * @throws {Problem} notFound; conflict if the delivery is not held
    */
-  send(deliveryId: string): Promise<void>;
-  /** Drops a held delivery: its status, and the status of each of its unfinished parts, becomes `cancelled`. */
-  drop(deliveryId: string): Promise<void>;
+  send(deliveryId: string, caller: Caller): Promise<DeliveryRecord>;
+  /**
+   * Drops a held delivery: its status, and the status of each of its unfinished parts, becomes `cancelled`.
+   *
+   * @throws {Problem} notFound; conflict if the delivery is not held
+   */
+  drop(deliveryId: string, caller: Caller): Promise<DeliveryRecord>;
 }
 
 /** Creates the access to held deliveries. */
@@ -43,19 +53,20 @@ export function createHeldDeliveries(deps: {
   tables: Tables;
   queues: Pick<Queues, "send">;
   history: Pick<History, "get" | "list" | "updateLists">;
+  audit: AuditRecorder;
   clock: Clock;
 }): HeldDeliveries {
-  const { tables, queues, history, clock } = deps;
+  const { tables, queues, history, audit, clock } = deps;
 
-  /** Changes a delivery if its status is `from`, and then updates its list entries. */
+  /** Changes a delivery if its status is `from`, and then updates its list entries. Returns the status before. */
   async function change(
     deliveryId: string,
     from: DeliveryRecord["status"],
     next: (row: DeliveryRecord, now: string) => Partial<DeliveryRecord>,
-  ): Promise<void> {
-    await repeatOnConflict(async () => {
+  ): Promise<DeliveryRecord["status"] | undefined> {
+    return await repeatOnConflict(async () => {
       const row = await history.get(deliveryId);
-      if (row === undefined) return;
+      if (row === undefined) return undefined;
       let value: DeliveryRecord = withoutKeys(row);
       if (row.status === from) {
         value = { ...value, ...next(value, clock.now().toISOString()) };
@@ -63,7 +74,35 @@ export function createHeldDeliveries(deps: {
       }
       // Runs in any case, because an earlier attempt may have crashed between the two writes.
       await history.updateLists(value);
+      return row.status;
     });
+  }
+
+  /** @throws {Problem} notFound */
+  async function deliveryOf(deliveryId: string): Promise<DeliveryRecord> {
+    const row = await history.get(deliveryId);
+    if (!row) throw notFound(`The history entry ${deliveryId.slice(0, 64)}`);
+    return withoutKeys(row);
+  }
+
+  /** Applies a person's decision about a held delivery, between two audit entries. Returns the delivery afterwards. */
+  async function decide(
+    type: string,
+    deliveryId: string,
+    caller: Caller,
+    next: Parameters<typeof change>[2],
+  ): Promise<DeliveryRecord> {
+    const delivery = await deliveryOf(deliveryId);
+    const { ruleName, ruleId, newsTotal } = delivery;
+    // An earlier request may have crashed before it corrected the lists.
+    if (delivery.status !== "inDoubt" && delivery.heldAt !== undefined) await history.updateLists(delivery);
+    requireHeld(delivery.status);
+    const target = { type: "alertDelivery", id: deliveryId };
+    await audited(audit, { type, caller, target, details: { ruleId, ruleName, items: newsTotal } }, async () =>
+      // Another person may have decided meanwhile.
+      requireHeld(await change(deliveryId, "inDoubt", next)),
+    );
+    return await deliveryOf(deliveryId);
   }
 
   return {
@@ -95,13 +134,18 @@ export function createHeldDeliveries(deps: {
       } while (cursor !== undefined);
     },
 
-    async send(deliveryId) {
-      await change(deliveryId, "inDoubt", (_row, now) => ({ status: "pending", nextAt: now }));
+    async send(deliveryId, caller) {
+      const delivery = await decide("alert.heldSent", deliveryId, caller, (_row, now) => ({
+        status: "pending",
+        nextAt: now,
+      }));
+      // If the message is not sent, the next evaluation of the rules sends it.
       await queues.send(DELIVERY_QUEUE, { deliveryId });
+      return delivery;
     },
 
-    drop: (deliveryId) =>
-      change(deliveryId, "inDoubt", ({ parts }, now) => ({
+    drop: (deliveryId, caller) =>
+      decide("alert.heldDropped", deliveryId, caller, ({ parts }, now) => ({
         status: "cancelled",
         finishedAt: now,
         parts: parts.map((part) =>
@@ -109,4 +153,10 @@ export function createHeldDeliveries(deps: {
         ),
       })),
   };
+}
+
+/** @throws {Problem} conflict unless this is the status of a held delivery. */
+function requireHeld(status: DeliveryRecord["status"] | undefined): void {
+  if (status !== "inDoubt")
+    throw new Problem("conflict", `This notification is not held. Its status is ${status ?? "deleted"}.`);
 }

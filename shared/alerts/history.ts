@@ -25,7 +25,7 @@ import {
 /** A list entry of a delivery. One row per combination of filters: all, by status, by rule, by rule and status; and one row in
  * ascending order of time.
  */
-const HistoryRow = entity("AlertHistory", DeliverySummary);
+export const HistoryRow = entity("AlertHistory", DeliverySummary);
 const HISTORY = "history";
 
 export interface HistoryFilter {
@@ -213,7 +213,8 @@ export function createHistory(tables: Tables): History {
 
     async overdue(before) {
       const deliveryIds: string[] = [];
-      const range = { ...rangeOf({ status: "pending" }), select: ["deliveryId" as const, "nextAt" as const] };
+      const select = ["deliveryId" as const, "nextAt" as const];
+      const range = { ...rangeOf({ status: "pending" }), select, onCorrupt: "leaveOut" as const };
       for await (const rows of tables.pages(HistoryRow, range))
         for (const row of rows) if (row.nextAt < before.toISOString()) deliveryIds.push(row.deliveryId);
       return deliveryIds;
@@ -254,7 +255,7 @@ export function createHistory(tables: Tables): History {
     const end = before ? OLDEST_FIRST + encodeTime(Math.max(0, before.getTime())) : keyEnd(OLDEST_FIRST);
     const range = { partitionKey: HISTORY, from: OLDEST_FIRST, before: end, pageSize: Math.min(1000, limit) };
     const select = ["deliveryId", "ruleId", "status", "createdAt"] as const;
-    for await (const page of tables.pages(HistoryRow, { ...range, select: [...select] })) {
+    for await (const page of tables.pages(HistoryRow, { ...range, select: [...select], onCorrupt: "leaveOut" })) {
       rows.push(...page);
       if (rows.length >= limit) break;
     }

@@ -104,13 +104,6 @@ export function createMailboxes(deps: {
   const { tables, history, mails, limits, clock, log } = deps;
   const hasRateLimit = isLimited(limits);
 
-  async function readAll(): Promise<Mailbox[]> {
-    const boxes: Mailbox[] = [];
-    const range = { partitionKey: MAILBOXES, from: MAILBOX_PREFIX, before: keyEnd(MAILBOX_PREFIX) };
-    for await (const rows of tables.pages(Mailboxes, range)) boxes.push(...rows);
-    return boxes;
-  }
-
   const readPace = async () => (hasRateLimit ? await tables.get(Pace, MAILBOXES, PACE_ROW) : undefined);
 
   const write = (box: Mailbox, change: Partial<MailboxRecord>): Promise<Mailbox> =>
@@ -119,7 +112,7 @@ export function createMailboxes(deps: {
   async function add(deliveryId: string): Promise<Map<number, string>> {
     return await repeatOnConflict(async () => {
       // The mailboxes are read first. So a part that is sent between the two reads is final when the delivery is read.
-      const boxes = new Map((await readAll()).map((box) => [box.rowKey, box]));
+      const boxes = new Map((await readMailboxes(tables)).map((box) => [box.rowKey, box]));
       const row = await history.get(deliveryId);
       const all = row ? itemsIn(row) : [];
       const added = new Map<number, string>();
@@ -167,7 +160,7 @@ export function createMailboxes(deps: {
     const failures: unknown[] = [];
     while (performance.now() < deadline) {
       const now = clock.now();
-      const boxes = (await readAll()).filter(({ rowKey }) => !skipped.has(rowKey)).sort(byPriority);
+      const boxes = (await readMailboxes(tables)).filter(({ rowKey }) => !skipped.has(rowKey)).sort(byPriority);
       const step = (box: Mailbox) => nextStep(box, now);
       const box =
         boxes.find((candidate) => step(candidate) === "complete") ??
@@ -306,7 +299,7 @@ export function createMailboxes(deps: {
 
     async sendSlots() {
       const now = clock.now();
-      const boxes = await readAll();
+      const boxes = await readMailboxes(tables);
       const waiting = boxes.filter((box) => nextStep(box, now) === "send").sort(byPriority);
       // Mailboxes whose entries wait for the mail in progress, until the later of its next attempt and the end of its lease.
       const reserved = boxes.flatMap(({ rowKey, mail, waiting: entries }): [string, SendSlot][] => {
@@ -321,7 +314,7 @@ export function createMailboxes(deps: {
 
     async cleanUp() {
       const now = clock.now().getTime();
-      for (const box of await readAll()) {
+      for (const box of await readMailboxes(tables)) {
         if (box.mail || box.waiting.length > 0) continue;
         const aged = await tables.getWithAge(Mailboxes, MAILBOXES, box.rowKey);
         if (
@@ -342,3 +335,15 @@ const emptyMailbox = (recipients: readonly string[], ofOwner: boolean): MailboxR
   waiting: [],
   sent: [],
 });
+
+async function readMailboxes(tables: Tables): Promise<Mailbox[]> {
+  const boxes: Mailbox[] = [];
+  const range = {
+    partitionKey: MAILBOXES,
+    from: MAILBOX_PREFIX,
+    before: keyEnd(MAILBOX_PREFIX),
+    onCorrupt: "leaveOut" as const,
+  };
+  for await (const rows of tables.pages(Mailboxes, range)) boxes.push(...rows);
+  return boxes;
+}

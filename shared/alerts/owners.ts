@@ -27,7 +27,7 @@ const OwnersRecord = z.object({
   updatedBy: z.string(),
 });
 type OwnersRecord = z.infer<typeof OwnersRecord>;
-const OwnersRow = entity("AlertOwners", OwnersRecord);
+export const OwnersRow = entity("AlertOwners", OwnersRecord);
 const OWNERS = "owners";
 const OWNERS_ROW = "0";
 

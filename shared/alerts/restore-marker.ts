@@ -2,13 +2,16 @@ import * as z from "zod";
 import { SCAN_LIST, type ScanStatus, Scans } from "../discovery/scan.ts";
 import { entity, type Row, withoutKeys } from "../platform/storage/entity.ts";
 import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
-import { HOUR_MS } from "../platform/time.ts";
+import { DAY_MS, HOUR_MS } from "../platform/time.ts";
 import type { RuleRecord } from "./rule.ts";
 import type { StateRecord } from "./rule-state.ts";
 
 /**
  * Marks a store that was restored from a copy. The store does not know the alerts that the service sent after the copy, so the
  * service would send them again. Alerts that may have been sent are held (`inDoubt`) until a person sends or drops them.
+ *
+ * Held alerts reach nobody, so a stranger must not be able to write the marker: it is signed. A copy of an earlier marker has a
+ * valid signature, so a marker has no effect after `MAX_HOLD_MS`.
  */
 const RestoreMarker = z.object({
   copiedAt: z.iso.datetime(),
@@ -18,16 +21,20 @@ const RestoreMarker = z.object({
   caughtUpAt: z.iso.datetime().optional(),
 });
 export type RestoreMarker = z.infer<typeof RestoreMarker>;
-const RestoreMarkers = entity("AlertStates", RestoreMarker);
+export const RestoreMarkers = entity("AlertStates", RestoreMarker, { signed: "withKeyVault" });
+/** Reads only when the store was restored. */
+const RestoreTimes = entity("AlertStates", RestoreMarker.pick({ restoredAt: true }));
 const RESTORE = "restore";
 
 /** Returns whether a row of a table is the marker of a restored store. */
 export const isRestoreMarker = (table: string, row: { partitionKey: string; rowKey: string }): boolean =>
   table === RestoreMarkers.table && row.partitionKey === RESTORE && row.rowKey === RESTORE;
 
+/** Longer than a full scan and the first evaluation after it take: by default, the two run daily and, for a digest, weekly. */
+const MAX_HOLD_MS = 14 * DAY_MS;
 /**
- * A time that is further in the future cannot be right: instances use the table service's clock. A stranger may have written it
- * to hold all alerts.
+ * A time that is further in the future cannot be right: instances use the table service's clock. In a service without a key
+ * vault, a stranger may have written it to hold all alerts.
  */
 const MAX_AHEAD_MS = HOUR_MS;
 const latestPossible = (now: Date): string => new Date(now.getTime() + MAX_AHEAD_MS).toISOString();
@@ -53,16 +60,17 @@ export async function markRestored(
 }
 
 /**
- * Returns the marker of a restored store. Costs one request, and one more in a restored store until a full scan has ended.
- *
- * A marker that can't be read counts as a restore at `now`, and is written again. A marker from the future is reported as
- * unreadable and ignored.
+ * Returns the marker of a restored store. Costs one request, one more in a store that was restored in the last 14 days, and
+ * one more until a full scan has ended. A marker that can't be read, has no valid signature or is from the future is reported as
+ * unreadable and has no effect: alerts that are sent twice are better than alerts that nobody gets.
  *
  * @param now - Time of the table service.
- * @returns undefined if the store was not restored.
+ * @returns undefined if the store was not restored, or long ago.
  */
 export async function readRestoreMarker(tables: Tables, now: Date): Promise<RestoreMarker | undefined> {
-  const marker = await readOrReplace(tables, now);
+  const times = await tables.get(RestoreTimes, RESTORE, RESTORE, { onCorrupt: () => {} });
+  if (times === undefined || Date.parse(times.restoredAt) + MAX_HOLD_MS < now.getTime()) return undefined;
+  const marker = await tables.get(RestoreMarkers, RESTORE, RESTORE, { onCorrupt: () => {} });
   if (marker === undefined) return undefined;
   const latest = latestPossible(now);
   if (marker.restoredAt > latest) {
@@ -73,18 +81,9 @@ export async function readRestoreMarker(tables: Tables, now: Date): Promise<Rest
   const { caughtUpAt: _, ...notCaughtUp } = marker;
   const end = await endOfFullScan(tables, marker.restoredAt);
   if (end === undefined) return notCaughtUp;
-  const caughtUpAt = end < now.toISOString() ? end : now.toISOString();
+  const time = now.toISOString();
+  const caughtUpAt = end < time ? end : time;
   return await tables.put(RestoreMarkers, RESTORE, RESTORE, { ...withoutKeys(notCaughtUp), caughtUpAt });
-}
-
-async function readOrReplace(tables: Tables, now: Date): Promise<Row<RestoreMarker> | undefined> {
-  try {
-    return await tables.get(RestoreMarkers, RESTORE, RESTORE);
-  } catch (error) {
-    if (!(error instanceof StorageCorrupt)) throw error;
-    const time = now.toISOString();
-    return await tables.put(RestoreMarkers, RESTORE, RESTORE, { copiedAt: time, restoredAt: time });
-  }
 }
 
 /** Statuses of full scans that have read what they could. A vault that such a scan did not read is as old as before. */
@@ -111,7 +110,7 @@ async function endOfFullScan(tables: Tables, startedAfter: string): Promise<stri
  *
  * @param state - The progress of the rule before the evaluation.
  */
-export const mayBeSentBefore = (
+export const mayHaveBeenSent = (
   rule: Pick<RuleRecord, "createdAt">,
   state: Pick<Row<StateRecord>, "at"> | undefined,
   marker: RestoreMarker | undefined,

@@ -220,7 +220,12 @@ export function createRuleSecrets(deps: {
       if (!deps.vault) return;
       const unusedSince = new Date(clock.now().getTime() - UNUSED_MS).toISOString();
       const failures: unknown[] = [];
-      const range = { partitionKey: RULES, from: SECRET_PREFIX, before: keyEnd(SECRET_PREFIX) };
+      const range = {
+        partitionKey: RULES,
+        from: SECRET_PREFIX,
+        before: keyEnd(SECRET_PREFIX),
+        onCorrupt: "leaveOut" as const,
+      };
       for await (const rows of tables.pages(RuleSecretRows, range)) {
         for (const { ruleId, since } of rows) {
           if (since > unusedSince || (await tables.get(Rules, RULES, ruleKey(ruleId)))) continue;

@@ -1,5 +1,7 @@
 import * as z from "zod";
 import { entity } from "../platform/storage/entity.ts";
+import { packedMember } from "../platform/storage/packed-members.ts";
+import { Item as ItemSchema } from "./items.ts";
 import { RuleRecord } from "./rule.ts";
 
 /**
@@ -43,7 +45,7 @@ const StateRecord = z.object({
     })
     .optional(),
   /** The items of the pending delivery, packed. */
-  pendingNews: z.instanceof(Uint8Array).optional(),
+  pendingNews: packedMember(z.array(ItemSchema)).optional(),
 });
 export type StateRecord = z.infer<typeof StateRecord>;
 export const RuleStates = entity("AlertStates", StateRecord);

@@ -96,9 +96,11 @@ export function createRules(deps: {
     return rule;
   }
 
+  /** Leaves out rules that can't be read, so that the others are evaluated. */
   async function all(): Promise<Row<RuleRecord>[]> {
     const rules: Row<RuleRecord>[] = [];
-    const range = { partitionKey: RULES, from: RULE_PREFIX, before: keyEnd(RULE_PREFIX) };
+    const onCorrupt = "leaveOut" as const;
+    const range = { partitionKey: RULES, from: RULE_PREFIX, before: keyEnd(RULE_PREFIX), onCorrupt };
     for await (const rows of tables.pages(Rules, range)) rules.push(...rows);
     return rules;
   }

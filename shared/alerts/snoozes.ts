@@ -85,9 +85,11 @@ export function createSnoozes(deps: {
 }): Snoozes {
   const { tables, rules, audit, clock } = deps;
 
+  /** Leaves out snoozes that can't be read: an alert too many is better than none at all. */
   async function all(): Promise<Row<SnoozeRecord>[]> {
     const snoozes: Row<SnoozeRecord>[] = [];
-    for await (const rows of tables.pages(SnoozeRows, { partitionKey: SNOOZES })) snoozes.push(...rows);
+    for await (const rows of tables.pages(SnoozeRows, { partitionKey: SNOOZES, onCorrupt: "leaveOut" }))
+      snoozes.push(...rows);
     return snoozes;
   }
 

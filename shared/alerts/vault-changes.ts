@@ -8,7 +8,7 @@ import { readScope } from "../inventory/scope.ts";
 import { expiriesOf, VAULTS, type VaultRecord, Vaults } from "../inventory/vault.ts";
 import { entity, type Row } from "../platform/storage/entity.ts";
 import { undefinedIfLeftOut } from "../platform/storage/left-out-rows.ts";
-import { pack, unpack } from "../platform/storage/packed-members.ts";
+import { pack, packedMember, unpack } from "../platform/storage/packed-members.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 
 /**
@@ -22,8 +22,8 @@ const Versions = z.record(z.string(), z.tuple([z.string(), z.int()]));
 type Versions = z.infer<typeof Versions>;
 
 /** The stored versions, packed. */
-const VaultVersionsRow = z.object({ revision: z.int(), versions: z.instanceof(Uint8Array) });
-const VaultVersions = entity("AlertStates", VaultVersionsRow);
+const VaultVersionsRow = z.object({ revision: z.int(), versions: packedMember(Versions) });
+export const VaultVersions = entity("AlertStates", VaultVersionsRow);
 const VERSIONS = "vaultVersions";
 
 type SummaryVault = Pick<VaultRecord, "name" | "subscriptionId" | "contents"> & Partial<VaultRecord>;
@@ -64,7 +64,8 @@ export async function readVaultSnapshot(
 ): Promise<VaultSnapshot> {
   const vaults: SummaryVault[] = [];
   const hidden: string[] = [];
-  const range = { ...nameRange(VAULTS), select: [...SUMMARY] };
+  // A vault that can't be read counts as changed when its row is restored.
+  const range = { ...nameRange(VAULTS), select: [...SUMMARY], onCorrupt: "leaveOut" as const };
   const scope = await readScope(tables);
   const isIncluded = (row: SummaryVault) =>
     sourceOf(row) === "keyVault" ? scope.leftAt(row.subscriptionId) === undefined : licensed;
@@ -95,7 +96,10 @@ export async function readVaultSnapshot(
     const stored = await undefinedIfLeftOut(tables.get(VaultVersions, VERSIONS, VERSIONS));
     return updated(stored) ?? stored;
   };
-  const row = storeVersions ? await tables.modify(VaultVersions, VERSIONS, VERSIONS, updated) : await readOnly();
+  // Versions that can't be read are replaced. Every vault then counts as changed once.
+  const row = storeVersions
+    ? await tables.modify(VaultVersions, VERSIONS, VERSIONS, updated, { replaceCorrupt: true })
+    : await readOnly();
   return {
     revision: row?.revision ?? 0,
     vaults,

@@ -1,4 +1,4 @@
-import { type AssetRecord, contentOf } from "../inventory/asset.ts";
+import { type AssetRecord, contentHash } from "../inventory/asset.ts";
 import { credentialName, type HolderSource, holderName, holderSubscription } from "../inventory/holder.ts";
 import { type HolderContent, type HolderWriting, writeHolder } from "../inventory/write-holder.ts";
 import type { Owner } from "./application.ts";
@@ -89,7 +89,7 @@ export function assetsOfApplication(
       // Graph returns no modification date, so changes are detected from the content.
       listing: source,
     };
-    return { ...asset, firstSeenAt: now, content: contentOf(asset) };
+    return { ...asset, firstSeenAt: now, content: contentHash(asset) };
   });
 }
 

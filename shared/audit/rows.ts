@@ -30,10 +30,10 @@ export const lastRowKey = (sequence: string): string => `${LAST}${sequence}`;
 export const LAST_ROWS = { from: LAST, before: `${LAST}~` };
 export const Mark = entity("AuditEntries", z.object({}));
 /**
- * The born mark of a closed interval, with a signed statement that the interval is closed. Intervals that an earlier version
- * closed have no statement.
+ * The born mark of an interval. If the interval is closed, it has a signed statement that says so. Intervals that an earlier
+ * version closed have no statement.
  */
-export const ClosedMark = entity("AuditEntries", z.object({ closed: z.string() }));
+export const ClosedMark = entity("AuditEntries", z.object({ closed: z.string().optional() }));
 
 export const entriesPartition = (interval: Interval): string => dayOf(interval);
 export const entryKey = (interval: Interval, id: string): string => `${timeOf(interval)}|${id}`;

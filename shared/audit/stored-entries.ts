@@ -68,9 +68,9 @@ async function* dayPages(
     ...(range.to < day + DAY_MS ? { before: entryKey(range.to, "") } : {}),
   };
   const after = lastRead && dayOf(lastRead.interval) === partitionKey ? { after: lastRead.rowKey } : {};
-  for await (const page of readRows(tables, EntryRow, { partitionKey, ...bounds, ...after, pageSize: PAGE_SIZE })) {
-    yield page.filter(({ rowKey }) => !isMark(rowKey)).map(({ rowKey, value }) => stored(day, rowKey, value));
-  }
+  const only = (rowKey: string) => !isMark(rowKey);
+  for await (const page of readRows(tables, EntryRow, { partitionKey, ...bounds, ...after, only, pageSize: PAGE_SIZE }))
+    yield page.map(({ rowKey, value }) => stored(day, rowKey, value));
 }
 
 /** Returns a row of a day. The row key of an entry is the start of its interval and its id: `10:40|01J…`. */

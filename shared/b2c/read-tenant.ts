@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { credentialsOf } from "../applications/application.ts";
 import { APPLICATION_TYPES, assetsOfApplication } from "../applications/credentials.ts";
 import { joinApplication } from "../applications/read-graph.ts";
-import { ASSET_TYPES, type AssetRecord, type AssetType, type CredentialKind, contentOf } from "../inventory/asset.ts";
+import { ASSET_TYPES, type AssetRecord, type AssetType, type CredentialKind, contentHash } from "../inventory/asset.ts";
 import { BUCKETS, b2cHolderName, bucketOf, holderSubscription } from "../inventory/holder.ts";
 import type { KeySet, PolicyKey } from "../platform/azure/graph-objects.ts";
 import type { TenantReader } from "./connection-test.ts";
@@ -137,7 +137,7 @@ function assetOf(
     // Graph returns no modification date, so changes are detected from the content.
     listing: "b2c",
   };
-  return { ...asset, firstSeenAt: now, content: contentOf(asset) };
+  return { ...asset, firstSeenAt: now, content: contentHash(asset) };
 }
 
 /**

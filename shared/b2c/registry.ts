@@ -125,7 +125,7 @@ export function createRegistry(deps: {
       // Names the unreadable tenant in the answer, so that an administrator can delete it.
       const onCorrupt = (row: StorageCorrupt) => countLeftOut(row, row.rowKey.slice(tenantKey("").length));
       const statuses = new Map<string, TenantStatus>();
-      for await (const rows of tables.pages(Statuses, statusRange))
+      for await (const rows of tables.pages(Statuses, { ...statusRange, onCorrupt: "leaveOut" }))
         for (const row of rows) statuses.set(tenantOfStatus(row.rowKey), withoutKeys(row));
       const tenants: RegisteredTenant[] = [];
       for await (const rows of tables.pages(TenantRows, { ...tenantRange, onCorrupt }))

@@ -7,8 +7,9 @@
  */
 import * as z from "zod";
 import { ROLES } from "../platform/http/endpoint.ts";
-import { entity } from "../platform/storage/entity.ts";
+import { bytesMember, entity } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
+import { packedMember } from "../platform/storage/packed-members.ts";
 import { fenceEntity } from "../platform/storage/tables.ts";
 import type { Check } from "./check.ts";
 import { severityRank } from "./checks/all.ts";
@@ -98,6 +99,9 @@ export const newViolationsRange = { partitionKey: STATE, from: NEW_VIOLATIONS, b
 export const Failure = z.object({ code: z.int(), since: z.int(), evidence: z.string() });
 export type Failure = z.infer<typeof Failure>;
 
+/** Bytes of one check's tally: its code, and the numbers of passes and failures, with 32 bits each. */
+const TALLY_BYTES = 12;
+
 /**
  * A vault's own row, with the data that scores and lists need. It is written with the vault's results or an exemption, never as
  * a counter that several vaults share.
@@ -106,7 +110,7 @@ export const VaultState = z.object({
   name: z.string(),
   subscriptionId: z.string(),
   /** For each check, how many of the vault and its assets pass and fail it. Packed; see packed-results.ts. */
-  tallies: z.instanceof(Uint8Array),
+  tallies: bytesMember(({ length }) => length % TALLY_BYTES === 0),
   /** Checks that the vault itself fails, in the order of the checks. */
   failures: z.array(Failure),
   /** Exemptions of single assets (`<type>.<name>`) in the vault. `failing`: whether the asset currently fails the check. */
@@ -156,10 +160,19 @@ export const DetailsRangeRows = entity(
 /** Failing assets of one check in one vault, by name, for lists of violations. Compressed JSON. */
 export const Findings = entity(TABLE, z.object({ items: z.instanceof(Uint8Array), ...factsColumn }));
 
+/** New violations: the check's code, the resource's name, since when it fails (Unix seconds), and the resource's tags. */
+export const NewViolationItems = z.array(z.tuple([z.int(), z.string(), z.int(), z.record(z.string(), z.string())]));
+export type NewViolationItem = z.infer<typeof NewViolationItems>[number];
+
 /** Violations that one evaluation of one vault found for the first time, for alerts. Compressed JSON. */
 export const NewViolationRows = entity(
   TABLE,
-  z.object({ name: z.string(), vaultId: z.string(), subscriptionId: z.string(), items: z.instanceof(Uint8Array) }),
+  z.object({
+    name: z.string(),
+    vaultId: z.string(),
+    subscriptionId: z.string(),
+    items: packedMember(NewViolationItems),
+  }),
 );
 
 export const SCOPES = ["all", "subscription", "vault", "asset"] as const;

@@ -66,7 +66,11 @@ export function createEvaluations({ tables }: { tables: Tables }): EvaluationSto
 
     async removeOlderThan(instant) {
       const oldestKept = instant.toISOString();
-      for await (const rows of tables.pages(Evaluations, { partitionKey: EVALUATIONS, select: ["requestedAt"] })) {
+      for await (const rows of tables.pages(Evaluations, {
+        partitionKey: EVALUATIONS,
+        select: ["requestedAt"],
+        onCorrupt: "leaveOut",
+      })) {
         const expired = rows.filter(({ requestedAt }) => requestedAt < oldestKept);
         await tables.write(
           TABLE,

@@ -336,7 +336,7 @@ export function createEvaluator(deps: {
   async function removeOldFences(): Promise<number> {
     const vaults = await subscriptionsOfVaults(tables);
     let removed = 0;
-    for await (const rows of tables.pages(DetailsRangeRows, { ...detailsRange, select: ["owner"] })) {
+    for await (const rows of tables.pages(DetailsRangeRows, { ...detailsRange, select: [] })) {
       for (const { rowKey } of rows) {
         const vaultName = vaultOfFence(rowKey);
         if (vaultName === undefined || vaults.has(vaultName)) continue;

@@ -2,7 +2,6 @@
 import * as z from "zod";
 import { assetId, placesOf } from "../inventory/asset.ts";
 import { decodeCursor, encodeCursor } from "../platform/http/paging.ts";
-import { withCorruptRowErrors } from "../platform/storage/packed-members.ts";
 import { remove, type Tables } from "../platform/storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
 import type { ResourceType, Severity } from "./check.ts";
@@ -59,10 +58,15 @@ export async function newViolations(
   const settledFrom = newViolationsFrom(new Date(now.getTime() - MAX_WRITE_DELAY_MS).toISOString());
   const nextStart = position ?? [k, settledFrom].sort()[1]!;
   const foundViolations: NewViolation[] = [];
-  for await (const rows of tables.pages(NewViolationRows, { ...newViolationsRange, from: k, pageSize: 100 })) {
+  for await (const rows of tables.pages(NewViolationRows, {
+    ...newViolationsRange,
+    from: k,
+    pageSize: 100,
+    onCorrupt: "leaveOut",
+  })) {
     for (const row of rows) {
       const { rowKey, items, ...vault } = row;
-      const newItems = withCorruptRowErrors(NewViolationRows, row, "items", () => unpackNewViolations(items));
+      const newItems = unpackNewViolations(items);
       for (let index = rowKey === k ? i : 0; index < newItems.length; index++) {
         if (foundViolations.length === limit) {
           const violations = await withoutExempted(foundViolations, readOverview);

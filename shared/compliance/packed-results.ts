@@ -5,7 +5,7 @@
 import * as z from "zod";
 import { ASSET_TYPES, type AssetType, fingerprint } from "../inventory/asset.ts";
 import { pack, unpackBytes } from "../platform/storage/packed-members.ts";
-import type { Failure } from "./compliance-rows.ts";
+import { type Failure, type NewViolationItem, NewViolationItems } from "./compliance-rows.ts";
 import { AssetFacts } from "./finding-facts.ts";
 
 /** Results of one asset: the codes of checks that it passes, and the failures. Not applicable checks are in neither. */
@@ -168,10 +168,7 @@ export function unpackFindings(bytes: Uint8Array, packedFacts?: Uint8Array): Fin
 export const findingsHash = (bytes: Uint8Array, packedFacts?: Uint8Array): string =>
   hashOf(unpackBytes(bytes, StoredFindings), unpackFacts(packedFacts));
 
-/** A new violation: the check's code, the resource's name, since when it fails (Unix seconds), and the resource's tags. */
-export type NewViolationItem = [code: number, name: string, since: number, tags: Record<string, string>];
-const StoredNewViolations = z.array(z.tuple([z.int(), z.string(), z.int(), z.record(z.string(), z.string())]));
 export const NEW_VIOLATIONS_PER_ROW = 1000;
 
 export const packNewViolations = (items: readonly NewViolationItem[]): Uint8Array<ArrayBuffer> => pack(items);
-export const unpackNewViolations = (bytes: Uint8Array): NewViolationItem[] => unpackBytes(bytes, StoredNewViolations);
+export const unpackNewViolations = (bytes: Uint8Array): NewViolationItem[] => unpackBytes(bytes, NewViolationItems);

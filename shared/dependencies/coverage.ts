@@ -2,7 +2,7 @@ import * as z from "zod";
 import { fingerprint } from "../inventory/asset.ts";
 import { decodeCursor, encodeCursor, type Page, type PageRequest } from "../platform/http/paging.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
-import { type Operation, put, remove, type Tables } from "../platform/storage/tables.ts";
+import { type Operation, put, remove, type StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import type { NotSeen } from "./edge-source.ts";
 import {
   type Failure,
@@ -48,16 +48,18 @@ interface UnitReading {
 /**
  * Returns the operations that update the coverage of a unit. The caller writes them under the unit's fence, which rejects
  * writes of workers that lost the unit. After a full run only the items of this run remain. After an incremental, partial or
- * failed run, earlier items also remain if their resource was not reported since. Makes one request if there were earlier
- * items.
+ * failed run, earlier items also remain if their resource was not reported since. Makes one request if there may be
+ * earlier items.
  */
 export async function coverageOperations(
   { source, unit, key, before, reported, earlier, notSeen, failure, isFull, at }: UnitReading,
   tables: Tables,
 ): Promise<{ operations: Operation[]; count: number; leftOut: number }> {
-  const stored = new Map<string, NotSeenRecord>();
-  if (before && before.notSeen > 0)
-    for await (const rows of tables.pages(NotSeenRows, rangeOf(notSeenPrefix(key))))
+  /** Undefined for an item that can't be read, which is removed or written again. */
+  const stored = new Map<string, NotSeenRecord | undefined>();
+  const onCorrupt = ({ rowKey }: StorageCorrupt) => stored.set(rowKey, undefined);
+  if (before === undefined || before.notSeen > 0)
+    for await (const rows of tables.pages(NotSeenRows, { ...rangeOf(notSeenPrefix(key)), onCorrupt }))
       for (const row of rows) stored.set(row.rowKey, withoutKeys(row));
   const wanted = new Map<string, NotSeenRecord>();
   const addWanted = (item: NotSeen) => {
@@ -68,6 +70,7 @@ export async function coverageOperations(
   if (failure) addWanted({ ...failure, scope: unit });
   for (const one of notSeen) addWanted(one);
   for (const [rowKey, one] of stored) {
+    if (!one) continue;
     const resource = resourceHash(key, one.scope);
     const isStillValid = earlier.has(resource) || ((!isFull || failure) && !reported.has(resource));
     // An item whose scope is the whole unit is the failure of an earlier run, which this run's own result replaces.
@@ -77,19 +80,19 @@ export async function coverageOperations(
   const operations = [
     ...[...stored.keys()].filter((rowKey) => !remaining.has(rowKey)).map((rowKey) => remove(NotSeenRows, rowKey)),
     ...[...remaining]
-      .filter(([rowKey, one]) => fingerprint(contentOf(one)) !== fingerprint(contentOf(stored.get(rowKey))))
+      .filter(([rowKey, one]) => fingerprint(comparedMembers(one)) !== fingerprint(comparedMembers(stored.get(rowKey))))
       .map(([rowKey, one]) => put(NotSeenRows, rowKey, one)),
   ];
   return { operations, count: remaining.size, leftOut: wanted.size - remaining.size };
 }
 
 /** `since`, `source` and `unit` are left out: they never change for the same row. */
-const contentOf = (one: NotSeenRecord | undefined) => (one ? [one.scope, one.code, one.message, one.remedy] : []);
+const comparedMembers = (one: NotSeenRecord | undefined) => (one ? [one.scope, one.code, one.message, one.remedy] : []);
 
-/** Returns the rows of all units, by unit key. Makes one request per 1,000. */
+/** Returns the rows of all units, by unit key. Makes one request per 1,000. The next run over a unit replaces a row that can't be read. */
 export async function readUnits(tables: Tables): Promise<Map<string, UnitRecord>> {
   const units = new Map<string, UnitRecord>();
-  for await (const rows of tables.pages(Units, rangeOf(UNITS)))
+  for await (const rows of tables.pages(Units, { ...rangeOf(UNITS), onCorrupt: "leaveOut" }))
     for (const row of rows) units.set(row.rowKey.slice(UNITS.length), withoutKeys(row));
   return units;
 }

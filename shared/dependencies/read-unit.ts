@@ -1,19 +1,25 @@
 import { CloudFailure } from "../platform/azure/failure.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
-import { type Operation, put, remove, type Tables } from "../platform/storage/tables.ts";
+import { put, remove, type StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS } from "../platform/time.ts";
 import { coverageOperations } from "./coverage.ts";
 import type { EdgeSource, NotSeen } from "./edge-source.ts";
 import {
   DEPENDENCIES,
+  EDGES,
+  Edges,
   type Failure,
   fenceKey,
+  packEdges,
   type ReadTo,
+  type Resolved,
   type ResourceRecord,
   Resources,
   rangeOf,
+  resolvedOf,
   resourceHash,
+  resourceOfEdge,
   resourcesPrefix,
   UnitFences,
   type UnitRecord,
@@ -91,11 +97,10 @@ export async function readUnit(
   const key = unitKey(source.name, unit);
   const fence = tables.fence(UnitFences, DEPENDENCIES, fenceKey(key), { owner, etag: undefined });
   await fence.take();
-  const row = await tables.get(Units, DEPENDENCIES, unitRowKey(key));
-  const before = row && withoutKeys(row);
-  const stored = await resourcesOf(tables, key);
+  const { before, stored, isDamaged } = await readStoredUnit(tables, key);
   const startedAt = readTo?.startedAt ?? clock.now().toISOString();
-  const since = readTo ? undefined : sinceOf(source, before, mode);
+  // A full run writes the rows again that can't be read.
+  const since = readTo ? undefined : sinceOf(source, before, isDamaged ? "full" : mode);
   const writer = createResourceWriter({ ...deps, fence, runId, unit: key, before, stored });
 
   const notSeen: NotSeen[] = [];
@@ -195,9 +200,7 @@ export async function removeUnit(
   const key = unitKey(source, unit);
   const fence = tables.fence(UnitFences, DEPENDENCIES, fenceKey(key), { owner, etag: undefined });
   await fence.take();
-  const row = await tables.get(Units, DEPENDENCIES, unitRowKey(key));
-  const before = row && withoutKeys(row);
-  const stored = await resourcesOf(tables, key);
+  const { before, stored } = await readStoredUnit(tables, key);
   const writer = createResourceWriter({ ...deps, fence, runId, unit: key, before, stored });
   for (const hash of stored.keys()) await writer.remove(hash);
   await writer.flush();
@@ -211,18 +214,62 @@ export async function removeUnit(
     at,
   };
   const { operations } = await coverageOperations({ source, unit, key, before, ...emptyResult }, tables);
-  const last: Operation[] = row ? [remove(Units, unitRowKey(key))] : [];
-  await fence.write([...operations, ...last]);
+  // Removing a missing row succeeds.
+  await fence.write([...operations, remove(Units, unitRowKey(key))]);
   return { changed: writer.changed };
 }
 
-/** Returns the stored resources of a unit by hash. Sends one request per 1,000 resources. */
-async function resourcesOf(tables: Tables, unit: string): Promise<Map<string, ResourceRecord>> {
+/** A unit's rows as stored. */
+interface StoredUnit {
+  /** The unit's own row. Undefined before the first run, and if it can't be read. */
+  before: UnitRecord | undefined;
+  /** Its resources by `resourceHash`. */
+  stored: Map<string, ResourceRecord>;
+  /** Whether a row can't be read. */
+  isDamaged: boolean;
+}
+
+/** Reads the rows of a unit. Costs one request, and one per 1,000 resources. */
+async function readStoredUnit(tables: Tables, unit: string): Promise<StoredUnit> {
   const prefix = resourcesPrefix(unit);
-  const resources = new Map<string, ResourceRecord>();
-  for await (const rows of tables.pages(Resources, rangeOf(prefix)))
-    for (const row of rows) resources.set(row.rowKey.slice(prefix.length), withoutKeys(row));
-  return resources;
+  const stored = new Map<string, ResourceRecord>();
+  const unreadable: string[] = [];
+  const onCorrupt = ({ rowKey }: StorageCorrupt) => unreadable.push(rowKey.slice(prefix.length));
+  for await (const rows of tables.pages(Resources, { ...rangeOf(prefix), onCorrupt }))
+    for (const row of rows) stored.set(row.rowKey.slice(prefix.length), withoutKeys(row));
+  if (unreadable.length > 0)
+    for (const [hash, resource] of await rebuildResources(tables, unreadable)) stored.set(hash, resource);
+  const own = { partitionKey: DEPENDENCIES, from: unitRowKey(unit), before: `${unitRowKey(unit)}!` };
+  let before: UnitRecord | undefined;
+  for await (const [row] of tables.pages(Units, { ...own, onCorrupt: ({ rowKey }) => unreadable.push(rowKey) }))
+    before = row && withoutKeys(row);
+  return { before, stored, isDamaged: unreadable.length > 0 };
+}
+
+/**
+ * Rebuilds the rows of resources that can't be read from their dependencies, which have the resource in their keys. Like after a
+ * crashed write, the empty hash makes the writer check each dependency and write the resource again. Costs one request per
+ * 1,000 dependencies of all units.
+ */
+async function rebuildResources(tables: Tables, hashes: readonly string[]): Promise<Map<string, ResourceRecord>> {
+  const found = new Map(hashes.map((hash) => [hash, { id: "", edges: new Map<string, Resolved>() }]));
+  const resourceOf = (rowKey: string) => found.get(resourceOfEdge(rowKey));
+  const onCorrupt = ({ rowKey }: StorageCorrupt) => resourceOf(rowKey)?.edges.set(rowKey, -1);
+  for await (const rows of tables.pages(Edges, { ...rangeOf(EDGES), select: ["resource", "state"], onCorrupt })) {
+    for (const { rowKey, resource, state } of rows) {
+      const rebuilt = resourceOf(rowKey);
+      if (!rebuilt) continue;
+      rebuilt.id = resource.id;
+      rebuilt.edges.set(rowKey, resolvedOf({ state }));
+    }
+  }
+  const record = ({ id, edges }: { id: string; edges: ReadonlyMap<string, Resolved> }): ResourceRecord => ({
+    id,
+    hash: "",
+    edges: packEdges(edges),
+    count: edges.size,
+  });
+  return new Map([...found].map(([hash, rebuilt]) => [hash, record(rebuilt)]));
 }
 
 /** Returns the start of an incremental run; undefined for a full run. */

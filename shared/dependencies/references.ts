@@ -11,6 +11,7 @@ import {
   OUTDATED,
   Outdated,
   placeOfEdge,
+  placeOfOutdated,
   rangeOf,
   TABLE,
   UNRESOLVED,
@@ -60,7 +61,7 @@ export function createReferences(deps: {
       const prefix = vaultPrefix(vaultName);
       const found: Reference[] = [];
       const select = ["resource", "evidence", "state"] as const;
-      for await (const rows of tables.pages(Edges, { ...rangeOf(prefix), select })) {
+      for await (const rows of tables.pages(Edges, { ...rangeOf(prefix), select, onCorrupt: "leaveOut" })) {
         for (const { rowKey, resource, evidence, state } of rows) {
           if (!state) continue;
           const { asset } = placeOfEdge(rowKey);
@@ -72,10 +73,11 @@ export function createReferences(deps: {
     },
 
     async requestEvaluations() {
-      for await (const rows of tables.pages(Outdated, rangeOf(OUTDATED))) {
-        const vaults = Map.groupBy(rows, ({ vaultName }) => vaultName);
-        for (const [vaultName, places] of vaults) {
-          const assets = places.flatMap(({ asset }) => (asset === undefined ? [] : [asset]));
+      for await (const rows of tables.pages(Outdated, { ...rangeOf(OUTDATED), select: [] })) {
+        const places = rows.map(({ rowKey }) => placeOfOutdated(rowKey));
+        const vaults = Map.groupBy(places, ({ vaultName }) => vaultName);
+        for (const [vaultName, ofVault] of vaults) {
+          const assets = ofVault.flatMap(({ asset }) => (asset === undefined ? [] : [asset]));
           // Makes one call also if only the whole vault is marked, with an empty list.
           for (let start = 0; start === 0 || start < assets.length; start += ASSETS_AT_ONCE)
             await deps.changed(vaultName, assets.slice(start, start + ASSETS_AT_ONCE));

@@ -3,7 +3,7 @@ import * as z from "zod";
 import { ASSET_TYPES, type AssetType } from "../inventory/asset.ts";
 import { entity } from "../platform/storage/entity.ts";
 import { keyEnd, keyText, keyTextOf } from "../platform/storage/keys.ts";
-import { pack, unpackBytes, withCorruptRowErrors } from "../platform/storage/packed-members.ts";
+import { pack, packedMember, unpackBytes } from "../platform/storage/packed-members.ts";
 import { fenceEntity } from "../platform/storage/tables.ts";
 import { Edge } from "./edge.ts";
 
@@ -39,13 +39,16 @@ export const EdgeRecord = Edge.extend({
 export type EdgeRecord = z.infer<typeof EdgeRecord>;
 export const Edges = entity(TABLE, EdgeRecord);
 
+/** The dependencies of a resource by row key, compressed: a key of about 90 characters repeats most of the others. */
+const PackedEdges = z.array(z.tuple([z.string(), z.union([z.literal(-1), z.literal(0), z.literal(1)])]));
+
 /** Last state of a resource. If it is unchanged, no dependency is read or written. */
 export const ResourceRecord = z.object({
   id: z.string(),
   /** Hash of the state; "" while its dependencies are being written. */
   hash: z.string(),
   /** Row keys of its dependencies with their `Resolved`, packed. */
-  edges: z.instanceof(Uint8Array),
+  edges: packedMember(PackedEdges),
   count: z.int(),
   /** Whether the resource was only partly read, so that earlier dependencies were kept. */
   partial: z.boolean().optional(),
@@ -142,6 +145,9 @@ export function placeOfEdge(rowKey: string): OutdatedRecord {
   return { vaultName, ...(isAsset ? { asset: `${type}.${name}` } : {}) };
 }
 
+/** Returns the `resourceHash` of a dependency's resource from its row key. */
+export const resourceOfEdge = (rowKey: string): string => rowKey.split("|")[4] ?? "";
+
 export const unitKey = (source: string, unit: string): string => `${source}|${text(unit)}`;
 /** Returns a row key. `unit` is the result of `unitKey`, here and in the functions below. */
 export const unitRowKey = (unit: string): string => UNITS + unit;
@@ -156,28 +162,20 @@ export const notSeenKey = (unit: string, { scope, code }: { scope: string; code:
 export const outdatedKey = ({ vaultName, asset }: OutdatedRecord): string =>
   `${OUTDATED}${text(vaultName)}|${text(asset ?? WHOLE_VAULT)}`;
 
+/** Returns the asset of a row from its key, in lower case. */
+export function placeOfOutdated(rowKey: string): OutdatedRecord {
+  const [vaultName, asset] = rowKey.slice(OUTDATED.length).split("|").map(keyTextOf) as [string, string];
+  return { vaultName, ...(asset !== WHOLE_VAULT && { asset }) };
+}
+
 /** Whether the platform can resolve a reference: 1 or 0, or -1 if it does not report that. */
 export type Resolved = -1 | 0 | 1;
 export const resolvedOf = ({ state }: Pick<Edge, "state">): Resolved =>
   state === undefined ? -1 : state.resolved ? 1 : 0;
 
-/** Packs the dependencies of a resource by row key, compressed: a key of about 90 characters repeats most of the others. */
 export const packEdges = (edges: ReadonlyMap<string, Resolved>): Uint8Array<ArrayBuffer> => pack([...edges]);
-const Packed = z.array(z.tuple([z.string(), z.union([z.literal(-1), z.literal(0), z.literal(1)])]));
-/**
- * Unpacks the dependencies of a resource.
- *
- * @param rowKey - The resource's row key.
- * @returns an empty map for an empty field.
- * @throws StorageCorrupt if the field can't be unpacked.
- */
-export const unpackEdges = (rowKey: string, { edges }: ResourceRecord): Map<string, Resolved> =>
-  withCorruptRowErrors(
-    Resources,
-    { partitionKey: DEPENDENCIES, rowKey },
-    "edges",
-    () => new Map(edges.length === 0 ? [] : unpackBytes(edges, Packed)),
-  );
+export const unpackEdges = ({ edges }: ResourceRecord): Map<string, Resolved> =>
+  new Map(unpackBytes(edges, PackedEdges));
 
 export const RUN_STATUSES = ["queued", "running", "completed", "partial", "failed"] as const;
 /** A run with its counts. */

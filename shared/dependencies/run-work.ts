@@ -16,6 +16,7 @@ import type { References } from "./references.ts";
 import {
   DEPENDENCIES,
   type Failure,
+  type NotSeenRecord,
   NotSeenRows,
   notSeenKey,
   type RunRecord,
@@ -30,7 +31,7 @@ import {
   workKey,
 } from "./rows.ts";
 import { nextRun, nextUnit, phaseOf, type RunEvent, type UnitEvent } from "./run-states.ts";
-import { readWorks, removeWorks, takeNextUnit, UNITS_AT_ONCE } from "./units.ts";
+import { readRunUnits, removeRunUnits, takeNextUnit, UNITS_AT_ONCE } from "./units.ts";
 
 /**
  * Discovery runs. A run reads each unit of each source, such as each subscription. Several workers share the units of a run,
@@ -170,10 +171,14 @@ async function recordListing(
   const rowKey = notSeenKey(key, { scope: source, code: "" });
   if (failure) {
     const { code, message, remedy } = failure;
-    const before = wasReported ? await tables.get(NotSeenRows, DEPENDENCIES, rowKey) : undefined;
-    const since = before?.code === code ? before.since : clock.now().toISOString();
+    const now = clock.now().toISOString();
+    const item = { scope: source, source, unit: "", code, message, remedy };
+    const update = (before: NotSeenRecord | undefined) => ({
+      ...item,
+      since: before?.code === code ? before.since : now,
+    });
+    await tables.modify(NotSeenRows, DEPENDENCIES, rowKey, update, { replaceCorrupt: true });
     await tables.write(TABLE, DEPENDENCIES, [
-      put(NotSeenRows, rowKey, { scope: source, source, unit: "", code, message, remedy, since }),
       put(Units, unitRowKey(key), { source, unit: "", resources: 0, edges: 0, notSeen: 1, notSeenLeftOut: 0 }),
     ]);
   } else if (wasReported)
@@ -222,13 +227,13 @@ async function endRun(run: Row<RunRecord>, deps: WorkDeps): Promise<void> {
     return;
   }
   if (run.mode === "full") {
-    await deps.runs.removeOld((runIds) => removeWorks(runIds, deps.tables));
+    await deps.runs.removeOld((runIds) => removeRunUnits(runIds, deps.tables));
     await deps.references.removeOld();
   }
 }
 
 async function decideEnd(run: Row<RunRecord>, deps: WorkDeps): Promise<Row<RunRecord>> {
-  const works = await readWorks(run, deps.tables);
+  const works = await readRunUnits(run, deps.tables);
   const stored = [...(await readUnits(deps.tables)).values()];
   const entryId = deps.randomness.ulid(deps.clock.now());
   return await changeRun(run, { type: "unitsEnded", works, stored, entryId }, deps);

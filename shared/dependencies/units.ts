@@ -25,7 +25,7 @@ const UNIT_KIND: WorkKind<UnitWork> = {
  * Returns the units of a run. Makes one request per 1,000. Leaves out units whose rows can't be read, so that the others are
  * still read. At the end of the run these units count as failed.
  */
-export async function readWorks({ runId, planId }: RunRecord, tables: Tables): Promise<Row<UnitWork>[]> {
+export async function readRunUnits({ runId, planId }: RunRecord, tables: Tables): Promise<Row<UnitWork>[]> {
   const found: Row<UnitWork>[] = [];
   if (planId === undefined) return found;
   const prefix = workPrefix(planId);
@@ -47,17 +47,17 @@ export async function takeNextUnit(
   run: RunRecord,
   { tables, clock, randomness }: { tables: Tables; clock: Clock; randomness: Randomness },
 ): Promise<LeasedRow<UnitWork> | "busy" | undefined> {
-  const works = await readWorks(run, tables);
-  const waiting = works.filter(({ status }) => status === "waiting");
+  const units = await readRunUnits(run, tables);
+  const waiting = units.filter(({ status }) => status === "waiting");
   // Starts at a random unit, so that concurrent workers take different ones.
   const start = Math.floor(randomness.number() * waiting.length);
-  const running = works.filter(({ status }) => status === "running");
+  const running = units.filter(({ status }) => status === "running");
   /** Number of units that other workers have. */
   let busy = 0;
-  for (const work of [...running, ...waiting.slice(start), ...waiting.slice(0, start)]) {
-    if (busy >= UNITS_AT_ONCE && work.status === "waiting") break;
+  for (const unit of [...running, ...waiting.slice(start), ...waiting.slice(0, start)]) {
+    if (busy >= UNITS_AT_ONCE && unit.status === "waiting") break;
     const worker = `dependencies/${run.runId}/${randomness.ulid(clock.now())}`;
-    const leased = await takeLease(tables, UNIT_KIND, work, worker);
+    const leased = await takeLease(tables, UNIT_KIND, unit, worker);
     if (leased === undefined) continue;
     if (!("waitMs" in leased)) return leased;
     busy++;
@@ -66,10 +66,10 @@ export async function takeNextUnit(
 }
 
 /** Deletes the units of runs. */
-export async function removeWorks(runIds: readonly string[], tables: Tables): Promise<void> {
+export async function removeRunUnits(runIds: readonly string[], tables: Tables): Promise<void> {
   for (const partitionKey of runIds.map(runPartition)) {
-    for await (const works of tables.pages(UnitWorks, { partitionKey, select: [] })) {
-      const removals = works.map(({ rowKey }) => remove(UnitWorks, rowKey));
+    for await (const units of tables.pages(UnitWorks, { partitionKey, select: [] })) {
+      const removals = units.map(({ rowKey }) => remove(UnitWorks, rowKey));
       await tables.write(TABLE, partitionKey, removals);
     }
   }

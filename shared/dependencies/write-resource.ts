@@ -1,5 +1,6 @@
 import { fingerprint } from "../inventory/asset.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
+import { keysOnly } from "../platform/storage/entity.ts";
 import { type Fence, merge, type Operation, put, remove, type Tables } from "../platform/storage/tables.ts";
 import { Edge, Resource } from "./edge.ts";
 import type { ReadingItem } from "./edge-source.ts";
@@ -23,6 +24,9 @@ import {
   UnresolvedRows,
   unpackEdges,
 } from "./rows.ts";
+
+// Writes what discovery read of one resource: its dependencies are compared with the stored ones, and only differences are
+// written.
 
 type ReadResource = Extract<ReadingItem, { resource: Resource }>;
 
@@ -95,8 +99,8 @@ export function createResourceWriter(deps: {
       for (const operation of [...edges.values(), last]) group.set(operation.rowKey, operation);
       characters += length;
     } else {
-      const known = before ? unpackEdges(key, before) : new Map<string, Resolved>();
-      const added = [...(after ? unpackEdges(key, after) : [])].filter(([edge]) => !known.has(edge));
+      const known = before ? unpackEdges(before) : new Map<string, Resolved>();
+      const added = [...(after ? unpackEdges(after) : [])].filter(([edge]) => !known.has(edge));
       // -1 (state unknown) for new dependencies, whose rows may not exist yet after a crash.
       const oldAndNew = new Map([...known, ...added.map(([edge]): [string, Resolved] => [edge, -1])]);
       const unfinished = { id: (after ?? before)!.id, hash: "", edges: packEdges(oldAndNew), count: known.size };
@@ -111,13 +115,11 @@ export function createResourceWriter(deps: {
   /**
    * Returns the stored dependencies of a resource. After a crashed write (`before.hash` is "") some may be missing, so each is
    * checked with one request.
-   *
-   * @param idHash - The resource's `resourceHash`. `before.hash` is another one, of the resource's content.
    */
-  async function edgesOf(idHash: string, before: ResourceRecord | undefined): Promise<Map<string, Resolved>> {
-    const known = before ? unpackEdges(resourceKey(unit, idHash), before) : new Map<string, Resolved>();
+  async function edgesOf(before: ResourceRecord | undefined): Promise<Map<string, Resolved>> {
+    const known = before ? unpackEdges(before) : new Map<string, Resolved>();
     if (before?.hash !== "") return known;
-    for (const key of known.keys()) if (!(await tables.get(Edges, DEPENDENCIES, key))) known.delete(key);
+    for (const key of known.keys()) if (!(await tables.get(keysOnly(Edges), DEPENDENCIES, key))) known.delete(key);
     return known;
   }
 
@@ -157,7 +159,7 @@ export function createResourceWriter(deps: {
       // Nothing to write if the state is unchanged and confirmed. A complete read also deletes what a partial read had kept.
       if (before?.hash === content && before.lastSeenAt === undefined && (partial || !before.partial)) return;
       if (!before && wanted.size === 0) return;
-      const known = await edgesOf(idHash, before);
+      const known = await edgesOf(before);
       const after = new Map([...wanted].map(([key, edge]) => [key, resolvedOf(edge)]));
       const operations: Operation[] = [];
       for (const [key, edge] of wanted)
@@ -185,7 +187,7 @@ export function createResourceWriter(deps: {
     async remove(idHash) {
       const before = stored.get(idHash);
       if (!before) return;
-      const known = [...unpackEdges(resourceKey(unit, idHash), before)];
+      const known = [...unpackEdges(before)];
       const operations = known.flatMap(([key, was]) => [
         remove(Edges, key),
         ...unresolvedOperations(key, undefined, was),
@@ -197,7 +199,7 @@ export function createResourceWriter(deps: {
     async markUnconfirmed(idHash) {
       const before = stored.get(idHash);
       if (!before || before.lastSeenAt !== undefined) return;
-      const known = await edgesOf(idHash, before);
+      const known = await edgesOf(before);
       const operations = [...known.keys()].map((key) => merge(Edges, key, { lastSeenAt }));
       const edges = { edges: packEdges(known), count: known.size };
       await submit(idHash, byRow(operations), before, { ...before, ...edges, lastSeenAt });

@@ -21,6 +21,11 @@ const VALIDITY_MS = 60 * DAY_MS;
 
 /** The proofs of one organization. */
 export interface ConnectionProofs {
+  /**
+   * Returns true if there is a proof for the connection and the application, of any age: a rotation has then written the
+   * connection.
+   */
+  exists(place: ConnectionPlace, credential: ReplacedCredential): Promise<boolean>;
   /** Returns true if there is a valid proof for the connection and the application. */
   isProven(place: ConnectionPlace, credential: ReplacedCredential): Promise<boolean>;
   /** Stores a proof, valid from now. */
@@ -32,11 +37,15 @@ export function createConnectionProofs({ tables, clock }: { tables: Tables; cloc
   return {
     of(address: string): ConnectionProofs {
       const partition = `${PROOFS}|${keyText(address.toLowerCase())}`;
+      const proofOf = async (place: ConnectionPlace, { appId, tenantId }: ReplacedCredential) => {
+        const proof = await tables.get(ProofRow, partition, keyOf(place));
+        return proof?.appId === appId && proof.tenantId === tenantId ? proof : undefined;
+      };
       return {
-        async isProven(place, { appId, tenantId }) {
-          const proof = await tables.get(ProofRow, partition, keyOf(place));
-          if (proof?.appId !== appId || proof.tenantId !== tenantId) return false;
-          return clock.now().getTime() - Date.parse(proof.provedAt) < VALIDITY_MS;
+        exists: async (place, credential) => (await proofOf(place, credential)) !== undefined,
+        async isProven(place, credential) {
+          const proof = await proofOf(place, credential);
+          return proof !== undefined && clock.now().getTime() - Date.parse(proof.provedAt) < VALIDITY_MS;
         },
         async store(place, { appId, tenantId }) {
           const provedAt = clock.now().toISOString();

@@ -49,6 +49,8 @@ export interface DevopsOrganization {
    * @throws {CloudFailure}
    */
   signsIn(place: ConnectionPlace, credential: ReplacedCredential): Promise<boolean | undefined>;
+  /** Returns whether a rotation has written a client secret of the application into a connection. */
+  wasWritten(place: ConnectionPlace, credential: ReplacedCredential): Promise<boolean>;
   /** See `signInProblem`. */
   signInProblem(place: ConnectionPlace, credential: ReplacedCredential): Promise<string | undefined>;
 }
@@ -148,6 +150,7 @@ export function createDevops(deps: DevopsDependencies): Devops {
         replaceConnectionSecret: (place, credential, secret) =>
           replaceConnectionSecret({ client, proofs: proofs.of(address), resourceManagers }, place, credential, secret),
         signsIn: (place, credential) => signsIn(client, place, credential),
+        wasWritten: (place, credential) => proofs.of(address).exists(place, credential),
         signInProblem: (place, credential) =>
           signInProblem({ client, proofs: proofs.of(address), resourceManagers }, place, credential),
         projects: async (signal) =>

@@ -1,6 +1,6 @@
 /** Turns the entries of a vault's list into assets, with the details and rotation policies that further requests return. */
 import pMap from "p-map";
-import { type AssetRecord, type AssetType, contentOf, fingerprint } from "../inventory/asset.ts";
+import { type AssetRecord, type AssetType, contentHash, fingerprint } from "../inventory/asset.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
 import type { Answer, ListedAsset, VaultClient } from "../platform/azure/key-vault.ts";
@@ -147,7 +147,7 @@ export async function readAssets(
       content: "",
     };
     // The content hash includes the entry's hash even if that is not stored. So reading the same details later is no change.
-    asset.content = contentOf(asset);
+    asset.content = contentHash(asset);
     if (!isAssetComplete) asset.listing = "";
     return asset;
   }

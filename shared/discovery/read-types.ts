@@ -3,7 +3,7 @@
  * alone. Keys and certificates also have details, which cost a request each. For scheduled full scans they are divided into
  * seven parts, the "sevenths" (inventory/details.ts): each scan reads the parts that are due.
  */
-import { ASSET_TYPES, type AssetRecord, type AssetType, contentOf } from "../inventory/asset.ts";
+import { ASSET_TYPES, type AssetRecord, type AssetType, contentHash } from "../inventory/asset.ts";
 import { ALL_SEVENTHS, dueSevenths, NO_SEVENTHS, seventhOf } from "../inventory/details.ts";
 import { countOwners } from "../inventory/owners.ts";
 import type { OwnerCounts, ReadSevenths, VaultRecord } from "../inventory/vault.ts";
@@ -187,7 +187,7 @@ function hasContents(storedAssets: Map<string, AssetRecord>, contents: string): 
   return assets.every(isIntact) && hashContents(assets) === contents;
 }
 
-const isIntact = (asset: AssetRecord): boolean => contentOf(asset) === asset.content;
+const isIntact = (asset: AssetRecord): boolean => contentHash(asset) === asset.content;
 
 /** Returns the sevenths (parts of the assets) whose details must be read although their list entries have not changed. */
 function dueDetails(

@@ -3,8 +3,7 @@
  * is lost with it.
  */
 import type { Clock } from "../platform/runtime.ts";
-import type { Entity, Row } from "../platform/storage/entity.ts";
-import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
+import type { Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS } from "../platform/time.ts";
 import { mergeRequests, RESCANS, RescanRows, subscriptionsOf } from "./rescan-rows.ts";
 import {
@@ -50,7 +49,7 @@ async function unfinishedScans(tables: Tables): Promise<ActiveScan[]> {
   for await (const copies of tables.pages(Scans, range)) {
     for (const { scanId, status } of copies) {
       if (hasEnded(status)) continue;
-      const scan = await readUnlessCorrupt(tables, Scans, scanPartition(scanId), SCAN_ROW);
+      const scan = await tables.get(Scans, scanPartition(scanId), SCAN_ROW, { onCorrupt: skip });
       if (scan && !hasEnded(scan.status)) scans.push(await activeScan(tables, scan));
     }
   }
@@ -75,17 +74,3 @@ async function countWorkers(tables: Tables, scanId: string): Promise<number> {
 }
 
 const skip = (): void => {};
-
-async function readUnlessCorrupt<T>(
-  tables: Tables,
-  entity: Entity<T>,
-  partitionKey: string,
-  rowKey: string,
-): Promise<Row<T> | undefined> {
-  try {
-    return await tables.get(entity, partitionKey, rowKey);
-  } catch (error) {
-    if (!(error instanceof StorageCorrupt)) throw error;
-    return undefined;
-  }
-}

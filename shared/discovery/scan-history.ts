@@ -47,7 +47,12 @@ export function scanHistory(tables: Tables): HistoryStore {
       // has the largest key of scans that are not older, so older scans follow it.
       const after = newestFirst(encodeTime(Math.max(0, before.getTime())) + "0".repeat(16));
       let removed = 0;
-      const range = { partitionKey: SCAN_LIST, after, select: ["scanId", "status"] as const };
+      const range = {
+        partitionKey: SCAN_LIST,
+        after,
+        select: ["scanId", "status"] as const,
+        onCorrupt: "leaveOut" as const,
+      };
       for await (const rows of tables.pages(Scans, range)) {
         for (const { scanId, status } of rows) {
           if (!hasEnded(status)) continue;

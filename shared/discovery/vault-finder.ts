@@ -28,14 +28,28 @@ export function createVaultFinder(deps: {
   /** So that a walk that finds rows of many lost vaults does not list a subscription for each of them. */
   const listings = new Map<string, { at: number; listing: Awaited<ReturnType<typeof listVaults>> }>();
 
-  async function listRecently(subscriptionId: string, signal: AbortSignal) {
-    const now = clock.now().getTime();
+  /** Returns the listing of the last minutes. */
+  function recentListing(subscriptionId: string) {
     const recent = listings.get(subscriptionId);
-    if (recent && Math.abs(now - recent.at) < MAX_LISTING_AGE_MS) return recent.listing;
+    return recent && Math.abs(clock.now().getTime() - recent.at) < MAX_LISTING_AGE_MS ? recent.listing : undefined;
+  }
+
+  async function list(subscriptionId: string, signal: AbortSignal) {
     listings.delete(subscriptionId);
+    const at = clock.now().getTime();
     const listing = await listVaults(resourceManager, subscriptionId, signal);
-    listings.set(subscriptionId, { at: now, listing });
+    listings.set(subscriptionId, { at, listing });
     return listing;
+  }
+
+  /** Returns undefined if no vault has this ID. */
+  async function readVault(id: string, signal: AbortSignal): Promise<VaultResource | undefined> {
+    try {
+      return await resourceManager.vault(id, signal);
+    } catch (error) {
+      if (!(error instanceof CloudFailure) || error.code !== "notFound") throw error;
+      return undefined;
+    }
   }
 
   return async (vaultName, ids) => {
@@ -49,20 +63,18 @@ export function createVaultFinder(deps: {
       if (subscriptionId === undefined || !(await watched(subscriptionId))) continue;
       isInScope = true;
       const signal = AbortSignal.timeout(MAX_SEARCH_MS);
-      if (!listings.has(subscriptionId)) {
-        try {
-          const vault = await resourceManager.vault(id, signal);
-          if (isWanted(vault.name)) return vault;
-        } catch (error) {
-          if (!(error instanceof CloudFailure) || error.code !== "notFound") throw error;
-        }
-      }
+      const recent = recentListing(subscriptionId);
+      const listed = recent?.vaults.find(({ name }) => isWanted(name));
+      if (listed) return listed;
+      // Also after a recent listing: the vault may have been created since.
+      const read = await readVault(id, signal);
+      if (read && isWanted(read.name)) return read;
       // Only a complete listing proves that a vault was deleted.
-      const { vaults, unreadable } = await listRecently(subscriptionId, signal);
-      const entry = unreadable.find(({ name }) => name === undefined || isWanted(name));
-      if (entry) throw entry.failure;
+      const { vaults, unreadable } = recent ?? (await list(subscriptionId, signal));
       const vault = vaults.find(({ name }) => isWanted(name));
       if (vault) return vault;
+      const entry = unreadable.find(({ name }) => name === undefined || isWanted(name));
+      if (entry) throw entry.failure;
     }
     return isInScope ? "gone" : "outOfScope";
   };

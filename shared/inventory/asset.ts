@@ -237,7 +237,7 @@ const CONTENT_MEMBERS = (Object.keys(AssetRecord.shape) as (keyof AssetRecord)[]
   .sort();
 
 /** Returns the content hash of an asset over all visible fields. */
-export function contentOf(asset: Omit<AssetRecord, "content" | "firstSeenAt"> & Partial<AssetRecord>): string {
+export function contentHash(asset: Omit<AssetRecord, "content" | "firstSeenAt"> & Partial<AssetRecord>): string {
   const entries: [string, unknown][] = [];
   for (const name of CONTENT_MEMBERS) {
     const value = asset[name];

@@ -11,7 +11,7 @@ import {
 import { Problem } from "../platform/http/problem.ts";
 import { entity, type Row } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
-import { pack, unpack } from "../platform/storage/packed-members.ts";
+import { pack, packedMember, unpack } from "../platform/storage/packed-members.ts";
 import { type Operation, put, remove, type Tables } from "../platform/storage/tables.ts";
 import {
   ASSET_TYPES,
@@ -34,6 +34,10 @@ import { forEachType, VAULTS, type VaultRecord, Vaults } from "./vault.ts";
 export const CHANGE_KINDS = ["added", "updated", "removed"] as const;
 export type ChangeKind = (typeof CHANGE_KINDS)[number];
 
+/** Kind, type, name, changed members. */
+const PackedItem = z.tuple([z.enum(CHANGE_KINDS), z.enum(ASSET_TYPES), z.string(), z.array(z.string())]);
+type PackedItem = z.infer<typeof PackedItem>;
+
 const perType = z.object({ certificate: z.int(), key: z.int(), secret: z.int() });
 const ChangeRecord = z.object({
   /** When the write ended, ISO 8601. */
@@ -44,14 +48,10 @@ const ChangeRecord = z.object({
   source: z.enum(SOURCES).optional(),
   counts: z.object({ added: perType, updated: perType, removed: perType }),
   /** Compressed `PackedItem`s. */
-  items: z.instanceof(Uint8Array),
+  items: packedMember(z.array(PackedItem)),
 });
 type ChangeRecord = z.infer<typeof ChangeRecord>;
 export const ChangeRows = entity(Vaults.table, ChangeRecord);
-
-/** Kind, type, name, changed members. */
-const PackedItem = z.tuple([z.enum(CHANGE_KINDS), z.enum(ASSET_TYPES), z.string(), z.array(z.string())]);
-type PackedItem = z.infer<typeof PackedItem>;
 
 /** Compressed, this many items stay far below the 1 MiB limit of an entity. */
 const ITEMS_PER_ROW = 5_000;

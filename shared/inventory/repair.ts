@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import pMap from "p-map";
 import { isConflict, repeatOnConflict } from "../platform/storage/conflict.ts";
-import { type Entity, withoutKeys } from "../platform/storage/entity.ts";
+import { type Entity, keysOnly, withoutKeys } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import type { Fence, StorageCorrupt, Tables } from "../platform/storage/tables.ts";
 import { DAY_MS } from "../platform/time.ts";
@@ -134,7 +134,7 @@ export async function removeOldFences(tables: Tables, partitionKeys: Iterable<st
   const subscriptions = await subscriptionsOfVaults(tables);
   let removed = 0;
   for (const partitionKey of partitionKeys) {
-    for await (const rows of tables.pages(AssetFences, { ...fenceRange(partitionKey), select: ["owner"] })) {
+    for await (const rows of tables.pages(AssetFences, { ...fenceRange(partitionKey), select: [] })) {
       for (const { rowKey } of rows) {
         const vault = vaultOfFence(rowKey);
         const subscription = subscriptions.get(vault);
@@ -167,13 +167,13 @@ export async function subscriptionsOfVaults(tables: Tables): Promise<Map<string,
  * Removes a row, such as a fence or a removal marker, that was not written for a day by the clock of the storage. Returns
  * whether it was removed.
  */
-export async function removeOldRow<T>(
+export async function removeOldRow(
   tables: Tables,
-  entity: Entity<T>,
+  entity: Entity<unknown>,
   partitionKey: string,
   rowKey: string,
 ): Promise<boolean> {
-  const stored = await tables.getWithAge(entity, partitionKey, rowKey);
+  const stored = await tables.getWithAge(keysOnly(entity), partitionKey, rowKey);
   if (!stored || stored.ageMs < FENCE_RETENTION_MS) return false;
   try {
     return await tables.remove(entity, partitionKey, rowKey, stored.row.etag);

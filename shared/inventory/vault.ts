@@ -1,7 +1,9 @@
 import * as z from "zod";
-import { entity } from "../platform/storage/entity.ts";
+import { bytesMember, entity } from "../platform/storage/entity.ts";
+import { packedMember } from "../platform/storage/packed-members.ts";
 import { ASSET_TYPES, type AssetType, SOURCES } from "./asset.ts";
 import { NAME_PREFIX } from "./asset-keys.ts";
+import { PendingEntry } from "./asset-row-changes.ts";
 
 /**
  * The stored row of a vault, its further rows in the table Vaults, and their keys. A row can also be the *holder* of a
@@ -67,6 +69,9 @@ export const VaultDescription = z.object({
 });
 export type VaultDescription = z.infer<typeof VaultDescription>;
 
+/** 32-bit numbers. */
+const PackedExpiries = bytesMember(({ length }) => length % Uint32Array.BYTES_PER_ELEMENT === 0);
+
 /** Results of a vault's scans. They stay until a scan replaces them. */
 export const ScanResults = z.object({
   /** Read by full scans. Undefined until one succeeded. */
@@ -92,9 +97,9 @@ export const ScanResults = z.object({
    */
   answers: perType(z.string()).optional(),
   /** When the assets of each type expire, sorted and packed as 32-bit unix seconds (expiries.ts). */
-  certificateExpiries: z.instanceof(Uint8Array).optional(),
-  keyExpiries: z.instanceof(Uint8Array).optional(),
-  secretExpiries: z.instanceof(Uint8Array).optional(),
+  certificateExpiries: PackedExpiries.optional(),
+  keyExpiries: PackedExpiries.optional(),
+  secretExpiries: PackedExpiries.optional(),
   /** Owners of its assets. Absent in rows of earlier versions. */
   owners: perType(OwnerCounts).optional(),
 });
@@ -137,7 +142,7 @@ export const PendingWrites = entity(
   "Vaults",
   z.object({
     /** Compressed `PendingEntry`s. */
-    entries: z.instanceof(Uint8Array),
+    entries: packedMember(z.array(PendingEntry)),
   }),
 );
 
@@ -167,7 +172,9 @@ export const vaultInSubscriptionKey = (subscriptionId: string, name: string): st
   `s!${subscriptionId.toLowerCase()}!${name.toLowerCase()}`;
 export const REMOVED = "x!";
 export const removedKey = (name: string): string => `${REMOVED}${name.toLowerCase()}`;
-export const pendingPrefix = (name: string): string => `w!${name.toLowerCase()}!`;
+/** Prefix of the announced writes of all vaults. */
+export const PENDING_PREFIX = "w!";
+export const pendingPrefix = (name: string): string => `${PENDING_PREFIX}${name.toLowerCase()}!`;
 
 const COLUMN = { certificate: "certificateExpiries", key: "keyExpiries", secret: "secretExpiries" } as const;
 

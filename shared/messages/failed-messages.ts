@@ -34,14 +34,14 @@ const FailedMessageRecord = z.object({
 /** A message that failed five times, as stored. */
 export type FailedMessage = z.infer<typeof FailedMessageRecord>;
 
-const FailedMessageRows = entity("FailedMessages", FailedMessageRecord);
+export const FailedMessageRows = entity("FailedMessages", FailedMessageRecord);
 const FAILED = "failed";
 
 /**
  * The service's own record that the last delivery of a message started and did not succeed. Anyone who can write to the queues
  * can put a message into a poison queue, so a poison message counts only with this row.
  */
-const LastDeliveries = entity("FailedMessages", z.object({ queue: z.string(), startedAt: z.string() }));
+export const LastDeliveries = entity("FailedMessages", z.object({ queue: z.string(), startedAt: z.string() }));
 const LAST_DELIVERIES = "lastDeliveries";
 /** Retention of a last delivery whose poison message never arrived. */
 const LAST_DELIVERY_RETENTION_MS = 7 * DAY_MS;
@@ -215,7 +215,7 @@ export function createFailedMessages(deps: {
         await tables.write(FailedMessageRows.table, FAILED, removals);
       }
       const startedBefore = new Date(clock.now().getTime() - LAST_DELIVERY_RETENTION_MS).toISOString();
-      for await (const rows of tables.pages(LastDeliveries, { partitionKey: LAST_DELIVERIES })) {
+      for await (const rows of tables.pages(LastDeliveries, { partitionKey: LAST_DELIVERIES, onCorrupt: "leaveOut" })) {
         const old = rows.filter(({ startedAt }) => startedAt < startedBefore);
         const removals = old.map(({ rowKey }) => remove(LastDeliveries, rowKey));
         await tables.write(LastDeliveries.table, LAST_DELIVERIES, removals);

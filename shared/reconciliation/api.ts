@@ -38,6 +38,10 @@ const WalkView = z
       description:
         "Number of signed rows that can't be read or whose signature is wrong. They are not used and not removed. The audit log contains each as storage.rowUnreadable.",
     }),
+    unreadable: z.int().meta({
+      description:
+        "Number of other rows that can't be read and that can't be rebuilt from other rows. The audit log contains each as storage.rowUnreadable. Restore these rows from a backup, or delete them.",
+    }),
     leftTotal: z.int().meta({ description: "Number of vaults and other checks that are left to the next run." }),
     startedOver: z.boolean().meta({
       description:
@@ -80,6 +84,7 @@ const walkView = (walk: WalkRecord): z.infer<typeof WalkView> => ({
   awaiting: walk.awaiting,
   left: walk.left,
   unverified: walk.unverified ?? 0,
+  unreadable: walk.unreadable ?? 0,
   leftTotal: walk.leftTotal,
   startedOver: walk.startedOver === true,
 });

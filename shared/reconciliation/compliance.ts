@@ -131,29 +131,26 @@ async function readResults(tables: Tables, range: NameRange): Promise<Map<string
     from: prefix + range.from,
     before: range.before === undefined ? keyEnd(prefix) : prefix + range.before,
   });
-  const onCorruptOf =
-    (prefix: string) =>
-    ({ rowKey, etag }: StorageCorrupt) => {
-      const name = vaultIn(rowKey, prefix);
-      if (name !== undefined) resultsOf(name).unreadable.push({ rowKey, etag });
-    };
+  /** The rows with a number after the vault's name, without the fences of the vaults. */
+  const numberedRowsOf = (prefix: string) => ({
+    ...rowsOf(prefix),
+    only: (rowKey: string) => vaultIn(rowKey, prefix) !== undefined,
+    onCorrupt: ({ rowKey, etag }: StorageCorrupt) =>
+      resultsOf(vaultIn(rowKey, prefix)!).unreadable.push({ rowKey, etag }),
+  });
 
   const ownPrefix = vaultStateKey("");
-  const onCorrupt = ({ rowKey, etag }: StorageCorrupt) => {
+  const onCorrupt = ({ rowKey, etag }: StorageCorrupt) =>
     resultsOf(rowKey.slice(ownPrefix.length)).unreadable.push({ rowKey, etag });
-  };
   for await (const rows of tables.pages(VaultStates, { ...rowsOf(ownPrefix), onCorrupt }))
     for (const row of rows) resultsOf(row.rowKey.slice(ownPrefix.length)).row = row;
 
   // Without the `!` that follows the vault's name, which is empty here.
   const detailsStart = detailsPrefix("").slice(0, -1);
-  const details = { ...rowsOf(detailsStart), onCorrupt: onCorruptOf(detailsStart) };
-  for await (const rows of tables.pages(Details, details)) {
+  for await (const rows of tables.pages(Details, numberedRowsOf(detailsStart))) {
     for (const { rowKey, etag, assets, facts } of rows) {
-      const name = vaultIn(rowKey, detailsStart);
-      if (name === undefined) continue;
       const chunk = undefinedIfCorrupt(() => unpackDetails(assets, facts));
-      const results = resultsOf(name);
+      const results = resultsOf(vaultIn(rowKey, detailsStart)!);
       if (!chunk) results.unreadable.push({ rowKey, etag });
       results.details.push(chunk?.hash ?? "");
       for (const asset of chunk?.assets ?? []) results.assets.set(assetKey(asset.type, asset.name), asset);
@@ -164,11 +161,12 @@ async function readResults(tables: Tables, range: NameRange): Promise<Map<string
     ASSET_CHECKS,
     async (check) => {
       const prefix = findingsPrefix(check, "").slice(0, -1); // without the `!` after the name, as above
-      for await (const rows of tables.pages(Findings, { ...rowsOf(prefix), onCorrupt: onCorruptOf(prefix) })) {
+      for await (const rows of tables.pages(Findings, numberedRowsOf(prefix))) {
         for (const { rowKey, items, facts } of rows) {
-          const name = vaultIn(rowKey, prefix);
-          if (name === undefined) continue;
-          resultsOf(name).findings.set(rowKey, undefinedIfCorrupt(() => findingsHash(items, facts)) ?? "");
+          resultsOf(vaultIn(rowKey, prefix)!).findings.set(
+            rowKey,
+            undefinedIfCorrupt(() => findingsHash(items, facts)) ?? "",
+          );
         }
       }
     },

@@ -1,12 +1,12 @@
 import pMap from "p-map";
-import { ASSET_TYPES, type AssetRecord, Assets, type AssetType, contentOf, fingerprint } from "../inventory/asset.ts";
+import { ASSET_TYPES, type AssetRecord, Assets, type AssetType, contentHash, fingerprint } from "../inventory/asset.ts";
 import { expiryKey, NAME_PREFIX, nameKey, partitions } from "../inventory/asset-keys.ts";
 import { packExpiries } from "../inventory/expiries.ts";
 import { expiriesOf, forEachType, type VaultRecord } from "../inventory/vault.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { type DifferenceKind, hashOf } from "./compare.ts";
-import { indexRange, isIndexKey, parseIndexKey, readRowOrCorrupt } from "./suspected-differences.ts";
+import { indexRange, parseIndexKey, readRowOrCorrupt } from "./suspected-differences.ts";
 
 /**
  * Checks the rows of a vault's assets for the reconciliation. Every asset has rows in three partitions (of its vault, of its
@@ -35,14 +35,14 @@ export async function inspectVault(tables: Tables, vault: VaultRecord): Promise<
   const byExpiry = new Map<string, string>();
   const assets = new Set<string>();
   const listed = forEachType(() => ({ contents: [] as [string, string][], expiries: [] as (number | undefined)[] }));
-  const onCorrupt = ({ rowKey }: { rowKey: string }) => {
-    if (isIndexKey(rowKey)) suspectedKeys.add(rowKey);
-  };
+  const onCorrupt = ({ rowKey }: { rowKey: string }) => suspectedKeys.add(rowKey);
   for await (const rows of tables.pages(Assets, { ...indexRange(partitions.vault(vault.name)), onCorrupt })) {
     for (const row of rows) {
       // Rows by expiry sort before those by name.
-      if (row.rowKey.startsWith("e!")) byExpiry.set(row.rowKey, hashOf(row));
-      if (!row.rowKey.startsWith(NAME_PREFIX)) continue;
+      if (!row.rowKey.startsWith(NAME_PREFIX)) {
+        byExpiry.set(row.rowKey, hashOf(row));
+        continue;
+      }
       if (row.rowKey !== nameKey(row.type, row.name, vault.name)) {
         suspectedKeys.add(row.rowKey);
         continue;
@@ -167,6 +167,6 @@ export function isConsistent(
     row.type === type &&
     row.name.toLowerCase() === name &&
     row.vaultName.toLowerCase() === vault.name.toLowerCase() &&
-    contentOf(facts) === content
+    contentHash(facts) === content
   );
 }

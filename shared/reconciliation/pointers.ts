@@ -177,12 +177,16 @@ async function recheck<T>(
     if (record.unreadable) return undefined;
     const correct = record.row && records.pointersOf(record.row).find(({ rowKey }) => rowKey === key);
     if (!correct) continue;
-    if (pointer.unreadable) return { key, kind: "unreadable", repair: correct };
-    if (!pointer.row) return { key, kind: "missing", repair: correct };
-    return pointedRowKey === recordRowKey ? undefined : { key, kind: "stale", repair: correct };
+    // With the ETag, so that a pointer that a worker writes or removes meanwhile is not overwritten.
+    if (pointer.unreadable) return { key, kind: "unreadable", repair: overwrite(correct, pointer.unreadable.etag) };
+    if (!pointer.row) return { key, kind: "missing", repair: { ...correct, kind: "insert" } };
+    if (pointedRowKey === recordRowKey) return undefined;
+    return { key, kind: "stale", repair: overwrite(correct, pointer.row.etag) };
   }
   // It may belong to a newer record, which only the next walk reads.
   if (pointer.unreadable && pointedRowKey === undefined && suspect.recordRowKey !== undefined) return undefined;
   const etag = pointer.row?.etag ?? pointer.unreadable?.etag;
   return etag === undefined ? undefined : { key, kind: "extra", repair: remove(kind.entity, key, etag) };
 }
+
+const overwrite = (write: Operation, etag: string): Operation => ({ ...write, kind: "replace", etag });

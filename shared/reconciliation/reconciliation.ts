@@ -59,8 +59,8 @@ export interface ReconciliationStatus {
  * - 5,300 for the names of the partitions;
  * - per 100 vaults one for each compliance check.
  *
- * The last stage adds one request per 1,000 scans, re-scans, rotations, sync records and signed rows, five per 1,000 audit
- * entries, two per day with audit entries, and about 30.
+ * The last stage reads the remaining rows of all tables, one request per 1,000 rows of each kind. It adds two requests per alert
+ * delivery, five per 1,000 audit entries, two per day with audit entries, and about 200.
  */
 export interface Reconciliation {
   /**
@@ -136,11 +136,12 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
 
   /**
    * Returns whether compliance results can be compared. They can't while the evaluation is turned off, or paused because all
-   * assets are evaluated again after a change of the rules.
+   * assets are evaluated again after a change of the rules, or while the row of the thresholds can't be read.
    */
   async function isEvaluating(): Promise<boolean> {
     const { enableComplianceScanning } = await deps.settings.values();
-    return enableComplianceScanning && (await tables.get(ThresholdsRows, STATE, THRESHOLDS_KEY))?.paused === false;
+    const { row } = await readRowOrCorrupt(tables, ThresholdsRows, STATE, THRESHOLDS_KEY);
+    return enableComplianceScanning && row?.paused === false;
   }
 
   /** Runs steps of the walk until it is complete or the time of the run is over. */
@@ -221,7 +222,7 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
     );
     const left = outcomes.flatMap(({ vault, left: reason }) => (reason === undefined ? [] : [{ vault, reason }]));
     const { result } = step;
-    if (result?.left) left.push(result.left);
+    if (result?.skipped) left.push({ vault: result.skipped.check, reason: result.skipped.reason });
     for (const { vault, reason } of left) log.warn("A vault is left to the next reconciliation", { vault, reason });
     return {
       ...walk,
@@ -237,6 +238,7 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
       left: [...walk.left, ...left].slice(0, MAX_NAMED_LEFT),
       leftTotal: walk.leftTotal + left.length,
       unverified: (walk.unverified ?? 0) + (result?.unverified ?? 0),
+      unreadable: (walk.unreadable ?? 0) + (result?.unreadable ?? 0),
     };
   }
 

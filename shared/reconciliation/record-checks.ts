@@ -1,29 +1,22 @@
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import { TenantRows, tenantRange } from "../b2c/tenant.ts";
-import { PROOFS, ProofRow } from "../devops/connection-proofs.ts";
-import { DEVOPS, SettingsRow } from "../devops/settings.ts";
 import type { ActiveScanList } from "../discovery/active-scans.ts";
-import { PendingWrites, VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
+import { PENDING_PREFIX, PendingWrites, VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
 import { isConflict } from "../platform/storage/conflict.ts";
-import type { Entity } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
-import { type Operation, type Range, remove, type Tables } from "../platform/storage/tables.ts";
-import { MatchRows, matchPartition } from "../rotation/match.ts";
-import { POLICIES, Policies } from "../rotation/policy.ts";
-import { CONFIGURATION_PREFIX, Configurations, SYNC } from "../sync/record.ts";
+import { type Operation, remove, type Tables } from "../platform/storage/tables.ts";
 import type { UnreadableRows } from "../unreadable-rows/unreadable-rows.ts";
 import { findPointerFaults, ROTATION_POINTERS, SYNC_POINTERS } from "./pointers.ts";
 import type { WalkIdentity } from "./repair-differences.ts";
+import { OTHER_ROWS, readKinds } from "./stored-rows.ts";
 import { readRowOrCorrupt } from "./suspected-differences.ts";
 import { type FaultCounts, noFaults } from "./walk-record.ts";
 
 /**
  * The checks of a walk outside of the inventory and of compliance: work in progress, the index of the audit log, the rows that
- * point to rotations and sync records, and signed rows. Rows that follow from other rows are rebuilt. A signed row with
- * an invalid signature is not used and not removed, because only a user knows its correct content. Reading the row adds it
- * to the list of unreadable rows.
+ * point to rotations and sync records, and the remaining rows of all tables. Rows that follow from other rows are rebuilt. Any other row that can't be read, or whose signature is invalid, is not used and not removed, because only a user knows its
+ * correct content. Reading the row adds it to the list of unreadable rows.
  */
 
 /** Maximum number of rows that an audit entry names. Its counts include all. */
@@ -50,6 +43,8 @@ export interface CheckResult {
   readonly rows: number;
   /** Number of signed rows that can't be read, or whose signature is wrong. */
   readonly unverified?: number;
+  /** Number of other rows that can't be read, and can't be rebuilt by this walk. */
+  readonly unreadable?: number;
 }
 
 /** The checks in their order. The walk's record stores the name of the last completed check as the position. */
@@ -59,23 +54,23 @@ export const RECORD_CHECKS: readonly { name: string; run: (context: CheckContext
   { name: "auditIndex", run: checkAuditIndex },
   { name: "rotations", run: (context) => checkPointers(context, ROTATION_POINTERS) },
   { name: "syncRecords", run: (context) => checkPointers(context, SYNC_POINTERS) },
-  { name: "signedRows", run: checkSignedRows },
+  { name: "otherRows", run: checkOtherRows },
   { name: "unreadableRows", run: removeResolvedRows },
 ];
 
 /**
  * Runs a check. A check of signed rows needs the service's own key vault. If the key vault does not answer, the next walk runs
- * the check (`left`, whose `vault` is the name of the check).
+ * the check, and this walk's record names it (`skipped`).
  */
 export async function runCheck(
   { name, run }: (typeof RECORD_CHECKS)[number],
   context: CheckContext,
-): Promise<CheckResult & { left?: { vault: string; reason: string } }> {
+): Promise<CheckResult & { skipped?: { check: string; reason: string } }> {
   try {
     return await run(context);
   } catch (error) {
     if (!(error instanceof CloudFailure)) throw error;
-    return { mended: {}, rows: 0, left: { vault: name, reason: `the service's own key vault: ${error.code}` } };
+    return { mended: {}, rows: 0, skipped: { check: name, reason: `the service's own key vault: ${error.code}` } };
   }
 }
 
@@ -90,10 +85,9 @@ async function checkActiveScans({ activeScans }: CheckContext): Promise<CheckRes
  */
 async function checkAnnouncedWrites(context: CheckContext): Promise<CheckResult> {
   const { tables, directory } = context;
-  const prefix = "w!";
   const removals: Operation[] = [];
   let rows = 0;
-  const range = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix), select: [] };
+  const range = { partitionKey: VAULTS, from: PENDING_PREFIX, before: keyEnd(PENDING_PREFIX), select: [] };
   for await (const page of tables.pages(PendingWrites, range)) {
     rows += page.length;
     for (const { rowKey, etag } of page) {
@@ -127,26 +121,12 @@ async function checkPointers<T>(
   return { mended: counts, rows, unverified: unreadable };
 }
 
-/** Reads the signed rows that no other check reads. */
-async function checkSignedRows({ tables, hasSignedRows }: CheckContext): Promise<CheckResult> {
-  if (!hasSignedRows) return { mended: {}, rows: 0 };
-  let [rows, unverified] = [0, 0];
-  async function read(entity: Entity<unknown>, range: Range): Promise<void> {
-    for await (const page of tables.pages(entity, { ...range, onCorrupt: () => unverified++ })) rows += page.length;
-  }
-  await read(Policies, { partitionKey: POLICIES });
-  const configurations = { from: CONFIGURATION_PREFIX, before: keyEnd(CONFIGURATION_PREFIX) };
-  await read(Configurations, { partitionKey: SYNC, ...configurations });
-  await read(TenantRows, tenantRange);
-  await read(SettingsRow, { partitionKey: DEVOPS });
-  for (const { entity, prefix } of [
-    { entity: ProofRow, prefix: PROOFS },
-    { entity: MatchRows, prefix: matchPartition("") },
-  ]) {
-    for await (const partitionKey of tables.partitions(entity.table))
-      if (partitionKey.startsWith(prefix)) await read(entity, { partitionKey });
-  }
-  return { mended: {}, rows, unverified };
+/** Reads all rows that nothing else in the walk reads, so that those that can't be read are listed and recorded. */
+async function checkOtherRows({ tables, hasSignedRows }: CheckContext): Promise<CheckResult> {
+  let [unverified, unreadable] = [0, 0];
+  const kinds = OTHER_ROWS.filter(({ entity }) => hasSignedRows || !entity.signed);
+  const rows = await readKinds(tables, kinds, ({ entity }) => (entity.signed ? unverified++ : unreadable++));
+  return { mended: {}, rows, unverified, unreadable };
 }
 
 /** Removes rows from the list of unreadable rows that are readable again or no longer exist. */

@@ -3,7 +3,7 @@ import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
 import type { Compliance } from "../compliance/compliance.ts";
 import type { Rescans } from "../discovery/rescans.ts";
-import { type AssetRecord, Assets, type AssetType, contentOf } from "../inventory/asset.ts";
+import { type AssetRecord, Assets, type AssetType, contentHash } from "../inventory/asset.ts";
 import { expiryKey, nameKey, partitions } from "../inventory/asset-keys.ts";
 import { VAULTS, type VaultRecord, Vaults, vaultKey } from "../inventory/vault.ts";
 import {
@@ -301,7 +301,7 @@ const subscriptionOf = (partitionKey: string): string | undefined => {
 /** Returns the asset without the hash of its list entry, with a matching hash of its content. */
 function withoutListing(asset: AssetRecord): AssetRecord {
   const { firstSeenAt, content: _content, ...facts } = { ...asset, listing: "" };
-  return { ...facts, firstSeenAt, content: contentOf(facts) };
+  return { ...facts, firstSeenAt, content: contentHash(facts) };
 }
 
 function countsOf(faults: readonly Fault[]): Record<string, number> {

@@ -5,19 +5,13 @@ import { countExpiries } from "../inventory/expiries.ts";
 import { expiriesOf, VAULTS, type VaultRecord, Vaults, vaultInSubscriptionKey, vaultKey } from "../inventory/vault.ts";
 import type { Row } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
-import type { Range, Tables } from "../platform/storage/tables.ts";
-import { compareMerged, type Entry, entriesOf, hashOf } from "./compare.ts";
+import type { Tables } from "../platform/storage/tables.ts";
+import { compareMerged, entriesOf, hashOf } from "./compare.ts";
 import { type EvaluatedVault, inspectResults, type NameRange, rangeAfter } from "./compliance.ts";
 import { inspectVault } from "./inventory.ts";
 import { RECORD_CHECKS, type RecordCheckDeps, runCheck } from "./record-checks.ts";
 import type { WalkIdentity } from "./repair-differences.ts";
-import {
-  indexRange,
-  isIndexKey,
-  readRowOrCorrupt,
-  type SuspectedDifference,
-  suspectedRow,
-} from "./suspected-differences.ts";
+import { indexRange, readRowOrCorrupt, type SuspectedDifference, suspectedRow } from "./suspected-differences.ts";
 import type { Stage } from "./walk-record.ts";
 
 /**
@@ -296,7 +290,7 @@ async function* comparePartitions(
 ): AsyncGenerator<Omit<Step, "at">, void> {
   const pageSize = Math.min(MAX_PAGE, Math.max(MIN_PAGE, Math.floor(ROWS_IN_MEMORY / Math.max(1, parts.length))));
   const stream = (partition: string, size: number) =>
-    indexEntries(tables, { ...indexRange(partition), ...(after === "" ? {} : { after }), pageSize: size });
+    entriesOf(tables, Assets, { ...indexRange(partition), ...(after === "" ? {} : { after }), pageSize: size });
   let suspected: SuspectedDifference[] = [];
   let rows = 0;
   let last = after;
@@ -314,9 +308,4 @@ async function* comparePartitions(
     rows = 0;
   }
   yield { after: last, suspected, vaults: 0, rows, ends: true };
-}
-
-/** Yields the rows of assets in a range. */
-async function* indexEntries(tables: Tables, range: Range): AsyncGenerator<Entry, void> {
-  for await (const entry of entriesOf(tables, Assets, range)) if (isIndexKey(entry.key)) yield entry;
 }

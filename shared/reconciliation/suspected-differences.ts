@@ -50,11 +50,15 @@ export function parseIndexKey(key: string): IndexKey | undefined {
 }
 
 /**
- * Returns the range that contains all rows of assets in a partition, by expiry (`e!`) and by name (`n!`, before `n"`, the next
- * character). It also contains other rows.
+ * Returns the range of all rows of assets in a partition, by expiry (`e!`) and by name (`n!`, before `n"`, the next character).
+ * The vaults' fences (`f!`) between them are skipped.
  */
-export const indexRange = (partitionKey: string): Range => ({ partitionKey, from: "e!", before: 'n"' });
-export const isIndexKey = (rowKey: string): boolean => rowKey.startsWith(NAME_PREFIX) || rowKey.startsWith("e!");
+export const indexRange = (partitionKey: string): Range => ({
+  partitionKey,
+  from: "e!",
+  before: 'n"',
+  only: (rowKey) => rowKey.startsWith(NAME_PREFIX) || rowKey.startsWith("e!"),
+});
 
 /**
  * Returns the suspected difference of an asset's row, with the vault from its key. The vault is empty if the key is invalid.

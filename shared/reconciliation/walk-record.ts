@@ -63,6 +63,8 @@ export const WalkRecord = z.object({
    * records of earlier versions.
    */
   unverified: z.int().optional(),
+  /** Number of other rows that can't be read, and that the walk does not rebuild. Absent in records of earlier versions. */
+  unreadable: z.int().optional(),
   /** True if the record of the previous walk could not be read, so that this walk started at the beginning. */
   startedOver: z.boolean().optional(),
 });

@@ -14,6 +14,8 @@ import {
   STEPS,
 } from "./rotation.ts";
 
+// The requests and responses of rotations: their schemas, and the functions that turn a record into a response.
+
 const guid = z.guid().transform((id) => id.toLowerCase());
 
 /** Request options for the consumers of the rotated secret. Rotation requests for applications and for assets share them. */

@@ -19,6 +19,8 @@ import { isOver, type RotationSummary } from "./rotation.ts";
 import type { Rotations } from "./rotations.ts";
 import { isCertain, type Target } from "./targets.ts";
 
+// Automatic rotations: starts a rotation when a client secret of an application with a policy expires soon.
+
 export const DUE_QUEUE = "rotation-due";
 export const DueMessage = z.object({ appId: z.string() });
 

@@ -22,6 +22,11 @@ export const PlannedConsumer = z.object({
   how: z.enum(["automatic", "action", "blind", "willBreak"]),
   /** The consumer stores a copy of the value. Only a refresh changes it, and a check shows only whether the refresh worked. */
   copy: z.boolean().optional(),
+  /**
+   * It stores a copy of a client secret, and no rotation has written it. Anyone who once had the value could have created it, so
+   * it gets a new value only if the request names it.
+   */
+  newPlace: z.boolean().optional(),
   /** Marker that the refresh returned, so that a later check can recognize its effect. */
   mark: z.string().optional(),
   /** Longest time until it reads a new value by itself. 0 if unknown. */
@@ -41,6 +46,14 @@ export type PlannedConsumer = z.infer<typeof PlannedConsumer>;
 export interface ConsumerCheck {
   holds: "new" | "old" | "gone" | "unknown";
   problem?: string;
+}
+
+/** Why a consumer can't use the secret that it references, or can't sign in with its copy. */
+export interface ConsumerProblem {
+  /** Text for users. */
+  text: string;
+  /** Whether it may pass without an action of a user, so that the consumer may be one that works. */
+  canPass: boolean;
 }
 
 /** The version that a refresh brings to a consumer. */
@@ -76,13 +89,12 @@ export interface ConsumersOfSecrets {
     appId?: string | undefined;
   }): Promise<{ consumers: PlannedConsumer[]; coverage: string[]; unread?: string[] }>;
   /**
-   * Returns why a consumer can't use the secret that it references, or can't sign in with its copy, as a text for users. Called
-   * before the rotation writes anything. Undefined if it can, or if that can't be seen. Anyone can reference any secret, so a
-   * consumer with such a problem proves no right on it.
+   * Returns why a consumer can't use the secret. Called before the rotation writes anything. Undefined if it can, or if that
+   * can't be seen. Anyone can reference any secret, so a consumer with such a problem proves no right on it.
    *
    * @throws {CloudFailure}
    */
-  currentProblem(consumer: PlannedConsumer): Promise<string | undefined>;
+  currentProblem(consumer: PlannedConsumer): Promise<ConsumerProblem | undefined>;
   /**
    * Makes a consumer with `how: "action"` read the current version. Safe to repeat.
    *

@@ -61,6 +61,10 @@ export function throwIfTransient({ record }: StepContext, error: unknown): Cloud
   return error;
 }
 
+/**
+ * Returns reasons from places. A publication of the record is one place, or the handover, that the rotation writes the new value
+ * to.
+ */
 async function reasonsFromPlaces(context: StepContext): Promise<string[]> {
   const { publications } = context.record;
   const reasons: string[] = [];
@@ -87,6 +91,7 @@ async function reasonsFromDirectory(context: StepContext): Promise<{ reasons: st
   if (!app.passwords.some(({ keyId }) => keyId === record.newKeyId)) {
     reasons.push(`The new secret ${record.newKeyId} is not in the directory.`);
   }
+  // Also finds the value in a place if the held copy was deleted.
   const value = await readNewValue(context);
   const signedIn = value === undefined ? undefined : (await deps.signIn(appId, value)).kind;
   if (signedIn === "unclear") throw signInUnclear(appId);
@@ -145,8 +150,8 @@ async function reasonsFromConsumers(
   };
 }
 
-/** The old secret is not removed while a sign-in with it was logged within this period. */
-const UNUSED_MS = DAY_MS;
+/** The old secret is not removed until the last logged sign-in with it is this old. */
+const MIN_SIGN_IN_AGE_MS = DAY_MS;
 
 /**
  * Returns reasons from reads and sign-ins in logs. Logs can only delay the removal: an empty log does not prove that the old
@@ -166,7 +171,7 @@ async function reasonsFromLogs({ deps: { usage }, record, now }: StepContext): P
   if (isVaultSecret(record) || record.reason === "compromised") return reasons;
   const { appId, oldKeyId: keyId } = clientSecretOf(record);
   const lastSignInAt = await usage.lastSignIn({ appId, keyId });
-  if (lastSignInAt !== undefined && now().getTime() - lastSignInAt.getTime() < UNUSED_MS)
+  if (lastSignInAt !== undefined && now().getTime() - lastSignInAt.getTime() < MIN_SIGN_IN_AGE_MS)
     reasons.push(`The old secret ${keyId} signed in at ${instantText(lastSignInAt)}, less than 24 hours ago.`);
   return [...reasons, ...(await usage.unreadSignIns())];
 }

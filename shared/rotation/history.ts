@@ -17,6 +17,8 @@ import {
 } from "./rotation.ts";
 import { EVENTS_PREFIX, listPrefix, listRange, type RotationRows } from "./rows.ts";
 
+// The lists of rotations for the API, the events of rotations for alerts, and the purge of old rotations.
+
 export interface HistoryFilter {
   status?: RotationStatus | undefined;
   /** Client ID of an application, or an asset ID. */
@@ -132,7 +134,10 @@ export function createRotationHistory(tables: Tables, rows: RotationRows): Rotat
 
         async purge({ retentionDays, before }) {
           let removed = 0;
-          for await (const page of tables.pages(RotationSummaries, listRange(listPrefix({}), { end: before }))) {
+          for await (const page of tables.pages(RotationSummaries, {
+            ...listRange(listPrefix({}), { end: before }),
+            onCorrupt: "leaveOut",
+          })) {
             for (const summary of page) {
               if (!isOver(summary.status)) continue;
               if (removed === MAX_PURGED_PER_CALL) return { removed, retentionDays, more: true };

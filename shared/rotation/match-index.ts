@@ -7,8 +7,8 @@ import { VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";
 import { entity, type Row } from "../platform/storage/entity.ts";
 import { keyEnd, keyText, keyTextOf } from "../platform/storage/keys.ts";
-import { pack, unpack } from "../platform/storage/packed-members.ts";
-import { put, remove, type StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
+import { pack, packedMember, unpack } from "../platform/storage/packed-members.ts";
+import { put, remove, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
 import { guidsOf } from "./match-evidence.ts";
 
@@ -19,20 +19,20 @@ const guidKey = (guid: string, vaultName: string, secretName: string): string =>
   `${guid}|${keyText(vaultName.toLowerCase())}|${keyText(secretName.toLowerCase())}`;
 
 /** State of the index for one vault: the content it was built from, and its keys. */
-const VaultIndexes = entity(
+export const VaultIndexes = entity(
   "RotationMatchIndex",
   z.object({
     /** Hash of `contents.secret` of the vault's row in the inventory, which changes with the secrets of the vault. */
     contents: z.string(),
     builtAt: z.string(),
     /** Row keys of this vault in the partition `guids`, packed. */
-    keys: z.instanceof(Uint8Array),
+    keys: packedMember(z.array(z.string())),
   }),
 );
 const VAULT_INDEX_PARTITION = "vaults";
 
 /** Result of the last update: the number of key vaults, and how many of them were still missing or stale (`waiting`). */
-const Status = entity("RotationMatchIndex", z.object({ at: z.string(), vaults: z.int(), waiting: z.int() }));
+export const Status = entity("RotationMatchIndex", z.object({ at: z.string(), vaults: z.int(), waiting: z.int() }));
 const STATUS = "status";
 
 /** Maximum duration of one update, well below the time limit of the Functions host. The next update continues. */
@@ -60,6 +60,20 @@ export interface MatchIndex {
 export function createMatchIndex(deps: { tables: Tables; clock: Clock; log: Logger }): MatchIndex {
   const { tables, clock, log } = deps;
 
+  /** Returns the keys of a vault's entries. If its row can't be read, finds them among all entries: one request per 1,000. */
+  async function storedKeys(row: string): Promise<string[]> {
+    try {
+      const vaultIndex = await tables.get(VaultIndexes, VAULT_INDEX_PARTITION, row);
+      return vaultIndex ? unpackKeys(vaultIndex) : [];
+    } catch (error) {
+      if (!(error instanceof StorageCorrupt)) throw error;
+    }
+    const keys: string[] = [];
+    for await (const entries of tables.pages(GuidEntries, { partitionKey: GUIDS }))
+      for (const { rowKey } of entries) if (rowKey.split("|")[1] === keyText(row)) keys.push(rowKey);
+    return keys;
+  }
+
   async function indexVault(vaultName: string, contents: string): Promise<void> {
     const row = vaultName.toLowerCase();
     const keys: string[] = [];
@@ -69,9 +83,8 @@ export function createMatchIndex(deps: { tables: Tables; clock: Clock; log: Logg
       for (const secret of secrets)
         for (const guid of guidsOf(secret)) keys.push(guidKey(guid, vaultName, secret.name));
     }
-    const previousRow = await tables.get(VaultIndexes, VAULT_INDEX_PARTITION, row);
     const currentKeys = new Set(keys);
-    const staleKeys = previousRow ? unpackKeys(previousRow).filter((key) => !currentKeys.has(key)) : [];
+    const staleKeys = (await storedKeys(row)).filter((key) => !currentKeys.has(key));
     await tables.write(GuidEntries.table, GUIDS, [
       ...keys.map((key) => put(GuidEntries, key, {})),
       ...staleKeys.map((key) => remove(GuidEntries, key)),
@@ -85,13 +98,8 @@ export function createMatchIndex(deps: { tables: Tables; clock: Clock; log: Logg
   }
 
   async function removeVault(row: string): Promise<void> {
-    const vaultIndex = await tables.get(VaultIndexes, VAULT_INDEX_PARTITION, row);
-    if (!vaultIndex) return;
-    await tables.write(
-      GuidEntries.table,
-      GUIDS,
-      unpackKeys(vaultIndex).map((key) => remove(GuidEntries, key)),
-    );
+    const removals = (await storedKeys(row)).map((key) => remove(GuidEntries, key));
+    await tables.write(GuidEntries.table, GUIDS, removals);
     await tables.remove(VaultIndexes, VAULT_INDEX_PARTITION, row);
   }
 
@@ -121,8 +129,13 @@ export function createMatchIndex(deps: { tables: Tables; clock: Clock; log: Logg
       const now = clock.now();
       const [began, stale] = [performance.now(), new Date(now.getTime() - REBUILD_MS).toISOString()];
       const indexedVaults = new Map<string, { contents: string; builtAt: string }>();
-      const all = { partitionKey: VAULT_INDEX_PARTITION, select: ["contents", "builtAt"] as const };
-      for await (const rows of tables.pages(VaultIndexes, { ...all, select: [...all.select] }))
+      const all = {
+        partitionKey: VAULT_INDEX_PARTITION,
+        select: ["contents" as const, "builtAt" as const],
+        // Built again.
+        onCorrupt: ({ rowKey }: StorageCorrupt) => void indexedVaults.set(rowKey, { contents: "", builtAt: "" }),
+      };
+      for await (const rows of tables.pages(VaultIndexes, all))
         for (const { rowKey, contents, builtAt } of rows) indexedVaults.set(rowKey, { contents, builtAt });
 
       const due: { name: string; contents: string }[] = [];
@@ -156,8 +169,13 @@ export function createMatchIndex(deps: { tables: Tables; clock: Clock; log: Logg
         due,
         async ({ name, contents }) => {
           if (!hasTimeLeft()) return;
-          await indexVault(name, contents);
-          waiting--;
+          try {
+            await indexVault(name, contents);
+            waiting--;
+          } catch (error) {
+            // A secret of the vault can't be read. The next update tries again.
+            if (!(error instanceof StorageCorrupt)) throw error;
+          }
         },
         { concurrency: PARALLEL },
       );

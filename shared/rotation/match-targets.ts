@@ -2,7 +2,7 @@ import { VAULTS, type VaultRecord, Vaults, vaultKey } from "../inventory/vault.t
 import { CloudFailure } from "../platform/azure/failure.ts";
 import type { SecretVersion, VaultSecretsClients } from "../platform/azure/vault-secrets.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";
-import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
+import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_MS } from "../platform/time.ts";
 import {
   type ComparedSecret,
@@ -19,6 +19,9 @@ import { currentVersion } from "./plan.ts";
 import { isTransientFailure, signInUnclear } from "./problems.ts";
 import { placeKey, type Target } from "./targets.ts";
 import type { WrittenPlace } from "./written-places.ts";
+
+// Decides for each match of a rotation (a vault secret that may store the client secret) what is known about it: whether a
+// user confirmed it, a sign-in proved it, or an earlier rotation wrote it.
 
 interface TargetDependencies {
   tables: Tables;
@@ -56,7 +59,10 @@ export async function targetOf(
   const { secret } = match;
   const vault = await deps.tables.get(Vaults, VAULTS, vaultKey(secret.vaultName));
   if (!vault) return undefined;
-  const record = await readMatchRecord(deps, app, secret);
+  // If the row can't be read, a user confirms the place again.
+  const record = await deps.tables.get(MatchRows, matchPartition(app.appId), matchKey(secret.vaultName, secret.name), {
+    onCorrupt: ({ message }) => deps.log.error(message),
+  });
   const evidence = { app, match, vault, record, history };
   if (match.confidence !== "certain") return unprovedTarget(evidence, secret.createdOn);
   try {
@@ -65,21 +71,6 @@ export async function targetOf(
     if (!(error instanceof CloudFailure && isTransientFailure(error)) || (await isKnown(evidence))) throw error;
     const target = unprovedTarget(evidence, secret.createdOn);
     return isRejected(evidence, secret.createdOn) ? target : { ...target, unanswered: error };
-  }
-}
-
-/** Reads the record of a secret. Undefined also if the row can't be read: a user then confirms the place again. */
-async function readMatchRecord(
-  { tables, log }: TargetDependencies,
-  app: MatchedApp,
-  { vaultName, name }: ComparedSecret,
-): Promise<MatchRecord | undefined> {
-  try {
-    return await tables.get(MatchRows, matchPartition(app.appId), matchKey(vaultName, name));
-  } catch (error) {
-    if (!(error instanceof StorageCorrupt)) throw error;
-    log.error(error.message);
-    return undefined;
   }
 }
 

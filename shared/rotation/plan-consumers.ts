@@ -14,6 +14,8 @@ export interface ConsumersRequest {
   skipVerification?: boolean | undefined;
   /** Whether to restart apps that read their settings only when they start. Default: true. */
   restartApps?: boolean | undefined;
+  /** Whether a policy starts the rotation. No user then sees a rejected plan. */
+  automatic?: boolean | undefined;
 }
 
 /**
@@ -39,61 +41,84 @@ const MAX_NAMED = 20;
 export async function planConsumers(
   consumersOfSecrets: Pick<ConsumersOfSecrets, "findConsumers" | "currentProblem">,
   rotation: Pick<RotationRecord, "publications" | "appId">,
-  { includeResources }: ConsumersRequest,
+  { includeResources, automatic = false }: ConsumersRequest,
 ): Promise<Required<Pick<RotationRecord, "consumers" | "coverage">>> {
   const { consumers: found, coverage } = await consumersOfSecrets.findConsumers(placesToRead(rotation));
-  requireConsumersFit(found);
   const included = createInclusionFilter(found, includeResources);
-  const planned = found.map((one) => toRotationConsumer(one, included(one.id)));
-  const consumers = await pMap(
+  const isNamed = (one: PlannedConsumer) => includeResources !== undefined && included(one.id);
+  // Without a user who sees the plan, a consumer that keeps the old value does not stop the rotation. It keeps the old secret.
+  const isLeftOut = (one: PlannedConsumer) => one.newPlace === true || (automatic && one.how === "willBreak");
+  const planned = found.map((one) => toRotationConsumer(one, included(one.id) && (isNamed(one) || !isLeftOut(one))));
+  const marked = await pMap(
     planned,
-    async (one) => (one.included || rotation.appId !== undefined ? await markIfBroken(consumersOfSecrets, one) : one),
+    async (one) =>
+      one.included || rotation.appId !== undefined ? await markIfBroken(consumersOfSecrets, one, isNamed(one)) : one,
     { concurrency: PARALLEL },
   );
+  const consumers = storableConsumers(marked);
+  requireConsumersFit(consumers);
   consumers.sort((a, b) => a.blast - b.blast || (consumerKey(a) < consumerKey(b) ? -1 : 1));
   const pinned = consumers.filter((one) => one.included && one.how === "willBreak" && !one.brokenBefore);
   if (pinned.length > 0) throw willBreak(pinned);
-  return { consumers, coverage };
+  const unlisted = marked.length - consumers.length;
+  const text = `${unlisted} consumers that can't use the secret are not listed, because there are too many.`;
+  return { consumers, coverage: unlisted > 0 ? [text, ...coverage] : coverage };
 }
 
 /**
- * Marks a consumer that can't use the secret now. A consumer that the service may not read is not marked.
+ * Marks a consumer that can't use the secret now, or for which that is unclear. A problem that can pass and a consumer that the
+ * service may not read are unclear.
  *
+ * @param isNamed - Whether the request names the consumer. An unclear one then counts.
  * @throws {CloudFailure} transient
  */
 export async function markIfBroken(
   consumersOfSecrets: Pick<ConsumersOfSecrets, "currentProblem">,
   consumer: RotationConsumer,
+  isNamed = false,
 ): Promise<RotationConsumer> {
   const problem = await failureIfDenied(consumersOfSecrets.currentProblem(consumer));
-  if (problem === undefined || problem instanceof CloudFailure) return consumer;
-  return { ...consumer, brokenBefore: true, state: "unverified", problem };
+  if (problem === undefined) return consumer;
+  if (problem instanceof CloudFailure || problem.canPass)
+    return isNamed ? consumer : { ...consumer, unclearBefore: true };
+  return { ...consumer, brokenBefore: true, state: "unverified", problem: problem.text };
 }
 
 /**
- * Reads the marked consumers again, and removes the mark of each one that can use the secret now, so that it counts. A consumer
- * that the service may no longer read keeps its mark.
+ * Reads the marked consumers again. One that can use the secret now counts. One that was unclear and still has a problem is
+ * marked as broken. A consumer that the service may not read stays as it is.
  *
  * @throws {CloudFailure} transient
  */
-export const unmarkRecovered = (
+export const updateMarks = (
   consumersOfSecrets: Pick<ConsumersOfSecrets, "currentProblem">,
   consumers: readonly RotationConsumer[],
 ): Promise<RotationConsumer[]> =>
   pMap(
     consumers,
     async (one) => {
-      if (!one.brokenBefore) return one;
+      if (!one.brokenBefore && !one.unclearBefore) return one;
       const problem = await failureIfDenied(consumersOfSecrets.currentProblem(one));
       if (problem instanceof CloudFailure) return one;
-      return { ...one, problem, brokenBefore: problem !== undefined };
+      const isBroken = problem !== undefined;
+      return { ...one, problem: problem?.text, brokenBefore: isBroken, unclearBefore: isBroken && one.unclearBefore };
     },
     { concurrency: PARALLEL },
   );
 
+const canStore = (consumers: readonly PlannedConsumer[]): boolean =>
+  JSON.stringify(consumers).length + GROWTH_CHARACTERS * consumers.length <= MAX_CHARACTERS;
+
+/**
+ * Returns the consumers that the row of a rotation stores. If there are too many, those that can't use the secret are left out,
+ * because anyone can create any number of them.
+ */
+export const storableConsumers = (consumers: RotationConsumer[]): RotationConsumer[] =>
+  canStore(consumers) ? consumers : consumers.filter(({ brokenBefore }) => !brokenBefore);
+
 /** @throws {Problem} notRotatable if the row of a rotation can't store all consumers. */
 export function requireConsumersFit(consumers: readonly PlannedConsumer[]): void {
-  if (JSON.stringify(consumers).length + GROWTH_CHARACTERS * consumers.length <= MAX_CHARACTERS) return;
+  if (canStore(consumers)) return;
   const text = `${consumers.length} consumers use it, more than one rotation can store.`;
   throw new Problem("notRotatable", `${text} Divide them among several secrets.`);
 }
@@ -109,7 +134,11 @@ export const toRotationConsumer = (consumer: PlannedConsumer, included: boolean)
   ...consumer,
   included,
   state: included && (consumer.how === "action" || consumer.how === "automatic") ? "waiting" : "unverified",
+  ...(consumer.newPlace && !included && { problem: NEW_PLACE_TEXT }),
 });
+
+const NEW_PLACE_TEXT =
+  "It has a copy of the client secret, and no rotation has written it. If it belongs to the application, name it in includeResources of a rotation, or set the new secret there.";
 
 /** Returns a key that identifies a consumer within a rotation. */
 export const consumerKey = (one: Pick<PlannedConsumer, "id" | "vaultName" | "secretName">): string =>

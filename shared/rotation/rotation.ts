@@ -137,6 +137,12 @@ export const RotationConsumer = z.object({
    * refreshed nor checked, and decides nothing. Before a client secret is removed it is read again, and counts if it recovered.
    */
   brokenBefore: z.boolean().optional(),
+  /**
+   * Before the rotation wrote anything, it was unclear whether it can use the secret, and the request did not name it. It is
+   * refreshed and checked, but if it does not take the new value, it does not roll the rotation back. Removed once it could use
+   * the secret.
+   */
+  unclearBefore: z.boolean().optional(),
   state: z.enum(CONSUMER_STATES),
   /** Value that it had at the last check. */
   holds: z.enum(["new", "old", "gone", "unknown"]).optional(),

@@ -145,6 +145,7 @@ export function createRotationRows(deps: { tables: Tables; clock: Clock; randomn
         partitionKey: ROTATIONS,
         from: HELD_COPY_PREFIX,
         before: oldestUnclaimed,
+        onCorrupt: "leaveOut",
       })) {
         yield rows.map(({ rotationId }) => rotationId);
       }
@@ -231,6 +232,8 @@ export function createRotationRows(deps: { tables: Tables; clock: Clock; randomn
         partitionKey: ROTATIONS,
         from: DUE_PREFIX,
         before: dueBefore,
+        // The reconciliation writes it again.
+        onCorrupt: "leaveOut",
       })) {
         yield rows.map(({ rotationId }) => rotationId);
       }

@@ -11,7 +11,37 @@ import {
   type StepName,
 } from "./rotation.ts";
 
-// State transitions of a rotation. Pure functions of its record.
+/**
+ * States of a rotation: pure functions of its record, for step-runner.ts.
+ *
+ * A step is started (`startStep`) before its work and ends with one event: finished (`finishStep`), failed (`startRollback`) or
+ * stopped (`requestAttention`). The state is `status`, or `ending` during a rollback. `nextStep` returns the step of each state. An
+ * event is rejected in any state for which this table has no row.
+ *
+ * | state | step | event | next state | written |
+ * |---|---|---|---|---|
+ * | `planned` | `makeRoom`, `create`; vault secret: `publish` | started | `creating`; vault secret: `publishing` | |
+ * | `creating` | `makeRoom` | finished | `creating` | |
+ * | `creating` | `create` | finished | `proving` | |
+ * | `proving` | `prove` | finished | `publishing` | |
+ * | `publishing` | `publish` | finished | `verifying` | |
+ * | `verifying` | `verify` | finished | `overlapping` | |
+ * | `overlapping` | `overlap` | finished | `revoking` | |
+ * | `overlapping`, cancelled meanwhile | `overlap` | finished | `overlapping` | the next start begins the rollback |
+ * | `revoking` | `revoke`, not for a vault secret | finished | `revoking` | |
+ * | `revoking` | `cleanUp` | finished | `completed` | time of the end |
+ * | `creating` to `verifying` | its step | failed | rollback, unless one is in progress | failure; `ending`: `rolledBack`, or `failed` if no place may have the new value |
+ * | any before the old secret is removed, cancelled | the next of the rollback | started | rollback | `ending`: `cancelled` |
+ * | rollback, places may have the new value | `putBack` | finished | rollback | |
+ * | rollback, consumers may have it | `restore` | finished | rollback | |
+ * | rollback, an attempt may exist | `removeNew` | finished | rollback | |
+ * | rollback, nothing is left | `cleanUp` | finished | `ending` | time of the end |
+ * | `overlapping`, `revoking`, rollback; any, if only a user can decide | its step | stopped | `needsAttention` | attention with the state to resume |
+ * | `needsAttention` | none | retried, cancelled or finished by a user (rotations.ts) | the state to resume; finished: `overlapping` | |
+ *
+ * Steps also write the status: `prove` returns to `creating` to replace a secret whose value is lost, `overlap` returns to
+ * `publishing` to write places that a user confirmed, and `revoke` returns to `overlapping` if the last check is too old.
+ */
 
 /** Status after a step is done, if the step changes the status. */
 const NEXT_STATUS: Partial<Record<StepName, RotationStatus | "ended">> = {

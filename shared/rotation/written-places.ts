@@ -1,5 +1,5 @@
 import type { Logger } from "../platform/runtime.ts";
-import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
+import type { Tables } from "../platform/storage/tables.ts";
 import { ROTATIONS, type RotationRecord, RotationSummaries, Rotations } from "./rotation.ts";
 import { listPrefix, listRange, recordKey } from "./rows.ts";
 import { placeKey } from "./targets.ts";
@@ -30,7 +30,10 @@ export async function findWrittenPlaces(
     select: ["rotationId"],
   })) {
     for (const { rotationId } of page) {
-      const record = await readTrustedRecord(rotationId);
+      // A record that this service did not sign is skipped.
+      const record = await tables.get(Rotations, ROTATIONS, recordKey(rotationId), {
+        onCorrupt: ({ message }) => log.error(message),
+      });
       if (record?.status !== "completed" || record.appId?.toLowerCase() !== appId.toLowerCase()) continue;
       for (const publication of writtenMatches(record)) {
         const key = placeKey(publication);
@@ -42,17 +45,6 @@ export async function findWrittenPlaces(
     break;
   }
   return written;
-
-  /** Returns undefined for a record that this service did not sign. */
-  async function readTrustedRecord(rotationId: string): Promise<RotationRecord | undefined> {
-    try {
-      return await tables.get(Rotations, ROTATIONS, recordKey(rotationId));
-    } catch (error) {
-      if (!(error instanceof StorageCorrupt)) throw error;
-      log.error(error.message);
-      return undefined;
-    }
-  }
 }
 
 /** Returns the places that a rotation wrote the new client secret to. */

@@ -7,7 +7,7 @@ import type { ServiceKeyVault } from "../platform/azure/service-key-vault.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { Problem, retryLater } from "../platform/http/problem.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
-import { type Entity, entity } from "../platform/storage/entity.ts";
+import { entity } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import { merge, type Operation, type Tables } from "../platform/storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
@@ -20,8 +20,8 @@ const MIN_AGE_MS = DAY_MS;
 const RETRY_SECONDS = 10;
 
 const PREFIX = "secret|";
-/** Tracking row of a secret. `since`: time when the secret was created, ISO 8601. */
-const secretRow = z.object({ since: z.string() });
+/** Tracking rows of the secrets of a table. `since`: time when the secret was created, ISO 8601. */
+export const secretRows = (table: string) => entity(table, z.object({ since: z.string() }));
 
 /** A reference to a secret in the service's own key vault. The id is a ULID, a hyphen, and a hash of the secret's purpose. */
 export const secretReference = z.object({ id: z.string(), version: z.string() });
@@ -88,7 +88,7 @@ export function createStoredSecrets(
 ): StoredSecrets {
   const { tables, audit, clock, randomness } = deps;
   const { partitionKey, contentType } = owner;
-  const rows: Entity<z.infer<typeof secretRow>> = entity(owner.table, secretRow);
+  const rows = secretRows(owner.table);
   const nameOf = (id: string): string => `${owner.namePrefix}-${id}`;
   const cache = new Map<string, { readAtMs: number; value: Promise<string | undefined> }>();
 
@@ -146,7 +146,8 @@ export function createStoredSecrets(
       if (!deps.vault) return;
       const createdBefore = new Date(clock.now().getTime() - MIN_AGE_MS).toISOString();
       const failures: unknown[] = [];
-      for await (const page of tables.pages(rows, { partitionKey, from: PREFIX, before: keyEnd(PREFIX) })) {
+      const range = { partitionKey, from: PREFIX, before: keyEnd(PREFIX), onCorrupt: "leaveOut" as const };
+      for await (const page of tables.pages(rows, range)) {
         for (const { rowKey, since: createdAt } of page) {
           const id = rowKey.slice(PREFIX.length);
           if (createdAt > createdBefore || referenced.some((secret) => secret.id === id)) continue;

@@ -5,6 +5,8 @@ import { DAY_SECONDS, HOUR_SECONDS, MINUTE_SECONDS } from "../platform/time.ts";
 // The runtime settings: names, types, limits and defaults. Administrators change them through the API without a restart.
 
 export const LOG_LEVELS = ["DEBUG", "INFO", "WARNING", "ERROR"] as const;
+/** Who must enroll a second factor. Users of single sign-on are exempt. */
+export const SECOND_FACTOR_REQUIREMENTS = ["none", "administrators", "everyone"] as const;
 
 /** The effective values of all settings. */
 export interface SettingValues {
@@ -16,6 +18,7 @@ export interface SettingValues {
   watchAll: boolean;
   requirePasswordChange: boolean;
   unusedPasswordDays: number;
+  requireSecondFactor: (typeof SECOND_FACTOR_REQUIREMENTS)[number];
   logLevel: (typeof LOG_LEVELS)[number];
   defaultThresholdDays: number;
   criticalExpiryDays: number;
@@ -55,11 +58,11 @@ type TextDefinition<V> = CommonDefinition & { type: "string"; default: V; allowe
 /** The definition of one setting: type, limits, default and description. */
 export type Definition = IntegerDefinition | BooleanDefinition | TextDefinition<string>;
 
-type DefinitionOf<V> = V extends number
+type DefinitionOf<V> = [V] extends [number]
   ? IntegerDefinition
-  : V extends boolean
+  : [V] extends [boolean]
     ? BooleanDefinition
-    : TextDefinition<SettingValues["logLevel"]>;
+    : TextDefinition<V>;
 
 /** The definitions of all runtime settings. The API, the page, the docs and validation use this table. */
 export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValues[K]> } = {
@@ -121,6 +124,15 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     environmentVariable: "UNUSED_PASSWORD_DAYS",
     description:
       "Days after which a password that an administrator gave a user expires if the user never signed in with it.",
+  },
+  requireSecondFactor: {
+    category: "features",
+    type: "string",
+    default: "none",
+    allowed: SECOND_FACTOR_REQUIREMENTS,
+    environmentVariable: "REQUIRE_SECOND_FACTOR",
+    description:
+      "Users who must add a second factor before anything else after a sign-in with a password: none, administrators or everyone. Has no effect on single sign-on, API tokens, and services with neither a key vault of their own nor PUBLIC_BASE_URL.",
   },
   logLevel: {
     category: "logging",
@@ -254,7 +266,9 @@ function schemaOf(definition: Definition): z.ZodType<SettingValue> {
     return z.int({ error }).min(definition.minimum, { error }).max(definition.maximum, { error }).meta({ description });
   }
   if (definition.type === "boolean") return z.boolean({ error }).meta({ description });
-  return z.enum(definition.allowed as typeof LOG_LEVELS, { error }).meta({ description });
+  return z
+    .enum(definition.allowed as typeof LOG_LEVELS | typeof SECOND_FACTOR_REQUIREMENTS, { error })
+    .meta({ description });
 }
 
 const SCHEMAS = Object.fromEntries(SETTING_KEYS.map((key) => [key, schemaOf(DEFINITIONS[key])])) as {

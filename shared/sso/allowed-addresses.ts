@@ -10,7 +10,9 @@ const LIMITS = { timeoutMs: 5 * SECOND_MS, maxAnswerBytes: 256 * 1024 };
  * Returns the rules for addresses of the configured identity provider. Allowed are public addresses with https, and the hosts
  * in PRIVATE_TARGET_HOSTS. Without such rules an administrator could make the service send requests into its own network.
  */
-export function providerTargets(config: Pick<Config, "PRIVATE_TARGET_HOSTS" | "PUBLIC_BASE_URL">): OutgoingOptions {
+export function providerAddressRules(
+  config: Pick<Config, "PRIVATE_TARGET_HOSTS" | "PUBLIC_BASE_URL">,
+): OutgoingOptions {
   const privateHosts = new Set(config.PRIVATE_TARGET_HOSTS.map((host) => host.toLowerCase()));
   const isPrivateHost = (url: URL) => privateHosts.has(hostAndPort(url));
   const onThisMachine = config.PUBLIC_BASE_URL !== undefined && isLoopback(new URL(config.PUBLIC_BASE_URL).hostname);
@@ -25,7 +27,7 @@ export function providerTargets(config: Pick<Config, "PRIVATE_TARGET_HOSTS" | "P
 }
 
 /** The rules for addresses that anonymous callers may request: public ones with https, never those in PRIVATE_TARGET_HOSTS. */
-export const PUBLIC_TARGETS: OutgoingOptions = {
+export const PUBLIC_ADDRESS_RULES: OutgoingOptions = {
   ...LIMITS,
   allowedNetwork: () => "public",
   plainHttp: () => false,
@@ -33,9 +35,9 @@ export const PUBLIC_TARGETS: OutgoingOptions = {
 };
 
 /** Returns what is wrong with an issuer's address, as the end of a sentence "must …". Undefined if it is valid. */
-export function issuerProblem(issuer: string, targets: OutgoingOptions): string | undefined {
+export function issuerProblem(issuer: string, addressRules: OutgoingOptions): string | undefined {
   if (!URL.canParse(issuer)) return "must be an address";
   const url = new URL(issuer);
   if (url.search !== "") return "must not have a query";
-  return addressProblem(url, targets.plainHttp(url));
+  return addressProblem(url, addressRules.plainHttp(url));
 }

@@ -65,7 +65,7 @@ export function keepsSecret(before: SsoConfiguration, next: SsoConfiguration, ch
  *
  * @throws {Problem} invalidRequest
  */
-export function checkConfiguration(config: SsoConfiguration, targets: OutgoingOptions): void {
+export function checkConfiguration(config: SsoConfiguration, addressRules: OutgoingOptions): void {
   const { providerType, isEnabled, oidcIssuer, oidcClientId, autoCreateUsers, allowedEmailDomains } = config;
   if ((config.rolesClaim === undefined) !== (config.roleMapping === undefined)) {
     const missing = config.rolesClaim === undefined ? "rolesClaim" : "roleMapping";
@@ -75,9 +75,9 @@ export function checkConfiguration(config: SsoConfiguration, targets: OutgoingOp
     if (oidcIssuer === undefined) throw invalidBody("oidcIssuer", "is required to turn single sign-on on");
     if (oidcClientId === undefined) throw invalidBody("oidcClientId", "is required to turn single sign-on on");
   }
-  checkSaml(config, targets);
+  checkSaml(config, addressRules);
   if (oidcIssuer === undefined) return;
-  checkIssuer(oidcIssuer, targets);
+  checkIssuer(oidcIssuer, addressRules);
   if (isMultiOrganizationIssuer(oidcIssuer) && autoCreateUsers && !allowedEmailDomains) {
     throw invalidBody(
       "allowedEmailDomains",
@@ -87,8 +87,8 @@ export function checkConfiguration(config: SsoConfiguration, targets: OutgoingOp
 }
 
 /** Throws if an issuer's address is not supported. @throws {Problem} invalidRequest */
-export function checkIssuer(issuer: string, targets: OutgoingOptions): void {
-  const problem = issuerProblem(issuer, targets);
+export function checkIssuer(issuer: string, addressRules: OutgoingOptions): void {
+  const problem = issuerProblem(issuer, addressRules);
   if (problem !== undefined) throw invalidBody("oidcIssuer", problem);
   if (isEntraWithoutTenant(new URL(issuer))) {
     throw invalidBody(

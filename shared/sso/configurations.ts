@@ -63,8 +63,8 @@ export function createConfigurations(deps: {
   tables: Tables;
   audit: Pick<Audit, "append">;
   secrets: SsoSecrets;
-  /** Which hosts of identity providers the service may call. */
-  targets: OutgoingOptions;
+  /** Which addresses an administrator may configure as the identity provider's. */
+  addressRules: OutgoingOptions;
   /**
    * Returns true if the bootstrap administrator can sign in while passwords are turned off: see
    * `Access.hasBootstrapAdministrator`.
@@ -106,7 +106,10 @@ export function createConfigurations(deps: {
     await conditionalWrite(written, ifMatch, THE_CONFIGURATION);
   }
 
-  /** Returns the configuration with a new revision, and with a new generation if the change affects who can sign in. */
+  /**
+   * Returns the configuration with a new revision. If the change affects who can sign in, the generation changes too: an
+   * administrator must then sign in again before passwords can be turned off.
+   */
   function withRevision(config: SsoConfiguration, before: SsoConfiguration, caller: Caller): SsoConfiguration {
     const changedAt = clock.now();
     const revision = randomness.ulid(changedAt);
@@ -152,7 +155,7 @@ export function createConfigurations(deps: {
       const { oidcClientSecret: savedSecret, ...withoutSecret } = changed;
       let next: SsoConfiguration =
         hasSameSecret && savedSecret ? { ...withoutSecret, oidcClientSecret: savedSecret } : withoutSecret;
-      checkConfiguration(next, deps.targets);
+      checkConfiguration(next, deps.addressRules);
 
       const secret = requestedChange.oidcClientSecret ?? undefined;
       const affectsSignIn = secret !== undefined || signInMembers(next) !== signInMembers(before);

@@ -8,7 +8,7 @@ export class LogoutRefused extends Error {
   override readonly name = "LogoutRefused";
   /**
    * The check that failed, for the audit log: the name of a claim or of a reason in `SamlReason`, `malformed`, `signature`,
-   * `alg`, `used`, `otherProtocol` or `providerUnreachable`.
+   * `alg`, `used`, `otherProtocol`, `providerUnreachable`, or `noPublicBaseUrl` (the service does not know its own address).
    */
   readonly reason: string;
 

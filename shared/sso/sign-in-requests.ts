@@ -41,7 +41,7 @@ const request = z.object({
   usedBy: z.string().optional(),
 });
 type RequestRecord = z.infer<typeof request>;
-const Request = entity("Sso", request);
+export const Request = entity("Sso", request);
 
 /** A sign-in request whose cookie was verified. */
 export interface SignInRequest extends Pick<RequestRecord, "returnUrl" | "generation"> {
@@ -111,7 +111,11 @@ export function createSignInRequests(deps: { tables: Tables; clock: Clock; rando
 
     async cleanUp() {
       const now = clock.now().getTime();
-      for await (const rows of tables.pages(Request, { partitionKey: PARTITION, select: ["expiresAt"] })) {
+      for await (const rows of tables.pages(Request, {
+        partitionKey: PARTITION,
+        select: ["expiresAt"],
+        onCorrupt: "leaveOut",
+      })) {
         for (const { rowKey, expiresAt } of rows) {
           if (Date.parse(expiresAt) <= now) await tables.remove(Request, PARTITION, rowKey);
         }

@@ -13,17 +13,7 @@ import type { Saml } from "./saml/saml.ts";
 import { SamlRefused } from "./saml/saml-refused.ts";
 import { SignInRefused } from "./sign-in-refused.ts";
 import type { ProtocolName } from "./sign-in-requests.ts";
-import { createUsedOnce } from "./used-once.ts";
-
-/** Returns the URL with the answer to a LogoutRequest. The page if no answer can be built, because the sessions have ended. */
-async function answerUrl(build: () => Promise<URL>): Promise<string> {
-  try {
-    return (await build()).href;
-  } catch (error) {
-    if (error instanceof SamlRefused || error instanceof SignInRefused) return "/";
-    throw error;
-  }
-}
+import { createUsedMessages } from "./used-messages.ts";
 
 /** Sign-outs that involve the identity provider. They start at this service or at the provider. */
 export interface SignOuts {
@@ -66,7 +56,7 @@ export function createSignOuts(deps: {
   clock: Clock;
 }): SignOuts {
   const { configurations, protocols, logoutTokens, saml, federated, audit } = deps;
-  const usedMessages = createUsedOnce("logouts", deps);
+  const usedMessages = createUsedMessages("logouts", deps);
 
   /** Records why a sign-out was rejected, and returns the problem to throw. Returns any other error unchanged. */
   async function recordRejection(error: unknown, caller: Caller): Promise<unknown> {
@@ -146,7 +136,7 @@ export function createSignOuts(deps: {
       if (parameters.has("SAMLResponse") && !parameters.has("SAMLRequest")) return "/";
       try {
         const config = await configurationFor("saml");
-        if (origin === undefined) throw new LogoutRefused("otherProtocol");
+        if (origin === undefined) throw new LogoutRefused("noPublicBaseUrl");
         const request = await saml.verifyLogout(config, query, origin);
         const issuer = config.samlIdpEntityId!;
         await endOnce({ issuer, id: request.id, endsAt: request.endsAt }, () =>
@@ -171,4 +161,14 @@ export function createSignOuts(deps: {
 
     cleanUp: () => usedMessages.cleanUp(),
   };
+}
+
+/** Returns the URL with the answer to a LogoutRequest. The page if no answer can be built, because the sessions have ended. */
+async function answerUrl(build: () => Promise<URL>): Promise<string> {
+  try {
+    return (await build()).href;
+  } catch (error) {
+    if (error instanceof SamlRefused || error instanceof SignInRefused) return "/";
+    throw error;
+  }
 }

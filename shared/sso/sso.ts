@@ -12,7 +12,7 @@ import { createOutgoing, type OutgoingOptions } from "../platform/outgoing/outgo
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { createStoredSecrets } from "../secrets/stored-secrets.ts";
-import { issuerProblem, PUBLIC_TARGETS, providerTargets } from "./allowed-addresses.ts";
+import { issuerProblem, PUBLIC_ADDRESS_RULES, providerAddressRules } from "./allowed-addresses.ts";
 import type { SsoChange, SsoConfigurationView, SsoTest, SsoTestResult } from "./api.ts";
 import type { SsoConfiguration } from "./configuration.ts";
 import { checkIssuer, withChange } from "./configuration-change.ts";
@@ -112,16 +112,16 @@ export interface SsoDependencies {
 export function createSso(deps: SsoDependencies): Sso {
   const { tables, config, audit, access, licensing, clock, randomness, log } = deps;
   const resolverOption = deps.resolve && { resolve: deps.resolve };
-  const targets = { ...providerTargets(config), ...resolverOption };
-  const outgoing = createOutgoing(targets);
-  const anonymousDiscovery = createOutgoing({ ...PUBLIC_TARGETS, ...resolverOption });
-  const allowed = (address: string) => issuerProblem(address, targets) === undefined;
+  const addressRules = { ...providerAddressRules(config), ...resolverOption };
+  const outgoing = createOutgoing(addressRules);
+  const anonymousDiscovery = createOutgoing({ ...PUBLIC_ADDRESS_RULES, ...resolverOption });
+  const allowed = (address: string) => issuerProblem(address, addressRules) === undefined;
   const secrets = createStoredSecrets(SSO_SECRETS, { tables, audit, vault: deps.vault, clock, randomness });
   const configurations: Configurations = createConfigurations({
     tables,
     audit,
     secrets,
-    targets,
+    addressRules,
     hasBootstrapAdministrator: () => access.hasBootstrapAdministrator(),
     clock,
     randomness,
@@ -187,7 +187,7 @@ export function createSso(deps: SsoDependencies): Sso {
   async function testOidcConfiguration(given: SsoTest, saved: SsoConfiguration, ownOrigin: string) {
     const issuer = given.oidcIssuer ?? saved.oidcIssuer;
     if (issuer === undefined) throw invalidBody("oidcIssuer", "is required");
-    checkIssuer(issuer, targets);
+    checkIssuer(issuer, addressRules);
     const clientId = given.oidcClientId ?? saved.oidcClientId;
     // The saved secret is sent only to the issuer and for the client for which it was entered.
     const isSavedClient = issuer === saved.oidcIssuer && clientId === saved.oidcClientId;
@@ -198,7 +198,7 @@ export function createSso(deps: SsoDependencies): Sso {
 
   async function testSamlConfiguration(given: SsoTest, saved: SsoConfiguration) {
     const next = withChange(saved, await withSamlMetadata(given));
-    checkSaml({ ...next, isEnabled: false }, targets);
+    checkSaml({ ...next, isEnabled: false }, addressRules);
     return { issuer: next.samlIdpEntityId, checks: testSaml(next, clock.now()) };
   }
 
@@ -257,7 +257,7 @@ export function createSso(deps: SsoDependencies): Sso {
     async discover(issuerUrl, caller) {
       const { allowed: isAllowed, retryAfterSeconds } = await deps.discoverLimiter.take(`address:${caller.address}`);
       if (!isAllowed) throw retryLater("rateLimited", "Wait for the time in Retry-After.", retryAfterSeconds);
-      const problem = issuerProblem(issuerUrl, PUBLIC_TARGETS);
+      const problem = issuerProblem(issuerUrl, PUBLIC_ADDRESS_RULES);
       if (problem !== undefined) throw invalidBody("issuerUrl", problem);
       if (new URL(issuerUrl).port !== "") throw invalidBody("issuerUrl", "must not have a port");
       try {

@@ -140,7 +140,7 @@ export async function readManifest(folder: string): Promise<Manifest> {
       throw new CopyFailed(
         `This version has no table ${table}. Restore the copy with the version ${manifest.version}, which made it.`,
       );
-    const found = await contentOf(readTable(folder, table)).catch(() => undefined);
+    const found = await summarizeRows(readTable(folder, table)).catch(() => undefined);
     if (found?.sha256 !== sha256 || found.rows !== rows)
       throw new CopyFailed(`The file of the table ${table} is missing or differs from ${MANIFEST}. Use another copy.`);
   }
@@ -159,7 +159,7 @@ export async function* readTable(folder: string, table: string): AsyncGenerator<
 }
 
 /** Returns the number of rows and the hash that a file with these rows has. */
-export async function contentOf(table: AsyncIterable<TypedRow>): Promise<{ rows: number; sha256: string }> {
+export async function summarizeRows(table: AsyncIterable<TypedRow>): Promise<{ rows: number; sha256: string }> {
   const hash = createHash("sha256");
   let rows = 0;
   for await (const row of table) {

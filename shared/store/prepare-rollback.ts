@@ -3,16 +3,19 @@ import { DELIVERY_ROW, Deliveries } from "../alerts/delivery.ts";
 import { RULE_PREFIX, Rules } from "../alerts/rule.ts";
 import { RuleStates } from "../alerts/rule-state.ts";
 import type { AlertRules } from "../alerts/rules.ts";
+import { audited } from "../audit/audited.ts";
+import type { AuditRecorder } from "../audit/event.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
 import { decode } from "../platform/storage/columns.ts";
 import { type Entity, entity, type Row, withoutKeys } from "../platform/storage/entity.ts";
+import { removeFormat } from "../platform/storage/store-format.ts";
 import { type Operation, remove, replace, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import type { TypedRow, WholeTables } from "../platform/storage/whole-tables.ts";
 import { Walks } from "../reconciliation/walk-record.ts";
 import { isOver, type RotationRecord, Rotations, titleOf } from "../rotation/rotation.ts";
 import { recordKey } from "../rotation/rows.ts";
-import { type EarlierBuild, LOSSES } from "./rollback-losses.ts";
+import { EARLIER_BUILDS, type EarlierBuild, lossesOf } from "./rollback-losses.ts";
 
 /**
  * Prepares the store of a stopped app for an earlier build. Rows that the earlier build can't read are converted if nothing is
@@ -28,6 +31,7 @@ interface Dependencies {
   wholeTables: WholeTables;
   tables: Tables;
   rules: Pick<AlertRules, "remove">;
+  audit: AuditRecorder;
   clock: Clock;
   randomness: Randomness;
 }
@@ -39,7 +43,7 @@ interface Plan {
   losses: string[];
 }
 
-// The alert type, the delivery status and the stage of a walk that both builds lack, and the reason that 8bbd57d7 can't read.
+// What 8bbd57d7 can't read: an alert type, a delivery status, the stage of a walk and a reason of a rotation.
 const NEW_ALERT_TYPE = "rowUnreadable";
 const NEW_STATUS = "inDoubt";
 const NEW_STAGE = "records";
@@ -48,19 +52,26 @@ const NEW_REASON = "unanswered";
 const EARLIER_REASON = "uncertain" as const;
 /** Number of characters that identify a commit, as Git shows it. */
 const MIN_COMMIT = 7;
-const BUILDS: readonly EarlierBuild[] = ["8bbd57d7", "6c262fe"];
+
+/** Adds to a plan what a build needs. Rows that the newest build can't read are also unreadable for the one before it. */
+const PLANS: Record<EarlierBuild, ((deps: Dependencies, plan: Plan, caller: Caller) => Promise<void>)[]> = {
+  "3fd3c8ae": [],
+  "8bbd57d7": [planRules, planRuleStates, planDeliveries, planWalks, planRotations],
+};
 
 /** @throws {RollbackRefused} for a commit without a known preparation. */
 function buildOf(commit: string): EarlierBuild {
-  const build = BUILDS.find(
+  const build = EARLIER_BUILDS.find(
     (known) => commit.length >= MIN_COMMIT && (commit.startsWith(known) || known.startsWith(commit)),
   );
-  if (build === undefined) throw new RollbackRefused(`The store can be prepared for ${BUILDS.join(" and ")} only.`);
+  if (build === undefined)
+    throw new RollbackRefused(`The store can be prepared for ${EARLIER_BUILDS.join(" and ")} only.`);
   return build;
 }
 
 /**
- * Prepares the store for an earlier build. The app must be stopped. The call can be repeated after a crash.
+ * Prepares the store for an earlier build, and records it in the audit log. The app must be stopped. The call can be repeated
+ * after a crash.
  *
  * @param to - Commit of the earlier build.
  * @param dryRun - Only reports, and writes nothing.
@@ -69,21 +80,24 @@ function buildOf(commit: string): EarlierBuild {
  */
 export async function prepareRollback(
   deps: Dependencies,
-  { to, dryRun, caller }: { to: string; dryRun: boolean; caller: Caller },
+  { to, dryRun, caller, startedBy }: { to: string; dryRun: boolean; caller: Caller; startedBy?: string | undefined },
   report: (line: string) => unknown,
 ): Promise<void> {
   const build = buildOf(to);
   const plan: Plan = { refusals: [], changes: [], losses: [] };
-  await planRules(deps, plan, caller);
-  await planRuleStates(deps, plan);
-  await planDeliveries(deps, plan);
-  await planWalks(deps, plan);
-  await planRotations(deps, plan, build);
+  for (const add of PLANS[build]) await add(deps, plan, caller);
   await findLosses(deps, plan, build);
-  if (plan.refusals.length > 0) throw new RollbackRefused(plan.refusals.join("\n"));
-  for (const { line } of plan.changes) report(line);
-  for (const line of plan.losses) report(line);
-  if (!dryRun) for (const { apply } of plan.changes) await apply();
+  const { refusals, changes, losses } = plan;
+  if (refusals.length > 0) throw new RollbackRefused(refusals.join("\n"));
+  for (const { line } of changes) report(line);
+  for (const line of losses) report(line);
+  if (dryRun) return;
+  const details = { to: build, startedBy, changes: changes.map(({ line }) => line), losses };
+  await audited(deps.audit, { type: "store.preparedForRollback", caller, details }, async () => {
+    for (const { apply } of changes) await apply();
+    // A build that does not know the row ignores it, and any other writes its own.
+    await removeFormat(deps.tables);
+  });
 }
 
 /** Returns a row, or undefined if this version can't read it. The members must not contain bytes. */
@@ -205,36 +219,20 @@ async function planWalks({ wholeTables, tables }: Dependencies, plan: Plan): Pro
   }
 }
 
-async function planRotations(deps: Dependencies, plan: Plan, build: EarlierBuild): Promise<void> {
+async function planRotations(deps: Dependencies, plan: Plan): Promise<void> {
   for await (const row of deps.wholeTables.rows(Rotations.table)) {
     if (!row.rowKey.startsWith(recordKey(""))) continue;
     const rotation = read(Rotations, row);
     if (!rotation) continue;
     const name = `Rotation ${rotation.rotationId} of ${titleOf(rotation)}`;
-    if (!isOver(rotation.status)) {
-      const unknown = build === "6c262fe" ? unknownTo6c262fe(rotation) : [];
-      if (unknown.length > 0)
-        plan.refusals.push(
-          `${name} is in progress and ${unknown.join(", ")}. Complete or cancel it first in #/rotation.`,
-        );
-      if (rotation.consumers?.some(({ brokenBefore }) => brokenBefore))
-        plan.losses.push(`${name} rolls back if a consumer that did not work before it still fails.`);
-    }
-    if (build === "8bbd57d7" && rotation.notUpdated.some(({ reason }) => reason === NEW_REASON))
+    if (!isOver(rotation.status) && rotation.consumers?.some(({ brokenBefore }) => brokenBefore))
+      plan.losses.push(`${name} rolls back if a consumer that did not work before it still fails.`);
+    if (rotation.notUpdated.some(({ reason }) => reason === NEW_REASON))
       plan.changes.push({
         line: `${name}: changes the reason ${NEW_REASON} of places to ${EARLIER_REASON}.`,
         apply: () => convertReasons(deps, row),
       });
   }
-}
-
-/** Returns what a rotation in progress has that the build would drop, with harm to secrets. */
-function unknownTo6c262fe({ reason, namedOnly, attempts }: RotationRecord): string[] {
-  return [
-    ...(reason === undefined ? [] : [`has the reason ${reason}`]),
-    ...(namedOnly ? ["writes named places only"] : []),
-    ...(attempts.some(({ isValueKept }) => isValueKept) ? ["keeps the only copy of a valid secret"] : []),
-  ];
 }
 
 /** Converts a rotation and signs it again. */
@@ -250,8 +248,7 @@ async function convertReasons({ tables, clock, randomness }: Dependencies, locat
 
 /** Counts the rows whose members or content the build ignores or drops. */
 async function findLosses({ wholeTables }: Dependencies, plan: Plan, build: EarlierBuild): Promise<void> {
-  for (const loss of LOSSES) {
-    if (loss.build !== undefined && loss.build !== build) continue;
+  for (const loss of lossesOf(build)) {
     let count = 0;
     for await (const { columns } of wholeTables.rows(loss.table)) if (loss.isIn(columns)) count++;
     if (count > 0) plan.losses.push(loss.line(count));

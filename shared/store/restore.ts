@@ -1,11 +1,14 @@
 import { Deliveries } from "../alerts/delivery.ts";
 import type { HeldDeliveries } from "../alerts/held-deliveries.ts";
 import { isRestoreMarker, markRestored } from "../alerts/restore-marker.ts";
+import type { AuditRecorder } from "../audit/event.ts";
 import { SCAN_LIST, Scans } from "../discovery/scan.ts";
+import type { Caller } from "../platform/http/endpoint.ts";
 import type { Clock } from "../platform/runtime.ts";
+import { FORMAT_TABLE, formatOfRow, STORE_FORMAT } from "../platform/storage/store-format.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import type { TypedRow, WholeTables } from "../platform/storage/whole-tables.ts";
-import { CopyFailed, contentOf, type Manifest, readManifest, readTable } from "./copy.ts";
+import { CopyFailed, type Manifest, readManifest, readTable, summarizeRows } from "./copy.ts";
 import { TABLE_NAMES } from "./table-names.ts";
 
 /** The result of a restore. */
@@ -20,7 +23,8 @@ interface Restored {
  * `inDoubt`. The restore marker makes later evaluations hold alerts that may have been sent between the copy and the restore.
  *
  * The call can be repeated with `replace` after a crash. An app that is started after a crash sends no alert that was in the
- * copy: the store is marked before its rows are written, and no delivery is written as pending. Every table is read back.
+ * copy: the store is marked before its rows are written, and no delivery is written as pending. Every table is read back. At the
+ * end, an audit entry says who restored which copy and what it replaced.
  *
  * @param deps.clock - Follows the table service's time, and so do the requests of `wholeTables`.
  * @param replace - Whether to remove the rows of a store that is not empty.
@@ -28,20 +32,27 @@ interface Restored {
  * @throws {CopyFailed} if the copy is damaged, the store is not empty, or another program writes at the same time.
  */
 export async function restoreStore(
-  deps: { wholeTables: WholeTables; tables: Tables; held: HeldDeliveries; clock: Clock },
-  { folder, replace }: { folder: string; replace: boolean },
+  deps: { wholeTables: WholeTables; tables: Tables; held: HeldDeliveries; audit: AuditRecorder; clock: Clock },
+  {
+    folder,
+    replace,
+    caller,
+    startedBy,
+  }: { folder: string; replace: boolean; caller: Caller; startedBy?: string | undefined },
   report: (line: string) => unknown,
 ): Promise<Restored> {
-  const { wholeTables, tables, held, clock } = deps;
+  const { wholeTables, tables, held, audit, clock } = deps;
   const manifest = await readManifest(folder);
-  const nonEmpty = await nonEmptyTables(wholeTables);
+  await requireReadable(folder, manifest);
+  const replacedRows = await countRows(wholeTables);
+  const nonEmpty = Object.keys(replacedRows);
   if (nonEmpty.length > 0 && !replace)
     throw new CopyFailed(
       `The store is not empty: ${nonEmpty.join(", ")}. Use an empty storage account, or remove all rows first with --replace.`,
     );
   for (const table of nonEmpty) await wholeTables.clear(table);
 
-  const { copiedAt } = manifest;
+  const { copiedAt, account, version } = manifest;
   const restoredAt = await markRestored(tables, { copiedAt, newestScanAt: await newestScanOf(folder) }, clock.now());
 
   const heldIds = new Set<string>();
@@ -51,9 +62,10 @@ export async function restoreStore(
   }
   const different: string[] = [];
   for (const table of TABLE_NAMES) {
-    const stored = await contentOf(comparable(table, wholeTables.rows(table)));
+    const stored = await summarizeRows(comparable(table, wholeTables.rows(table)));
     const copied =
-      manifest.tables[table] && (await contentOf(comparable(table, rowsToWrite(folder, table, restoredAt, heldIds))));
+      manifest.tables[table] &&
+      (await summarizeRows(comparable(table, rowsToWrite(folder, table, restoredAt, heldIds))));
     if (copied === undefined ? stored.rows > 0 : copied.sha256 !== stored.sha256) different.push(table);
   }
   if (different.length > 0)
@@ -62,6 +74,8 @@ export async function restoreStore(
     );
   // The deliveries are held already. This corrects their lists and mailboxes.
   for (const deliveryId of heldIds) await held.hold(deliveryId);
+  const details = { copiedAt, copiedFrom: account, version, startedBy, replacedRows, heldDeliveries: heldIds.size };
+  await audit.append({ type: "store.restored", caller, outcome: "success", details });
   return { manifest, heldDeliveries: heldIds.size };
 }
 
@@ -73,16 +87,20 @@ async function newestScanOf(folder: string): Promise<string | undefined> {
   return undefined;
 }
 
-/** Returns the tables that have rows. */
-async function nonEmptyTables(wholeTables: WholeTables): Promise<string[]> {
-  const names: string[] = [];
-  for (const table of TABLE_NAMES) {
-    for await (const _ of wholeTables.keys(table)) {
-      names.push(table);
-      break;
-    }
-  }
-  return names;
+/** @throws {CopyFailed} if a version with a newer format has used the store before the copy. */
+async function requireReadable(folder: string, { version, tables }: Manifest): Promise<void> {
+  if (!tables[FORMAT_TABLE]) return;
+  for await (const row of readTable(folder, FORMAT_TABLE))
+    if ((formatOfRow(row) ?? 0) > STORE_FORMAT)
+      throw new CopyFailed(`A newer version made this copy. Restore it with the version ${version}.`);
+}
+
+/** Returns the number of rows of each table that has rows. */
+async function countRows(wholeTables: WholeTables): Promise<Record<string, number>> {
+  const counts: Record<string, number> = {};
+  for (const table of TABLE_NAMES)
+    for await (const _ of wholeTables.keys(table)) counts[table] = (counts[table] ?? 0) + 1;
+  return counts;
 }
 
 /**

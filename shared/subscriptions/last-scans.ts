@@ -1,9 +1,9 @@
 import * as z from "zod";
 import { SCAN_STATUSES, type ScanRecord, UNREADABLE_SUBSCRIPTION } from "../discovery/scan.ts";
 import { VaultFailure } from "../inventory/vault.ts";
-import { entity } from "../platform/storage/entity.ts";
+import { entity, type Row } from "../platform/storage/entity.ts";
 import { undefinedIfLeftOut } from "../platform/storage/left-out-rows.ts";
-import { pack, unpack } from "../platform/storage/packed-members.ts";
+import { pack, packedMember, unpack } from "../platform/storage/packed-members.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 
 /** The last ended scan of a subscription, or of all subscriptions in scope. */
@@ -24,7 +24,8 @@ const LastScans = z.record(z.string(), LastScan);
  * has the last scan of all subscriptions. Earlier versions wrote `ALL` only if an entry in the list of subscriptions could not
  * be read.
  */
-const LastScanRow = entity("Subscriptions", z.object({ scans: z.instanceof(Uint8Array) }));
+const LastScanRecord = z.object({ scans: packedMember(LastScans) });
+export const LastScanRow = entity("Subscriptions", LastScanRecord);
 const PARTITION = "scans";
 const KEY = "last";
 
@@ -57,7 +58,7 @@ export async function recordLastScan(tables: Tables, scan: EndedScan): Promise<v
   const { scanId, status, finishedAt } = scan;
   const outcomes = [...scan.subscriptionOutcomes, ...outcomeOfAll(scan)];
   if (finishedAt === undefined || outcomes.length === 0) return;
-  await tables.modify(LastScanRow, PARTITION, KEY, (row) => {
+  const update = (row: Row<z.infer<typeof LastScanRecord>> | undefined) => {
     const scans = row ? unpack(LastScanRow, row, "scans", LastScans) : {};
     let changed = false;
     for (const { subscriptionId, failure } of outcomes) {
@@ -67,7 +68,9 @@ export async function recordLastScan(tables: Tables, scan: EndedScan): Promise<v
       changed = true;
     }
     return changed ? { scans: pack(scans) } : undefined;
-  });
+  };
+  // A row that can't be read is replaced. It then lacks other subscriptions until their next scan.
+  await tables.modify(LastScanRow, PARTITION, KEY, update, { replaceCorrupt: true });
 }
 
 /**

@@ -3,9 +3,8 @@ import * as z from "zod";
 import type { AuditRecorder } from "../audit/event.ts";
 import { IntervalSealed } from "../audit/interval.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
-import { isConflict } from "../platform/storage/conflict.ts";
-import { entity, type Row, withoutKeys } from "../platform/storage/entity.ts";
-import { RowExists, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
+import { entity, keysOnly, type Row, withoutKeys } from "../platform/storage/entity.ts";
+import type { StorageCorrupt, Tables } from "../platform/storage/tables.ts";
 import { HOUR_MS, MINUTE_MS } from "../platform/time.ts";
 
 /**
@@ -43,25 +42,12 @@ const UnreadableRowRecord = z.object({
 });
 /** An unreadable row, without its contents. */
 export type UnreadableRow = z.infer<typeof UnreadableRowRecord>;
-const Listed = entity(TABLE, UnreadableRowRecord);
+export const Listed = entity(TABLE, UnreadableRowRecord);
 const LISTED = "rows";
 
 /** The time of the last audit entry about rows beyond the listed ones. */
-const Summary = entity(TABLE, z.object({ recordedAt: z.string() }));
+export const Summary = entity(TABLE, z.object({ recordedAt: z.string() }));
 const SUMMARY = "summary";
-
-/** A row of any table, which is read only for its ETag. */
-const AnyRow = entity(TABLE, z.object({}));
-
-/** Returns the result of a read, or undefined if the row can't be read. */
-async function undefinedIfCorrupt<T>(read: Promise<T>): Promise<T | undefined> {
-  try {
-    return await read;
-  } catch (error) {
-    if (!(error instanceof StorageCorrupt)) throw error;
-    return undefined;
-  }
-}
 
 /** The location of a row. */
 export interface RowLocation {
@@ -108,132 +94,26 @@ export interface UnreadableRows {
   removeResolved(): Promise<number>;
 }
 
-export function createUnreadableRows(deps: {
+interface Dependencies {
   tables: Tables;
   audit: AuditRecorder;
   clock: Clock;
   randomness: Randomness;
   log: Logger;
-}): UnreadableRows {
-  const { tables, audit, clock, randomness, log } = deps;
+}
+
+export function createUnreadableRows(deps: Dependencies): UnreadableRows {
+  const { tables, clock, log } = deps;
   /** Time until which a row is not reported again, by the row's key in the list. */
   const remembered = new Map<string, number>();
-  let cachedCount: { listed: number; keys: ReadonlySet<string>; more: boolean; readAt: number } | undefined;
+  let cached: { keys: Set<string>; more: boolean; readAt: number } | undefined;
   /** Until when this process records no further entry about rows beyond the listed ones. */
   let summaryUntil = 0;
   const now = () => clock.now().getTime();
 
-  const record = (details: Record<string, unknown>, identity: { id?: string; target?: { type: string; id: string } }) =>
-    audit.append({
-      ...identity,
-      type: "storage.rowUnreadable",
-      caller: { actor: "system", requestId: "storage" },
-      outcome: "failure",
-      details,
-    });
-
-  /** Records the audit entry of a listed row, unless it is recorded. A repetition after a crash uses the same ID. */
-  async function recordOnce(row: Row<UnreadableRow>): Promise<void> {
-    if (row.audited) return;
-    const { table, partition, key, reason, auditId } = row;
-    const target = { type: "row", id: `${table}/${partition}/${key}` };
-    const details = { table, partitionKey: partition, rowKey: key, reason };
-    let recordedId = auditId;
-    try {
-      await record(details, { id: auditId, target });
-    } catch (error) {
-      // The interval of the ULID's time was sealed without the entry, so the entry gets the current time.
-      if (!(error instanceof IntervalSealed)) throw error;
-      recordedId = randomness.ulid(clock.now());
-      await record(details, { id: recordedId, target });
-    }
-    await tables.modify(
-      Listed,
-      LISTED,
-      row.rowKey,
-      (current) => current && { ...current, auditId: recordedId, audited: true },
-    );
-  }
-
-  /** Stores a listed row's current ETag. An entry of the list that can't be read itself is written again. */
-  async function renewListed(row: StorageCorrupt, key: string): Promise<void> {
-    try {
-      const listed = await tables.modify(Listed, LISTED, key, (current) =>
-        current === undefined || current.version === row.etag ? undefined : { ...current, version: row.etag },
-      );
-      if (listed) await recordOnce(listed);
-    } catch (error) {
-      if (!(error instanceof StorageCorrupt)) throw error;
-      await recordOnce(await tables.put(Listed, LISTED, key, newEntry(row)));
-    }
-  }
-
-  function newEntry(row: StorageCorrupt): UnreadableRow {
-    const at = clock.now();
-    return {
-      table: row.table,
-      partition: row.partitionKey,
-      key: row.rowKey,
-      version: row.etag,
-      reason: row.reason.slice(0, MAX_REASON_LENGTH),
-      reportedAt: at.toISOString(),
-      auditId: randomness.ulid(at),
-      audited: false,
-    };
-  }
-
-  async function listRow(row: StorageCorrupt, key: string): Promise<void> {
-    try {
-      const listed = await tables.insert(Listed, LISTED, key, newEntry(row));
-      if (cachedCount) cachedCount.listed++;
-      log.error("A row can't be read", { table: row.table, row: row.message });
-      await recordOnce(listed);
-    } catch (error) {
-      if (!(error instanceof RowExists)) throw error;
-      await renewListed(row, key);
-    }
-  }
-
-  /** Records, at most once an hour, that more rows are unreadable than the list has. */
-  async function recordSummary(row: StorageCorrupt): Promise<void> {
-    if (summaryUntil > now()) return;
-    summaryUntil = now() + SUMMARY_EVERY_MS;
-    const summary = await undefinedIfCorrupt(tables.get(Summary, SUMMARY, SUMMARY));
-    if (summary && now() - Date.parse(summary.recordedAt) < SUMMARY_EVERY_MS) return;
-    const recordedAt = clock.now().toISOString();
-    // Several processes can be here at the same time. Only the one whose write succeeds records the entry.
-    try {
-      if (summary) await tables.replace(Summary, { ...summary, recordedAt });
-      // Also over a row that can't be read. In the first hour, two processes may both record the entry.
-      else await tables.put(Summary, SUMMARY, SUMMARY, { recordedAt });
-    } catch (error) {
-      if (isConflict(error)) return;
-      throw error;
-    }
-    cachedCount = undefined;
-    const reason = `More than ${MAX_LISTED} rows can't be read. Further rows have no entry of their own.`;
-    log.error("More rows can't be read", { table: row.table, row: row.message });
-    await record({ table: row.table, reason, listed: MAX_LISTED }, {});
-  }
-
-  async function reportMore(row: StorageCorrupt): Promise<void> {
-    try {
-      await recordSummary(row);
-    } catch (error) {
-      summaryUntil = now() + RETRY_AFTER_MS;
-      log.error("Further unreadable rows could not be reported", { row: row.message, error: String(error) });
-    }
-  }
-
   async function count() {
-    if (cachedCount && now() - cachedCount.readAt < COUNT_CACHE_MS) return cachedCount;
-    const keys = new Set<string>();
-    for await (const rows of tables.pages(Listed, { partitionKey: LISTED, select: [] }))
-      for (const { rowKey } of rows) keys.add(rowKey);
-    const summary = await undefinedIfCorrupt(tables.get(Summary, SUMMARY, SUMMARY));
-    const more = summary !== undefined && now() - Date.parse(summary.recordedAt) < 2 * SUMMARY_EVERY_MS;
-    cachedCount = { listed: keys.size, keys, more, readAt: now() };
-    return cachedCount;
+    if (!cached || now() - cached.readAt >= COUNT_CACHE_MS) cached = { ...(await readCount(deps)), readAt: now() };
+    return cached;
   }
 
   /** Reports a row. Returns false if the list is full and does not contain the row. */
@@ -244,10 +124,10 @@ export function createUnreadableRows(deps: {
     // Before the first request, so that a row that the report itself reads is not reported without end.
     remembered.set(key, now() + REPORT_EVERY_MS);
     try {
-      const { listed, keys } = await count();
-      if (keys.has(key)) await renewListed(row, key);
-      else if (listed < MAX_LISTED) await listRow(row, key);
-      else return false;
+      const { keys } = await count();
+      if (!keys.has(key) && keys.size >= MAX_LISTED) return false;
+      keys.add(key);
+      await listRow(row, key, deps);
     } catch (error) {
       remembered.set(key, now() + RETRY_AFTER_MS);
       log.error("An unreadable row could not be reported", { row: row.message, error: String(error) });
@@ -255,10 +135,22 @@ export function createUnreadableRows(deps: {
     return true;
   }
 
+  /** Reports, at most once an hour, that more rows are unreadable than the list has. */
+  async function reportMore(row: StorageCorrupt): Promise<void> {
+    if (summaryUntil > now()) return;
+    summaryUntil = now() + SUMMARY_EVERY_MS;
+    try {
+      if (await recordSummary(row, deps)) cached = undefined;
+    } catch (error) {
+      summaryUntil = now() + RETRY_AFTER_MS;
+      log.error("Further unreadable rows could not be reported", { row: row.message, error: String(error) });
+    }
+  }
+
   async function resolve(row: RowLocation): Promise<boolean> {
     const key = keyOf(row);
     remembered.delete(key);
-    cachedCount = undefined;
+    cached = undefined;
     return await tables.remove(Listed, LISTED, key);
   }
 
@@ -279,16 +171,99 @@ export function createUnreadableRows(deps: {
     resolve,
     list,
     async count() {
-      const { listed, more } = await count();
-      return { listed, more };
+      const { keys, more } = await count();
+      return { listed: keys.size, more };
     },
     async removeResolved() {
       let removed = 0;
       for (const { table, partition, key, version } of await list()) {
-        const row = await tables.get({ ...AnyRow, table }, partition, key);
+        const row = await tables.get(keysOnly({ table }), partition, key);
         if (row?.etag !== version && (await resolve({ table, partitionKey: partition, rowKey: key }))) removed++;
       }
       return removed;
     },
   };
 }
+
+/** Reads the keys of the listed rows, and whether there are more. Costs two requests. */
+async function readCount({ tables, clock }: Dependencies): Promise<{ keys: Set<string>; more: boolean }> {
+  const keys = new Set<string>();
+  for await (const rows of tables.pages(Listed, { partitionKey: LISTED, select: [] }))
+    for (const { rowKey } of rows) keys.add(rowKey);
+  let more = false;
+  for await (const rows of tables.pages(Summary, { partitionKey: SUMMARY, onCorrupt: () => {} }))
+    for (const { recordedAt } of rows) more = clock.now().getTime() - Date.parse(recordedAt) < 2 * SUMMARY_EVERY_MS;
+  return { keys, more };
+}
+
+/** Adds a row to the list, or stores the row's current ETag. An entry of the list that can't be read is written again. */
+async function listRow(row: StorageCorrupt, key: string, deps: Dependencies): Promise<void> {
+  let isNew = false;
+  const update = (entry: UnreadableRow | undefined): UnreadableRow | undefined => {
+    isNew = entry === undefined;
+    if (!entry) return newEntry(row, deps);
+    return entry.version === row.etag ? undefined : { ...entry, version: row.etag };
+  };
+  const listed = await deps.tables.modify(Listed, LISTED, key, update, { replaceCorrupt: true });
+  if (isNew) deps.log.error("A row can't be read", { table: row.table, row: row.message });
+  await recordOnce(listed!, deps);
+}
+
+function newEntry(row: StorageCorrupt, { clock, randomness }: Dependencies): UnreadableRow {
+  const at = clock.now();
+  return {
+    table: row.table,
+    partition: row.partitionKey,
+    key: row.rowKey,
+    version: row.etag,
+    reason: row.reason.slice(0, MAX_REASON_LENGTH),
+    reportedAt: at.toISOString(),
+    auditId: randomness.ulid(at),
+    audited: false,
+  };
+}
+
+/** Records the audit entry of a listed row, unless it is recorded. A repetition after a crash uses the same ID. */
+async function recordOnce(row: Row<UnreadableRow>, deps: Dependencies): Promise<void> {
+  if (row.audited) return;
+  const { tables, audit, clock, randomness } = deps;
+  const { table, partition, key, reason, auditId } = row;
+  const event = {
+    ...EVENT,
+    target: { type: "row", id: `${table}/${partition}/${key}` },
+    details: { table, partitionKey: partition, rowKey: key, reason },
+  };
+  let recordedId = auditId;
+  try {
+    await audit.append({ ...event, id: auditId });
+  } catch (error) {
+    // The interval of the ULID's time was sealed without the entry, so the entry gets the current time.
+    if (!(error instanceof IntervalSealed)) throw error;
+    recordedId = randomness.ulid(clock.now());
+    await audit.append({ ...event, id: recordedId });
+  }
+  const setAudited = (entry: UnreadableRow | undefined) => entry && { ...entry, auditId: recordedId, audited: true };
+  await tables.modify(Listed, LISTED, row.rowKey, setAudited);
+}
+
+/** Records that more rows are unreadable than the list has, unless any process did within the last hour. */
+async function recordSummary(row: StorageCorrupt, { tables, audit, clock, log }: Dependencies): Promise<boolean> {
+  const at = clock.now();
+  let isDue = false;
+  const update = (summary: { recordedAt: string } | undefined) => {
+    isDue = !summary || at.getTime() - Date.parse(summary.recordedAt) >= SUMMARY_EVERY_MS;
+    return isDue ? { recordedAt: at.toISOString() } : undefined;
+  };
+  await tables.modify(Summary, SUMMARY, SUMMARY, update, { replaceCorrupt: true });
+  if (!isDue) return false;
+  log.error("More rows can't be read", { table: row.table, row: row.message });
+  const reason = `More than ${MAX_LISTED} rows can't be read. Further rows have no entry of their own.`;
+  await audit.append({ ...EVENT, details: { table: row.table, reason, listed: MAX_LISTED } });
+  return true;
+}
+
+const EVENT = {
+  type: "storage.rowUnreadable",
+  caller: { actor: "system", requestId: "storage" },
+  outcome: "failure",
+} as const;

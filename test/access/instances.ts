@@ -9,7 +9,9 @@ import type { Actor, Caller } from "../../shared/platform/http/endpoint.ts";
 import { Problem } from "../../shared/platform/http/problem.ts";
 import { createRateLimiter, type Limits } from "../../shared/platform/http/rate-limit.ts";
 import { type Clock, type Logger, systemRandomness } from "../../shared/platform/runtime.ts";
+import type { RowKeys } from "../../shared/platform/storage/signing.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";
+import type { SettingValues } from "../../shared/settings/definitions.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 
 // Starts instances (processes) of the access module on real tables (Azurite), with a clock that the test controls.
@@ -81,6 +83,8 @@ export class Deployment {
       connectionString?: string;
       derive?: Derive;
       roleMapped?: () => Promise<boolean>;
+      secondFactorKeys?: RowKeys;
+      requireSecondFactor?: SettingValues["requireSecondFactor"];
     } = {},
   ): Instance {
     const { clock = this.clock, limits = { perMinute: 0, perHour: 0 }, derive = deriveQuickly } = options;
@@ -116,6 +120,12 @@ export class Deployment {
       config: { ...this.config, ...options.config },
       limiter: createRateLimiter({ tables, clock, limits, name: "signIn" }),
       ...(options.roleMapped && { roleMapped: options.roleMapped }),
+      secondFactorKeys: options.secondFactorKeys,
+      passwordSettings: async () => ({
+        requirePasswordChange: false,
+        unusedPasswordDays: 14,
+        requireSecondFactor: options.requireSecondFactor ?? "none",
+      }),
     });
     return { access, audit, derivationCount: () => derivations };
   }

@@ -6,7 +6,10 @@ import { build } from "esbuild";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { REQUIRE_BANNER } from "../../infra/build/build.ts";
 import { deriveWithScrypt } from "../../shared/access/passwords.ts";
+import { NO_SECOND_FACTOR } from "../../shared/access/second-factor-record.ts";
+import { USERS_PARTITION, User } from "../../shared/access/user.ts";
 import type { Actor } from "../../shared/platform/http/endpoint.ts";
+import { createTables } from "../../shared/platform/storage/tables.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { COMPILE_CACHE, TEST_APP } from "../support/test-app.ts";
 import { authenticateToken, CALLER, Deployment, type Instance } from "./instances.ts";
@@ -137,6 +140,24 @@ describe("the user command", () => {
     expect((await run(["delete", "--username", "eve"])).code).toBe(0);
     expect(await isValid(token)).toBe(false);
     expect((await run(["delete", "--username", "eve"])).err).toContain("does not exist");
+  });
+
+  test("resets a second factor, which ends tokens, with the name as an option or after the command", async () => {
+    await run(["create", "--username", "ann", "--role", "user"], "a typed long password\n");
+    const tables = createTables({ connectionString: azurite.connectionString() });
+    const passkey = { id: "1", name: "", credentialId: "x", publicKey: "x", counter: 0, transports: [], rpId: "x" };
+    for (const args of [["--username", "ann"], ["ann"]]) {
+      const token = await signIn("ann", "a typed long password");
+      await tables.modify(User, USERS_PARTITION, "ann", (user) => ({
+        ...user!,
+        secondFactor: { ...NO_SECOND_FACTOR, passkeys: [{ ...passkey, createdAt: user!.createdAt }] },
+      }));
+      await expect(signIn("ann", "a typed long password")).rejects.toMatchObject({ code: "secondFactorRequired" });
+      expect((await run(["reset-second-factor", ...args])).out).toContain("Removed the second factor of ann.");
+      expect(await isValid(token)).toBe(false);
+    }
+    expect((await run(["reset-second-factor", "ann"])).err).toContain("A second factor of this user does not exist.");
+    expect((await run(["reset-second-factor", "ann", "--username", "eve"])).code).toBe(2);
   });
 
   test("lists API tokens and revokes those of a user", async () => {

@@ -80,6 +80,7 @@ function payloads() {
 
 test("an expired secret and its renewal are sent on each channel, and an unacknowledged alert is escalated", async () => {
   const { control } = service.cloud;
+  // 1. A subscription is added and scanned, with two assets that have not expired.
   const [production] = control.subscriptions();
   expect((await service.admin("GET", "/subscriptions")).body.items).toEqual(
     expect.not.arrayContaining([expect.objectContaining({ watched: true })]),
@@ -97,6 +98,7 @@ test("an expired secret and its renewal are sent on each channel, and an unackno
     "kv-orders.secret.api-key",
     "kv-payments.secret.db-password",
   ]);
+  // 2. One rule for each channel is created. None has anything to notify about yet.
   const methods = {
     email: { recipients: [TEAM] },
     webhook: { webhookUrl: hookUrl("hook") },
@@ -120,6 +122,7 @@ test("an expired secret and its renewal are sent on each channel, and an unackno
     rules[deliveryMethod] = (await call("POST", "/alerts/rules", rule)).id;
   }
 
+  // 3. Both assets expire, which every channel reports.
   control.putSecret("kv-payments", { name: "db-password", expiresInDays: -1 });
   control.putSecret("kv-orders", { name: "api-key", expiresInDays: -1 });
   await service.scan();
@@ -158,7 +161,7 @@ test("an expired secret and its renewal are sent on each channel, and an unackno
   const openAlerts = await call("GET", `/alerts/rules/${rules.webhook}/open`);
   expect(openAlerts.items.map(({ item }: { item: { id: string } }) => item.id)).toEqual([orders, payments]);
 
-  // One asset is renewed, which every channel reports. A new vault, kv-quiet, has an expired asset but is snoozed for all
+  // 4. One asset is renewed, which every channel reports. A new vault, kv-quiet, has an expired asset but is snoozed for all
   // rules.
   control.putSecret("kv-payments", { name: "db-password", expiresInDays: 90 });
   const until = new Date(Date.now() + DAY_MS).toISOString();
@@ -192,7 +195,7 @@ test("an expired secret and its renewal are sent on each channel, and an unackno
     { id: "kv-quiet.secret.old", kind: "asset" },
   ]);
 
-  // The snooze has ended, so the alert about kv-quiet is sent. It is escalated; the alert about kv-orders is acknowledged.
+  // 5. The snooze has ended, so the alert about kv-quiet is sent. It is escalated; the alert about kv-orders is acknowledged.
   await service.scan();
   await expect.poll(() => received("hook").at(-1), POLL).toBe("new kv-quiet.secret.old");
   await service.waitUntilIdle();

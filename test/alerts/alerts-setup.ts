@@ -11,7 +11,7 @@ import type { NewRule } from "../../shared/alerts/api.ts";
 import { DELIVERY_QUEUE } from "../../shared/alerts/delivery.ts";
 
 import type { Audit, AuditEvent } from "../../shared/audit/audit.ts";
-import { type AssetRecord, type AssetType, contentOf, fingerprint } from "../../shared/inventory/asset.ts";
+import { type AssetRecord, type AssetType, contentHash, fingerprint } from "../../shared/inventory/asset.ts";
 import { packExpiries } from "../../shared/inventory/expiries.ts";
 import { expiriesColumn, type VaultRecord } from "../../shared/inventory/vault.ts";
 import { type AssetChange, createInventoryWriter } from "../../shared/inventory/write.ts";
@@ -286,7 +286,7 @@ function recordOf(asset: TestAsset, vault: VaultRecord): AssetRecord {
     ...(tags ? { tags } : {}),
     listing: "test",
   };
-  return { ...record, firstSeenAt: START, content: contentOf(record) };
+  return { ...record, firstSeenAt: START, content: contentHash(record) };
 }
 
 /** Returns the assets that a mail lists, as `<vault>/<name>`. Each has a line such as `URGENT: kv-a/one expires in 3 days`. */

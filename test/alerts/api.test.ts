@@ -127,6 +127,17 @@ describe("rules", () => {
     await expect(rejected).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path }] });
   });
 
+  test("a rule has at most 500 recipients and ten thresholds of at most 365 days", async () => {
+    const recipients = Array.from({ length: 501 }, (_, index) => `p${index}@acme.example`);
+    const thresholds = Array.from({ length: 11 }, (_, index) => 365 - index);
+    const largest = { ...RULE, recipients: recipients.slice(1), thresholds: thresholds.slice(0, 10) };
+    expect((await call("createAlertRule", { body: largest })).status).toBe(201);
+    for (const change of [{ recipients }, { thresholds }])
+      await expect(call("createAlertRule", { body: { ...RULE, ...change } })).rejects.toMatchObject({
+        errors: [{ path: `body.${Object.keys(change)[0]}` }],
+      });
+  });
+
   test("rule names are unique, ignoring case, and free again after a rename or deletion", async () => {
     const { json: first } = await call("createAlertRule", { body: RULE });
     const sameName = { body: { ...RULE, name: "TEAM" } };

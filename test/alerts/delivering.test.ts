@@ -518,6 +518,21 @@ describe("a test delivery of a rule", () => {
     expect(posted).toMatchObject({ status: "failed", parts: [{ attempts: 1, answer: { status: 403 } }] });
   });
 
+  test("waits for the mail provider's report", async () => {
+    cloud.control.addFault({
+      match: { operation: "mail.getOperation" },
+      action: { kind: "fail", status: 500 },
+      times: 1,
+    });
+    const { rule } = await fixture.mailRule();
+    // Each reading moves this clock by a second, so that the delay of five seconds before the report ends early.
+    let seconds = 0;
+    const clock = { now: () => new Date(fixture.clock.now().getTime() + ++seconds * 1000) };
+    const { tables } = fixture;
+    const mailed = await fixture.instance({ taken: 0 }, { tables, clock }).test(rule.ruleId, caller);
+    expect([mailed.status, fixture.messages]).toEqual(["delivered", []]);
+  });
+
   test("does not prevent later notifications of the same assets", async () => {
     const { rule, mails } = await fixture.mailRule({ enabled: false });
     await fixture.instance().test(rule.ruleId, caller);

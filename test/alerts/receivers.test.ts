@@ -4,8 +4,8 @@ import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { Service } from "../support/service.ts";
 
 /**
- * Tests that a webhook receiver that does not respond does not block the deliveries to other receivers. The host handles a
- * limited number of deliveries at once; each receiver gets at most four of these slots.
+ * Tests that webhook receivers that do not respond do not block the deliveries to other receivers. The host handles a limited
+ * number of deliveries at once; each receiver gets at most four of these slots.
  */
 
 /** Number of rules with the same bad receiver: more deliveries than the host handles at once. */
@@ -48,10 +48,11 @@ async function startReceiver(respond: (request: IncomingMessage, response: Serve
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/hook`, posts };
 }
 
-async function createRule(name: string, { url }: Receiver): Promise<void> {
+async function createRule(name: string, { url }: Receiver): Promise<string> {
   const body = { name, alertType: "expired", deliveryMethod: "webhook", webhookUrl: url };
   const created = await service.admin("POST", "/alerts/rules", body);
   expect(created.status, created.text).toBe(201);
+  return created.body.id;
 }
 
 /** Creates 34 rules with the bad receiver and after them one with the good receiver, and starts the evaluation. */
@@ -125,4 +126,34 @@ test("a receiver that responds 101 does not occupy its slots permanently", async
   await expect.poll(() => good.posts.length, POLL).toBe(1);
   const pending = await deliveries("switching");
   expect(pending.map(({ status }) => status)).toEqual(Array(RULES).fill("pending"));
+});
+
+test("four receivers that stop responding leave slots of the host to others", async () => {
+  let hangs = false;
+  let openCount = 0;
+  let mostOpen = 0;
+  const receivers = await Promise.all(
+    Array.from({ length: 4 }, () =>
+      startReceiver((_, response) => {
+        if (!hangs) return void response.end();
+        mostOpen = Math.max(mostOpen, ++openCount);
+        response.once("close", () => openCount--);
+      }),
+    ),
+  );
+  for (const [index, receiver] of receivers.entries()) {
+    for (let rule = 0; rule < 8; rule++) await createRule(`four ${index} ${rule}`, receiver);
+    const ruleId = await createRule(`four ${index}`, receiver);
+    // From now on the receiver is known to respond.
+    expect((await service.admin("POST", `/alerts/rules/${ruleId}/test`)).body.delivered).toBe(true);
+  }
+  hangs = true;
+  const good = await startReceiver((_, response) => response.end());
+  await createRule("four, and a good receiver", good);
+  const fired = await fetch(`${service.url}/__host/timers/evaluateAlerts`, { method: "POST" });
+  expect(await fired.json()).toMatchObject({ succeeded: true });
+  await expect.poll(() => good.posts.length, POLL).toBe(1);
+  await expect.poll(() => mostOpen, POLL).toBeGreaterThan(0);
+  // The host handles at least 16 deliveries at once. Each receiver alone may use four.
+  expect(mostOpen).toBeLessThan(SLOTS_PER_RECEIVER * receivers.length - 2);
 });

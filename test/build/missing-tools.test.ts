@@ -8,6 +8,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { afterAll, expect, test } from "vitest";
 import { findBrowser } from "../support/chromium.ts";
+import { TEST_APP } from "../support/test-app.ts";
 import { missing } from "../support/tools.ts";
 
 const root = path.resolve(import.meta.dirname, "../..");
@@ -28,6 +29,10 @@ test.each([
   ],
   ["curl", "Skipped: tests of curl commands. curl was not found; install it. CI makes this a failure."],
   ["bash", "Skipped: tests of remediation commands in bash. bash was not found; install it. CI makes this a failure."],
+  [
+    "history",
+    "Skipped: tests with earlier builds. The repository's history was not found; clone it with git, not shallow. CI makes this a failure.",
+  ],
 ] as const)("a missing %s is reported in one line, and is a failure only with CI or its own variable", (tool, line) => {
   expect(missing(tool, NO_TOOLS)).toEqual({ isRequired: false, line });
   const requires = (environment: object) => missing(tool, { ...NO_TOOLS, ...environment })!.isRequired;
@@ -56,7 +61,8 @@ test("findBrowser prefers CHROMIUM_PATH, then an installed browser, then on Linu
 /** Runs test files in a new vitest process that finds none of the programs. */
 function runTests(files: string[], environment: object): Promise<{ code: number; lines: string[] }> {
   const vitest = path.join(root, "node_modules/vitest/vitest.mjs");
-  const env = { HOME: process.env.HOME, ...NO_TOOLS, NO_COLOR: "1", ...environment };
+  const app = { TEST_APP, TEST_APP_IS_BUILT: "true" };
+  const env = { HOME: process.env.HOME, ...NO_TOOLS, ...app, NO_COLOR: "1", ...environment };
   return new Promise((resolve) => {
     const child = execFile(process.execPath, [vitest, "run", ...files], { cwd: root, env }, (_, out, err) =>
       resolve({ code: child.exitCode ?? -1, lines: `${out}\n${err}`.split("\n") }),

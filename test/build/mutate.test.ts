@@ -62,6 +62,9 @@ test("the await of a returned call has a mutant only inside try", () => {
   expect(mutantsOf("async () => { try { f(async () => { return await go(); }); } catch {} }").join("\n")).not.toContain(
     "return go()",
   );
+  for (const value of ["stored ?? (await go())", "a() ? await go() : b", "(await go())"])
+    expect(mutantsOf(`async () => { return ${value}; }`).join("\n")).not.toMatch(/return .*(?<!await )go\(/);
+  expect(mutantsOf("async () => { return (await go()) ?? stored; }").join("\n")).toMatch(/return .*(?<!await )go\(/);
 });
 
 test("texts for users have no mutants", () => {

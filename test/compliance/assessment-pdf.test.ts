@@ -2,8 +2,10 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Assessment } from "../../shared/compliance/compliance.ts";
 import { assessmentDocument } from "../../shared/compliance/report/assessment-pdf.ts";
+import { addSection, addTable, cell } from "../../shared/compliance/report/tables.ts";
 import { drawTrend } from "../../shared/compliance/report/trend.ts";
-import { drawPages } from "../support/pdf-contents.ts";
+import { MARGIN, PAGE } from "../../shared/platform/pdf/sheet.ts";
+import { drawPages, readPages } from "../support/pdf-contents.ts";
 import { pdfText } from "../support/pdf-text.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { openFixture } from "./compliance-fixture.ts";
@@ -20,23 +22,18 @@ beforeAll(async () => {
 });
 afterAll(() => storage.stop());
 
-/** Returns the text of the report with another scope and history. */
-const textOf = async (scope: Partial<Assessment["scope"]>, history: Assessment["framework"]["history"] = []) => {
-  const { framework } = emptyAssessment;
-  const assessment = {
-    ...emptyAssessment,
-    framework: { ...framework, history },
-    scope: { ...emptyAssessment.scope, ...scope },
-  };
-  return await pdfText(
-    await assessmentDocument(assessment, {
-      days: 30,
-      unread: { names: [], isListRead: true },
-      unreadableVaults: 0,
-      unicodeFont: undefined,
-    }),
+/** Returns the report with another scope and other parts of the framework's results. */
+const reportOf = (scope: Partial<Assessment["scope"]>, framework: Partial<Assessment["framework"]>) =>
+  assessmentDocument(
+    {
+      ...emptyAssessment,
+      framework: { ...emptyAssessment.framework, ...framework },
+      scope: { ...emptyAssessment.scope, ...scope },
+    },
+    { days: 30, unread: { names: [], isListRead: true }, unreadableVaults: 0, unicodeFont: undefined },
   );
-};
+const textOf = async (scope: Partial<Assessment["scope"]>, history: Assessment["framework"]["history"] = []) =>
+  await pdfText(await reportOf(scope, { history }));
 const subscriptions = (count: number) => Array.from({ length: count }, (_, index) => `Team-${index}`);
 /** Returns the stored score of one day. */
 const day = (date: string, score: number) => ({ date, score, passed: 1, failed: 1, total: 2, edition: 1 });
@@ -74,6 +71,44 @@ test("each label of the trend's scale is centered on its line", async () => {
   const digitHeight = 0.7 * 7.5; // The font size is 7.5 points, and digits are 0.7 of it high.
   for (const [index, { y }] of labels.entries())
     expect(Math.abs(y + digitHeight / 2 - horizontalLines[index]!.y)).toBeLessThan(1);
+});
+
+test("the trend and its labels are within the margins of the page", async () => {
+  const [page] = await drawPages((sheet) => drawTrend(sheet, [day("2026-11-19", 71.5), day("2026-11-20", 100)]));
+  const right = PAGE.width - MARGIN;
+  for (const { x, toX } of page!.rules) expect([x >= MARGIN, toX <= right]).toEqual([true, true]);
+  for (const { x, width } of page!.boxes) expect([x >= MARGIN, x + width <= right]).toEqual([true, true]);
+  const digitWidth = 0.556 * 7.5;
+  for (const { text, x } of page!.texts.filter(({ text }) => /^[\d.-]+$/.test(text)))
+    expect([text, x >= MARGIN, x + digitWidth * text.length <= right]).toEqual([text, true, true]);
+});
+
+test("a control's number of failed checks is red if it is 1 or more", async () => {
+  const controls = emptyAssessment.framework.controls.map((control, index) => ({ ...control, failed: index % 2 }));
+  const texts = (await readPages(await reportOf({}, { controls }))).flatMap((page) => page.texts);
+  for (const { id, failed } of controls) {
+    const { x, y } = texts.find(({ text }) => text === id)!;
+    const [, number] = texts.filter((one) => one.y === y && one.x > x && /^\d+$/.test(one.text));
+    expect([id, number!.text, number!.color === "0.7 0.12 0.1"]).toEqual([id, String(failed), failed === 1]);
+  }
+});
+
+test("a section's heading is on the page of its table's first row, wherever the section starts", async () => {
+  const rows = [[cell("first row", "its second line", "its third line")]];
+  const pages = await drawPages((sheet) => {
+    sheet.label("First page", { x: MARGIN, y: 50 });
+    for (let top = 50; top < 250; top += 2) {
+      sheet.nextPage();
+      sheet.label("Text above", { x: MARGIN, y: top });
+      sheet.y = top;
+      addSection(sheet, `Section ${top}`);
+      addTable(sheet, [{ title: "Column", width: 100 }], rows);
+    }
+  });
+  const headings = pages.flatMap(({ texts }) => texts.filter(({ text }) => text.startsWith("Section ")));
+  expect(headings).toHaveLength(100);
+  for (const { texts } of pages)
+    expect(texts.some(({ text }) => text.startsWith("Section "))).toBe(texts.some(({ text }) => text === "first row"));
 });
 
 test("the reason of a check names its controls once, also if its text already starts with them", async () => {

@@ -15,7 +15,7 @@ import {
   type AssetRecord,
   assetId,
   type Credential,
-  contentOf,
+  contentHash,
   sourceOf,
 } from "../../shared/inventory/asset.ts";
 import { packExpiries } from "../../shared/inventory/expiries.ts";
@@ -118,7 +118,7 @@ export function asset(
     ...change,
     listing: "",
   };
-  const content = contentOf(record);
+  const content = contentHash(record);
   return { ...record, firstSeenAt: new Date(START).toISOString(), listing: content, content };
 }
 

@@ -91,6 +91,23 @@ test("removing an exemption returns its violations to the score, and is recorded
   await expect(fixture.compliance.exemptions.remove(id, caller)).rejects.toMatchObject({ code: "notFound" });
 });
 
+test("an operator can't create or remove an exemption that expires in more than 90 days", async () => {
+  const { exemptions } = fixture.compliance;
+  const operator = { ...caller, role: "operator" as const };
+  const after90Days = fixture.clock.nowMs + 90 * 86_400_000;
+  const scope = { type: "vault" as const, id: "kv-1" };
+  const longer = request(scope, { until: new Date(after90Days + 1) });
+  const isForbidden = { code: "forbidden", members: { requiredRole: "admin" } };
+  await expect(exemptions.create(longer, operator)).rejects.toMatchObject(isForbidden);
+  const { id } = await exemptions.create(longer, caller);
+  await expect(exemptions.remove(id, operator)).rejects.toMatchObject(isForbidden);
+  expect((await exemptions.get(id)).active).toBe(true);
+  await exemptions.remove(id, caller);
+  await exemptions.create(request(scope, { until: new Date(after90Days) }), operator);
+  await exemptions.remove(id, operator);
+  await expect(exemptions.get(id)).rejects.toMatchObject({ code: "notFound" });
+});
+
 test("a violation under two exemptions is counted as exempted once", async () => {
   await fixture.compliance.exemptions.create(request({ type: "asset", id: "kv-1.secret.a" }), caller);
   await fixture.compliance.exemptions.create(request({ type: "vault", id: "kv-1" }), caller);

@@ -34,7 +34,7 @@ const reference = (name: string | undefined, resolved: boolean, resourceName = "
 const changeReferences = async (references: typeof discovered, assets: string[]) => {
   discovered = references;
   await fixture.compliance.referencesChanged("KV-One", assets);
-  await fixture.drain();
+  return await fixture.drain();
 };
 
 test("a reference that can't be resolved is a violation of its target until it is resolved", async () => {
@@ -79,6 +79,22 @@ test("a reference that can't be resolved is a violation of its target until it i
   const { total } = await fixture.compliance.score();
   await changeReferences([], ["secret.db", "secret.gone"]);
   expect((await fixture.compliance.score()).total).toBe(total - 2);
+});
+
+test("changed references of the vault itself, or of many assets, are all evaluated", async () => {
+  await fixture.scan(vault("kv-one"), [asset("kv-one", "secret", "s300")]);
+  await changeReferences([reference(undefined, false)], []);
+  expect(await referenceViolations()).toEqual([
+    "vault-reference-resolved kv-one: 1 reference does not resolve: app (webApp), A: SecretNotFound.",
+  ]);
+  const assets = Array.from({ length: 301 }, (_, index) => `secret.s${index}`);
+  const messages = await changeReferences([reference("secret.s300", false)], assets);
+  expect(messages.flatMap((message) => ("assets" in message ? message.assets : [])).sort()).toEqual(assets.sort());
+  expect((await referenceViolations()).map((text) => text.split(":")[0])).toEqual([
+    "secret-reference-resolved kv-one.secret.s300",
+  ]);
+  expect(await changeReferences([], assets.slice(0, 300))).toHaveLength(1);
+  await changeReferences([], assets);
 });
 
 test("a vault's first evaluation, and each evaluation of the whole vault, queries dependency discovery", async () => {

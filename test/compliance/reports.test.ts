@@ -4,6 +4,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { controlsOf } from "../../shared/compliance/controls.ts";
 import { violationsCsv } from "../../shared/compliance/report/csv.ts";
 import { createComplianceReports, MAX_PDF_VIOLATIONS } from "../../shared/compliance/report/reports.ts";
+import { readPages } from "../support/pdf-contents.ts";
 import { pdfText } from "../support/pdf-text.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { asset, caller, type Fixture, inDays, openFixture, readAllViolations, vault } from "./compliance-fixture.ts";
@@ -91,6 +92,15 @@ test("the assessment PDF contains its scope, period, method, limits, controls an
   const { controls } = await fixture.compliance.framework(id);
   expect(controls.find((control) => control.id === "8.6.3")).toMatchObject({ status: "fail", failed: 25 });
   expect(controls.find((control) => control.id === "3.7.5")).toMatchObject({ exempted: 1, failed: 0 });
+});
+
+test("in the PDF of violations, a table does not touch the command above it", async () => {
+  const pages = await readPages(await reportsOf(fixture).violationsPdf({ check: "secret-expired" }));
+  const { boxes, texts } = pages[0]!;
+  const top = boxes[0]!.y + boxes[0]!.height;
+  const lowest = Math.min(...texts.map(({ y }) => y).filter((y) => y > top));
+  // The descenders of a text of 8 points are 2 points high.
+  expect(lowest - top).toBeGreaterThan(5);
 });
 
 test("the PDF of violations contains filters and remediations, and has a maximum number of violations", async () => {

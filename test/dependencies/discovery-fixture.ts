@@ -26,17 +26,15 @@ import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import type { Fence } from "../../shared/platform/storage/fence.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 
-/**
- * Fixture of dependency discovery: the module runs on real tables, but the test controls the source of resources, the queue and
- * the clock, and can crash a process at any of its writes.
- */
+// Fixture of dependency discovery: the module runs on real tables, but the test controls the source of resources, the queue and
+// the clock, and can crash a process at any of its writes.
 
 export const caller = { actor: "admin", requestId: "request-1" };
 export const FIRST_1000 = { limit: 1000, offset: 0, cursor: undefined };
 const quiet = { debug() {}, info() {}, warn() {}, error() {} };
 export const SERVICE_VAULT = "kv-lifecycle-service";
 
-/** Methods of tables, queues and the audit log that write. */
+/** Methods that write: of tables (from `insert`), of a fence (`take`, `move`), of queues (`send`) and of the audit log (`append`). */
 const WRITES = new Set([
   "insert",
   "put",
@@ -106,7 +104,7 @@ export class SimulatedSource implements EdgeSource {
   /** Called before each reported item. */
   beforeItem: (unit: string) => Promise<void> = async () => {};
 
-  /** Returns the items that a read of a unit reports, from a place on. A failure ends the read. */
+  /** Returns the items that a read of a unit reports after the position `_after`. A failure ends the read. */
   itemsOf = (unit: string, _after: string | undefined): (ReadingItem | CloudFailure)[] | CloudFailure =>
     this.itemsByUnit[unit] ?? [];
 
@@ -168,6 +166,9 @@ export const notSeen = (scope: string): ReadingItem => ({
 export const resolved = { state: { resolved: true, status: "Resolved" } };
 export const unresolved = { state: { resolved: false, status: "AccessToKeyVaultDenied" } };
 
+/** After this time the queue delivers the message of a crashed process again, and the process's lease (60 s) has expired. */
+const REDELIVERY_SECONDS = 61;
+
 /** A deployment of the service: one storage account, on which `start` starts any number of processes. */
 export class Deployment {
   /** Messages that wait in the queue. */
@@ -196,13 +197,13 @@ export class Deployment {
   }
 
   start({ crash = crashAt(), sources = [this.company] }: { crash?: SimulatedCrash; sources?: EdgeSource[] } = {}): {
-    fixture: Dependencies;
+    dependencies: Dependencies;
     tables: Tables;
   } {
     const storeClock = createStoreClock();
     const tables = crashable(createTables({ connectionString: this.connectionString }, { clock: storeClock }), crash);
     const moment = async () => ({ now: Date.now(), criticalDays: 7, warningDays: 30 });
-    const fixture = createDependencies({
+    const dependencies = createDependencies({
       tables,
       queues: crashable(
         {
@@ -225,15 +226,15 @@ export class Deployment {
       randomness: systemRandomness(),
       log: quiet,
     });
-    return { fixture, tables };
+    return { dependencies, tables };
   }
 
   /** Starts a run as the timer does, executes it to its end, and returns its result. */
   async run(mode: "full" | "changes" = "full", process = this.start()): Promise<RunRecord> {
-    await process.fixture.handle({ mode }, caller);
+    await process.dependencies.handle({ mode }, caller);
     const { runId } = this.messages.at(-1)!.message;
     await this.drain(process);
-    return await process.fixture.run(runId!);
+    return await process.dependencies.run(runId!);
   }
 
   /** Delivers the messages of the queue until it is empty. Messages of crashed processes are delivered again. */
@@ -242,10 +243,10 @@ export class Deployment {
     for (let next = this.messages.shift(); next; next = this.messages.shift()) {
       if (next.delaySeconds > 0) await this.pass(next.delaySeconds * 1000);
       try {
-        await running.fixture.handle(next.message, caller);
+        await running.dependencies.handle(next.message, caller);
       } catch (error) {
         if (!(error instanceof Error && error.message === "dead")) throw error;
-        this.messages.push({ ...next, delaySeconds: 61 });
+        this.messages.push({ ...next, delaySeconds: REDELIVERY_SECONDS });
         running = restart();
       }
     }
@@ -261,14 +262,14 @@ export class Deployment {
     };
     const withoutTimes = ({ toldAt: _t, lastSeenAt, ...rest }: { toldAt?: string; lastSeenAt?: string }) => ({
       ...rest,
-      // Kept although its resource could not be read since.
+      // Only rows of a resource that later runs could not read have `lastSeenAt`. They are kept.
       held: lastSeenAt !== undefined,
     });
     return {
       edges: (await readRows<object>(EDGES, Edges)).map(([key, edge]) => [key, withoutTimes(edge)]),
       resources: (await readRows<ResourceRecord>("r|", Resources)).map(([key, row]) => {
         const { edges: _, ...rest } = row;
-        return [key, withoutTimes(rest), [...unpackEdges(key, row)].sort()];
+        return [key, withoutTimes(rest), [...unpackEdges(row)].sort()];
       }),
       units: (await readRows<{ lastFullAt?: string; lastReadAt?: string; lastFailure?: object }>(UNITS, Units)).map(
         ([key, { lastFullAt: _f, lastReadAt: _r, lastFailure, ...row }]) => [key, row, lastFailure !== undefined],

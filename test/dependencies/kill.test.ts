@@ -96,7 +96,7 @@ test(
       // the second (one of app `one`, 120 of app `big`).
       expect(state.unresolved - unresolvedBefore, where).toBe(company === 0 ? 2 : 121);
       // A message of a run that does not exist does nothing.
-      expect(await deployment.start().fixture.handle({ runId: "0".repeat(26) }, caller), where).toBeUndefined();
+      expect(await deployment.start().dependencies.handle({ runId: "0".repeat(26) }, caller), where).toBeUndefined();
       const ends = deployment.events.slice(events).filter(({ type }) => type === "dependencies.discovered");
       // A redelivered timer message may start a second run. Each run ends once.
       expect(ends.length, where).toBeGreaterThan(0);

@@ -150,13 +150,13 @@ function start(change: Partial<Config> = {}, units = [SHOP, FAR]) {
   return deployment.start({ sources: [source] });
 }
 const run = (mode: "full" | "changes" = "full", process = start()) => deployment.run(mode, process);
-const readEdges = async () => (await start().fixture.list({}, FIRST_1000)).page.items;
+const readEdges = async () => (await start().dependencies.list({}, FIRST_1000)).page.items;
 /** Returns the found copies as `vault/secret resource setting`. */
 const readCopies = async () =>
   (await readEdges()).map(({ edge }) => `${edge.vaultName}/${edge.name} ${edge.resource.name} ${edge.evidence}`).sort();
 /** Returns the scopes that could not be read, with their codes. */
 const readNotSeen = async () =>
-  (await start().fixture.coverage(FIRST_1000)).items
+  (await start().dependencies.coverage(FIRST_1000)).items
     .map(({ scope, code }) => `${scope.split("/").at(-1)} ${code}`)
     .sort();
 
@@ -200,7 +200,7 @@ describe("a discovery run", () => {
     for (const { edge } of await readEdges())
       expect(edge).toMatchObject({ strength: "references", refresh: { how: "willBreak" }, copy: true });
     const [first] = await start()
-      .fixture.list({ place: { vaultName: "kv-far", type: "secret", name: "far" } }, FIRST_1000)
+      .dependencies.list({ place: { vaultName: "kv-far", type: "secret", name: "far" } }, FIRST_1000)
       .then(({ page }) => page.items);
     expect(dependencyView(first!)).toMatchObject({
       secret: "kv-far.secret.far",
@@ -226,7 +226,7 @@ describe("a discovery run", () => {
         deployment.messages,
         deployment.events,
         await readEdges(),
-        (await start().fixture.coverage(FIRST_1000)).items,
+        (await start().dependencies.coverage(FIRST_1000)).items,
       ]),
     ];
     expect(texts.some((text) => text.includes("app-copies"))).toBe(true);

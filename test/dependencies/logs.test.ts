@@ -76,7 +76,7 @@ let secrets: { asset: { name: string; enabled: boolean; createdOn: number } }[] 
 let changed: string[][] = [];
 
 /** Creates a storage account. `start` returns the module as one instance of the service has it. */
-function fixture({
+function createInstances({
   ids = [workspace().id],
   config = live.config,
   limits = SHORT_WAITS,
@@ -153,7 +153,7 @@ const logRead = (more: Partial<VaultEvent> & { secret?: string; version?: string
 };
 
 test("a reader is reported with the version that it read, but the service's own reads are not", async () => {
-  const logs = fixture().start();
+  const logs = createInstances().start();
   const application = { ...configFor(live.cloud, live.cloud.app.clientSecret), LOG_ANALYTICS_WORKSPACE_IDS: [] };
   const services = { log, limits: SHORT_WAITS };
   const vaultUri = `${vaultUrl()}/`;
@@ -189,7 +189,7 @@ test("a reader is reported with the version that it read, but the service's own 
 
 test("only successful reads of the vault's secrets count, in both tables of vault events", async () => {
   const former = control().logs.getOrThrow("law-former");
-  const logs = fixture({ ids: [workspace().id, former.id] }).start();
+  const logs = createInstances({ ids: [workspace().id, former.id] }).start();
   logRead();
   logRead({ table: "AzureDiagnostics", userName: "ada@acme.example", objectId: OTHER });
   logRead({ status: 403, objectId: "55555555-5555-4555-8555-555555555555" });
@@ -206,7 +206,7 @@ test("only successful reads of the vault's secrets count, in both tables of vaul
 
 test("a reader in several workspaces has the name of its last read", async () => {
   const former = control().logs.getOrThrow("law-former");
-  const logs = fixture({ ids: [workspace().id, former.id] }).start();
+  const logs = createInstances({ ids: [workspace().id, former.id] }).start();
   const at = now() - MINUTE_MS;
   logRead({ objectId: OTHER, userName: "ada.before@acme.example", at: at - MINUTE_MS });
   logRead({ table: "AzureDiagnostics", objectId: OTHER, userName: "ada@acme.example", at });
@@ -219,7 +219,7 @@ test("a reader in several workspaces has the name of its last read", async () =>
 });
 
 test("a day with two million log rows costs 24 queries, also with failures and two instances", async () => {
-  const { start } = fixture();
+  const { start } = createInstances();
   const instances = [start(), start()];
   control().moveClock(DAY_MS - (now() % DAY_MS));
   const volume = {
@@ -261,7 +261,7 @@ test("a day with two million log rows costs 24 queries, also with failures and t
 });
 
 test("the period of a partial response is queried again", async () => {
-  const logs = fixture().start();
+  const logs = createInstances().start();
   for (let index = 0; index < 9; index++) logRead({ secret: `s-${index}` });
   control().addFault({
     match: { operation: "loganalytics.query" },
@@ -280,7 +280,7 @@ test("the period of a partial response is queried again", async () => {
 });
 
 test("a workspace that can't be queried is reported as not seen, and its known readers stay", async () => {
-  const logs = fixture({ limits: { ...SHORT_WAITS, requestTimeoutMs: 2_000 } }).start();
+  const logs = createInstances({ limits: { ...SHORT_WAITS, requestTimeoutMs: 2_000 } }).start();
   logRead();
   expect(edgesIn(await readWorkspace(logs.source))).toHaveLength(1);
   const faults = [
@@ -309,9 +309,9 @@ test("a workspace that can't be queried is reported as not seen, and its known r
     expect([notSeenIn(await readWorkspace(logs.source)), countQueries()]).toEqual([codes, count]);
     control().moveClock(HOUR_MS);
   }
-  const unknown = fixture({ ids: ["99999999-9999-4999-8999-999999999999"] }).start();
+  const unknown = createInstances({ ids: ["99999999-9999-4999-8999-999999999999"] }).start();
   expect(notSeenIn(await readWorkspace(unknown.source, "99999999-9999-4999-8999-999999999999"))).toEqual(["notFound"]);
-  const none = fixture({ ids: [] }).start();
+  const none = createInstances({ ids: [] }).start();
   expect([none.source.off?.code, await none.source.units()]).toEqual(["notConfigured", []]);
 });
 
@@ -322,7 +322,7 @@ test.each([
   // The third failure shortens the queried period, so that the read four days ago is no longer part of it.
   "after %i consecutive failures, the next query finds %i of two reads, one today and one four days ago",
   async (failures, found) => {
-    const logs = fixture().start();
+    const logs = createInstances().start();
     logRead();
     logRead({ secret: "api", at: now() - 4 * DAY_MS });
     for (let failed = 0; failed < failures; failed++) {
@@ -346,7 +346,7 @@ test.each([
   ["the worker does not write if a later worker has changed the workspace", true],
 ])("after a lost response and a changed fence: %s", async (_, isLater) => {
   const proxy = await startTableProxy(storage.connectionString(ACCOUNTS[accounts++]!));
-  const { start, tables } = fixture({ connectionString: proxy.connectionString });
+  const { start, tables } = createInstances({ connectionString: proxy.connectionString });
   logRead();
   let sent = 0;
   proxy.fail(["LostAnswer"], ({ path }) => path === "$batch");
@@ -377,7 +377,7 @@ test.each([
 });
 
 test("a reader without a role, access policy or reference is reported as unexpected once", async () => {
-  const { start, tables, connectionString } = fixture();
+  const { start, tables, connectionString } = createInstances();
   const deployment = new Deployment(connectionString);
   const logs = start();
   const readUnexpected = async () => {
@@ -445,11 +445,11 @@ test("a reader without a role, access policy or reference is reported as unexpec
   // In the dependencies, a managed identity is shown as the resource that it belongs to.
   deployment.assets.set(`${VAULT}.secret.db`, { asset: { ...db, enabled: true } } as never);
   await deployment.run("full", deployment.start({ sources: [deployment.company, logs.source] }));
-  const { consumers } = await deployment.start().fixture.blastRadius(`${VAULT}.secret.db`);
+  const { consumers } = await deployment.start().dependencies.blastRadius(`${VAULT}.secret.db`);
   const shown = consumers.map(({ resource, edges }) => [resource.name, edges.map(({ edge }) => edge.strength).sort()]);
   expect(shown).toContainEqual(["shop", ["observed", "references"]]);
   expect(shown).toContainEqual([READER, ["observed"]]);
-  const page = await deployment.start().fixture.list({ strength: "observed" }, FIRST_1000);
+  const page = await deployment.start().dependencies.list({ strength: "observed" }, FIRST_1000);
   expect(page.page.items).toHaveLength(4);
   const rows: unknown[] = [];
   for await (const one of tables.pages(AssetUses, under(workspace().id, ASSET_USES))) rows.push(...one);
@@ -457,7 +457,7 @@ test("a reader without a role, access policy or reference is reported as unexpec
 });
 
 test("a secret is unused if complete logs show no read during the days of the policy", async () => {
-  const logs = fixture().start();
+  const logs = createInstances().start();
   const secret = (name: string, days: number, enabled = true) => ({
     asset: { name, enabled, createdOn: Math.floor((now() - days * DAY_MS) / 1000) },
   });
@@ -474,7 +474,7 @@ test("a secret is unused if complete logs show no read during the days of the po
   // Logs of three days are not sufficient, because the policy is five days.
   expect([await logs.unused.of(VAULT), changed]).toEqual([[], []]);
 
-  const complete = fixture().start();
+  const complete = createInstances().start();
   for (const daysAgo of [4, 5, 6]) listed(daysAgo);
   logRead({ secret: "db", at: now() - 5.5 * DAY_MS });
   logRead({ secret: "api", at: now() - DAY_MS });
@@ -500,7 +500,7 @@ test("a secret is unused if complete logs show no read during the days of the po
 });
 
 test("all secrets of a vault with 20,000 secrets are evaluated", async () => {
-  const logs = fixture().start();
+  const logs = createInstances().start();
   const createdOn = Math.floor((now() - 300 * DAY_MS) / 1000);
   const name = (index: number) => hash("sha512", String(index)).slice(0, 127);
   secrets = Array.from({ length: 20_000 }, (_, index) => ({ asset: { name: name(index), enabled: true, createdOn } }));
@@ -521,7 +521,7 @@ test("the role of the templates allows exactly the queries of these tables", asy
     [`${on}/read`, `${on}/query/read`, ...TABLES.map((table) => `${on}/query/${table}/read`)].sort(),
   );
   expect([role.dataActions, role.scope]).toEqual([[], "workspace"]);
-  const logs = fixture().start();
+  const logs = createInstances().start();
   const scope = workspace().resourceId;
   for (const [actions, expected] of [
     [role.actions, []],
@@ -538,7 +538,7 @@ test("after a crash at any write, the next hour's worker continues and counts ea
   // Ends with the first run that has fewer writes than `crashAt`, so it survives.
   for (let crashAt = 1; ; crashAt++) {
     for (const one of control().logs.all) one.events = [];
-    const { start } = fixture();
+    const { start } = createInstances();
     for (const secret of ["db", "api"]) logRead({ secret });
     control().logs.addEvent("law-operations", {
       table: "AADServicePrincipalSignInLogs",

@@ -31,7 +31,7 @@ beforeEach(() => {
   deployment = new Deployment(storage.connectionString(`deps${account++}`));
 });
 
-const listEdges = async (filter = {}) => (await deployment.start().fixture.list(filter, FIRST_1000)).page.items;
+const listEdges = async (filter = {}) => (await deployment.start().dependencies.list(filter, FIRST_1000)).page.items;
 /** Returns the dependencies as `vault/secret resource setting`. */
 const listNames = async (filter = {}) =>
   (await listEdges(filter)).map(({ edge }) => `${edge.vaultName}/${edge.name} ${edge.resource.name} ${edge.evidence}`);
@@ -66,7 +66,7 @@ test("a run writes changed dependencies and deletes missing ones and those of re
   expect(await deployment.run()).toMatchObject({ status: "completed", units: 2, edges: 2, resources: 1, notSeen: 0 });
   expect(await listNames()).toEqual(["kv-one/db one A", "kv-one/db one C"]);
   expect(await listNames({ pinned: true })).toEqual(["kv-one/db one A"]);
-  const { page, coverage } = await deployment.start().fixture.list({}, FIRST_1000);
+  const { page, coverage } = await deployment.start().dependencies.list({}, FIRST_1000);
   expect([page.total, coverage.total]).toEqual([2, 0]);
 });
 
@@ -113,7 +113,7 @@ test("resources that can't be read stay unchanged and are listed in the coverage
     three: [false],
     four: [false],
   });
-  const coverage = await deployment.start().fixture.coverage(FIRST_1000);
+  const coverage = await deployment.start().dependencies.coverage(FIRST_1000);
   expect(coverage.items.map(({ scope }) => scope).sort()).toEqual([
     "/subscriptions/s1/sites/TWO",
     "/subscriptions/s1/sites/three",
@@ -177,14 +177,14 @@ test("if the units of a source can't be listed, their dependencies stay and the 
   await deployment.run();
   company.listFailure = denied();
   expect(await deployment.run()).toMatchObject({ status: "failed", units: 0, edges: 1 });
-  const { coverage } = await deployment.start().fixture.list({}, FIRST_1000);
+  const { coverage } = await deployment.start().dependencies.list({}, FIRST_1000);
   expect(coverage).toMatchObject({ total: 1, items: [{ scope: "azure", code: "accessDenied" }] });
   company.listFailure = undefined;
   expect(await deployment.run()).toMatchObject({ status: "completed", edges: 1, notSeen: 0 });
 });
 
 test("before the first run, the coverage lists that nothing was read", async () => {
-  const { coverage, page } = await deployment.start().fixture.list({}, FIRST_1000);
+  const { coverage, page } = await deployment.start().dependencies.list({}, FIRST_1000);
   expect(page).toMatchObject({ items: [], total: 0 });
   expect(coverage).toMatchObject({ total: 1, items: [{ code: "neverRead" }] });
 });
@@ -193,7 +193,7 @@ test("an unresolved reference is reported once until it is resolved", async () =
   const { company } = deployment;
   const readUnresolved = async () => {
     const found: { id: string; still: boolean }[] = [];
-    for await (const page of deployment.start().fixture.references.unresolved(new Date(0)))
+    for await (const page of deployment.start().dependencies.references.unresolved(new Date(0)))
       for (const one of page) found.push({ id: one.unresolved.id, still: (await one.currentEdge()) !== undefined });
     return found;
   };
@@ -214,7 +214,7 @@ test("an unresolved reference is reported once until it is resolved", async () =
   expect(new Set(again.map(({ id }) => id)).size).toBe(2);
   expect(deployment.compliance).toHaveLength(3);
   const notices = [];
-  const source = createReferenceNotices(deployment.start().fixture.references);
+  const source = createReferenceNotices(deployment.start().dependencies.references);
   for await (const page of source.notices("referenceUnresolved", new Date(0)))
     for (const one of page) notices.push([one.id, one.at !== undefined, await one.notice()]);
   expect(notices).toEqual(
@@ -229,7 +229,7 @@ test("an unresolved reference is reported once until it is resolved", async () =
       }),
     ]),
   );
-  const references = await deployment.start().fixture.references.of("KV-one");
+  const references = await deployment.start().dependencies.references.of("KV-one");
   expect(references.map(({ asset, resolved }) => `${asset} ${resolved}`).sort()).toEqual([
     "secret.db false",
     "secret.db true",
@@ -241,13 +241,13 @@ test("reading all pages by cursor returns each dependency once", async () => {
   const settings = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, at) => [`S${at}`, {}]));
   company.itemsByUnit = { s1: [app("one", settings(7)), app("two", settings(4), { environment: "test" })] };
   await deployment.run();
-  const { fixture } = deployment.start();
+  const { dependencies } = deployment.start();
   const readAllPages = async (filter: object, limit: number) => {
     const found: string[] = [];
     const totals = new Set<number | null>();
     let cursor: string | undefined;
     do {
-      const { page } = await fixture.list(filter, { limit, offset: 0, cursor });
+      const { page } = await dependencies.list(filter, { limit, offset: 0, cursor });
       found.push(...page.items.map(({ edge }) => `${edge.resource.name} ${edge.evidence}`));
       totals.add(page.total);
       cursor = page.nextCursor ?? undefined;
@@ -258,10 +258,10 @@ test("reading all pages by cursor returns each dependency once", async () => {
   expect(await readAllPages({}, 3)).toEqual({ found: 11, totals: [11] });
   expect(await readAllPages({ vault: "kv-one" }, 20)).toEqual({ found: 11, totals: [11] });
   expect(await readAllPages({ environment: "TEST" }, 3)).toEqual({ found: 4, totals: [4, null] });
-  const { page } = await fixture.list({}, { limit: 3, offset: 9, cursor: undefined });
+  const { page } = await dependencies.list({}, { limit: 3, offset: 9, cursor: undefined });
   expect([page.items.length, page.nextCursor, page.total]).toEqual([2, null, 11]);
-  const other = await fixture.list({}, { limit: 3, offset: 0, cursor: undefined });
-  const wrong = fixture.list({ vault: "kv-one" }, { limit: 3, offset: 0, cursor: other.page.nextCursor! });
+  const other = await dependencies.list({}, { limit: 3, offset: 0, cursor: undefined });
+  const wrong = dependencies.list({ vault: "kv-one" }, { limit: 3, offset: 0, cursor: other.page.nextCursor! });
   await expect(wrong).rejects.toMatchObject({ code: "invalidCursor" });
 });
 
@@ -315,15 +315,15 @@ test("the write of a slow worker fails if another worker has read the unit in th
 test("only one run is active at a time, and no run starts without a license", async () => {
   const { company } = deployment;
   company.itemsByUnit = { s1: [app("one", { A: {} })] };
-  const { fixture } = deployment.start();
-  await fixture.handle({ mode: "full" }, caller);
-  await fixture.handle({ mode: "changes" }, caller);
+  const { dependencies } = deployment.start();
+  await dependencies.handle({ mode: "full" }, caller);
+  await dependencies.handle({ mode: "changes" }, caller);
   expect(new Set(deployment.messages.map(({ message }) => message.runId)).size).toBe(1);
   deployment.licensed = false;
   await deployment.drain();
   expect(await listNames()).toHaveLength(1);
   company.itemsByUnit = { s1: [] };
-  await fixture.handle({ mode: "full" }, caller);
+  await dependencies.handle({ mode: "full" }, caller);
   expect(deployment.messages).toEqual([]);
   expect(await listNames()).toHaveLength(1);
   expect(deployment.events.at(-1)).toMatchObject({
@@ -335,8 +335,8 @@ test("only one run is active at a time, and no run starts without a license", as
 
 test("a request returns the run after its end, and the audit log has the request and the result", async () => {
   deployment.company.itemsByUnit = { s1: [app("one", { A: {} })], s2: [app("two", { A: {} })] };
-  const { fixture } = deployment.start();
-  const { run, isNew } = await fixture.discover(caller);
+  const { dependencies } = deployment.start();
+  const { run, isNew } = await dependencies.discover(caller);
   expect(isNew).toBe(true);
   expect(run).toMatchObject({ status: "completed", units: 2, edges: 2, trigger: "api" });
   expect(deployment.events.map(({ type, outcome }) => `${type} ${outcome}`)).toEqual([
@@ -353,10 +353,10 @@ test("a message is requeued if other workers have claimed all units", async () =
   const requeueDelays: number[] = [];
   // While the first worker reads the only unit, a second worker gets a message of the same run.
   company.beforeItem = async () => {
-    await deployment.start().fixture.handle({ runId: runId! }, caller);
+    await deployment.start().dependencies.handle({ runId: runId! }, caller);
     requeueDelays.push(...deployment.messages.splice(0).map(({ delaySeconds }) => delaySeconds));
   };
-  await deployment.start().fixture.handle({ mode: "full" }, caller);
+  await deployment.start().dependencies.handle({ mode: "full" }, caller);
   const { runId } = deployment.messages.at(-1)!.message;
   await deployment.drain();
   expect(requeueDelays).toEqual([60]);
@@ -364,14 +364,14 @@ test("a message is requeued if other workers have claimed all units", async () =
 });
 
 test("a run whose message was moved to the poison queue ends as failed", async () => {
-  const { fixture } = deployment.start();
-  await fixture.handle({ mode: "full" }, caller);
+  const { dependencies } = deployment.start();
+  await dependencies.handle({ mode: "full" }, caller);
   const { runId } = deployment.messages.at(-1)!.message;
   deployment.events.length = 0;
   // The second call finds the run ended, so it adds no audit entry.
-  await fixture.failed({ runId });
-  await fixture.failed({ runId });
-  expect(await fixture.run(runId!)).toMatchObject({
+  await dependencies.failed({ runId });
+  await dependencies.failed({ runId });
+  expect(await dependencies.run(runId!)).toMatchObject({
     status: "failed",
     failures: [{ source: "service", code: "internal" }],
   });

@@ -53,7 +53,7 @@ test(
         asset: { type: "secret", name: "shared", vaultName: "kv-000" },
       } as never);
       expect(await deployment.run()).toMatchObject({ status: "completed", edges });
-      const { fixture } = deployment.start();
+      const { dependencies } = deployment.start();
       const page = { limit: 20, offset: 0, cursor: undefined };
       const counted: Record<string, number> = {};
       const countRequests = async <T>(what: string, work: () => Promise<T>): Promise<T> => {
@@ -62,19 +62,19 @@ test(
         counted[what] = proxy.requests.length - before;
         return answer;
       };
-      const first = await countRequests("first page", () => fixture.list({}, page));
+      const first = await countRequests("first page", () => dependencies.list({}, page));
       expect(first.page).toMatchObject({ total: edges, nextCursor: expect.any(String) });
       let last = first.page;
       await countRequests("next page", async () => {
-        last = (await fixture.list({}, { ...page, cursor: last.nextCursor! })).page;
+        last = (await dependencies.list({}, { ...page, cursor: last.nextCursor! })).page;
       });
       expect(last.items.length).toBe(20);
       const shared = { vaultName: "kv-000", type: "secret", name: "shared" } as const;
-      const named = await countRequests("of an asset", () => fixture.list({ place: shared }, page));
+      const named = await countRequests("of an asset", () => dependencies.list({ place: shared }, page));
       expect(named.page).toMatchObject({ total: 5 });
-      await countRequests("of a vault", () => fixture.list({ vault: "kv-001" }, page));
-      await countRequests("coverage", () => fixture.coverage(FIRST_1000));
-      const radius = await countRequests("blast radius", () => fixture.blastRadius("kv-000.secret.shared"));
+      await countRequests("of a vault", () => dependencies.list({ vault: "kv-001" }, page));
+      await countRequests("coverage", () => dependencies.coverage(FIRST_1000));
+      const radius = await countRequests("blast radius", () => dependencies.blastRadius("kv-000.secret.shared"));
       expect(radius.consumers.length).toBe(5);
       const before = proxy.requests.length;
       await deployment.run();

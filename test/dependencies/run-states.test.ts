@@ -10,8 +10,8 @@ import {
   type UnitEvent,
 } from "../../shared/dependencies/run-states.ts";
 import { HEARTBEAT_LEASE } from "../../shared/platform/runs/leased-row.ts";
+import { Reached, VersionedRow } from "../support/random-events.ts";
 import { IS_CAMPAIGN } from "../support/sampling.ts";
-import { Reached, VersionedRow } from "../support/versioned-row.ts";
 
 // Drives the transition functions of discovery runs and their units with random events. Workers read rows, act on what they
 // read, crash, and write late. Storage rejects a write if another worker wrote the row since it was read.

@@ -29,8 +29,10 @@ import { caller, createScanFixture, FIRST_SUBSCRIPTION, type ScanFixture } from 
  */
 const ACCOUNTS = Array.from({ length: 20 }, (_, index) => `account${index}`);
 const SIXTY_SECRETS = Array.from({ length: 60 }, (_, index) => ({ name: `secret-${index}` }));
-/** After this time, the lease of a crashed worker on a vault has expired. */
+/** After this time, the lease of a crashed worker on the vault that it writes (15 s) has expired. */
 const LEASE_EXPIRED_MS = 20 * SECOND_MS;
+/** After this time, the timer counts a claim that was not renewed (60 s) as abandoned, and sends the vault's message again. */
+const CLAIM_EXPIRED_MS = 65 * SECOND_MS;
 
 let storage: MovedStorage;
 let usedAccounts = 0;
@@ -47,10 +49,12 @@ beforeEach(() => {
 });
 
 /**
- * Returns a fixture that scans with one worker, unless a test raises `discoveryMaxWorkers`. Each vault contains 60
- * secrets. Before each write of asset rows, it calls `beforeWriting`.
+ * Returns a fixture that acts as a further process. Each vault contains 60 secrets. The limit of workers is 1, unless a test
+ * raises `discoveryMaxWorkers`. Calls `beforeWriting` before each write of asset rows.
+ *
+ * `run.scan(scanId, delivery)` and `run.scanVaults(message, delivery)` receive the number of the message's delivery, from 1.
  */
-function createSingleWorker(
+function createWorker(
   beforeWriting: (vaultName: string) => Promise<void> = async () => {},
   wrap = (tables: Tables) => tables,
 ) {
@@ -93,7 +97,7 @@ const countDoneVaults = async (scanId: string) => (await fixture.discovery.progr
 describe("while a vault is written in the background", () => {
   test("its worker reads the next vault, and no third one", async () => {
     const { promise: released, resolve: release } = Promise.withResolvers<void>();
-    const worker = createSingleWorker(() => released);
+    const worker = createWorker(() => released);
     const scanId = await startScan();
     const scanRun = worker.run.scan(scanId, 1);
     await expect.poll(() => worker.cloud.secretListings).toBe(2);
@@ -110,7 +114,7 @@ describe("while a vault is written in the background", () => {
   });
 
   test("its worker counts once for the limit of workers", async () => {
-    const worker = createSingleWorker(untilTestEnds);
+    const worker = createWorker(untilTestEnds);
     worker.settings.discoveryMaxWorkers = 3;
     worker.cloud.vaults.set(FIRST_SUBSCRIPTION, ["kv-one", "kv-two", "kv-three", "kv-four"]);
     worker.cloud.whileListingSecrets = async () => {
@@ -132,7 +136,7 @@ describe("while a vault is written in the background", () => {
 
   test("the scan does not end although its other vaults are left to messages", async () => {
     const { promise: released, resolve: release } = Promise.withResolvers<void>();
-    const worker = createSingleWorker(() => released);
+    const worker = createWorker(() => released);
     worker.cloud.whileListingSecrets = async () => {
       if (worker.cloud.secretListings === 2) throw new VaultBusy("kv-two", SECOND_MS);
     };
@@ -150,28 +154,28 @@ describe("while a vault is written in the background", () => {
     await worker.handleMessage(worker.sentMessages[0]!);
     expect(await fixture.discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 3 });
   });
-
-  // Only vaults with 50 to 1,000 changed assets are written in the background.
-  test.each([49, 1_001])(
-    "its worker does not read the next vault if the vault has %d changed assets",
-    async (count) => {
-      const worker = createSingleWorker(untilTestEnds);
-      worker.cloud.listedEntries = {
-        secrets: Array.from({ length: count }, (_, index) => ({ name: `secret-${index}` })),
-      };
-      const scanId = await startScan();
-      startHanging(worker.run.scan(scanId, 1));
-      await expect.poll(async () => (await fixture.writer.find("kv-one"))?.pending, { timeout: 10_000 }).toBe(true);
-      expect(worker.cloud.secretListings).toBe(1);
-      expect(await readClaim(scanId, 0)).toBeDefined();
-    },
-  );
 });
+
+// Only vaults with 50 to 1,000 changed assets are written in the background.
+test.each([49, 1_001])(
+  "a vault with %d changed assets is not written in the background: its worker does not read the next vault meanwhile",
+  async (count) => {
+    const worker = createWorker(untilTestEnds);
+    worker.cloud.listedEntries = {
+      secrets: Array.from({ length: count }, (_, index) => ({ name: `secret-${index}` })),
+    };
+    const scanId = await startScan();
+    startHanging(worker.run.scan(scanId, 1));
+    await expect.poll(async () => (await fixture.writer.find("kv-one"))?.pending, { timeout: 10_000 }).toBe(true);
+    expect(worker.cloud.secretListings).toBe(1);
+    expect(await readClaim(scanId, 0)).toBeDefined();
+  },
+);
 
 describe("a worker that crashed with two claimed vaults", () => {
   /** Runs a worker that hangs while it writes one vault and reads the next, until its leases have expired. */
   async function crashWithTwoVaults(run: (worker: ScanFixture) => Promise<void>) {
-    const worker = createSingleWorker(untilTestEnds);
+    const worker = createWorker(untilTestEnds);
     startHanging(run(worker));
     await expect.poll(() => worker.cloud.secretListings).toBe(2);
     await storage.move(LEASE_EXPIRED_MS);
@@ -235,7 +239,7 @@ const rejectFirstWrite = (vaultName: string) => {
 };
 
 test("a vault that another worker writes meanwhile is requeued, and its worker continues with the next one", async () => {
-  const worker = createSingleWorker(undefined, rejectFirstWrite("kv-one"));
+  const worker = createWorker(undefined, rejectFirstWrite("kv-one"));
   const scanId = await startScan();
   await worker.run.scan(scanId, 1);
   expect(await countDoneVaults(scanId)).toBe(2);
@@ -248,7 +252,7 @@ test("a vault that another worker writes meanwhile is requeued, and its worker c
 
 test("a failed background write fails the worker, and the next delivery writes the vault", async () => {
   let isBroken = true;
-  const worker = createSingleWorker(async () => {
+  const worker = createWorker(async () => {
     if (isBroken) throw new Error("Storage is unavailable.");
   });
   const scanId = await startScan();
@@ -283,7 +287,7 @@ describe("if two workers scan the same vault,", () => {
 
   /** Returns a worker that waits for the promise in its first vault, and until the test ends in its second one. */
   function createWorkerHangingInSecondVault(untilFirstIsRead: Promise<unknown>): ScanFixture {
-    const worker = createSingleWorker();
+    const worker = createWorker();
     worker.cloud.whileListingSecrets = async () => {
       await (worker.cloud.secretListings === 1 ? untilFirstIsRead : untilTestEnds());
     };
@@ -296,8 +300,7 @@ describe("if two workers scan the same vault,", () => {
     const slow = createWorkerHangingInSecondVault(released);
     startHanging(slow.run.scanVaults(message, 1));
     await expect.poll(() => slow.cloud.secretListings).toBe(1);
-    // The slow worker's lease expires.
-    await storage.move(65 * SECOND_MS);
+    await storage.move(CLAIM_EXPIRED_MS);
     await fixture.watch();
     const [redelivered] = fixture.takeMessages(QUEUES.vaults);
     const other = createWorkerHangingInSecondVault(released);
@@ -312,7 +315,7 @@ describe("if two workers scan the same vault,", () => {
   test("a late handoff of a worker that counts as crashed leaves no second active worker", async () => {
     const { scanId, message } = await planEightVaults();
     let lateHandoff: () => Promise<unknown> = async () => {};
-    const crashed = createSingleWorker(undefined, (tables) => ({
+    const crashed = createWorker(undefined, (tables) => ({
       ...tables,
       async transaction(table, partitionKey, operations) {
         if (operations.some(({ rowKey }) => isHandedOff(rowKey))) {
@@ -324,7 +327,7 @@ describe("if two workers scan the same vault,", () => {
     }));
     await expect(crashed.run.scanVaults(message, 1)).rejects.toThrow("The response was lost.");
     // The next delivery's worker reads the vault. Meanwhile the crashed worker's handoff arrives at storage.
-    const next = createSingleWorker();
+    const next = createWorker();
     next.cloud.whileListingSecrets = async () => {
       if (next.cloud.secretListings > 1) return await untilTestEnds();
       await lateHandoff();
@@ -336,21 +339,21 @@ describe("if two workers scan the same vault,", () => {
   test("the number of active workers stays one after the message of a busy vault failed once", async () => {
     const { scanId, message } = await planEightVaults();
     const { promise: released, resolve: release } = Promise.withResolvers<void>();
-    const worker = createSingleWorker(undefined, rejectFirstWrite("kv-0"));
-    worker.cloud.whileListingSecrets = async () => {
-      if (worker.cloud.secretListings === 2) await released;
-      if (worker.cloud.secretListings > 2) await untilTestEnds();
+    const busyWorker = createWorker(undefined, rejectFirstWrite("kv-0"));
+    busyWorker.cloud.whileListingSecrets = async () => {
+      if (busyWorker.cloud.secretListings === 2) await released;
+      if (busyWorker.cloud.secretListings > 2) await untilTestEnds();
     };
-    startHanging(worker.run.scanVaults(message, 1));
-    await expect.poll(() => worker.sentMessages.length).toBe(1);
-    const [busy] = worker.sentMessages;
-    const failedDelivery = createSingleWorker();
+    startHanging(busyWorker.run.scanVaults(message, 1));
+    await expect.poll(() => busyWorker.sentMessages.length).toBe(1);
+    const [retryMessage] = busyWorker.sentMessages;
+    const failedDelivery = createWorker();
     failedDelivery.cloud.whileListingSecrets = async () => {
       throw new Error("once");
     };
-    await expect(failedDelivery.run.scanVaults(busy!.message, 1)).rejects.toThrow("once");
-    const redelivery = createSingleWorker();
-    await redelivery.run.scanVaults(busy!.message, 2);
+    await expect(failedDelivery.run.scanVaults(retryMessage!.message, 1)).rejects.toThrow("once");
+    const redelivery = createWorker();
+    await redelivery.run.scanVaults(retryMessage!.message, 2);
     const nextWorker = createWorkerHangingInSecondVault(released);
     for (const { message: next } of redelivery.sentMessages) startHanging(nextWorker.run.scanVaults(next, 1));
     release();
@@ -365,7 +368,7 @@ test("a scan ends only after its background write, also if its last vault was re
   const scanId = await fixture.startAndPlan();
   const [message] = fixture.takeMessages(QUEUES.vaults);
   const { promise: released, resolve: release } = Promise.withResolvers<void>();
-  const worker = createSingleWorker(() => released);
+  const worker = createWorker(() => released);
   worker.cloud.whileListingSecrets = async () => {
     if (worker.cloud.secretListings === 2) throw new VaultBusy("kv-two", SECOND_MS);
   };
@@ -386,7 +389,7 @@ test.each(["read", "written"])(
       fixture.settings.discoveryMaxWorkers = 1;
       const scanId = await fixture.startAndPlan();
       const [message] = fixture.takeMessages(QUEUES.vaults);
-      const worker = createSingleWorker(undefined, (tables) => ({
+      const worker = createWorker(undefined, (tables) => ({
         ...(when === "written" ? rejectFirstWrite("kv-one")(tables) : tables),
       }));
       if (when === "read")
@@ -407,6 +410,7 @@ test.each(["read", "written"])(
       await worker.run.scanVaults(message!.message, 1);
       await delay(200);
       expect(worker.sentMessages).toHaveLength(1);
+      // `begun: false`: the claim waits for the message. A renewal would set `begun` again.
       expect(await readClaimRow()).toMatchObject({ begun: false });
     } finally {
       vi.useRealTimers();

@@ -615,6 +615,13 @@ describe("a vault whose own row is lost", () => {
     expect(lost).toMatchObject({ copy: { name: "kv-one" }, isRequested: false });
   });
 
+  test("is found if it was created after the last listing of its subscription", async () => {
+    const { requestForLostVault } = fixture.rescans;
+    expect(await requestForLostVault("kv-made-up", [resource(FIRST_SUBSCRIPTION, "kv-made-up").id])).toBe("gone");
+    fixture.cloud.vaults.get(FIRST_SUBSCRIPTION)!.push("kv-new");
+    expect(await requestForLostVault("kv-new", [resource(FIRST_SUBSCRIPTION, "kv-new").id])).toBe("requested");
+  });
+
   test("costs one listing of its subscription, also if rows name many such vaults and IDs", async () => {
     let listings = 0;
     fixture.cloud.whileListingVaults = async () => void listings++;

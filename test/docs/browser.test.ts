@@ -137,6 +137,11 @@ interface ExampleResult {
 const EXPECTED_FAILURES: Record<string, { status: number; needs: string }> = {
   signIn: { status: 401, needs: "the person's password" },
   changePassword: { status: 400, needs: "the person's password" },
+  startTotp: { status: 400, needs: "the person's password" },
+  confirmTotp: { status: 409, needs: "a secret that was started" },
+  startPasskey: { status: 400, needs: "the person's password" },
+  confirmPasskey: { status: 400, needs: "the answer of an authenticator" },
+  replaceRecoveryCodes: { status: 409, needs: "a second factor" },
   discoverSso: { status: 400, needs: "an identity provider at a public address" },
   ssoCallback: { status: 400, needs: "a response of the identity provider" },
   ssoSamlCallback: { status: 400, needs: "a response of the identity provider" },

@@ -80,11 +80,11 @@ test("an operation lists the problem codes of each status that it can return", (
         return examples ? [[status, Object.keys(examples).join()]] : [];
       }),
     );
-  const ofEveryEndpoint = { 500: "internal", 503: "unavailable,rowUnreadable" };
+  const ofEveryEndpoint = { 500: "internal", 503: "unavailable,rowUnreadable,storeIsNewer" };
   const ofEveryRead = {
     ...ofEveryEndpoint,
     401: "unauthorized",
-    403: "forbidden,passwordChangeRequired",
+    403: "forbidden,passwordChangeRequired,secondFactorEnrollmentRequired",
     429: "rateLimited",
   };
   const conflicts = Object.entries(PROBLEMS).flatMap(([code, { status }]) => (status === 409 ? [code] : []));
@@ -114,7 +114,7 @@ test("an operation lists the problem codes of each status that it can return", (
   expect(problemCodes("post", "/auth/login")).toEqual({
     ...ofEveryEndpoint,
     400: "malformedRequest,invalidRequest,missingBody,valueRequired",
-    401: "invalidCredentials,passwordExpired",
+    401: "invalidCredentials,passwordExpired,secondFactorRequired,secondFactorFailed",
     403: "ssoOnly,crossSite",
     409: ofEveryChange[409],
     413: ofEveryChange[413],
@@ -165,8 +165,8 @@ test("every problem code is documented with its stable status", () => {
     Object.fromEntries([...byStatus].map(([status, all]) => [status, all.map(([code]) => code).join(" ")])),
   ).toEqual({
     400: "malformedRequest invalidRequest missingBody valueRequired invalidCursor signInStale signInFailed",
-    401: "unauthorized invalidCredentials passwordExpired",
-    403: "forbidden interactiveOnly passwordChangeRequired ssoOnly signInRefused crossSite licenseRequired",
+    401: "unauthorized invalidCredentials passwordExpired secondFactorRequired secondFactorFailed",
+    403: "forbidden interactiveOnly passwordChangeRequired secondFactorEnrollmentRequired ssoOnly signInRefused crossSite licenseRequired",
     404: "notFound unknownPath",
     405: "methodNotAllowed",
     409: "conflict alreadyExists serviceVault rotationUnfinished willBreak notRotatable noRoomForSecret notFinishable syncLoop scanRunning",
@@ -175,7 +175,7 @@ test("every problem code is documented with its stable status", () => {
     415: "unsupportedMediaType",
     429: "rateLimited tooManyAttempts",
     500: "internal",
-    503: "unavailable rowUnreadable",
+    503: "unavailable rowUnreadable storeIsNewer",
   });
   const text = JSON.stringify(document);
   for (const code of Object.keys(PROBLEMS)) expect(text).toContain(`\`${code}\``);

@@ -43,6 +43,8 @@ function createValues(
     watchAll: enabled,
     requirePasswordChange: enabled,
     unusedPasswordDays: 20 + days,
+    // Any other value would restrict the administrator of this test.
+    requireSecondFactor: "none",
     logLevel,
     defaultThresholdDays: 100 + days,
     criticalExpiryDays: days,

@@ -23,6 +23,7 @@ function createTestGate(role: Role, tier: Tier): { gate: Gate; auditedRejections
   return {
     auditedRejections,
     gate: {
+      checkStore: async () => {},
       authenticate: async () => ({
         username: "maria",
         role,

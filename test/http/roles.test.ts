@@ -127,6 +127,7 @@ async function admissionResult(
   tier: Tier,
 ): Promise<string> {
   const gate: Gate = {
+    checkStore: async () => {},
     authenticate: async () => authenticated ?? new Problem("internal", "No credential was sent."),
     tier: async () => tier,
     recordRejection: async () => {},

@@ -4,6 +4,8 @@ import { licence } from "../support/licence.ts";
 import { ADMIN, type Answer, type CallOptions, Service } from "../support/service.ts";
 import { leaveSessionsUnused, makeToken } from "../support/users.ts";
 
+// Tests of users, API tokens and browser sessions over HTTP, on two hosts that share one storage account.
+
 let service: Service;
 let token: string;
 beforeAll(async () => {
@@ -45,6 +47,7 @@ describe("users", () => {
       state: "active",
       mustChangePassword: false,
       lockedUntil: null,
+      secondFactorEnrolled: false,
       createdAt: expect.any(String),
       createdBy: "admin",
       updatedAt: created.body.createdAt,

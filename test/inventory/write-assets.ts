@@ -1,6 +1,6 @@
 /** Builds vault and asset records for tests, and writes them to the inventory as a scan does. */
 import { randomUUID } from "node:crypto";
-import { ASSET_TYPES, type AssetRecord, type AssetType, contentOf } from "../../shared/inventory/asset.ts";
+import { ASSET_TYPES, type AssetRecord, type AssetType, contentHash } from "../../shared/inventory/asset.ts";
 import { packExpiries } from "../../shared/inventory/expiries.ts";
 import { countOwners, effectiveOwnerTag } from "../../shared/inventory/owners.ts";
 import { expiriesColumn, type VaultRecord } from "../../shared/inventory/vault.ts";
@@ -42,7 +42,7 @@ export function assetRecord(
 ): AssetRecord {
   const { name: vaultName, id: vaultId, subscriptionId } = vault;
   const fields = { type, name, vaultName, vaultId, subscriptionId, enabled: true, listing: "", ...changes };
-  return { ...fields, firstSeenAt: new Date(START).toISOString(), content: contentOf(fields) };
+  return { ...fields, firstSeenAt: new Date(START).toISOString(), content: contentHash(fields) };
 }
 
 /** Replaces the vault's assets, as a scan that read all its lists does. */

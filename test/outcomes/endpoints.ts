@@ -4,6 +4,7 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import { TableClient } from "@azure/data-tables";
+import { Secret, TOTP } from "otpauth";
 import { appIdOf } from "simulated-cloud/company/applications.ts";
 import { createServices, type Services } from "../../functions/services.ts";
 import { createSignInFailures } from "../../shared/access/sign-in-failures.ts";
@@ -18,6 +19,7 @@ import { TrackedRows, trackedKey } from "../../shared/alerts/tracked-alerts.ts";
 import { createDiscovery } from "../../shared/discovery/discovery.ts";
 import { SCAN_ROW, Scans, scanPartition } from "../../shared/discovery/scan.ts";
 import { loadConfig } from "../../shared/platform/config/config.ts";
+import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import { DAY_MS, HOUR_MS } from "../../shared/platform/time.ts";
 import { MatchRows, matchKey, matchPartition } from "../../shared/rotation/match.ts";
@@ -68,6 +70,14 @@ export const UNTESTED_ENDPOINTS: Record<string, string> = {
   "POST /auth/sso/config/test": "reads only",
   "POST /api/settings/integrations/devops/test": "reads only",
   "POST /auth/sso/discover": "reads only",
+  "POST /auth/me/second-factor/challenge": "reads only",
+  "POST /auth/me/second-factor/passkeys": "writes only the use of a second factor, once",
+  "POST /auth/me/second-factor/passkeys/confirm":
+    "needs the answer of an authenticator: test/page/second-factor.test.ts",
+  "POST /auth/me/second-factor/methods/{method_id}/remove":
+    "needs a second factor, which a repeated request can't use again: test/access/second-factor.test.ts",
+  "POST /auth/me/second-factor/recovery-codes":
+    "needs a second factor, which a repeated request can't use again: test/access/second-factor.test.ts",
   "POST /api/automation/sync/records/{record_id}/plan": "reads only",
   "POST /b2c/tenants/{tenant_id}/test": "reads only",
   "POST /alerts/preview": "reads only",
@@ -256,6 +266,21 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     await createHistory(tables).record({ ...created, status: "delivered", finishedAt: at.toISOString() });
     return deliveryId;
   }
+
+  /** Writes a delivery that a restore of the tables holds. */
+  async function createHeldDelivery(): Promise<string> {
+    const { tables } = services();
+    const { id } = await newRule({ ...mailRule(uniqueName("held")), enabled: false });
+    const now = new Date();
+    // From a source of its own: the IDs of one source increase, so that of a later `createOldDelivery` would not be old.
+    const deliveryId = systemRandomness().ulid(now);
+    const fields = { deliveryId, createdAt: now.toISOString(), items: [], held: true };
+    await createHistory(tables).record(newDelivery((await storedRule(id))!, fields));
+    return deliveryId;
+  }
+  const stateOfHeld = (deliveryId: string) => async () =>
+    (await call("GET", `/alerts/history/${deliveryId}`)).status === "inDoubt" ? ("undone" as const) : ("done" as const);
+
   const stateOfPurge = (deliveryId: string) => async () =>
     (await services().tables.get(Deliveries, deliveryId, DELIVERY_ROW)) ? ("undone" as const) : ("done" as const);
 
@@ -280,6 +305,17 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     until: new Date(Date.now() + DAY_MS).toISOString(),
   });
   const ASSET = { type: "asset", id: "kv-one.secret.db" };
+
+  const readSecondFactor = async (username: string) =>
+    (await services().tables.get(User, USERS_PARTITION, username))?.secondFactor;
+  /** Starts adding an authenticator app. Returns its secret. */
+  async function startTotp(userToken: string): Promise<string> {
+    const options = { token: userToken, body: { currentPassword: PASSWORD } };
+    const answer = await service.call("POST", "/auth/me/second-factor/totp", options);
+    requireSuccess(answer);
+    return answer.body.secret;
+  }
+  const codeOf = (secret: string) => new TOTP({ secret: Secret.fromBase32(secret) }).generate();
 
   /** A sync record that is not enabled, so that no sync runs in the background. */
   const newRecord = () => ({
@@ -377,6 +413,54 @@ export function changingEndpoints(service: Service, token: () => string): Changi
           allowedOnRepeat: [200, 401],
           state: () => stateOfTokenRevocation(testUser.token),
           event: "user.passwordChanged",
+        };
+      },
+    },
+    {
+      endpoint: "POST /auth/me/second-factor/totp",
+      faults: ["LostAnswer", "CutAnswer"],
+      async prepare() {
+        const testUser = await createUser();
+        return {
+          method: "POST",
+          path: "/auth/me/second-factor/totp",
+          options: { token: testUser.token, body: { currentPassword: PASSWORD } },
+          status: 200,
+          allowedOnRepeat: [200],
+          state: async () => ((await readSecondFactor(testUser.username))?.pendingTotp ? "done" : "undone"),
+          event: "user.secondFactorStarted",
+        };
+      },
+    },
+    {
+      endpoint: "POST /auth/me/second-factor/totp/confirm",
+      async prepare() {
+        const { username, token } = await createUser();
+        const code = codeOf(await startTotp(token));
+        return {
+          method: "POST",
+          path: "/auth/me/second-factor/totp/confirm",
+          options: { token, body: { code } },
+          status: 200,
+          allowedOnRepeat: [200, 409],
+          state: async () => ((await readSecondFactor(username))?.totp ? "done" : "undone"),
+          event: "user.secondFactorAdded",
+        };
+      },
+    },
+    {
+      endpoint: "DELETE /auth/users/{user_id}/second-factor",
+      async prepare() {
+        const { username, token } = await createUser();
+        const body = { code: codeOf(await startTotp(token)) };
+        requireSuccess(await service.call("POST", "/auth/me/second-factor/totp/confirm", { token, body }));
+        return {
+          method: "DELETE",
+          path: `/auth/users/${username}/second-factor`,
+          status: 200,
+          allowedOnRepeat: [200, 404],
+          state: async () => ((await readSecondFactor(username)) ? "undone" : "done"),
+          event: "user.secondFactorReset",
         };
       },
     },
@@ -737,6 +821,22 @@ export function changingEndpoints(service: Service, token: () => string): Changi
         };
       },
     },
+    ...(["send", "drop"] as const).map(
+      (decision): ChangingEndpoint => ({
+        endpoint: `POST /alerts/history/{entry_id}/${decision}`,
+        async prepare() {
+          const deliveryId = await createHeldDelivery();
+          return {
+            method: "POST",
+            path: `/alerts/history/${deliveryId}/${decision}`,
+            status: 200,
+            allowedOnRepeat: [200, 409],
+            state: stateOfHeld(deliveryId),
+            event: decision === "send" ? "alert.heldSent" : "alert.heldDropped",
+          };
+        },
+      }),
+    ),
     {
       endpoint: "POST /alerts/acknowledgements",
       async prepare() {

@@ -18,6 +18,8 @@ import {
 import { unlicensedHost } from "./unlicensed-host.ts";
 import { ALL_LOOKS, EXTREMES, expectNoVisualProblems, setLook } from "./visual-checks.ts";
 
+// Tests of every view of the page in the browser: layout, accessibility, translated texts, and the main actions.
+
 withBrowser("a person signs in and sees the overview, without requests to other hosts", async () => {
   const opened = await openInNewTab("/");
   const { page, requestedUrls, files, browserErrors } = opened;

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ASSET_CHECKS } from "../../shared/compliance/checks/all.ts";
 import { detailsKey, findingsKey, STATE, vaultStateKey } from "../../shared/compliance/compliance-rows.ts";
 import { unpackDetails, unpackFindings } from "../../shared/compliance/packed-results.ts";
-import { ASSET_TYPES, type AssetRecord, Assets, type AssetType, contentOf } from "../../shared/inventory/asset.ts";
+import { ASSET_TYPES, type AssetRecord, Assets, type AssetType, contentHash } from "../../shared/inventory/asset.ts";
 import { expiryKey, nameKey, partitions } from "../../shared/inventory/asset-keys.ts";
 import { VAULTS as VAULTS_PARTITION, Vaults, vaultInSubscriptionKey } from "../../shared/inventory/vault.ts";
 import { withoutKeys } from "../../shared/platform/storage/entity.ts";
@@ -65,7 +65,7 @@ async function assetOf(vault: string, type: AssetType, name: string): Promise<As
 /** Returns the asset with changed members and the matching hash. */
 function changed(asset: AssetRecord, change: Partial<AssetRecord>): AssetRecord {
   const { content: _content, firstSeenAt, ...facts } = { ...asset, ...change };
-  return { ...facts, firstSeenAt, content: contentOf(facts) };
+  return { ...facts, firstSeenAt, content: contentHash(facts) };
 }
 
 const putAsset = (partition: string, key: string, asset: AssetRecord) =>

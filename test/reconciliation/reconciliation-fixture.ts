@@ -11,7 +11,7 @@ import { type Randomness, systemRandomness } from "../../shared/platform/runtime
 import { createStoreClock } from "../../shared/platform/storage/clock.ts";
 import { createQueues } from "../../shared/platform/storage/queues.ts";
 import type { RowKeys } from "../../shared/platform/storage/signing.ts";
-import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
+import { createTables, type StorageCorrupt, type Tables } from "../../shared/platform/storage/tables.ts";
 import { DAY_MS } from "../../shared/platform/time.ts";
 import {
   createReconciliation,
@@ -60,6 +60,8 @@ export interface ReconciliationFixture {
   readonly reconciliation: Reconciliation;
   /** Returns the audit entries of repairs. */
   readonly events: AuditEvent[];
+  /** Messages about the rows that could not be read. */
+  readonly reported: string[];
   /** Completes the walk in progress. If none is, moves the clock and completes the next one. Returns the number of runs. */
   walk(): Promise<number>;
   /** Moves the reconciliation's clock forward. */
@@ -82,7 +84,11 @@ export function openReconciliation(
   keys?: RowKeys,
 ): ReconciliationFixture {
   const storeClock = createStoreClock();
-  const tables = createTables({ connectionString }, { clock: storeClock, keys });
+  const reported: string[] = [];
+  const onUnreadable = async (rows: readonly StorageCorrupt[]) => {
+    reported.push(...rows.map(({ message }) => message));
+  };
+  const tables = createTables({ connectionString }, { clock: storeClock, keys, onUnreadable });
   const events: AuditEvent[] = [];
   const append = async (event: AuditEvent) => void events.push(event);
   const log = { debug() {}, info() {}, warn() {}, error() {} };
@@ -135,6 +141,7 @@ export function openReconciliation(
     writer,
     reconciliation,
     events,
+    reported,
     async walk() {
       const newestWalk = (await reconciliation.status()).newest;
       // A walk is due three days after the start of the previous one.

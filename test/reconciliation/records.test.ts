@@ -4,8 +4,9 @@ import { indexKeys } from "../../shared/audit/rows.ts";
 import { ACTIVE } from "../../shared/discovery/scan.ts";
 import { PendingWrites, pendingPrefix, VAULTS } from "../../shared/inventory/vault.ts";
 import { withoutKeys } from "../../shared/platform/storage/entity.ts";
+import { pack } from "../../shared/platform/storage/packed-members.ts";
 import type { RowKeys } from "../../shared/platform/storage/signing.ts";
-import type { Tables } from "../../shared/platform/storage/tables.ts";
+import { RowChanged, RowExists, type Tables } from "../../shared/platform/storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../../shared/platform/time.ts";
 import {
   findPointerFaults,
@@ -195,8 +196,9 @@ test("a walk finds no fault in the rows that the service wrote", async () => {
   fixture.events.splice(0);
   await fixture.walk();
   expect(fixture.events).toEqual([]);
-  const { mended, leftTotal, unverified } = await newestWalk();
-  expect([Object.values(mended), leftTotal, unverified]).toEqual([[0, 0, 0, 0, 0, 0], 0, 0]);
+  expect(fixture.reported).toEqual([]);
+  const { mended, leftTotal, unverified, unreadable } = await newestWalk();
+  expect([Object.values(mended), leftTotal, unverified, unreadable]).toEqual([[0, 0, 0, 0, 0, 0], 0, 0, 0]);
 });
 
 describe("one walk rebuilds", () => {
@@ -281,12 +283,45 @@ describe("one walk removes", () => {
     const { tables, writer } = fixture;
     await writeVault(writer, vaultRecord("kv-there"), []);
     for (const vault of ["kv-there", "kv-gone"])
-      await tables.put(PendingWrites, VAULTS, `${pendingPrefix(vault)}000`, { entries: new Uint8Array([1]) });
+      await tables.put(PendingWrites, VAULTS, `${pendingPrefix(vault)}000`, { entries: pack([]) });
     await fixture.walk();
     expect(await tables.get(PendingWrites, VAULTS, `${pendingPrefix("kv-gone")}000`)).toBeUndefined();
     expect(await tables.get(PendingWrites, VAULTS, `${pendingPrefix("kv-there")}000`)).toBeDefined();
     expect((await newestWalk()).mended.extra).toBe(1);
     fixture.events.splice(0);
+  });
+});
+
+describe("a pointer that was written after the walk read it is not overwritten", () => {
+  const key = () => keyOfTarget(syncRecord);
+  /** Returns what the row contains after a worker writes it between the walk's read and its repair. */
+  async function afterLateRepair(garbage: object) {
+    const { tables, raw } = fixture;
+    await raw("Sync").upsertEntity({ partitionKey: SYNC, rowKey: key(), ...garbage }, "Replace");
+    const { faults } = await findPointerFaults(tables, SYNC_POINTERS);
+    expect(faults.map((fault) => fault.key)).toEqual([key()]);
+    await tables.put(References, SYNC, key(), { recordId: "written" });
+    const repair = tables.transaction(References.table, SYNC, [faults[0]!.repair]);
+    await expect(repair).rejects.toBeInstanceOf(RowChanged);
+    return (await tables.get(References, SYNC, key()))!.recordId;
+  }
+
+  test.each([
+    ["unreadable", { recordId: 7 }],
+    ["stale", { recordId: "01KDDDDDDDDDDDDDDDDDDDDDDD" }],
+  ])("%s", async (_, garbage) => {
+    expect(await afterLateRepair(garbage)).toBe("written");
+    await fixture.tables.put(References, SYNC, key(), { recordId: syncRecord.recordId });
+  });
+
+  test("missing", async () => {
+    const { tables } = fixture;
+    await tables.remove(References, SYNC, key());
+    const { faults } = await findPointerFaults(tables, SYNC_POINTERS);
+    await tables.put(References, SYNC, key(), { recordId: "written" });
+    const repair = tables.transaction(References.table, SYNC, [faults[0]!.repair]);
+    await expect(repair).rejects.toBeInstanceOf(RowExists);
+    await tables.put(References, SYNC, key(), { recordId: syncRecord.recordId });
   });
 });
 

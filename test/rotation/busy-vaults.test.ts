@@ -78,9 +78,12 @@ const unavailable = expect.objectContaining({
   headers: { "Retry-After": expect.stringMatching(/^\d+$/) },
 });
 
-test.each(OUTAGES)("if %s, no rotation starts and the request fails with 503", async (_, ...faults) => {
+test.each(OUTAGES)("if %s, no rotation starts and the request fails with 503 that names it", async (_, ...faults) => {
   for (const fault of faults) fixture.control.addFault(fault);
-  await expect(startRotation()).rejects.toEqual(unavailable);
+  const error = await startRotation().catch((thrown: unknown) => thrown as Error);
+  expect(error).toEqual(unavailable);
+  const names = faults.map(({ match }) => match?.vault ?? "Microsoft Graph");
+  expect(names.filter((name) => (error as Error).message.includes(name))).not.toEqual([]);
   expect(await fixture.rotationsOf(app.appId)).toEqual([]);
   fixture.control.clearFaults();
   const row = await startRotation();

@@ -2,6 +2,7 @@ import { CloudFailure } from "../../shared/platform/azure/failure.ts";
 import { SECOND_MS } from "../../shared/platform/time.ts";
 import type {
   ConsumerCheck,
+  ConsumerProblem,
   ConsumersOfSecrets,
   PlannedConsumer,
   RefreshRequest,
@@ -103,8 +104,9 @@ export class SimulatedConsumers implements ConsumersOfSecrets {
     return { consumers: [...this.consumersById.values()].filter(uses).map(({ planned }) => planned), coverage: [] };
   }
 
-  async currentProblem({ id }: PlannedConsumer): Promise<string | undefined> {
-    return this.consumersById.get(id)!.brokenBefore;
+  async currentProblem({ id }: PlannedConsumer): Promise<ConsumerProblem | undefined> {
+    const text = this.consumersById.get(id)!.brokenBefore;
+    return text === undefined ? undefined : { text, canPass: false };
   }
 
   async refresh({ id }: PlannedConsumer, wanted: RefreshRequest): Promise<{ changedMeanwhile: string[] }> {

@@ -3,6 +3,8 @@ import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { licence } from "../support/licence.ts";
 import { ADMIN, Service } from "../support/service.ts";
 
+// Tests of matches (vault secrets that may store a client secret), policies and asset rotations over HTTP.
+
 const VAULT = "kv-shop";
 const [appId, keyId] = [appIdOf("Shop API"), keyIdOf("Shop API", "current")];
 const value = secretValueOf("Shop API", "current");

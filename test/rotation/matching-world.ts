@@ -15,6 +15,7 @@ import { createMatches } from "../../shared/rotation/matches.ts";
 import type { ClientSecretRequest } from "../../shared/rotation/plan.ts";
 import { createPolicies } from "../../shared/rotation/policies.ts";
 import { PolicyChange } from "../../shared/rotation/policies-api.ts";
+import type { Rotations } from "../../shared/rotation/rotations.ts";
 import { SHORT_WAITS } from "../azure/services.ts";
 import { assetRecord, vaultRecord, writeVault } from "../inventory/write-assets.ts";
 import { BOSS, VAULT, World } from "./world.ts";
@@ -82,20 +83,22 @@ export function openMatchingFixture(
   });
   const enqueuedAppIds: string[] = [];
   const licensed = async () => world.tier === "pro";
-  const automatic = createAutomaticRotation({
-    tables,
-    queues: {
-      send: async (_queue, message) => void enqueuedAppIds.push((message as { appId: string }).appId),
-      checkReachable: async () => {},
-    },
-    settings,
-    clock,
-    log,
-    licensed,
-    graph,
-    matches,
-    rotations,
-  });
+  const createAutomatic = (of: Rotations) =>
+    createAutomaticRotation({
+      tables,
+      queues: {
+        send: async (_queue, message) => void enqueuedAppIds.push((message as { appId: string }).appId),
+        checkReachable: async () => {},
+      },
+      settings,
+      clock,
+      log,
+      licensed,
+      graph,
+      matches,
+      rotations: of,
+    });
+  const automatic = createAutomatic(rotations);
   const notices = createRotationNotices({ tables, clock, log, settings, licensed, policies, rotations });
   const writer = createInventoryWriter({ tables });
 
@@ -106,6 +109,8 @@ export function openMatchingFixture(
     matches,
     policies,
     automatic,
+    /** Creates the automatic rotation of a worker that starts rotations with this service. */
+    createAutomatic,
     rotations,
     sent: enqueuedAppIds,
     /** Settings that a test overrides. */
@@ -158,7 +163,16 @@ export function openMatchingFixture(
     }),
 
     /** Writes the rows that scans and discoveries create for these applications and the secrets of their vaults. */
-    async discover(...apps: { name: string; appId: string; contentType: string; place: string; createdOn?: number }[]) {
+    async discover(
+      ...apps: {
+        name: string;
+        appId: string;
+        contentType: string;
+        place: string;
+        createdOn?: number;
+        tags?: Record<string, string> | undefined;
+      }[]
+    ) {
       for (const place of new Set(apps.map((app) => app.place))) {
         const vault = {
           ...vaultRecord(place),
@@ -167,8 +181,12 @@ export function openMatchingFixture(
           contents: { secret: `${Math.random()}` },
         };
         const appsInVault = apps.filter((app) => app.place === place);
-        const secretOf = ({ name, contentType, createdOn }: (typeof apps)[number]) =>
-          assetRecord(vault, "secret", name, { contentType, ...(createdOn !== undefined && { createdOn }) });
+        const secretOf = ({ name, contentType, createdOn, tags }: (typeof apps)[number]) =>
+          assetRecord(vault, "secret", name, {
+            contentType,
+            ...(createdOn !== undefined && { createdOn }),
+            ...(tags && { tags }),
+          });
         await writeVault(writer, vault, appsInVault.map(secretOf));
       }
       const byAppId = [...new Map(apps.map(({ appId, name }) => [appId, { appId, name }])).values()];

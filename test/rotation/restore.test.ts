@@ -119,6 +119,8 @@ const situations: Situation[] = [
  * @returns undefined if the rotation has fewer than `at` steps.
  */
 async function restoreAtStep(at: number, situation: Situation) {
+  // Rows of the previous rotation would be copied and restored with each further one.
+  await restoreTable([]);
   const app = world.addApplication(`restore-${++appCount}`, { places: 2 });
   const company = new SimulatedConsumers(world);
   situation.prepare?.(company, app.places[0]!);
@@ -127,8 +129,8 @@ async function restoreAtStep(at: number, situation: Situation) {
   const recordedSteps: string[] = [];
   let copy: Awaited<ReturnType<typeof copyTable>> | undefined;
   world.afterWrite = async () => {
-    const rotationId = await reader.unfinishedOf(app.appId);
-    if (copy !== undefined || rotationId === undefined) return;
+    const rotationId = copy === undefined ? await reader.unfinishedOf(app.appId) : undefined;
+    if (rotationId === undefined) return;
     const progress = progressOf(await reader.get(rotationId));
     if (recordedSteps.includes(progress)) return;
     recordedSteps.push(progress);

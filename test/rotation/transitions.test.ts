@@ -18,8 +18,8 @@ import {
   startRollback,
   startStep,
 } from "../../shared/rotation/transitions.ts";
+import { Reached, VersionedRow } from "../support/random-events.ts";
 import { IS_CAMPAIGN } from "../support/sampling.ts";
-import { Reached, VersionedRow } from "../support/versioned-row.ts";
 
 // Drives the transition functions of rotations with random events: steps that succeed, fail or need a user, workers that crash
 // or write late, copies of messages, and users that cancel or retry. A step's effects on places and client secrets are simulated.

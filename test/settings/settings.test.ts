@@ -85,6 +85,7 @@ const SAMPLES: Record<SettingKey, [string, string, string | number | boolean]> =
   watchAll: ["false", "true", false],
   requirePasswordChange: ["true", "false", true],
   unusedPasswordDays: ["1", "2", 365],
+  requireSecondFactor: ["administrators", "everyone", "administrators"],
   logLevel: ["DEBUG", "WARNING", "ERROR"],
   defaultThresholdDays: ["1", "2", 365],
   criticalExpiryDays: ["0", "1", 2],

@@ -4,6 +4,7 @@ import type { SamlLogoutRequest } from "simulated-cloud/idp/saml-logout.ts";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { licence } from "../support/licence.ts";
 import { ProviderVisitor } from "../support/provider-visitor.ts";
+import { rawRequest } from "../support/raw-request.ts";
 import { ADMIN, type Answer, Service } from "../support/service.ts";
 import { chooseBySaml } from "./saml/browser-sign-in.ts";
 
@@ -42,6 +43,16 @@ const refusals = async () => {
   const { body } = await service.admin("GET", "/audit/entries?event_type=user.signOutRefused");
   return body.items as { requestId: string; details: { reason: string; requestIds?: string[] } }[];
 };
+
+const usersTable = () =>
+  TableClient.fromConnectionString(service.azurite.connectionString(), "Users", { allowInsecureConnection: true });
+
+/** Returns the IDs of a user's sessions at the provider (`sid`), as the service stored them. */
+async function readProviderSessionIds(username: string): Promise<string[]> {
+  const { sessions_json } = await usersTable().getEntity<{ sessions_json: string }>("user", username);
+  const sessions = JSON.parse(sessions_json) as { provider?: { sessionId?: string } }[];
+  return sessions.flatMap(({ provider }) => provider?.sessionId ?? []);
+}
 
 /** Signs out with a session's cookie, at the second host. */
 const signOut = (session: string, body = {}) =>
@@ -126,6 +137,16 @@ describe("with OpenID Connect", () => {
     expect((await postToken(token)).status).toBe(400);
     expect(await statusOf(session)).toBe(200);
     expect((await refusals())[0]!.details.reason).toBe("used");
+  });
+
+  test("a logout token with only a session ID ends that session, and no other session of the person", async () => {
+    const other = await signIn("uma");
+    const earlierIds = await readProviderSessionIds("uma");
+    const { session } = await signIn("uma");
+    const sid = (await readProviderSessionIds("uma")).find((id) => !earlierIds.includes(id))!;
+    const token = await service.cloud.control.oidcLogoutToken({ sid });
+    expect((await postToken(token)).body).toEqual({ endedSessions: 1 });
+    expect([await statusOf(session), await statusOf(other.session)]).toEqual([401, 200]);
   });
 
   test("a logout token that has only an unknown session ID ends no session", async () => {
@@ -254,6 +275,23 @@ describe("with SAML", () => {
     expect((await refusals()).map(({ details }) => details.reason)).toContain(reason);
   });
 
+  test("a LogoutRequest to a host without PUBLIC_BASE_URL is rejected with that reason", async () => {
+    const { session, sessionIndex } = await signIn("uma");
+    const request = { nameId: subjectOf("uma"), sessionIndexes: [sessionIndex] };
+    const { search } = new URL(service.cloud.control.samlLogoutRequestUrl(entityId, request));
+    const host = await service.addHost({ PUBLIC_BASE_URL: "" });
+    // Later tests use the two hosts of the suite. `service.stop` also stops this host.
+    service.hosts.splice(2, 1);
+    // On a loopback address, the service knows its own address without the setting.
+    const response = await rawRequest(host.url, [
+      `GET /auth/sso/logout${search} HTTP/1.1`,
+      "Host: service.example",
+      "Connection: close",
+    ]);
+    expect([response.status, await statusOf(session)]).toEqual([400, 200]);
+    expect((await refusals())[0]!.details.reason).toBe("noPublicBaseUrl");
+  });
+
   test("a LogoutRequest with a repeated parameter is rejected", async () => {
     const { session, sessionIndex } = await signIn("uma");
     const request = { nameId: subjectOf("uma"), sessionIndexes: [sessionIndex] };
@@ -263,9 +301,7 @@ describe("with SAML", () => {
   });
 
   test("a LogoutRequest ends the session that it names although the row of another user can't be read", async () => {
-    const users = TableClient.fromConnectionString(service.azurite.connectionString(), "Users", {
-      allowInsecureConnection: true,
-    });
+    const users = usersTable();
     await signIn("ada");
     const { session, sessionIndex } = await signIn("uma");
     const stored = await users.getEntity<Record<string, unknown>>("user", "ada");

@@ -15,6 +15,9 @@ import { MINUTE_MS } from "../../shared/platform/time.ts";
 import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/settings/definitions.ts";
 import type { MovedClock } from "../support/moved-clock.ts";
 
+// Fixture of tests and campaigns that compare inventories: scans single vaults with several workers, and returns all rows
+// without their history.
+
 const log = { debug() {}, info() {}, warn() {}, error() {} };
 const settings = Object.fromEntries(
   SETTING_KEYS.map((key) => [key, DEFINITIONS[key].default]),
@@ -110,10 +113,10 @@ export async function readAllRows(connectionString: string): Promise<Map<string,
         const key = row.rowKey!;
         const isFence = table === "Compliance" ? key.endsWith("!!fence") : key.startsWith("f!");
         // Row keys start with a prefix for their kind. `0!`: new violations. `4!`: the last evaluation, thresholds and totals.
-        const isHistoryResult = table === "Compliance" && /^[04]!/.test(key);
+        const isComplianceHistory = table === "Compliance" && /^[04]!/.test(key);
         // `c!`: logged changes. `k!`: totals of all vaults. `l!`: markers of outdated totals. `x!`: removed vaults.
-        const isHistoryOfVaults = table === "Vaults" && /^[cklx]!/.test(key);
-        if (!isFence && !isHistoryResult && !isHistoryOfVaults)
+        const isVaultHistory = table === "Vaults" && /^[cklx]!/.test(key);
+        if (!isFence && !isComplianceHistory && !isVaultHistory)
           rows.set(`${table} ${row.partitionKey} ${key}`, textOf(table, row));
       }
     } catch (error) {

@@ -4,21 +4,14 @@ import { TableClient } from "@azure/data-tables";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import * as z from "zod";
 import { DELIVERY_ROW, Deliveries, type DeliveryRecord, itemsIn } from "../../shared/alerts/delivery.ts";
-import { readVaultSnapshot } from "../../shared/alerts/vault-changes.ts";
-import {
-  NewViolationRows,
-  newViolationsFrom,
-  newViolationsKey,
-  STATE,
-} from "../../shared/compliance/compliance-rows.ts";
-import { newViolations } from "../../shared/compliance/new-violations.ts";
+import { readVaultSnapshot, VaultVersions } from "../../shared/alerts/vault-changes.ts";
+import { NewViolationRows, newViolationsKey, STATE } from "../../shared/compliance/compliance-rows.ts";
 import { packNewViolations } from "../../shared/compliance/packed-results.ts";
 import { type AssetUseRecord, AssetUses, assetUseKey, readersOf } from "../../shared/dependencies/logs/rows.ts";
 import { DEPENDENCIES, packEdges, Resources, resourceKey, unpackEdges } from "../../shared/dependencies/rows.ts";
 import { changeOperations, listChanges } from "../../shared/inventory/change-log.ts";
 import { PendingWrites, pendingPrefix, VAULTS, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
 import { readStoredVault } from "../../shared/inventory/vault-claim.ts";
-import { encodeCursor } from "../../shared/platform/http/paging.ts";
 import { entity } from "../../shared/platform/storage/entity.ts";
 import { pack, unpack } from "../../shared/platform/storage/packed-members.ts";
 import { createTables, put, StorageCorrupt, type Tables } from "../../shared/platform/storage/tables.ts";
@@ -79,8 +72,6 @@ interface PackedMember {
   write: () => Promise<unknown>;
   /** Reads the member as the service does. */
   read: () => Promise<unknown>;
-  /** Whether a column without bytes is valid and means an empty value. */
-  mayBeEmpty?: boolean;
 }
 
 const vault = vaultRecord("planted");
@@ -149,7 +140,8 @@ const PACKED_MEMBERS: PackedMember[] = [
     table: "AlertStates",
     member: "versions",
     write: () => readVaultSnapshot(tables, true),
-    read: () => readVaultSnapshot(tables, true),
+    // The evaluation of the rules replaces versions that can't be read.
+    read: () => tables.get(VaultVersions, "vaultVersions", "vaultVersions"),
   },
   {
     what: "the items of a delivery",
@@ -169,18 +161,15 @@ const PACKED_MEMBERS: PackedMember[] = [
       const key = newViolationsKey(NOW, name, "write", 0);
       return tables.put(NewViolationRows, STATE, key, { name, vaultId: id, subscriptionId, items });
     },
-    read: () => {
-      // The cursor starts at the row that `write` created. The test has no exemptions, so the overview with them is not read.
-      const cursor = encodeCursor({ k: newViolationsFrom(NOW), i: 0 });
-      return newViolations(tables, () => Promise.reject(new Error("Nothing is exempted.")), new Date(START), cursor, 0);
-    },
+    // The evaluation of the rules leaves out rows that can't be read.
+    read: () => tables.get(NewViolationRows, STATE, newViolationsKey(NOW, vault.name, "write", 0)),
   },
   {
     what: "the readers of an asset",
     table: AssetUses.table,
     member: "readers",
     write: () => tables.put(AssetUses, WORKSPACE, assetUseKey(use), use),
-    read: async () => readersOf(WORKSPACE, (await tables.get(AssetUses, WORKSPACE, assetUseKey(use)))!),
+    read: async () => readersOf((await tables.get(AssetUses, WORKSPACE, assetUseKey(use)))!),
   },
   {
     what: "the edges of a resource",
@@ -193,14 +182,13 @@ const PACKED_MEMBERS: PackedMember[] = [
         edges: packEdges(new Map([["e", 1]])),
         count: 1,
       }),
-    read: async () => unpackEdges(RESOURCE, (await tables.get(Resources, DEPENDENCIES, RESOURCE))!),
-    mayBeEmpty: true,
+    read: async () => unpackEdges((await tables.get(Resources, DEPENDENCIES, RESOURCE))!),
   },
 ];
 
 test.for(PACKED_MEMBERS)(
   "garbage in $what throws an error that names the row",
-  async ({ table, member, write, read, mayBeEmpty }) => {
+  async ({ table, member, write, read }) => {
     await write();
     await read();
     const directClient = TableClient.fromConnectionString(azurite.connectionString(), table, {
@@ -212,7 +200,6 @@ test.for(PACKED_MEMBERS)(
     expect(rows).toHaveLength(1);
     const { partitionKey, rowKey, [member]: validBytes } = rows[0]!;
     for (const [, bytes] of GARBAGE) {
-      if (mayBeEmpty && bytes.length === 0) continue;
       await directClient.updateEntity({ partitionKey, rowKey, [member]: bytes }, "Merge");
       const error = await read().then(
         () => undefined,

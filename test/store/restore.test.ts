@@ -1,24 +1,24 @@
 import { execFile } from "node:child_process";
-import { appendFileSync, mkdtempSync, statSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { appendFileSync, readFileSync, statSync } from "node:fs";
 import path from "node:path";
 import { TableClient } from "@azure/data-tables";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { createHeldDeliveries } from "../../shared/alerts/held-deliveries.ts";
-import { createHistory } from "../../shared/alerts/history.ts";
 import { markRestored } from "../../shared/alerts/restore-marker.ts";
+import type { AuditEvent } from "../../shared/audit/event.ts";
 import { SCAN_LIST, Scans } from "../../shared/discovery/scan.ts";
-import { systemClock } from "../../shared/platform/runtime.ts";
+import { createGraph } from "../../shared/platform/azure/graph.ts";
+import { createIdentity } from "../../shared/platform/azure/identity.ts";
+import { type Clock, systemRandomness } from "../../shared/platform/runtime.ts";
+import type { RowKeys } from "../../shared/platform/storage/signing.ts";
 import { createTables, type StorageCorrupt } from "../../shared/platform/storage/tables.ts";
-import { createWholeTables, type WholeTables } from "../../shared/platform/storage/whole-tables.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
-import { copyStore } from "../../shared/store/copy.ts";
-import { restoreStore } from "../../shared/store/restore.ts";
 import { workInProgress } from "../../shared/store/work-in-progress.ts";
-import { openFixture, type TestAsset } from "../alerts/alerts-setup.ts";
+import { caller, DAY_MS, openFixture, type TestAsset } from "../alerts/alerts-setup.ts";
+import { SHORT_WAITS } from "../azure/config.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { BOSS, VAULT, World } from "../rotation/world.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
+import { copyAccount, newFolder, restoreAccount } from "./copies.ts";
 
 // Tests of copies of the store and of restores. One test runs the command `npm run store`, the others call its functions.
 
@@ -26,7 +26,7 @@ let azurite: TestStorage;
 let world: World;
 
 beforeAll(async () => {
-  azurite = await openStorage(["source", "target", "rotation", "alerts", "crash", "marker"]);
+  azurite = await openStorage(["source", "target", "rotation", "alerts", "crash", "marker", "planted"]);
   const subscriptions = [{ id: "11111111-1111-4111-8111-111111111111", name: "Shop", vaults: [{ name: VAULT }] }];
   const { cloud, config } = await startTestCloud({ company: { subscriptions } });
   world = new World(cloud, config, azurite.connectionString("rotation"));
@@ -37,35 +37,13 @@ afterAll(async () => {
 });
 
 const JWT_SIGNING_KEYS = `k1:${Buffer.alloc(32, 1).toString("base64")}`;
-const newFolder = () => path.join(mkdtempSync(path.join(tmpdir(), "copy-")), "copy");
 const clientOf = (account: string, table: string) =>
   TableClient.fromConnectionString(azurite.connectionString(account), table, { allowInsecureConnection: true });
 
-const copy = (account: string, folder: string, report: (line: string) => unknown = () => {}, clock = systemClock) => {
-  const tables = createWholeTables({ connectionString: azurite.connectionString(account) });
-  return copyStore({ tables, clock, account, version: "1" }, folder, report);
-};
-
-/** @param crashAt - The restore crashes before it writes this table, or "readBack": before it reads the tables back. */
-function restore(account: string, folder: string, { replace = false, clock = systemClock, crashAt = "" } = {}) {
-  const connection = { connectionString: azurite.connectionString(account) };
-  const tables = createTables(connection);
-  const history = createHistory(tables);
-  const held = createHeldDeliveries({ tables, history, clock, queues: { send: async () => {} } });
-  const wholeTables = createWholeTables(connection);
-  const crashing: WholeTables = {
-    ...wholeTables,
-    write: async (table, rows) => {
-      if (table === crashAt) throw new Error("Crash");
-      await wholeTables.write(table, rows);
-    },
-    rows: (table) => {
-      if (crashAt === "readBack") throw new Error("Crash");
-      return wholeTables.rows(table);
-    },
-  };
-  return restoreStore({ wholeTables: crashing, tables, held, clock }, { folder, replace }, () => {});
-}
+const copy = (account: string, folder: string, report?: (line: string) => unknown, clock?: Clock) =>
+  copyAccount(azurite.connectionString(account), folder, { ...(report && { report }), ...(clock && { clock }) });
+const restore = (account: string, folder: string, options?: Parameters<typeof restoreAccount>[2]) =>
+  restoreAccount(azurite.connectionString(account), folder, { replace: false, ...options });
 
 /** Returns the rows of a table with the types of their columns. */
 async function typedRows(account: string, table: string): Promise<object[]> {
@@ -81,7 +59,12 @@ async function typedRows(account: string, table: string): Promise<object[]> {
 const run = (account: string, ...args: string[]): Promise<{ code: number; out: string; err: string }> =>
   new Promise((resolve) => {
     const command = path.resolve(import.meta.dirname, "../../functions/commands/store.ts");
-    const env = { PATH: process.env.PATH, AzureWebJobsStorage: azurite.connectionString(account), JWT_SIGNING_KEYS };
+    const env = {
+      PATH: process.env.PATH,
+      AzureWebJobsStorage: azurite.connectionString(account),
+      JWT_SIGNING_KEYS,
+      USER: "maria",
+    };
     execFile(process.execPath, [command, ...args], { env }, (error, out, err) =>
       resolve({ code: error ? Number(error.code) : 0, out, err }),
     );
@@ -113,12 +96,23 @@ test("the command restores every row with the types of its columns, and rejects 
   const restored = await typedRows("target", "Users");
   expect(restored).toHaveLength(151);
   expect(restored).toEqual(await typedRows("source", "Users"));
+  const { copiedAt } = JSON.parse(readFileSync(path.join(folder, "manifest.json"), "utf8")) as { copiedAt: string };
+  const entries: unknown[] = [];
+  for await (const { entry } of clientOf("target", "AuditEntries").listEntities())
+    if (entry !== undefined) entries.push(JSON.parse(String(entry)));
+  expect(entries[0]).toMatchObject({
+    eventType: "store.restored",
+    actor: "system",
+    details: { copiedAt, startedBy: "maria", replacedRows: {}, heldDeliveries: 0 },
+  });
 
   await clientOf("target", "Users").createEntity({ partitionKey: "later", rowKey: "1" });
   const refused = await run("target", "restore", "--from", folder);
   expect([refused.code, refused.err]).toEqual([1, expect.stringContaining("The store is not empty")]);
-  await restore("target", folder, { replace: true });
+  const events: AuditEvent[] = [];
+  await restore("target", folder, { replace: true, append: async (event) => void events.push(event) });
   expect(await typedRows("target", "Users")).toEqual(await typedRows("source", "Users"));
+  expect(events).toMatchObject([{ type: "store.restored", details: { replacedRows: { Users: 152 } } }]);
 });
 
 test("a table that changes during the copy is copied again, and a store that keeps changing is not copied", async () => {
@@ -153,6 +147,30 @@ const progressOf = ({ status, attempts, publications, steps }: RotationRecord): 
     ...steps.flatMap(({ name, status: at }) => (at === "done" ? [name] : [])),
   ].join(" ");
 
+/** Returns the lines about the work that was in progress at the copy, as the command prints them. */
+async function linesOfWork(): Promise<string> {
+  const { config, log, clock } = world;
+  const graph = createGraph({ config, identity: createIdentity(config), log, limits: SHORT_WAITS });
+  const lines: string[] = [];
+  for await (const line of workInProgress({ tables: world.tables(), graph, clock })) lines.push(line);
+  return lines.join("\n");
+}
+
+test("the list of work compares a rotation with the directory, and says if the identity may not read it", async () => {
+  const app = world.addApplication("compared");
+  const { rotationId } = await world.start().begin(app.request, BOSS);
+  const start = `Rotation ${rotationId} of compared was planned.`;
+  expect(await linesOfWork()).toContain(`${start} The application has the client secrets that the record knows.`);
+  const { directory } = world.cloud.control;
+  const { keyId } = directory.addSecret(app.appId, { name: "by hand", expiresInDays: 9 });
+  expect(await linesOfWork()).toContain(`${start} The record does not know the secret ${keyId} (by hand).`);
+  world.cloud.control.addFault({ match: { operation: "graph.getApplication" }, action: { kind: "deny" } });
+  expect(await linesOfWork()).toContain(`${start} Its application's client secrets could not be compared. Could not`);
+  world.cloud.control.clearFaults();
+  await world.start().cancel(rotationId, BOSS);
+  await world.run(rotationId);
+});
+
 test("a completed rotation causes no lockout if the store is restored from a copy of any of its steps", async () => {
   let steps = 0;
   for (let at = 1; ; at++) {
@@ -161,8 +179,8 @@ test("a completed rotation causes no lockout if the store is restored from a cop
     const recordedSteps: string[] = [];
     let folder: string | undefined;
     world.afterWrite = async () => {
-      const rotationId = await reader.unfinishedOf(app.appId);
-      if (folder !== undefined || rotationId === undefined) return;
+      const rotationId = folder === undefined ? await reader.unfinishedOf(app.appId) : undefined;
+      if (rotationId === undefined) return;
       const progress = progressOf(await reader.get(rotationId));
       if (recordedSteps.includes(progress)) return;
       recordedSteps.push(progress);
@@ -176,10 +194,9 @@ test("a completed rotation causes no lockout if the store is restored from a cop
     if (folder === undefined) break;
     steps++;
     await restore("rotation", folder, { replace: true });
-    const lines: string[] = [];
-    for await (const line of workInProgress({ tables: world.tables(), clock: world.clock })) lines.push(line);
-    expect(lines.join("\n")).toContain(
-      `Rotation ${rotationId} of copied-${at} was ${recordedSteps.at(-1)!.split(" ")[0]}.`,
+    // The rotation completed after the copy, so the old secret is gone.
+    expect(await linesOfWork()).toContain(
+      `Rotation ${rotationId} of copied-${at} was ${recordedSteps.at(-1)!.split(" ")[0]}. The old secret ${app.keyId} is gone.`,
     );
     world.messages.length = 0;
     await world.run(rotationId, { until: ({ needsConfirmation }) => needsConfirmation });
@@ -238,7 +255,7 @@ test("alerts that were sent after the copy are held after a restore, and are sen
   // The mail provider knows the mail that was pending in the copy by its operation id. It does not know the other delivery,
   // which the evaluation after the restore created, so this mail is sent because a person asked for it.
   for (const { deliveryId, deliveryMethod } of held)
-    await (deliveryMethod === "email" ? restarted.held.send(deliveryId) : restarted.held.drop(deliveryId));
+    await restarted.held[deliveryMethod === "email" ? "send" : "drop"](deliveryId, caller);
   await work();
   expect([posted(), mailed()]).toEqual([2, 3]);
   const statuses = (await restarted.history.list({}, page)).items.map(
@@ -286,27 +303,48 @@ test("a restore that crashes leaves no store that sends alerts of the copy again
   expect(marker.restoredAt).toBe(fixture.clock.now().toISOString());
 });
 
-test("after a restore, alerts are held up to the first evaluation after a full scan, also one that timed out", async () => {
-  const fixture = openFixture({ connectionString: azurite.connectionString("marker"), cloud: world.cloud });
+/** Keys of signed rows, as the service's own key vault has them. */
+function newRowKeys(): RowKeys {
+  const key = systemRandomness().bytes(32);
+  return { current: async () => ({ name: "k1", key }), named: async (name) => (name === "k1" ? key : undefined) };
+}
+
+/** Opens alerts in a service with a key vault of its own, whose rule finds assets that expire soon. */
+async function openRestoredAlerts(account: string) {
+  const fixture = openFixture({ connectionString: azurite.connectionString(account), cloud: world.cloud });
   const unreadable: string[] = [];
   const onUnreadable = async (rows: readonly StorageCorrupt[]) =>
     void unreadable.push(...rows.map(({ reason }) => reason));
-  const tables = createTables({ connectionString: azurite.connectionString("marker") }, { onUnreadable });
-  const rows = clientOf("marker", "AlertStates");
+  const connection = { connectionString: azurite.connectionString(account) };
+  const tables = createTables(connection, { onUnreadable, keys: newRowKeys() });
   const hook = await fixture.webhookRule();
   const alerts = fixture.instance(undefined, { tables, clock: fixture.clock });
   const nowPlus = (minutes: number) => new Date(fixture.clock.now().getTime() + minutes * 60_000).toISOString();
   const assets: TestAsset[] = [];
-  /** Evaluates 15 minutes later, with a new asset that expires soon. Returns the numbers of held and of sent alerts. */
-  const evaluateLater = async (newAsset?: string) => {
-    fixture.clock.add(15 * 60_000);
-    if (newAsset) assets.push({ name: newAsset, expiresInDays: 5 });
-    await fixture.writeAssets("kv-a", assets);
-    await alerts.evaluate();
-    await fixture.handleAllMessages(alerts);
-    return [await alerts.held.count(), hook.received().length];
+  return {
+    tables,
+    unreadable,
+    clock: fixture.clock,
+    nowPlus,
+    markers: clientOf(account, "AlertStates"),
+    /**
+     * Evaluates 15 minutes later, with a new asset that expires some days after the start of the test. Returns the numbers of held
+     * and of sent alerts.
+     */
+    async evaluateLater(newAsset?: string, expiresInDays = 5) {
+      fixture.clock.add(15 * 60_000);
+      if (newAsset) assets.push({ name: newAsset, expiresInDays });
+      await fixture.writeAssets("kv-a", assets);
+      await alerts.evaluate();
+      await fixture.handleAllMessages(alerts);
+      return [await alerts.held.count(), hook.received().length];
+    },
   };
-  await markRestored(tables, { copiedAt: nowPlus(-60) }, fixture.clock.now());
+}
+
+test("after a restore, alerts are held up to the first evaluation after a full scan, also one that timed out", async () => {
+  const { tables, unreadable, clock, nowPlus, markers, evaluateLater } = await openRestoredAlerts("marker");
+  await markRestored(tables, { copiedAt: nowPlus(-60) }, clock.now());
   expect(await evaluateLater("one")).toEqual([1, 0]);
   const scan = { mode: "full", status: "timedOut", trigger: "api", requestedBy: "a", requestId: "1" } as const;
   const times = { createdAt: nowPlus(1), finishedAt: nowPlus(5) };
@@ -314,17 +352,31 @@ test("after a restore, alerts are held up to the first evaluation after a full s
   expect(await evaluateLater()).toEqual([1, 0]);
   expect(await evaluateLater("two")).toEqual([1, 1]);
 
-  // A marker that can't be read counts as a restore now. The scan before it does not end the hold.
-  await rows.upsertEntity({ partitionKey: "restore", rowKey: "restore", restoredAt: "soon" }, "Replace");
-  expect(await evaluateLater("three")).toEqual([2, 1]);
-  expect(await rows.getEntity("restore", "restore")).toMatchObject({ restoredAt: fixture.clock.now().toISOString() });
-  // A planted marker from the future is reported, and holds nothing.
-  const restoredAt = "9999-01-01T00:00:00.000Z";
-  await rows.upsertEntity({ partitionKey: "restore", rowKey: "restore", copiedAt: restoredAt, restoredAt }, "Replace");
-  expect(await evaluateLater("four")).toEqual([2, 2]);
-  expect(unreadable.at(-1)).toBe("restoredAt is in the future");
+  // A marker that can't be read is reported, and holds nothing.
+  await markers.upsertEntity({ partitionKey: "restore", rowKey: "restore", restoredAt: "soon" }, "Replace");
+  expect(await evaluateLater("three")).toEqual([1, 2]);
+  expect(unreadable.at(-1)).toContain("restoredAt");
   // A scan of the copy does not count as a scan after the restore, even if the clock of the restore was behind.
-  expect(await markRestored(tables, { copiedAt: nowPlus(-9), newestScanAt: nowPlus(3) }, fixture.clock.now())).toBe(
-    nowPlus(3),
-  );
+  expect(await markRestored(tables, { copiedAt: nowPlus(-9), newestScanAt: nowPlus(3) }, clock.now())).toBe(nowPlus(3));
+});
+
+test("a stranger can't hold alerts with a planted marker of a restore, nor with a copy of an earlier one", async () => {
+  const { tables, unreadable, clock, nowPlus, markers, evaluateLater } = await openRestoredAlerts("planted");
+  await evaluateLater();
+  const keys = { partitionKey: "restore", rowKey: "restore" };
+  const now = nowPlus(0);
+  await markers.upsertEntity({ ...keys, copiedAt: now, restoredAt: now }, "Replace");
+  expect(await evaluateLater("one")).toEqual([0, 1]);
+  expect(unreadable).toEqual(["the signature does not match the content"]);
+  await markRestored(tables, { copiedAt: now }, new Date(clock.now().getTime() + DAY_MS));
+  expect(await evaluateLater("two")).toEqual([0, 2]);
+  expect(unreadable.at(-1)).toBe("restoredAt is in the future");
+
+  // Without a full scan, a marker has an effect for two weeks. Then a copy of it has none either.
+  await markRestored(tables, { copiedAt: nowPlus(0) }, clock.now());
+  expect(await evaluateLater("three")).toEqual([1, 2]);
+  clock.add(13 * DAY_MS);
+  expect(await evaluateLater("four", 18)).toEqual([2, 2]);
+  clock.add(DAY_MS);
+  expect(await evaluateLater("five", 19)).toEqual([2, 3]);
 });

@@ -6,18 +6,32 @@ import { build } from "esbuild";
 import { createKeys } from "simulated-cloud/cloud.ts";
 import { buildLocalApp, REQUIRE_BANNER } from "../../infra/build/build.ts";
 import { openTemporaryFolder } from "./temporary-folder.ts";
-import { CLOUD_KEYS, HOST, TEST_APP } from "./test-app.ts";
+import { APP_IS_BUILT, CLOUD_KEYS, HOST, TEST_APP } from "./test-app.ts";
 import { skippedTools } from "./tools.ts";
 
 /**
  * Prepares a test run. Vitest calls it once, before the first test file. It creates the run's temporary folder, builds the app
  * with a license key of its own, creates the keys of the simulated clouds, and bundles the functions host.
  *
+ * A run that a test starts uses the app of the outer run (`APP_IS_BUILT`).
+ *
  * @returns A function that Vitest calls after the last test. It prints which programs were missing, deletes everything that the
  * run created, and prints new entries of the system's temporary folder.
  */
 export default async function setup(): Promise<() => Promise<void>> {
   const closeTemporaryFolder = openTemporaryFolder();
+  if (!APP_IS_BUILT) await buildApp();
+  return async () => {
+    for (const line of skippedTools()) console.warn(line);
+    if (!APP_IS_BUILT) await rm(TEST_APP, { recursive: true, force: true });
+    const newEntries = closeTemporaryFolder();
+    if (newEntries.length === 0) return;
+    // Only a warning, because other programs use the folder too.
+    console.warn(`New in the temporary folder since the start of the run: ${newEntries.join(", ")}`);
+  };
+}
+
+async function buildApp(): Promise<void> {
   const { privateKey, publicKey } = generateKeyPairSync("ed25519");
   const key = { kid: "test", x: publicKey.export({ format: "jwk" }).x! };
   // Tests read what the build contains (built.json), and sign licenses with the private key.
@@ -36,12 +50,4 @@ export default async function setup(): Promise<() => Promise<void>> {
     banner: REQUIRE_BANNER,
     logLevel: "warning",
   });
-  return async () => {
-    for (const line of skippedTools()) console.warn(line);
-    await rm(TEST_APP, { recursive: true, force: true });
-    const newEntries = closeTemporaryFolder();
-    if (newEntries.length === 0) return;
-    // Only a warning, because other programs use the folder too.
-    console.warn(`New in the temporary folder since the start of the run: ${newEntries.join(", ")}`);
-  };
 }

@@ -7,10 +7,11 @@ import { openTypeFromWoff } from "../../shared/platform/pdf/woff.ts";
 
 /** Contents of a page, in points from its lower left corner. */
 interface PageContents {
-  texts: { text: string; x: number; y: number }[];
+  /** Each with its color as PDF writes it: red, green and blue from 0 to 1. */
+  texts: { text: string; x: number; y: number; color: string }[];
   /** Filled rectangles. */
   boxes: { x: number; y: number; width: number; height: number }[];
-  /** Straight lines, each with its color as PDF writes it, for example `0.5 0.5 0.5`. */
+  /** Straight lines. */
   rules: { x: number; y: number; toX: number; toY: number; color: string }[];
 }
 
@@ -22,8 +23,13 @@ export async function drawPages(
   const font = createRequire(import.meta.url).resolve("@fontsource/unifontex/files/unifontex-latin-400-normal.woff");
   const set = await Typesetter.create(document, openTypeFromWoff(await readFile(font)));
   draw(new Sheet(document, set), set, document);
-  const read = await PDFDocument.load(await document.save());
-  return read.getPages().map(({ node }) => {
+  return await readPages(await document.save());
+}
+
+/** Returns the contents of each page of a PDF. */
+export async function readPages(data: Uint8Array): Promise<PageContents[]> {
+  const document = await PDFDocument.load(data);
+  return document.getPages().map(({ node }) => {
     const streams = node.Contents();
     if (!(streams instanceof PDFArray)) throw new Error("A page's content is no list of streams.");
     const content = streams
@@ -32,14 +38,17 @@ export async function drawPages(
       .map((bytes) => Buffer.from(bytes).toString("latin1"))
       .join("\n");
     const numbersIn = (pattern: RegExp) => [...content.matchAll(pattern)].map(([, ...groups]) => groups.map(Number));
-    // The patterns match the operators that pdf-lib writes: `Tm … Tj` places and shows a text in hexadecimal, `cm … m … l`
+    // The patterns match the operators that pdf-lib writes: `rg … Tm … Tj` places and shows a text in hexadecimal, `cm … m … l`
     // draws a rectangle from its lower left corner, and `RG … m … l S` strokes a line.
     return {
-      texts: [...content.matchAll(/1 0 0 1 (\S+) (\S+) Tm\n<(\w+)> Tj/g)].map(([, x, y, hex]) => ({
-        text: Buffer.from(hex!, "hex").toString("latin1"),
-        x: Number(x),
-        y: Number(y),
-      })),
+      texts: [...content.matchAll(/(.+) rg\n.+ Tf\n1 0 0 1 (\S+) (\S+) Tm\n<(\w+)> Tj/g)].map(
+        ([, color, x, y, hex]) => ({
+          text: Buffer.from(hex!, "hex").toString("latin1"),
+          x: Number(x),
+          y: Number(y),
+          color: color!,
+        }),
+      ),
       boxes: numbersIn(/1 0 0 1 (\S+) (\S+) cm\n(?:1 0 0 1 0 0 cm\n)*0 0 m\n0 (\S+) l\n(\S+) \S+ l/g).map(
         ([x, y, height, width]) => ({ x: x!, y: y!, width: width!, height: height! }),
       ),

@@ -10,6 +10,8 @@ import { openStorage, type TestStorage } from "./storage.ts";
 import { type SeenRequest, startTableProxy, type TableProxy } from "./table-proxy.ts";
 import { CLOUD_KEYS, TEST_APP } from "./test-app.ts";
 
+// Starts the built service with a storage emulator and the simulated cloud, and calls it over HTTP. Most HTTP tests use it.
+
 const INVOCATIONS = new URL("./invocations.mjs", import.meta.url).href;
 const SHORT_WAITS = new URL("./short-waits.mjs", import.meta.url).href;
 

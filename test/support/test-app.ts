@@ -4,6 +4,9 @@ import path from "node:path";
 process.env.TEST_APP ??= path.resolve(import.meta.dirname, `../../.local/test-app-${process.pid}`);
 export const TEST_APP = process.env.TEST_APP;
 
+/** Whether another test run has built the app in that folder and deletes it. */
+export const APP_IS_BUILT = process.env.TEST_APP_IS_BUILT === "true";
+
 /** The folder of the TLS and signing keys that the simulated clouds of this run share. */
 export const CLOUD_KEYS = path.join(TEST_APP, "cloud-keys");
 

@@ -1,8 +1,9 @@
 import { spawnSync } from "node:child_process";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import path from "node:path";
+import { EARLIER_BUILDS } from "../../shared/store/rollback-losses.ts";
 import { type Environment, findBrowser, onPath } from "./chromium.ts";
-import { TEST_APP } from "./test-app.ts";
 
 /**
  * Programs that some tests need besides Node, git and sh. If one is missing, its tests are skipped on a developer's machine and
@@ -34,6 +35,16 @@ const TOOLS = {
     name: "bash",
     remedy: "install it",
     isPresent: (environment: Environment) => onPath("bash", environment) !== undefined,
+  },
+  history: {
+    tests: "tests with earlier builds",
+    name: "The repository's history",
+    remedy: "clone it with git, not shallow",
+    isPresent: (environment: Environment) =>
+      EARLIER_BUILDS.every(
+        (commit) =>
+          spawnSync("git", ["cat-file", "-e", commit], { env: environment, cwd: import.meta.dirname }).status === 0,
+      ),
   },
 } satisfies Record<string, ToolDescription>;
 
@@ -72,14 +83,14 @@ export function missing(tool: Tool, environment: Environment): { isRequired: boo
 export function skipWithout(tool: Tool): boolean {
   const missingTool = missing(tool, process.env);
   if (missingTool?.isRequired) throw new Error(missingTool.line);
-  if (missingTool) writeFileSync(path.join(TEST_APP, `skipped-${tool}.txt`), missingTool.line);
+  if (missingTool) writeFileSync(path.join(tmpdir(), `skipped-${tool}.txt`), missingTool.line);
   return missingTool !== undefined;
 }
 
-/** Returns the lines that `skipWithout` wrote in this run, in all its processes. */
+/** Returns the lines that `skipWithout` wrote into the run's temporary folder, in all its processes. */
 export function skippedTools(): string[] {
-  const files = readdirSync(TEST_APP).filter((name) => name.startsWith("skipped-"));
-  return files.sort().map((name) => readFileSync(path.join(TEST_APP, name), "utf8"));
+  const files = readdirSync(tmpdir()).filter((name) => name.startsWith("skipped-"));
+  return files.sort().map((name) => readFileSync(path.join(tmpdir(), name), "utf8"));
 }
 
 /** Prints the version of Python, and fails before 3.11, the oldest version that openapi-python-client supports. */

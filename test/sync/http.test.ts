@@ -3,6 +3,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { licence } from "../support/licence.ts";
 import { Service } from "../support/service.ts";
 
+// Tests of sync records and providers over HTTP, in the built app.
+
 const RECORDS = "/api/automation/sync/records";
 const PROVIDERS = "/api/automation/sync/providers";
 const SOURCE = { sourceVault: "kv-shop-prod", sourceSecret: "db-password" };

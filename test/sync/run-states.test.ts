@@ -7,8 +7,8 @@ import { markId } from "../../shared/sync/providers/ownership-mark.ts";
 import { SyncFailure, type TargetState } from "../../shared/sync/providers/provider.ts";
 import type { LeaseRecord, SyncRecord } from "../../shared/sync/record.ts";
 import { RunFailed } from "../../shared/sync/run-failure.ts";
+import { Reached, VersionedRow } from "../support/random-events.ts";
 import { IS_CAMPAIGN } from "../support/sampling.ts";
-import { Reached, VersionedRow } from "../support/versioned-row.ts";
 
 // Drives the transition functions of sync with random events: the lease of a record (leases.ts), the decision of a run
 // (decide.ts) and its outcome (outcomes.ts). Workers crash after any step, messages are delivered twice,

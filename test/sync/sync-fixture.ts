@@ -20,6 +20,8 @@ import { configFor } from "../azure/live-cloud.ts";
 import type { MovedStorage } from "../support/moved-storage.ts";
 import { crashable, type Steps } from "../support/simulated-crash.ts";
 
+// Fixture of sync: the modules run on real tables and the simulated cloud, and the test controls the queue and the clock.
+
 export const HOUR_MS = 3_600_000;
 export const caller: Caller = { actor: "admin", requestId: "test" };
 export const PAGE = { limit: 100, offset: 0, cursor: undefined };

@@ -25,13 +25,12 @@ export interface RecordedService {
  * Starts the current version with a recording, ten minutes after it.
  *
  * @param folder - An empty folder for the cloud's files and the clock.
- * @param options - `connection` returns the connection string of the host, by default that of the storage account. `imports` are
- * modules that the host loads first.
+ * @param environment - Further settings of the service.
  */
 export async function startRecorded(
   recording: Recording,
   folder: string,
-  options: { connection?: (storage: string) => Promise<string>; imports?: readonly string[] } = {},
+  environment: Record<string, string> = {},
 ): Promise<RecordedService> {
   // Sets the clocks of the storage, the cloud and the service to ten minutes after the recording.
   const clock = {
@@ -50,23 +49,23 @@ export async function startRecorded(
     { environment: { PATH: process.env.PATH, ...clock }, isReady: parseJsonLine },
   );
   const ready = cloud.ready as { environment: Record<string, string>; controlUrl: string };
-  const imports = [MOVED_PORTS, ...(options.imports ?? [])].map((url) => `--import=${url}`).join(" ");
   const host = await runHost({
     app: TEST_APP,
     env: {
       ...ready.environment,
       ...clock,
-      NODE_OPTIONS: `${ready.environment.NODE_OPTIONS ?? ""} ${clock.NODE_OPTIONS} ${imports}`,
+      NODE_OPTIONS: `${ready.environment.NODE_OPTIONS ?? ""} ${clock.NODE_OPTIONS} --import=${MOVED_PORTS}`,
       MOVED_PORTS: `${portOf(JSON.stringify(recording.tables))}:${portOf(JSON.stringify(ready.environment))}`,
       ...recording.environment,
       LICENSE_KEY: await licence(),
-      AzureWebJobsStorage: (await options.connection?.(azurite.connectionString())) ?? azurite.connectionString(),
+      AzureWebJobsStorage: azurite.connectionString(),
       RATE_LIMIT_PER_MINUTE: "0",
       RATE_LIMIT_PER_HOUR: "0",
       DELTA_SCAN_SCHEDULE: "0 0 0 1 1 *",
       FULL_SCAN_SCHEDULE: "0 0 0 1 1 *",
       SCHEDULE_JITTER_SECONDS: "0",
       ALLOW_PRIVATE_WEBHOOK_ADDRESSES: "true",
+      ...environment,
     },
     args: ["--lease", "2", "--no-schedules", "--inspect-modules"],
   });

@@ -5,6 +5,8 @@ import { TABLES } from "./graph-tables.ts";
 import { compareRows, parse, type Query, QueryError, type Row } from "./kql.ts";
 import type { ArmOptions, Route } from "./request-context.ts";
 
+// The simulated endpoint of Azure Resource Graph: checks a request, limits its rate, runs its query and returns one page.
+
 const VERSIONS = ["2021-03-01", "2022-10-01", "2024-04-01"];
 /** Number of queries that a principal can send in a window. */
 const QUOTA = 15;

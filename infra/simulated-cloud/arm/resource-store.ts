@@ -10,6 +10,9 @@ import { replacePlaceholders, vaultsInPlaceholders } from "./placeholders.ts";
 import { type ResourceType, resourceType } from "./resource-types.ts";
 import { VaultAccess } from "./vault-access.ts";
 
+// The store behind the simulated Azure Resource Manager: all resources of the company except vaults, subscriptions and
+// roles.
+
 export type Properties = Record<string, unknown>;
 
 /** The current state of one of the company's resources. */

@@ -6,6 +6,9 @@ import { parseSecretUri } from "./key-vault-references.ts";
 import { readSecret } from "./read-secret.ts";
 import type { ArmResource, ArmStore } from "./resource-store.ts";
 
+// Simulates resources that read a vault secret on a schedule or at each use, such as application gateways and data
+// factories.
+
 const HOUR_MS = 3_600_000;
 
 /** A field of a resource that refers to a vault secret. */

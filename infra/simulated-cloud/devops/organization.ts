@@ -2,6 +2,8 @@ import { appIdOf, secretValueOf } from "../company/applications.ts";
 import type { CompanyConnection, CompanyDevops, CompanyProject, CompanyVariableGroup } from "../company/devops.ts";
 import { guidFrom } from "../vaults/identifiers.ts";
 
+// The objects of a simulated Azure DevOps organization: projects, variable groups and service connections.
+
 export interface Variable {
   value: string | null;
   isSecret?: boolean;

@@ -10,6 +10,9 @@ import type { ApplicationRecord } from "./records.ts";
 import type { Tenant, Tenants } from "./tenants.ts";
 import { addPassword, removePassword } from "./write-operations.ts";
 
+// The simulated Microsoft Graph: routes requests for applications, service principals and tenant data, and checks
+// permissions.
+
 export interface GraphOptions {
   tenants: Tenants;
   tokens: Tokens;

@@ -18,6 +18,9 @@ import { oidcStore } from "./oidc-store.ts";
 import type { People } from "./people.ts";
 import { signInPage, signOutPage } from "./sign-in-page.ts";
 
+// The simulated identity provider for OpenID Connect: the library oidc-provider with a sign-in page, whose mode can make it
+// misbehave.
+
 export interface OidcClient {
   clientId: string;
   clientSecret: string;

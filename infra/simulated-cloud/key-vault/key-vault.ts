@@ -8,6 +8,10 @@ import { KeyVaultJson } from "./json.ts";
 import type { KeyVaultOptions, VaultCall } from "./request-context.ts";
 import { deleteSecret, purgeSecret, recoverSecret, setSecret, updateSecret } from "./write-operations.ts";
 
+// The simulated data plane of Azure Key Vault: finds the vault and the operation of a request, checks access, and logs the
+// request.
+
+const LATEST_VERSION = "2025-07-01";
 /** Supported API versions: https://learn.microsoft.com/rest/api/keyvault/versions and the versions that the SDKs send. */
 const VERSIONS = new Set([
   "2016-10-01",
@@ -88,7 +92,7 @@ function logRequest(
   });
 }
 
-/** Checks the vault and the API version, then runs the operation. */
+/** Checks the vault, the API version and the caller's access, then runs the operation. */
 function runRoute(
   options: KeyVaultOptions,
   request: IncomingRequest,
@@ -101,7 +105,7 @@ function runRoute(
   if (!version) return badParameter("api-version must be specified");
   if (!VERSIONS.has(version)) {
     return badParameter(
-      `The specified version (${version}) is not recognized. Consider using the latest supported version (2025-07-01).`,
+      `The specified version (${version}) is not recognized. Consider using the latest supported version (${LATEST_VERSION}).`,
     );
   }
   const errorResponses = keyVaultErrorResponses(vault, matchedRoute.permission, options.tokens, claims);

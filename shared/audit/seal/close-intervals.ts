@@ -20,7 +20,7 @@ const Closed = z.object({ closed: z.string() });
 /** Returns true if the interval's born mark contains a signed statement that the interval is closed. */
 export async function isClosed(tables: Tables, interval: Interval, keys: PublicKeys): Promise<boolean> {
   const mark = await readRow(tables, ClosedMark, entriesPartition(interval), bornMark(interval));
-  if (!mark?.value) return false;
+  if (mark?.value?.closed === undefined) return false;
   const statement = readStatement("audit-closed", Closed, mark.value.closed, keys);
   return "payload" in statement && statement.payload.closed === intervalName(interval);
 }

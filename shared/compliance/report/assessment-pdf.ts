@@ -1,7 +1,6 @@
 import { createDocument } from "../../platform/pdf/document.ts";
 import {
   ALARM_COLOR,
-  CONTENT_BOTTOM,
   type Column,
   GOOD_COLOR,
   HEADING_COLOR,
@@ -243,7 +242,6 @@ function writeExemptions(sheet: Sheet, { exemptions }: Assessment): void {
     sheet.text("No check of this framework has an active exemption.", { size: TEXT_SIZE, color: MUTED_COLOR });
     return;
   }
-  if (sheet.y < CONTENT_BOTTOM + 40) sheet.nextPage();
   addTable(
     sheet,
     EXEMPTION_COLUMNS,

@@ -20,8 +20,8 @@ export const instantText = (date: Date | string): string => new Date(date).toISO
 
 export function addSection(sheet: Sheet, title: string): void {
   sheet.y -= 8;
-  // Start a new page if the heading would be separated from the text that follows.
-  if (sheet.y < CONTENT_BOTTOM + 60) sheet.nextPage();
+  // Start a new page if the heading would be separated from what follows: a table's heading and a row of three lines.
+  if (sheet.y < CONTENT_BOTTOM + 75) sheet.nextPage();
   sheet.text(title, { size: 12, style: "bold", color: HEADING_COLOR });
   sheet.y -= 2;
 }

@@ -32,6 +32,9 @@ import {
 } from "./queries.ts";
 import { notSeenOf, readRow, resourceOf, unreadableRow } from "./resource-rows.ts";
 
+// Finds dependencies in Azure: reads the resources of a subscription that reference secrets, and the role assignments that
+// give access.
+
 interface AzureEdgesDeps {
   config: Config;
   clock: Clock;

@@ -33,11 +33,11 @@ export function apiManagementConsumers(apiManagement: ApiManagement, names: KeyV
     canCheck: ({ evidence }) => evidence.startsWith(`${LIST}/`),
 
     async currentProblem(consumer) {
-      for (const { name, keyVault } of await readNamedValues(consumer)) {
+      const problems = (await readNamedValues(consumer)).flatMap(({ name, keyVault }) => {
         const { code } = keyVault?.lastStatus ?? {};
-        if (code !== undefined && LASTING_CODE.test(code)) return unreadText(name, code);
-      }
-      return undefined;
+        return code === SUCCESS ? [] : { text: unreadText(name, code), canPass: !LASTING_CODE.test(code ?? "") };
+      });
+      return problems.find(({ canPass }) => !canPass) ?? problems[0];
     },
 
     async refresh(consumer) {
@@ -73,4 +73,4 @@ export function apiManagementConsumers(apiManagement: ApiManagement, names: KeyV
 }
 
 const unreadText = (name: string, code: string | undefined): string =>
-  `API Management could not read ${name}: ${code}.`;
+  `API Management could not read ${name}: ${code ?? "it has not tried yet"}.`;

@@ -6,7 +6,7 @@ import type { KeyVaultNames } from "../azure/key-vault-names.ts";
 import { afterPart, type KindOfConsumer, NOTHING_CHANGED, namesSecret } from "./consumer-kind.ts";
 
 const RESOLVED = "Resolved";
-/** Statuses that pass without an action of a user. They do not show that the app can't use the secret. */
+/** Statuses that pass without an action of a user. */
 const PASSING_STATUSES = ["Initialized", "FetchTimedOut"];
 
 /**
@@ -38,7 +38,11 @@ export function appServiceConsumers(appService: AppService, names: KeyVaultNames
 
     async currentProblem(consumer) {
       const found = (await allReferences(consumer)) ?? [];
-      return unresolvedText(found.filter(({ status }) => !PASSING_STATUSES.includes(status)));
+      const lasting = unresolvedText(found.filter(({ status }) => !PASSING_STATUSES.includes(status)));
+      if (lasting !== undefined) return { text: lasting, canPass: false };
+      // A reference with an active version was resolved before, so the app can use the secret.
+      const passing = unresolvedText(found.filter(({ activeVersion }) => activeVersion === undefined));
+      return passing === undefined ? undefined : { text: passing, canPass: true };
     },
 
     async refresh(consumer, { version, restart }) {

@@ -1,5 +1,11 @@
 import { CloudFailure } from "../../platform/azure/failure.ts";
-import type { ConsumerCheck, PlannedConsumer, RefreshRequest, RefreshResult } from "../../rotation/consumer.ts";
+import type {
+  ConsumerCheck,
+  ConsumerProblem,
+  PlannedConsumer,
+  RefreshRequest,
+  RefreshResult,
+} from "../../rotation/consumer.ts";
 import type { Edge } from "../edge.ts";
 
 /**
@@ -11,9 +17,10 @@ export interface KindOfConsumer {
   canCheck(edge: Pick<Edge, "evidence">): boolean;
   /**
    * Returns why the consumer can't use the secret now, as `ConsumersOfSecrets.currentProblem`. Left out if that can't be seen.
-   * Failures that pass without an action of a user are no problem: the consumer may be one that works.
    */
-  currentProblem?(consumer: PlannedConsumer): Promise<string | undefined>;
+  currentProblem?(consumer: PlannedConsumer): Promise<ConsumerProblem | undefined>;
+  /** Returns `PlannedConsumer.newPlace`. Left out for consumers that store no copy of a client secret. */
+  isNewPlace?(consumer: PlannedConsumer): Promise<boolean>;
   /**
    * Makes the consumer read the current version. Safe to repeat. Left out if consumers of this kind can't be refreshed.
    *

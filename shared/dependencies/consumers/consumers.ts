@@ -67,9 +67,9 @@ export function createConsumersOfSecrets(deps: {
     // Identities that only have access are no consumers. For readers known only from a log, `SecretUsage` reports their reads.
     const uses = edges.filter(({ edge }) => edge.strength === "references");
     const named = uses.filter(({ edge }) => edge.name !== undefined);
-    const consumers = consumersOf(named).map(({ resource, weight, edges: found }): PlannedConsumer => {
+    const toPlanned = async ({ resource, weight, edges: found }: ReturnType<typeof consumersOf>[number]) => {
       const { id, kind, environment } = resource;
-      return {
+      const planned: PlannedConsumer = {
         id,
         kind,
         name: resource.name,
@@ -81,7 +81,9 @@ export function createConsumersOfSecrets(deps: {
         slowestSeconds: Math.max(...found.map(({ edge }) => edge.refresh.slowestSeconds ?? 0)),
         blast: Math.round(weight * BLAST_PER_WEIGHT),
       };
-    });
+      return (await kinds[kind]?.isNewPlace?.(planned)) ? { ...planned, newPlace: true } : planned;
+    };
+    const consumers = await Promise.all(consumersOf(named).map(toPlanned));
     const unread = more ? [`${vaultName}/${name} has more known consumers than were checked.`] : [];
     return { consumers, coverage: [...wholeVaultCoverage(uses), ...unread], unread };
   }

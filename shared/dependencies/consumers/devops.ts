@@ -6,6 +6,9 @@ import type { ConsumerCheck, PlannedConsumer } from "../../rotation/consumer.ts"
 import { devopsPlace } from "../devops/ids.ts";
 import { afterPart, type KindOfConsumer } from "./consumer-kind.ts";
 
+// Gives new values to consumers in Azure DevOps (variable groups and service connections) during a rotation, and checks
+// which version they have.
+
 interface DevopsDeps {
   devops: Pick<Devops, "organization">;
 }
@@ -96,7 +99,13 @@ export function serviceConnectionConsumers(deps: DevopsDeps): KindOfConsumer {
 
     async currentProblem(consumer) {
       const found = await connectionOf(consumer);
-      return await found?.organization.signInProblem(found.place, credentialOf(consumer));
+      const text = await found?.organization.signInProblem(found.place, credentialOf(consumer));
+      return text === undefined ? undefined : { text, canPass: false };
+    },
+
+    async isNewPlace(consumer) {
+      const found = await connectionOf(consumer);
+      return !(await found?.organization.wasWritten(found.place, credentialOf(consumer)));
     },
 
     async refresh(consumer, { value }) {

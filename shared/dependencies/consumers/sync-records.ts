@@ -22,7 +22,7 @@ export function syncConsumers(sync: Pick<Sync, "get" | "trigger">): KindOfConsum
       // After these failures the record runs again soon, so they do not show that it can't use the secret.
       const canPass =
         record?.failure !== undefined && (isRetried(record.failure) || record.failure.code === "internal");
-      return record?.state === "failing" && !canPass ? failureText(record) : undefined;
+      return record?.state === "failing" && !canPass ? { text: failureText(record), canPass } : undefined;
     },
 
     async refresh(consumer) {

@@ -20,13 +20,12 @@ const MAX_GAP_MS = 2 * DAY_MS;
 
 /** Returns the stored use of an asset, merged with the query's lines about it. The oldest readers are dropped above MAX_READERS. */
 export function mergedAsset(
-  workspaceId: string,
   stored: AssetUseRecord | undefined,
   lines: readonly UseLine[],
   nameOf: (appId: string) => string | undefined,
 ): AssetUseRecord {
   const { vaultName, type, name } = stored ?? lines[0]!;
-  const readers = new Map((stored ? readersOf(workspaceId, stored) : []).map((one) => [one.id, one]));
+  const readers = new Map((stored ? readersOf(stored) : []).map((one) => [one.id, one]));
   for (const [id, own] of Map.groupBy(lines, ({ callerId }) => callerId))
     readers.set(id, mergedReader(readers.get(id), own, nameOf));
   const storedReaders = [...readers.values()].sort((a, b) => (a.lastAt > b.lastAt ? -1 : 1)).slice(0, MAX_READERS);

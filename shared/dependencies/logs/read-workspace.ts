@@ -86,15 +86,13 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
    */
   async function claimHour(workspaceId: string, now: Date): Promise<Row<WorkspaceRecord> | undefined> {
     const hour = new Date(Math.floor(now.getTime() / HOUR_MS) * HOUR_MS).toISOString();
-    const before = await find(workspaceId);
-    if (before && (before.askedHour >= hour || (before.notBefore ?? "") > now.toISOString())) return undefined;
-    try {
-      if (before) return await tables.replace(WorkspaceRows, { ...before, askedHour: hour });
-      return await tables.insert(WorkspaceRows, WORKSPACES, workspaceId, { workspaceId, askedHour: hour, failures: 0 });
-    } catch (error) {
-      if (!isConflict(error)) throw error;
-      return undefined;
-    }
+    let isClaimed = false;
+    const claim = (before: WorkspaceRecord | undefined): WorkspaceRecord | undefined => {
+      isClaimed = !before || (before.askedHour < hour && (before.notBefore ?? "") <= now.toISOString());
+      return isClaimed ? { ...(before ?? { workspaceId, failures: 0 }), askedHour: hour } : undefined;
+    };
+    const row = await tables.modify(WorkspaceRows, WORKSPACES, workspaceId, claim, { replaceCorrupt: true });
+    return isClaimed ? row : undefined;
   }
 
   async function queryWorkspace(workspaceId: string, span: { from: Date; to: Date }, signal: AbortSignal | undefined) {
@@ -154,15 +152,8 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
     const nameOf = new Map(signIns.map(({ appId, name }) => [appId, name || undefined]));
     const counted = uses.filter(({ vaultName }) => !deps.isServiceVault(vaultName));
     const merge = (before: AssetUseRecord | undefined, lines: readonly (typeof uses)[number][]) =>
-      mergedAsset(workspaceId, before, lines, (appId) => nameOf.get(appId));
-    await mergeRows(
-      mergeContext,
-      ASSET_USES,
-      AssetUses,
-      grouped(counted, assetUseKey),
-      merge,
-      withExpectation(workspaceId, now),
-    );
+      mergedAsset(before, lines, (appId) => nameOf.get(appId));
+    await mergeRows(mergeContext, ASSET_USES, AssetUses, grouped(counted, assetUseKey), merge, withExpectation(now));
     const old = under(workspaceId, UNEXPECTED_PREFIX);
     const before = UNEXPECTED_PREFIX + encodeTime(Math.max(0, now.getTime() - KEEP_UNEXPECTED_MS));
     for await (const rows of tables.pages(UnexpectedReaders, { ...old, before, select: [] }))
@@ -176,10 +167,10 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
    * Decides which new readers are unexpected. The event is written before the row that stores the decision: after a crash in
    * between, the event is written again with the same ID.
    */
-  function withExpectation(workspaceId: string, now: Date) {
+  function withExpectation(now: Date) {
     const isExpectedReader = deps.expected.createLookup();
     return async (record: AssetUseRecord): Promise<{ record: AssetUseRecord; operations: Operation[] }> => {
-      const readers = readersOf(workspaceId, record);
+      const readers = readersOf(record);
       const undecided = readers.filter(({ expected }) => expected === undefined);
       if (undecided.length === 0) return { record, operations: [] };
       const isExpected = await isExpectedReader(record);
@@ -223,7 +214,7 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
       operations: [],
     }),
   ): Promise<void> {
-    for await (const rows of tables.pages(entity, under(workspaceId, prefix))) {
+    for await (const rows of tables.pages(entity, { ...under(workspaceId, prefix), onCorrupt: "leaveOut" })) {
       const operations: Operation[] = [];
       for (const row of rows as Row<R>[]) {
         const before = withoutKeys(row) as unknown as R;

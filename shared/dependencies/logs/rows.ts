@@ -2,7 +2,7 @@ import * as z from "zod";
 import { ASSET_TYPES, type AssetType } from "../../inventory/asset.ts";
 import { entity } from "../../platform/storage/entity.ts";
 import { keyEnd, keyText } from "../../platform/storage/keys.ts";
-import { unpackBytes, withCorruptRowErrors } from "../../platform/storage/packed-members.ts";
+import { packedMember, unpackBytes } from "../../platform/storage/packed-members.ts";
 import { fenceEntity } from "../../platform/storage/tables.ts";
 import { Failure } from "../rows.ts";
 
@@ -64,7 +64,7 @@ export const AssetUseRecord = z.object({
   name: z.string(),
   lastAt: z.string(),
   /** `Reader`s, compressed. */
-  readers: z.instanceof(Uint8Array),
+  readers: packedMember(z.array(Reader)),
   /** Whether there were more readers. The most recent are stored. */
   more: z.boolean().optional(),
 });
@@ -99,7 +99,7 @@ export const UnexpectedReaders = entity(TABLE, UnexpectedReader);
  */
 const ReportedUnusedRecord = z.object({
   lookedOn: z.string(),
-  assets: z.instanceof(Uint8Array),
+  assets: packedMember(z.array(z.string())),
   /** Number of rows of the vault. Absent: only this one. */
   rows: z.int().optional(),
 });
@@ -123,8 +123,5 @@ export const vaultUseKey = (vaultName: string): string => VAULT_USES + text(vaul
 export const signInKey = (appId: string, keyId: string): string => `${SIGN_INS}${text(appId)}|${text(keyId)}`;
 export const under = (partitionKey: string, prefix: string) => ({ partitionKey, from: prefix, before: keyEnd(prefix) });
 
-/** Returns the readers of an asset in a workspace. @throws StorageCorrupt if the row contains no readers. */
-export const readersOf = (workspaceId: string, use: AssetUseRecord): Reader[] =>
-  withCorruptRowErrors(AssetUses, { partitionKey: workspaceId, rowKey: assetUseKey(use) }, "readers", () =>
-    unpackBytes(use.readers, z.array(Reader)),
-  );
+export const readersOf = ({ readers }: Pick<AssetUseRecord, "readers">): Reader[] =>
+  unpackBytes(readers, z.array(Reader));

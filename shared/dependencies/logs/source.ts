@@ -38,8 +38,7 @@ export function createLogSource(deps: {
       for await (const rows of tables.pages(AssetUses, under(unit, ASSET_USES)))
         for (const row of rows) {
           const record = withoutKeys(row);
-          for (const one of readersOf(unit, record).filter(({ lastAt }) => lastAt >= since))
-            addEdge(principals, record, one);
+          for (const one of readersOf(record).filter(({ lastAt }) => lastAt >= since)) addEdge(principals, record, one);
         }
       for (const principal of principals.values()) yield principal satisfies ReadingItem;
       if (failure) {

@@ -78,7 +78,7 @@ export function createUsage(deps: {
 
   const readersIn = async (workspaceId: string, place: AssetPlace): Promise<{ readers: Reader[]; more: boolean }> => {
     const found = await tables.get(AssetUses, workspaceId, assetUseKey(place));
-    return { readers: found ? readersOf(workspaceId, found) : [], more: found?.more === true };
+    return { readers: found ? readersOf(found) : [], more: found?.more === true };
   };
 
   async function stateOf(workspaceId: string, vaultName: string): Promise<LogState> {

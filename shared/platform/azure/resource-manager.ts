@@ -14,6 +14,8 @@ import {
 } from "./resource-manager-answers.ts";
 import { INVENTORY_READER } from "./watch-roles.ts";
 
+// Reads subscriptions, vaults and their diagnostic settings from Azure Resource Manager.
+
 export interface SubscriptionResource {
   subscriptionId: string;
   displayName: string;

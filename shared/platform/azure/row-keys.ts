@@ -3,9 +3,7 @@ import type { RowKeys } from "../storage/signing.ts";
 import { CloudFailure } from "./failure.ts";
 import type { ServiceKeyVault } from "./service-key-vault.ts";
 
-const SECRET = "row-signing";
-const CONTENT_TYPE = "application/vnd.credential-lifecycle.row-signing";
-/** Bytes of a key for HMAC with SHA-256 (RFC 7518 §3.2). */
+/** Bytes of a key for HMAC with SHA-256 (RFC 7518 §3.2), and for AES-256. */
 const KEY_BYTES = 32;
 
 /**
@@ -16,7 +14,20 @@ const KEY_BYTES = 32;
  *
  * @returns Keys whose methods throw `CloudFailure` while the vault can't be read.
  */
-export function keyVaultRowKeys(vault: ServiceKeyVault, randomness: Randomness): RowKeys {
+export const keyVaultRowKeys = (vault: ServiceKeyVault, randomness: Randomness): RowKeys =>
+  keyVaultKeys("row-signing", vault, randomness);
+
+/**
+ * Returns the keys that encrypt the TOTP secrets of users (AES-256), stored like those of `keyVaultRowKeys`: the newest version
+ * encrypts, and every version decrypts.
+ *
+ * @returns Keys whose methods throw `CloudFailure` while the vault can't be read.
+ */
+export const keyVaultSecondFactorKeys = (vault: ServiceKeyVault, randomness: Randomness): RowKeys =>
+  keyVaultKeys("second-factor-key", vault, randomness);
+
+function keyVaultKeys(secret: string, vault: ServiceKeyVault, randomness: Randomness): RowKeys {
+  const contentType = `application/vnd.credential-lifecycle.${secret}`;
   const keysByVersion = new Map<string, Promise<Uint8Array | undefined>>();
   let newest: Promise<{ name: string; key: Uint8Array }> | undefined;
 
@@ -27,7 +38,7 @@ export function keyVaultRowKeys(vault: ServiceKeyVault, randomness: Randomness):
 
   async function named(name: string): Promise<Uint8Array | undefined> {
     if (!/^[0-9a-f]{32}$/.test(name)) return undefined;
-    const keyPromise = keysByVersion.get(name) ?? vault.readSecret(SECRET, name).then(decodeKey);
+    const keyPromise = keysByVersion.get(name) ?? vault.readSecret(secret, name).then(decodeKey);
     keysByVersion.set(name, keyPromise);
     return await keyPromise.catch((error: unknown) => {
       keysByVersion.delete(name);
@@ -36,11 +47,11 @@ export function keyVaultRowKeys(vault: ServiceKeyVault, randomness: Randomness):
   }
 
   async function readOrCreateKey(): Promise<{ name: string; key: Uint8Array }> {
-    const newestVersion = await vault.readNewest(SECRET);
+    const newestVersion = await vault.readNewest(secret);
     const value = newestVersion?.value ?? Buffer.from(randomness.bytes(KEY_BYTES)).toString("base64");
     const key = decodeKey(value);
-    if (key) return { name: newestVersion?.version ?? (await vault.writeSecret(SECRET, value, CONTENT_TYPE)), key };
-    throw new CloudFailure("badResponse", `The secret ${SECRET} of the service's own key vault is not a valid key.`, {
+    if (key) return { name: newestVersion?.version ?? (await vault.writeSecret(secret, value, contentType)), key };
+    throw new CloudFailure("badResponse", `The secret ${secret} of the service's own key vault is not a valid key.`, {
       remedy: `Add a version of ${KEY_BYTES} random bytes in base64 to the secret.`,
     });
   }

@@ -301,6 +301,7 @@ const runtime = {
   WATCH_ALL: flag.optional(),
   REQUIRE_PASSWORD_CHANGE: flag.optional(),
   UNUSED_PASSWORD_DAYS: integer(1, 365).optional(),
+  REQUIRE_SECOND_FACTOR: z.enum(["none", "administrators", "everyone"]).optional(),
   OUT_OF_SCOPE_RETENTION_DAYS: integer(1, 3650).optional(),
   ROTATION_TRIGGER_DAYS: integer(1, 365).optional(),
   DEFAULT_VALIDITY_DAYS: integer(1, 730).optional(),

@@ -13,6 +13,8 @@ export type Credential = { kind: "bearer"; token: string } | { kind: "session"; 
 
 /** The checks before an endpoint runs. The modules for access, licensing and audit implement them. */
 export interface Gate {
+  /** Throws an error for `translate` if this build can't work with the store. */
+  checkStore(): Promise<void>;
   /** Returns the actor that a credential authenticates, or the problem to answer with. */
   authenticate(credential: Credential): Promise<Actor | Problem>;
   /** Returns the current license tier. */
@@ -41,7 +43,7 @@ export interface UnauthenticatedRequest {
 
 type AdmissionRules = Pick<
   Endpoint<never>,
-  "method" | "route" | "rateLimit" | "tier" | "interactive" | "beforePasswordChange"
+  "method" | "route" | "rateLimit" | "tier" | "interactive" | "beforePasswordChange" | "beforeEnrollment"
 > & { access: Access };
 
 /**
@@ -50,7 +52,7 @@ type AdmissionRules = Pick<
  *
  * @param answerHeaders - Receives the headers with the remaining calls.
  * @returns the actor; undefined for an open endpoint.
- * @throws {Problem} rateLimited, unauthorized, crossSite, passwordChangeRequired, forbidden, interactiveOnly, licenseRequired
+ * @throws {Problem} rateLimited, unauthorized, crossSite, passwordChangeRequired, secondFactorEnrollmentRequired, forbidden, interactiveOnly, licenseRequired
  */
 export async function admit(
   endpoint: AdmissionRules,
@@ -58,6 +60,7 @@ export async function admit(
   gate: Gate,
   answerHeaders: Record<string, string>,
 ): Promise<Actor | undefined> {
+  await gate.checkStore();
   const credential = credentialOf(headers);
   const authenticated = credential && endpoint.access !== "open" ? await gate.authenticate(credential) : noCredential();
   // For an open endpoint `authenticated` is a problem that is never thrown.
@@ -78,6 +81,8 @@ export async function admit(
       const readsOnly = endpoint.method === "GET";
       if (credential?.kind === "session" && !readsOnly) requireSameOrigin(headers, origin);
       if (authenticated.mustChangePassword && !endpoint.beforePasswordChange) throw passwordChangeRequired();
+      if (authenticated.mustEnrollSecondFactor && !endpoint.beforePasswordChange && !endpoint.beforeEnrollment)
+        throw enrollmentRequired();
       if (!mayCall(authenticated.role, endpoint.access)) throw roleRequired(endpoint.access, authenticated.role);
       if (endpoint.interactive) requireInteractive(authenticated);
     }
@@ -128,6 +133,12 @@ const CREDENTIAL_MESSAGES = {
 
 const passwordChangeRequired = () =>
   new Problem("passwordChangeRequired", "An administrator set your password. Choose another with POST /auth/password.");
+
+const enrollmentRequired = () =>
+  new Problem(
+    "secondFactorEnrollmentRequired",
+    "An administrator requires a second factor. Add an authenticator app (POST /auth/me/second-factor/totp) or a passkey.",
+  );
 
 /** @throws {Problem} interactiveOnly */
 export function requireInteractive(actor: Actor): void {

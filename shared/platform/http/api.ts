@@ -5,9 +5,10 @@ import { DEPENDENCIES } from "./health.ts";
 
 export const Health = z
   .object({
-    status: z
-      .enum(["healthy", "degraded"])
-      .meta({ description: "`degraded`: a dependency does not respond, or a stored row can't be read." }),
+    status: z.enum(["healthy", "degraded"]).meta({
+      description:
+        "`degraded`: a dependency does not respond, a stored row can't be read, or one of the numbers below is unknown.",
+    }),
     dependencies: z
       .array(
         z.object({

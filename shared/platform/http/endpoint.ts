@@ -35,6 +35,8 @@ export interface Actor {
   credential: ActorCredential;
   /** True if an administrator set the password of this sign-in: see `beforePasswordChange`. */
   mustChangePassword?: boolean;
+  /** True if the user must enroll a second factor: see `beforeEnrollment`. */
+  mustEnrollSecondFactor?: boolean;
 }
 
 /** The credential of a request. `id` identifies it for revocation (see `Access`). `since` is the time of the sign-in. */
@@ -155,6 +157,11 @@ export interface EndpointDeclaration<
   interactive?: boolean;
   /** True if users can call it before they have replaced a password that an administrator set. */
   beforePasswordChange?: boolean;
+  /**
+   * True if users can call it before they have enrolled a second factor that the setting requireSecondFactor requires. They can
+   * also call the endpoints with `beforePasswordChange`.
+   */
+  beforeEnrollment?: boolean;
   params?: P;
   /** Parameters with their names in the specification. Callers can use camelCase or snake_case. */
   query?: Q;

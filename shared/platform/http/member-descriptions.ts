@@ -380,6 +380,7 @@ export const PARAMETER_DESCRIPTIONS: Readonly<Record<string, Member>> = {
   subscription_id: described("ID of the Azure subscription.", "8eab9bca-7137-4f76-a31c-dcc4acd2ff43"),
   target_provider: described("Only records with this provider."),
   tenant_id: described("ID of the tenant, a GUID.", "a9086e3c-0b4a-428e-a3e8-def4ffe2d46b"),
+  method_id: described("ID of the second factor: `totp`, or that of a passkey.", "totp"),
   token_id: described("ID of the API token.", EXAMPLE_ULID),
   type: described("Only items of this type."),
   user_id: described("ID of the user: the username.", "maria.lopez"),

@@ -3,7 +3,7 @@ import { type Document, operationsOf, resolveReference, type Schema } from "./op
 const UNREADABLE_ROWS: Schema = {
   type: "object",
   description:
-    "Stored rows that could not be read and are therefore missing in `items`: another program changed them, or their signature is not valid. The audit log names each one once (`storage.rowUnreadable`). Absent if there are none.",
+    "Stored rows that could not be read and are therefore missing in `items`: another program changed them, or their signature is not valid. The audit log names each of the first 100 rows once (`storage.rowUnreadable`), and says once an hour that there are more. Absent if there are none.",
   properties: {
     count: { type: "integer", minimum: 0, description: "Number of rows that are missing.", example: 1 },
     items: {

@@ -8,6 +8,8 @@ import { addExamples, PROBLEM_EXAMPLES, problemExamples } from "./openapi-exampl
 import { addUnreadableRows } from "./openapi-unreadable-rows.ts";
 import { PROBLEMS, type ProblemCode } from "./problem.ts";
 
+// Builds the OpenAPI document from the declarations of the endpoints.
+
 const PROBLEM_CODES = Object.keys(PROBLEMS) as [ProblemCode, ...ProblemCode[]];
 
 const ProblemDocument = z
@@ -89,10 +91,14 @@ const CONDITIONS: Partial<Record<ProblemCode, (endpoint: Endpoint<never>) => boo
   unauthorized: ({ access }) => access !== "open",
   invalidCredentials: () => false,
   passwordExpired: () => false,
+  secondFactorRequired: () => false,
+  secondFactorFailed: () => false,
   tooManyAttempts: () => false,
   forbidden: ({ access }) => access !== "open",
   interactiveOnly: ({ interactive = false }) => interactive,
   passwordChangeRequired: ({ access, beforePasswordChange }) => access !== "open" && !beforePasswordChange,
+  secondFactorEnrollmentRequired: ({ access, beforePasswordChange, beforeEnrollment }) =>
+    access !== "open" && !beforePasswordChange && !beforeEnrollment,
   crossSite: ({ access, method }) => access !== "open" && method !== "GET",
   licenseRequired: ({ tier }) => tier === "pro",
   scanRunning: () => false,

@@ -49,6 +49,17 @@ export const PROBLEMS = {
     title: "The password has expired",
     detail: "An administrator set this password, and it was not used in time. Ask an administrator for a new one.",
   },
+  secondFactorRequired: {
+    status: 401,
+    title: "A second factor is required",
+    detail:
+      "Send the same request with a second factor: totp, recoveryCode or passkey. methods lists those of the user.",
+  },
+  secondFactorFailed: {
+    status: 401,
+    title: "The second factor is wrong",
+    detail: "The second factor is wrong, expired, or was used before. Send the same request with another one.",
+  },
   forbidden: { status: 403, title: "Your role does not allow this", detail: "This requires the role admin." },
   interactiveOnly: {
     status: 403,
@@ -59,6 +70,11 @@ export const PROBLEMS = {
     status: 403,
     title: "Your password must be changed first",
     detail: "Choose another password with POST /auth/password.",
+  },
+  secondFactorEnrollmentRequired: {
+    status: 403,
+    title: "You must add a second factor first",
+    detail: "Add an authenticator app with POST /auth/me/second-factor/totp, or a passkey.",
   },
   ssoOnly: { status: 403, title: "Password sign-in is disabled", detail: "Sign in at /auth/sso/login." },
   signInRefused: {
@@ -170,6 +186,12 @@ export const PROBLEMS = {
     detail:
       "A row of the table AlertRules can't be read: it was changed outside of this service. An administrator finds it in the audit log (storage.rowUnreadable) and restores it from a backup, or deletes it.",
   },
+  storeIsNewer: {
+    status: 503,
+    title: "A newer version of the service has used its storage",
+    detail:
+      "Deploy the newer version again, or stop the app, run npm run store -- prepare-rollback with the newer version, and then start this version.",
+  },
 } as const;
 
 export type ProblemCode = keyof typeof PROBLEMS;
@@ -262,7 +284,7 @@ export const invalidBody = (member: string, message: string): Problem =>
  * @param seconds - Rounded up to at least one whole second.
  */
 export function retryLater(
-  code: "rateLimited" | "tooManyAttempts" | "unavailable" | "rowUnreadable",
+  code: "rateLimited" | "tooManyAttempts" | "unavailable" | "rowUnreadable" | "storeIsNewer",
   detail: string,
   seconds: number,
 ) {

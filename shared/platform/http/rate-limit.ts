@@ -2,9 +2,9 @@ import { createHash } from "node:crypto";
 import * as z from "zod";
 import type { Clock } from "../runtime.ts";
 import { isConflict, undefinedIfChanged } from "../storage/conflict.ts";
-import { entity, type Row } from "../storage/entity.ts";
+import { bytesMember, entity, type Row } from "../storage/entity.ts";
 import { keyText } from "../storage/keys.ts";
-import type { Tables } from "../storage/tables.ts";
+import { StorageCorrupt, type Tables } from "../storage/tables.ts";
 import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../time.ts";
 
 /** Callers cached in memory; the oldest are evicted first. An evicted caller costs one more read. */
@@ -13,11 +13,11 @@ const MAX_CACHED_CALLERS = 5_000;
 const SHARED_ROW_MS = MINUTE_MS;
 
 /** Row of a caller: the accepted calls in the longest active window. Partitioned so that a cleanup can list the rows. */
-const Calls = entity(
+export const Calls = entity(
   "RateLimits",
   z.object({
     /** Times in milliseconds, ascending, as 8-byte little-endian doubles. */
-    times: z.instanceof(Uint8Array),
+    times: bytesMember(({ length }) => length % Float64Array.BYTES_PER_ELEMENT === 0),
     lastAt: z.string(),
   }),
 );
@@ -105,7 +105,7 @@ export function createRateLimiter(deps: { tables: Tables; clock: Clock; limits: 
     for (;;) {
       const now = clock.now().getTime();
       if (!memory.row || now < memory.sharedUntil) {
-        memory.row = await tables.get(Calls, partition, key);
+        memory.row = await readCalls(partition, key);
         memory.times = memory.row ? unpack(memory.row.times) : [];
       }
       const times = memory.times.filter((time) => time > now - longestWindowMs);
@@ -135,6 +135,16 @@ export function createRateLimiter(deps: { tables: Tables; clock: Clock; limits: 
     }
   }
 
+  /** Returns the row of a caller. A row that can't be read counts no calls, and the next write replaces it. */
+  async function readCalls(partitionKey: string, rowKey: string): Promise<CachedCaller["row"]> {
+    try {
+      return await tables.get(Calls, partitionKey, rowKey);
+    } catch (error) {
+      if (!(error instanceof StorageCorrupt)) throw error;
+      return { partitionKey, rowKey, etag: error.etag, times: pack([]), lastAt: "" };
+    }
+  }
+
   return {
     async take(caller) {
       if (limits.perMinute === 0 && limits.perHour === 0) {
@@ -152,7 +162,7 @@ export function createRateLimiter(deps: { tables: Tables; clock: Clock; limits: 
     async cleanUp() {
       const oldestKept = new Date(clock.now().getTime() - HOUR_MS).toISOString();
       for (const partitionKey of SHARDS) {
-        for await (const rows of tables.pages(Calls, { partitionKey, select: ["lastAt"] })) {
+        for await (const rows of tables.pages(Calls, { partitionKey, select: ["lastAt"], onCorrupt: "leaveOut" })) {
           for (const row of rows) {
             if (row.lastAt >= oldestKept) continue;
             // If the caller has just called again, the ETag is stale and the row stays.

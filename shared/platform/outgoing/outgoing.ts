@@ -10,6 +10,8 @@ import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
 import type { LookupFunction } from "node:net";
 import { type AllowedNetwork, blockedReason } from "./allowed-addresses.ts";
 
+// Sends HTTP requests to addresses that users configure, with limits that protect the service's own network.
+
 export interface OutgoingRequest {
   method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   headers: Record<string, string>;

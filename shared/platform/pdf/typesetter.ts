@@ -14,6 +14,8 @@ import {
   showText,
 } from "pdf-lib";
 
+// Sets text in a PDF: chooses a font for each character, measures lines, and reverses right-to-left text.
+
 export type Style = "regular" | "bold";
 
 /** Characters in one font, left to right on the page. */

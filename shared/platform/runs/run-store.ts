@@ -51,7 +51,7 @@ export interface RunStore<R extends RunBase> {
 
 /** Row that names the run in progress. Its key in lower case sorts after all runs, whose keys are upper case and digits. */
 const ACTIVE_KEY = "active";
-const activeRuns = (table: string) => entity(table, z.object({ runId: z.string() }));
+export const activeRuns = (table: string) => entity(table, z.object({ runId: z.string() }));
 
 /** Retention of runs. */
 const RETENTION_MS = 30 * DAY_MS;
@@ -120,7 +120,13 @@ export function createRunStore<R extends RunBase>(
     async removeOld(removeOtherRows = async () => {}) {
       // Keys count down, so older runs come after this key.
       const from = newestFirst(encodeTime(Math.max(0, clock.now().getTime() - RETENTION_MS)) + "0".repeat(16));
-      const range = { partitionKey, from, before: ACTIVE_KEY, select: ["runId" as const] };
+      const range = {
+        partitionKey,
+        from,
+        before: ACTIVE_KEY,
+        select: ["runId" as const],
+        onCorrupt: "leaveOut" as const,
+      };
       for await (const rows of tables.pages(Runs, range)) {
         // Runs are removed last, because a remaining run names its other remaining rows.
         await removeOtherRows(rows.map(({ runId }) => runId));

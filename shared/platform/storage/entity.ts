@@ -20,9 +20,10 @@ export interface Entity<T> {
   readonly uniqueWrites: boolean;
   /**
    * True if the rows are signed (signing.ts), because they decide where secrets are sent or which secrets are removed. Signed
-   * rows are written whole, with `transaction` instead of `write`, and are read whole.
+   * rows are written whole, with `transaction` instead of `write`, and are read whole. `withKeyVault`: signed and verified only
+   * if the service has its own key vault, because a service without one needs these rows too.
    */
-  readonly signed: boolean;
+  readonly signed: boolean | "withKeyVault";
   /** Not set at run time. Makes the type `T` part of the entity's type. */
   readonly [row]?: T;
 }
@@ -55,7 +56,7 @@ const reserved = new Set(["partitionkey", "rowkey", "timestamp", "etag"]);
 export function entity<S extends z.ZodObject>(
   table: string,
   schema: S,
-  { uniqueWrites = false, signed = false }: { uniqueWrites?: boolean; signed?: boolean } = {},
+  { uniqueWrites = false, signed = false }: { uniqueWrites?: boolean; signed?: Entity<unknown>["signed"] } = {},
 ): Entity<z.infer<S>> {
   if (!tableName.test(table)) throw new TypeError(`${table} is not a table name.`);
   if (schema._zod.def.catchall) throw new TypeError(`${table}: its rows have keys and an ETag beside their members.`);
@@ -66,6 +67,19 @@ export function entity<S extends z.ZodObject>(
   });
   return { table, schema, members, uniqueWrites, signed };
 }
+
+/**
+ * Declares a member of bytes that are checked on each read and write. A row with other bytes can't be read, like a row with a
+ * value of another type.
+ */
+export function bytesMember(isValid: (bytes: Uint8Array) => boolean) {
+  const member = z.custom<Uint8Array<ArrayBuffer>>((value) => value instanceof Uint8Array && isValid(value));
+  member._zod.bag.Class = Uint8Array; // as in z.instanceof, for `kindOf`
+  return member;
+}
+
+/** Returns the entity without its members. With it, every row of the table can be read, whatever its content. */
+export const keysOnly = ({ table }: Pick<Entity<unknown>, "table">): Entity<object> => entity(table, z.object({}));
 
 /**
  * Returns how a member is stored. Depends on the schema alone, so that a member never moves between columns when its value

@@ -1,6 +1,6 @@
 import { deflateRawSync, inflateRawSync } from "node:zlib";
 import * as z from "zod";
-import type { Entity, Row } from "./entity.ts";
+import { bytesMember, type Entity, type Row } from "./entity.ts";
 import { StorageCorrupt } from "./errors.ts";
 
 /** Maximum size of an unpacked member. A manipulated row of 1 MiB could otherwise unpack to a thousand times its size. */
@@ -111,6 +111,13 @@ export const unpack = <T, M extends string, S extends z.ZodType>(
   member: M,
   schema: S,
 ): z.infer<S> => withCorruptRowErrors(entity, row, member, () => unpackBytes(row[member], schema));
+
+/**
+ * Declares a member of bytes that `pack` created. The content is unpacked and validated on each read and write. Rows that a scan
+ * or a list reads by the thousand use `z.instanceof(Uint8Array)` instead, and their readers handle content that can't be unpacked.
+ */
+export const packedMember = (content: z.ZodType) =>
+  bytesMember((bytes) => undefinedIfNotPacked(() => ({ content: unpackBytes(bytes, content) })) !== undefined);
 
 /** Returns the result of `read`, or undefined if the bytes were not written by a version of this service. */
 export function undefinedIfNotPacked<A>(read: () => A): A | undefined {

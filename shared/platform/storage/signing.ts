@@ -1,5 +1,6 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
 import type { StoredRow } from "./columns.ts";
+import type { Entity } from "./entity.ts";
 import { StorageCorrupt } from "./errors.ts";
 import type { Operation } from "./operations.ts";
 
@@ -18,8 +19,12 @@ export interface RowKeys {
 export interface RowSigning {
   /** Returns the operation with its signature. Returns operations of unsigned entities unchanged. */
   sign(partitionKey: string, operation: Operation): Promise<Operation>;
-  /** @throws {StorageCorrupt} unless a key of this service signed exactly this row at this location. */
-  verify(table: string, stored: StoredRow): Promise<void>;
+  /**
+   * Does nothing for rows of unsigned entities.
+   *
+   * @throws {StorageCorrupt} unless a key of this service signed exactly this row at this location.
+   */
+  verify(entity: Pick<Entity<unknown>, "table" | "signed">, stored: StoredRow): Promise<void>;
 }
 
 /** Column with `<name of the key>.<HMAC-SHA-256 in base64url>`. No member can have this name. */
@@ -31,25 +36,28 @@ const UNSIGNED_COLUMNS = new Set(["partitionKey", "rowKey", "etag", "timestamp",
  * Creates the signing of rows. The signature covers a row's location and all of its columns, so a changed, moved or copied row
  * is rejected. An earlier state of the same row is still accepted.
  *
- * @param keys - If undefined, reading or writing a signed row throws.
+ * @param keys - If undefined, rows `withKeyVault` are not signed, and reading or writing another signed row throws.
  */
 export function createRowSigning(keys: RowKeys | undefined): RowSigning {
   const requireKeys = (): RowKeys => {
     if (!keys) throw new TypeError("Signed rows need the service's own key vault: SERVICE_KEY_VAULT_URL.");
     return keys;
   };
+  const isSigned = (signed: Entity<unknown>["signed"]): boolean =>
+    signed === "withKeyVault" ? keys !== undefined : signed;
 
   return {
     async sign(partitionKey, operation) {
       const { entity, kind, rowKey, columns } = operation;
-      if (!entity.signed || kind === "remove") return operation;
+      if (!isSigned(entity.signed) || kind === "remove") return operation;
       if (kind === "merge") throw new TypeError(`A signed row of ${entity.table} is written whole.`);
       const { name, key } = await requireKeys().current();
       const mac = macOf(key, entity.table, partitionKey, rowKey, columns);
       return { ...operation, columns: { ...columns, [SIGNATURE]: `${name}.${mac.toString("base64url")}` } };
     },
 
-    async verify(table, stored) {
+    async verify({ table, signed }, stored) {
+      if (!isSigned(signed)) return;
       const keysOfRow = {
         partitionKey: stored.partitionKey as string,
         rowKey: stored.rowKey as string,

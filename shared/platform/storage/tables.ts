@@ -42,6 +42,8 @@ export interface Range {
   readonly after?: string;
   /** Rows per page, 1..1000, default 1000. */
   readonly pageSize?: number;
+  /** Returns false for the keys of other kinds of rows in the range. Such rows are skipped, and need not match the entity. */
+  readonly only?: (rowKey: string) => boolean;
   /**
    * What happens with a row that can't be read. By default, it throws StorageCorrupt, so that no work is based on a missing row.
    * In the answer to a GET request, the row is left out instead, so the page may be empty, and the answer counts it
@@ -51,16 +53,22 @@ export interface Range {
   readonly onCorrupt?: ((row: StorageCorrupt) => void) | "throw" | "leaveOut";
 }
 
+interface GetOptions {
+  /** Receives a row that can't be read, for which `get` then returns undefined. By default, `get` throws StorageCorrupt. */
+  readonly onCorrupt?: (row: StorageCorrupt) => void;
+}
+
 /**
  * Reads and writes typed rows in Azure Table Storage. The first write creates a table. Before that, reads of the table return
  * no rows.
  *
  * Every method throws RowInvalid for a value that does not match its entity or that the service would reject, and
- * StorageCorrupt for a stored row that does not match, except `pages` (see `onCorrupt`). A request to a busy or unreachable service is sent up to five times,
- * then its error is thrown. `Rows` describes the guarantees after a lost answer.
+ * StorageCorrupt for a stored row that does not match, except with `onCorrupt`. A request to a busy or unreachable service is
+ * sent up to five times, then its error is thrown. `Rows` describes the guarantees after a lost answer.
  */
 export interface Tables {
-  get<T>(e: Entity<T>, partitionKey: string, rowKey: string): Promise<Row<T> | undefined>;
+  /** Returns a row. Undefined if it does not exist. */
+  get<T>(e: Entity<T>, partitionKey: string, rowKey: string, options?: GetOptions): Promise<Row<T> | undefined>;
   /**
    * Returns a row and the time since its last write in milliseconds, with a resolution of a second. Uses only the service's
    * clock: the answer's Date minus the row's Timestamp. Leases use this age.
@@ -87,6 +95,8 @@ export interface Tables {
    *
    * @param change - Receives undefined if the row is missing. Return undefined to leave the row unchanged. Called once per
    * attempt.
+   * @param options - `replaceCorrupt`: a row that can't be read counts as missing and is replaced. For rows that can be computed
+   * again.
    * @returns the current row.
    * @throws RowChanged, or RowExists, after ten attempts.
    */
@@ -95,6 +105,7 @@ export interface Tables {
     partitionKey: string,
     rowKey: string,
     change: (now: Row<T> | undefined) => NoInfer<T> | undefined,
+    options?: { readonly replaceCorrupt?: boolean },
   ): Promise<Row<T> | undefined>;
   /**
    * Submits one atomic transaction: 1 to 100 operations in one partition, each on a different row, at most 4 MiB.
@@ -177,7 +188,7 @@ export function createTables(
   const signing = createRowSigning(keys);
 
   async function verifyAndDecode<T>(e: Entity<T>, stored: StoredRow, selected: Selected = e): Promise<Row<T>> {
-    if (e.signed) await signing.verify(e.table, stored);
+    await signing.verify(e, stored);
     return decode<T>(e.table, selected.schema, selected.members, stored);
   }
 
@@ -205,9 +216,15 @@ export function createTables(
   }
 
   const tables: Omit<Tables, "pages" | "partitions" | "leaveOut"> = {
-    async get<T>(e: Entity<T>, partitionKey: string, rowKey: string) {
+    async get<T>(e: Entity<T>, partitionKey: string, rowKey: string, { onCorrupt }: GetOptions = {}) {
       const stored = await rows.read(e.table, partitionKey, rowKey);
-      return stored && (await decodeOne(e, stored.row));
+      try {
+        return stored && (await decodeOne(e, stored.row));
+      } catch (error) {
+        if (!(error instanceof StorageCorrupt) || onCorrupt === undefined) throw error;
+        onCorrupt(error);
+        return undefined;
+      }
     },
     async getWithAge<T>(e: Entity<T>, partitionKey: string, rowKey: string) {
       const stored = await rows.read(e.table, partitionKey, rowKey);
@@ -220,15 +237,29 @@ export function createTables(
     replace: (e, row) => writeRow(e, row.partitionKey, row.rowKey, row, { kind: "replace", etag: row.etag }),
     remove: (e, partitionKey, rowKey, etag) => removeIfExists(rows, partitionKey, remove(e, rowKey, etag)),
 
-    async modify(e, partitionKey, rowKey, change) {
+    async modify<T>(
+      e: Entity<T>,
+      partitionKey: string,
+      rowKey: string,
+      change: (now: Row<T> | undefined) => T | undefined,
+      { replaceCorrupt = false } = {},
+    ) {
       return await repeatOnConflict(async (attempt) => {
         if (attempt > 1)
           await delay(Math.random() * Math.min(MODIFY_MAX_PAUSE_MS, MODIFY_FIRST_PAUSE_MS * 2 ** (attempt - 1)));
-        const now = await tables.get(e, partitionKey, rowKey);
+        let now: Row<T> | undefined;
+        let etag: string | undefined;
+        try {
+          now = await tables.get(e, partitionKey, rowKey);
+          etag = now?.etag;
+        } catch (error) {
+          if (!replaceCorrupt || !(error instanceof StorageCorrupt)) throw error;
+          ({ etag } = error);
+        }
         const next = change(now);
         if (next === undefined) return now;
-        if (now === undefined) return await tables.insert(e, partitionKey, rowKey, next);
-        return await tables.replace(e, { ...next, partitionKey, rowKey, etag: now.etag });
+        if (etag === undefined) return await tables.insert(e, partitionKey, rowKey, next);
+        return await tables.replace(e, { ...next, partitionKey, rowKey, etag });
       }, MODIFY_TRIES);
     },
 
@@ -279,7 +310,7 @@ export function createTables(
     e: Entity<T>,
     range: Range & { readonly select?: readonly (keyof T & string)[] },
   ): AsyncGenerator<Row<T>[], void> {
-    const { pageSize = MAX_PAGE_SIZE, select, onCorrupt } = range;
+    const { pageSize = MAX_PAGE_SIZE, select, only, onCorrupt } = range;
     if (!Number.isInteger(pageSize) || pageSize < 1 || pageSize > MAX_PAGE_SIZE)
       throw new RangeError(`A page has 1 to ${MAX_PAGE_SIZE} rows, not ${pageSize}.`);
     if (e.signed && select) throw new TypeError(`A signed row of ${e.table} is read whole.`);
@@ -302,6 +333,7 @@ export function createTables(
       const decoded: Row<T>[] = [];
       const corrupt: StorageCorrupt[] = [];
       for (const row of stored) {
+        if (only?.(row.rowKey as string) === false) continue;
         try {
           decoded.push(await verifyAndDecode(e, row, selected));
         } catch (error) {

@@ -78,7 +78,10 @@ async function planFor(context: StepContext, added: readonly Target[]) {
     // If the request limited the consumers, new ones are excluded.
     const isLimited = known.some(({ included }) => !included);
     const consumers = await Promise.all(
-      users.map((one) => markIfBroken(deps.consumers, toRotationConsumer(one, !isLimited && one.how !== "willBreak"))),
+      users.map((one) => {
+        const included = !isLimited && one.how !== "willBreak" && one.newPlace !== true;
+        return markIfBroken(deps.consumers, toRotationConsumer(one, included));
+      }),
     );
     return { publications, consumers, coverage };
   } catch (error) {

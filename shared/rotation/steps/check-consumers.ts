@@ -1,7 +1,14 @@
 import pMap from "p-map";
 import type { ConsumerCheck } from "../consumer.ts";
 import { expectedVersionOf } from "../expected-version.ts";
-import { consumerKey, markIfBroken, placesToRead, toRotationConsumer, unmarkRecovered } from "../plan-consumers.ts";
+import {
+  consumerKey,
+  markIfBroken,
+  placesToRead,
+  storableConsumers,
+  toRotationConsumer,
+  updateMarks,
+} from "../plan-consumers.ts";
 import type { RotationConsumer } from "../rotation.ts";
 import type { StepContext } from "../step-context.ts";
 
@@ -26,7 +33,9 @@ export async function currentConsumers({
   const marked = await pMap(added, (one) => markIfBroken(deps.consumers, toRotationConsumer(one, false)), {
     concurrency: PARALLEL,
   });
-  return { consumers: [...(await unmarkRecovered(deps.consumers, planned)), ...marked], unread };
+  // An unclear consumer is read once more, so that one which can't use the secret is marked.
+  const updated = await updateMarks(deps.consumers, [...planned, ...marked]);
+  return { consumers: storableConsumers(updated), unread };
 }
 
 /**
@@ -39,7 +48,8 @@ export const isUncheckable = ({ how, copy, actedAt }: RotationConsumer): boolean
 /** Checks which value a consumer has, compared with the expected version. */
 export async function checkConsumer(context: StepContext, consumer: RotationConsumer): Promise<ConsumerCheck> {
   const wanted = expectedVersionOf(context, consumer);
-  if (wanted === undefined || isUncheckable(consumer)) return { holds: "unknown" };
+  const { problem } = consumer;
+  if (wanted === undefined || isUncheckable(consumer)) return { holds: "unknown", ...(problem && { problem }) };
   return await context.deps.consumers.check(consumer, wanted.version, new Date(consumer.actedAt ?? wanted.since));
 }
 

@@ -3,7 +3,7 @@ import { DAY_MS, MINUTE_MS, SECOND_MS } from "../../platform/time.ts";
 import { auditedEffect } from "../audited-effect.ts";
 import type { RefreshResult } from "../consumer.ts";
 import { expectedVersionOf, publicationOf } from "../expected-version.ts";
-import { consumerKey, placesToRead, toRotationConsumer, unmarkRecovered } from "../plan-consumers.ts";
+import { consumerKey, placesToRead, toRotationConsumer, updateMarks } from "../plan-consumers.ts";
 import { isTransientFailure } from "../problems.ts";
 import { placeOf } from "../publications.ts";
 import { isToRestore, isVaultSecret, type RotationConsumer, type RotationRecord } from "../rotation.ts";
@@ -39,8 +39,21 @@ export async function refreshConsumers(context: StepContext): Promise<void> {
   if (next !== undefined) {
     const problem = await refreshAndCheck(context, next, { withCheck: !skipVerification });
     if (problem === undefined) {
-      await saveConsumer(context, next, { state: skipVerification ? "unverified" : "verified" });
+      await saveConsumer(
+        context,
+        next,
+        skipVerification ? { state: "unverified" } : { state: "verified", unclearBefore: undefined },
+      );
       throw new ContinueLater(0);
+    }
+    if (next.unclearBefore) {
+      // Counts only if it can use the secret now. One that the service may not read keeps the old secret from being removed.
+      const [updated] = (await updateMarks(context.deps.consumers, [next])) as [RotationConsumer];
+      const { brokenBefore, unclearBefore } = updated;
+      if (brokenBefore || unclearBefore) {
+        await saveConsumer(context, next, { state: "unverified", brokenBefore, unclearBefore, problem });
+        throw new ContinueLater(0);
+      }
     }
     await saveConsumer(context, next, { state: "failed", problem });
     throw refreshFailed({ ...next, problem });
@@ -267,7 +280,7 @@ export async function consumersOfNewValue(context: StepContext): Promise<string[
   const all =
     stored === undefined
       ? (await currentConsumers(context)).consumers
-      : await unmarkRecovered(context.deps.consumers, stored);
+      : await updateMarks(context.deps.consumers, stored);
   const isLeft = ({ state }: RotationConsumer) => state === "left";
   const open = all.filter(
     (one) =>

@@ -3,6 +3,8 @@ import { type Outgoing, type OutgoingAnswer, Unreachable } from "../../platform/
 import type { Clock } from "../../platform/runtime.ts";
 import { MINUTE_MS } from "../../platform/time.ts";
 
+// Reads, checks and caches the discovery document of the OpenID Connect provider.
+
 const text = z.string().max(2048);
 const texts = z.array(z.string().max(256)).max(500);
 

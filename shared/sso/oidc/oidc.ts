@@ -47,7 +47,7 @@ export async function openIdClient(
   );
   configuration[openid.customFetch] = guardedFetch(deps.outgoing) as NonNullable<Client[typeof openid.customFetch]>;
   configuration.timeout = TIMEOUT_SECONDS;
-  // `providerTargets` decides for each request whether plain HTTP is allowed.
+  // `providerAddressRules` decides for each request whether plain HTTP is allowed.
   if (document.issuer.startsWith("http:")) openid.allowInsecureRequests(configuration);
   // Without this the library trusts the connection to the token endpoint and does not verify the ID token's signature.
   openid.enableNonRepudiationChecks(configuration);

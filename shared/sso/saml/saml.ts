@@ -6,7 +6,7 @@ import type { Protocol } from "../protocol.ts";
 import { SERVICE_KEY_USE, type SsoSecrets } from "../secrets.ts";
 import { SignInRefused } from "../sign-in-refused.ts";
 import type { SignInRequest } from "../sign-in-requests.ts";
-import { createUsedOnce } from "../used-once.ts";
+import { createUsedMessages } from "../used-messages.ts";
 import type { LogoutRequest } from "./logout.ts";
 import type { LogoutParties } from "./messages.ts";
 import { SamlRefused } from "./saml-refused.ts";
@@ -45,7 +45,7 @@ export function createSaml(deps: {
   randomness: Randomness;
 }): Saml {
   const { secrets, clock, randomness } = deps;
-  const usedAssertions = createUsedOnce("assertions", deps);
+  const usedAssertions = createUsedMessages("assertions", deps);
 
   /** Returns the service's private key, if there is one. */
   async function serviceKey({ samlServiceKey }: SsoConfiguration): Promise<string | undefined> {

@@ -49,11 +49,11 @@ function normalizeCertificate(text: string, index: number): string {
  *
  * @throws {Problem} invalidRequest
  */
-export function checkSaml(config: SsoConfiguration, targets: OutgoingOptions): void {
+export function checkSaml(config: SsoConfiguration, addressRules: OutgoingOptions): void {
   const { providerType, isEnabled, samlIdAttribute } = config;
   for (const member of ["samlEntryPoint", "samlLogoutUrl"] as const) {
     const url = config[member];
-    const problem = url === undefined ? undefined : browserUrlProblem(url, targets);
+    const problem = url === undefined ? undefined : browserUrlProblem(url, addressRules);
     if (problem !== undefined) throw invalidBody(member, problem);
   }
   if (samlIdAttribute !== undefined && EMAIL_ATTRIBUTES.includes(samlIdAttribute.toLowerCase()))
@@ -69,9 +69,9 @@ export function checkSaml(config: SsoConfiguration, targets: OutgoingOptions): v
 }
 
 /** Returns the problem of a provider's URL. It may be an internal address, because only browsers connect to it. */
-function browserUrlProblem(text: string, targets: OutgoingOptions): string | undefined {
+function browserUrlProblem(text: string, addressRules: OutgoingOptions): string | undefined {
   const url = new URL(text);
-  if (url.protocol !== "https:" && !(url.protocol === "http:" && targets.plainHttp(url)))
+  if (url.protocol !== "https:" && !(url.protocol === "http:" && addressRules.plainHttp(url)))
     return "must start with https://";
   if (url.username !== "" || url.password !== "") return "must not contain a user name or password";
   return url.hash === "" ? undefined : "must not have a fragment";

@@ -7,6 +7,9 @@ import { providerOf } from "../../../shared/sync/providers/providers.ts";
 import { FAULTS, failureOf, markOf, providersCloud } from "./simulated-provider.ts";
 import { providerSuite } from "./suite.ts";
 
+// Tests of the two AWS targets, Secrets Manager and Parameter Store: the tests of all providers (suite.ts), and behavior of
+// AWS alone.
+
 const REGION = "eu-west-1";
 
 /** By service: member of the simulation, prefix of the operations in counts and faults, and prefix of unused names. */

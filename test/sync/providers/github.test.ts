@@ -7,6 +7,8 @@ import { providerOf } from "../../../shared/sync/providers/providers.ts";
 import { FAULTS, failureOf, markOf, providersCloud } from "./simulated-provider.ts";
 import { providerSuite } from "./suite.ts";
 
+// Tests of GitHub Actions secrets as a sync target: the tests of all providers (suite.ts), and behavior of GitHub alone.
+
 const started = providersCloud();
 afterAll(async () => (await started).cloud.stop());
 

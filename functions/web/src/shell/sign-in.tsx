@@ -1,12 +1,13 @@
 import { Button, Divider, Field, Input, mergeClasses, Text, Title3 } from "@fluentui/react-components";
-import { type FormEvent, useId } from "react";
+import { type FormEvent, useId, useState } from "react";
 import { api } from "../api/client.ts";
 import { ProblemNotice } from "../parts/problem-notice.tsx";
+import { challengeOf, FactorForm } from "./factor-form.tsx";
 import { storeView } from "./restored-view.ts";
 import { useStyles } from "./styles.ts";
 
 /**
- * The sign-in form: username and password, and single sign-on if it is configured.
+ * The sign-in form: username and password, then the second factor of a user who has one, and single sign-on if it is configured.
  *
  * @param props.hasEnded - Whether a session expired. The form then appears over the current view, which keeps its input.
  * @param props.signedIn - Called after a sign-in with a password. Single sign-on leaves the page instead.
@@ -15,14 +16,21 @@ export function SignIn({ hasEnded = false, signedIn }: { hasEnded?: boolean; sig
   const styles = useStyles();
   const title = useId();
   const sso = api.useQuery("get", "/auth/sso/status");
+  /** The username and password of the first step, which the second step sends again. */
+  const [credentials, setCredentials] = useState<{ username: string; password: string }>();
+  /** The challenge of the second step. Kept if the second step fails for another reason, such as too many attempts. */
+  const [challenge, setChallenge] = useState<ReturnType<typeof challengeOf>>();
   const signIn = api.useMutation("post", "/auth/login", {
     onSuccess: (body) => signedIn("user" in body ? body.user.username : ""),
+    onError: (problem) => setChallenge((before) => challengeOf(problem) ?? before),
   });
 
   function submit(event: FormEvent<HTMLFormElement>) {
     event.preventDefault();
     const form = new FormData(event.currentTarget);
-    signIn.mutate({ body: { username: text(form, "username"), password: text(form, "password"), session: true } });
+    const given = { username: text(form, "username"), password: text(form, "password") };
+    setCredentials(given);
+    signIn.mutate({ body: { ...given, session: true } });
   }
 
   return (
@@ -30,8 +38,20 @@ export function SignIn({ hasEnded = false, signedIn }: { hasEnded?: boolean; sig
       <Title3 as="h1" id={title}>
         Credentials and secrets
       </Title3>
+      {challenge && credentials && (
+        <FactorForm
+          challenge={challenge}
+          problem={signIn.error && signIn.error.code !== "secondFactorRequired" ? signIn.error : undefined}
+          isPending={signIn.isPending}
+          submit={(factor) => signIn.mutate({ body: { ...credentials, ...factor, session: true } })}
+          cancel={() => {
+            signIn.reset();
+            setChallenge(undefined);
+          }}
+        />
+      )}
       {hasEnded && <Text>Your session has expired. Sign in to continue where you left off.</Text>}
-      {sso.data?.enabled && (
+      {!challenge && sso.data?.enabled && (
         <>
           <Button
             as="a"
@@ -44,7 +64,7 @@ export function SignIn({ hasEnded = false, signedIn }: { hasEnded?: boolean; sig
           {!sso.data.ssoOnlyMode && <Divider>or</Divider>}
         </>
       )}
-      {!sso.data?.ssoOnlyMode && (
+      {!challenge && !sso.data?.ssoOnlyMode && (
         <form className={styles.form} onSubmit={submit}>
           <Field label="Username" required>
             <Input name="username" autoComplete="username" autoFocus />

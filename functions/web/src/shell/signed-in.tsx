@@ -7,6 +7,7 @@ import { api } from "../api/client.ts";
 import { onSessionEnded } from "../api/events.ts";
 import { ProblemNotice } from "../parts/problem-notice.tsx";
 import { ChangePassword } from "./change-password.tsx";
+import { EnrollSecondFactor } from "./enroll-second-factor.tsx";
 import { RateLimitNotice } from "./rate-limit-notice.tsx";
 import { SignIn } from "./sign-in.tsx";
 import { useStyles } from "./styles.ts";
@@ -40,7 +41,9 @@ export function SignedIn({ children }: { children: ReactNode }) {
 
   // A user whose password an administrator has set can do nothing but change it.
   const mustChange = me.data && "mustChangePassword" in me.data && me.data.mustChangePassword;
-  if (me.isSuccess && !mustChange && !isSame(me.data, person)) {
+  // A user who must have a second factor can do nothing but add one.
+  const mustEnroll = me.data && "mustEnrollSecondFactor" in me.data && me.data.mustEnrollSecondFactor;
+  if (me.isSuccess && !mustChange && !mustEnroll && !isSame(me.data, person)) {
     const { username, role, tier } = me.data;
     setPerson({ username, role, tier });
   }
@@ -59,6 +62,14 @@ export function SignedIn({ children }: { children: ReactNode }) {
     );
   }
   if (mustChange) return <ChangePassword />;
+  if (mustEnroll) {
+    const { username, role, tier } = me.data;
+    return (
+      <PersonContext value={{ username, role, tier }}>
+        <EnrollSecondFactor finish={() => void startSession()} />
+      </PersonContext>
+    );
+  }
   if (!person) {
     return (
       <main className={styles.signIn}>

@@ -1,6 +1,8 @@
 import { randomBytes } from "node:crypto";
 import { AwsError } from "./errors.ts";
 
+// The simulated AWS Secrets Manager: the operations that sync calls, on secrets in memory.
+
 const ACCOUNT = "123456789012";
 const DAY_MS = 86_400_000;
 const MAX_VALUE_BYTES = 65_536;

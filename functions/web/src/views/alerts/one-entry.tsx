@@ -28,6 +28,7 @@ export default function OneEntry() {
             {DELIVERY_STATUSES[status]}, created <Instant at={createdAt} relative />.{" "}
             <Link href={createHref("/alerts", {})}>All alerts</Link>
           </Text>
+          {status === "inDoubt" && <Held entryId={entryId} />}
           <Card title="Recipients">
             <ul>
               {recipients.map((recipient) => (
@@ -69,6 +70,35 @@ export default function OneEntry() {
         </View>
       )}
     </QueryResult>
+  );
+}
+
+/** The buttons that decide on a notification that a restore of the tables holds. */
+function Held({ entryId }: { entryId: string }) {
+  const params = { path: { entry_id: entryId } };
+  return (
+    <div>
+      <Text block>
+        The tables were restored from a backup. The service may have sent this notification before, so it waits for your
+        decision.
+      </Text>
+      <Operate
+        operation="sendHeldAlert"
+        title="Send notification"
+        action="Send notification"
+        submit={(_, send) => send({ params })}
+      >
+        <Text>The recipients get the notification again if the service sent it before the restore.</Text>
+      </Operate>
+      <Operate
+        operation="dropHeldAlert"
+        title="Drop notification"
+        action="Drop notification"
+        submit={(_, drop) => drop({ params })}
+      >
+        <Text>The notification is not sent. You can't undo this.</Text>
+      </Operate>
+    </div>
   );
 }
 

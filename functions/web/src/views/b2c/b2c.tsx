@@ -25,7 +25,7 @@ const COLUMNS: Column<Schemas["B2cTenant"]>[] = [
       </Badge>
     ),
   },
-  { title: "Credentials that expire soon", cell: ({ counts }) => counts?.expiring.toLocaleString() },
+  { title: "Expiring soon (critical or warning)", cell: ({ counts }) => counts?.expiring.toLocaleString() },
   { title: "Last refreshed", cell: ({ lastDiscoveredAt }) => <Instant at={lastDiscoveredAt} relative /> },
   { title: "Error", cell: ({ failure }) => failure && `${failure.message} ${failure.remedy}` },
 ];

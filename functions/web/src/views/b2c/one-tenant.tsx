@@ -89,7 +89,7 @@ function Counts({ tenant: { counts } }: { tenant: Tenant }) {
         <li>Secrets and certificates of applications: {counts.applications.toLocaleString()}</li>
         <li>Policy keys: {counts.policyKeys.toLocaleString()}</li>
         <li>Identity providers: {counts.identityProviders.toLocaleString()}</li>
-        <li>Credentials that expire soon: {counts.expiring.toLocaleString()}</li>
+        <li>Expiring soon (critical or warning): {counts.expiring.toLocaleString()}</li>
       </ul>
       <Link href={createHref("/inventory", { source: "b2c" })}>
         Show credentials of all B2C tenants in the inventory

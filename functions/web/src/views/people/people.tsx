@@ -4,10 +4,11 @@ import { FeatureGate } from "../../parts/feature-gate.tsx";
 import { useSearchParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
 import { ApiTokens } from "./api-tokens.tsx";
+import { SecondFactor } from "./second-factor.tsx";
 import { Sessions } from "./sessions.tsx";
 import { Users } from "./users.tsx";
 
-/** The Access page: API tokens, sessions and users. With a user in the address, it also shows the sessions of that user. */
+/** The Access page: API tokens, sessions, second factors and users. With a user in the address, it also shows the sessions of that user. */
 export default function People() {
   const [params] = useSearchParams();
   const mayReadUsers = useMay()("listUsers");
@@ -19,6 +20,9 @@ export default function People() {
       </Card>
       <Card title="Your sessions">
         <Sessions />
+      </Card>
+      <Card title="Your second factors">
+        <SecondFactor />
       </Card>
       <Card title="Users">
         <FeatureGate

@@ -1,4 +1,5 @@
 import { Link, Text } from "@fluentui/react-components";
+import { useCurrentUser } from "../../api/access.ts";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { ChoiceField, SecretField, TextField } from "../../parts/fields.tsx";
@@ -18,7 +19,8 @@ const COLUMNS: Column<UserAccount>[] = [
   { title: "Role", cell: ({ role }) => role },
   {
     title: "Sign-in",
-    cell: ({ source, sso }) => (sso && source === "local" ? "Password and single sign-on" : SOURCES[source]),
+    cell: ({ source, sso, secondFactorEnrolled }) =>
+      `${sso && source === "local" ? "Password and single sign-on" : SOURCES[source]}${secondFactorEnrolled ? ", second factor" : ""}`,
   },
   {
     title: "Status",
@@ -74,7 +76,8 @@ export function Users() {
 
 /** The buttons of a user. Only users with a password (`local`) can get a new one. */
 function Actions({ user }: { user: UserAccount }) {
-  const { id, username, lockedUntil, source, etag } = user;
+  const { id, username, lockedUntil, source, etag, secondFactorEnrolled } = user;
+  const { username: currentUser } = useCurrentUser();
   const params = { path: { user_id: id } };
   const conditionalParams = { ...params, header: { "If-Match": etag } };
   return (
@@ -102,6 +105,21 @@ function Actions({ user }: { user: UserAccount }) {
             hint="At least 12 characters. The user must change it at the next sign-in."
             required
           />
+        </Operate>
+      )}
+      {secondFactorEnrolled && username !== currentUser && (
+        <Operate
+          operation="resetSecondFactor"
+          title="Reset second factor"
+          about={username}
+          action="Reset second factor"
+          appearance="transparent"
+          submit={(_, reset) => reset({ params })}
+        >
+          <Text>
+            Removes the authenticator app, passkeys and recovery codes of the user, and ends all sessions. The next
+            sign-in needs the password only. Make sure that the request comes from the user.
+          </Text>
         </Operate>
       )}
       {lockedUntil !== null && (

@@ -7,6 +7,7 @@ const LABELS: Record<string, { label: string; unit?: string }> = {
   watchAll: { label: "Monitor all subscriptions" },
   requirePasswordChange: { label: "Require new users to change their password" },
   unusedPasswordDays: { label: "Lifetime of unused passwords", unit: "days" },
+  requireSecondFactor: { label: "Require a second factor" },
   logLevel: { label: "Log level" },
   defaultThresholdDays: { label: "Default alert threshold before expiry", unit: "days" },
   criticalExpiryDays: { label: "Critical expiry threshold", unit: "days" },

@@ -80,7 +80,7 @@ function State({
 
 /** The buttons that run, edit and delete the sync. A run must be previewed first, with the operation that plans it. */
 function Actions({ record }: { record: SyncRecord }) {
-  const { recordId, etag, targetName } = record;
+  const { recordId, etag } = record;
   const params = { path: { record_id: recordId } };
   const conditionalParams = { ...params, header: { "If-Match": etag } };
   return (
@@ -98,8 +98,9 @@ function Actions({ record }: { record: SyncRecord }) {
         submit={(_, run) => run({ params })}
       >
         <Text>
-          Compares the source secret with the target secret {targetName}. If their values differ, the target gets the
-          source value. The preview shows what would happen. The sync starts only when you select Sync now.
+          Compares {record.sourceVault}/{record.sourceSecret} with the copy in the target ({targetText(record)}). If
+          their values differ, the copy gets the source value. The preview shows what would happen. The sync starts only
+          when you select Sync now.
         </Text>
       </Operate>{" "}
       <Operate
@@ -136,7 +137,7 @@ function Actions({ record }: { record: SyncRecord }) {
           Stops the sync and deletes its configuration. You can't undo this. The source secret is not changed. The copy
           stays in the target unless you delete it too.
         </Text>
-        <CheckField name="removeTarget" label={`Also delete the copy ${targetName} in the target`} />
+        <CheckField name="removeTarget" label={`Also delete the copy in the target (${targetText(record)})`} />
       </Operate>
     </div>
   );

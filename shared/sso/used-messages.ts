@@ -5,10 +5,10 @@ import { entity } from "../platform/storage/entity.ts";
 import { RowExists, type Tables } from "../platform/storage/tables.ts";
 
 /** A row for each used message until it expires. */
-const UsedMessage = entity("Sso", z.object({ endsAt: z.string() }));
+export const UsedMessage = entity("Sso", z.object({ endsAt: z.string() }));
 
 /** Records the messages of a provider that were used, across all instances, so that none is used twice. */
-export interface UsedOnce {
+export interface UsedMessages {
   /** Returns true if the message was recorded as used. */
   isUsed(issuer: string, id: string): Promise<boolean>;
   /**
@@ -23,7 +23,7 @@ export interface UsedOnce {
 }
 
 /** @param partition - Partition of one kind of message. */
-export function createUsedOnce(partition: string, deps: { tables: Tables; clock: Clock }): UsedOnce {
+export function createUsedMessages(partition: string, deps: { tables: Tables; clock: Clock }): UsedMessages {
   const { tables, clock } = deps;
   const keyOf = (issuer: string, id: string) => createHash("sha256").update(`${issuer}\0${id}`).digest("hex");
   return {
@@ -41,7 +41,11 @@ export function createUsedOnce(partition: string, deps: { tables: Tables; clock:
 
     async cleanUp() {
       const now = clock.now().getTime();
-      for await (const rows of tables.pages(UsedMessage, { partitionKey: partition, select: ["endsAt"] })) {
+      for await (const rows of tables.pages(UsedMessage, {
+        partitionKey: partition,
+        select: ["endsAt"],
+        onCorrupt: "leaveOut",
+      })) {
         for (const { rowKey, endsAt } of rows) {
           if (Date.parse(endsAt) <= now) await tables.remove(UsedMessage, partition, rowKey);
         }

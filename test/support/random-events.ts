@@ -1,3 +1,5 @@
+// Helpers of the tests that apply random events to a table of states (`run-states.test.ts`, `transitions.test.ts`).
+
 /** A row of a simulated table. A write that names an outdated version is rejected, as storage rejects an outdated ETag. */
 export class VersionedRow<T> {
   value: T;
