@@ -233,9 +233,13 @@ export const OTHER_ROWS: readonly StoredKind[] = [
   rows(usage.ReportedUnused, "unused", "*"),
 ];
 
+/** Partitions of a table that one walk reads. A large estate has thousands, for example one per vault. */
+const MAX_PARTITIONS = 200;
+
 /**
  * Reads all rows of these kinds, one request for each 1,000 rows of a kind. Kinds in several partitions also cost one request
- * for each partition of their table.
+ * for each partition of their table, of which at most `MAX_PARTITIONS` are read. An unreadable row in another partition is
+ * reported when it is used.
  *
  * @param onCorrupt - Receives each row that can't be read.
  * @returns the number of other rows.
@@ -254,8 +258,11 @@ export async function readKinds(
     const inSeveralPartitions = ofTable.filter(({ partition }) => partition.endsWith("*"));
     for (const kind of ofTable) if (!inSeveralPartitions.includes(kind)) await read(kind, kind.partition);
     if (inSeveralPartitions.length === 0) continue;
-    for await (const partitionKey of tables.partitions(table))
+    let partitions = 0;
+    for await (const partitionKey of tables.partitions(table)) {
       for (const kind of inSeveralPartitions) if (matches(kind.partition, partitionKey)) await read(kind, partitionKey);
+      if (++partitions === MAX_PARTITIONS) break;
+    }
   }
   return count;
 }

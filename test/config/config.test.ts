@@ -129,8 +129,7 @@ test("the environment accepts the same values of each runtime setting as the API
 
 function valuesOf(definition: Definition): { valid: string[]; invalid: string[] } {
   if (definition.type === "boolean") return { valid: ["true", "false"], invalid: ["maybe"] };
-  if (definition.type === "string")
-    return { valid: [...definition.allowed], invalid: [definition.allowed[0]!.toLowerCase()] };
+  if (definition.type === "string") return { valid: [...definition.allowed], invalid: [`${definition.allowed[0]}x`] };
   const { minimum, maximum } = definition;
   return { valid: [minimum, maximum].map(String), invalid: [minimum - 1, maximum + 1].map(String) };
 }

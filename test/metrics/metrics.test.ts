@@ -301,7 +301,7 @@ describe("after a scan and a discovery", () => {
       "GET Scans()",
       "GET Settings(row)",
       "GET UnreadableRows()",
-      "GET UnreadableRows(row)",
+      "GET UnreadableRows()",
       "GET Vaults()",
     ]);
     for (const { path, filter } of tableProxy.requests) {

@@ -10,6 +10,7 @@ import { VAULTS as VAULTS_PARTITION, Vaults, vaultInSubscriptionKey } from "../.
 import { loadConfig } from "../../shared/platform/config/config.ts";
 import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../shared/platform/time.ts";
+import { OTHER_ROWS } from "../../shared/reconciliation/stored-rows.ts";
 import { WALKS, Walks } from "../../shared/reconciliation/walk-record.ts";
 import { Service } from "../support/service.ts";
 import { companyOf, differences, openReconciliation, SUBSCRIPTIONS, snapshot } from "./reconciliation-fixture.ts";
@@ -148,8 +149,9 @@ describe("the cost of a walk", () => {
     const partitionsAndStages = 3 * SUBSCRIPTIONS.length + 33;
     // Reads all vaults twice, the changed ones, and the totals before and after and their renewal. The same for the results.
     const totals = 24;
-    // The last stage: its vaults, the position after each of seven checks, and 19 ranges and rows, of which most are empty.
-    const records = 1 + 7 + 19;
+    // The last stage: its vaults, the position after each of seven checks, 19 ranges and rows, of which most are empty, one request
+    // for each of the other kinds of rows, and some for the partitions of those that have several.
+    const records = 1 + 7 + 19 + OTHER_ROWS.length + 20;
     expect(walkRequests.length).toBeLessThanOrEqual(perVault + results + partitionsAndStages + totals + records);
     expect(walkRequests.length).toBeGreaterThan(perVault + results);
     // The index of the audit log: the names of the days, its pages, and the entries of today and tomorrow.
@@ -157,7 +159,8 @@ describe("the cost of a walk", () => {
     // Fences (rows `f!` that protect a vault from late writes) of removed vaults are searched in all partitions except those of
     // existing vaults.
     const fenceRequests = walkRequests.flatMap(
-      ({ filter }) => /^PartitionKey eq '(.+)' and RowKey ge 'f!'/.exec(filter ?? "")?.[1] ?? [],
+      ({ path, filter }) =>
+        (path.includes("Assets") && /^PartitionKey eq '(.+)' and RowKey ge 'f!'/.exec(filter ?? "")?.[1]) || [],
     );
     expect(fenceRequests).toEqual([partitions.all, ...SUBSCRIPTIONS.map((id) => partitions.subscription(id))]);
     // A request over the whole table reads only one row, to find the name of the next partition.

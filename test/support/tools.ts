@@ -7,7 +7,7 @@ import { type Environment, findBrowser, onPath } from "./chromium.ts";
 
 /**
  * Programs that some tests need besides Node, git and sh. If one is missing, its tests are skipped on a developer's machine and
- * fail in CI.
+ * fail in CI, unless they are optional.
  */
 const TOOLS = {
   browser: {
@@ -40,6 +40,7 @@ const TOOLS = {
     tests: "tests with earlier builds",
     name: "The repository's history",
     remedy: "clone it with git, not shallow",
+    isOptional: true,
     isPresent: (environment: Environment) =>
       EARLIER_BUILDS.every(
         (commit) =>
@@ -56,6 +57,8 @@ interface ToolDescription {
   remedy: string;
   /** The environment variable that makes a missing program a failure, besides `CI`. */
   requiredBy?: string;
+  /** Whether the tests are also skipped in CI, because it may have a shallow clone. */
+  isOptional?: boolean;
   isPresent(environment: Environment): boolean;
 }
 
@@ -66,11 +69,12 @@ export type Tool = keyof typeof TOOLS;
  * requires the program.
  */
 export function missing(tool: Tool, environment: Environment): { isRequired: boolean; line: string } | undefined {
-  const { tests, name, remedy, requiredBy, isPresent }: ToolDescription = TOOLS[tool];
+  const { tests, name, remedy, requiredBy, isOptional, isPresent }: ToolDescription = TOOLS[tool];
   if (isPresent(environment)) return undefined;
+  const notFoundText = `${name} was not found; ${remedy}.`;
+  if (isOptional) return { isRequired: false, line: `Skipped: ${tests}. ${notFoundText}` };
   const isRequired = Boolean(environment.CI || (requiredBy && environment[requiredBy]));
   const strict = requiredBy ? `CI and ${requiredBy}=1 make this a failure` : "CI makes this a failure";
-  const notFoundText = `${name} was not found; ${remedy}.`;
   return { isRequired, line: isRequired ? notFoundText : `Skipped: ${tests}. ${notFoundText} ${strict}.` };
 }
 

@@ -60,7 +60,9 @@ export async function admit(
   gate: Gate,
   answerHeaders: Record<string, string>,
 ): Promise<Actor | undefined> {
-  await gate.checkStore();
+  // Static files, unknown paths and the liveness check are also answered while the store does not respond.
+  const needsStore = endpoint.access !== "open" || endpoint.method !== "GET" || endpoint.rateLimit === "signIn";
+  if (needsStore) await gate.checkStore();
   const credential = credentialOf(headers);
   const authenticated = credential && endpoint.access !== "open" ? await gate.authenticate(credential) : noCredential();
   // For an open endpoint `authenticated` is a problem that is never thrown.
