@@ -33,8 +33,8 @@ Stop the app before backup, restore and prepare-rollback, and wait until no invo
   send    --id ID|all                sends held alerts
   drop    --id ID|all                drops held alerts
   prepare-rollback --to COMMIT [--dry-run]
-                                     prepares the store for an earlier build (3fd3c8ae or 8bbd57d7): lists what is changed,
-                                     removed and lost; with --dry-run writes nothing
+                                     prepares the store for an earlier build (f8ec7568, 3fd3c8ae or 8bbd57d7): lists what is
+                                     changed, removed and lost; with --dry-run writes nothing
 
 Only the owner can read a copy. It contains hashes of passwords and signed rows, and no secret values. Queues are not copied.
 The audit log records restore, send, drop and prepare-rollback with the actor system and the name of your account on this machine.`;
@@ -164,6 +164,9 @@ and run GET /audit/verify.`);
   },
 };
 
+/** The commands that write nothing. */
+const READING = ["backup", "held"];
+
 async function main(): Promise<void> {
   const { positionals, values } = commandLine(HELP, { allowPositionals: true, options: OPTIONS });
   const [name = "help", ...extraArguments] = positionals;
@@ -175,6 +178,7 @@ async function main(): Promise<void> {
   const services = createServices(loadConfig(process.env));
   // A restore replaces the store, whichever version used it last.
   if (name !== "restore") await requireKnownFormat(services.tables);
+  if (!READING.includes(name)) await services.audit.requireKeys();
   await command(services, values);
 }
 

@@ -152,9 +152,13 @@ export const Verification = z
       description:
         "Number of entries that are not sealed yet and were verified by their authentication codes. 0 if the response has a nextCursor.",
     }),
+    entriesWithoutCode: z.int().meta({
+      description:
+        "Number of verified entries without an authentication code that were accepted because an earlier version may have written them. Entries that the earlier version itself sealed are not included.",
+    }),
     authenticatedFrom: text.nullable().meta({
       description:
-        "Every entry since this time must have an authentication code. Null before the first sealing after an upgrade from a version that wrote none.",
+        "Every entry since this time must have an authentication code. Null between an upgrade from a version that wrote none, or `npm run store -- prepare-rollback`, and the next sealing.",
     }),
     purges: z
       .array(PurgeRecord)

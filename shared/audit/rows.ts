@@ -84,12 +84,14 @@ export const FIRST_PARTITION = "first";
 export const ManifestRow = entity("AuditDigests", z.object({ hashes: z.instanceof(Uint8Array) }));
 export const MANIFESTS_PARTITION = "manifests";
 /**
- * Signed records: purges, by the end of the purged range; and older public keys, by the newer key that vouches for them and
- * their own name (`k2|k1`).
+ * Signed records: purges, by the end of the purged range; older public keys, by the newer key that vouches for them and
+ * their own name (`k2|k1`); and the preparation for an earlier version.
  */
 export const RecordRow = entity("AuditDigests", z.object({ record: z.string() }));
 export const PURGES_PARTITION = "purges";
 export const KEYS_PARTITION = "keys";
+/** The partition and row key of the record that the log was prepared for an earlier version (rollback.ts). */
+export const ROLLBACK = "rollback";
 
 export interface EntryFilter {
   actor?: string | undefined;

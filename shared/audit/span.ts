@@ -1,7 +1,7 @@
 import type { Clock } from "../platform/runtime.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS } from "../platform/time.ts";
-import { statedAuthenticatedFrom } from "./chain/authenticated-from.ts";
+import { requiredSince } from "./chain/authenticated-from.ts";
 import { chainEnd, oldestBeginning, purgedEnd } from "./chain/chain.ts";
 import { isAuthentic } from "./chain/check-authenticity.ts";
 import { purgedTo, readPurges } from "./chain/purge-record.ts";
@@ -16,14 +16,17 @@ export interface Span {
   from: Interval | undefined;
   /** Time before which all entries are. */
   to: number;
-  /** Returns false for a changed or inserted entry. Entries whose key is no longer configured are accepted; verification checks them. */
+  /**
+   * Returns false for a changed or inserted entry. Sealed entries whose key is no longer configured are accepted: verification compares
+   * them with their digest.
+   */
   isAuthentic(row: Pick<StoredEntry, "interval" | "rowKey" | "text" | "link" | "mac">): boolean;
 }
 
 /** How long a process uses the span that it read. */
 const KEPT_MS = MINUTE_MS;
 
-/** Creates the reader of the span. Costs three requests a minute, and one more in a log without digests. */
+/** Creates the reader of the span. Costs four requests a minute, and one more in a log without digests. */
 export function createSpan(deps: { tables: Tables; clock: Clock; trust: Trust }): () => Promise<Span> {
   const { tables, clock, trust } = deps;
   let kept: { until: number; bounds: ReturnType<typeof readBounds> } | undefined;
@@ -35,7 +38,7 @@ export function createSpan(deps: { tables: Tables; clock: Clock; trust: Trust })
     const end = (await chainEnd(chainDeps)) ?? purgedEnd(purges);
     const beginning = end?.beginning ?? (end && (await oldestBeginning(chainDeps, purges)));
     const from = purgedTo(purges) ?? (beginning && intervalFrom(beginning.interval));
-    const authenticatedFrom = end?.authenticatedFrom ?? (await statedAuthenticatedFrom(tables, keys));
+    const authenticatedFrom = await requiredSince(tables, keys, end);
     return { from, authenticatedFrom, newest: end?.interval };
   }
 
@@ -53,7 +56,10 @@ export function createSpan(deps: { tables: Tables; clock: Clock; trust: Trust })
     return {
       from,
       to: entriesEnd(now, newest),
-      isAuthentic: (row) => isAuthentic({ authentication, authenticatedFrom, acceptsUnknownKeys: true }, row),
+      isAuthentic(row) {
+        const acceptsUnknownKeys = newest !== undefined && row.interval <= newest;
+        return isAuthentic({ authentication, authenticatedFrom, acceptsUnknownKeys }, row);
+      },
     };
   };
 }

@@ -3,8 +3,8 @@ import { DELIVERY_ROW, Deliveries } from "../alerts/delivery.ts";
 import { RULE_PREFIX, Rules } from "../alerts/rule.ts";
 import { RuleStates } from "../alerts/rule-state.ts";
 import type { AlertRules } from "../alerts/rules.ts";
+import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import type { AuditRecorder } from "../audit/event.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
 import { decode } from "../platform/storage/columns.ts";
@@ -31,7 +31,7 @@ interface Dependencies {
   wholeTables: WholeTables;
   tables: Tables;
   rules: Pick<AlertRules, "remove">;
-  audit: AuditRecorder;
+  audit: Pick<Audit, "append" | "prepareForRollback">;
   clock: Clock;
   randomness: Randomness;
 }
@@ -55,6 +55,7 @@ const MIN_COMMIT = 7;
 
 /** Adds to a plan what a build needs. Rows that the newest build can't read are also unreadable for the one before it. */
 const PLANS: Record<EarlierBuild, ((deps: Dependencies, plan: Plan, caller: Caller) => Promise<void>)[]> = {
+  f8ec7568: [],
   "3fd3c8ae": [],
   "8bbd57d7": [planRules, planRuleStates, planDeliveries, planWalks, planRotations],
 };
@@ -65,7 +66,7 @@ function buildOf(commit: string): EarlierBuild {
     (known) => commit.length >= MIN_COMMIT && (commit.startsWith(known) || known.startsWith(commit)),
   );
   if (build === undefined)
-    throw new RollbackRefused(`The store can be prepared for ${EARLIER_BUILDS.join(" and ")} only.`);
+    throw new RollbackRefused(`The store can be prepared for ${EARLIER_BUILDS.join(", ")} only.`);
   return build;
 }
 
@@ -98,6 +99,8 @@ export async function prepareRollback(
     // A build that does not know the row ignores it, and any other writes its own.
     await removeFormat(deps.tables);
   });
+  // After the last entry of this version.
+  await deps.audit.prepareForRollback();
 }
 
 /** Returns a row, or undefined if this version can't read it. The members must not contain bytes. */

@@ -2,7 +2,7 @@ import type { TypedRow } from "../platform/storage/whole-tables.ts";
 import { isOver, type RotationStatus } from "../rotation/rotation.ts";
 
 /** The landed builds for which a store can be prepared, by their commits, newest first. */
-export const EARLIER_BUILDS = ["3fd3c8ae", "8bbd57d7"] as const;
+export const EARLIER_BUILDS = ["f8ec7568", "3fd3c8ae", "8bbd57d7"] as const;
 export type EarlierBuild = (typeof EARLIER_BUILDS)[number];
 
 /**

@@ -1,4 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { rollbackStatement } from "../../shared/audit/chain/authenticated-from.ts";
+import type { ChainEnd } from "../../shared/audit/chain/chain.ts";
+import { signingKey } from "../../shared/audit/chain/signing.ts";
 import { entryText } from "../../shared/audit/entry.ts";
 import { intervalOf } from "../../shared/audit/interval.ts";
 import {
@@ -12,10 +15,12 @@ import {
   indexKeys,
   LAST_ROWS,
   LastRow,
+  RecordRow,
+  ROLLBACK,
 } from "../../shared/audit/rows.ts";
 import { verifyExport } from "../../shared/audit/verify/verify-export.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { event, eventBy, exportAll, type Fixture, openFixture, page, publicKeys } from "./support.ts";
+import { event, eventBy, exportAll, type Fixture, makeKey, openFixture, page, publicKeys } from "./support.ts";
 
 /**
  * Tests that changes of audit entries are found before the entries are sealed. Each case gets its own log, in which nothing is sealed,
@@ -96,7 +101,10 @@ async function plant(log: Log, instant: string, mac?: string): Promise<string> {
   return id;
 }
 
-/** Each case: what is changed, and the expected kinds of findings. Kinds in brackets are not in an export, which has no index. */
+/**
+ * Each case: what is changed, and the expected kinds of findings. Kinds in brackets are not in an export, which has no index. Kinds in
+ * parentheses are not recorded by sealing, because the rows are outside of the sealed intervals.
+ */
 const cases: [name: string, tamper: (log: Log) => Promise<unknown>, expected: string[]][] = [
   [
     "an entry and its index rows removed",
@@ -181,6 +189,21 @@ const cases: [name: string, tamper: (log: Log) => Promise<unknown>, expected: st
     ["entryChanged"],
   ],
   [
+    "an entry inserted with a code of an unknown key",
+    async (log) => plant(log, "2026-11-21T10:00:03.000Z", `k9.${"A".repeat(43)}`),
+    ["entryChanged"],
+  ],
+  [
+    "an entry moved to another day, with its code and index rows",
+    async (log) => {
+      const { rowKey, entry, link, mac } = await log.rowOf("a2");
+      await log.tables.put(EntryRow, "2026-11-22", rowKey, { entry, link, mac });
+      await log.removeIndex("a2");
+      await log.removeEntry("a2");
+    },
+    ["entryRemoved", "(entryInserted)"],
+  ],
+  [
     "a counted entry set back to an earlier count",
     async (log) => {
       const before = await log.rowOf("refused");
@@ -220,10 +243,11 @@ describe("before entries are sealed, verification finds, and sealing records for
       await tamper(log);
 
       const online = await log.audit.verify({});
-      const kinds = expected.map((kind) => kind.replace(/[[\]]/g, ""));
+      const kinds = expected.map((kind) => kind.replace(/[[\]()]/g, ""));
       expect(online.findings.map(({ kind }) => kind as string).sort()).toEqual(kinds.sort());
       expect(online.intact).toBe(false);
-      const inExport = expected.filter((kind) => !kind.startsWith("["));
+      const inExport = kinds.filter((_, index) => !expected[index]!.startsWith("["));
+      const sealedKinds = expected.filter((kind) => /^\w/.test(kind));
       const offline = await verifyExport(
         (await exportAll(log.audit)).map((part) => JSON.parse(part)),
         publicKeys(...log.keys),
@@ -234,11 +258,10 @@ describe("before entries are sealed, verification finds, and sealing records for
 
       log.clock.set("2026-11-21T10:12:00Z");
       const sealing = await log.audit.seal();
-      expect(sealing.falsified ?? 0).toBe(inExport.length);
+      expect(sealing.falsified ?? 0).toBe(sealedKinds.length);
       // Sealing writes missing index rows again. A falsified entry remains a finding, also in a later export.
-      const sealed = (await log.audit.verify({})).findings.filter(({ kind }) => !kind.startsWith("index"));
-      expect(sealed.map(({ kind }) => kind as string).sort()).toEqual(inExport.sort());
-      for (const finding of sealed) expect(finding).toMatchObject({ digestNumber: 1 });
+      const sealed = (await log.audit.verify({})).findings.filter(({ digestNumber }) => digestNumber === 1);
+      expect(sealed.map(({ kind }) => kind as string).sort()).toEqual(sealedKinds.sort());
     });
   }
 });
@@ -278,6 +301,73 @@ for (const [where, instant, interval] of [
     expect((await log.audit.verify({})).findings).toMatchObject([{ kind: "entryInserted", interval }]);
   });
 }
+
+/** Writes an entry as an earlier version does. */
+async function writeAsEarlierVersion(log: Log, instant: string): Promise<void> {
+  const id = await plant(log, instant);
+  const interval = intervalOf(Date.parse(instant));
+  const { entry } = (await log.tables.get(EntryRow, entriesPartition(interval), entryKey(interval, id)))!;
+  await log.tables.put(EntryRow, entriesPartition(interval), entryKey(interval, id), { entry });
+}
+
+describe("after the preparation for an earlier version", () => {
+  test("its entries are accepted and counted until the next sealing, and no row is left that it would report", async () => {
+    const log = await openLog();
+    await log.audit.prepareForRollback();
+    for await (const rows of log.tables.pages(LastRow, { partitionKey: DAY, ...LAST_ROWS })) expect(rows).toEqual([]);
+    await writeAsEarlierVersion(log, "2026-11-21T10:02:00.000Z");
+    const accepted = { findings: [], entriesWithoutCode: 1, authenticatedFrom: null };
+    expect(await log.audit.verify({})).toMatchObject(accepted);
+    expect((await log.instance().list({}, page())).items.map(({ actor }) => actor)).toContain("victim");
+    log.clock.set("2026-11-21T10:12:00Z");
+    expect((await log.audit.seal()).falsified).toBeUndefined();
+    const named = { findings: [], entriesWithoutCode: 1, authenticatedFrom: "2026-11-21T11:10:00.000Z" };
+    expect(await log.audit.verify({})).toMatchObject(named);
+  });
+
+  test("a removed or changed entry of this version is found as before", async () => {
+    const log = await openLog();
+    await log.audit.prepareForRollback();
+    await log.removeIndex("a1");
+    await log.removeEntry("a1");
+    const { rowKey, entry } = await log.rowOf("b1");
+    await log.tables.put(EntryRow, DAY, rowKey, { entry: entry.replace("success", "failure") });
+    const findings = (await log.audit.verify({})).findings.map(({ kind }) => kind);
+    expect(findings.sort()).toEqual(["entryChanged", "entryRemoved"]);
+  });
+
+  for (const [name, restore] of [
+    ["a copy of the statement", (record: string) => record],
+    ["a statement of another key", (_: string, end: string | null) => statementOf("k1", end)],
+  ] as const)
+    test(`${name} does not accept entries after the next sealing`, async () => {
+      const log = await openLog();
+      await log.audit.prepareForRollback();
+      const { record } = (await log.tables.get(RecordRow, ROLLBACK, ROLLBACK))!;
+      for (const now of ["2026-11-21T10:12:00Z", "2026-11-21T11:31:00Z"]) {
+        log.clock.set(now);
+        await log.audit.seal();
+      }
+      const { hash } = (await log.audit.verify({})).lastDigest!;
+      await log.tables.put(RecordRow, ROLLBACK, ROLLBACK, { record: restore(record, hash) });
+      await writeAsEarlierVersion(log, "2026-11-21T11:30:30.000Z");
+      expect((await log.audit.verify({})).findings).toMatchObject([{ kind: "entryInserted" }]);
+      expect((await log.instance().list({}, page())).items.map(({ actor }) => actor)).not.toContain("victim");
+    });
+});
+
+/** A statement that accepts entries after a digest, of a key that is not configured but has the name of one that is. */
+const statementOf = (kid: string, hash: string | null): string =>
+  rollbackStatement(hash === null ? undefined : ({ hash } as ChainEnd), signingKey(makeKey(kid)));
+
+test("a process without keys must not write to an authenticated log", async () => {
+  const fixture = openFixture(azurite.connectionString(`unsealed${used++}`));
+  const withoutKeys = fixture.instance({ keys: [] });
+  await withoutKeys.requireKeys();
+  await fixture.audit.append(eventBy("ada"));
+  await expect(withoutKeys.requireKeys()).rejects.toThrow("AUDIT_SIGNING_KEYS");
+  await fixture.instance().requireKeys();
+});
 
 test("entries without a code are accepted up to an hour after the first sealing of a log of the earlier version, but not later", async () => {
   const log = await openLog();

@@ -144,7 +144,7 @@ describe("the store is prepared for 8bbd57d7", () => {
       wholeTables: wholeTables("rows"),
       tables: crashable(world.tables(), steps, isWrite),
       rules: fixture.instance(steps).rules,
-      audit: { append: async (event: AuditEvent) => void events.push(event) },
+      audit: { append: async (event: AuditEvent) => void events.push(event), prepareForRollback: async () => {} },
       clock: world.clock,
       randomness: systemRandomness(),
     };
@@ -155,7 +155,7 @@ describe("the store is prepared for 8bbd57d7", () => {
   test("a store with held alerts is refused, and so is another commit", async () => {
     const before = await readAllRows("rows");
     await expect(prepare()).rejects.toThrow(`Held alerts: ${heldId}. Send or drop them first`);
-    await expect(prepare({ to: "0123456789" })).rejects.toThrow("for 3fd3c8ae and 8bbd57d7 only");
+    await expect(prepare({ to: "0123456789" })).rejects.toThrow("for f8ec7568, 3fd3c8ae, 8bbd57d7 only");
     expect(await readAllRows("rows")).toEqual(before);
     await fixture.instance().held.drop(heldId, caller);
   });
@@ -248,7 +248,7 @@ test("the report counts the rows whose content the build ignores", async () => {
   const connectionString = azurite.connectionString("ignored");
   const fixture = openFixture({ connectionString, cloud: cloud.cloud });
   const { tables, clock } = fixture;
-  const audit = { append: async () => {} };
+  const audit = { append: async () => {}, prepareForRollback: async () => {} };
   const deps = { wholeTables: wholeTables("ignored"), tables, audit, clock, randomness: systemRandomness() };
   const lines: string[] = [];
   const report = (line: string) => lines.push(line);
@@ -280,7 +280,7 @@ test("the command lists the changes in a dry run, makes them, and then has nothi
   expect((await run("--to", "8bbd57d7")).out).toMatch(/^The store is prepared for 8bbd57d7\./);
   expect(await run("--to", "d7e4a4b")).toMatchObject({
     code: 1,
-    err: expect.stringContaining("3fd3c8ae and 8bbd57d7"),
+    err: expect.stringContaining("f8ec7568, 3fd3c8ae, 8bbd57d7"),
   });
   expect(await run()).toMatchObject({ code: 2, err: expect.stringContaining("--to is missing") });
 });

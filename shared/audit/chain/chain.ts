@@ -25,7 +25,7 @@ export interface ChainEnd {
   hash: string;
   /** The beginning of the chain according to this digest. Absent from digests of an earlier version. */
   beginning: Beginning | undefined;
-  /** Every entry since this interval has an authentication code, by this digest. */
+  /** Every entry since this interval must have an authentication code, by this digest. */
   authenticatedFrom: Interval | undefined;
   /** False if no trusted key signed the digest and the anchor does not name it. Then only its position is used. */
   verified: boolean;

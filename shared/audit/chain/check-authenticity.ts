@@ -36,11 +36,12 @@ export interface Falsification extends Finding {
 export interface IntervalCheck {
   add(row: StoredEntry, entry: AuditEntry | undefined): void;
   /**
-   * Returns what was changed, removed or inserted. `total` also counts what is not listed.
+   * Returns what was changed, removed or inserted. `total` also counts what is not listed. `withoutCode` counts the entries that were
+   * accepted without a code.
    *
    * @param lastRows - The rows of last entries of the day, read before the entries.
    */
-  finish(lastRows: readonly LastEntryRow[]): Promise<{ listed: Falsification[]; total: number }>;
+  finish(lastRows: readonly LastEntryRow[]): Promise<{ listed: Falsification[]; total: number; withoutCode: number }>;
   /** The entries whose index rows exist according to a link, by row. */
   readonly indexed: ReadonlySet<string>;
 }
@@ -89,11 +90,11 @@ function lastEntryRow(
 }
 
 export function createIntervalCheck(deps: AuthenticityDependencies, interval: Interval): IntervalCheck {
-  const { tables, authentication, keptFrom = 0 } = deps;
+  const { tables, authentication, authenticatedFrom = Number.POSITIVE_INFINITY, keptFrom = 0 } = deps;
   const partitionKey = entriesPartition(interval);
   /** The authentic entries, and entries without a code that need none. */
   const present = new Map<string, { count: number; hasCode: boolean }>();
-  /** Rows without a valid code, and whether they have one at all. */
+  /** Rows without a required or valid code. */
   const suspicious = new Map<string, { id: string; kind: "entryChanged" | "entryInserted" }>();
   /** The names in the links of entries, with the highest count, and the link. */
   const named = new Map<string, { name: EntryName; link: Link }>();
@@ -166,8 +167,12 @@ export function createIntervalCheck(deps: AuthenticityDependencies, interval: In
     return known.length === 0 ? 0 : number - Math.max(...known) - 1;
   }
 
-  /** Reports the rows of last entries that are missing or older than an entry of their sequence. */
+  /**
+   * Reports the rows of last entries that are missing or older than an entry of their sequence. The preparation for an earlier version
+   * removes these rows.
+   */
   async function checkLastRows(lastRows: readonly LastEntryRow[]): Promise<void> {
+    if (interval < authenticatedFrom) return;
     const byKey = new Map(lastRows.map((row) => [row.rowKey, row]));
     for (const [sequence, ofSequence] of numbers) {
       const rowKey = lastRowKey(sequence);
@@ -216,7 +221,8 @@ export function createIntervalCheck(deps: AuthenticityDependencies, interval: In
       await checkLastRows(lastRows);
       for (const { rowKey, isForged } of lastRows)
         if (isForged) report("lastEntryChanged", interval, undefined, `This service did not write the row ${rowKey}.`);
-      return { listed, total };
+      const withoutCode = [...present.values()].filter(({ hasCode }) => !hasCode).length;
+      return { listed, total, withoutCode };
     },
   };
 }

@@ -4,7 +4,7 @@ import { isConflict } from "../../platform/storage/conflict.ts";
 import { insert, type Operation, replace, type Tables } from "../../platform/storage/tables.ts";
 import { sha256 } from "../canonical.ts";
 import type { Anchor, AnchorState } from "../chain/anchor.ts";
-import { authenticatedAfterUpgrade, statedAuthenticatedFrom } from "../chain/authenticated-from.ts";
+import { requiredAfterUpgrade, requiredSince } from "../chain/authenticated-from.ts";
 import { beginningByNumber, type ChainEnd, chainEnd, endOf, oldestBeginning, purgedEnd } from "../chain/chain.ts";
 import {
   createIntervalCheck,
@@ -123,15 +123,15 @@ export function createSealer(deps: SealDependencies): () => Promise<Sealing> {
       for (const interval of batch) {
         const check = createIntervalCheck(checkDeps, interval);
         const manifest = await writeManifest(tables, interval, fingerprints(tables, entries.of(interval), check));
-        const falsified = await check.finish(lastRows.filter(({ isForged }) => !isForged || interval === batch.at(-1)));
-        falsifiedTotal += falsified.total;
-        if (falsified.total > 0)
+        const checked = await check.finish(lastRows.filter(({ isForged }) => !isForged || interval === batch.at(-1)));
+        falsifiedTotal += checked.total;
+        if (checked.total > 0)
           log.error("Audit entries were changed before they were sealed", {
             interval: intervalName(interval),
-            entries: falsified.total,
+            entries: checked.total,
           });
         const foreignRow = foreign.get(intervalName(interval));
-        const link = appendDigest(chain, { interval, manifest, replaced: foreignRow?.hash, falsified }, signer, clock);
+        const link = appendDigest(chain, { interval, manifest, replaced: foreignRow?.hash, checked }, signer, clock);
         operations.push(digestOperation(link.statement, intervalName(interval), foreignRow?.etag));
         chain = link.chain;
       }
@@ -190,10 +190,7 @@ async function findContinuation(deps: SealDependencies, keys: PublicKeys) {
   }
   const anchorChanged = anchorState === "unreadable" || beginsElsewhere(anchored?.beginning, end?.beginning);
   const lost = anchored && isLost(anchored, end) ? DigestName.parse(anchored) : undefined;
-  const authenticatedFrom =
-    end?.authenticatedFrom ??
-    (await statedAuthenticatedFrom(tables, keys)) ??
-    authenticatedAfterUpgrade(clock.now().getTime());
+  const authenticatedFrom = (await requiredSince(tables, keys, end)) ?? requiredAfterUpgrade(clock.now().getTime());
   return { end, beginning, authenticatedFrom, adopted, anchored, lost, anchorChanged };
 }
 
@@ -257,12 +254,13 @@ function appendDigest(
     interval: Interval;
     manifest: { entries: number; hash: string };
     replaced: string | undefined;
-    falsified: { listed: Falsification[]; total: number };
+    checked: { listed: Falsification[]; total: number; withoutCode: number };
   },
   signer: SigningKey,
   clock: Clock,
 ): { statement: string; chain: Chain } {
-  const { interval, manifest, replaced, falsified } = sealed;
+  const { interval, manifest, replaced, checked } = sealed;
+  const { withoutCode, ...falsified } = checked;
   const chainBeginning: Beginning = beginning ?? { interval: intervalName(interval), hash: null };
   const digest: Digest = {
     number: Math.max(end?.number ?? 0, lost?.number ?? 0) + 1,
@@ -275,6 +273,7 @@ function appendDigest(
     sealedAt: clock.now().toISOString(),
     beginning: chainBeginning,
     authenticatedFrom: intervalName(authenticatedFrom),
+    ...(withoutCode > 0 && { withoutCode }),
     ...(falsified.total > 0 && {
       falsified: { total: falsified.total, listed: falsified.listed.slice(0, MAX_FALSIFIED) },
     }),

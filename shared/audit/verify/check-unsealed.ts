@@ -31,7 +31,7 @@ export const entriesEnd = (nowMs: number, newest: Interval | undefined): Interva
  * Checks the entries of `from <= interval < to`. Costs one request per 250 entries, one or more per day, and those of the index.
  *
  * @param options - `index`: whether to check the index rows, too.
- * @returns the number of entries.
+ * @returns the number of entries, and how many of them were accepted without a code.
  */
 export async function checkUnsealed(
   { tables, trust }: ReadingDependencies,
@@ -39,12 +39,13 @@ export async function checkUnsealed(
   range: { from: Interval; to: Interval },
   findings: FindingList,
   options: { index: boolean },
-): Promise<number> {
+): Promise<{ entries: number; withoutCode: number }> {
   const { authentication } = trust;
   const checkDeps = { tables, authentication, authenticatedFrom, keptFrom };
   const index = createIndexCheck(tables);
   const indexed = new Set<string>();
   let entries = 0;
+  let withoutCode = 0;
   for (let day = Math.floor(range.from / DAY_MS) * DAY_MS; day < range.to; day += DAY_MS) {
     const [from, to] = [Math.max(range.from, day), Math.min(range.to, day + DAY_MS)];
     // Before the entries: a row of a last entry names only entries that exist by then.
@@ -57,14 +58,15 @@ export async function checkUnsealed(
         entries += 1;
       }
       const isLast = interval + INTERVAL_MS >= to;
-      const { listed, total } = await check.finish(lastRows.filter(({ isForged }) => !isForged || isLast));
-      findings.add(...listed);
-      findings.addUnlisted(total - listed.length);
+      const checked = await check.finish(lastRows.filter(({ isForged }) => !isForged || isLast));
+      findings.add(...checked.listed);
+      findings.addUnlisted(checked.total - checked.listed.length);
+      withoutCode += checked.withoutCode;
       for (const row of check.indexed) indexed.add(row);
     }
   }
   const isIndexed = (partitionKey: string, rowKey: string) =>
     indexed.has(rowOfName({ day: partitionKey, key: rowKey, count: 1 }));
   if (options.index && range.from < range.to) await index.check(range, findings, isIndexed);
-  return entries;
+  return { entries, withoutCode };
 }

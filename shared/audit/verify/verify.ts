@@ -74,13 +74,13 @@ export async function verifySealed(
   await checkMarks(tables, checkedRange, findings);
   const indexCoverage = await index.check(checkedRange, findings);
   const unsealed = await unsealedRange(deps, state);
-  let unsealedEntries = 0;
+  let inUnsealed = { entries: 0, withoutCode: 0 };
   if (!checked.more && trust.signer && unsealed) {
     const range = {
       from: Math.max(unsealed.from, intervalOf(requestedFrom)),
       to: Math.min(unsealed.to, Number.isFinite(until) ? intervalOf(until - 1) + INTERVAL_MS : unsealed.to),
     };
-    unsealedEntries = await checkUnsealed(deps, state, range, findings, { index: true });
+    inUnsealed = await checkUnsealed(deps, state, range, findings, { index: true });
   }
   const isEmpty = checkedRange.to === checkedRange.from;
 
@@ -98,7 +98,8 @@ export async function verifySealed(
     lateEntries: late.until(checkedRange.to),
     beginning: state.beginning ? new Date(intervalFrom(state.beginning.interval)).toISOString() : null,
     unsealedFrom: instant(unsealed?.from),
-    unsealedEntries,
+    unsealedEntries: inUnsealed.entries,
+    entriesWithoutCode: checked.withoutCode + inUnsealed.withoutCode,
     authenticatedFrom: instant(state.authenticatedFrom),
     // The purges in the period; for a period from the first interval that is not purged, also the earlier ones.
     purges: purges.records
