@@ -465,12 +465,12 @@ test("sealing writes the index rows that a crashed writer did not write", async 
   const unindexed = { ...stored!, id: `${stored!.id.slice(0, -4)}0000`, actor: "bob" };
   await fixture.tables.insert(EntryRow, DAY, entryKeyOf(FIRST, unindexed.id), {
     entry: canonicalJson(unindexed),
-    mac: createTrust(fixture.tables, fixture.keys).authentication.sign({
+    mac: createTrust(fixture.tables, fixture.keys).authentication.sign!({
       partitionKey: DAY,
       rowKey: entryKeyOf(FIRST, unindexed.id),
       text: canonicalJson(unindexed),
       link: undefined,
-    })!,
+    }),
   });
   expect((await fixture.audit.list({ actor: "bob" }, page())).items).toEqual([]);
   fixture.clock.addMinutes(12);

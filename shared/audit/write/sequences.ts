@@ -75,7 +75,12 @@ export function createSequences(randomness: Randomness, authentication: EntryAut
     }
   }
 
-  function linkedRows(entry: EntryWrite, sequence: Sequence, previous: EntryName[]): LinkedRows {
+  function linkedRows(
+    entry: EntryWrite,
+    sequence: Sequence,
+    previous: EntryName[],
+    sign: NonNullable<EntryAuthentication["sign"]>,
+  ): LinkedRows {
     const { partitionKey, rowKey, text, count, replaced } = entry;
     const { id, number, last } = sequence;
     const link = replaced ? replaced.link : JSON.stringify({ sequence: id, number, previous } satisfies Link);
@@ -85,9 +90,9 @@ export function createSequences(randomness: Randomness, authentication: EntryAut
       : { sequence: id, number: number + 1, previous: [name] };
     const lastLink = JSON.stringify(next);
     const lastKey = lastRowKey(id);
-    const lastMac = authentication.sign({ partitionKey, rowKey: lastKey, text: undefined, link: lastLink })!;
+    const lastMac = sign({ partitionKey, rowKey: lastKey, text: undefined, link: lastLink });
     return {
-      columns: { entry: text, link, mac: authentication.sign({ partitionKey, rowKey, text, link }) },
+      columns: { entry: text, link, mac: sign({ partitionKey, rowKey, text, link }) },
       operations: [put(LastRow, lastKey, { link: lastLink, mac: lastMac })],
     };
   }
@@ -95,13 +100,13 @@ export function createSequences(randomness: Randomness, authentication: EntryAut
   return {
     async write(entry, attempt) {
       const { partitionKey, rowKey, text, count, replaced } = entry;
-      if (authentication.sign({ partitionKey, rowKey, text, link: undefined }) === undefined)
-        return await attempt({ columns: { entry: text }, operations: [] });
+      const { sign } = authentication;
+      if (!sign) return await attempt({ columns: { entry: text }, operations: [] });
       const sequence = idle.pop() ?? newSequence();
       const previous = namesFrom([sequence.last]);
       let result: WriteResult | undefined;
       try {
-        result = await attempt(linkedRows(entry, sequence, previous));
+        result = await attempt(linkedRows(entry, sequence, previous, sign));
         return result;
       } finally {
         const name = { day: partitionKey, key: rowKey, count };
