@@ -14,7 +14,7 @@ import { entriesEnd } from "./verify/check-unsealed.ts";
 export interface Span {
   /** Start of the first interval that is not purged. Undefined if nothing is sealed. */
   from: Interval | undefined;
-  /** Time before which all entries are. */
+  /** Time before which all entries are. Infinity without keys, because then nothing is verified. */
   to: number;
   /**
    * Returns false for a changed or inserted entry. Sealed entries whose key is no longer configured are accepted: verification compares
@@ -55,7 +55,7 @@ export function createSpan(deps: { tables: Tables; clock: Clock; trust: Trust })
     const { authentication } = trust;
     return {
       from,
-      to: entriesEnd(now, newest),
+      to: trust.signer ? entriesEnd(now, newest) : Number.POSITIVE_INFINITY,
       isAuthentic(row) {
         const acceptsUnknownKeys = newest !== undefined && row.interval <= newest;
         return isAuthentic({ authentication, authenticatedFrom, acceptsUnknownKeys }, row);

@@ -23,9 +23,12 @@ export async function unsealedRange(
   return from === undefined ? undefined : { from, to: entriesEnd(clock.now().getTime(), end?.interval) };
 }
 
-/** Returns the time before which all entries of the log are. */
+/**
+ * Returns the time before which all entries of the log are, also if this instance's clock is behind: the interval after the newest sealed
+ * one is over within minutes after it.
+ */
 export const entriesEnd = (nowMs: number, newest: Interval | undefined): Interval =>
-  Math.max(intervalOf(nowMs), newest ?? 0) + 2 * INTERVAL_MS;
+  Math.max(intervalOf(nowMs) + 2 * INTERVAL_MS, (newest ?? 0) + 4 * INTERVAL_MS);
 
 /**
  * Checks the entries of `from <= interval < to`. Costs one request per 250 entries, one or more per day, and those of the index.
