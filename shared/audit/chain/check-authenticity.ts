@@ -85,7 +85,7 @@ function lastEntryRow(
   const row = { partitionKey, rowKey, text: undefined, link: value?.link, mac: value?.mac };
   const authenticity = value ? authentication.check(row) : "invalid";
   const link = authenticity === "authentic" ? readLink(value?.link) : undefined;
-  // The row of a removed key can't be checked.
+  // A key may have been removed from the configuration after the last entry. It counts as missing if there are entries of the sequence.
   return { rowKey, link, isForged: authenticity === "invalid" };
 }
 
@@ -178,7 +178,7 @@ export function createIntervalCheck(deps: AuthenticityDependencies, interval: In
       const rowKey = lastRowKey(sequence);
       const newest = Math.max(...ofSequence);
       const isCurrent = (row: LastEntryRow | undefined) =>
-        row && (row.isForged || !row.link || row.link.number > newest);
+        row && (row.isForged || (row.link && row.link.number > newest));
       if (isCurrent(byKey.get(rowKey)) || ++readAgain > MAX_READ_AGAIN) continue;
       const again = await readRow(tables, LastRow, partitionKey, rowKey);
       if (again && isCurrent(lastEntryRow(authentication, partitionKey, rowKey, again.value))) continue;
