@@ -15,6 +15,7 @@ import {
   indexKeys,
   LAST_ROWS,
   LastRow,
+  lastRowKey,
   RecordRow,
   ROLLBACK,
 } from "../../shared/audit/rows.ts";
@@ -222,6 +223,27 @@ const cases: [name: string, tamper: (log: Log) => Promise<unknown>, expected: st
     ["lastEntryChanged"],
   ],
   [
+    "the newest entry of a process removed, and the code of the row of the last entry replaced by one of an unknown key",
+    async (log) => {
+      await log.removeIndex("a3");
+      await log.removeEntry("a3");
+      const { sequence } = JSON.parse((await log.rowOf("a2")).link!) as { sequence: string };
+      const { link } = (await log.tables.get(LastRow, DAY, lastRowKey(sequence)))!;
+      await log.tables.put(LastRow, DAY, lastRowKey(sequence), { link, mac: `k9.${"A".repeat(43)}` });
+    },
+    ["lastEntryChanged"],
+  ],
+  [
+    "a counted entry changed before it is counted again",
+    async (log) => {
+      const { rowKey, entry, link, mac } = await log.rowOf("refused");
+      const changed = entry.replace('"outcome":"refused"', '"outcome":"success"');
+      await log.tables.put(EntryRow, DAY, rowKey, { entry: changed, link, mac });
+      await log.audit.refused(refusal);
+    },
+    ["entryChanged"],
+  ],
+  [
     "an entry removed and the row of the last entry set back, before the process writes again",
     async (log) => {
       const restore = await log.copyRows();
@@ -282,6 +304,7 @@ test("an entry that a process writes and removes in an interval is missed by its
 for (const [where, instant, interval] of [
   ["before its beginning", "2026-11-20T09:00:00.000Z", "2026-11-20T00:00Z"],
   ["an hour from now", "2026-11-21T11:15:00.000Z", "2026-11-21T11:10Z"],
+  ["three days from now", "2026-11-24T11:15:00.000Z", "2026-11-24T00:00Z"],
 ] as const) {
   test(`an entry planted ${where} is neither listed nor exported, and verification names it`, async () => {
     const log = await openLog();
