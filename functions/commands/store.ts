@@ -169,6 +169,9 @@ and run GET /audit/verify.`);
   },
 };
 
+/** The commands that write nothing. */
+const READING = ["backup", "held"];
+
 async function main(): Promise<void> {
   const { positionals, values } = commandLine(HELP, { allowPositionals: true, options: OPTIONS });
   const [name = "help", ...extraArguments] = positionals;
@@ -180,6 +183,7 @@ async function main(): Promise<void> {
   const services = createServices(loadConfig(process.env));
   // A restore replaces the store, whichever version used it last.
   if (name !== "restore") await requireKnownFormat(services.tables);
+  if (!READING.includes(name)) await services.audit.requireKeys();
   await command(services, values);
 }
 

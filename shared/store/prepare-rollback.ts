@@ -1,5 +1,5 @@
+import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import type { AuditRecorder } from "../audit/event.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { removeFormat } from "../platform/storage/store-format.ts";
 import type { Tables } from "../platform/storage/tables.ts";
@@ -19,7 +19,7 @@ export class RollbackRefused extends Error {
 interface Dependencies {
   wholeTables: WholeTables;
   tables: Tables;
-  audit: AuditRecorder;
+  audit: Pick<Audit, "append" | "prepareForRollback">;
 }
 
 /** Number of characters that identify a commit, as Git shows it. */
@@ -56,6 +56,8 @@ export async function prepareRollback(
   const details = { to: build, startedBy, losses };
   // A build that does not know the row ignores it, and any other writes its own.
   await audited(deps.audit, { type: "store.preparedForRollback", caller, details }, () => removeFormat(deps.tables));
+  // After the last entry of this version.
+  await deps.audit.prepareForRollback();
 }
 
 /** Counts the rows whose members or content the build ignores or drops. */

@@ -69,7 +69,7 @@ async function prepare(to: string, { dryRun = false } = {}) {
   const deps = {
     wholeTables: wholeTables("ignored"),
     tables: createTables({ connectionString: storage.connectionString("ignored") }),
-    audit: { append: async (event: AuditEvent) => void events.push(event) },
+    audit: { append: async (event: AuditEvent) => void events.push(event), prepareForRollback: async () => {} },
   };
   await prepareRollback(deps, { to, dryRun, caller: CALLER, startedBy: "maria" }, (line) => lines.push(line));
   return { lines, events };

@@ -12,7 +12,7 @@ import { ADMIN, Service } from "../support/service.ts";
 import { skipWithout } from "../support/tools.ts";
 import { createUsers } from "../support/users.ts";
 
-// Runs the last two landed builds on a store that the current one wrote and prepared for them. The builds are made from the
+// Runs the last landed builds on a store that the current one wrote and prepared for them. The builds are made from the
 // repository's own history, with the current packages.
 
 const ROOT = path.resolve(import.meta.dirname, "../..");
@@ -166,6 +166,7 @@ describe.skipIf(skipWithout("history")).each(EARLIER_BUILDS)("the build %s on a 
     expect(await runTimer(host.url, "evaluateAlerts")).toBe(true);
     await expect.poll(() => service.cloud.control.mails().length, { timeout: 60_000 }).toBe(mails + 1);
     expect(JSON.stringify(service.cloud.control.mails().at(-1))).toContain("kv-other");
+    expect((await send("GET", "/audit/verify")).body).toMatchObject({ intact: true });
     expect(await runTimer(host.url, "sealAudit")).toBe(true);
     await host.stop("SIGKILL");
 
