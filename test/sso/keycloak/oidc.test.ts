@@ -47,6 +47,15 @@ describe.skipIf(skipWithout("keycloak"))("with Keycloak by OpenID Connect", () =
   });
   afterAll(() => lab?.stop());
 
+  /** Runs with a changed client, then enters the right secret again, which the service tests. */
+  async function withSecretOf(change: Representation, run: () => Promise<string>): Promise<string> {
+    try {
+      return await lab.realm.withClient(change, run);
+    } finally {
+      await lab.configure({ oidcClientSecret: SECRET });
+    }
+  }
+
   const endAll = (id: string) => lab.realm.admin("POST", `/users/${id}/logout`, {});
 
   /** Signs Uma in with a number of browsers, without earlier sessions at Keycloak, and returns how many sessions ended. */
@@ -187,25 +196,18 @@ describe.skipIf(skipWithout("keycloak"))("with Keycloak by OpenID Connect", () =
   sees(
     "client secret changed at Keycloak, then entered here",
     "400 clientRefused unauthorized_client, in as user",
-    async () => {
-      const secret = "another-client-secret";
-      return await lab.realm
-        .withClient({ secret }, async () => {
-          const before = await lab.signIn("uma");
-          await lab.configure({ oidcClientSecret: secret });
-          const after = await lab.signIn("uma");
-          return `${before}, ${after}`;
-        })
-        .finally(() => lab.configure({ oidcClientSecret: SECRET }));
-    },
+    () =>
+      withSecretOf({ secret: "another-client-secret" }, async () => {
+        const before = await lab.signIn("uma");
+        await lab.configure({ oidcClientSecret: "another-client-secret" });
+        return `${before}, ${await lab.signIn("uma")}`;
+      }),
   );
-  sees("public client without a secret", "in as user", async () =>
-    lab.realm
-      .withClient({ publicClient: true }, async () => {
-        await lab.configure({ oidcClientSecret: null });
-        return await lab.signIn("uma");
-      })
-      .finally(() => lab.configure({ oidcClientSecret: SECRET })),
+  sees("public client without a secret", "in as user", () =>
+    withSecretOf({ publicClient: true }, async () => {
+      await lab.configure({ oidcClientSecret: null });
+      return await lab.signIn("uma");
+    }),
   );
   sees("key rotated at Keycloak, old key deleted", "in as user", async () => {
     const removeOlder = await lab.realm.addSigningKey();
