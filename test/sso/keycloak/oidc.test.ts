@@ -78,7 +78,7 @@ describe.skipIf(skipWithout("keycloak"))("with Keycloak by OpenID Connect", () =
   sees("connection test: the realm does not exist", /^document: The issuer returned status 404/, () =>
     lab.connectionTest({ ...settings, oidcIssuer: `${KEYCLOAK_URL}/realms/none` }),
   );
-  sees("connection test: the provider is down", /^address: .*127\.0\.0\.1:9/, () =>
+  sees("connection test: the provider is down", /^address: 127\.0\.0\.1 was not reached/, () =>
     lab.connectionTest({ ...settings, oidcIssuer: "http://127.0.0.1:9/realms/none" }),
   );
   sees("connection test: wrong client secret", /^client: .*secret is wrong/, () =>
@@ -289,8 +289,10 @@ describe.skipIf(skipWithout("keycloak"))("with Keycloak by OpenID Connect", () =
     const ahead = await lab.withClock(50_000, () => lab.signIn("uma"));
     return `${ahead}, ${await lab.withClock(-50_000, () => lab.signIn("uma"))}`;
   });
-  sees("the service's clock is 9 min ahead: the ID token expired", /^400 badResponse/, () =>
-    lab.withClock(9 * 60_000, () => lab.signIn("uma")),
+  sees(
+    "the service's clock is 9 min ahead: the ID token expired",
+    "400 badResponse OAUTH_JWT_TIMESTAMP_CHECK_FAILED",
+    () => lab.withClock(9 * 60_000, () => lab.signIn("uma")),
   );
   sees("the service's clock is 9 min behind", "400 badResponse iat", () =>
     lab.withClock(-9 * 60_000, () => lab.signIn("uma")),
@@ -357,17 +359,13 @@ describe.skipIf(skipWithout("keycloak"))("with Keycloak by OpenID Connect", () =
   );
 
   // Last, because the provider is then gone.
-  sees(
-    "the realm is disabled: no sign-in starts",
-    /^(503|400) (providerUnreachable|badResponse) discovery|^Keycloak/,
-    async () => {
-      const realm = await lab.realm.admin("GET", "");
-      await lab.realm.admin("PUT", "", { ...realm, enabled: false });
-      const seen = await lab.signIn("uma");
-      await lab.realm.admin("PUT", "", { ...realm, enabled: true });
-      return seen;
-    },
-  );
+  sees("the realm is disabled: no sign-in starts", "Keycloak 400: Realm not enabled", async () => {
+    const realm = await lab.realm.admin("GET", "");
+    await lab.realm.admin("PUT", "", { ...realm, enabled: false });
+    const seen = await lab.signIn("uma");
+    await lab.realm.admin("PUT", "", { ...realm, enabled: true });
+    return seen;
+  });
 });
 
 const ROLE_MAPPING = {

@@ -74,7 +74,7 @@ describe.skipIf(skipWithout("keycloak"))("with Keycloak by SAML", () => {
     },
   );
   sees("connection test: right values", "passed", () => lab.connectionTest());
-  sees("connection test: Keycloak's metadata of a missing realm", /^400 .*samlIdpMetadataXml|^400/, async () => {
+  sees("connection test: Keycloak's metadata of a missing realm", /^400 .*samlIdpMetadataXml/, async () => {
     const answer = await fetch(`${KEYCLOAK_URL}/realms/none/protocol/saml/descriptor`);
     return await lab.connectionTest({ samlIdpMetadataXml: await answer.text() });
   });
@@ -196,7 +196,7 @@ describe.skipIf(skipWithout("keycloak"))("with Keycloak by SAML", () => {
     [
       "inclusive canonicalization",
       { saml_signature_canonicalization_method: "http://www.w3.org/TR/2001/REC-xml-c14n-20010315" },
-      /^(in as user|400 badResponse algorithm)$/,
+      "400 badResponse algorithm",
     ],
     [
       "key name is the certificate's subject",
@@ -238,19 +238,15 @@ describe.skipIf(skipWithout("keycloak"))("with Keycloak by SAML", () => {
       ENTITY_ID,
     ),
   );
-  sees(
-    "only roles are mapped (Keycloak's default): the name is a hash",
-    /^sso-[\da-f]{16}, undefined|^sso-[\da-f]{16}, null/,
-    async () => {
-      const { id, protocolMappers } = await lab.realm.client(ENTITY_ID);
-      const others = protocolMappers.filter(({ name }: Representation) => name !== "single role");
-      const path = `/clients/${id}/protocol-mappers/models`;
-      for (const one of others) await lab.realm.admin("DELETE", `${path}/${one.id}`);
-      const me = await (await lab.signedIn("eve")).me();
-      for (const { id: _, ...one } of others) await lab.realm.admin("POST", path, one);
-      return `${me?.username}, ${me?.email}`;
-    },
-  );
+  sees("only roles are mapped (Keycloak's default): the name is a hash", /^sso-[\da-f]{16}, null$/, async () => {
+    const { id, protocolMappers } = await lab.realm.client(ENTITY_ID);
+    const others = protocolMappers.filter(({ name }: Representation) => name !== "single role");
+    const path = `/clients/${id}/protocol-mappers/models`;
+    for (const one of others) await lab.realm.admin("DELETE", `${path}/${one.id}`);
+    const me = await (await lab.signedIn("eve")).me();
+    for (const { id: _, ...one } of others) await lab.realm.admin("POST", path, one);
+    return `${me?.username}, ${me?.email}`;
+  });
   sees("consent is denied", "400 providerRefused status", () =>
     withClient({ consentRequired: true }, async () => {
       const browser = new Browser(lab.service);
@@ -330,10 +326,10 @@ describe.skipIf(skipWithout("keycloak"))("with Keycloak by SAML", () => {
     const ahead = await lab.withClock(50_000, () => lab.signIn("uma"));
     return `${ahead}, ${await lab.withClock(-50_000, () => lab.signIn("uma"))}`;
   });
-  sees("the service's clock is 9 min ahead: the assertion expired", /^400 badResponse expired|^Keycloak 400/, () =>
+  sees("the service's clock is 9 min ahead: the assertion expired", "400 badResponse expired", () =>
     lab.withClock(9 * 60_000, () => lab.signIn("uma")),
   );
-  sees("the service's clock is 9 min behind", /^400 badResponse notYetValid|^Keycloak 400/, () =>
+  sees("the service's clock is 9 min behind", "400 badResponse notYetValid", () =>
     lab.withClock(-9 * 60_000, () => lab.signIn("uma")),
   );
 
