@@ -37,7 +37,8 @@ import { FailedMessageRows, LastDeliveries } from "../messages/failed-messages.t
 import { Calls } from "../platform/http/rate-limit.ts";
 import { activeRuns } from "../platform/runs/run-store.ts";
 import type { Entity } from "../platform/storage/entity.ts";
-import { keyEnd } from "../platform/storage/keys.ts";
+import { keyEnd, LIST_PREFIX } from "../platform/storage/keys.ts";
+import { listEntity } from "../platform/storage/row-lists.ts";
 import type { Range, StorageCorrupt, Tables } from "../platform/storage/tables.ts";
 import { MatchPointers, MatchRows } from "../rotation/match.ts";
 import { Status as IndexStatus, VaultIndexes } from "../rotation/match-index.ts";
@@ -82,6 +83,10 @@ const runs = (entity: Entity<unknown>, partition: string): StoredKind[] => [
   rows(entity, partition, "*", (key) => key !== "active"),
   rows(activeRuns(entity.table), partition, "active"),
 ];
+
+/** The lists of the signed rows of a partition. */
+const lists = ({ table }: Entity<unknown>, partition: string): StoredKind =>
+  rows(listEntity(table), partition, `${LIST_PREFIX}*`);
 
 /** Kinds that other stages and checks of a walk compare with the rows from which they follow, or that the audit log verifies. */
 export const COMPARED_ROWS: readonly StoredKind[] = [
@@ -158,6 +163,8 @@ export const OTHER_ROWS: readonly StoredKind[] = [
   rows(Mailboxes, "mailboxes", "m|*"),
   rows(Pace, "mailboxes", "pace"),
   rows(OwnersRow, "owners", "0"),
+  lists(Rules, "rules"),
+  lists(OwnersRow, "owners"),
 
   rows(User, "user", "*", (key) => !key.startsWith("|")),
   rows(Directory, "user", "|directory"),
@@ -166,9 +173,11 @@ export const OTHER_ROWS: readonly StoredKind[] = [
   rows(ApiToken, "user", "|token|*"),
   rows(Identity, "user", "|sso|*"),
   rows(Refusal, "user", "|refused|*"),
+  lists(User, "user"),
   rows(Failures, "*", "*"),
   rows(Calls, "*", "*"),
   rows(Configuration, "sso", "configuration"),
+  lists(Configuration, "sso"),
   rows(Logins, "sso", "logins"),
   rows(secretRows("Sso"), "sso", "secret|*"),
   rows(Request, "requests", "*"),
@@ -176,6 +185,7 @@ export const OTHER_ROWS: readonly StoredKind[] = [
   rows(UsedMessage, "logouts", "*"),
 
   rows(SettingsRow, "settings", "overrides"),
+  lists(SettingsRow, "settings"),
   rows(SubscriptionRow, "subscription", "*"),
   rows(LastScanRow, "scans", "last"),
   rows(FailedMessageRows, "failed", "*"),
