@@ -5,7 +5,12 @@ import { readValid } from "simulated-cloud/idp/saml-schema.ts";
 import { afterEach, describe, expect, it } from "vitest";
 import { readCertificate } from "../../../shared/sso/saml/certificates.ts";
 import { parseIdpMetadata } from "../../../shared/sso/saml/idp-metadata.ts";
-import { authnRequestUrl, serviceMetadata } from "../../../shared/sso/saml/messages.ts";
+import {
+  authnRequestUrl,
+  logoutRequestUrl,
+  logoutResponseUrl,
+  serviceMetadata,
+} from "../../../shared/sso/saml/messages.ts";
 import { makeServiceKey } from "../../../shared/sso/saml/service-key.ts";
 import { serviceNamesAt } from "../../../shared/sso/saml/service-names.ts";
 import { attribute, child, children, parseXml, textOf } from "../../../shared/sso/saml/xml.ts";
@@ -100,6 +105,36 @@ describe("The AuthnRequest", () => {
       .update(signedQuery)
       .verify(createPublicKey(certificate.pem), url.searchParams.get("Signature")!, "base64");
     expect(verified).toBe(true);
+  });
+});
+
+describe("A logout message", () => {
+  const nameId = { value: "<uma & co>", format: "urn:oasis:names:tc:SAML:2.0:nameid-format:persistent" };
+  const parties = async () => ({
+    names,
+    idpEntityId: request.idpEntityId,
+    logoutUrl: "https://login.acme.example/slo?tenant=a&app={Issuer}",
+    signingKey: (await makeServiceKey("lifecycle.acme.example", NOW)).key,
+    id: "_logout",
+    issuedAt: NOW,
+  });
+  const textOf = (url: URL, parameter: string) =>
+    inflateRawSync(Buffer.from(url.searchParams.get(parameter)!, "base64")).toString();
+
+  it("to sign out is valid by the SAML 2.0 protocol schema", async () => {
+    const qualified = { ...nameId, nameQualifier: "https://login.acme.example/", spNameQualifier: names.entityId };
+    for (const session of [{ nameId }, { nameId: qualified, sessionId: "a::b" }, { nameId: { value: "uma" } }]) {
+      const xml = textOf(logoutRequestUrl(await parties(), session), "SAMLRequest");
+      expect(await readValid("protocol", xml, ({ name }) => name)).toBe("LogoutRequest");
+      expect(xml.replace("app={Issuer}", "")).not.toMatch(/[{}]/);
+    }
+  });
+
+  it("that answers the provider is valid by the SAML 2.0 protocol schema", async () => {
+    const url = logoutResponseUrl(await parties(), { id: "_request", relayState: undefined });
+    const xml = textOf(url, "SAMLResponse");
+    expect(await readValid("protocol", xml, ({ name }) => name)).toBe("LogoutResponse");
+    expect(xml.replace("app={Issuer}", "")).not.toMatch(/[{}]/);
   });
 });
 
