@@ -10,11 +10,12 @@ import * as z from "zod";
 import { commandLine, usedWrong } from "../../infra/build/command-line.ts";
 import type { Access } from "../../shared/access/access.ts";
 import { NewPassword, NewUsername, Username } from "../../shared/access/api.ts";
+import { CloudFailure } from "../../shared/platform/azure/failure.ts";
 import { ConfigError, loadConfig } from "../../shared/platform/config/config.ts";
 import { type Actor, type Caller, ROLES } from "../../shared/platform/http/endpoint.ts";
 import type { Page, PageRequest } from "../../shared/platform/http/paging.ts";
 import { Problem } from "../../shared/platform/http/problem.ts";
-import { isUnclear } from "../../shared/platform/storage/tables.ts";
+import { isUnclear, SigningKeysMissing, StorageCorrupt } from "../../shared/platform/storage/tables.ts";
 import { validationMessage } from "../../shared/platform/validation-message.ts";
 
 const HELP = `npm run user -- COMMAND [--username NAME] [options]
@@ -228,7 +229,11 @@ try {
     console.error(
       `The storage account does not respond (${error.message}). Check AzureWebJobsStorage and the network. The change may have been saved: check with list.`,
     );
-  } else if (error instanceof Problem || error instanceof ConfigError) console.error(error.message);
+  } else if (error instanceof Problem || error instanceof ConfigError || error instanceof SigningKeysMissing)
+    console.error(error.message);
+  else if (error instanceof CloudFailure) console.error(`${error.message} ${error.remedy}`);
+  else if (error instanceof StorageCorrupt)
+    console.error(`${error.message} Stop the app, and run: npm run store -- sign`);
   else throw error;
   process.exitCode = 1;
 }

@@ -35,5 +35,9 @@ export type ApprovalRecord = z.infer<typeof approval>;
 export type ApprovalRow = Row<ApprovalRecord>;
 
 /** Requests that need another administrator's approval. Row key: a ULID. */
-export const Approvals = entity("Approvals", approval, { signed: "withKeyVault", uniqueWrites: true });
+export const Approvals = entity("Approvals", approval, {
+  signed: "adopted",
+  listed: true,
+  uniqueWrites: true,
+});
 export const APPROVALS = "approvals";

@@ -8,6 +8,7 @@ import { type Page, type PageRequest, pageOfAll } from "../platform/http/paging.
 import { notFound, Problem } from "../platform/http/problem.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
 import { repeatOnConflict } from "../platform/storage/conflict.ts";
+import { LIST_PREFIX } from "../platform/storage/keys.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_MS } from "../platform/time.ts";
 import type { ApprovalView } from "./api.ts";
@@ -62,7 +63,7 @@ export function createApprovals(deps: {
   /** A row that can't be read approves nothing, and must not block other requests. The tables report it. */
   async function readAll(): Promise<ApprovalRow[]> {
     const all: ApprovalRow[] = [];
-    const range = { partitionKey: APPROVALS, onCorrupt: "leaveOut" as const };
+    const range = { partitionKey: APPROVALS, before: LIST_PREFIX, onCorrupt: "leaveOut" as const };
     for await (const rows of tables.pages(Approvals, range)) all.push(...rows);
     return all;
   }
