@@ -566,8 +566,7 @@ describe("a step-up", () => {
     const [name, key] = ["a".repeat(32), new Uint8Array(randomBytes(32))];
     let isDown = false;
     const named = async () => {
-      if (isDown)
-        throw new CloudFailure("unreachable", "The key vault does not respond.", { remedy: "Wait." });
+      if (isDown) throw new CloudFailure("unreachable", "The key vault does not respond.", { remedy: "Wait." });
       return key;
     };
     const instance = deployment.start({ secondFactorKeys: { current: async () => ({ name, key }), named } });
