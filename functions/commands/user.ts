@@ -16,8 +16,8 @@ import { type Actor, type Caller, ROLES } from "../../shared/platform/http/endpo
 import type { Page, PageRequest } from "../../shared/platform/http/paging.ts";
 import { Problem } from "../../shared/platform/http/problem.ts";
 import { isUnclear, SigningKeysMissing, StorageCorrupt } from "../../shared/platform/storage/tables.ts";
-import type { Settings } from "../../shared/settings/settings.ts";
 import { validationMessage } from "../../shared/platform/validation-message.ts";
+import type { Settings } from "../../shared/settings/settings.ts";
 
 const HELP = `npm run user -- COMMAND [--username NAME] [options]
 
