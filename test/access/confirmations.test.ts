@@ -2,15 +2,14 @@ import { randomBytes } from "node:crypto";
 import { TableClient } from "@azure/data-tables";
 import { Secret, TOTP } from "otpauth";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { createServices, type Services } from "../../functions/services.ts";
+import type { Services } from "../../functions/services.ts";
 import { USERS_PARTITION, User } from "../../shared/access/user.ts";
 import { APPROVALS, type ApprovalRecord, Approvals } from "../../shared/approvals/approval.ts";
 import { CloudFailure } from "../../shared/platform/azure/failure.ts";
-import { loadConfig } from "../../shared/platform/config/config.ts";
 import { MINUTE_MS } from "../../shared/platform/time.ts";
 import { licence } from "../support/licence.ts";
 import { type Answer, Service } from "../support/service.ts";
-import { createUsers } from "../support/users.ts";
+import { createUsers, servicesOf } from "../support/users.ts";
 import { ADMIN, authenticateToken, CALLER, useDeployments } from "./instances.ts";
 
 // Step-up and approval over HTTP, on two hosts. Passkeys and the page need a browser: test/page/confirmations.test.ts.
@@ -22,7 +21,7 @@ beforeAll(async () => {
     hosts: 2,
     env: { LICENSE_KEY: await licence(), PUBLIC_BASE_URL: "https://service.example", TRUSTED_PROXY_HOPS: "2" },
   });
-  services = createServices(loadConfig(service.environment));
+  services = await servicesOf(service);
 });
 afterAll(() => service.stop());
 
@@ -87,7 +86,7 @@ const newToken = (person: Pick<Person, "token">, name = `t${++sequence}`, host =
 /** Returns the code of the problem, or the status of a success. */
 const resultOf = ({ status, body }: Answer): string | number => body?.code ?? status;
 
-const AWS_SECRET = "a secret access key that nobody else may read";
+const AWS_SECRET = "a-secret-access-key-that-nobody-else-may-read";
 /** Requests by which a secret can leave, and requests with which an administrator could get a second account to approve with. */
 const GUARDED: [string, string, object?][] = [
   [
@@ -105,7 +104,11 @@ const GUARDED: [string, string, object?][] = [
   ],
   ["PUT", "/api/automation/sync/records/01JABCDEF", { enabled: true }],
   ["PUT", "/api/automation/sync/records/01JABCDEF", { confirmVaults: true }],
-  ["POST", "/api/automation/sync/providers/aws", { accessKeyId: "AKIA", secretAccessKey: AWS_SECRET }],
+  [
+    "POST",
+    "/api/automation/sync/providers/aws",
+    { accessKeyId: "AKIAIOSFODNN7EXAMPLE", region: "eu-west-1", secretAccessKey: AWS_SECRET },
+  ],
   ["PUT", `/api/automation/rotation/apps/${APP}/policy`, { automatic: false }],
   [
     "POST",
@@ -378,7 +381,7 @@ describe("with requireApproval", () => {
     const again = await newToken(requester, name);
     expect([resultOf(again), again.body.approvalId === id]).toEqual(["approvalRequired", false]);
     expect(resultOf(await approve(approver, id))).toBe("conflict");
-    const { items } = (await service.admin("GET", "/audit/logs?limit=100")).body;
+    const { items } = (await service.admin("GET", "/audit/entries?limit=100")).body;
     const types = items.filter((entry: { target?: { id: string } }) => entry.target?.id === id);
     expect([...new Set(types.map(({ eventType }: { eventType: string }) => eventType))].sort()).toEqual([
       "approval.approved",

@@ -1,13 +1,11 @@
 import { freePort } from "functions-host/test/run-host.ts";
 import type { BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { createServices } from "../../functions/services.ts";
-import { loadConfig } from "../../shared/platform/config/config.ts";
 import { openBrowser } from "../support/browser.ts";
 import { licence } from "../support/licence.ts";
 import { Service } from "../support/service.ts";
 import { skipWithout } from "../support/tools.ts";
-import { createUsers } from "../support/users.ts";
+import { createUsers, servicesOf } from "../support/users.ts";
 
 // Step-up and approval in a real browser, with a passkey of Chromium's virtual authenticator.
 
@@ -30,7 +28,7 @@ afterAll(async () => {
 
 /** Sets the settings as the command does, without a confirmation. */
 const require = async (requireStepUp: boolean, requireApproval: boolean) => {
-  const { settings } = createServices(loadConfig(service.environment));
+  const { settings } = await servicesOf(service);
   await settings.update("features", { requireStepUp, requireApproval }, { actor: "system", requestId: "test" });
 };
 afterEach(() => require(false, false));
