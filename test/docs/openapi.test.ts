@@ -107,7 +107,7 @@ test("an operation lists the problem codes of each status that it can return", (
   expect(problemCodes("put", "/api/automation/rotation/apps/{app_id}/policy")).toEqual({
     ...ofEveryChange,
     400: "malformedRequest,invalidRequest,missingBody,valueRequired",
-    403: `${ofEveryChange[403]},licenseRequired`,
+    403: `${ofEveryRead[403]},stepUpRequired,approvalRequired,crossSite,licenseRequired`,
     404: "notFound",
     412: "preconditionFailed",
   });
