@@ -14,6 +14,7 @@ import { ConfigError, loadConfig } from "../../shared/platform/config/config.ts"
 import { type Actor, type Caller, ROLES } from "../../shared/platform/http/endpoint.ts";
 import type { Page, PageRequest } from "../../shared/platform/http/paging.ts";
 import { Problem } from "../../shared/platform/http/problem.ts";
+import { requireKnownFormat, StoreIsNewer } from "../../shared/platform/storage/store-format.ts";
 import { isUnclear } from "../../shared/platform/storage/tables.ts";
 import { validationMessage } from "../../shared/platform/validation-message.ts";
 
@@ -213,7 +214,8 @@ async function main(): Promise<void> {
   if (!command || extraArguments.length > 0 || (username !== undefined && values.username !== undefined))
     return usedWrong(`Unknown command: ${positionals.join(" ")}`);
   const { createServices } = await import("../services.ts");
-  const { access, randomness, clock } = createServices(loadConfig(process.env));
+  const { access, randomness, clock, tables } = createServices(loadConfig(process.env));
+  await requireKnownFormat(tables);
   await command(
     access,
     { ...values, username: values.username ?? username },
@@ -228,7 +230,8 @@ try {
     console.error(
       `The storage account does not respond (${error.message}). Check AzureWebJobsStorage and the network. The change may have been saved: check with list.`,
     );
-  } else if (error instanceof Problem || error instanceof ConfigError) console.error(error.message);
+  } else if (error instanceof Problem || error instanceof ConfigError || error instanceof StoreIsNewer)
+    console.error(error.message);
   else throw error;
   process.exitCode = 1;
 }

@@ -8,7 +8,7 @@ import type { RateLimiter } from "../platform/http/rate-limit.ts";
 import type { Cookie } from "../platform/http/reply.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import type { RowKeys } from "../platform/storage/signing.ts";
-import type { Tables } from "../platform/storage/tables.ts";
+import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { SECOND_MS } from "../platform/time.ts";
 import { DEFINITIONS } from "../settings/definitions.ts";
 import { type Administration, createAdministration } from "./administration.ts";
@@ -29,7 +29,14 @@ import { createSecondFactorEnrollment, type SecondFactorEnrollment } from "./sec
 import { hasSecondFactor } from "./second-factor-record.ts";
 import { createSessionAdministration, type SessionAdministration } from "./session-administration.ts";
 import { createSessions, sessionCookie } from "./sessions.ts";
-import { addressOf, createSignIn, type PasswordSettings, type PasswordSignIn, type SignIn } from "./sign-in.ts";
+import {
+  addressOf,
+  createSignIn,
+  hasExpiredUnused,
+  type PasswordSettings,
+  type PasswordSignIn,
+  type SignIn,
+} from "./sign-in.ts";
 import { createSignInFailures } from "./sign-in-failures.ts";
 import { createTokens, keyedHash } from "./tokens.ts";
 import { createTotpSecrets } from "./totp.ts";
@@ -160,8 +167,12 @@ const DEFAULT_PASSWORD_SETTINGS = {
 export function createAccess(deps: AccessDependencies): Access {
   const { tables, config, clock, randomness, audit, limiter } = deps;
   const passwords = deps.passwords ?? createPasswords({ randomness });
-  const users = createUsers(tables);
   const tokens = createTokens({ config, clock, randomness });
+  const passwordSettings: PasswordSettings = deps.passwordSettings ?? (async () => DEFAULT_PASSWORD_SETTINGS);
+  const { BOOTSTRAP_ADMIN_USERNAME: bootstrapUsername } = config;
+  const reservedUsernames = bootstrapUsername === undefined ? [] : [userKey(bootstrapUsername)];
+  const passwordRules = { passwordSettings, clock, bootstrapUser: reservedUsernames[0] };
+  const users = createUsers(tables, (user) => hasExpiredUnused(user, passwordRules));
   // A new first signing key discards the failure counts, which would expire within a day anyway.
   const hashName = (text: string) => keyedHash(config.JWT_SIGNING_KEYS[0]!.key, "sign-in", text);
   const failures = createSignInFailures({ tables, clock, hash: hashName });
@@ -173,15 +184,12 @@ export function createAccess(deps: AccessDependencies): Access {
   const identities = createIdentities({ tables, audit, clock });
   const roleMapped = deps.roleMapped ?? (async () => false);
   const passwordSignIn: PasswordSignIn = deps.passwordSignIn ?? (async () => "allowed");
-  const passwordSettings: PasswordSettings = deps.passwordSettings ?? (async () => DEFAULT_PASSWORD_SETTINGS);
-  const { BOOTSTRAP_ADMIN_USERNAME: bootstrapUsername } = config;
-  const reservedUsernames = bootstrapUsername === undefined ? [] : [userKey(bootstrapUsername)];
 
   const totpSecrets = createTotpSecrets({ keys: deps.secondFactorKeys, randomness });
   const passkeys = createPasskeys({ config, clock, randomness });
   const verification = createSecondFactorVerification({ totpSecrets, passkeys, clock, randomness });
   const { signIn, signInToSession, isPasswordOf, confirmIdentity } = createSignIn({
-    bootstrapUser: reservedUsernames[0],
+    ...passwordRules,
     users,
     passwords,
     tokens,
@@ -191,21 +199,25 @@ export function createAccess(deps: AccessDependencies): Access {
     recentAddresses,
     limiter,
     audit,
-    clock,
     hash: hashName,
     passwordSignIn,
-    passwordSettings,
     secondFactor: verification,
   });
 
   /**
    * Returns true if a user who signed in with the password must enroll a second factor first. Never if nobody could enroll one
-   * here, because nobody could then change the setting.
+   * here, because nobody could then change the setting. While the stored settings can't be read, everyone must: an administrator
+   * can then still sign in, and find the row in the audit log.
    */
   async function mustEnroll(user: UserRow): Promise<boolean> {
     if (hasSecondFactor(user) || !(totpSecrets.available || passkeys.available)) return false;
-    const { requireSecondFactor } = await passwordSettings();
-    return requireSecondFactor === "everyone" || (requireSecondFactor === "administrators" && user.role === "admin");
+    try {
+      const { requireSecondFactor } = await passwordSettings();
+      return requireSecondFactor === "everyone" || (requireSecondFactor === "administrators" && user.role === "admin");
+    } catch (error) {
+      if (error instanceof StorageCorrupt) return true;
+      throw error;
+    }
   }
 
   let lastBootstrap: { startedAtMs: number; done: Promise<void> } | undefined;

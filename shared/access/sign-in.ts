@@ -342,7 +342,8 @@ export function createSignIn(deps: {
       const attempt = await failures.begin({ username: user.rowKey, address: addressOf(caller), known: true });
       if ("waitSeconds" in attempt) throw tooManyAttempts(attempt.waitSeconds);
       const isCorrect = await orWithdraw(attempt, () => passwords.verify(password, user.passwordHash));
-      if (isCorrect) await failures.succeeded(attempt);
+      // For a user with a second factor, the password alone does not reset the count of wrong codes.
+      if (isCorrect) await (hasSecondFactor(user) ? failures.withdraw(attempt) : failures.succeeded(attempt));
       return isCorrect;
     },
 
@@ -412,7 +413,7 @@ async function factorProblem(
  * Returns true if an administrator set the password too long ago and the user never signed in with it. The bootstrap
  * administrator's password never expires, because it is kept for an emergency.
  */
-async function hasExpiredUnused(
+export async function hasExpiredUnused(
   { rowKey, unusedPasswordSince: since }: UserRow,
   deps: { bootstrapUser: string | undefined; passwordSettings: PasswordSettings; clock: Clock },
 ): Promise<boolean> {
