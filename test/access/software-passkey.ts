@@ -13,13 +13,13 @@ interface Answering {
 const base64url = (bytes: Uint8Array | string): string => Buffer.from(bytes).toString("base64url");
 const sha256 = (bytes: Uint8Array | string): Buffer => createHash("sha256").update(bytes).digest();
 
-/** Encodes bytes or text as CBOR (RFC 8949 §3.1). @param type - 0x40 for bytes, 0x60 for text. */
+/** Encodes bytes or text as CBOR with the shortest length (RFC 8949 §4.2.1). @param type - 0x40 for bytes, 0x60 for text. */
 function cbor(type: number, content: Uint8Array | string): Buffer {
   const bytes = Buffer.from(content);
-  const head = Buffer.alloc(5);
-  head.writeUInt8(type + 26);
-  head.writeUInt32BE(bytes.length, 1);
-  return Buffer.concat([head, bytes]);
+  const { length } = bytes;
+  const head =
+    length < 24 ? [type + length] : length < 256 ? [type + 24, length] : [type + 25, length >> 8, length & 255];
+  return Buffer.concat([Buffer.from(head), bytes]);
 }
 
 export class SoftwarePasskey {

