@@ -337,11 +337,12 @@ export const timers = [
     name: "watchScans",
     schedule: "30 * * * * *",
     handle: async ({ services, requestId }) => {
-      // Each of the three runs even if another one fails.
+      // Each of the four runs even if another one fails. The last one only uses the minute.
       const results = await Promise.allSettled([
         services.watchScans(),
         services.rescans.watch(),
         services.startFirstScan(requestId),
+        services.signedRows.check(),
       ]);
       const failures = results.flatMap((result) => (result.status === "rejected" ? [result.reason] : []));
       if (failures.length > 1) throw new AggregateError(failures, failures.map(String).join("; "));

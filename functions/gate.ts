@@ -8,7 +8,7 @@ import { createPace } from "../shared/platform/http/pace.ts";
 import { Problem, retryLater } from "../shared/platform/http/problem.ts";
 import type { RateLimiter } from "../shared/platform/http/rate-limit.ts";
 import { type StoreFormat, StoreIsNewer } from "../shared/platform/storage/store-format.ts";
-import { isUnclear, RowChanged, StorageCorrupt } from "../shared/platform/storage/tables.ts";
+import { isUnclear, RowChanged, SigningKeysMissing, StorageCorrupt } from "../shared/platform/storage/tables.ts";
 
 /**
  * The pace of 429 responses and static files, which clients could request in a tight loop: one slot every 10 ms, which is 100
@@ -87,6 +87,7 @@ function problemOf(error: unknown): Problem | undefined {
       UNREADABLE_RETRY_SECONDS,
     );
   }
+  if (error instanceof SigningKeysMissing) return retryLater("unavailable", error.message, UNREADABLE_RETRY_SECONDS);
   if (isUnclear(error)) {
     return retryLater(
       "unavailable",

@@ -33,6 +33,7 @@ const health = endpoint({
     // An unknown count is no reason to fail, but also not healthy. If the tables do not respond, `dependencies` says so.
     const unreadableRows = await services.unreadableRows.count().catch(() => undefined);
     const heldDeliveries = await services.alerts.held.count().catch(() => undefined);
+    const signedRows = await services.signedRows.status();
     const isHealthy =
       dependencies.every((dependency) => dependency.status === "healthy") &&
       unreadableRows?.listed === 0 &&
@@ -42,6 +43,7 @@ const health = endpoint({
       dependencies,
       ...(unreadableRows && { unreadableRows }),
       ...(heldDeliveries !== undefined && { heldDeliveries }),
+      signedRows,
     });
   },
 });

@@ -14,21 +14,24 @@ import type { Caller } from "../../shared/platform/http/endpoint.ts";
 import { Problem } from "../../shared/platform/http/problem.ts";
 import { storageAccount } from "../../shared/platform/storage/connection.ts";
 import { requireKnownFormat, StoreIsNewer } from "../../shared/platform/storage/store-format.ts";
-import { isUnclear } from "../../shared/platform/storage/tables.ts";
+import { isUnclear, SigningKeysMissing } from "../../shared/platform/storage/tables.ts";
 import { createWholeTables } from "../../shared/platform/storage/whole-tables.ts";
 import { CopyFailed, copyStore } from "../../shared/store/copy.ts";
 import { prepareRollback, RollbackRefused } from "../../shared/store/prepare-rollback.ts";
 import { restoreStore } from "../../shared/store/restore.ts";
 import { workInProgress } from "../../shared/store/work-in-progress.ts";
 import type { Services } from "../services.ts";
+import { requireNoFindings, signStore } from "./sign-store.ts";
 
 const HELP = `npm run store -- COMMAND [options]
 
 Copies the tables of the service that \`npm start\` runs, or of the deployment that the environment variables configure.
-Stop the app before backup, restore and prepare-rollback, and wait until no invocation runs.
+Stop the app before backup, restore, sign --accept and prepare-rollback, and wait until no invocation runs.
 
   backup  --to FOLDER                copies all tables to a new folder
   restore --from FOLDER [--replace]  restores a copy into an empty store; --replace first deletes all rows of the store
+  sign    [--accept [--remove ROW]]  lists signed rows that were changed, removed or returned by another program; --accept
+                                     accepts them as they are, apart from each ROW (as listed), which is removed
   held                               lists held alerts: those that may have been sent between the copy and the restore
   send    --id ID|all                sends held alerts
   drop    --id ID|all                drops held alerts
@@ -44,6 +47,8 @@ const OPTIONS = {
   from: { type: "string" },
   id: { type: "string" },
   replace: { type: "boolean", default: false },
+  accept: { type: "boolean", default: false },
+  remove: { type: "string", multiple: true },
   "dry-run": { type: "boolean", default: false },
 } as const;
 
@@ -52,6 +57,8 @@ interface Options {
   from?: string | undefined;
   id?: string | undefined;
   replace: boolean;
+  accept: boolean;
+  remove?: string[] | undefined;
   "dry-run": boolean;
 }
 
@@ -119,12 +126,15 @@ const COMMANDS: Record<string, (services: Services, options: Options) => Promise
       );
     const { manifest, heldDeliveries } = await restoreStore(target, request, console.log);
     console.log(`Restored the copy of ${manifest.copiedAt} of ${manifest.account}. Later changes are undone.`);
+    if (serviceKeyVault) await signStore(services, { accept: true }, console.log);
     for await (const line of workInProgress({ tables, graph, clock })) console.log(line);
     console.log(`Held alerts, which were pending in the copy: ${heldDeliveries}. More are held after the start.
 Next: start the app, start a full scan, and decide on held alerts (npm run store -- held). Up to the first evaluation
 after that scan, the service holds new alerts that it may have sent after the copy. Review the users, revoke API tokens,
 and run GET /audit/verify.`);
   },
+
+  sign: (services, options) => signStore(services, options, console.log),
 
   async held({ alerts }) {
     for await (const { deliveryId, createdAt, ruleName, deliveryMethod, newsTotal, parts } of alerts.held.list()) {
@@ -144,7 +154,7 @@ and run GET /audit/verify.`);
   },
 
   async "prepare-rollback"(services, options) {
-    const { connection, tables, alerts, audit, clock, randomness } = services;
+    const { connection, tables, alerts, audit, signedRows, clock, randomness } = services;
     const deps = {
       wholeTables: createWholeTables(connection),
       tables,
@@ -155,7 +165,9 @@ and run GET /audit/verify.`);
     };
     const to = required(options, "to");
     const dryRun = options["dry-run"];
+    await requireNoFindings(services);
     await prepareRollback(deps, { to, dryRun, caller: callerOf(services), startedBy: startedBy() }, console.log);
+    if (!dryRun) await signedRows.forget();
     console.log(
       dryRun
         ? "Nothing was written. Run the command without --dry-run to prepare the store."
@@ -190,6 +202,7 @@ try {
     error instanceof CopyFailed ||
     error instanceof RollbackRefused ||
     error instanceof StoreIsNewer ||
+    error instanceof SigningKeysMissing ||
     error instanceof Problem ||
     error instanceof ConfigError
   )

@@ -10,12 +10,13 @@ import * as z from "zod";
 import { commandLine, usedWrong } from "../../infra/build/command-line.ts";
 import type { Access } from "../../shared/access/access.ts";
 import { NewPassword, NewUsername, Username } from "../../shared/access/api.ts";
+import { CloudFailure } from "../../shared/platform/azure/failure.ts";
 import { ConfigError, loadConfig } from "../../shared/platform/config/config.ts";
 import { type Actor, type Caller, ROLES } from "../../shared/platform/http/endpoint.ts";
 import type { Page, PageRequest } from "../../shared/platform/http/paging.ts";
 import { Problem } from "../../shared/platform/http/problem.ts";
 import { requireKnownFormat, StoreIsNewer } from "../../shared/platform/storage/store-format.ts";
-import { isUnclear } from "../../shared/platform/storage/tables.ts";
+import { isUnclear, SigningKeysMissing, StorageCorrupt } from "../../shared/platform/storage/tables.ts";
 import { validationMessage } from "../../shared/platform/validation-message.ts";
 
 const HELP = `npm run user -- COMMAND [--username NAME] [options]
@@ -230,8 +231,16 @@ try {
     console.error(
       `The storage account does not respond (${error.message}). Check AzureWebJobsStorage and the network. The change may have been saved: check with list.`,
     );
-  } else if (error instanceof Problem || error instanceof ConfigError || error instanceof StoreIsNewer)
+  } else if (
+    error instanceof Problem ||
+    error instanceof ConfigError ||
+    error instanceof SigningKeysMissing ||
+    error instanceof StoreIsNewer
+  )
     console.error(error.message);
+  else if (error instanceof CloudFailure) console.error(`${error.message} ${error.remedy}`);
+  else if (error instanceof StorageCorrupt)
+    console.error(`${error.message} Stop the app, and run: npm run store -- sign`);
   else throw error;
   process.exitCode = 1;
 }

@@ -9,15 +9,18 @@ import { createMailSender, type MailSender } from "../../shared/platform/azure/m
 import { createResourceManager, type ResourceManager } from "../../shared/platform/azure/resource-manager.ts";
 import { keyVaultRowKeys } from "../../shared/platform/azure/row-keys.ts";
 import { createServiceKeyVault, type ServiceKeyVault } from "../../shared/platform/azure/service-key-vault.ts";
+import { keyVaultSigningStates } from "../../shared/platform/azure/signing-state.ts";
 import { createVaultSecrets, type VaultSecretsClients } from "../../shared/platform/azure/vault-secrets.ts";
 import type { Config } from "../../shared/platform/config/config.ts";
 import { type Logger, type Randomness, systemRandomness } from "../../shared/platform/runtime.ts";
 import { createStoreClock, type StoreClock } from "../../shared/platform/storage/clock.ts";
 import { type StorageConnection, storageAccount } from "../../shared/platform/storage/connection.ts";
 import { createQueues, type Queues } from "../../shared/platform/storage/queues.ts";
+import { createSignedPartitions } from "../../shared/platform/storage/signed-partitions.ts";
 import { createStoreFormat, type StoreFormat } from "../../shared/platform/storage/store-format.ts";
 import { createTables, type StorageCorrupt, type Tables } from "../../shared/platform/storage/tables.ts";
 import { createSettings, type Settings, type SettingValues } from "../../shared/settings/settings.ts";
+import { createSignedRows, type SignedRows } from "../../shared/signed-rows/signed-rows.ts";
 import { watchedAllBefore } from "../../shared/subscriptions/earlier-version.ts";
 import { createUnreadableRows, type UnreadableRows } from "../../shared/unreadable-rows/unreadable-rows.ts";
 import { createLogger } from "../log.ts";
@@ -35,6 +38,7 @@ export interface Platform {
   connection: StorageConnection;
   tables: Tables;
   unreadableRows: UnreadableRows;
+  signedRows: SignedRows;
   storeFormat: StoreFormat;
   queues: Queues;
   identity: Identity;
@@ -66,7 +70,11 @@ export function createPlatform(config: Config): Platform {
   const serviceKeyVault = createServiceKeyVault({ config, identity, log });
   const connection = storageConnection(config, identity);
   // Keys that sign table rows, so that rows which another program wrote are detected.
-  const keys = serviceKeyVault && keyVaultRowKeys(serviceKeyVault, randomness);
+  const signingStates = serviceKeyVault && keyVaultSigningStates(serviceKeyVault, storageAccount(connection), clock);
+  const keys = serviceKeyVault && {
+    ...keyVaultRowKeys(serviceKeyVault, randomness),
+    unsignedUntil: () => signingStates!.unsignedUntil(),
+  };
   const onUnreadable = (rows: readonly StorageCorrupt[]) => unreadableRows.report(rows);
   const tables = createTables(connection, { log, clock, keys, onUnreadable });
   const queues = createQueues(connection, { log });
@@ -74,6 +82,14 @@ export function createPlatform(config: Config): Platform {
   const anchor = serviceKeyVault && keyVaultAnchor(serviceKeyVault, storageAccount(connection));
   const audit = createAudit({ tables, clock, randomness, config, log, anchor, unicodeFont: UNICODE_FONT });
   const unreadableRows: UnreadableRows = createUnreadableRows({ tables, audit, clock, randomness, log });
+  const signedRows = createSignedRows({
+    partitions: keys && createSignedPartitions(connection, { tables, keys, clock }),
+    states: signingStates,
+    unreadableRows,
+    audit,
+    clock,
+    log,
+  });
   const appConfiguration = createAppConfiguration({ config, identity });
   const settings = createSettings({
     tables,
@@ -95,6 +111,7 @@ export function createPlatform(config: Config): Platform {
     connection,
     tables,
     unreadableRows,
+    signedRows,
     storeFormat: createStoreFormat({ tables, log }),
     queues,
     identity,

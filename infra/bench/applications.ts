@@ -2,7 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { appIdOf } from "simulated-cloud/company/applications.ts";
 import { licence } from "../../test/support/licence.ts";
 import { Service } from "../../test/support/service.ts";
-import { processFigures, withProcessorTime } from "./process.ts";
+import { processFigures, smallInstance, withProcessorTime } from "./process.ts";
 import { atMost, equalTo, type Figure, peakMemory, processorTime, type Section } from "./section.ts";
 
 // Measures the discovery of 10,000 applications and their credentials: the requests to Microsoft Graph and to storage,
@@ -29,8 +29,10 @@ export async function applications(): Promise<Section> {
   const service = await Service.start({
     tableProxy: true,
     company: { vaults: 1, secrets: 10, applications: APPS, credentials: CREDENTIALS },
+    hosts: 0,
     env: { LICENSE_KEY: await licence() },
   });
+  await service.addHost(smallInstance(service.environment));
   const { control } = service.cloud;
   const graphCalls = () =>
     Object.entries(control.counts()).reduce((sum, [name, count]) => sum + (name.startsWith("graph.") ? count : 0), 0);

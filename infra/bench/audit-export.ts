@@ -23,7 +23,7 @@ import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { createTables, insert, type Operation, put, type Tables } from "../../shared/platform/storage/tables.ts";
 import { DAY_MS } from "../../shared/platform/time.ts";
 import { ADMIN, type Answer, Service } from "../../test/support/service.ts";
-import { processFigures, withProcessorTime } from "./process.ts";
+import { processFigures, smallInstance, withProcessorTime } from "./process.ts";
 import { equalTo, type Figure, megabytes, peakMemory, processorTime, type Section } from "./section.ts";
 
 // Measures the export, the verification and the lists of an audit log with 250,000 entries.
@@ -67,7 +67,7 @@ export async function auditExport(): Promise<Section> {
       period.start,
       key,
     );
-    await service.addHost();
+    await service.addHost(smallInstance(service.environment));
 
     const figures: Figure[] = [];
     for (const format of ["csv", "json"] as const) {

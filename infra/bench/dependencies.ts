@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { licence } from "../../test/support/licence.ts";
 import { Service } from "../../test/support/service.ts";
-import { processFigures, withProcessorTime } from "./process.ts";
+import { processFigures, smallInstance, withProcessorTime } from "./process.ts";
 import { atMost, equalTo, type Figure, peakMemory, processorTime, ratio, type Section } from "./section.ts";
 
 /** Number of sites (web and function apps). `BENCH_SITES=1000` measures fewer; the figures are proportional to it. */
@@ -27,8 +27,10 @@ const MIN_UNCHANGED_CALLS = 2 * SUBSCRIPTIONS + LIST_PAGES;
 export async function dependencies(): Promise<Section> {
   const service = await Service.start({
     company: { vaults: SUBSCRIPTIONS, secrets: 50, subscriptions: SUBSCRIPTIONS, sites: SITES },
+    hosts: 0,
     env: { LICENSE_KEY: await licence(), SCHEDULE_JITTER_SECONDS: "0" },
   });
+  await service.addHost(smallInstance(service.environment));
   const { control } = service.cloud;
   const armCalls = () =>
     Object.entries(control.counts()).reduce((sum, [name, count]) => sum + (name.startsWith("arm.") ? count : 0), 0);

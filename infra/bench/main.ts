@@ -5,7 +5,10 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { cpus } from "node:os";
 import path from "node:path";
+import { CLOUD_KEYS } from "../../test/support/test-app.ts";
+import { trust } from "../../test/support/trust.ts";
 import { commandLine, usedWrong } from "../build/command-line.ts";
+import { serverCertificate } from "../simulated-cloud/tls.ts";
 import { costPage } from "./cost-page.ts";
 import { mergedPage, problemsOf, render } from "./page.ts";
 import type { Section } from "./section.ts";
@@ -55,6 +58,8 @@ const file = path.resolve(import.meta.dirname, "../../BENCHMARKS.md");
 const page = existsSync(file) ? readFileSync(file, "utf8") : "";
 const { default: setUpTests } = await import("../../test/support/global-setup.ts");
 const tearDown = await setUpTests();
+// Before the first section: the service's modules keep one TLS context per process, which does not change later.
+trust(serverCertificate(CLOUD_KEYS).authorityPath);
 await cacheOpenApiDocument();
 const texts = new Map<string, string>();
 const problems: string[] = [];

@@ -2,10 +2,9 @@ import { setTimeout as delay } from "node:timers/promises";
 import pMap from "p-map";
 import { licence } from "../../test/support/licence.ts";
 import { Service } from "../../test/support/service.ts";
-import { trust } from "../../test/support/trust.ts";
 import { caller, type Fixture, openFixture, SOURCE } from "../../test/sync/sync-fixture.ts";
 import "../simulated-cloud/loopback-names.mjs";
-import { processFigures, withProcessorTime } from "./process.ts";
+import { processFigures, smallInstance, withProcessorTime } from "./process.ts";
 import { atMost, equalTo, type Figure, peakMemory, type Section } from "./section.ts";
 
 /** Number of sync records. Each copies a secret of a key vault to a secret in AWS Secrets Manager. */
@@ -31,11 +30,12 @@ export async function sync(): Promise<Section> {
   const service = await Service.start({
     tableProxy: true,
     company: { subscriptions: [{ name: "Shop", vaults: [{ name: SOURCE, secrets }] }] },
+    hosts: 0,
     env: { LICENSE_KEY: await licence(), SYNC_SCHEDULE: "0 0 0 1 1 *" },
   });
+  await service.addHost(smallInstance(service.environment));
   try {
     const { cloud, azurite } = service;
-    trust(cloud.environment.NODE_EXTRA_CA_CERTS!);
     Object.assign(process.env, cloud.environment);
     const fixture = openFixture({
       cloud,

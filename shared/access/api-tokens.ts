@@ -58,7 +58,7 @@ type ApiTokenRow = Row<z.infer<typeof apiToken>>;
  * their user. Stored in the partition of the users, so that a token and its user's list are written in one transaction. Row
  * key: `|token|` and the id.
  */
-export const ApiToken = entity("Users", apiToken);
+export const ApiToken = entity("Users", apiToken, { signed: "adopted", listed: true });
 const TOKENS = "|token|";
 const RANGE = { from: TOKENS, before: keyEnd(TOKENS) };
 const MEMBERS = ["user", "name", "role", "createdAt", "expiresAt", "lastUsedOn"] as const;

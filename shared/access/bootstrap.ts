@@ -40,7 +40,7 @@ const mark = z.object({
   passwordHash: z.string(),
 });
 type Mark = z.infer<typeof mark>;
-export const BootstrapMark = entity("Users", mark);
+export const BootstrapMark = entity("Users", mark, { signed: "adopted", listed: true });
 
 /** Attempts to write while other instances start and write at the same time. */
 const ATTEMPTS = 20;

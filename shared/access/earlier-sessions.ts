@@ -21,6 +21,7 @@ export const EarlierSession = entity(
     address: z.string().optional(),
     userAgent: z.string().optional(),
   }),
+  { signed: "adopted", listed: true },
 );
 type EarlierRow = Row<Omit<SessionRecord, "id"> & { uid: string }>;
 

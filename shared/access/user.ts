@@ -129,7 +129,7 @@ export type UserRecord = z.infer<typeof userRecord>;
 export type UserRow = Row<UserRecord>;
 
 /** Row key: the username in lower case. */
-export const User = entity("Users", userRecord);
+export const User = entity("Users", userRecord, { signed: "adopted", listed: true });
 
 /** An SSO identity: the issuer or entity id, and the subject there. Never an email address. */
 export type ExternalIdentity = NonNullable<UserRecord["sso"]>;
@@ -141,7 +141,7 @@ const identityRecord = z.object({
   refused: z.boolean().optional(),
 });
 /** Maps an SSO identity to its user. Row key: see `identityKey`. */
-export const Identity = entity("Users", identityRecord);
+export const Identity = entity("Users", identityRecord, { signed: "adopted", listed: true });
 export const identityKey = (identity: ExternalIdentity): string => identityRow(identityId(identity));
 /** Returns the row key of an identity. @param id - The result of `identityId`. */
 export const identityRow = (id: string): string => `|sso|${id}`;
@@ -165,7 +165,7 @@ const refusal = z.object({
 });
 export type RefusalRecord = z.infer<typeof refusal>;
 /** Details of a blocked identity, for the list of them. Row key: `|refused|` and the identity's id. */
-export const Refusal = entity("Users", refusal);
+export const Refusal = entity("Users", refusal, { signed: "adopted", listed: true });
 export const REFUSALS = "|refused|";
 
 /** The directory: one row with the number of users and the administrators, so that the last administrator can't be removed. */
@@ -178,7 +178,7 @@ const directory = z.object({
   total: z.number(),
 });
 export type DirectoryRow = Row<z.infer<typeof directory>>;
-export const Directory = entity("Users", directory);
+export const Directory = entity("Users", directory, { signed: "adopted", listed: true });
 
 /** Returns the row key of a user. */
 export const userKey = (username: string): string => username.toLowerCase();

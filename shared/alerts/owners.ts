@@ -27,9 +27,9 @@ const OwnersRecord = z.object({
   updatedBy: z.string(),
 });
 type OwnersRecord = z.infer<typeof OwnersRecord>;
-export const OwnersRow = entity("AlertOwners", OwnersRecord);
-const OWNERS = "owners";
-const OWNERS_ROW = "0";
+export const OwnersRow = entity("AlertOwners", OwnersRecord, { signed: "adopted", listed: true });
+export const OWNERS = "owners";
+export const OWNERS_ROW = "0";
 
 export interface OwnerAddress {
   /** The value of the owner tag. */

@@ -139,7 +139,7 @@ export const RuleRecord = z.object({
 export type RuleRecord = z.infer<typeof RuleRecord>;
 
 /** All rules are in one partition, so that one transaction can change a rule and its name. */
-export const Rules = entity("AlertRules", RuleRecord);
+export const Rules = entity("AlertRules", RuleRecord, { signed: "adopted", listed: true });
 /** Ensures unique names. */
 export const RuleNames = entity("AlertRules", z.object({ ruleId: z.string() }));
 export const RULES = "rules";

@@ -8,7 +8,7 @@ import { invalidBody, notFound, Problem } from "../platform/http/problem.ts";
 import { addressProblem } from "../platform/outgoing/outgoing.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { repeatOnConflict } from "../platform/storage/conflict.ts";
-import { type Row, withoutKeys } from "../platform/storage/entity.ts";
+import { keysOnly, type Row, withoutKeys } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import { insert, type Operation, RowExists, remove, replace, type Tables } from "../platform/storage/tables.ts";
 import { isUlid } from "../platform/ulid.ts";
@@ -108,7 +108,7 @@ export function createRules(deps: {
   async function ids(): Promise<Set<string>> {
     const found = new Set<string>();
     const range = { partitionKey: RULES, from: RULE_PREFIX, before: keyEnd(RULE_PREFIX), select: [] };
-    for await (const rows of tables.pages(Rules, range))
+    for await (const rows of tables.pages(RuleKeys, range))
       for (const { rowKey } of rows) found.add(rowKey.slice(RULE_PREFIX.length));
     return found;
   }
@@ -311,6 +311,8 @@ export function createRules(deps: {
 }
 
 const RULE = "The alert rule";
+/** Rules of which only the keys are read, so that a row that can't be read has its key too. */
+const RuleKeys = keysOnly(Rules);
 
 const targetOf = ({ ruleId }: RuleRecord) => ({ type: "alertRule", id: ruleId });
 

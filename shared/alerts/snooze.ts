@@ -31,7 +31,7 @@ export const SnoozeRecord = z.object({
 export type SnoozeRecord = z.infer<typeof SnoozeRecord>;
 
 /** One partition, because each evaluation reads all snoozes. */
-export const SnoozeRows = entity("AlertSnoozes", SnoozeRecord);
+export const SnoozeRows = entity("AlertSnoozes", SnoozeRecord, { signed: "adopted" });
 export const SNOOZES = "snoozes";
 type Named = Pick<SnoozeRecord, "ruleId" | "assetId" | "snoozeId">;
 

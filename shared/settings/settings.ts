@@ -150,7 +150,7 @@ const SettingsRecord = z.object({
 });
 type SettingsRecord = z.infer<typeof SettingsRecord>;
 /** All overrides are in one row, so that one read loads them and a change of several is atomic. */
-export const SettingsRow = entity("Settings", SettingsRecord);
+export const SettingsRow = entity("Settings", SettingsRecord, { signed: "adopted", listed: true });
 export const SETTINGS_PARTITION = "settings";
 export const OVERRIDES = "overrides";
 

@@ -54,7 +54,7 @@ const configuration = z.object({
 /** The stored configuration of single sign-on. */
 export type SsoConfiguration = z.infer<typeof configuration>;
 export type SsoConfigurationRow = Row<SsoConfiguration>;
-export const Configuration = entity("Sso", configuration);
+export const Configuration = entity("Sso", configuration, { signed: "adopted", listed: true });
 
 /** The configuration before an administrator saves one. */
 export const UNCONFIGURED: SsoConfiguration = {

@@ -19,7 +19,7 @@ const SubscriptionRecord = z.object({
   removingSince: z.string().optional(),
 });
 export type SubscriptionRecord = z.infer<typeof SubscriptionRecord>;
-export const SubscriptionRow = entity("Subscriptions", SubscriptionRecord);
+export const SubscriptionRow = entity("Subscriptions", SubscriptionRecord, { signed: "adopted" });
 export const SUBSCRIPTIONS_PARTITION = "subscription";
 
 /** Returns all added subscriptions. Costs one request for each 1,000. */

@@ -289,6 +289,7 @@ describe("a sign-in request", () => {
         members: [],
         uniqueWrites: false,
         signed: false,
+        listed: false,
       },
       { partitionKey: "requests" },
     )) {

@@ -22,6 +22,7 @@ import { startTestCloud } from "../azure/live-cloud.ts";
 import { BOSS, VAULT, World } from "../rotation/world.ts";
 import { crashable, SimulatedCrash, type Steps } from "../support/simulated-crash.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
+import { COMPILE_CACHE } from "../support/test-app.ts";
 
 // The preparation of a store for an earlier build, once by the command itself. The fixture rows-8bbd57d7.json.gz contains the
 // JSON Schemas of the rows that this build can read, as `z.toJSONSchema` made them from its entities. rollback.test.ts runs the
@@ -263,7 +264,12 @@ test("the command lists the changes in a dry run, makes them, and then has nothi
   const run = (...args: string[]): Promise<{ code: number; out: string; err: string }> =>
     new Promise((resolve) => {
       const command = path.resolve(import.meta.dirname, "../../functions/commands/store.ts");
-      const env = { PATH: process.env.PATH, AzureWebJobsStorage: connectionString, JWT_SIGNING_KEYS };
+      const env = {
+        PATH: process.env.PATH,
+        NODE_COMPILE_CACHE: COMPILE_CACHE,
+        AzureWebJobsStorage: connectionString,
+        JWT_SIGNING_KEYS,
+      };
       execFile(process.execPath, [command, "prepare-rollback", ...args], { env }, (error, out, err) =>
         resolve({ code: error ? Number(error.code) : 0, out, err }),
       );

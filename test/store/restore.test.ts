@@ -18,6 +18,7 @@ import { SHORT_WAITS } from "../azure/config.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { BOSS, VAULT, World } from "../rotation/world.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
+import { COMPILE_CACHE } from "../support/test-app.ts";
 import { copyAccount, newFolder, restoreAccount } from "./copies.ts";
 
 // Tests of copies of the store and of restores. One test runs the command `npm run store`, the others call its functions.
@@ -61,6 +62,7 @@ const run = (account: string, ...args: string[]): Promise<{ code: number; out: s
     const command = path.resolve(import.meta.dirname, "../../functions/commands/store.ts");
     const env = {
       PATH: process.env.PATH,
+      NODE_COMPILE_CACHE: COMPILE_CACHE,
       AzureWebJobsStorage: azurite.connectionString(account),
       JWT_SIGNING_KEYS,
       USER: "maria",

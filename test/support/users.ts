@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { SignJWT } from "jose";
-import { createServices } from "../../functions/services.ts";
+import { createServices, type Services } from "../../functions/services.ts";
 import { USERS_PARTITION, User } from "../../shared/access/user.ts";
 import { loadConfig } from "../../shared/platform/config/config.ts";
 import type { Role } from "../../shared/platform/http/endpoint.ts";
-import { createTables } from "../../shared/platform/storage/tables.ts";
+import { useManagedIdentity } from "../azure/live-cloud.ts";
 import type { Service } from "./service.ts";
 
 /** Creates users in the storage of a running service, like the project's command line does. The API needs a license for that. */
@@ -12,13 +12,19 @@ export async function createUsers(
   service: Service,
   users: readonly { username: string; password: string; role: Role }[],
 ): Promise<void> {
-  const { access } = createServices(loadConfig(service.environment));
+  const { access } = await servicesOf(service);
   for (const user of users) await access.users.create(user, { actor: "system", requestId: randomUUID() });
+}
+
+/** Creates the modules of the app in this process, with the identity that reads the key of signed rows. */
+export async function servicesOf(service: Service): Promise<Services> {
+  await useManagedIdentity(service.cloud);
+  return createServices(loadConfig(service.environment));
 }
 
 /** Changes the user's sessions in storage as if the user had sent no request for this many milliseconds. */
 export async function leaveSessionsUnused(service: Service, username: string, milliseconds: number): Promise<void> {
-  const tables = createTables({ connectionString: service.environment.AzureWebJobsStorage! });
+  const { tables } = await servicesOf(service);
   const earlier = (instant: string) => new Date(Date.parse(instant) - milliseconds).toISOString();
   await tables.modify(User, USERS_PARTITION, username, (user) => ({
     ...user!,

@@ -1,8 +1,9 @@
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { gunzipSync } from "node:zlib";
+import { TableClient } from "@azure/data-tables";
 import type { RunningHost } from "functions-host/test/run-host.ts";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Azurite } from "../../infra/local/azurite.ts";
@@ -262,5 +263,49 @@ describe.each(["d7e4a4b", "0e6c2c3", "6f40339"])(
         await expect.poll(keys, { timeout: TIMEOUT_MS }).toEqual([before.newKeyId]);
       });
     }
+
+    // The last test, because it moves the clock.
+    test("rows are signed once, and 15 minutes later a row without a signature is rejected", async () => {
+      const client = TableClient.fromConnectionString(azurite.connectionString(), "Users", {
+        allowInsecureConnection: true,
+      });
+      const unsigned = async () => {
+        const rowKeys: string[] = [];
+        for await (const { rowKey, _signature } of client.listEntities<{ _signature?: string }>())
+          if (_signature === undefined) rowKeys.push(rowKey!);
+        return rowKeys;
+      };
+      const writeUnsigned = async () => {
+        const { _signature: _, ...row } = await client.getEntity<{ _signature?: string }>("user", "reader", {
+          disableTypeConversion: true,
+        });
+        await client.updateEntity({ ...row, partitionKey: "user", rowKey: "reader" }, "Replace");
+      };
+      const signingStatus = async (): Promise<string> => (await get("/health?deep=true")).body.signedRows.status;
+      await runTimer("watchScans");
+      expect(await unsigned()).toEqual([]);
+      expect(await signingStatus()).toBe("starting");
+      // An instance of the earlier version writes the row, and the next minute signs it again.
+      await writeUnsigned();
+      expect((await get("/auth/me", recording.tokens.reader)).status).toBe(200);
+      await runTimer("watchScans");
+      expect(await unsigned()).toEqual([]);
+
+      const clock = path.join(folder, "clock");
+      writeFileSync(clock, String(Number(readFileSync(clock, "utf8")) + 16 * 60_000));
+      await expect
+        .poll(
+          async () => {
+            await runTimer("watchScans");
+            return await signingStatus();
+          },
+          { timeout: TIMEOUT_MS },
+        )
+        .toBe("signed");
+      expect((await get("/auth/me", recording.tokens.reader)).status).toBe(200);
+      await writeUnsigned();
+      expect((await get("/auth/me", recording.tokens.reader)).body).toMatchObject({ code: "rowUnreadable" });
+      expect((await get("/auth/me")).body).toMatchObject({ username: "admin" });
+    });
   },
 );

@@ -35,6 +35,23 @@ export const Health = z
         "Number of alert deliveries that are held after a restore until an administrator sends or drops them with `npm run store`. Only with deep=true. Absent if the tables do not respond.",
       example: 0,
     }),
+    signedRows: z
+      .object({
+        status: z.enum(["off", "starting", "signed", "unknown"]).meta({
+          description:
+            "`signed`: changes of users, single sign-on, settings and alert rules by another program are detected. `off`: not detected, because the service has no key vault. `starting`: until about 15 minutes after an upgrade from a version that did not sign these rows. `unknown`: the key vault does not respond.",
+        }),
+        since: z.string().optional().meta({
+          description: "Time since which the rows are signed, ISO 8601.",
+          example: "2026-11-27T06:00:00.000Z",
+        }),
+        detail: z.string().optional().meta({
+          description: "Why the status is unknown.",
+          example: "Could not read a secret (the service's own key vault).",
+        }),
+      })
+      .optional()
+      .meta({ description: "Whether the rows that decide who may do what are signed. Only with deep=true." }),
   })
   .meta({ id: "Health" });
 

@@ -72,7 +72,7 @@ export function* batches(
   let bytes = frame;
   for (const operation of operations) {
     checkTable(table, operation);
-    if (operation.entity.signed && operation.kind !== "remove")
+    if (operation.entity.signed && (operation.kind !== "remove" || operation.entity.listed))
       throw new TypeError(`A signed row of ${table} is written in a transaction of its own.`);
     const part = partOf(operation);
     const maxOperations = MAX_TRANSACTION_OPERATIONS - reserved.operations;

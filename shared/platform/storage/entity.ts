@@ -21,9 +21,15 @@ export interface Entity<T> {
   /**
    * True if the rows are signed (signing.ts), because they decide where secrets are sent or which secrets are removed. Signed
    * rows are written whole, with `transaction` instead of `write`, and are read whole. `withKeyVault`: signed and verified only
-   * if the service has its own key vault, because a service without one needs these rows too.
+   * if the service has its own key vault, because a service without one needs these rows too. `adopted`: the same, and rows that
+   * an earlier version wrote without a signature are accepted until they are signed.
    */
-  readonly signed: boolean | "withKeyVault";
+  readonly signed: boolean | "withKeyVault" | "adopted";
+  /**
+   * True if the signed rows are also in their partition's list (row-lists.ts), so that an older state, a removal and a returned
+   * row are detected. Not for rows that change often.
+   */
+  readonly listed: boolean;
   /** Not set at run time. Makes the type `T` part of the entity's type. */
   readonly [row]?: T;
 }
@@ -56,7 +62,11 @@ const reserved = new Set(["partitionkey", "rowkey", "timestamp", "etag"]);
 export function entity<S extends z.ZodObject>(
   table: string,
   schema: S,
-  { uniqueWrites = false, signed = false }: { uniqueWrites?: boolean; signed?: Entity<unknown>["signed"] } = {},
+  {
+    uniqueWrites = false,
+    signed = false,
+    listed = false,
+  }: { uniqueWrites?: boolean; signed?: Entity<unknown>["signed"]; listed?: boolean } = {},
 ): Entity<z.infer<S>> {
   if (!tableName.test(table)) throw new TypeError(`${table} is not a table name.`);
   if (schema._zod.def.catchall) throw new TypeError(`${table}: its rows have keys and an ETag beside their members.`);
@@ -65,7 +75,7 @@ export function entity<S extends z.ZodObject>(
       throw new TypeError(`${table} can't have a member called ${name}.`);
     return { name, kind: kindOf(table, name, member) };
   });
-  return { table, schema, members, uniqueWrites, signed };
+  return { table, schema, members, uniqueWrites, signed, listed };
 }
 
 /**

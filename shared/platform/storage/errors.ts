@@ -90,6 +90,15 @@ export class StorageCorrupt extends Error {
   }
 }
 
+/** A row of a signed store was read by a process without signing keys, which would write it without a signature. */
+export class SigningKeysMissing extends Error {
+  override readonly name = "SigningKeysMissing";
+
+  constructor(table: string) {
+    super(`The rows of ${table} are signed. Set SERVICE_KEY_VAULT_URL to the key vault that has the service's keys.`);
+  }
+}
+
 /** Lists path and code of each issue. Omits the messages, because a message of a `refine` can contain the value. */
 const describe = (problem: string | readonly z.core.$ZodIssue[]) =>
   typeof problem === "string"

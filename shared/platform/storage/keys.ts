@@ -69,3 +69,10 @@ export function keyProblem(key: string): string | undefined {
   if (!key.isWellFormed()) return "a key can't hold half a surrogate pair";
   return undefined;
 }
+
+/**
+ * Prefix of the row keys of lists of rows (row-lists.ts). `~` sorts after every other character that row keys start with, so no
+ * range of other rows contains them.
+ */
+export const LIST_PREFIX = "~list|";
+export const isListKey = (rowKey: string): boolean => rowKey.startsWith(LIST_PREFIX);

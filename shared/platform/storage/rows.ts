@@ -2,7 +2,7 @@ import type { TableEntity } from "@azure/data-tables";
 import { checkLimits, decode, encode, type StoredRow } from "./columns.ts";
 import { errorCode, markResent, RowChanged, RowExists, RowMissing, statusOf, wasResent } from "./errors.ts";
 import { restPipeline } from "./http-client.ts";
-import { keyProblem } from "./keys.ts";
+import { isListKey, keyProblem } from "./keys.ts";
 import type { Operation } from "./operations.ts";
 import { getRow } from "./query.ts";
 import { SIGNATURE } from "./signing.ts";
@@ -23,6 +23,7 @@ import { type Part, readTransactionAnswer, TransactionRejected, transactionBody 
  * have been stored for a moment, if its answer was lost and another writer was quick.
  * - After a lost answer, two writers of the same value, or two that remove the same rows, can't be distinguished. If it matters
  * who won (a lock, a lease), include the writer's id in the value. A lease that is taken by a removal must also write a row.
+ * - Lists of rows (row-lists.ts) are not verified, because another writer may have changed the list since.
  * - For a transaction whose first operation writes a row of a `uniqueWrites` entity, only that row is verified, and only its
  *   ETag is returned.
  * - After any other error for which `isUnclear` is true, it is unknown whether the request was applied.
@@ -94,7 +95,9 @@ export function createRows(clients: TableClients): Rows {
         if (!(error instanceof TransactionRejected)) throw error;
         const rejection = rejectionOf(error, partitionKey, operations[error.index]!, error.index);
         if (rejection === undefined) throw error;
-        const evidence = operations[0]!.entity.uniqueWrites ? operations.slice(0, 1) : operations;
+        const evidence = operations[0]!.entity.uniqueWrites
+          ? operations.slice(0, 1)
+          : operations.filter(({ rowKey }) => !isListKey(rowKey));
         const applied = wasResent(error) ? await etagsIfApplied(partitionKey, evidence) : undefined;
         if (applied === undefined) throw rejection;
         return applied;

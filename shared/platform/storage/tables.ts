@@ -8,18 +8,27 @@ import { columnOf, decode, encode, isTruncated, type StoredRow, validate } from 
 import { repeatOnConflict } from "./conflict.ts";
 import type { StorageConnection } from "./connection.ts";
 import type { Entity, Row } from "./entity.ts";
-import { errorCode, StorageCorrupt } from "./errors.ts";
+import { errorCode, RowMissing, StorageCorrupt } from "./errors.ts";
 import { createFence, type Fence, type FenceRecord } from "./fence.ts";
 import { MAX_PAGE_SIZE, MAX_TRANSACTION_BYTES, MAX_TRANSACTION_OPERATIONS } from "./limits.ts";
 import { type Operation, remove } from "./operations.ts";
 import { type Continuation, type PageQuery, queryPage, type StoredPage } from "./query.ts";
+import { listEntity, type RowList, writeListed } from "./row-lists.ts";
 import { createRows } from "./rows.ts";
 import { createRowSigning, type RowKeys } from "./signing.ts";
 import { createTableClients } from "./table-clients.ts";
 import { BODY_FRAME_BYTES, checkTable, transactionParts } from "./transaction.ts";
 
 export type { WriteOptions } from "./bulk-write.ts";
-export { isUnclear, RowChanged, RowExists, RowInvalid, RowMissing, StorageCorrupt } from "./errors.ts";
+export {
+  isUnclear,
+  RowChanged,
+  RowExists,
+  RowInvalid,
+  RowMissing,
+  SigningKeysMissing,
+  StorageCorrupt,
+} from "./errors.ts";
 export { type Fence, type FenceRecord, fenceEntity } from "./fence.ts";
 export {
   type Encoded,
@@ -211,8 +220,21 @@ export function createTables(
   ) {
     const checked = validate(e, rowKey, value);
     const operation: Operation = { ...how, entity: e, rowKey, columns: encode(e.members, checked as object) };
+    if (isListed(operation)) {
+      const etags = await tables.transaction(e.table, partitionKey, [operation]);
+      return { ...checked, partitionKey, rowKey, etag: etags.get(rowKey)! };
+    }
     const etag = await rows.apply(partitionKey, await signing.sign(partitionKey, operation));
     return { ...checked, partitionKey, rowKey, etag };
+  }
+
+  const isListed = ({ entity }: Operation) => entity.listed && signing.isSigned(entity);
+
+  /** Reads a list of rows, for a write of one of its rows. */
+  async function readList(table: string, partitionKey: string, rowKey: string): Promise<Row<RowList> | undefined> {
+    const list = listEntity(table);
+    const stored = await rows.read(table, partitionKey, rowKey);
+    return stored && (await decodeOne(list, stored.row));
   }
 
   const tables: Omit<Tables, "pages" | "partitions" | "leaveOut"> = {
@@ -235,33 +257,20 @@ export function createTables(
     insert: (e, partitionKey, rowKey, value) => writeRow(e, partitionKey, rowKey, value, { kind: "insert" }),
     put: (e, partitionKey, rowKey, value) => writeRow(e, partitionKey, rowKey, value, { kind: "put" }),
     replace: (e, row) => writeRow(e, row.partitionKey, row.rowKey, row, { kind: "replace", etag: row.etag }),
-    remove: (e, partitionKey, rowKey, etag) => removeIfExists(rows, partitionKey, remove(e, rowKey, etag)),
-
-    async modify<T>(
-      e: Entity<T>,
-      partitionKey: string,
-      rowKey: string,
-      change: (now: Row<T> | undefined) => T | undefined,
-      { replaceCorrupt = false } = {},
-    ) {
-      return await repeatOnConflict(async (attempt) => {
-        if (attempt > 1)
-          await delay(Math.random() * Math.min(MODIFY_MAX_PAUSE_MS, MODIFY_FIRST_PAUSE_MS * 2 ** (attempt - 1)));
-        let now: Row<T> | undefined;
-        let etag: string | undefined;
-        try {
-          now = await tables.get(e, partitionKey, rowKey);
-          etag = now?.etag;
-        } catch (error) {
-          if (!replaceCorrupt || !(error instanceof StorageCorrupt)) throw error;
-          ({ etag } = error);
-        }
-        const next = change(now);
-        if (next === undefined) return now;
-        if (etag === undefined) return await tables.insert(e, partitionKey, rowKey, next);
-        return await tables.replace(e, { ...next, partitionKey, rowKey, etag });
-      }, MODIFY_TRIES);
+    async remove(e, partitionKey, rowKey, etag) {
+      const operation = remove(e, rowKey, etag);
+      if (!isListed(operation)) return await removeIfExists(rows, partitionKey, operation);
+      try {
+        await tables.transaction(e.table, partitionKey, [operation]);
+        return true;
+      } catch (error) {
+        if (error instanceof RowMissing && error.rowKey === rowKey) return false;
+        throw error;
+      }
     },
+
+    modify: (e, partitionKey, rowKey, change, options) =>
+      modifyRow(tables, e, { partitionKey, rowKey }, change, options),
 
     async transaction(table, partitionKey, operations) {
       if (operations.length === 0 || operations.length > MAX_TRANSACTION_OPERATIONS)
@@ -273,11 +282,17 @@ export function createTables(
       for (const operation of operations) checkTable(table, operation);
       const { address } = await clients.connect(table);
       const signed = await Promise.all(operations.map((operation) => signing.sign(partitionKey, operation)));
-      const parts = signed.map(transactionParts({ address, table, partitionKey }));
-      const bytes = parts.reduce((sum, part) => sum + part.bytes, BODY_FRAME_BYTES);
-      if (bytes > MAX_TRANSACTION_BYTES)
-        throw new RangeError(`A transaction of ${bytes} bytes is larger than ${MAX_TRANSACTION_BYTES}.`);
-      return await rows.submit(table, partitionKey, parts);
+      const submit = async (all: readonly Operation[]) => {
+        if (all.length > MAX_TRANSACTION_OPERATIONS)
+          throw new RangeError(`A transaction with its lists has ${all.length} operations.`);
+        const parts = all.map(transactionParts({ address, table, partitionKey }));
+        const bytes = parts.reduce((sum, part) => sum + part.bytes, BODY_FRAME_BYTES);
+        if (bytes > MAX_TRANSACTION_BYTES)
+          throw new RangeError(`A transaction of ${bytes} bytes is larger than ${MAX_TRANSACTION_BYTES}.`);
+        return await rows.submit(table, partitionKey, parts);
+      };
+      if (!signed.some(isListed)) return await submit(signed);
+      return await writeListed({ table, partitionKey, operations: signed }, { readList, signing, submit });
     },
 
     async write(table, partitionKey, operations, options = {}) {
@@ -313,10 +328,11 @@ export function createTables(
     const { pageSize = MAX_PAGE_SIZE, select, only, onCorrupt } = range;
     if (!Number.isInteger(pageSize) || pageSize < 1 || pageSize > MAX_PAGE_SIZE)
       throw new RangeError(`A page has 1 to ${MAX_PAGE_SIZE} rows, not ${pageSize}.`);
-    if (e.signed && select) throw new TypeError(`A signed row of ${e.table} is read whole.`);
+    if (e.signed === true && select) throw new TypeError(`A signed row of ${e.table} is read whole.`);
     const selected = select === undefined ? e : selectMembers(e, select);
     const { members } = selected;
-    const columns = select && ["PartitionKey", "RowKey", ...members.map(columnOf)];
+    // The signature covers all columns, so they are all read.
+    const columns = select && !signing.isSigned(e) ? ["PartitionKey", "RowKey", ...members.map(columnOf)] : undefined;
     const filter = filterOf(range);
     let next: Continuation | undefined;
     do {
@@ -399,6 +415,33 @@ export function createTables(
   }
 
   return { ...tables, pages: pages as Tables["pages"], partitions, leaveOut };
+}
+
+/** Reads, changes and writes a row, and repeats that on a conflict: see `Tables.modify`. */
+async function modifyRow<T>(
+  tables: Pick<Tables, "get" | "insert" | "replace">,
+  e: Entity<T>,
+  { partitionKey, rowKey }: { partitionKey: string; rowKey: string },
+  change: (now: Row<T> | undefined) => T | undefined,
+  { replaceCorrupt = false }: { replaceCorrupt?: boolean } = {},
+): Promise<Row<T> | undefined> {
+  return await repeatOnConflict(async (attempt) => {
+    if (attempt > 1)
+      await delay(Math.random() * Math.min(MODIFY_MAX_PAUSE_MS, MODIFY_FIRST_PAUSE_MS * 2 ** (attempt - 1)));
+    let now: Row<T> | undefined;
+    let etag: string | undefined;
+    try {
+      now = await tables.get(e, partitionKey, rowKey);
+      etag = now?.etag;
+    } catch (error) {
+      if (!replaceCorrupt || !(error instanceof StorageCorrupt)) throw error;
+      ({ etag } = error);
+    }
+    const next = change(now);
+    if (next === undefined) return now;
+    if (etag === undefined) return await tables.insert(e, partitionKey, rowKey, next);
+    return await tables.replace(e, { ...next, partitionKey, rowKey, etag });
+  }, MODIFY_TRIES);
 }
 
 type Selected = Pick<Entity<unknown>, "schema" | "members">;

@@ -1,0 +1,99 @@
+import * as z from "zod";
+import type { Clock } from "../runtime.ts";
+import { MINUTE_MS, SECOND_MS } from "../time.ts";
+import { CloudFailure } from "./failure.ts";
+import type { ServiceKeyVault } from "./service-key-vault.ts";
+
+/**
+ * What the key vault, and not the tables, knows about the signed rows of a store: since when they are signed, and how often
+ * their lists were written. So someone who can write only tables can't make the service accept unsigned or older rows.
+ */
+export interface SigningState {
+  /** Undefined before the first run of a version that signs all rows, and after the preparation of a rollback. */
+  readonly signed?: {
+    /** Time at which this version began to sign the rows, ISO 8601. */
+    readonly at: string;
+    /** Rows without a signature that the table service wrote up to this time are accepted, ISO 8601. */
+    readonly unsignedUntil: string;
+    /** False while instances of an earlier version may still write rows. */
+    readonly complete: boolean;
+  };
+  /** How often each of a table's lists was written. */
+  readonly sequences: Readonly<Record<string, readonly number[]>>;
+}
+
+/** Reads and writes the state, in the tags of a secret of the service's own key vault. The methods throw `CloudFailure`. */
+export interface SigningStates {
+  read(): Promise<SigningState>;
+  write(state: SigningState): Promise<void>;
+  /**
+   * Returns `unsignedUntil` in milliseconds since 1970, or undefined before the rows are signed. A process asks the vault until
+   * it knows the time, at most every 30 seconds, and then never again.
+   */
+  unsignedUntil(): Promise<number | undefined>;
+}
+
+/** Time for which a process assumes that the rows are still not signed. */
+const ABSENT_CACHE_MS = 30 * SECOND_MS;
+/** Time after `signed.at` in which instances of an earlier version may still write rows without a signature. */
+export const UNSIGNED_GRACE_MS = 15 * MINUTE_MS;
+
+/** Prefix of the tag with the numbers of a table's lists, joined by dots: 16 numbers of up to 15 digits have 255 characters. */
+const LISTS = "lists-";
+const Tags = z.looseObject({
+  signedAt: z.iso.datetime().optional(),
+  unsignedUntil: z.iso.datetime().optional(),
+  complete: z.enum(["true", "false"]).optional(),
+});
+
+/** @param storageAccount - Name of the store's account, because several deployments can share a vault. */
+export function keyVaultSigningStates(vault: ServiceKeyVault, storageAccount: string, clock: Clock): SigningStates {
+  const secret = `signed-rows-${storageAccount.replace(/[^0-9a-zA-Z]/g, "-").slice(0, 60)}`;
+  let knownUntil: number | undefined;
+  let askedAt: number | undefined;
+
+  async function read(): Promise<SigningState> {
+    const { data: tags } = Tags.safeParse((await vault.readTags(secret)) ?? {});
+    if (!tags)
+      throw new CloudFailure(
+        "badResponse",
+        `The tags of the secret ${secret} in the service's key vault are invalid.`,
+        {
+          remedy: "Restore the tags of an earlier day, or delete the secret and run: npm run store -- sign --accept",
+        },
+      );
+    const { signedAt, unsignedUntil, complete } = tags;
+    const lists = Object.entries(tags).filter(([name]) => name.startsWith(LISTS));
+    const sequences = Object.fromEntries(
+      lists.map(([name, numbers]) => [name.slice(LISTS.length), String(numbers).split(".").map(Number)]),
+    );
+    if (signedAt === undefined || unsignedUntil === undefined) return { sequences };
+    knownUntil = Date.parse(unsignedUntil);
+    return { signed: { at: signedAt, unsignedUntil, complete: complete === "true" }, sequences };
+  }
+
+  return {
+    read,
+
+    async write({ signed, sequences }) {
+      await vault.writeTags(secret, {
+        ...(signed && {
+          signedAt: signed.at,
+          unsignedUntil: signed.unsignedUntil,
+          complete: String(signed.complete),
+        }),
+        ...Object.fromEntries(Object.entries(sequences).map(([table, numbers]) => [LISTS + table, numbers.join(".")])),
+      });
+      knownUntil = signed && Date.parse(signed.unsignedUntil);
+    },
+
+    async unsignedUntil() {
+      if (knownUntil !== undefined) return knownUntil;
+      const now = clock.now().getTime();
+      if (askedAt !== undefined && now - askedAt < ABSENT_CACHE_MS) return undefined;
+      await read();
+      askedAt = now;
+      return knownUntil;
+    },
+  };
+}

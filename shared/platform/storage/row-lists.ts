@@ -1,0 +1,94 @@
+import { createHash } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
+import * as z from "zod";
+import { isConflict } from "./conflict.ts";
+import { type Entity, entity, type Row } from "./entity.ts";
+import { isListKey, LIST_PREFIX } from "./keys.ts";
+import { insert, type Operation, replace } from "./operations.ts";
+import { type RowSigning, SIGNATURE } from "./signing.ts";
+
+/*
+ * A signature shows that the service wrote a row, but not that it is the row's current state. So a partition with `listed`
+ * entities also has 16 signed lists: each names the rows of one sixteenth with the start of their current signatures, and counts
+ * its writes. A list changes in the transaction of its rows. Whoever puts back an older row, removes a row, or returns a removed
+ * one makes it differ from the list, and an older list has a lower count than the service's key vault (signed-partitions.ts).
+ */
+
+/** Number of lists of a partition. More lists mean fewer conflicts between writers, and more rows to compare. */
+export const LISTS = 16;
+/** Characters of a signature in a list: 72 bits. */
+const SHORT_SIGNATURE = 12;
+/** Attempts to write while other writers change the same list. */
+const ATTEMPTS = 20;
+const MAX_PAUSE_MS = 200;
+
+const RowList = z.object({
+  /** Number of writes of the list. */
+  sequence: z.int(),
+  /** Row keys, each with the result of `shortSignature`. */
+  rows: z.array(z.tuple([z.string(), z.string()])),
+});
+export type RowList = z.infer<typeof RowList>;
+
+const entities = new Map<string, Entity<RowList>>();
+
+/** Returns the entity of a table's lists. */
+export function listEntity(table: string): Entity<RowList> {
+  const known = entities.get(table) ?? entity(table, RowList, { signed: true });
+  entities.set(table, known);
+  return known;
+}
+
+/** Returns the row key of a list. @param index - 0 to 15. */
+export const listKey = (index: number): string => LIST_PREFIX + index.toString(16);
+
+/** Returns which list has the row, 0 to 15. */
+export const listIndexOf = (rowKey: string): number => createHash("sha256").update(rowKey).digest()[0]! % LISTS;
+
+/** Returns what a list says of a row with this signature. */
+export const shortSignature = (signature: unknown): string =>
+  typeof signature === "string" ? signature.slice(signature.indexOf(".") + 1).slice(0, SHORT_SIGNATURE) : "";
+
+/** Returns the operation that writes a list after the given rows. Rows that are not `listed` are ignored. */
+function listOperation(list: Row<RowList> | undefined, table: string, key: string, changes: readonly Operation[]) {
+  const rows = new Map(list?.rows);
+  for (const { kind, rowKey, columns } of changes)
+    if (kind === "remove") rows.delete(rowKey);
+    else rows.set(rowKey, shortSignature(columns[SIGNATURE]));
+  const next = { sequence: (list?.sequence ?? 0) + 1, rows: [...rows] };
+  return list ? replace(listEntity(table), key, next, list.etag) : insert(listEntity(table), key, next);
+}
+
+/**
+ * Submits signed operations with the lists of the rows that they change. Repeats if another writer changed only a list.
+ *
+ * @param deps.readList - Throws StorageCorrupt for a list that can't be read.
+ * @throws RowChanged or RowExists for a list that other writers change all the time, and the conflicts of the operations.
+ */
+export async function writeListed(
+  { table, partitionKey, operations }: { table: string; partitionKey: string; operations: readonly Operation[] },
+  deps: {
+    readList: (table: string, partitionKey: string, rowKey: string) => Promise<Row<RowList> | undefined>;
+    signing: RowSigning;
+    submit: (operations: readonly Operation[]) => Promise<Map<string, string>>;
+  },
+): Promise<Map<string, string>> {
+  const changes = Map.groupBy(
+    operations.filter(({ entity: { listed } }) => listed),
+    ({ rowKey }) => listKey(listIndexOf(rowKey)),
+  );
+  for (let attempt = 1; ; attempt++) {
+    const lists = await Promise.all(
+      [...changes].map(async ([key, some]) => {
+        const list = await deps.readList(table, partitionKey, key);
+        return await deps.signing.sign(partitionKey, listOperation(list, table, key, some));
+      }),
+    );
+    try {
+      return await deps.submit([...operations, ...lists]);
+    } catch (error) {
+      if (attempt === ATTEMPTS || !isConflict(error) || !isListKey(error.rowKey)) throw error;
+      await delay(Math.random() * Math.min(MAX_PAUSE_MS, 10 * attempt));
+    }
+  }
+}

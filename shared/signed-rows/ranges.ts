@@ -1,0 +1,37 @@
+import { DIRECTORY_KEY, USERS_PARTITION, User } from "../access/user.ts";
+import { OWNERS, OWNERS_ROW, OwnersRow } from "../alerts/owners.ts";
+import { RULE_PREFIX, RULES, Rules } from "../alerts/rule.ts";
+import { SNOOZES, SnoozeRows } from "../alerts/snooze.ts";
+import { keyEnd, LIST_PREFIX } from "../platform/storage/keys.ts";
+import type { SignedRange } from "../platform/storage/signed-partitions.ts";
+import { OVERRIDES, SETTINGS_PARTITION, SettingsRow } from "../settings/settings.ts";
+import { CONFIGURATION_KEY, Configuration, SSO } from "../sso/configuration.ts";
+import { SUBSCRIPTIONS_PARTITION, SubscriptionRow } from "../subscriptions/added-subscriptions.ts";
+
+/**
+ * The rows that decide who may do what, who is notified, and how the service behaves. Each kind of row here is an entity with
+ * `signed: "adopted"`. Snoozes and subscriptions are signed but not listed, because an earlier version reads their whole
+ * partitions and could not read a list.
+ */
+export const SIGNED_RANGES: readonly SignedRange[] = [
+  { table: User.table, partitionKey: USERS_PARTITION, before: LIST_PREFIX, listed: true, fixedKeys: [DIRECTORY_KEY] },
+  {
+    table: Configuration.table,
+    partitionKey: SSO,
+    from: CONFIGURATION_KEY,
+    before: keyEnd(CONFIGURATION_KEY),
+    listed: true,
+    fixedKeys: [CONFIGURATION_KEY],
+  },
+  {
+    table: SettingsRow.table,
+    partitionKey: SETTINGS_PARTITION,
+    before: LIST_PREFIX,
+    listed: true,
+    fixedKeys: [OVERRIDES],
+  },
+  { table: Rules.table, partitionKey: RULES, from: RULE_PREFIX, before: keyEnd(RULE_PREFIX), listed: true },
+  { table: OwnersRow.table, partitionKey: OWNERS, before: LIST_PREFIX, listed: true, fixedKeys: [OWNERS_ROW] },
+  { table: SnoozeRows.table, partitionKey: SNOOZES, listed: false },
+  { table: SubscriptionRow.table, partitionKey: SUBSCRIPTIONS_PARTITION, listed: false },
+];

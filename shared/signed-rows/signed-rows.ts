@@ -1,0 +1,169 @@
+import type { AuditRecorder } from "../audit/event.ts";
+import { type SigningState, type SigningStates, UNSIGNED_GRACE_MS } from "../platform/azure/signing-state.ts";
+import type { Clock, Logger } from "../platform/runtime.ts";
+import type { Finding, SignedPartitions } from "../platform/storage/signed-partitions.ts";
+import { StorageCorrupt } from "../platform/storage/tables.ts";
+import type { RowLocation, UnreadableRows } from "../unreadable-rows/unreadable-rows.ts";
+import { SIGNED_RANGES } from "./ranges.ts";
+
+/** What `GET /health?deep=true` says about the signed rows. */
+export interface SigningStatus {
+  /** `off`: the service has no key vault. `starting`: the rows are not signed yet, or instances of an earlier version may run. */
+  status: "off" | "starting" | "signed" | "unknown";
+  /** Time since which the rows are signed, ISO 8601. */
+  since?: string;
+  /** Why the status is unknown. */
+  detail?: string;
+}
+
+/**
+ * The signed rows of users, single sign-on, settings and alerts. The service signs the rows of an earlier version once, and then
+ * compares them every minute with their lists, which show older, returned and removed rows.
+ */
+export interface SignedRows {
+  /**
+   * Signs the rows, or compares them with their lists. A row that differs is set aside, so that no instance uses it, and
+   * reported as unreadable. Does nothing without a key vault. A timer calls it every minute.
+   */
+  check(): Promise<void>;
+  status(): Promise<SigningStatus>;
+  /** Returns the rows that `accept` would accept. Writes nothing. */
+  inspect(): Promise<Finding[]>;
+  /**
+   * Accepts all rows as they are, apart from those in `remove`, which it removes, and starts the lists and the state in the key vault anew. Only for a stopped app, and for
+   * someone who can write the service's key vault. Can be repeated after a crash.
+   */
+  accept(findings: readonly Finding[], options: { requestId: string; remove?: readonly RowLocation[] }): Promise<void>;
+  /** Lets an earlier version write rows: the next start of this version signs them again. Only for a stopped app. */
+  forget(): Promise<void>;
+}
+
+/** Maximum number of accepted rows that the audit entry names. */
+const MAX_NAMED = 50;
+const LISTED_RANGES = SIGNED_RANGES.filter(({ listed }) => listed);
+
+/** @param deps.partitions - Undefined, as `states`, if the service has no key vault. */
+export function createSignedRows(deps: {
+  partitions: SignedPartitions | undefined;
+  states: SigningStates | undefined;
+  unreadableRows: Pick<UnreadableRows, "report" | "removeResolved">;
+  audit: AuditRecorder;
+  clock: Clock;
+  log: Logger;
+}): SignedRows {
+  const { partitions, states, unreadableRows, audit, clock, log } = deps;
+
+  /** Starts to sign the rows. Without a row of an earlier version, no row without a signature is ever accepted. */
+  async function start({ sequences }: SigningState, from: SignedPartitions): Promise<SigningState> {
+    const unsigned = await Promise.all(SIGNED_RANGES.map((range) => from.hasUnsigned(range)));
+    const now = clock.now().getTime();
+    const at = new Date(now).toISOString();
+    const grace = unsigned.includes(true) ? UNSIGNED_GRACE_MS : 0;
+    const signed = { at, unsignedUntil: new Date(now + grace).toISOString(), complete: false };
+    return { signed, sequences };
+  }
+
+  /** Signs the rows that have no signature. Returns the state after it. */
+  async function signRows(state: Required<SigningState>, from: SignedPartitions): Promise<SigningState> {
+    const isOver = clock.now().getTime() >= Date.parse(state.signed.unsignedUntil);
+    let changes = 0;
+    for (const range of SIGNED_RANGES) changes += await from.signUnsigned(range);
+    if (changes > 0) log.info("Signed rows of an earlier version", { rows: changes });
+    return { ...state, signed: { ...state.signed, complete: isOver } };
+  }
+
+  async function compareRows(state: SigningState, from: SignedPartitions): Promise<SigningState> {
+    const sequences: Record<string, readonly number[]> = { ...state.sequences };
+    for (const range of LISTED_RANGES) {
+      const compared = await from.compare(range, state.sequences[range.table] ?? []);
+      sequences[range.table] = compared.sequences;
+      for (const finding of compared.findings) await setAside(finding, from);
+    }
+    return { ...state, sequences };
+  }
+
+  async function setAside(finding: Finding, from: SignedPartitions): Promise<void> {
+    const { table, partitionKey, rowKey, reason } = finding;
+    if (reason === "changed") return;
+    const etag = await from.setAside({ ...finding, reason });
+    if (etag === undefined) return;
+    await unreadableRows.report([new StorageCorrupt(table, { partitionKey, rowKey, etag }, reason)]);
+  }
+
+  /** Returns the parts of a service with a key vault. @throws {Error} without one. */
+  function requireVault() {
+    if (!partitions || !states)
+      throw new Error("Rows are signed only with the service's own key vault: set SERVICE_KEY_VAULT_URL.");
+    return { partitions, states };
+  }
+
+  return {
+    async check() {
+      if (!partitions || !states) return;
+      const before = await states.read();
+      let state = before;
+      if (!state.signed) {
+        state = await start(state, partitions);
+        await states.write(state);
+      }
+      const { signed, sequences } = state;
+      if (signed && !signed.complete) state = await signRows({ signed, sequences }, partitions);
+      if (state.signed?.complete) state = await compareRows(state, partitions);
+      if (JSON.stringify(state) !== JSON.stringify(before)) await states.write(state);
+    },
+
+    async status() {
+      if (!states) return { status: "off" };
+      try {
+        const { signed } = await states.read();
+        return signed?.complete ? { status: "signed", since: signed.at } : { status: "starting" };
+      } catch (error) {
+        return { status: "unknown", detail: error instanceof Error ? error.message : "failed" };
+      }
+    },
+
+    async inspect() {
+      const { partitions: from, states: vault } = requireVault();
+      const { sequences } = await vault.read();
+      const findings: Finding[] = [];
+      for (const range of SIGNED_RANGES) findings.push(...(await from.inspect(range, sequences[range.table] ?? [])));
+      return findings;
+    },
+
+    async accept(findings, { requestId, remove = [] }) {
+      const { partitions: from, states: vault } = requireVault();
+      const { sequences, signed } = await vault.read();
+      const next: Record<string, readonly number[]> = {};
+      for (const range of SIGNED_RANGES) {
+        const keys = remove.filter(
+          ({ table, partitionKey }) => table === range.table && partitionKey === range.partitionKey,
+        );
+        const removed = new Set(keys.map(({ rowKey }) => rowKey));
+        const written = await from.acceptAll(range, { sequences: sequences[range.table] ?? [], removed });
+        if (range.listed) next[range.table] = written;
+      }
+      const now = clock.now().toISOString();
+      await vault.write({
+        signed: { at: signed?.at ?? now, unsignedUntil: now, complete: true },
+        sequences: next,
+      });
+      await audit.append({
+        type: "storage.rowsAccepted",
+        caller: { actor: "system", requestId },
+        outcome: "success",
+        details: {
+          total: findings.length,
+          rows: findings.slice(0, MAX_NAMED).map(({ content: _, ...row }) => row),
+          removed: remove.slice(0, MAX_NAMED),
+        },
+      });
+      await unreadableRows.removeResolved();
+    },
+
+    async forget() {
+      if (!states) return;
+      const { sequences } = await states.read();
+      await states.write({ sequences });
+    },
+  };
+}

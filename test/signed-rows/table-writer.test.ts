@@ -1,0 +1,451 @@
+import { execFile } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import path from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { createServices, type Services } from "../../functions/services.ts";
+import { loadConfig } from "../../shared/platform/config/config.ts";
+import { isListKey } from "../../shared/platform/storage/keys.ts";
+import { listIndexOf, listKey } from "../../shared/platform/storage/row-lists.ts";
+import { CONFIGURATION_KEY, Configuration, SSO, UNCONFIGURED } from "../../shared/sso/configuration.ts";
+import { useManagedIdentity } from "../azure/live-cloud.ts";
+import { licence } from "../support/licence.ts";
+import { ADMIN, type Answer, Service } from "../support/service.ts";
+import { type RawRow, TableWriter } from "./table-writer.ts";
+
+/*
+ * What someone who can write the tables, and not the key vault, gains: nothing that is used, nothing that is not reported, and
+ * no lockout that the command `npm run store -- sign` does not end.
+ */
+
+const CALLER = { actor: "test", requestId: "test" };
+const SUBSCRIPTION = "99999999-9999-4999-8999-999999999999";
+const PASSWORD = "a password of their own";
+
+let service: Service;
+let writer: TableWriter;
+let cases = 0;
+const newServices = (): Services =>
+  createServices(loadConfig({ ...service.environment, AzureWebJobsStorage: service.azurite.connectionString() }));
+
+/** A row that decides, with a request whose answer shows whether the service uses a changed one. */
+interface Target {
+  table: string;
+  rowKey: string;
+  /** A column that a writer would change, and its new value. */
+  change: Record<string, unknown>;
+  read: () => Promise<Answer>;
+}
+const targets: Record<string, Target> = {};
+/** Rows of every signed table before the last changes, and rows that were removed since. */
+const earlier = new Map<string, Map<string, RawRow>>();
+const removed: Record<string, Target> = {};
+const TABLES = ["Users", "Sso", "Settings", "AlertRules", "AlertOwners", "AlertSnoozes", "Subscriptions"];
+
+const admin = async (method: string, path: string, body?: unknown): Promise<Answer> => {
+  const answer = await service.admin(method, path, body);
+  if (answer.status >= 400) throw new Error(`${method} ${path} answered ${answer.status}: ${answer.text}`);
+  return answer;
+};
+async function runMinuteTimer(url = service.url): Promise<void> {
+  const answer = await fetch(`${url}/__host/timers/watchScans`, { method: "POST" });
+  expect(await answer.json()).toMatchObject({ succeeded: true });
+}
+const keyStarting = async (table: string, prefix: string): Promise<string> =>
+  [...(await writer.rows(table)).keys()].find((key) => key.startsWith(prefix))!;
+
+/** Creates rows of every signed kind. Each is changed once, so that it has an earlier state. */
+beforeAll(async () => {
+  service = await Service.start({ tableProxy: true, env: { LICENSE_KEY: await licence() } });
+  await useManagedIdentity(service.cloud);
+  writer = new TableWriter(service.azurite.connectionString());
+  const user = (username: string, more: object = {}) =>
+    admin("POST", "/auth/users", { username, password: PASSWORD, ...more });
+  await user("mallory", { role: "admin" });
+  await user("carol");
+  await user("erin");
+  await user("frank");
+  await user("gone", { role: "admin" });
+  await user("blocked");
+  const { body: token } = await admin("POST", "/auth/tokens", { name: "program", expiresInDays: 30, role: "user" });
+  await admin("PUT", "/auth/users/frank", { sso: { issuer: "https://issuer.example", subject: "frank" } });
+  await admin("PUT", "/auth/users/blocked", { sso: { issuer: "https://issuer.example", subject: "blocked" } });
+  await admin("DELETE", "/auth/users/blocked");
+  const rule = { alertType: "expiration", thresholds: [30], recipients: ["attacker@acme.example"] };
+  const ruleId = (await admin("POST", "/alerts/rules", { ...rule, name: "Expiring" })).body.id;
+  const goneRule = (await admin("POST", "/alerts/rules", { ...rule, name: "Removed" })).body.id;
+  await admin("PUT", "/alerts/owners", { owners: [{ owner: "payments", address: "attacker@acme.example" }] });
+  await admin("PUT", "/api/settings/features", { watchAll: false });
+  const until = new Date(Date.now() + 86_400_000).toISOString();
+  await admin("POST", "/alerts/snoozes", { ruleId, filters: { vault: "kv-one" }, reason: "test", until });
+  await admin("POST", "/subscriptions", { subscription_id: SUBSCRIPTION, name: "Planted" });
+  const services = newServices();
+  const configuration = { ...UNCONFIGURED, oidcIssuer: "https://attacker.example", generation: "g1", revision: "r1" };
+  await services.tables.put(Configuration, SSO, CONFIGURATION_KEY, configuration);
+  for (const table of TABLES) earlier.set(table, await writer.rows(table));
+
+  await admin("PUT", "/auth/users/mallory", { role: "user" });
+  await admin("PUT", "/auth/users/carol", { state: "disabled" });
+  await admin("PUT", "/auth/users/erin", { email: "erin@acme.example" });
+  await admin("PUT", "/auth/users/frank", { email: "frank@acme.example" });
+  await admin("DELETE", "/auth/users/gone");
+  await admin("PUT", `/alerts/rules/${ruleId}`, { recipients: ["team@acme.example"] });
+  await admin("DELETE", `/alerts/rules/${goneRule}`);
+  await admin("PUT", "/alerts/owners", { owners: [{ owner: "payments", address: "team@acme.example" }] });
+  await admin("PUT", "/api/settings/features", { watchAll: true });
+  const saved = { ...configuration, oidcIssuer: "https://issuer.example", generation: "g2", revision: "r2" };
+  await services.tables.put(Configuration, SSO, CONFIGURATION_KEY, saved);
+
+  const get = (path: string) => () => service.admin("GET", path);
+  const users = (rowKey: string, change: object, path: string): Target => ({
+    table: "Users",
+    rowKey,
+    change: { ...change },
+    read: get(path),
+  });
+  Object.assign(targets, {
+    "the role of a user": users("mallory", { role: "admin" }, "/auth/users/mallory"),
+    "the state of a user": users("carol", { state: "active" }, "/auth/users/carol"),
+    "the password of a user": users("erin", { passwordHash: "scrypt$planted" }, "/auth/users/erin"),
+    "the linked identity of a user": users("frank", { sso_json: '{"issuer":"i","subject":"s"}' }, "/auth/users/frank"),
+    "the list of administrators": users(
+      "|directory",
+      { administrators_json: '["mallory"]', total: 1.5 },
+      "/auth/users",
+    ),
+    "the first administrator's marker": users("|bootstrap", { username: "mallory" }, "/auth/users"),
+    "an API token": {
+      ...users(await keyStarting("Users", "|token|"), { role: "admin" }, "/auth/tokens"),
+      read: () => service.call("GET", "/auth/me", { token: token.token }),
+    },
+    "a linked identity": users(await keyStarting("Users", "|sso|"), { user: "mallory" }, "/auth/users/frank"),
+    "a blocked identity": users(await keyStarting("Users", "|refused|"), { username: "mallory" }, "/auth/sso/refused"),
+    "the single sign-on": {
+      table: "Sso",
+      rowKey: CONFIGURATION_KEY,
+      change: { isEnabled: true },
+      read: get("/auth/sso/config"),
+    },
+    "the settings": {
+      table: "Settings",
+      rowKey: "overrides",
+      change: { overrides_json: "{}" },
+      read: get("/api/settings/all"),
+    },
+    "an alert rule": {
+      table: "AlertRules",
+      rowKey: `r|${ruleId}`,
+      change: { recipients_json: '["attacker@acme.example"]' },
+      read: get(`/alerts/rules/${ruleId}`),
+    },
+    "the owners": {
+      table: "AlertOwners",
+      rowKey: "0",
+      change: { addresses_json: '{"payments":"attacker@acme.example"}' },
+      read: get("/alerts/owners"),
+    },
+    "a snooze": {
+      table: "AlertSnoozes",
+      rowKey: [...(await writer.rows("AlertSnoozes")).keys()][0]!,
+      change: { filters_json: "{}" },
+      read: get("/alerts/snoozes"),
+    },
+    "a subscription": {
+      table: "Subscriptions",
+      rowKey: SUBSCRIPTION,
+      change: { removingSince: "2020-01-01T00:00:00.000Z" },
+      read: get("/subscriptions"),
+    },
+  } satisfies Record<string, Target>);
+  Object.assign(removed, {
+    "a removed administrator": users("gone", {}, "/auth/users/gone"),
+    "a removed rule": {
+      table: "AlertRules",
+      rowKey: `r|${goneRule}`,
+      change: {},
+      read: get(`/alerts/rules/${goneRule}`),
+    },
+  });
+  // The first run signs nothing, because this version wrote every row, and stores the state in the key vault.
+  await runMinuteTimer();
+}, 120_000);
+afterAll(() => service?.stop());
+
+type Reason = "changed" | "unsigned" | "olderState" | "notListed" | "missing";
+type Act = (target: Target, rows: Map<string, RawRow>) => Promise<string | undefined>;
+
+const listOf = ({ rowKey }: Target) => listKey(listIndexOf(rowKey));
+const earlierRow = ({ table }: Target, rowKey: string) => earlier.get(table)!.get(rowKey)!;
+
+/** What a writer does to a row. Returns the row key that must be reported, by default that of the row. */
+const ACTS: Record<string, { reason: Reason; act: Act }> = {
+  "is changed": {
+    reason: "changed",
+    act: async ({ table, rowKey, change }, rows) =>
+      void (await writer.write(table, { ...rows.get(rowKey)!, ...change } as RawRow)),
+  },
+  "is changed and loses its signature": {
+    reason: "unsigned",
+    act: async ({ table, rowKey, change }, rows) => {
+      const { _signature: _, ...row } = rows.get(rowKey)!;
+      await writer.write(table, { ...row, ...change } as RawRow);
+      return undefined;
+    },
+  },
+  "gets the signature of a planted key": {
+    reason: "olderState",
+    act: async ({ table, rowKey, change }, rows) => {
+      const _signature = `${"0".repeat(32)}.${randomBytes(32).toString("base64url")}`;
+      await writer.write(table, { ...rows.get(rowKey)!, ...change, _signature } as RawRow);
+      return undefined;
+    },
+  },
+  "is copied to another key": {
+    reason: "notListed",
+    act: async ({ table, rowKey }, rows) => {
+      const copy = `${rowKey}0`;
+      await writer.write(table, { ...rows.get(rowKey)!, rowKey: copy });
+      return copy;
+    },
+  },
+  "is removed": {
+    reason: "missing",
+    act: async ({ table, rowKey }, rows) => void (await writer.remove(table, rows.get(rowKey)!)),
+  },
+  "is removed with its list": {
+    reason: "missing",
+    act: async (target, rows) => {
+      await writer.remove(target.table, rows.get(target.rowKey)!);
+      await writer.remove(target.table, rows.get(listOf(target))!);
+      return listOf(target);
+    },
+  },
+  "loses its list": {
+    reason: "olderState",
+    act: async (target, rows) => void (await writer.remove(target.table, rows.get(listOf(target))!)),
+  },
+  "is put back": {
+    reason: "olderState",
+    act: async (target) => void (await writer.write(target.table, earlierRow(target, target.rowKey))),
+  },
+  "is put back with its list": {
+    reason: "olderState",
+    act: async (target) => {
+      await writer.write(target.table, earlierRow(target, target.rowKey));
+      await writer.write(target.table, earlierRow(target, listOf(target)));
+      return undefined;
+    },
+  },
+};
+const LISTED_ACTS = Object.keys(ACTS);
+/** Rows that have one state only. */
+const UNCHANGED = ["the first administrator's marker", "an API token", "a linked identity", "a blocked identity"];
+const NOT_LISTED = ["a snooze", "a subscription"];
+const NAMES = [
+  "the role of a user",
+  "the state of a user",
+  "the password of a user",
+  "the linked identity of a user",
+  "the list of administrators",
+  "an API token",
+  "the first administrator's marker",
+  "a linked identity",
+  "a blocked identity",
+  "the single sign-on",
+  "the settings",
+  "an alert rule",
+  "the owners",
+];
+
+/** Rows without their lists, which the command writes anew. */
+const contents = (rows: ReadonlyMap<string, RawRow>) => new Map([...rows].filter(([rowKey]) => !isListKey(rowKey)));
+
+/**
+ * Runs one case: changes the tables, and expects the check to report the row, requests not to use it, and the command to let
+ * the administrator in again.
+ */
+async function expectNoGain(
+  target: Target,
+  act: () => Promise<string | undefined>,
+  expected: { reason: Reason; isOnlyReported?: boolean },
+) {
+  cases++;
+  const before = await writer.rows(target.table);
+  const baseline = await target.read();
+  const reportedKey = (await act()) ?? target.rowKey;
+  const services = newServices();
+  await services.signedRows.check();
+
+  const after = await target.read();
+  const isUnchanged = after.status !== 200 || after.headers.has("x-unreadable-rows") || after.text === baseline.text;
+  // Without the list, nothing names the row. A sign-in with the identity fails, because it would write the same list.
+  const used = !isUnchanged && !expected.isOnlyReported;
+  expect(used, `${after.status} ${after.text}`).toBe(false);
+  const findings = await services.signedRows.inspect();
+  expect(findings.map(({ table, rowKey, reason }) => [table, rowKey, reason])).toContainEqual([
+    target.table,
+    reportedKey,
+    expected.reason,
+  ]);
+  // A row with a wrong signature is reported when it is read, and every other one by the check.
+  if (expected.reason !== "changed" && targetIsListed(target)) {
+    const listed = await services.unreadableRows.list();
+    expect(listed).toContainEqual(
+      expect.objectContaining({ table: target.table, key: reportedKey, reason: expected.reason }),
+    );
+  }
+
+  await services.signedRows.accept(findings, { requestId: "test" });
+  if ((await service.admin("GET", "/auth/me")).status !== 200) {
+    const rescue = { username: `rescue-${cases}`, password: PASSWORD, role: "admin" as const };
+    await services.access.users.create(rescue, CALLER);
+    expect(await services.access.users.get(rescue.username)).toMatchObject({ role: "admin" });
+  }
+  await writer.restore(target.table, new Map([...(await lists(target.table)), ...contents(before)]));
+  await services.signedRows.accept(await services.signedRows.inspect(), { requestId: "test" });
+  expect((await target.read()).status).toBe(baseline.status);
+}
+const targetIsListed = ({ table }: Target) => table !== "AlertSnoozes" && table !== "Subscriptions";
+const lists = async (table: string) => [...(await writer.rows(table))].filter(([rowKey]) => isListKey(rowKey));
+
+describe.each(NAMES)("%s", (name) => {
+  const acts = LISTED_ACTS.filter((act) => !(UNCHANGED.includes(name) && act.startsWith("is put back")));
+  test.each(acts)("%s", async (act) => {
+    const target = targets[name]!;
+    const { reason } = ACTS[act]!;
+    const isOnlyReported = name === "a blocked identity" && act === "is removed with its list";
+    await expectNoGain(target, async () => await ACTS[act]!.act(target, await writer.rows(target.table)), {
+      reason,
+      isOnlyReported,
+    });
+  });
+});
+
+describe.each(NOT_LISTED)("%s", (name) => {
+  test.each([
+    ["is changed", "changed"],
+    ["is changed and loses its signature", "unsigned"],
+    ["is copied to another key", "changed"],
+  ] as const)("%s", async (act, reason) => {
+    const target = targets[name]!;
+    await expectNoGain(target, async () => await ACTS[act]!.act(target, await writer.rows(target.table)), { reason });
+  });
+});
+
+test.each(["a removed administrator", "a removed rule"])("%s comes back", async (name) => {
+  const target = removed[name]!;
+  await expectNoGain(target, async () => void (await writer.write(target.table, earlierRow(target, target.rowKey))), {
+    reason: "notListed",
+  });
+});
+
+test.each(["the role of a user", "the single sign-on", "the settings", "an alert rule", "the owners"])(
+  "the whole table with %s is put back",
+  async (name) => {
+    const target = targets[name]!;
+    await expectNoGain(target, async () => void (await writer.restore(target.table, earlier.get(target.table)!)), {
+      reason: "olderState",
+    });
+  },
+);
+
+test.each(["the role of a user", "the single sign-on", "the settings", "an alert rule", "the owners"])(
+  "the whole table with %s is emptied",
+  async (name) => {
+    const target = targets[name]!;
+    await expectNoGain(
+      target,
+      async () => {
+        await writer.restore(target.table, new Map());
+        return listOf(target);
+      },
+      { reason: "missing" },
+    );
+  },
+);
+
+test("these are at least 100 cases", () => {
+  expect(cases).toBe(127);
+});
+
+test("the administrator signs in at the end, and a reported row is in the audit log, the metrics and the deep health", async () => {
+  await service.signIn(ADMIN);
+  const target = targets["the role of a user"]!;
+  await writer.write(target.table, earlierRow(target, target.rowKey));
+  // A new process, because the first one has reported the row within the last hour.
+  const { url } = await service.addHost();
+  service.hosts.pop();
+  await runMinuteTimer(url);
+  const { body: health } = await service.admin("GET", `${url}/health?deep=true`);
+  expect(health).toMatchObject({ status: "degraded", signedRows: { status: "signed" } });
+  expect(health.unreadableRows.listed).toBeGreaterThan(0);
+  const { body: audit } = await admin("GET", "/audit/entries?event_type=storage.rowUnreadable&limit=1000");
+  expect(audit.items).toContainEqual(
+    expect.objectContaining({ details: expect.objectContaining({ rowKey: "mallory", reason: "olderState" }) }),
+  );
+  const { body: accepted } = await admin("GET", "/audit/entries?event_type=storage.rowsAccepted&limit=1");
+  expect(accepted.items[0].details.total).toBeGreaterThanOrEqual(0);
+});
+
+test("the command lists the row, and accepts or removes it; a rollback is refused until then", async () => {
+  const command = path.resolve(import.meta.dirname, "../../functions/commands/store.ts");
+  const run = (...args: string[]): Promise<{ code: number; out: string; err: string }> =>
+    new Promise((resolve) => {
+      const env = { ...process.env, ...service.environment };
+      execFile(process.execPath, [command, ...args], { env }, (error, out, err) => {
+        resolve({ code: error ? Number(error.code) : 0, out, err });
+      });
+    });
+  const line =
+    "Users/user/mallory\tolderState\tan earlier state of the row\tusername mallory, role admin, state active\n";
+  expect(await run("sign")).toMatchObject({ code: 0, out: expect.stringContaining(`${line}Rows: 1.`) });
+  const refused = await run("prepare-rollback", "--to", "8bbd57d7");
+  expect(refused).toMatchObject({ code: 1, err: expect.stringContaining("Users/user/mallory") });
+  expect(await run("sign", "--accept", "--remove", "Users/user/nobody")).toMatchObject({ code: 2 });
+  const accepted = await run("sign", "--accept", "--remove", "Users/user/mallory");
+  expect(accepted).toMatchObject({ code: 0, out: expect.stringContaining("Accepted 0 rows, removed 1") });
+  expect((await service.admin("GET", "/auth/users/mallory")).status).toBe(404);
+  expect(await run("sign")).toMatchObject({ code: 0, out: expect.stringContaining("Rows: 0.") });
+});
+
+test("during an outage of the key vault, running processes continue, and a new process says what is missing", async () => {
+  await newServices().signedRows.accept([], { requestId: "test" });
+  const token = await service.signIn(ADMIN);
+  service.cloud.control.addFault({ match: { vault: "kv-lifecycle-service" }, action: { kind: "deny" } });
+  try {
+    await service.signIn(ADMIN);
+    const { body: health } = await service.call("GET", "/health?deep=true", { token });
+    expect(health.signedRows).toMatchObject({ status: "unknown", detail: expect.stringContaining("key vault") });
+    const { url } = await service.addHost();
+    service.hosts.pop();
+    const answer = await service.call("GET", `${url}/auth/me`, { token });
+    expect([answer.status, answer.body.code]).toEqual([503, "unavailable"]);
+    expect(answer.body.detail).toContain("key vault");
+    expect((await service.call("GET", `${url}/health`)).status).toBe(200);
+  } finally {
+    service.cloud.control.clearFaults();
+  }
+});
+
+test("a write costs one more read and one more operation, and a request with a session none", async () => {
+  service.clearTableRequests();
+  const login = await service.call("POST", "/auth/login", {
+    body: { ...ADMIN, session: true },
+    headers: { "Sec-Fetch-Site": "same-origin" },
+  });
+  expect(login.status).toBe(200);
+  const cookie = login.headers.getSetCookie()[0]!.split(";")[0]!;
+  /** Returns the row keys that a call read in one table. */
+  const readRows = (answer: Answer, table: string) =>
+    answer
+      .tableRequests()
+      .filter(({ method, path }) => method === "GET" && path.startsWith(`${table}(PartitionKey`))
+      .map(({ path }) => /RowKey='([^']*)'/.exec(path)![1]!);
+  const call = await service.call("GET", "/compliance/frameworks", {
+    headers: { Cookie: cookie, "Sec-Fetch-Site": "same-origin" },
+  });
+  const list = expect.stringMatching(/^~list\|[0-9a-f]$/);
+  expect(readRows(call, "Users")).toEqual(["admin"]);
+  expect(readRows(login, "Users")).toEqual(["admin", list]);
+  const change = await service.admin("PUT", "/api/settings/features", { watchAll: false });
+  expect(readRows(change, "Settings").filter((rowKey) => rowKey !== "overrides")).toEqual([list, list]);
+});
