@@ -36,7 +36,7 @@ interface Dependencies {
   randomness: Randomness;
 }
 
-/** What the preparation will do. `apply` can be repeated after a crash. */
+/** The changes that the preparation will make. `apply` can be repeated after a crash. */
 interface Plan {
   refusals: string[];
   changes: { line: string; apply: () => Promise<void> }[];

@@ -60,7 +60,7 @@ interface EnrolledUser extends TestUser {
   recoveryCodes: string[];
 }
 
-/** Returns the code of an app whose clock is so many steps ahead of this machine's. Negative: behind. */
+/** Returns the code of an app whose clock is this number of steps ahead of this machine's. Negative: behind. */
 const codeOf = ({ secret }: { secret: string }, steps = 0): string =>
   new TOTP({ secret: Secret.fromBase32(secret) }).generate({ timestamp: Date.now() + steps * STEP_MS });
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { newDelivery } from "../../shared/alerts/evaluate.ts";
 import { createHistory } from "../../shared/alerts/history.ts";
 import { RULES, Rules, ruleKey } from "../../shared/alerts/rule.ts";
+import { newDelivery } from "../../shared/alerts/rule-notifications.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";
 import { Service } from "../support/service.ts";

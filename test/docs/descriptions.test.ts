@@ -28,8 +28,15 @@ test("every member and every parameter has a description", () => {
   );
   expect(members.length).toBeGreaterThan(1700);
   expect(parameters.length).toBeGreaterThan(290);
-  expect(members.filter(([, member]) => !isDescribed(document, member))).toEqual([]);
-  expect(parameters.filter(([, { description = "" }]) => description.trim() === "")).toEqual([]);
+  const advice = "Add a description to each of these with `.meta({ description })`.";
+  expect(
+    members.filter(([, member]) => !isDescribed(document, member)),
+    advice,
+  ).toEqual([]);
+  expect(
+    parameters.filter(([, { description = "" }]) => description.trim() === ""),
+    advice,
+  ).toEqual([]);
 });
 
 test("names with default descriptions and examples exist in the API", () => {

@@ -20,14 +20,10 @@ import { IS_CAMPAIGN, LONG_MS, SEED } from "../support/sampling.ts";
 import { type Answer, Service } from "../support/service.ts";
 import type { Fault, FaultedRequest } from "../support/table-proxy.ts";
 import { makeToken } from "../support/users.ts";
-import {
-  APPLICATION,
-  type Change,
-  type ChangingEndpoint,
-  changingEndpoints,
-  SECRET,
-  UNTESTED_ENDPOINTS,
-} from "./endpoints.ts";
+import type { Change, ChangingEndpoint } from "./changing-endpoint.ts";
+import { changingEndpoints } from "./endpoints.ts";
+import { APPLICATION, SECRET } from "./rotation-endpoints.ts";
+import { UNTESTED_ENDPOINTS } from "./untested-endpoints.ts";
 
 /** Faults of a single write. The service must retry, and the request must succeed. See test/support/table-proxy.ts. */
 const FAULTS: readonly Fault[] = ["LostRequest", "LostAnswer", "CutAnswer", "ServerBusyApplied", "ServerBusy"];

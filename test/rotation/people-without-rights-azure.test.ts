@@ -41,7 +41,7 @@ const control = () => fixture.control;
 const oldValueOf = (app: App) => secretValueOf(app.name, "old");
 const tagsFor = ({ appId, keyId }: App) => ({ "entra-app-id": appId, "entra-key-id": keyId });
 
-/** What a person without a right does. Returns what the rotation must name. */
+/** The action of a person without a right. Returns the name that the rotation must report. */
 type Attempt = (app: App) => Promise<string> | string;
 
 interface Case {

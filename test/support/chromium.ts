@@ -86,7 +86,9 @@ async function unpackBrowser(): Promise<string> {
   const { version } = createRequire(import.meta.url)(path.join(packageFolder, "package.json")) as { version: string };
   const cache = path.join(root, "node_modules/.cache");
   const folder = path.join(cache, `chromium-${version}`);
-  if (existsSync(folder)) return folder;
+  // A browser that still runs after `npm ci` deleted the folder writes its font cache there again, so the folder can be incomplete.
+  const isUnpacked = () => existsSync(path.join(folder, "chromium"));
+  if (isUnpacked()) return folder;
   mkdirSync(cache, { recursive: true });
   const incomplete = mkdtempSync(`${folder}-`);
   try {
@@ -96,11 +98,12 @@ async function unpackBrowser(): Promise<string> {
     });
     // Replaces the package's own file, which names folders in /tmp.
     writeFileSync(path.join(incomplete, "fonts/fonts.conf"), fontConfiguration(path.join(folder, "fonts")));
+    if (!isUnpacked()) rmSync(folder, { recursive: true, force: true });
     renameSync(incomplete, folder);
   } catch (error) {
     // Another process may have unpacked the browser in the meantime.
     rmSync(incomplete, { recursive: true, force: true });
-    if (!existsSync(folder)) throw error;
+    if (!isUnpacked()) throw error;
   }
   return folder;
 }

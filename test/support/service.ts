@@ -236,8 +236,9 @@ export class Service {
     return await this.call(method, path, { token: this.token, body });
   }
 
-  async signIn(user: { username: string; password: string }): Promise<string> {
-    const answer = await this.call("POST", "/auth/login", { body: user });
+  /** Signs a user in, for example one of `createUsers`, and returns the token for `call`. */
+  async signIn({ username, password }: { username: string; password: string }): Promise<string> {
+    const answer = await this.call("POST", "/auth/login", { body: { username, password } });
     if (answer.status !== 200) throw new Error(`Signing in answered ${answer.status}: ${answer.text}`);
     return answer.body.access_token;
   }

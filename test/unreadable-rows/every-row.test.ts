@@ -50,7 +50,7 @@ const folder = mkdtempSync(path.join(tmpdir(), "unreadable-rows-"));
 let service: RecordedService;
 let tables: Tables;
 let paths: string[];
-/** Those of `paths` that return lists. */
+/** The lists among `paths`. */
 const lists = new Set<string>();
 
 beforeAll(async () => {

@@ -2,6 +2,7 @@ import * as z from "zod";
 import { DAY_MS } from "../time.ts";
 import { isWellFormed } from "./parse-request.ts";
 import { Problem } from "./problem.ts";
+import { wholeNumber } from "./whole-number.ts";
 
 /** Bounds of the list parameters. */
 export const MAX_LIMIT = 1000;
@@ -9,18 +10,6 @@ export const DEFAULT_LIMIT = 100;
 export const MAX_OFFSET = 10_000;
 /** Maximum exact count of events. Beyond this number `total` is null and `totalAtLeast` is this number. */
 export const MAX_COUNTED = 10_000;
-
-/**
- * @param fallback - Value if the parameter is omitted, for the API description. @param hint - Follows the message about the
- * maximum.
- */
-const wholeNumber = (minimum: number, maximum: number, fallback: number, hint = "") =>
-  z
-    .string()
-    .regex(/^\d{1,9}$/, "must be a whole number")
-    .transform(Number)
-    .pipe(z.number().min(minimum).max(maximum, `must be at most ${maximum}${hint}`))
-    .meta({ override: { type: "integer", pattern: undefined, minimum, maximum, default: fallback } });
 
 /** Query parameters of every list. */
 export const pageParameters = {

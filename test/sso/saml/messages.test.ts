@@ -104,7 +104,7 @@ describe("The AuthnRequest", () => {
 });
 
 describe("The service's key", () => {
-  it("has a self-signed certificate that OpenSSL accepts, for three years", async () => {
+  it("has a self-signed certificate that OpenSSL accepts, for 1,095 days", async () => {
     const { key, certificate } = await makeServiceKey("lifecycle.acme.example", NOW);
     const x509 = new X509Certificate(certificate.pem);
     expect(x509.verify(x509.publicKey)).toBe(true);
@@ -112,7 +112,7 @@ describe("The service's key", () => {
     expect(x509.subject).toBe("CN=lifecycle.acme.example");
     expect(x509.validFromDate).toEqual(NOW);
     expect(x509.validToDate).toEqual(certificate.expiresOn);
-    expect(x509.validToDate.getTime() - NOW.getTime()).toBe(3 * 365 * 24 * 60 * 60 * 1000);
+    expect(x509.validToDate.getTime() - NOW.getTime()).toBe(1095 * 24 * 60 * 60 * 1000);
     expect(readCertificate(certificate.pem)).toEqual(certificate);
   });
 });
