@@ -175,6 +175,9 @@ const COMMANDS: Record<string, Command> = {
   },
 };
 
+/** The commands that write nothing. */
+const READING = ["list", "tokens", "sessions"];
+
 /** Returns the validated options of a command. Prints the problem and ends the process if an option is missing or invalid. */
 function validated<S extends z.ZodObject>(schema: S, options: Options): z.output<S> {
   if (options.username === undefined) usedWrong("--username is missing");
@@ -214,7 +217,8 @@ async function main(): Promise<void> {
   if (!command || extraArguments.length > 0 || (username !== undefined && values.username !== undefined))
     return usedWrong(`Unknown command: ${positionals.join(" ")}`);
   const { createServices } = await import("../services.ts");
-  const { access, randomness, clock } = createServices(loadConfig(process.env));
+  const { access, audit, randomness, clock } = createServices(loadConfig(process.env));
+  if (!READING.includes(name)) await audit.requireKeys();
   await command(
     access,
     { ...values, username: values.username ?? username },

@@ -58,7 +58,7 @@ export interface Access {
   /**
    * Revokes the actor's current token or session, or all of them, on every instance at once.
    *
-   * @returns The session at the identity provider, if the actor's current session is by single sign-on. It goes on.
+   * @returns The session at the identity provider, if the actor's current session is by single sign-on. That session stays active.
    */
   signOut(actor: Actor, how: SignOutScope, caller: Caller): Promise<ProviderSession | undefined>;
   /**

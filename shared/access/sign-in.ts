@@ -184,7 +184,7 @@ export function createSignIn(deps: {
     }
     const attempt = await failures.begin({ username: name, address, known });
     if ("waitSeconds" in attempt) return { rejection: tooManyAttempts(attempt.waitSeconds) };
-    const signedIn = await orWithdraw(attempt, async () => {
+    const signedIn = await verifyCounted(attempt, async () => {
       const isCorrect = await passwords.verify(password, user?.state === "active" ? user.passwordHash : undefined);
       if (!user || !isCorrect) return undefined;
       if (await hasExpiredUnused(user, deps)) return "expired";
@@ -220,9 +220,9 @@ export function createSignIn(deps: {
     if (!isFactorGiven(given)) {
       // Neither a failure nor a success, which would reset the count of wrong codes.
       await failures.withdraw(attempt);
-      return { rejection: await factorProblem(secondFactor, "secondFactorRequired", user) };
+      return { rejection: await secondFactorProblem(secondFactor, "secondFactorRequired", user) };
     }
-    const { factor, signedIn } = await orWithdraw(attempt, async () => {
+    const { factor, signedIn } = await verifyCounted(attempt, async () => {
       const factor = await secondFactor.verify(user, given);
       return { factor, signedIn: factor && (await writeSignIn(user, address, session, factor)) };
     });
@@ -231,7 +231,7 @@ export function createSignIn(deps: {
       return { signedIn, method: factor?.method };
     }
     await forgetAddress(user, attempt, { address, known });
-    return { rejection: await factorProblem(secondFactor, "secondFactorFailed", user) };
+    return { rejection: await secondFactorProblem(secondFactor, "secondFactorFailed", user) };
   }
 
   /**
@@ -263,10 +263,10 @@ export function createSignIn(deps: {
       return factorAfter && { ...latest, secondFactor: factorAfter };
     });
 
-  /** Does the work that verifies the password. If it throws, the attempt is not counted as a failure. */
-  async function orWithdraw<T>(attempt: CountedAttempt, work: () => Promise<T>): Promise<T> {
+  /** Verifies a password or second factor. If that throws, the counted attempt is withdrawn, so that it is no failure. */
+  async function verifyCounted<T>(attempt: CountedAttempt, verify: () => Promise<T>): Promise<T> {
     try {
-      return await work();
+      return await verify();
     } catch (error) {
       await failures.withdraw(attempt);
       throw error;
@@ -341,7 +341,7 @@ export function createSignIn(deps: {
       // The caller is signed in, so the address counts as known.
       const attempt = await failures.begin({ username: user.rowKey, address: addressOf(caller), known: true });
       if ("waitSeconds" in attempt) throw tooManyAttempts(attempt.waitSeconds);
-      const isCorrect = await orWithdraw(attempt, () => passwords.verify(password, user.passwordHash));
+      const isCorrect = await verifyCounted(attempt, () => passwords.verify(password, user.passwordHash));
       if (isCorrect) await failures.succeeded(attempt);
       return isCorrect;
     },
@@ -351,7 +351,7 @@ export function createSignIn(deps: {
       const known = addresses.has(user, address);
       const attempt = await failures.begin({ username: user.rowKey, address, known });
       if ("waitSeconds" in attempt) throw tooManyAttempts(attempt.waitSeconds);
-      const isCorrect = await orWithdraw(attempt, () => passwords.verify(currentPassword, user.passwordHash));
+      const isCorrect = await verifyCounted(attempt, () => passwords.verify(currentPassword, user.passwordHash));
       if (!isCorrect) throw invalidBody("currentPassword", "is not your current password");
       if (!hasSecondFactor(user)) {
         await failures.succeeded(attempt);
@@ -361,7 +361,7 @@ export function createSignIn(deps: {
         await failures.withdraw(attempt);
         throw invalidBody("totp", "is required, or recoveryCode or passkey");
       }
-      const confirmed = await orWithdraw(attempt, async () => {
+      const confirmed = await verifyCounted(attempt, async () => {
         const factor = await secondFactor.verify(user, given);
         return factor && (await useUp(user, factor));
       });
@@ -392,7 +392,7 @@ const passwordExpired = (): Problem =>
   );
 
 /** Returns a problem that lists the user's methods, with a new challenge for passkeys. */
-async function factorProblem(
+async function secondFactorProblem(
   secondFactor: SecondFactorVerification,
   code: "secondFactorRequired" | "secondFactorFailed",
   user: UserRow,

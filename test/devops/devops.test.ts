@@ -425,7 +425,7 @@ describe("a secret variable", () => {
     expect(devops.value("shop-copies", "HOOK")).toBe("theirs");
   });
 
-  test("is not written a second time by itself if the response is lost", async () => {
+  test("is not written a second time automatically if the response is lost", async () => {
     service.cloud.control.addFault({
       match: { operation: "devops.putVariableGroup" },
       action: { kind: "loseAnswer" },

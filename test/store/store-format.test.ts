@@ -85,7 +85,7 @@ test("requests, timers and messages fail on a store of a newer build, and the er
   expect(host.lines.join("\n")).toContain(text);
 
   // The commands of this build do not touch the store either.
-  for (const command of [["prepare-rollback", "--to", "8bbd57d7"], ["held"]])
+  for (const command of [["prepare-rollback", "--to", "f8ec7568"], ["held"]])
     expect(await runCommand(...command)).toMatchObject({ code: 1, err: expect.stringContaining("newer version") });
   expect(await storedFormat()).toBe(STORE_FORMAT + 1);
 
