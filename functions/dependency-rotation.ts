@@ -21,6 +21,7 @@ const rotateAsset = endpoint({
   params: RotateAssetParams,
   body: RotateAssetRequest,
   bodyOptional: true,
+  guarded: ({ body }) => !body.dryRun && body.targets !== undefined,
   example: {
     params: { secret_id: "kv-payments-prod.secret.sql-password" },
     body: { generate: { length: 32, alphabet: "alphanumeric" }, issuerAccepts: true, dryRun: true },

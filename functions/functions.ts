@@ -18,6 +18,7 @@ export const AREAS: Readonly<Record<string, () => Promise<Area>>> = {
   auth: () => import("./auth.ts"),
   apiTokens: () => import("./api-tokens.ts"),
   secondFactor: () => import("./second-factor.ts"),
+  confirmations: () => import("./confirmations.ts"),
   users: () => import("./users.ts"),
   sso: () => import("./sso.ts"),
   discovery: () => import("./discovery.ts"),

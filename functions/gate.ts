@@ -1,5 +1,6 @@
 import pLimit from "p-limit";
 import type { Access } from "../shared/access/access.ts";
+import type { ApprovalService } from "../shared/approvals/approvals.ts";
 import type { Audit } from "../shared/audit/audit.ts";
 import type { Licensing } from "../shared/licensing/licensing.ts";
 import { CloudFailure } from "../shared/platform/azure/failure.ts";
@@ -9,6 +10,7 @@ import { Problem, retryLater } from "../shared/platform/http/problem.ts";
 import type { RateLimiter } from "../shared/platform/http/rate-limit.ts";
 import { type StoreFormat, StoreIsNewer } from "../shared/platform/storage/store-format.ts";
 import { isUnclear, RowChanged, SigningKeysMissing, StorageCorrupt } from "../shared/platform/storage/tables.ts";
+import type { Settings } from "../shared/settings/settings.ts";
 
 /**
  * The pace of 429 responses and static files, which clients could request in a tight loop: one slot every 10 ms, which is 100
@@ -38,21 +40,42 @@ export function createGate(deps: {
   limiter: RateLimiter;
   signInLimiter: RateLimiter;
   storeFormat: StoreFormat;
+  settings: Pick<Settings, "fresh">;
+  approvals: Pick<ApprovalService, "require">;
 }): Gate {
-  const { access, licensing, audit, limiter, signInLimiter, storeFormat } = deps;
+  const { access, licensing, audit, limiter, signInLimiter, storeFormat, settings, approvals } = deps;
   const limitConcurrency = pLimit(CONCURRENT_UNKNOWN_SIGN_INS);
+  const recordRejection: Gate["recordRejection"] = (caller, endpoint, code) =>
+    audit.refused({
+      type: "access.refused",
+      caller,
+      outcome: "refused",
+      target: { type: "endpoint", id: `${endpoint.method} /${endpoint.route}` },
+      details: { code },
+    });
   return {
     checkStore: () => storeFormat.check(),
     authenticate: (credential) => access.authenticate(credential),
     tier: async () => licensing.tier(),
-    recordRejection: (caller, endpoint, code) =>
-      audit.refused({
-        type: "access.refused",
-        caller,
-        outcome: "refused",
-        target: { type: "endpoint", id: `${endpoint.method} /${endpoint.route}` },
-        details: { code },
-      }),
+    recordRejection,
+    async confirmations() {
+      const values = await settings.fresh();
+      if (!values) {
+        throw retryLater(
+          "unavailable",
+          "App Configuration can't be read, so the service does not know whether this request needs a confirmation.",
+          RETRY_SECONDS,
+        );
+      }
+      return { stepUp: values.requireStepUp, approval: values.requireApproval };
+    },
+    async confirm(request, needed) {
+      if (needed.stepUp && !access.stepUp.isFresh(request.actor)) {
+        await recordRejection(request.caller, request.endpoint, "stepUpRequired");
+        throw await access.stepUp.problem(request.actor);
+      }
+      if (needed.approval) await approvals.require(request);
+    },
     limiter,
     signInLimiter: {
       ...signInLimiter,

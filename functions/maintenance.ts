@@ -11,6 +11,7 @@ export const timers = [
       await services.failedMessages.cleanUp();
       await services.unreadableRows.removeResolved();
       await services.sso.cleanUp({ actor: "system", requestId });
+      await services.approvals.cleanUp({ actor: "system", requestId });
     },
   }),
 ];

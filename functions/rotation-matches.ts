@@ -24,6 +24,13 @@ import { endpoint, poison, queue, timer } from "./declare.ts";
  */
 
 const tag = "Rotation";
+
+/** Returns whether a policy is the first one, rotates automatically for the first time, or names another vault secret to write. */
+const reachesMore = (change: PolicyChange, current: Pick<PolicyChange, "automatic" | "targets"> | undefined): boolean =>
+  current === undefined ||
+  (change.automatic && !current.automatic) ||
+  change.targets.some((target) => !current.targets.includes(target.toLowerCase()));
+
 const params = z.object({ app_id: clientId });
 
 const listRotationMatches = endpoint({
@@ -77,6 +84,7 @@ const confirmRotationMatch = endpoint({
   tier: "pro",
   params,
   body: MatchToConfirm,
+  guarded: ({ body }) => body.confirmed,
   problems: ["serviceVault", "conflict"],
   example: { body: { assetId: "kv-payments-prod.secret.payments-api-client-secret", confirmed: false } },
   responds: { 200: ConfirmedMatch },
@@ -114,6 +122,8 @@ const setRotationPolicy = endpoint({
   tier: "pro",
   params,
   body: PolicyChange,
+  guarded: async ({ params, body, services }) =>
+    reachesMore(body, (await services.policies.getMany([params.app_id])).values().next().value),
   conditional: true,
   problems: ["serviceVault"],
   example: { body: { automatic: false, overlapDays: 7 } },

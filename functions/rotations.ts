@@ -36,6 +36,7 @@ const rotate = endpoint({
   access: "admin",
   tier: "pro",
   body: RotateRequest,
+  guarded: ({ body }) => !body.dryRun && body.targets !== undefined,
   example: {
     body: {
       appId: "97471835-12cd-444d-ae9b-dc205f8336bf",

@@ -170,6 +170,7 @@ const resetSecondFactor = endpoint({
   tier: "pro",
   interactive: true,
   params: z.object({ user_id: z.string() }),
+  guarded: ({ params, services }) => services.access.administrators.isAdministrator(params.user_id),
   example: { params: { user_id: "no.such.user" } },
   responds: { 200: Deleted },
   problems: ["notFound", "conflict"],

@@ -1,7 +1,7 @@
 import * as z from "zod";
-import type { Endpoint } from "../shared/platform/http/endpoint.ts";
+import type { Actor, Confirmations, Endpoint } from "../shared/platform/http/endpoint.ts";
 import { previewQuery } from "../shared/platform/http/parse-request.ts";
-import { notFound } from "../shared/platform/http/problem.ts";
+import { notFound, Problem } from "../shared/platform/http/problem.ts";
 import { ok } from "../shared/platform/http/reply.ts";
 import {
   AllSettings,
@@ -42,6 +42,40 @@ async function scopeAfterReset({ settings, subscriptions }: Services) {
   return { scopeChange: scopeChangeView(await subscriptions.previewWatchAll(value === true)) };
 }
 
+/** The settings that require a confirmation, and the confirmation. Turning one off needs what both require now. */
+const CONFIRMATIONS = { requireStepUp: "stepUp", requireApproval: "approval" } as const;
+const CONFIRMATION_KEYS = Object.keys(CONFIRMATIONS) as (keyof typeof CONFIRMATIONS)[];
+
+/** Returns whether the removal of the override turns a required confirmation off. */
+async function turnsOff({ settings }: Services, key: string, required: Confirmations): Promise<boolean> {
+  const confirmation = CONFIRMATION_KEYS.find((name) => name === key);
+  if (!confirmation || !required[CONFIRMATIONS[confirmation]]) return false;
+  const described = (await settings.describe("features")).settings.find((setting) => setting.key === key);
+  return described?.source === "override" && (await settings.afterRemoval("features", key)).value === false;
+}
+
+/**
+ * Requires that what a change turns on can also be turned off again: by a user who can confirm a step-up, and by two
+ * administrators.
+ *
+ * @throws {Problem} stepUpRequired, conflict
+ */
+async function requireConfirmable(
+  { settings, access }: Services,
+  actor: Actor,
+  change: Partial<Record<string, unknown>>,
+) {
+  const { requireStepUp, requireApproval } = await settings.values();
+  if (change.requireStepUp === true && !requireStepUp && !access.stepUp.isFresh(actor))
+    throw await access.stepUp.problem(actor);
+  if (change.requireApproval === true && !requireApproval && !(await access.administrators.areTwo())) {
+    throw new Problem(
+      "conflict",
+      "requireApproval needs two active administrators, because each approves the requests of the other. Make another user an administrator first.",
+    );
+  }
+}
+
 const withEtag = <Json>(etag: string, json: Json) => ({ ...ok(json), headers: { ETag: etag } });
 
 const getAllSettings = endpoint({
@@ -71,6 +105,11 @@ const removeAllOverrides = endpoint({
   tier: "core",
   conditional: true,
   query: previewQuery("returns the settings that have an override."),
+  guarded: async ({ query, services }, required) => {
+    if (query.preview) return false;
+    for (const key of CONFIRMATION_KEYS) if (await turnsOff(services, key, required)) return true;
+    return false;
+  },
   example: { query: { preview: "true" } },
   responds: {
     200: z
@@ -81,7 +120,7 @@ const removeAllOverrides = endpoint({
       })
       .meta({ id: "RemovedOverrides" }),
   },
-  handle: async ({ services, query, caller, ifMatch }) => {
+  handle: async ({ services, query, caller, confirmed, ifMatch }) => {
     const { settings } = await services.settings.describeAll();
     // Only overrides have a time of change.
     const overridden = Object.values(settings)
@@ -90,7 +129,7 @@ const removeAllOverrides = endpoint({
       .map(({ key }) => key);
     const scope = overridden.includes("watchAll") ? await scopeAfterReset(services) : {};
     if (query.preview) return ok({ deleted: false, keys: overridden, ...scope });
-    return ok({ deleted: true, keys: await services.settings.removeAll(caller, ifMatch), ...scope });
+    return ok({ deleted: true, keys: await services.settings.removeAll(caller, ifMatch, confirmed), ...scope });
   },
 });
 
@@ -152,6 +191,8 @@ const updateFeatures = endpoint({
   conditional: true,
   query: previewQuery("returns the current settings and the scope change of watchAll."),
   body: categoryChanges("features"),
+  guarded: ({ query, body }, required) =>
+    !query.preview && CONFIRMATION_KEYS.some((key) => body[key] === false && required[CONFIRMATIONS[key]]),
   example: {
     query: { preview: "true" },
     body: { enableNotifications: true, enableComplianceScanning: true, watchAll: true },
@@ -159,15 +200,16 @@ const updateFeatures = endpoint({
   responds: {
     200: z.array(FeatureSetting),
   },
-  handle: async ({ services, query, body, caller, ifMatch }) => {
+  handle: async ({ services, query, body, actor, caller, confirmed, ifMatch }) => {
     const { watchAll } = body;
+    if (!query.preview) await requireConfirmable(services, actor, body);
     const change =
       typeof watchAll === "boolean"
         ? scopeChangeView(await services.subscriptions.previewWatchAll(watchAll))
         : undefined;
     const described: Described<SettingDescription[]> = query.preview
       ? await services.settings.describe("features")
-      : await services.settings.update("features", body, caller, ifMatch);
+      : await services.settings.update("features", body, caller, ifMatch, confirmed);
     const settings = described.settings.map((setting) =>
       setting.key === "watchAll" && change ? { ...setting, scopeChange: change } : setting,
     );
@@ -197,6 +239,8 @@ const removeOverride = endpoint({
     key: z.string().meta({ enum: SETTING_KEYS }),
   }),
   query: previewQuery("returns the setting without its override."),
+  guarded: async ({ params, query, services }, required) =>
+    !query.preview && (await turnsOff(services, params.key, required)),
   example: { query: { preview: "true" } },
   responds: {
     200: z
@@ -206,14 +250,14 @@ const removeOverride = endpoint({
       })
       .meta({ id: "RemovedOverride" }),
   },
-  handle: async ({ services, params, query, caller, ifMatch }) => {
+  handle: async ({ services, params, query, caller, confirmed, ifMatch }) => {
     const category = CATEGORY_NAMES.find((name) => name === params.category);
     if (!category) throw notFound(`The category ${params.category.slice(0, 64)}`);
     const withoutOverride = await services.settings.afterRemoval(category, params.key);
     const scope = withoutOverride.key === "watchAll" ? await scopeAfterReset(services) : {};
     const setting = query.preview
       ? withoutOverride
-      : await services.settings.remove(category, params.key, caller, ifMatch);
+      : await services.settings.remove(category, params.key, caller, ifMatch, confirmed);
     return ok({ deleted: !query.preview, setting: { ...setting, ...scope } });
   },
 });

@@ -73,6 +73,8 @@ const putConfiguration = endpoint({
   tier: "pro",
   conditional: true,
   body: SsoChange,
+  // A provider or role mapping of one's own could sign in a second administrator.
+  guarded: () => true,
   example: { body: { loginButtonText: "Sign in with Acme" } },
   responds: { 200: SsoConfigurationView },
   handle: async ({ body, ifMatch, caller, origin, services }) =>
@@ -150,7 +152,7 @@ const login = endpoint({
   problems: ["conflict", "signInFailed"],
   cookies: [BINDING_COOKIES.oidc.name, BINDING_COOKIES.saml.name],
   handle: async ({ query, origin, caller, services }) =>
-    redirected(await services.sso.begin(query.returnUrl, origin, caller)),
+    redirected(await services.sso.begin(query.returnUrl, origin, caller, query.prompt === "login")),
 });
 
 const callback = endpoint({

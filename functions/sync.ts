@@ -48,6 +48,7 @@ const createRecord = endpoint({
   access: "admin",
   tier: "pro",
   body: NewSyncRecord,
+  guarded: () => true,
   problems: ["alreadyExists", "serviceVault", "syncLoop"],
   example: {
     body: {
@@ -114,6 +115,8 @@ const updateRecord = endpoint({
   tier: "pro",
   params: recordParams,
   body: SyncRecordChange,
+  // The first run of a record that was created disabled, or from now on, copies the value.
+  guarded: ({ body }) => body.enabled === true || body.confirmVaults === true,
   conditional: true,
   problems: ["conflict"],
   example: { body: { scheduleHours: 24 } },
@@ -229,6 +232,7 @@ const configureProvider = endpoint({
   tier: "pro",
   params: providerParams,
   body: ProviderChange,
+  guarded: () => true,
   conditional: true,
   problems: ["notFound", "conflict"],
   example: { params: { provider: "azure" }, body: {} },

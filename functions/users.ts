@@ -50,6 +50,7 @@ const createUser = endpoint({
   access: "admin",
   tier: "pro",
   body: NewUser,
+  guarded: ({ body }) => body.role === "admin",
   example: {
     body: {
       username: "maria.lopez",
@@ -79,6 +80,12 @@ const changeUser = endpoint({
   conditional: true,
   params,
   body: UserChange,
+  guarded: async ({ params, body, services }) => {
+    const { role, state, password, sso } = body;
+    if (role === "admin") return true;
+    const changesAccess = [role, state, password, sso].some((member) => member !== undefined);
+    return changesAccess && (await services.access.administrators.isAdministrator(params.user_id));
+  },
   example: { body: { email: "maria.lopez@acme.example" } },
   responds: { 200: AccountView },
   problems: ["notFound", "conflict", "interactiveOnly"],
@@ -100,6 +107,7 @@ const deleteUser = endpoint({
   tier: "pro",
   conditional: true,
   params,
+  guarded: ({ params, services }) => services.access.administrators.isAdministrator(params.user_id),
   example: { params: { user_id: "no.such.user" } },
   responds: { 200: Deleted },
   problems: ["notFound", "conflict"],

@@ -17,6 +17,7 @@ import type { Page, PageRequest } from "../../shared/platform/http/paging.ts";
 import { Problem } from "../../shared/platform/http/problem.ts";
 import { isUnclear, SigningKeysMissing, StorageCorrupt } from "../../shared/platform/storage/tables.ts";
 import { validationMessage } from "../../shared/platform/validation-message.ts";
+import type { Settings } from "../../shared/settings/settings.ts";
 
 const HELP = `npm run user -- COMMAND [--username NAME] [options]
 
@@ -31,6 +32,7 @@ Manages the users of the service that \`npm start\` runs, or of the deployment t
   unlock                                clears failed sign-ins
   password                              sets a new password
   reset-second-factor                   removes all second factors and recovery codes, and ends tokens and sessions
+  turn-off-confirmations                turns off requireStepUp and requireApproval, if nobody can confirm
   delete                                deletes the user
   tokens                                lists API tokens: id, user, name, role, expiry, last day of use
   end-tokens                            revokes all API tokens of the user
@@ -68,7 +70,7 @@ const NewUserOptions = UserOptions.extend({
   email: z.email().optional(),
 });
 
-type Command = (access: Access, options: Options, caller: Caller) => Promise<void>;
+type Command = (access: Access, options: Options, caller: Caller, settings: Settings) => Promise<void>;
 
 /**
  * The actor that reads and ends tokens and sessions of other users, which only an administrator can do. Of the kinds of
@@ -115,6 +117,11 @@ const COMMANDS: Record<string, Command> = {
     const { username } = validated(UserOptions, options);
     await secondFactor.reset(username, caller);
     console.log(`Removed the second factor of ${username}. All tokens and sessions ended.`);
+  },
+
+  async "turn-off-confirmations"(_access, _options, caller, settings) {
+    await settings.update("features", { requireStepUp: false, requireApproval: false }, caller);
+    console.log("Turned off requireStepUp and requireApproval. Running instances apply it at their next request.");
   },
 
   async role({ users }, options, caller) {
@@ -217,12 +224,13 @@ async function main(): Promise<void> {
   if (!command || extraArguments.length > 0 || (username !== undefined && values.username !== undefined))
     return usedWrong(`Unknown command: ${positionals.join(" ")}`);
   const { createServices } = await import("../services.ts");
-  const { access, audit, randomness, clock } = createServices(loadConfig(process.env));
+  const { access, audit, settings, randomness, clock } = createServices(loadConfig(process.env));
   if (!READING.includes(name)) await audit.requireKeys();
   await command(
     access,
     { ...values, username: values.username ?? username },
     { actor: "system", requestId: randomness.ulid(clock.now()) },
+    settings,
   );
 }
 

@@ -1,5 +1,6 @@
 import { type Access, createAccess } from "../../shared/access/access.ts";
 import { createEntraTokens } from "../../shared/access/entra.ts";
+import { type ApprovalService, createApprovals } from "../../shared/approvals/approvals.ts";
 import { keyVaultSecondFactorKeys } from "../../shared/platform/azure/row-keys.ts";
 import type { Gate } from "../../shared/platform/http/admission.ts";
 import { createRateLimiter, type RateLimiter } from "../../shared/platform/http/rate-limit.ts";
@@ -22,6 +23,7 @@ const DISCOVER_LIMITS = { perMinute: 10, perHour: 0 };
 /** Users, sign-ins, rate limits and the checks before each endpoint. */
 export interface AccessServices {
   access: Access;
+  approvals: ApprovalService;
   sso: Sso;
   limiter: RateLimiter;
   signInLimiter: RateLimiter;
@@ -61,6 +63,8 @@ export function createAccessServices(platform: Platform): AccessServices {
     randomness,
     log,
   });
-  const gate = createGate({ access, licensing, audit, limiter, signInLimiter, storeFormat });
-  return { access, sso, limiter, signInLimiter, gate };
+  const { administrators } = access;
+  const approvals = createApprovals({ tables, administrators, audit, config, clock, randomness });
+  const gate = createGate({ access, licensing, audit, limiter, signInLimiter, storeFormat, settings, approvals });
+  return { access, approvals, sso, limiter, signInLimiter, gate };
 }

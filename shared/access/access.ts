@@ -12,6 +12,7 @@ import type { Tables } from "../platform/storage/tables.ts";
 import { SECOND_MS } from "../platform/time.ts";
 import { DEFINITIONS } from "../settings/definitions.ts";
 import { type Administration, createAdministration } from "./administration.ts";
+import { type Administrators, createAdministrators } from "./administrators.ts";
 import type { Principal } from "./api.ts";
 import { type ApiTokens, createApiTokens } from "./api-tokens.ts";
 import { createAuthentication } from "./authentication.ts";
@@ -31,6 +32,7 @@ import { createSessionAdministration, type SessionAdministration } from "./sessi
 import { createSessions, sessionCookie } from "./sessions.ts";
 import { addressOf, createSignIn, type PasswordSettings, type PasswordSignIn, type SignIn } from "./sign-in.ts";
 import { createSignInFailures } from "./sign-in-failures.ts";
+import { createStepUp, type StepUp } from "./step-up.ts";
 import { createTokens, keyedHash } from "./tokens.ts";
 import { createTotpSecrets } from "./totp.ts";
 import {
@@ -82,6 +84,8 @@ export interface Access {
   identities: Pick<Identities, "refusals" | "allow">;
   apiTokens: ApiTokens;
   secondFactor: SecondFactorEnrollment;
+  stepUp: StepUp;
+  administrators: Administrators;
   sessions: SessionAdministration;
   federated: FederatedSignIn;
   /**
@@ -180,7 +184,7 @@ export function createAccess(deps: AccessDependencies): Access {
   const totpSecrets = createTotpSecrets({ keys: deps.secondFactorKeys, randomness });
   const passkeys = createPasskeys({ config, clock, randomness });
   const verification = createSecondFactorVerification({ totpSecrets, passkeys, clock, randomness });
-  const { signIn, signInToSession, isPasswordOf, confirmIdentity } = createSignIn({
+  const { signIn, signInToSession, isPasswordOf, confirmIdentity, confirmFactor } = createSignIn({
     bootstrapUser: reservedUsernames[0],
     users,
     passwords,
@@ -369,6 +373,8 @@ export function createAccess(deps: AccessDependencies): Access {
       clock,
       randomness,
     }),
+    stepUp: createStepUp({ users, signIn: { confirmFactor }, verification, audit, clock }),
+    administrators: createAdministrators({ tables, users }),
     sessions: createSessionAdministration({ users, sessions, audit }),
     federated: createFederatedSignIn({
       tables,

@@ -5,6 +5,7 @@ import type { Clock } from "../platform/runtime.ts";
 import { MINUTE_MS } from "../platform/time.ts";
 import { API_TOKEN_PREFIX } from "./api-token-text.ts";
 import type { ApiTokens } from "./api-tokens.ts";
+import { confirmedAtOf } from "./confirmations.ts";
 import type { EntraTokens } from "./entra.ts";
 import type { Sessions } from "./sessions.ts";
 import type { Tokens } from "./tokens.ts";
@@ -61,7 +62,9 @@ export function createAuthentication(deps: {
     const { username, role, mustChangePassword = false } = user;
     const { id, issuedAt: since, expiresAt } = claims;
     const credential = { kind: "token", id, since, expiresAt } as const;
-    return { username, role, credential, mustChangePassword, mustEnrollSecondFactor: await mustEnroll(user) };
+    const confirmedAt = confirmedAtOf(user, id);
+    const mustEnrollSecondFactor = await mustEnroll(user);
+    return { username, role, credential, confirmedAt, mustChangePassword, mustEnrollSecondFactor };
   }
 
   async function authenticateSession(cookie: string): Promise<Actor | undefined> {
@@ -74,7 +77,14 @@ export function createAuthentication(deps: {
     const byPassword = session.by === "password";
     // The identity provider asks for the second factor of single sign-on.
     const mustEnrollSecondFactor = byPassword && (await mustEnroll(session.user));
-    return { username, role, credential, mustChangePassword: mustChangePassword && byPassword, mustEnrollSecondFactor };
+    return {
+      username,
+      role,
+      credential,
+      confirmedAt: confirmedAtOf(session.user, session.id, session.authenticatedAt),
+      mustChangePassword: mustChangePassword && byPassword,
+      mustEnrollSecondFactor,
+    };
   }
 
   async function authenticateApiToken(token: string): Promise<Actor | undefined> {

@@ -54,6 +54,8 @@ const Claims = z.object({
   scp: z.string().optional(),
   /** `app` or `user`: an optional claim of the registration. */
   idtyp: z.string().optional(),
+  /** Time of the person's sign-in, in seconds since 1970: an optional claim of the registration. */
+  auth_time: z.number().optional(),
 });
 type Claims = z.infer<typeof Claims>;
 
@@ -140,7 +142,14 @@ export function createEntraTokens(deps: {
     }
     const role = roleOf(claims.roles);
     if (role instanceof Problem) return role;
-    return { username: `entra:${tenant}:${claims.oid.toLowerCase()}`, role, credential: { kind: "entra" } };
+    const { auth_time: authTime } = claims;
+    const confirmedAt = isApplication || authTime === undefined ? undefined : new Date(authTime * 1000);
+    return {
+      username: `entra:${tenant}:${claims.oid.toLowerCase()}`,
+      role,
+      credential: { kind: "entra" },
+      confirmedAt,
+    };
   }
 
   return {

@@ -38,6 +38,8 @@ export interface AuthenticatedPerson {
   email: string | undefined;
   /** The session at the provider, which the new session belongs to. */
   session: ProviderSession;
+  /** The time at which the provider authenticated the person, ISO 8601, if it is known. */
+  authenticatedAt?: string | undefined;
   /** True to create a user for an unknown person. */
   create: boolean;
   /**
@@ -123,7 +125,7 @@ export function createFederatedSignIn(deps: {
       createdBy: "sso",
       ...newRevision(deps),
     };
-    const session = sessions.begin(userKey(username), { by: "sso", provider: person.session, userAgent, caller });
+    const session = sessions.begin(userKey(username), sessionOf(person, userAgent, caller));
     const event = {
       type: "user.created",
       caller: { ...caller, actor: username },
@@ -153,7 +155,7 @@ export function createFederatedSignIn(deps: {
     const role = isLocalUser ? existing.role : person.role(existing.role);
     if (typeof role !== "string") return role;
     const email = isLocalUser ? existing.email : (person.email ?? existing.email);
-    const session = sessions.begin(existing.rowKey, { by: "sso", provider: person.session, userAgent, caller });
+    const session = sessions.begin(existing.rowKey, sessionOf(person, userAgent, caller));
 
     const effect = async () => {
       const user = await users.change(existing, (latest) => {
@@ -257,6 +259,19 @@ export function createFederatedSignIn(deps: {
     },
   };
 }
+
+/** Returns the details of a new session. */
+const sessionOf = (
+  { session, authenticatedAt }: AuthenticatedPerson,
+  userAgent: string | undefined,
+  caller: Caller,
+) => ({
+  by: "sso" as const,
+  provider: session,
+  authenticatedAt,
+  userAgent,
+  caller,
+});
 
 /** Retries after a conflict: another host signs in the same person, or the username was taken in between. */
 async function retryOnConflict<T>(work: () => Promise<T>): Promise<T> {

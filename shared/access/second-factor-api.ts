@@ -175,6 +175,18 @@ export const IdentityProof = z
   .refine(hasOneFactorAtMost, ONE_FACTOR)
   .meta({ id: "IdentityProof" });
 
+/** A second factor with which a signed-in user confirms the session or token. */
+export const SecondFactorGiven = z
+  .strictObject(factorMembers)
+  .refine(hasOneFactorAtMost, ONE_FACTOR)
+  .meta({ id: "StepUp" });
+
+export const SteppedUp = z
+  .object({
+    confirmedUntil: z.iso.datetime().meta({ description: "Time until which this token or session is confirmed." }),
+  })
+  .meta({ id: "SteppedUp" });
+
 export const FactorChallenge = z
   .object({
     methods: z.array(Method).meta({ description: "Second factors that the user can send." }),

@@ -37,6 +37,7 @@ export const MAX_SESSIONS = 50;
 
 /** A session that will be stored with the sign-in. */
 export interface NewSession {
+  id: string;
   cookie: Cookie;
   /** Returns the user's sessions with this session added. @param user - The user as the sign-in writes it. */
   sessionsWith(user: UserRecord): { sessions: SessionRecord[] };
@@ -49,13 +50,18 @@ export interface NewSession {
  */
 export interface Sessions {
   /** Creates a session with a new secret. @param details - Shown in the list of sessions, except for `provider`. */
-  begin(user: string, details: Pick<SessionRecord, "by" | "provider" | "userAgent"> & { caller: Caller }): NewSession;
+  begin(
+    user: string,
+    details: Pick<SessionRecord, "by" | "provider" | "authenticatedAt" | "userAgent"> & { caller: Caller },
+  ): NewSession;
   /**
    * Returns the session of a cookie, or undefined if it is not valid. Costs one read of the user's row, and at most every five
    * minutes one write that extends the session. A session that is not in the user's row costs another read, of the rows of
    * earlier versions.
    */
-  find(cookie: string): Promise<{ id: string; by: SessionRecord["by"]; since: Date; user: UserRow } | undefined>;
+  find(
+    cookie: string,
+  ): Promise<(Pick<SessionRecord, "id" | "by" | "authenticatedAt"> & { since: Date; user: UserRow }) | undefined>;
   /** Lists the valid sessions of a user. */
   ofUser(user: UserRow): Promise<SessionRecord[]>;
   /** Ends a session. False if it does not exist. */
@@ -89,10 +95,11 @@ export function createSessions(deps: {
   }
 
   return {
-    begin(user, { by, provider, userAgent, caller }) {
+    begin(user, { by, provider, authenticatedAt, userAgent, caller }) {
       const secret = Buffer.from(randomness.bytes(SECRET_BYTES)).toString("base64url");
       const maxAge = MAX_LIFETIME_MS / SECOND_MS;
       return {
+        id: idOf(secret),
         cookie: sessionCookie(cookieName, `${Buffer.from(user).toString("base64url")}.${secret}`, maxAge),
         sessionsWith(after) {
           const startMs = Date.parse(after.lastSignInAt!);
@@ -108,6 +115,7 @@ export function createSessions(deps: {
             endsAt: new Date(startMs + MAX_LIFETIME_MS).toISOString(),
             by,
             ...(provider !== undefined && { provider }),
+            ...(authenticatedAt !== undefined && { authenticatedAt }),
             ...(caller.address !== undefined && { address: caller.address }),
             ...(userAgent !== undefined && { userAgent }),
           };
@@ -126,11 +134,11 @@ export function createSessions(deps: {
       const session = findInRow(user, id) ?? (await earlierSessions.find(user, id));
       const requestMs = nowMs();
       if (!session || !isSessionValid(session.session, user, requestMs)) return undefined;
-      const { idleEndsAt, endsAt, by, createdAt } = session.session;
+      const { idleEndsAt, endsAt, by, createdAt, authenticatedAt } = session.session;
       if (Date.parse(idleEndsAt) - requestMs <= IDLE_TIMEOUT_MS - EXTENSION_INTERVAL_MS) {
         await session.extend(new Date(Math.min(requestMs + IDLE_TIMEOUT_MS, Date.parse(endsAt))).toISOString());
       }
-      return { id, by, since: new Date(createdAt), user };
+      return { id, by, authenticatedAt, since: new Date(createdAt), user };
     },
 
     async ofUser(user) {

@@ -7,6 +7,7 @@ import type { Cookie } from "../platform/http/reply.ts";
 import type { Clock } from "../platform/runtime.ts";
 import { DAY_MS } from "../platform/time.ts";
 import type { SettingValues } from "../settings/definitions.ts";
+import { confirmationsWith } from "./confirmations.ts";
 import { createFairQueue } from "./fair-queue.ts";
 import { type KnownAddresses, UNKNOWN_ADDRESS } from "./known-addresses.ts";
 import type { Passwords } from "./passwords.ts";
@@ -22,7 +23,7 @@ import { hasSecondFactor } from "./second-factor-record.ts";
 import type { NewSession, Sessions } from "./sessions.ts";
 import type { CountedAttempt, SignInFailures } from "./sign-in-failures.ts";
 import { TOKEN_SECONDS, type Tokens } from "./tokens.ts";
-import { signInMembers, type UserRow, uidOf, userKey } from "./user.ts";
+import { signInMembers, type UserRecord, type UserRow, uidOf, userKey } from "./user.ts";
 import type { Users } from "./users.ts";
 
 /** The token response, with the names of RFC 6749, 5.1. */
@@ -89,6 +90,18 @@ export interface SignIn {
    * @throws {Problem} invalidRequest, tooManyAttempts
    */
   confirmIdentity(user: UserRow, proof: IdentityProof, caller: Caller): Promise<UserRow>;
+  /**
+   * Verifies the second factor of a signed-in user and uses it up. A wrong one counts as a failed sign-in.
+   *
+   * @param change - Returns what is written together with the use of the second factor.
+   * @throws {Problem} tooManyAttempts, secondFactorRequired without a second factor, secondFactorFailed with a wrong one
+   */
+  confirmFactor(
+    user: UserRow,
+    given: GivenFactor,
+    caller: Caller,
+    change: (latest: UserRow) => UserRecord,
+  ): Promise<SecondFactorMethod>;
 }
 
 /** A sign-in whose password was correct, and which waits for its second factor. It stays counted as a failure until then. */
@@ -251,16 +264,21 @@ export function createSignIn(deps: {
       if (factor && !factorAfter) return undefined;
       const knownAddresses = addresses.with(latest, address, clock.now());
       const signIn = { ...signInMembers(latest, clock), knownAddresses, unusedPasswordSince: undefined };
-      const after = { ...latest, ...signIn, secondFactor: factorAfter };
+      const confirmations = factor && session && confirmationsWith(latest, session.id, signIn.lastSignInAt!);
+      const after = { ...latest, ...signIn, secondFactor: factorAfter, ...(confirmations && { confirmations }) };
       return { ...after, ...session?.sessionsWith(after) };
     });
   }
 
   /** Uses up the second factor of a signed-in user. Returns undefined if another request used or removed it since. */
-  const useUp = (user: UserRow, factor: VerifiedFactor): Promise<UserRow | undefined> =>
+  const useUp = (
+    user: UserRow,
+    factor: VerifiedFactor,
+    change: (latest: UserRow) => UserRecord = (latest) => latest,
+  ): Promise<UserRow | undefined> =>
     users.change(user, (latest) => {
       const factorAfter = latest.passwordHash === user.passwordHash ? factor.use(latest) : undefined;
-      return factorAfter && { ...latest, secondFactor: factorAfter };
+      return factorAfter && { ...change(latest), secondFactor: factorAfter };
     });
 
   /** Verifies a password or second factor. If that throws, the counted attempt is withdrawn, so that it is no failure. */
@@ -372,6 +390,20 @@ export function createSignIn(deps: {
       }
       await failures.succeeded(attempt);
       return confirmed;
+    },
+
+    async confirmFactor(user, given, caller, change) {
+      if (!isFactorGiven(given)) throw await secondFactorProblem(secondFactor, "secondFactorRequired", user);
+      const address = addressOf(caller);
+      const attempt = await failures.begin({ username: user.rowKey, address, known: addresses.has(user, address) });
+      if ("waitSeconds" in attempt) throw tooManyAttempts(attempt.waitSeconds);
+      const method = await verifyCounted(attempt, async () => {
+        const factor = await secondFactor.verify(user, given);
+        return factor && (await useUp(user, factor, change)) && factor.method;
+      });
+      if (!method) throw await secondFactorProblem(secondFactor, "secondFactorFailed", user);
+      await failures.succeeded(attempt);
+      return method;
     },
   };
 }

@@ -49,6 +49,8 @@ const session = z.object({
   by: z.enum(["password", "sso"]),
   /** Set for sessions by SSO. Absent from rows of earlier versions. */
   provider: providerSession.optional(),
+  /** Set for sessions by SSO: the time at which the provider authenticated the person, if it is known. */
+  authenticatedAt: z.string().optional(),
   address: z.string().optional(),
   /** `User-Agent` header of the browser. */
   userAgent: z.string().optional(),
@@ -124,6 +126,8 @@ const userRecord = z.object({
   knownAddresses: z.array(z.object({ hash: z.string(), lastAt: z.string() })).optional(),
   /** The second factor of sign-ins with the password. Absent if the user never started to enroll one. */
   secondFactor: secondFactor.optional(),
+  /** The recent step-ups: the token's or session's ID, and the time of its second factor. */
+  confirmations: z.array(z.object({ id: z.string(), at: z.string() })).optional(),
 });
 export type UserRecord = z.infer<typeof userRecord>;
 export type UserRow = Row<UserRecord>;

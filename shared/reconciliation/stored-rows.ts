@@ -17,6 +17,7 @@ import { SnoozeRows } from "../alerts/snooze.ts";
 import { TrackedRows } from "../alerts/tracked-alerts.ts";
 import { VaultVersions } from "../alerts/vault-changes.ts";
 import * as applications from "../applications/application.ts";
+import { Approvals } from "../approvals/approval.ts";
 import * as audit from "../audit/rows.ts";
 import * as b2c from "../b2c/tenant.ts";
 import * as compliance from "../compliance/compliance-rows.ts";
@@ -186,6 +187,7 @@ export const OTHER_ROWS: readonly StoredKind[] = [
   rows(UsedMessage, "assertions", "*"),
   rows(UsedMessage, "logouts", "*"),
 
+  rows(Approvals, "approvals", "*"),
   rows(SettingsRow, "settings", "overrides"),
   lists(SettingsRow, "settings"),
   rows(SubscriptionRow, "subscription", "*"),

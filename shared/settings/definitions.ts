@@ -19,6 +19,8 @@ export interface SettingValues {
   requirePasswordChange: boolean;
   unusedPasswordDays: number;
   requireSecondFactor: (typeof SECOND_FACTOR_REQUIREMENTS)[number];
+  requireStepUp: boolean;
+  requireApproval: boolean;
   logLevel: (typeof LOG_LEVELS)[number];
   defaultThresholdDays: number;
   criticalExpiryDays: number;
@@ -133,6 +135,22 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     environmentVariable: "REQUIRE_SECOND_FACTOR",
     description:
       "Users who must add a second factor before anything else after a sign-in with a password: none, administrators or everyone. Has no effect on single sign-on, API tokens, and services with neither a key vault of their own nor PUBLIC_BASE_URL.",
+  },
+  requireStepUp: {
+    category: "features",
+    type: "boolean",
+    default: false,
+    environmentVariable: "REQUIRE_STEP_UP",
+    description:
+      "Before a request by which a secret can leave, the user must have confirmed a second factor, or signed in at the identity provider, in the last ten minutes. Such requests create sync records, providers, rotation policies, API tokens of administrators, or administrators. API tokens can't send them.",
+  },
+  requireApproval: {
+    category: "features",
+    type: "boolean",
+    default: false,
+    environmentVariable: "REQUIRE_APPROVAL",
+    description:
+      "Another administrator must approve a request by which a secret can leave, before it is sent again within 24 hours. Needs two active administrators.",
   },
   logLevel: {
     category: "logging",

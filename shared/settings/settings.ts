@@ -6,7 +6,7 @@ import type { AppConfiguration } from "../platform/azure/app-configuration.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
 import type { Config } from "../platform/config/config.ts";
 import { requireMatch } from "../platform/http/conditional-requests.ts";
-import type { Caller } from "../platform/http/endpoint.ts";
+import type { Caller, Confirmations } from "../platform/http/endpoint.ts";
 import { parse } from "../platform/http/parse-request.ts";
 import { notFound, Problem } from "../platform/http/problem.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";
@@ -92,13 +92,17 @@ export interface Settings {
    *
    * @param changes - Any subset of the category's settings.
    * @param ifMatch - ETag of the category on which the change is based.
-   * @throws {Problem} invalidRequest if a value is not allowed; preconditionFailed if `ifMatch` is stale.
+   * @param confirmed - The confirmations of the request. Without them, `requireStepUp` and `requireApproval` can't be turned off.
+   * Default: no confirmation is needed, for commands.
+   * @throws {Problem} invalidRequest if a value is not allowed; preconditionFailed if `ifMatch` is stale; conflict if a
+   * confirmation is missing.
    */
   update(
     category: Category,
     changes: Record<string, unknown>,
     caller: Caller,
     ifMatch?: string,
+    confirmed?: Confirmations,
   ): Promise<Described<SettingDescription[]>>;
   /**
    * Removes one override and returns the setting with its new value.
@@ -106,11 +110,17 @@ export interface Settings {
    * @throws {Problem} notFound if there is no such setting or it has no override; conflict if the new value would conflict with
    * another setting; preconditionFailed.
    */
-  remove(category: Category, key: string, caller: Caller, ifMatch?: string): Promise<SettingDescription>;
+  remove(
+    category: Category,
+    key: string,
+    caller: Caller,
+    ifMatch?: string,
+    confirmed?: Confirmations,
+  ): Promise<SettingDescription>;
   /** Returns the result of `remove` without changing anything. @throws {Problem} notFound; conflict. */
   afterRemoval(category: Category, key: string): Promise<SettingDescription>;
   /** Removes all overrides and returns their keys. @throws {Problem} preconditionFailed. */
-  removeAll(caller: Caller, ifMatch?: string): Promise<SettingKey[]>;
+  removeAll(caller: Caller, ifMatch?: string, confirmed?: Confirmations): Promise<SettingKey[]>;
   /**
    * Adds a listener, which is called after a change is stored and before its request is answered. If a listener fails or the
    * process crashes, the change remains stored, and `notify` calls the listeners again. So a listener may be called twice for a
@@ -258,7 +268,13 @@ export function createSettings(deps: SettingsDependencies): Settings {
    * @param edit - Returns the new overrides, or undefined if nothing changes. Called again after a conflict with another write.
    */
   async function change(
-    request: { target: string; keys: readonly SettingKey[]; caller: Caller; ifMatch: string | undefined },
+    request: {
+      target: string;
+      keys: readonly SettingKey[];
+      caller: Caller;
+      ifMatch: string | undefined;
+      confirmed: Confirmations | undefined;
+    },
     edit: (current: State) => Overrides | undefined,
   ): Promise<{ state: State; changed: SettingKey[] }> {
     const { keys, caller } = request;
@@ -267,6 +283,7 @@ export function createSettings(deps: SettingsDependencies): Settings {
       requireMatch(etagOf(keys, before), request.ifMatch, "At least one setting");
       const newOverrides = edit(before);
       const after = newOverrides ? stateOf(newOverrides, appConfigurationValues) : before;
+      requireConfirmed(before.values, after.values, request.confirmed);
       return {
         before,
         after,
@@ -352,10 +369,10 @@ export function createSettings(deps: SettingsDependencies): Settings {
 
     describe: async (category) => describeSettings(keysOf(category), await refresh()),
 
-    async update(category, given, caller, ifMatch) {
+    async update(category, given, caller, ifMatch, confirmed) {
       const requested = parse(changesOf(category), given, "body");
       const keys = keysOf(category);
-      const { state } = await change({ target: category, keys, caller, ifMatch }, (current) => {
+      const { state } = await change({ target: category, keys, caller, ifMatch, confirmed }, (current) => {
         const override = { updatedAt: clock.now().toISOString(), updatedBy: caller.actor };
         const different = keys.filter(
           (key) => requested[key] !== undefined && current.layers.overrides[key]?.value !== requested[key],
@@ -371,9 +388,9 @@ export function createSettings(deps: SettingsDependencies): Settings {
       return describeSettings(keys, state);
     },
 
-    async remove(category, name, caller, ifMatch) {
+    async remove(category, name, caller, ifMatch, confirmed) {
       const key = requireKey(category, name);
-      const request = { target: `${category}/${key}`, keys: keysOf(category), caller, ifMatch };
+      const request = { target: `${category}/${key}`, keys: keysOf(category), caller, ifMatch, confirmed };
       const { state } = await change(request, ({ layers }) => withoutOverride(key, layers));
       return describeKey(key, state);
     },
@@ -384,8 +401,8 @@ export function createSettings(deps: SettingsDependencies): Settings {
       return describeKey(key, stateOf(withoutOverride(key, layers), appConfigurationValues));
     },
 
-    async removeAll(caller, ifMatch) {
-      const request = { target: "all", keys: SETTING_KEYS, caller, ifMatch };
+    async removeAll(caller, ifMatch, confirmed) {
+      const request = { target: "all", keys: SETTING_KEYS, caller, ifMatch, confirmed };
       const { changed } = await change(request, ({ layers }) =>
         Object.keys(layers.overrides).length === 0 ? undefined : {},
       );
@@ -397,6 +414,14 @@ export function createSettings(deps: SettingsDependencies): Settings {
     },
     notify,
   };
+}
+
+/** @throws {Problem} conflict if a setting was turned on after the request was checked, and the request would turn it off. */
+function requireConfirmed(before: SettingValues, after: SettingValues, confirmed: Confirmations | undefined): void {
+  const turnsOff = (before.requireStepUp && !after.requireStepUp) || (before.requireApproval && !after.requireApproval);
+  if (!confirmed || !turnsOff) return;
+  if (before.requireStepUp <= confirmed.stepUp && before.requireApproval <= confirmed.approval) return;
+  throw new Problem("conflict", "The confirmations that a change needs were changed in the meantime. Send it again.");
 }
 
 /** Stores an override that preserves the behavior of an earlier version, which did not have this setting. */

@@ -2,6 +2,7 @@ import { DIRECTORY_KEY, USERS_PARTITION, User } from "../access/user.ts";
 import { OWNERS, OWNERS_ROW, OwnersRow } from "../alerts/owners.ts";
 import { RULE_PREFIX, RULES, Rules } from "../alerts/rule.ts";
 import { SNOOZES, SnoozeRows } from "../alerts/snooze.ts";
+import { APPROVALS, Approvals } from "../approvals/approval.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import type { SignedRange } from "../platform/storage/signed-partitions.ts";
 import { OVERRIDES, SETTINGS_PARTITION, SettingsRow } from "../settings/settings.ts";
@@ -31,6 +32,7 @@ export const SIGNED_RANGES: readonly SignedRange[] = [
   },
   { table: Rules.table, partitionKey: RULES, from: RULE_PREFIX, before: keyEnd(RULE_PREFIX), listed: true },
   { table: OwnersRow.table, partitionKey: OWNERS, listed: true, fixedKeys: [OWNERS_ROW] },
+  { table: Approvals.table, partitionKey: APPROVALS, listed: true },
   { table: SnoozeRows.table, partitionKey: SNOOZES, listed: false },
   { table: SubscriptionRow.table, partitionKey: SUBSCRIPTIONS_PARTITION, listed: false },
 ];

@@ -230,6 +230,10 @@ export const SsoLogin = z.strictObject({
     .string()
     .optional()
     .meta({ description: "Path of this service to return to. Default: `/`.", example: "/docs" }),
+  prompt: z
+    .literal("login")
+    .optional()
+    .meta({ description: "`login` makes the identity provider authenticate the person again, for a step-up." }),
 });
 
 /**

@@ -16,6 +16,8 @@ export interface Person {
 export interface SignedInPerson extends Person {
   /** The session at the provider. */
   session: ProviderSession;
+  /** The time at which the provider authenticated the person, if it says so. */
+  authenticatedAt?: Date | undefined;
 }
 
 const CLAIMS = "http://schemas.xmlsoap.org/ws/2005/05/identity/claims";

@@ -33,6 +33,8 @@ const request = z.object({
   returnUrl: z.string(),
   /** Generation of the configuration when the sign-in started. */
   generation: z.string(),
+  /** True if the provider must authenticate the person again. */
+  reauthenticate: z.boolean().optional(),
   expiresAt: z.string(),
   /**
    * Set once a call has completed the request: a random id of that call. After a lost response, storage recognizes a write by
@@ -45,6 +47,8 @@ export const Request = entity("Sso", request);
 
 /** A sign-in request whose cookie was verified. */
 export interface SignInRequest extends Pick<RequestRecord, "returnUrl" | "generation"> {
+  /** True if the provider must authenticate the person again. */
+  reauthenticate?: boolean;
   /** The value that the provider returns (state, RelayState): the row's id. */
   id: string;
   /** Derives a value for one purpose from the cookie and the id: 43 characters of base64url, as PKCE requires. */
@@ -55,7 +59,7 @@ export interface SignInRequest extends Pick<RequestRecord, "returnUrl" | "genera
 export interface SignInRequests {
   /** Stores a new request and returns the cookie that binds it to the browser. */
   begin(
-    details: Pick<RequestRecord, "protocol" | "returnUrl" | "generation">,
+    details: Pick<RequestRecord, "protocol" | "returnUrl" | "generation" | "reauthenticate">,
   ): Promise<{ request: SignInRequest; cookie: Cookie }>;
   /**
    * Completes the request of a callback, so that no other call can.
@@ -79,10 +83,11 @@ export function createSignInRequests(deps: { tables: Tables; clock: Clock; rando
   const random = (bytes: number) => Buffer.from(randomness.bytes(bytes)).toString("base64url");
 
   return {
-    async begin({ protocol, returnUrl, generation }) {
+    async begin({ protocol, returnUrl, generation, reauthenticate }) {
       const [id, secret] = [random(ID_BYTES), random(SECRET_BYTES)];
       const expiresAt = new Date(clock.now().getTime() + TIME_LIMIT_MS).toISOString();
-      const row = { protocol, cookieHash: hashOf(secret), returnUrl, generation, expiresAt };
+      const cookieHash = hashOf(secret);
+      const row = { protocol, cookieHash, returnUrl, generation, expiresAt, ...(reauthenticate && { reauthenticate }) };
       await tables.insert(Request, PARTITION, id, row);
       return {
         request: openRequest(id, secret, row),
@@ -132,11 +137,12 @@ const hashOf = (secret: string): string => createHash("sha256").update(secret).d
 const openRequest = (
   id: string,
   secret: string,
-  { returnUrl, generation }: Pick<RequestRecord, "returnUrl" | "generation">,
+  { returnUrl, generation, reauthenticate = false }: Pick<RequestRecord, "returnUrl" | "generation" | "reauthenticate">,
 ): SignInRequest => ({
   id,
   returnUrl,
   generation,
+  reauthenticate,
   derived: (purpose) => createHmac("sha256", secret).update(`${purpose}\0${id}`).digest("base64url"),
 });
 

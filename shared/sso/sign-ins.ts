@@ -14,7 +14,7 @@ import type { Protocol } from "./protocol.ts";
 import { asLocation, isOwnPath } from "./return-url.ts";
 import { roleOf } from "./roles.ts";
 import { SignInRefused, signInRefusedFor } from "./sign-in-refused.ts";
-import { bindingCookie, createSignInRequests, type ProtocolName } from "./sign-in-requests.ts";
+import { bindingCookie, createSignInRequests, type ProtocolName, type SignInRequest } from "./sign-in-requests.ts";
 
 /** A redirect of the browser, and the cookies to set. */
 export interface Redirection {
@@ -41,11 +41,17 @@ export interface SignIns {
    * Starts a sign-in.
    *
    * @param returnUrl - The path to return to afterwards.
+   * @param reauthenticate - True if the provider must authenticate the person again.
    * @param origin - The service's own origin. Undefined if it is not configured.
    * @throws {Problem} invalidRequest (a foreign returnUrl), conflict (single sign-on is not configured), signInFailed,
    * unavailable
    */
-  begin(returnUrl: string | undefined, origin: string | undefined, caller: Caller): Promise<Redirection>;
+  begin(
+    returnUrl: string | undefined,
+    origin: string | undefined,
+    caller: Caller,
+    reauthenticate?: boolean,
+  ): Promise<Redirection>;
   /**
    * Completes a sign-in. Only a callback of a sign-in that this browser started counts against the sign-in limit of its address,
    * so that pages of other sites can't use up the limit with forged callbacks.
@@ -67,7 +73,7 @@ export function createSignIns(deps: {
   clock: Clock;
   randomness: Randomness;
 }): SignIns {
-  const { configurations, protocols, federated, audit } = deps;
+  const { configurations, protocols, federated, audit, clock } = deps;
   const requests = createSignInRequests(deps);
 
   /** Records why a sign-in was rejected, and returns the problem for the user. */
@@ -95,13 +101,19 @@ export function createSignIns(deps: {
   async function signInPerson(
     config: SsoConfiguration,
     person: SignedInPerson,
+    { reauthenticate }: SignInRequest,
     caller: Caller,
     userAgent: string | undefined,
   ) {
     const domains = config.allowedEmailDomains;
     const domain = verifiedDomainOf(person);
     if (domains && !(domain !== undefined && domains.includes(domain))) throw new SignInRefused("emailDomain");
+    const now = clock.now();
+    // A provider that does not report the time has authenticated the person now if the service asked for it. Otherwise, its own
+    // session may have been old.
+    const authenticatedAt = person.authenticatedAt ?? (reauthenticate ? now : undefined);
     const authenticated = {
+      authenticatedAt: authenticatedAt && new Date(Math.min(authenticatedAt.getTime(), now.getTime())).toISOString(),
       identity: { issuer: person.issuer, subject: person.subject },
       name: nameOf(person),
       email: emailOf(person),
@@ -115,7 +127,7 @@ export function createSignIns(deps: {
   }
 
   return {
-    async begin(returnUrl = "/", origin, caller) {
+    async begin(returnUrl = "/", origin, caller, reauthenticate = false) {
       const config = await configurations.read();
       const { ownOrigin, protocol } = ready(config, protocols, origin);
       if (!isOwnPath(returnUrl, ownOrigin)) {
@@ -124,7 +136,7 @@ export function createSignIns(deps: {
         throw new Problem("invalidRequest", `The returnUrl ${message}.`, { errors });
       }
       const { providerType, generation } = config;
-      const details = { protocol: providerType, returnUrl: asLocation(returnUrl), generation };
+      const details = { protocol: providerType, returnUrl: asLocation(returnUrl), generation, reauthenticate };
       try {
         const { request, cookie } = await requests.begin(details);
         return { location: (await protocol.begin(config, request, ownOrigin)).href, cookies: [cookie] };
@@ -143,7 +155,7 @@ export function createSignIns(deps: {
           throw new SignInRefused("changedMeanwhile");
         }
         person = await protocol.complete(config, request, { parameters }, ownOrigin);
-        const signedIn = await signInPerson(config, person, caller, userAgent);
+        const signedIn = await signInPerson(config, person, request, caller, userAgent);
         await configurations.signedIn(config, signedIn.user.role);
         return { location: request.returnUrl, cookies: [signedIn.cookie, bindingCookie(name, "", 0)] };
       } catch (error) {

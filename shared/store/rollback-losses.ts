@@ -45,6 +45,14 @@ const LOSSES: readonly Loss[] = [
     isIn: contains("overrides_json", '"requireSecondFactor"'),
     line: () => "The override of requireSecondFactor has no effect.",
   },
+  ...["requireStepUp", "requireApproval"].map(
+    (key): Loss => ({
+      table: "Settings",
+      upTo: "3fd3c8ae",
+      isIn: contains("overrides_json", `"${key}":{"value":true`),
+      line: () => `The override of ${key} has no effect: no request needs a confirmation.`,
+    }),
+  ),
   {
     table: "Rotations",
     upTo: "3fd3c8ae",

@@ -9,6 +9,7 @@ export const TABLE_NAMES = [
   "AlertStates",
   "AlertTold",
   "Applications",
+  "Approvals",
   "Assets",
   "AuditDigests",
   "AuditEntries",

@@ -55,6 +55,7 @@ async function call(name: string, { params, query = {}, body, ifMatch }: Call = 
     caller,
     ifMatch,
     actor: undefined as never,
+    confirmed: { stepUp: false, approval: false },
     headers: new Headers(),
     url: new URL("http://test/"),
     origin: undefined,

@@ -137,6 +137,7 @@ interface ExampleResult {
 const EXPECTED_FAILURES: Record<string, { status: number; needs: string }> = {
   signIn: { status: 401, needs: "the person's password" },
   changePassword: { status: 400, needs: "the person's password" },
+  stepUp: { status: 403, needs: "a second factor" },
   startTotp: { status: 400, needs: "the person's password" },
   confirmTotp: { status: 409, needs: "a secret that was started" },
   startPasskey: { status: 400, needs: "the person's password" },

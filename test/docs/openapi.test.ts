@@ -107,7 +107,7 @@ test("an operation lists the problem codes of each status that it can return", (
   expect(problemCodes("put", "/api/automation/rotation/apps/{app_id}/policy")).toEqual({
     ...ofEveryChange,
     400: "malformedRequest,invalidRequest,missingBody,valueRequired",
-    403: `${ofEveryChange[403]},licenseRequired`,
+    403: `${ofEveryRead[403]},stepUpRequired,approvalRequired,crossSite,licenseRequired`,
     404: "notFound",
     412: "preconditionFailed",
   });
@@ -166,7 +166,7 @@ test("every problem code is documented with its stable status", () => {
   ).toEqual({
     400: "malformedRequest invalidRequest missingBody valueRequired invalidCursor signInStale signInFailed",
     401: "unauthorized invalidCredentials passwordExpired secondFactorRequired secondFactorFailed",
-    403: "forbidden interactiveOnly passwordChangeRequired secondFactorEnrollmentRequired ssoOnly signInRefused crossSite licenseRequired",
+    403: "forbidden interactiveOnly passwordChangeRequired secondFactorEnrollmentRequired stepUpRequired approvalRequired ssoOnly signInRefused crossSite licenseRequired",
     404: "notFound unknownPath",
     405: "methodNotAllowed",
     409: "conflict alreadyExists serviceVault rotationUnfinished willBreak notRotatable noRoomForSecret notFinishable syncLoop scanRunning",

@@ -45,6 +45,8 @@ function createValues(
     unusedPasswordDays: 20 + days,
     // Any other value would restrict the administrator of this test.
     requireSecondFactor: "none",
+    requireStepUp: false,
+    requireApproval: false,
     logLevel,
     defaultThresholdDays: 100 + days,
     criticalExpiryDays: days,

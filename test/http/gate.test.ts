@@ -31,6 +31,8 @@ function createTestGate(role: Role, tier: Tier): { gate: Gate; auditedRejections
       }),
       tier: async () => tier,
       recordRejection: async (caller, _endpoint, code) => void auditedRejections.push(`${caller.actor} ${code}`),
+      confirmations: async () => ({ stepUp: false, approval: false }),
+      confirm: async () => {},
       limiter: unlimited,
       signInLimiter: unlimited,
       pace: { waitForSlot: async () => {} },

@@ -131,6 +131,8 @@ async function admissionResult(
     authenticate: async () => authenticated ?? new Problem("internal", "No credential was sent."),
     tier: async () => tier,
     recordRejection: async () => {},
+    confirmations: async () => ({ stepUp: false, approval: false }),
+    confirm: async () => {},
     limiter: unlimited,
     signInLimiter: unlimited,
     pace: { waitForSlot: async () => {} },

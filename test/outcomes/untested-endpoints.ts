@@ -5,6 +5,14 @@ export const UNTESTED_ENDPOINTS: Record<string, string> = {
   "POST /api/settings/integrations/devops/test": "reads only",
   "POST /auth/sso/discover": "reads only",
   "POST /auth/me/second-factor/challenge": "reads only",
+  "POST /auth/step-up":
+    "needs a second factor, which a repeated request can't use again: test/access/confirmations.test.ts",
+  ...Object.fromEntries(
+    ["POST /approvals/{approval_id}/approve", "POST /approvals/{approval_id}/reject"].map((endpoint) => [
+      endpoint,
+      "needs two administrators and a setting: test/access/confirmations.test.ts",
+    ]),
+  ),
   "POST /auth/me/second-factor/passkeys": "writes only the use of a second factor, once",
   "POST /auth/me/second-factor/passkeys/confirm":
     "needs the answer of an authenticator: test/page/second-factor.test.ts",

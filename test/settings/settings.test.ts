@@ -86,6 +86,8 @@ const SAMPLES: Record<SettingKey, [string, string, string | number | boolean]> =
   requirePasswordChange: ["true", "false", true],
   unusedPasswordDays: ["1", "2", 365],
   requireSecondFactor: ["administrators", "everyone", "administrators"],
+  requireStepUp: ["true", "false", true],
+  requireApproval: ["true", "false", true],
   logLevel: ["DEBUG", "WARNING", "ERROR"],
   defaultThresholdDays: ["1", "2", 365],
   criticalExpiryDays: ["0", "1", 2],

@@ -302,6 +302,8 @@ const runtime = {
   REQUIRE_PASSWORD_CHANGE: flag.optional(),
   UNUSED_PASSWORD_DAYS: integer(1, 365).optional(),
   REQUIRE_SECOND_FACTOR: z.enum(["none", "administrators", "everyone"]).optional(),
+  REQUIRE_STEP_UP: flag.optional(),
+  REQUIRE_APPROVAL: flag.optional(),
   OUT_OF_SCOPE_RETENTION_DAYS: integer(1, 3650).optional(),
   ROTATION_TRIGGER_DAYS: integer(1, 365).optional(),
   DEFAULT_VALIDITY_DAYS: integer(1, 730).optional(),

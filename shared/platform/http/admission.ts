@@ -1,5 +1,14 @@
 import { cookieOf } from "./cookies.ts";
-import { type Access, type Actor, type Caller, type Endpoint, isInteractive, mayCall, type Tier } from "./endpoint.ts";
+import {
+  type Access,
+  type Actor,
+  type Caller,
+  type Confirmations,
+  type Endpoint,
+  isInteractive,
+  mayCall,
+  type Tier,
+} from "./endpoint.ts";
 import { requireSameOrigin } from "./origin.ts";
 import type { Pace } from "./pace.ts";
 import { Problem, retryLater } from "./problem.ts";
@@ -21,6 +30,14 @@ export interface Gate {
   tier(): Promise<Tier>;
   /** Records a 401 for an invalid token, or a 403, in the audit log. */
   recordRejection(caller: Caller, endpoint: { method: string; route: string }, code: string): Promise<void>;
+  /**
+   * Returns the confirmations that the settings require now.
+   *
+   * @throws if the settings can't be read, so that no guarded request runs without its confirmation.
+   */
+  confirmations(): Promise<Confirmations>;
+  /** Uses the confirmations of a guarded request up. @throws {Problem} stepUpRequired, approvalRequired, conflict */
+  confirm(request: GuardedRequest, needed: Confirmations): Promise<void>;
   /** Counts calls per caller. */
   limiter: RateLimiter;
   /** Counts sign-ins per address. */
@@ -29,6 +46,16 @@ export interface Gate {
   pace: Pace;
   /** Converts an expected error that is not a Problem (such as a cloud failure) to a Problem. Undefined for other errors. */
   translate(error: unknown): Problem | undefined;
+}
+
+/** A validated request of a `guarded` endpoint. */
+export interface GuardedRequest {
+  endpoint: Pick<Endpoint<never>, "name" | "method" | "route" | "summary" | "body">;
+  actor: Actor;
+  caller: Caller;
+  params: unknown;
+  query: unknown;
+  body: unknown;
 }
 
 /** A request before authentication. */

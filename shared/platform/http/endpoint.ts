@@ -37,6 +37,8 @@ export interface Actor {
   mustChangePassword?: boolean;
   /** True if the user must enroll a second factor: see `beforeEnrollment`. */
   mustEnrollSecondFactor?: boolean;
+  /** Time at which the person last confirmed this credential: with a second factor, or at the identity provider. */
+  confirmedAt?: Date | undefined;
 }
 
 /** The credential of a request. `id` identifies it for revocation (see `Access`). `since` is the time of the sign-in. */
@@ -61,6 +63,12 @@ export interface Caller {
   role?: Role;
   address?: string;
   requestId: string;
+}
+
+/** The confirmations that a guarded request needs: a fresh sign-in (step-up), and another administrator's approval. */
+export interface Confirmations {
+  stepUp: boolean;
+  approval: boolean;
 }
 
 /**
@@ -106,6 +114,8 @@ export interface RequestContext<Services, Params, Query, Body> {
   body: Body;
   /** Set on every endpoint whose access is not `open`. */
   actor: Actor;
+  /** The confirmations that this request needed and has. None on an endpoint that is not `guarded`. */
+  confirmed: Confirmations;
   caller: Caller;
   /** The `If-Match` header, if the caller sent one. */
   ifMatch: string | undefined;
@@ -123,6 +133,14 @@ export interface RequestContext<Services, Params, Query, Body> {
   admit: (access: Access) => Promise<{ actor: Actor; services: Services }>;
   log: Logger;
 }
+
+/** The parts of a request that decide whether it must be confirmed. */
+type GuardedContext<Services, Params, Query, Body> = Pick<
+  RequestContext<Services, Params, Query, Body>,
+  "params" | "query" | "body" | "actor" | "services"
+>;
+
+type GuardDecision = boolean | "stepUp";
 
 type Input<S> = S extends z.ZodType ? z.input<S> : undefined;
 
@@ -165,6 +183,15 @@ export interface EndpointDeclaration<
   params?: P;
   /** Parameters with their names in the specification. Callers can use camelCase or snake_case. */
   query?: Q;
+  /**
+   * Set on endpoints by which a secret can leave, or with which a user can get around a confirmation. Returns whether this request
+   * needs the confirmations that the settings requireStepUp and requireApproval require. `stepUp`: it needs no approval. Called
+   * before the handler, and only if a setting requires a confirmation.
+   */
+  guarded?: (
+    context: GuardedContext<Services, Output<P>, Output<Q>, Output<B>>,
+    required: Confirmations,
+  ) => GuardDecision | Promise<GuardDecision>;
   /** Callers can use camelCase or snake_case. Unknown members are rejected. */
   body?: B;
   /** True if the body can be omitted. The schema then parses `{}`. */
@@ -198,10 +225,15 @@ export interface EndpointDeclaration<
 }
 
 /** A declaration without its input types, for registration, the pipeline and OpenAPI. */
-export type Endpoint<Services> = Omit<EndpointDeclaration<Services>, "handle" | "example"> & {
+export type Endpoint<Services> = Omit<EndpointDeclaration<Services>, "handle" | "example" | "guarded"> & {
   example?: { params?: object; query?: object; body?: unknown };
   // biome-ignore lint/suspicious/noExplicitAny: the types of params, query and body are checked where it is declared
   handle(context: RequestContext<Services, any, any, any>): Promise<Reply>;
+  guarded?: (
+    // biome-ignore lint/suspicious/noExplicitAny: as for `handle`
+    context: GuardedContext<Services, any, any, any>,
+    required: Confirmations,
+  ) => GuardDecision | Promise<GuardDecision>;
 };
 
 /** Returns the methods that the endpoint serves. An endpoint for GET also answers HEAD (RFC 9110, 9.1), which probes use. */

@@ -99,6 +99,8 @@ const CONDITIONS: Partial<Record<ProblemCode, (endpoint: Endpoint<never>) => boo
   passwordChangeRequired: ({ access, beforePasswordChange }) => access !== "open" && !beforePasswordChange,
   secondFactorEnrollmentRequired: ({ access, beforePasswordChange, beforeEnrollment }) =>
     access !== "open" && !beforePasswordChange && !beforeEnrollment,
+  stepUpRequired: ({ guarded }) => guarded !== undefined,
+  approvalRequired: ({ guarded }) => guarded !== undefined,
   crossSite: ({ access, method }) => access !== "open" && method !== "GET",
   licenseRequired: ({ tier }) => tier === "pro",
   scanRunning: () => false,
@@ -150,6 +152,9 @@ function responseOf(status: number, declared: ResponseDeclaration, endpoint: End
   return { description: declared.description, headers, content: { [declared.mediaType]: file } };
 }
 
+const GUARDED =
+  "With the settings `requireStepUp` and `requireApproval`, which are off by default, this request can need a confirmation (403 `stepUpRequired`, 403 `approvalRequired`).";
+
 /** Lists the roles that may call an endpoint, lowest first: "operator or admin". */
 const rolesFor = (least: Role): string => ROLES.filter((role) => mayCall(role, least)).join(" or ");
 
@@ -179,7 +184,7 @@ function operationOf(endpoint: Endpoint<never>): ZodOpenApiOperationObject {
   return {
     operationId: endpoint.name,
     summary: endpoint.summary,
-    description: [endpoint.description, access].filter(Boolean).join("\n\n"),
+    description: [endpoint.description, endpoint.guarded && GUARDED, access].filter(Boolean).join("\n\n"),
     tags: [endpoint.tag],
     security: endpoint.access === "open" ? [] : [{ bearerAuth: [] }, { sessionCookie: [] }],
     requestParams: {

@@ -1,9 +1,9 @@
 import { collectLeftOut } from "../incomplete-answer.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
-import { admit, type Gate, type UnauthenticatedRequest } from "./admission.ts";
+import { admit, type Gate, type GuardedRequest, type UnauthenticatedRequest } from "./admission.ts";
 import { clientAddress } from "./client-address.ts";
 import { compressed } from "./compression.ts";
-import type { Actor, Endpoint } from "./endpoint.ts";
+import type { Actor, Caller, Confirmations, Endpoint } from "./endpoint.ts";
 import { ownOrigin } from "./origin.ts";
 import { missingBody, parse, readBody, readQuery } from "./parse-request.ts";
 import { Problem } from "./problem.ts";
@@ -116,13 +116,17 @@ async function handleRequest<Services>(
   const params = endpoint.params ? parse(endpoint.params, request.params, "path") : undefined;
   const query = endpoint.query ? parse(endpoint.query, readQuery(url), "query") : undefined;
   const body = endpoint.body ? await parseBody(endpoint, request) : undefined;
+  // Handlers of open endpoints don't use the actor. For other endpoints, `admit` returned one.
+  const input = { params, query, body, actor: actor as Actor };
+  const caller = { actor: actor?.username ?? "anonymous", ...(actor && { role: actor.role }), address, requestId };
+  const confirmed =
+    endpoint.guarded && loadedServices
+      ? await confirm({ ...endpoint, guarded: endpoint.guarded }, input, caller, loadedServices)
+      : NO_CONFIRMATIONS;
   return await endpoint.handle({
-    params,
-    query,
-    body,
-    // Handlers of open endpoints don't use the actor. For other endpoints, `admit` returned one.
-    actor: actor as Actor,
-    caller: { actor: actor?.username ?? "anonymous", ...(actor && { role: actor.role }), address, requestId },
+    ...input,
+    confirmed,
+    caller,
     ifMatch: request.headers.get("if-match") ?? undefined,
     headers: request.headers,
     url,
@@ -141,6 +145,24 @@ async function handleRequest<Services>(
     },
     log: deps.log,
   });
+}
+
+const NO_CONFIRMATIONS: Confirmations = { stepUp: false, approval: false };
+
+/** Returns the confirmations that a guarded request needed. Throws if the request does not have them. */
+async function confirm<Services>(
+  endpoint: Endpoint<Services> & Required<Pick<Endpoint<Services>, "guarded">>,
+  input: Pick<GuardedRequest, "params" | "query" | "body" | "actor">,
+  caller: Caller,
+  { gate, services }: { gate: Gate; services: Services },
+): Promise<Confirmations> {
+  const required = await gate.confirmations();
+  if (!required.stepUp && !required.approval) return required;
+  const decision = await endpoint.guarded({ ...input, services }, required);
+  if (decision === false) return NO_CONFIRMATIONS;
+  const needed = decision === "stepUp" ? { ...required, approval: false } : required;
+  await gate.confirm({ endpoint, ...input, caller }, needed);
+  return needed;
 }
 
 async function parseBody<Services>(endpoint: Endpoint<Services>, request: IncomingRequest): Promise<unknown> {

@@ -76,6 +76,17 @@ export const PROBLEMS = {
     title: "You must add a second factor first",
     detail: "Add an authenticator app with POST /auth/me/second-factor/totp, or a passkey.",
   },
+  stepUpRequired: {
+    status: 403,
+    title: "You must confirm your identity first",
+    detail: "Confirm your identity with POST /auth/step-up and a second factor, then send the same request again.",
+  },
+  approvalRequired: {
+    status: 403,
+    title: "Another administrator must approve this",
+    detail:
+      "Ask another administrator to approve the request (approvalId), then send the same request again within 24 hours.",
+  },
   ssoOnly: { status: 403, title: "Password sign-in is disabled", detail: "Sign in at /auth/sso/login." },
   signInRefused: {
     status: 403,

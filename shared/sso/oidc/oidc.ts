@@ -121,6 +121,8 @@ export function createOidc(deps: {
         nonce: request.derived("nonce"),
         code_challenge: await calculatePKCECodeChallenge(request.derived("verifier")),
         code_challenge_method: "S256",
+        // OpenID Connect Core 3.1.2.1. With `max_age`, the provider must return `auth_time`.
+        ...(request.reauthenticate && { prompt: "login", max_age: "0" }),
       });
     },
 
@@ -144,7 +146,9 @@ export function createOidc(deps: {
         });
         const claims = tokens.claims()!;
         const session = { issuer: claims.iss, ...sessionClaims(claims) };
-        const person = { issuer: claims.iss, subject: claims.sub, claims, session };
+        const { auth_time: authTime } = claims;
+        const authenticatedAt = typeof authTime === "number" ? new Date(authTime * 1000) : undefined;
+        const person = { issuer: claims.iss, subject: claims.sub, claims, session, authenticatedAt };
         requireValidClaims(person, config, deps.clock);
         if (!isIssuedWith(tokens.access_token, tokens.id_token!, claims.at_hash)) {
           throw new SignInRefused("badResponse", { code: "at_hash" });

@@ -44,6 +44,8 @@ export interface VerifiedAssertion {
   attributes: ReadonlyMap<string, readonly string[]>;
   /** The NameID and the SessionIndex, which a logout request must repeat. */
   session: Omit<ProviderSession, "issuer">;
+  /** The time of the first authentication, if it is valid. */
+  authenticatedAt: Date | undefined;
   assertionId: string;
   /** The assertion expires at this time, clock tolerance included. */
   endsAt: Date;
@@ -63,13 +65,14 @@ export function checkAssertion(assertion: Element, expected: ExpectedValues): Ve
   const subject = child(assertion, "assertion", "Subject");
   if (!subject) throw new SamlRefused("confirmation");
   const expiryTimes = [...checkConditions(assertion, expected), ...checkConfirmations(subject, expected)];
-  const sessionIndex = checkStatements(assertion, expected.now);
+  const { sessionIndex, authenticatedAt } = checkStatements(assertion, expected.now);
   const attributes = attributesOf(assertion);
   return {
     issuer: expected.idpEntityId,
     subject: subjectOf(subject, attributes, expected),
     attributes,
     session: sessionOf(subject, sessionIndex),
+    authenticatedAt,
     assertionId,
     endsAt: new Date(Math.min(...expiryTimes) + SKEW_MS),
   };
@@ -118,14 +121,21 @@ function checkConfirmations(subject: Element, { acsUrl, requestId, now }: Expect
 /**
  * Requires an authentication at the identity provider in a session that has not expired (Core, 2.7.2).
  *
- * @returns The SessionIndex of the first authentication, if it has one.
+ * @returns The SessionIndex and the time of the first authentication, if it has them.
  */
-function checkStatements(assertion: Element, now: Date): string | undefined {
+function checkStatements(
+  assertion: Element,
+  now: Date,
+): { sessionIndex: string | undefined; authenticatedAt: Date | undefined } {
   const statements = children(assertion, "assertion", "AuthnStatement");
   if (statements.length === 0) throw new SamlRefused("malformed");
   const sessionEnds = statements.map((statement) => timeOf(statement, "SessionNotOnOrAfter"));
   if (sessionEnds.some((end) => end !== undefined && end + SKEW_MS <= now.getTime())) throw new SamlRefused("expired");
-  return attribute(statements[0]!, "SessionIndex");
+  const authenticatedMs = Date.parse(attribute(statements[0]!, "AuthnInstant") ?? "");
+  return {
+    sessionIndex: attribute(statements[0]!, "SessionIndex"),
+    authenticatedAt: Number.isNaN(authenticatedMs) ? undefined : new Date(authenticatedMs),
+  };
 }
 
 /** Longer identifiers of a session are ignored. */

@@ -32,6 +32,8 @@ export interface AuthnRequest {
   persistentNameId: boolean;
   /** Private key that signs the request, PEM. Omitted: unsigned. */
   signingKey?: string;
+  /** True if the provider must authenticate the person again (SAML Core, 3.4.1). */
+  forceAuthn?: boolean;
 }
 
 /** Returns the identity provider's URL with the request, to which the browser is redirected (SAML Bindings, 3.4). */
@@ -53,7 +55,7 @@ export function authnRequestUrl(names: ServiceNames, request: AuthnRequest): URL
         id: request.id,
         context: fillTemplate(template, {
           ID: request.id,
-          ForceAuthn: undefined,
+          ForceAuthn: request.forceAuthn || undefined,
           IssueInstant: request.issuedAt.toISOString(),
           ProtocolBinding: POST,
           AssertionConsumerServiceURL: names.acsUrl,

@@ -84,6 +84,7 @@ export function createSaml(deps: {
         idpEntityId: config.samlIdpEntityId!,
         persistentNameId: config.samlIdAttribute === undefined,
         signingKey: await serviceKey(config),
+        forceAuthn: request.reauthenticate,
       });
     },
 
@@ -104,10 +105,11 @@ export function createSaml(deps: {
         const reason = error.reason === "status" ? "providerRefused" : "badResponse";
         throw new SignInRefused(reason, { code: error.reason });
       });
-      const { issuer, subject, attributes, assertionId, endsAt, session } = assertion;
+      const { issuer, subject, attributes, assertionId, endsAt, session, authenticatedAt } = assertion;
       if (!(await usedAssertions.use(issuer, assertionId, endsAt)))
         throw new SignInRefused("used", { code: "assertion" });
-      return { issuer, subject, claims: Object.fromEntries(attributes), session: { issuer, ...session } };
+      const claims = Object.fromEntries(attributes);
+      return { issuer, subject, claims, session: { issuer, ...session }, authenticatedAt };
     },
 
     async logoutUrl(config, { nameId, sessionId }, origin) {

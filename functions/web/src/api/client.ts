@@ -4,7 +4,7 @@
  */
 import createFetchClient from "openapi-fetch";
 import createQueries from "openapi-react-query";
-import { onChangesDropped, sessionEnded, waitingUntil } from "./events.ts";
+import { onChangesDropped, type StepUpRequest, sessionEnded, stepUpRequired, waitingUntil } from "./events.ts";
 import type { components, paths } from "./schema.d.ts";
 
 export type Schemas = components["schemas"];
@@ -27,7 +27,22 @@ async function fetchWithRetry(request: Request): Promise<Response> {
   const dropped = new AbortController();
   // Subscribed before the first attempt: a rate-limited change whose form was closed is not sent again. Reads are.
   const unsubscribe = onChangesDropped(() => request.method === "GET" || dropped.abort());
-  return await sendUntilAccepted(request, dropped.signal).finally(unsubscribe);
+  const send = () => sendUntilAccepted(request, dropped.signal);
+  try {
+    const response = await send();
+    return (await isConfirmedNow(response)) ? await send() : response;
+  } finally {
+    unsubscribe();
+  }
+}
+
+/** Lets the user confirm the session if a request needs that and the user can. Returns true if the user did. */
+async function isConfirmedNow(response: Response): Promise<boolean> {
+  if (response.status !== 403) return false;
+  const problem = (await response.clone().json()) as StepUpRequest["problem"];
+  const canConfirm = problem.signInUrl !== undefined || (Array.isArray(problem.methods) && problem.methods.length > 0);
+  if (problem.code !== "stepUpRequired" || !canConfirm) return false;
+  return await new Promise((finish) => stepUpRequired({ problem, finish }));
 }
 
 /** Sends a request until the response is no 429, or until the request may not wait. `dropped` aborts a wait. */
@@ -59,8 +74,11 @@ function wait(seconds: number, signal: AbortSignal): Promise<void> {
   });
 }
 
-/** Sign-ins are never sent again, and their 401 responses say that the password is wrong, not that the session ended. */
-const isSignIn = ({ url }: Request): boolean => new URL(url).pathname === "/auth/login";
+/**
+ * Sign-ins and step-ups are never sent again, and their 401 responses say that the password or the second factor is wrong, not that
+ * the session ended.
+ */
+const isSignIn = ({ url }: Request): boolean => ["/auth/login", "/auth/step-up"].includes(new URL(url).pathname);
 
 /** Header with the id of a request, which the service writes into its logs and problem documents. */
 const REQUEST_ID = "X-Request-Id";

@@ -29,6 +29,15 @@ const finishedChanges = channel<FinishedChange>();
 export const sessionEnded = sessionEnd.send;
 export const onSessionEnded = sessionEnd.listen;
 
+/** A request that needs a step-up. `finish` says whether the user confirmed, so that the request is sent again. */
+export interface StepUpRequest {
+  problem: components["schemas"]["Problem"] & { methods?: unknown; signInUrl?: string };
+  finish(isConfirmed: boolean): void;
+}
+const stepUps = channel<StepUpRequest>();
+export const stepUpRequired = stepUps.send;
+export const onStepUpRequired = stepUps.listen;
+
 /** A rate-limited call waits until the given time. */
 export const waitingUntil = rateLimitWait.send;
 export const onWaiting = rateLimitWait.listen;

@@ -33,7 +33,7 @@ export function FactorForm({
   problem: Problem | undefined;
   isPending: boolean;
   submit(factor: Factor): void;
-  cancel(): void;
+  cancel: { text: string; act(): void };
 }) {
   const styles = useStyles();
   const [usesRecoveryCode, setRecoveryCode] = useState(methods.every((method) => method === "recoveryCode"));
@@ -93,8 +93,8 @@ export function FactorForm({
           {usesRecoveryCode ? "Use another method" : "Use a recovery code"}
         </Link>
       )}
-      <Link as="button" type="button" onClick={cancel}>
-        Back to sign-in
+      <Link as="button" type="button" onClick={cancel.act}>
+        {cancel.text}
       </Link>
     </form>
   );

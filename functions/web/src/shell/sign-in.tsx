@@ -44,9 +44,12 @@ export function SignIn({ hasEnded = false, signedIn }: { hasEnded?: boolean; sig
           problem={signIn.error && signIn.error.code !== "secondFactorRequired" ? signIn.error : undefined}
           isPending={signIn.isPending}
           submit={(factor) => signIn.mutate({ body: { ...credentials, ...factor, session: true } })}
-          cancel={() => {
-            signIn.reset();
-            setChallenge(undefined);
+          cancel={{
+            text: "Back to sign-in",
+            act: () => {
+              signIn.reset();
+              setChallenge(undefined);
+            },
           }}
         />
       )}

@@ -10,6 +10,7 @@ import { ChangePassword } from "./change-password.tsx";
 import { EnrollSecondFactor } from "./enroll-second-factor.tsx";
 import { RateLimitNotice } from "./rate-limit-notice.tsx";
 import { SignIn } from "./sign-in.tsx";
+import { StepUp } from "./step-up.tsx";
 import { useStyles } from "./styles.ts";
 
 /** Wraps the whole page. Its children keep their state when the session ends and the same user signs in again. */
@@ -96,6 +97,7 @@ export function SignedIn({ children }: { children: ReactNode }) {
   return (
     <PersonContext value={person}>
       {children}
+      <StepUp />
       <Dialog modalType="alert" open={hasEnded} surfaceMotion={null}>
         <DialogSurface className={styles.again} aria-label="Sign in again">
           <SignIn hasEnded signedIn={(username) => void signedIn(username)} />

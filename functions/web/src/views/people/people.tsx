@@ -4,6 +4,7 @@ import { FeatureGate } from "../../parts/feature-gate.tsx";
 import { useSearchParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
 import { ApiTokens } from "./api-tokens.tsx";
+import { Approvals } from "./approvals.tsx";
 import { SecondFactor } from "./second-factor.tsx";
 import { Sessions } from "./sessions.tsx";
 import { Users } from "./users.tsx";
@@ -11,7 +12,8 @@ import { Users } from "./users.tsx";
 /** The Access page: API tokens, sessions, second factors and users. With a user in the address, it also shows the sessions of that user. */
 export default function People() {
   const [params] = useSearchParams();
-  const mayReadUsers = useMay()("listUsers");
+  const may = useMay();
+  const mayReadUsers = may("listUsers");
   const user = params.get("user");
   return (
     <View title="Access">
@@ -24,6 +26,11 @@ export default function People() {
       <Card title="Your second factors">
         <SecondFactor />
       </Card>
+      {may("listApprovals") && (
+        <Card title="Approvals">
+          <Approvals />
+        </Card>
+      )}
       <Card title="Users">
         <FeatureGate
           operation="listUsers"

@@ -8,6 +8,8 @@ const LABELS: Record<string, { label: string; unit?: string }> = {
   requirePasswordChange: { label: "Require new users to change their password" },
   unusedPasswordDays: { label: "Lifetime of unused passwords", unit: "days" },
   requireSecondFactor: { label: "Require a second factor" },
+  requireStepUp: { label: "Require a fresh second factor before a secret can leave" },
+  requireApproval: { label: "Require approval before a secret can leave" },
   logLevel: { label: "Log level" },
   defaultThresholdDays: { label: "Default alert threshold before expiry", unit: "days" },
   criticalExpiryDays: { label: "Critical expiry threshold", unit: "days" },

@@ -1,0 +1,76 @@
+import { Button, Dialog, DialogSurface, Link, Text, Title3 } from "@fluentui/react-components";
+import { useEffect, useState } from "react";
+import { client, type Problem, type Schemas } from "../api/client.ts";
+import { onStepUpRequired, type StepUpRequest } from "../api/events.ts";
+import { type Factor, FactorForm } from "./factor-form.tsx";
+import { useStyles } from "./styles.ts";
+
+/** The dialog in which the user confirms the session, after a request needed it. The request is then sent again. */
+export function StepUp() {
+  const styles = useStyles();
+  const [request, setRequest] = useState<StepUpRequest>();
+  const [problem, setProblem] = useState<Problem>();
+  const [isPending, setPending] = useState(false);
+  useEffect(
+    () =>
+      onStepUpRequired((next) => {
+        setProblem(undefined);
+        setRequest(next);
+      }),
+    [],
+  );
+  if (!request) return null;
+
+  function finish(isConfirmed: boolean) {
+    setRequest(undefined);
+    request?.finish(isConfirmed);
+  }
+
+  async function confirm(factor: Factor) {
+    setPending(true);
+    const { data, error } = await client.POST("/auth/step-up", { body: factor });
+    setPending(false);
+    if (data) return finish(true);
+    setProblem(error);
+  }
+
+  const { signInUrl } = request.problem;
+  const challenge = challengeOf(problem) ?? challengeOf(request.problem)!;
+  return (
+    <Dialog modalType="alert" open surfaceMotion={null}>
+      <DialogSurface className={styles.again} aria-label="Confirm your identity">
+        <section className={styles.card}>
+          <Title3 as="h2">Confirm your identity</Title3>
+          {challenge.methods.length > 0 ? (
+            <FactorForm
+              // A new challenge is for another passkey dialog.
+              challenge={challenge}
+              problem={problem}
+              isPending={isPending}
+              submit={(factor) => void confirm(factor)}
+              cancel={{ text: "Cancel", act: () => finish(false) }}
+            />
+          ) : (
+            <Button onClick={() => finish(false)}>Cancel</Button>
+          )}
+          {signInUrl !== undefined && (
+            <Text>
+              Or{" "}
+              <Link href={`${signInUrl}&returnUrl=${encodeURIComponent(`/${location.hash}`)}`}>
+                sign in again with single sign-on
+              </Link>
+              , and then repeat the change.
+            </Text>
+          )}
+        </section>
+      </DialogSurface>
+    </Dialog>
+  );
+}
+
+function challengeOf(
+  problem: Problem | StepUpRequest["problem"] | undefined,
+): Schemas["SecondFactorChallenge"] | undefined {
+  const { methods, passkeyOptions = null } = (problem ?? {}) as Partial<Schemas["SecondFactorChallenge"]>;
+  return methods && { methods, passkeyOptions };
+}

@@ -1,0 +1,94 @@
+import { createHash, createHmac } from "node:crypto";
+import * as z from "zod";
+import { canonicalJson } from "../audit/canonical.ts";
+import { redact } from "../audit/redact.ts";
+import type { GuardedRequest } from "../platform/http/admission.ts";
+
+// What an approval is bound to, and what the approver sees of it. Both come from the validated request, so that an approver sees
+// what is executed.
+
+/**
+ * Returns the digests of a request under each key. They bind an approval to the requester, the endpoint and the whole validated
+ * input. Keyed, because the input can contain secrets that a reader of the tables could guess.
+ */
+export function digestsOf(
+  request: GuardedRequest,
+  requesterId: string,
+  keys: readonly { key: Uint8Array }[],
+): string[] {
+  const { endpoint, params, query, body } = request;
+  const text = canonicalJson([requesterId, endpoint.name, params ?? null, query ?? null, body ?? null]);
+  return keys.map(({ key }) => createHmac("sha256", key).update(`approval\0${text}`).digest("base64url"));
+}
+
+/** Returns the path of a request, with its parameters. */
+export function pathOf({ endpoint, params }: GuardedRequest): string {
+  const values = (params ?? {}) as Record<string, unknown>;
+  return `/${endpoint.route.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(String(values[name])))}`;
+}
+
+/** Longer texts are shown by their beginning and their SHA-256. */
+const MAX_TEXT_CHARACTERS = 1000;
+
+/** Returns the query and the body of a request for the approver, without the secrets. */
+export function detailsOf({ endpoint, query, body }: GuardedRequest): Record<string, unknown> {
+  const schema = endpoint.body && (z.toJSONSchema(endpoint.body, { io: "output", unrepresentable: "any" }) as Schema);
+  const shown = {
+    ...(isObject(query) && Object.keys(query).length > 0 && { query }),
+    ...(body !== undefined && { body: schema ? hideSecrets(body, [schema], schema.$defs ?? {}) : body }),
+  };
+  return shorten(redact(shown)) as Record<string, unknown>;
+}
+
+/** The part of JSON Schema that names members. */
+interface Schema {
+  $ref?: string;
+  $defs?: Record<string, Schema>;
+  writeOnly?: boolean;
+  properties?: Record<string, Schema>;
+  additionalProperties?: Schema | boolean;
+  items?: Schema;
+  anyOf?: Schema[];
+  oneOf?: Schema[];
+  allOf?: Schema[];
+}
+
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** Replaces members that the API declares as `writeOnly`. */
+function hideSecrets(value: unknown, schemas: readonly Schema[], definitions: Record<string, Schema>): unknown {
+  const all = schemas.flatMap((schema) => variantsOf(schema, definitions));
+  if (value !== null && value !== undefined && all.some(({ writeOnly }) => writeOnly)) return "[secret]";
+  if (Array.isArray(value)) {
+    const items = all.flatMap((schema) => schema.items ?? []);
+    return value.map((item) => hideSecrets(item, items, definitions));
+  }
+  if (!isObject(value)) return value;
+  const members = Object.entries(value).map(([name, member]) => {
+    const ofMember = all.flatMap(({ properties, additionalProperties }) => {
+      const declared = properties?.[name];
+      return declared ?? (isObject(additionalProperties) ? (additionalProperties as Schema) : []);
+    });
+    return [name, hideSecrets(member, ofMember, definitions)] as const;
+  });
+  return Object.fromEntries(members);
+}
+
+/** Returns a schema with its alternatives and the definitions that it references. */
+function variantsOf(schema: Schema, definitions: Record<string, Schema>): Schema[] {
+  const { $ref, anyOf = [], oneOf = [], allOf = [] } = schema;
+  const referenced = $ref === undefined ? undefined : definitions[$ref.replace("#/$defs/", "")];
+  const others = [...(referenced ? [referenced] : []), ...anyOf, ...oneOf, ...allOf];
+  return [schema, ...others.flatMap((other) => variantsOf(other, definitions))];
+}
+
+function shorten(value: unknown): unknown {
+  if (typeof value === "string" && value.length > MAX_TEXT_CHARACTERS) {
+    const hash = createHash("sha256").update(value).digest("hex");
+    return `${value.slice(0, 100)}… (${value.length} characters, SHA-256 ${hash})`;
+  }
+  if (Array.isArray(value)) return value.map(shorten);
+  if (!isObject(value)) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, shorten(member)]));
+}
