@@ -266,7 +266,7 @@ const metadata = endpoint({
   problems: ["conflict"],
   handle: async ({ origin, services }) => ({
     status: 200,
-    content: { type: "application/samlmetadata+xml", data: await services.sso.samlMetadata(origin) },
+    content: { type: "application/samlmetadata+xml; charset=utf-8", data: await services.sso.samlMetadata(origin) },
   }),
 });
 
