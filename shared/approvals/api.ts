@@ -17,11 +17,18 @@ export const ApprovalView = z
     summary: z.string().meta({ description: "What the request does.", example: "Create an API token" }),
     method: z.string().meta({ description: "HTTP method of the request.", example: "POST" }),
     path: z.string().meta({ description: "Path of the request.", example: "/auth/tokens" }),
-    details: z.record(z.string(), z.unknown()).meta({ description: "Query and body of the request, without secrets.", example: {} }),
-    requestedBy: z.string().meta({ description: "Username of the administrator who sent the request.", example: "maria.lopez" }),
+    details: z
+      .record(z.string(), z.unknown())
+      .meta({ description: "Query and body of the request, without secrets.", example: {} }),
+    requestedBy: z
+      .string()
+      .meta({ description: "Username of the administrator who sent the request.", example: "maria.lopez" }),
     createdAt: instant,
     expiresAt: instant.meta({ description: "Time until which the request can be approved and sent again." }),
-    decidedBy: z.string().nullable().meta({ description: "Username of the administrator who decided. Null before.", example: null }),
+    decidedBy: z
+      .string()
+      .nullable()
+      .meta({ description: "Username of the administrator who decided. Null before.", example: null }),
     decidedAt: instant.nullable().meta({ description: "Time of the decision. Null before." }),
     usedAt: instant.nullable().meta({ description: "Time at which the approved request was sent again. Null before." }),
   })
