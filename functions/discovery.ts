@@ -337,7 +337,7 @@ export const timers = [
     name: "watchScans",
     schedule: "30 * * * * *",
     handle: async ({ services, requestId }) => {
-      // Each of the four runs even if another one fails. The last one only uses the minute.
+      // Each of the four runs even if another one fails. The check of signed rows needs no timer of its own.
       const results = await Promise.allSettled([
         services.watchScans(),
         services.rescans.watch(),

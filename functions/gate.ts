@@ -106,7 +106,7 @@ function problemOf(error: unknown): Problem | undefined {
   if (error instanceof StorageCorrupt) {
     return retryLater(
       "rowUnreadable",
-      `A row of the table ${error.table} can't be read: it was changed outside of this service. An administrator finds it in the audit log (storage.rowUnreadable) and restores it from a backup, or deletes it.`,
+      `A row of the table ${error.table} can't be read: it was changed outside of this service. An administrator finds it in the audit log (storage.rowUnreadable), and restores it from a backup, deletes it, or accepts it (npm run store -- sign).`,
       UNREADABLE_RETRY_SECONDS,
     );
   }

@@ -1,5 +1,6 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { InvocationContext } from "@azure/functions";
+import { escapeToSingleLine } from "../shared/platform/http/single-line.ts";
 import type { Logger } from "../shared/platform/runtime.ts";
 import { traceId } from "../shared/platform/telemetry.ts";
 
@@ -19,7 +20,8 @@ export const withLogContext = <T>(target: Target, requestId: string, work: () =>
 /**
  * Creates a logger. It writes lines of at least the current level, and events at every level. A line contains the message, then
  * its fields as JSON: first the request ID, then the trace ID if tracing is enabled. Lines outside of an invocation go to the
- * console, which the platform also collects.
+ * console, which the platform also collects. Line breaks and invisible characters in names become `\uXXXX`, so that no name adds a
+ * line or hides a part of one.
  */
 export function createLogger(level: () => Level): Logger {
   const write = (rank: Level, to: (target: Target, line: string) => void) => {
@@ -28,7 +30,8 @@ export function createLogger(level: () => Level): Logger {
       const current = invocation.getStore();
       const trace = traceId();
       const all = { ...(current && { requestId: current.requestId }), ...(trace && { traceId: trace }), ...fields };
-      to(current?.target ?? console, Object.keys(all).length > 0 ? `${message} ${JSON.stringify(all)}` : message);
+      const line = Object.keys(all).length > 0 ? `${message} ${JSON.stringify(all)}` : message;
+      to(current?.target ?? console, escapeToSingleLine(line));
     };
   };
   return {

@@ -36,8 +36,8 @@ Stop the app before backup, restore, sign --accept and prepare-rollback, and wai
   send    --id ID|all                sends held alerts
   drop    --id ID|all                drops held alerts
   prepare-rollback --to COMMIT [--dry-run]
-                                     prepares the store for an earlier build (3fd3c8ae or 8bbd57d7): lists what is changed,
-                                     removed and lost; with --dry-run writes nothing
+                                     prepares the store for an earlier build (f8ec7568 or 3fd3c8ae): lists what it loses or
+                                     does differently; with --dry-run writes nothing
 
 Only the owner can read a copy. It contains hashes of passwords and signed rows, and no secret values. Queues are not copied.
 The audit log records restore, send, drop and prepare-rollback with the actor system and the name of your account on this machine.`;
@@ -154,15 +154,8 @@ and run GET /audit/verify.`);
   },
 
   async "prepare-rollback"(services, options) {
-    const { connection, tables, alerts, audit, signedRows, clock, randomness } = services;
-    const deps = {
-      wholeTables: createWholeTables(connection),
-      tables,
-      rules: alerts.rules,
-      audit,
-      clock,
-      randomness,
-    };
+    const { connection, tables, audit, signedRows } = services;
+    const deps = { wholeTables: createWholeTables(connection), tables, audit };
     const to = required(options, "to");
     const dryRun = options["dry-run"];
     await requireNoFindings(services);
@@ -176,6 +169,9 @@ and run GET /audit/verify.`);
   },
 };
 
+/** The commands that write nothing. */
+const READING = ["backup", "held"];
+
 async function main(): Promise<void> {
   const { positionals, values } = commandLine(HELP, { allowPositionals: true, options: OPTIONS });
   const [name = "help", ...extraArguments] = positionals;
@@ -187,6 +183,7 @@ async function main(): Promise<void> {
   const services = createServices(loadConfig(process.env));
   // A restore replaces the store, whichever version used it last.
   if (name !== "restore") await requireKnownFormat(services.tables);
+  if (!READING.includes(name)) await services.audit.requireKeys();
   await command(services, values);
 }
 

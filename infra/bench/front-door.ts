@@ -95,12 +95,12 @@ export async function frontDoor(): Promise<Section> {
       how: `Default rate limits, passwords hashed at full cost. A crowd is a separate process on the same cores, each client with its own connection and no pauses. Sign-in: a user who signed in from that address before signs in ${SIGN_INS} times, alone and while ${UNKNOWN_ADDRESSES} addresses guess that user's password and other names. \`/health\`: ${HEALTH_REQUESTS} requests alone, and ${HEALTH_REQUESTS} while ${READERS} clients with different addresses fetch \`/docs\`, \`/redoc\`, their files and \`/openapi.json\`; medians of ${ROUNDS} rounds. Then once more with all clients on one address, which soon exceeds its limit.`,
       figures: [
         {
-          what: "a known user's sign-in, alone",
+          what: "a sign-in of a known user, without load",
           value: `${milliseconds(median(signInsAlone))}, the longest ${milliseconds(Math.max(...signInsAlone))}`,
           comparedWith: `${milliseconds(hashMs)}, one hash by scrypt in this process`,
         },
         {
-          what: `the longest of a known user's, while ${UNKNOWN_ADDRESSES} addresses hammer`,
+          what: `the longest sign-in of a known user, while ${UNKNOWN_ADDRESSES} addresses guess passwords`,
           value: `${(longestSignInMs / 1000).toFixed(2)} s, the median ${milliseconds(median(signInsUnderLoad.result))}`,
           comparedWith: `${describeCrowds([signInsUnderLoad])}; it waits for at most one unknown address`,
           bound: atMost(longestSignInMs / 1000, SIGN_IN_LIMIT, " s"),
@@ -113,8 +113,8 @@ export async function frontDoor(): Promise<Section> {
         healthFigure("fetch the documentation's files", healthUnderLoad, "at most 50 files are sent a second"),
         healthFigure("are over their limit", [healthUnderRejections], "at most 100 rejections are sent a second"),
         {
-          // Right is 200 for documentation, and 401 for a wrong password.
-          what: "answers to the crowds that are neither right nor 429",
+          // Expected are 429, 200 for documentation, and 401 for a wrong password.
+          what: "unexpected responses to the crowds",
           value: String(sum(unexpected)),
           comparedWith: "none is lost, and none fails",
           bound: equalTo(sum(unexpected), 0),

@@ -1,4 +1,5 @@
-import { runWeek, UNLISTED_CHANGES, WHOLE_WEEK } from "../../test/support/scan-week.ts";
+import { runWeek, WHOLE_WEEK } from "../../test/support/scan-week.ts";
+import { UNLISTED_CHANGES } from "../../test/support/week-changes.ts";
 import { startAzurite } from "../local/azurite.ts";
 import "../simulated-cloud/loopback-names.mjs";
 import { atMost, type Section } from "./section.ts";

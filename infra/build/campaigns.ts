@@ -40,6 +40,10 @@ const CAMPAIGNS: Record<string, Campaign> = {
     description: "5,000 requests generated from the OpenAPI document, as npm run fuzz",
     arguments: (seed) => ["test/support/fuzz-main.ts", "--count", "5000", "--seed", String(seed)],
   },
+  keycloak: {
+    description: "sign-ins and sign-outs with the Keycloak at KEYCLOAK_URL; skipped without it",
+    arguments: () => [VITEST, "run", "test/sso/keycloak"],
+  },
   page: {
     description: "every view and dialog of the page in both themes and all widths",
     arguments: () => [VITEST, "run", "test/page/page.test.ts", "-t", "renders in light and dark theme"],

@@ -216,6 +216,9 @@ const verification: Verification = {
   lateEntries: { total: 0, listed: [] },
   beginning: "2026-09-03T00:10:00.000Z",
   unsealedFrom: "2026-12-01T08:10:00.000Z",
+  unsealedEntries: 3,
+  entriesWithoutCode: 0,
+  authenticatedFrom: "2026-09-03T00:10:00.000Z",
   purges: [],
   anchor: { state: "matches", number: 12_864 },
   publicKeys: [

@@ -1,9 +1,11 @@
 import { type Constraint, parseConstraint } from "./route-constraints.ts";
 
-/**
- * A parsed ASP.NET Core route template, for example `files/{name}.{extension?}`:
- * https://learn.microsoft.com/aspnet/core/fundamentals/routing#route-templates This module parses templates and matches paths.
+/*
+ * Parses ASP.NET Core route templates, and matches the paths of requests with them:
+ * https://learn.microsoft.com/aspnet/core/fundamentals/routing#route-templates
  */
+
+/** A parsed template, for example `files/{name}.{extension?}`. */
 export interface Template {
   /** Segments between slashes. Each is a list of literals and parameters, for example `{name}`, `.`, `{extension?}`. */
   segments: Part[][];

@@ -70,7 +70,11 @@ async function configure(api: Api, { oidc }: SimulatedProvider, protocol: Protoc
   const protocolSettings =
     protocol === "oidc"
       ? { oidcIssuer: oidc.issuer, oidcClientId: oidc.clientId, oidcClientSecret: oidc.clientSecret }
-      : { samlIdpMetadataXml: await (await fetch(`${oidc.issuer}/saml/metadata`)).text() };
+      : {
+          samlIdpMetadataXml: await (await fetch(`${oidc.issuer}/saml/metadata`)).text(),
+          // Without a key, the service sends no LogoutRequest.
+          samlSignRequests: true,
+        };
   await api("PUT", "/auth/sso/config", { ...common, ...protocolSettings });
 }
 

@@ -402,7 +402,7 @@ export class Control {
     this.#parts.saml.rollKeys();
   }
 
-  /** Makes Entra sign with a new key. Of the older keys, only the previous one stays published. */
+  /** Makes Entra sign with a new key. Only the previous one of the older keys stays published. */
   rollEntraKeys(): void {
     this.#parts.tokens.rollKeys();
   }

@@ -8,7 +8,7 @@ import type { Faults } from "./faults.ts";
 import { type IncomingRequest, type Operation, readRequest, type Service, type ServiceResponse, send } from "./http.ts";
 import type { RequestLog } from "./request-log.ts";
 
-/** What the listener needs. */
+/** Dependencies of the listener. */
 export interface ListenerOptions {
   authorization: Authorization;
   faults: Faults;

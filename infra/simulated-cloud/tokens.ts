@@ -80,7 +80,7 @@ export class Tokens {
     return rs256({ typ: "JWT", kid: key.id, x5t: key.id }, claims, key);
   }
 
-  /** Starts to sign with a new key. Of the older keys, only the previous one stays published. */
+  /** Starts to sign with a new key. Only the previous one of the older keys stays published. */
   rollKeys(): void {
     const { privateKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
     this.#keys = [withId(privateKey), this.#keys[0]!];

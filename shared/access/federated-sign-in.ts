@@ -6,6 +6,7 @@ import type { Cookie } from "../platform/http/reply.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
 import { isConflict } from "../platform/storage/conflict.ts";
 import { insert, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
+import { usernameOf } from "./provider-username.ts";
 import type { RecentAddresses } from "./recent-addresses.ts";
 import type { Sessions } from "./sessions.ts";
 import { addressOf } from "./sign-in.ts";
@@ -19,7 +20,6 @@ import {
   type ProviderSession,
   revokedTokenMembers,
   signInMembers,
-  USERNAME,
   USERS_PARTITION,
   User,
   type UserRecord,
@@ -285,20 +285,3 @@ async function retryOnConflict<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 const CONFLICTS: readonly ProblemCode[] = ["alreadyExists", "conflict"];
-
-/** Maximum length of a name from a provider, so that a suffix still fits. */
-const MAX_NAME_LENGTH = 100;
-/** Names with another meaning in the audit log, or that look like a user's id. */
-const RESERVED = /^(system$|anonymous$|sso-)/i;
-
-/** Converts a name from a provider to a valid username. Undefined if no valid character is left. */
-function usernameOf(name: string | undefined): string | undefined {
-  const plain = (name ?? "")
-    .normalize("NFKD")
-    .replace(/\p{M}+/gu, "")
-    .replace(/[^A-Za-z0-9._@+-]+/g, "-")
-    .replace(/^[^A-Za-z0-9]+/, "")
-    .slice(0, MAX_NAME_LENGTH)
-    .replace(/-+$/, "");
-  return USERNAME.test(plain) && !RESERVED.test(plain) ? plain : undefined;
-}

@@ -17,19 +17,30 @@ const bytes = (max: number) =>
 
 /** Maximum length of a credential ID: 1,023 bytes (WebAuthn level 3 §4). */
 const credentialId = bytes(1364);
-const extensionResults = z
-  .record(z.string().max(64), z.unknown())
-  .default({})
-  .meta({ description: "Results of extensions. Ignored." });
-const attachment = z.string().max(32).nullish().meta({ description: "How the authenticator is attached. Ignored." });
+/** First members of what a browser sends about a passkey. */
+const passkeyId = {
+  id: credentialId.meta({ description: "Credential ID of the passkey." }),
+  rawId: credentialId.meta({ description: "Same as `id`." }),
+  type: z.literal("public-key").meta({ description: "Always `public-key`." }),
+};
+/** Last members, which browsers send and the service ignores. */
+const ignoredMembers = {
+  clientExtensionResults: z
+    .record(z.string().max(64), z.unknown())
+    .default({})
+    .meta({ description: "Results of extensions. Ignored." }),
+  authenticatorAttachment: z
+    .string()
+    .max(32)
+    .nullish()
+    .meta({ description: "How the authenticator is attached. Ignored." }),
+};
 const clientData = bytes(4096).meta({ description: "The browser's `clientDataJSON`: type, challenge and origin." });
 
 /** `AuthenticationResponseJSON` of https://w3c.github.io/webauthn/ */
 export const PasskeyAssertion = z
   .strictObject({
-    id: credentialId.meta({ description: "Credential ID of the passkey." }),
-    rawId: credentialId.meta({ description: "Same as `id`." }),
-    type: z.literal("public-key").meta({ description: "Always `public-key`." }),
+    ...passkeyId,
     response: z
       .strictObject({
         clientDataJSON: clientData,
@@ -38,8 +49,7 @@ export const PasskeyAssertion = z
         userHandle: bytes(128).nullish().meta({ description: "User of a discoverable passkey. Ignored." }),
       })
       .meta({ description: "Answer of the authenticator." }),
-    clientExtensionResults: extensionResults,
-    authenticatorAttachment: attachment,
+    ...ignoredMembers,
   })
   .meta({ id: "PasskeyAssertion" });
 export type PasskeyAssertion = z.output<typeof PasskeyAssertion>;
@@ -47,9 +57,7 @@ export type PasskeyAssertion = z.output<typeof PasskeyAssertion>;
 /** `RegistrationResponseJSON` of https://w3c.github.io/webauthn/ */
 const PasskeyRegistration = z
   .strictObject({
-    id: credentialId.meta({ description: "Credential ID of the passkey." }),
-    rawId: credentialId.meta({ description: "Same as `id`." }),
-    type: z.literal("public-key").meta({ description: "Always `public-key`." }),
+    ...passkeyId,
     response: z
       .strictObject({
         clientDataJSON: clientData,
@@ -64,8 +72,7 @@ const PasskeyRegistration = z
         publicKeyAlgorithm: z.int().optional().meta({ description: "Part of `attestationObject`. Ignored." }),
       })
       .meta({ description: "Answer of the authenticator." }),
-    clientExtensionResults: extensionResults,
-    authenticatorAttachment: attachment,
+    ...ignoredMembers,
   })
   .meta({ id: "PasskeyRegistration" });
 export type PasskeyRegistration = z.output<typeof PasskeyRegistration>;
@@ -144,7 +151,7 @@ export const factorMembers = {
     .meta({ description: "Second factor: the current code of an authenticator app.", example: "123456" }),
   recoveryCode: z.string().min(1).max(64).optional().meta({
     description: "Second factor: one of the recovery codes. Each works once.",
-    example: "7k3m-q0vd-x2ha-9wcz",
+    example: "7k3m-q0vd-x2ha-9wcz-4nte-8b1r",
   }),
   passkey: PasskeyAssertion.optional().meta({
     description: "Second factor: the browser's answer to `passkeyOptions`.",
@@ -250,13 +257,13 @@ export const NewPasskey = z
 
 const codes = z
   .array(z.string())
-  .meta({ description: "Ten recovery codes. Returned only once.", example: ["7k3m-q0vd-x2ha-9wcz"] });
+  .meta({ description: "Ten recovery codes. Returned only once.", example: ["7k3m-q0vd-x2ha-9wcz-4nte-8b1r"] });
 
 export const MethodAdded = z
   .object({
     recoveryCodes: codes.nullable().meta({
       description: "Ten recovery codes, returned only once. Null if the user already had recovery codes.",
-      example: ["7k3m-q0vd-x2ha-9wcz"],
+      example: ["7k3m-q0vd-x2ha-9wcz-4nte-8b1r"],
     }),
   })
   .meta({ id: "SecondFactorAdded" });

@@ -6,9 +6,10 @@ import { type DeliveryRecord, isFinal, type Part } from "./delivery.ts";
 import type { DeliveryWriter } from "./delivery-writer.ts";
 import type { History } from "./history.ts";
 import type { Links } from "./links.ts";
+import { nextPart } from "./part-states.ts";
 import { createWebhookDelivery } from "./post-webhook.ts";
 import { createReceiverSlots } from "./receiver-slots.ts";
-import { type Attempts, LEASE_MS } from "./retry-schedule.ts";
+import type { Attempts } from "./retry-schedule.ts";
 import type { RuleRecord } from "./rule.ts";
 import type { AlertRules } from "./rules.ts";
 import type { TrackedAlerts } from "./tracked-alerts.ts";
@@ -43,7 +44,7 @@ export function createWebhookDeliveries(deps: {
   clock: Clock;
 }): WebhookDeliveries {
   const { rules, history, clock } = deps;
-  const { write, writeParts, withOutcome, recordIntent, conclude, secondsUntil } = deps.writer;
+  const { write, writeParts, recordIntent, conclude, secondsUntil } = deps.writer;
   const webhooks = createWebhookDelivery(deps);
   const slots = createReceiverSlots();
 
@@ -53,49 +54,20 @@ export function createWebhookDeliveries(deps: {
       row.parts.map((existing, position) => (position === index ? part : existing)),
     );
 
-  /** Runs the part's next step if it is due. */
+  /** Runs the part's next step if it is due: cancels the part, or takes the lease, sends the request and writes the outcome. */
   async function advance(
     row: Row<DeliveryRecord>,
     index: number,
     rule: RuleRecord | undefined,
   ): Promise<Row<DeliveryRecord>> {
-    const part = row.parts[index]!;
-    const now = clock.now().toISOString();
-    if (isFinal(part) || (part.notBefore ?? "") > now) return row;
-    if (part.status === "sending" && (part.leasedUntil ?? "") > now) return row;
-    const isRuleInactive = !rule || (!rule.enabled && !row.test);
-    switch (part.status) {
-      case "waiting":
-        return isRuleInactive ? await cancel(row, index, rule) : await attempt(row, index, rule, {});
-      case "sending":
-        // The earlier attempt may have arrived. The receiver recognizes the duplicate by its id.
-        return isRuleInactive
-          ? await cancel(row, index, rule)
-          : await attempt(row, index, rule, { mayBeRepeated: true });
-      default:
-        return row;
-    }
+    const ruleState = !rule ? "deleted" : rule.enabled || row.test ? "active" : "disabled";
+    const part = nextPart(row.parts[index]!, { type: "due", rule: ruleState }, clock.now());
+    if (!part) return row;
+    const written = await writePart(row, index, part);
+    if (!rule || isFinal(part)) return written;
+    const outcome = await webhooks.post(written, part, rule);
+    return await writePart(written, index, nextPart(part, { type: "answered", outcome }, clock.now())!);
   }
-
-  /** Posts a part: takes the lease, sends the request and writes the outcome. */
-  async function attempt(
-    row: Row<DeliveryRecord>,
-    index: number,
-    rule: RuleRecord,
-    change: Partial<Part>,
-  ): Promise<Row<DeliveryRecord>> {
-    const leasedUntil = new Date(clock.now().getTime() + LEASE_MS).toISOString();
-    const part = row.parts[index]!;
-    const sending: Part = { ...part, ...change, status: "sending", attempts: part.attempts + 1, leasedUntil };
-    const claimed = await writePart(row, index, sending);
-    const outcome = await webhooks.post(claimed, sending, rule);
-    return await writePart(claimed, index, withOutcome(sending, outcome));
-  }
-
-  const cancel = (row: Row<DeliveryRecord>, index: number, rule: RuleRecord | undefined) => {
-    const error = rule ? "The rule was disabled before this was sent." : "The rule was deleted before this was sent.";
-    return writePart(row, index, withOutcome(row.parts[index]!, { status: "cancelled", error }));
-  };
 
   /** Runs the due steps of all parts. Returns the seconds until the next step, or undefined if the delivery is complete. */
   async function advanceAll(delivery: Row<DeliveryRecord>, rule: RuleRecord | undefined): Promise<number | undefined> {

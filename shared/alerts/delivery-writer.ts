@@ -6,6 +6,7 @@ import { recordMetric } from "../platform/telemetry.ts";
 import { SECOND_MS } from "../platform/time.ts";
 import { attemptsOf, DELIVERY_ROW, Deliveries, type DeliveryRecord, isFinal, type Part, statusOf } from "./delivery.ts";
 import type { History } from "./history.ts";
+import { withOutcome } from "./part-states.ts";
 import type { Outcome } from "./retry-schedule.ts";
 
 /** Writes the progress of a delivery. A write fails if another worker changed the row since it was read. */
@@ -72,10 +73,7 @@ export function createDeliveryWriter(deps: {
 
     writeParts: (row, parts) => write(row, { parts, nextAt: nextAt(parts, row.nextAt) }),
 
-    withOutcome({ leasedUntil: _l, notBefore: _n, error: _e, waits: _w, ...part }, outcome) {
-      const next = { ...part, ...outcome };
-      return isFinal(next) ? { ...next, finishedAt: clock.now().toISOString() } : next;
-    },
+    withOutcome: (part, outcome) => withOutcome(part, outcome, clock.now()),
 
     recordIntent: (row) => recordEvent(row, "intent"),
 

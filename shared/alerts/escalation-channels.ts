@@ -6,7 +6,7 @@ import type { AlertRules } from "./rules.ts";
 import type { ResolvedItem } from "./tracked-alerts.ts";
 
 /**
- * The channels of escalations. An escalation is the message about an alert that nobody acknowledged in time; it is sent to
+ * The channels of escalations. An escalation is the message about an alert that was not acknowledged in time; it is sent to
  * other recipients by mail, or through the channel of another rule.
  */
 

@@ -1,25 +1,24 @@
-import * as z from "zod";
 import type { Clock, Logger } from "../platform/runtime.ts";
 import { isConflict } from "../platform/storage/conflict.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
-import { pack, unpackBytes } from "../platform/storage/packed-members.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import type { StorageCorrupt } from "../platform/storage/tables.ts";
 import { HOUR_MS, MINUTE_MS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
 import type { Acknowledgements } from "./acknowledgements.ts";
-import { DELIVERY_QUEUE, type DeliveryRecord, deliveryIdOf, MAX_ITEMS, partsOf } from "./delivery.ts";
+import { DELIVERY_QUEUE, MAX_ITEMS } from "./delivery.ts";
 import { isDue } from "./digest-schedule.ts";
 import { createEscalationChannels } from "./escalation-channels.ts";
 import { createItemFinder, type EvaluationContext, type FoundItems, type ItemFinderDeps } from "./find-items.ts";
 import type { History } from "./history.ts";
-import { byUrgency, type Item, Item as ItemSchema } from "./items.ts";
+import { byUrgency, type Item } from "./items.ts";
 import { createFollowUps, followUpAfter } from "./reminders.ts";
 import { mayHaveBeenSent, type RestoreMarker, readRestoreMarker } from "./restore-marker.ts";
 import { isAboutExpiry, isTracked, type RuleRecord } from "./rule.ts";
+import { createRuleNotifications, itemsFor } from "./rule-notifications.ts";
 import { RuleStates, STATES, type StateRecord } from "./rule-state.ts";
 import type { AlertRules } from "./rules.ts";
-import type { ResolvedItem, TrackedAlerts } from "./tracked-alerts.ts";
+import type { TrackedAlerts } from "./tracked-alerts.ts";
 import { readVaultSnapshot } from "./vault-changes.ts";
 
 /**
@@ -84,8 +83,9 @@ export function createEvaluation(
     log: Logger;
   },
 ): Evaluation {
-  const { tables, queues, rules, notifications, trackedAlerts, acknowledgements, history, clock, log } = deps;
+  const { tables, queues, rules, notifications, trackedAlerts, history, clock, log } = deps;
   const escalationChannels = createEscalationChannels(deps);
+  const { notify, commit, completeCommit, close } = createRuleNotifications(deps, escalationChannels);
   const findItems = createItemFinder({ ...deps, resolutionsToSend: escalationChannels.resolutionsToSend });
   const followUps = createFollowUps(deps);
 
@@ -199,12 +199,6 @@ export function createEvaluation(
       await notifications.add(rule.ruleId, "", [], trackedAlerts.operations("", now.toISOString(), adopted));
   }
 
-  /** Closes the tracked alerts of resolved items, and removes their acknowledgments. */
-  async function close(ruleId: string, resolved: readonly Pick<ResolvedItem, "of" | "since">[]): Promise<void> {
-    await trackedAlerts.close(ruleId, resolved);
-    await acknowledgements.removeResolved(ruleId, resolved);
-  }
-
   /** Sends reminders of persisting failures, and escalates alerts without acknowledgment. */
   async function followUp(
     rule: RuleRecord,
@@ -228,78 +222,6 @@ export function createEvaluation(
     if (isComplete) await commit(rule, row, { ...withoutKeys(row), followUpAt: nextAt });
   }
 
-  /**
-   * Commits a delivery of items and completes it.
-   *
-   * @param after - The state of the rule after the delivery.
-   * @param how - `held`: the delivery may have been sent before a restore. `channel`, for an escalation: the rule whose channel
-   * sends it.
-   */
-  async function notify(
-    rule: RuleRecord,
-    row: Row<StateRecord> | undefined,
-    after: StateRecord,
-    items: Item[],
-    { now, held, channel }: { now: Date; held: boolean; channel?: RuleRecord | undefined },
-  ): Promise<Row<StateRecord>> {
-    const deliveryId = deliveryIdOf(rule.ruleId, now, items);
-    const delivery = { deliveryId, createdAt: now.toISOString(), rule: withoutKeys(rule) };
-    // Escalations may have opened incidents through another rule. `secondStep` is that rule, which also gets the resolutions.
-    const secondStep = !channel && items.some(isResolution) ? await escalationChannels.incidentsOf(rule) : undefined;
-    const pending = {
-      ...delivery,
-      ...(channel && { channel: withoutKeys(channel) }),
-      ...(secondStep && { secondStep: withoutKeys(secondStep) }),
-      ...(held && { held }),
-    };
-    const committed = await commit(rule, row, { ...after, pending, pendingNews: pack(items) });
-    log.info("A rule notifies", { ruleId: rule.ruleId, deliveryId, items: items.length });
-    return await completeCommit(committed, undefined);
-  }
-
-  /** Writes the state row. Fails with a conflict if another run wrote it since it was read. */
-  const commit = (
-    rule: RuleRecord,
-    row: Row<StateRecord> | undefined,
-    value: StateRecord,
-  ): Promise<Row<StateRecord>> =>
-    row
-      ? tables.replace(RuleStates, { ...value, partitionKey: STATES, rowKey: rule.ruleId, etag: row.etag })
-      : tables.insert(RuleStates, STATES, rule.ruleId, value);
-
-  /**
-   * Completes the steps after a commit: notification log, tracked alerts, delivery. `secondStep` is the rule that closes
-   * incidents of escalations.
-   */
-  async function completeCommit(
-    state: Row<StateRecord>,
-    restored: RestoreMarker | undefined,
-  ): Promise<Row<StateRecord>> {
-    const { pending, pendingNews, ...completed } = state;
-    if (!pending || !pendingNews) return state;
-    const { deliveryId, createdAt, rule, channel, secondStep } = pending;
-    const items = unpackBytes(pendingNews, z.array(ItemSchema));
-    const resolved = items.filter(isResolution);
-    await notifications.add(rule.ruleId, deliveryId, items, trackedAlerts.operations(deliveryId, createdAt, items));
-    await close(rule.ruleId, resolved);
-    const escalatedFrom = { escalatedFrom: rule.ruleId };
-    const held = pending.held === true || (restored !== undefined && createdAt <= restored.restoredAt);
-    const fields = { deliveryId, createdAt, items: itemsFor(rule, items), held };
-    if (fields.items.length > 0)
-      await enqueue(channel ? newDelivery(channel, { ...fields, ...escalatedFrom }) : newDelivery(rule, fields));
-    const escalated = secondStep ? await escalationChannels.escalatedAmong(rule.ruleId, resolved) : [];
-    if (secondStep && escalated.length > 0) {
-      const id = deliveryIdOf(secondStep.ruleId, new Date(createdAt), escalated);
-      await enqueue(newDelivery(secondStep, { deliveryId: id, createdAt, items: escalated, held, ...escalatedFrom }));
-    }
-    return await tables.replace(RuleStates, completed);
-  }
-
-  async function enqueue(delivery: DeliveryRecord): Promise<void> {
-    await history.record(delivery);
-    if (delivery.status === "pending") await queues.send(DELIVERY_QUEUE, { deliveryId: delivery.deliveryId });
-  }
-
   return {
     run,
 
@@ -313,48 +235,6 @@ export function createEvaluation(
     },
   };
 }
-
-/** Returns a new delivery of a rule. */
-export function newDelivery(
-  rule: RuleRecord,
-  fields: Pick<DeliveryRecord, "deliveryId" | "createdAt" | "escalatedFrom"> & {
-    items: readonly Item[];
-    test?: boolean;
-    requestedBy?: string;
-    /** Whether a person must send or drop the delivery. */
-    held?: boolean;
-  },
-): DeliveryRecord {
-  const { deliveryId, createdAt, items, test = false, requestedBy = "system", held = false, escalatedFrom } = fields;
-  return {
-    deliveryId,
-    ruleId: rule.ruleId,
-    ruleName: rule.name,
-    alertType: rule.alertType,
-    deliveryMethod: rule.deliveryMethod,
-    // Escalations are sent immediately, also for a rule with a digest.
-    deliveryMode: escalatedFrom === undefined ? rule.deliveryMode : "immediate",
-    test,
-    requestedBy,
-    createdAt,
-    status: held ? "inDoubt" : "pending",
-    ...(held && { heldAt: createdAt }),
-    parts: partsOf(rule),
-    nextAt: createdAt,
-    revivals: 0,
-    newsTotal: items.length,
-    news: pack(items),
-    ...(escalatedFrom === undefined ? {} : { escalatedFrom }),
-  };
-}
-
-const isResolution = (item: Item): item is ResolvedItem => item.kind === "renewed" || item.kind === "recovered";
-
-/**
- * Returns the items that the rule itself sends. A rule that sends no resolutions closes them only for its escalation's rule.
- */
-const itemsFor = ({ tellRecovery }: RuleRecord, items: Item[]): Item[] =>
-  tellRecovery === false ? items.filter((item) => !isResolution(item)) : items;
 
 const earlier = (a: string | undefined, b: string | undefined): string | undefined =>
   a === undefined || (b !== undefined && b < a) ? b : a;

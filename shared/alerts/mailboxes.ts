@@ -1,13 +1,12 @@
 import type { Clock, Logger } from "../platform/runtime.ts";
-import { isConflict, repeatOnConflict } from "../platform/storage/conflict.ts";
-import { keyEnd } from "../platform/storage/keys.ts";
+import { isConflict } from "../platform/storage/conflict.ts";
 import { insert, type Operation, replace, type Tables } from "../platform/storage/tables.ts";
 import { DAY_MS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
 import { isFinal, itemsIn, itemsOf, operationIdOf } from "./delivery.ts";
 import type { MailContent } from "./email.ts";
+import { addToMailboxes, readMailboxes } from "./fill-mailboxes.ts";
 import type { History } from "./history.ts";
-import { URGENCIES } from "./items.ts";
 import {
   isLimited,
   type MailRateLimits,
@@ -20,33 +19,24 @@ import {
 } from "./mail-rate-limit.ts";
 import {
   byPriority,
-  containsEntry,
   type Entry,
   entriesToSend,
-  MAILBOX_PREFIX,
   MAILBOXES,
   type Mailbox,
   Mailboxes,
   type MailboxRecord,
   type MailInProgress,
-  mailboxKey,
   nextStep,
   sentLastDay,
-  withoutRetryDelay,
 } from "./mailbox.ts";
-import { type MessageSource, urgencyIn } from "./message.ts";
+import type { MessageSource } from "./message.ts";
 import { LEASE_MS, type Outcome } from "./retry-schedule.ts";
 import type { RuleRecord } from "./rule.ts";
 import type { AlertRules } from "./rules.ts";
 import type { MailDelivery } from "./send-mail.ts";
 
-/** Operations of one transaction. */
-const OPERATIONS_PER_TRANSACTION = 100;
 /** Minimum age of an empty mailbox before removal, because a worker may be about to add an entry. */
 const UNUSED_MS = 2 * DAY_MS;
-const CRITICAL = URGENCIES.indexOf("critical");
-/** Urgency of a test, because a user waits for the mail. */
-const TEST_URGENCY = CRITICAL;
 
 /** The content of a mailbox entry, and the current rule. */
 type EntryContent = MessageSource & { entry: Entry; rule: RuleRecord | undefined };
@@ -108,50 +98,6 @@ export function createMailboxes(deps: {
 
   const write = (box: Mailbox, change: Partial<MailboxRecord>): Promise<Mailbox> =>
     tables.replace(Mailboxes, { ...box, ...change });
-
-  async function add(deliveryId: string): Promise<Map<number, string>> {
-    return await repeatOnConflict(async () => {
-      // The mailboxes are read first. So a part that is sent between the two reads is final when the delivery is read.
-      const boxes = new Map((await readMailboxes(tables)).map((box) => [box.rowKey, box]));
-      const row = await history.get(deliveryId);
-      const all = row ? itemsIn(row) : [];
-      const added = new Map<number, string>();
-      const changed = new Map<string, MailboxRecord>();
-      for (const [index, part] of (row?.parts ?? []).entries()) {
-        if (isFinal(part) || (part.status !== "waiting" && !part.alone)) continue;
-        // A test, and a part whose mail an earlier version started, get a mailbox of their own.
-        // So does a mail that was held after a restore, because its operation id then names exactly this mail.
-        const wasHeld = row!.heldAt !== undefined;
-        const alone = row!.test || part.alone || wasHeld ? `${deliveryId}/${index}` : "";
-        const ofOwner = part.owner !== undefined;
-        const key = mailboxKey(part.recipients, ofOwner, alone);
-        const urgency = row!.test ? TEST_URGENCY : urgencyIn(itemsOf(part, all), new Date(row!.createdAt));
-        const entry = { deliveryId, part: index, urgency };
-        const box = changed.get(key) ?? boxes.get(key) ?? emptyMailbox(part.recipients, ofOwner);
-        added.set(index, key);
-        const isInProgress = wasHeld && [...boxes.values()].some((other) => containsEntry(other, entry));
-        if (isInProgress || containsEntry(box, entry)) continue;
-        // An earlier version, without mailboxes, started this part's mail. The mail gets a mailbox of its own, already in
-        // progress.
-        if (part.alone) changed.set(key, { ...box, mail: { ...part, entries: [entry] } });
-        else {
-          const mail = urgency <= CRITICAL ? withoutRetryDelay(box.mail, clock.now()) : box.mail;
-          changed.set(key, { ...box, waiting: [...box.waiting, entry], ...(mail && { mail }) });
-        }
-      }
-      const operations = [...changed].map(([key, box]): Operation => {
-        const stored = boxes.get(key);
-        return stored ? replace(Mailboxes, key, box, stored.etag) : insert(Mailboxes, key, box);
-      });
-      for (let start = 0; start < operations.length; start += OPERATIONS_PER_TRANSACTION)
-        await tables.transaction(
-          Mailboxes.table,
-          MAILBOXES,
-          operations.slice(start, start + OPERATIONS_PER_TRANSACTION),
-        );
-      return added;
-    });
-  }
 
   async function run(budgetMs: number): Promise<void> {
     const deadline = performance.now() + budgetMs;
@@ -293,7 +239,7 @@ export function createMailboxes(deps: {
   }
 
   return {
-    add,
+    add: (deliveryId) => addToMailboxes({ tables, history, clock }, deliveryId),
     run,
     pace: rateLimitText(limits),
 
@@ -327,23 +273,4 @@ export function createMailboxes(deps: {
       }
     },
   };
-}
-
-const emptyMailbox = (recipients: readonly string[], ofOwner: boolean): MailboxRecord => ({
-  recipients: [...recipients],
-  ofOwner,
-  waiting: [],
-  sent: [],
-});
-
-async function readMailboxes(tables: Tables): Promise<Mailbox[]> {
-  const boxes: Mailbox[] = [];
-  const range = {
-    partitionKey: MAILBOXES,
-    from: MAILBOX_PREFIX,
-    before: keyEnd(MAILBOX_PREFIX),
-    onCorrupt: "leaveOut" as const,
-  };
-  for await (const rows of tables.pages(Mailboxes, range)) boxes.push(...rows);
-  return boxes;
 }

@@ -21,7 +21,7 @@ import type { TrackedAlert, TrackedAlerts } from "./tracked-alerts.ts";
 
 /**
  * Follow-ups of alerts that stay open after their notification: reminders of failures, and escalations. An escalation is the
- * message to other recipients about an alert that nobody acknowledged in time.
+ * message to other recipients about an alert that was not acknowledged in time.
  */
 
 /** Interval between reminders of a persisting failure. */

@@ -194,7 +194,7 @@ export function tagOf(text: string): { name: string; value: string | undefined }
     : { name: text.slice(0, separator), value: text.slice(separator + 1) };
 }
 
-/** What filters are compared with: an asset, a violation or another item. An undefined member matches no filter on it. */
+/** The facts that filters are compared with, of an asset, a violation or another item. An undefined member matches no filter on it. */
 export interface Subject {
   vaultName?: string | undefined;
   type?: string | undefined;

@@ -66,7 +66,7 @@ export interface DiscoverDeps extends HolderDiscoveryDeps {
 interface BucketContent {
   /** The content, if all lists were read, so that the stored applications are not needed. */
   complete?: ReadonlyMap<string, ReadApplication> | undefined;
-  /** Computes the content from the stored applications and what was read. */
+  /** Computes the content from the stored applications and the new responses. */
   basedOn(stored: ReadonlyMap<string, ApplicationRecord>): ReadonlyMap<string, ReadApplication>;
 }
 

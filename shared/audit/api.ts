@@ -99,9 +99,9 @@ export type LateEntries = z.infer<typeof LateEntries>;
 
 export const Verification = z
   .object({
-    intact: z
-      .boolean()
-      .meta({ description: "True if no sealed entry of the verified period was changed, removed or inserted." }),
+    intact: z.boolean().meta({
+      description: "True if no entry of the verified period was changed, removed or inserted, sealed or not.",
+    }),
     sealing: z.enum(["configured", "notConfigured"]).meta({
       description: "`notConfigured`: AUDIT_SIGNING_KEYS is not set, so entries are neither sealed nor verified.",
     }),
@@ -146,7 +146,19 @@ export const Verification = z
     }),
     unsealedFrom: text.nullable().meta({
       description:
-        "Time from which entries are not sealed yet and therefore not verified. Null if there are no entries.",
+        "Time from which entries are not sealed yet. They are verified by their authentication codes. Null if there are no entries.",
+    }),
+    unsealedEntries: z.int().meta({
+      description:
+        "Number of entries that are not sealed yet and were verified by their authentication codes. 0 if the response has a nextCursor.",
+    }),
+    entriesWithoutCode: z.int().meta({
+      description:
+        "Number of verified entries without an authentication code that were accepted because an earlier version may have written them. Entries that the earlier version itself sealed are not included.",
+    }),
+    authenticatedFrom: text.nullable().meta({
+      description:
+        "Every entry since this time must have an authentication code. Null between an upgrade from a version that wrote none, or `npm run store -- prepare-rollback`, and the next sealing.",
     }),
     purges: z
       .array(PurgeRecord)

@@ -1,10 +1,11 @@
-import type { Config } from "../platform/config/config.ts";
+import { type Config, ConfigError } from "../platform/config/config.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import type { PageRequest } from "../platform/http/paging.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import type { Verification } from "./api.ts";
 import type { Anchor } from "./chain/anchor.ts";
+import { isAuthenticated } from "./chain/authenticated-from.ts";
 import { createTrust } from "./chain/trust.ts";
 import type { AuditEvent, AuditRecorder } from "./event.ts";
 import type { ExportPart, ExportRequest } from "./export/export.ts";
@@ -12,8 +13,10 @@ import { type IndexRepair, repairWholeIndex } from "./index-repair.ts";
 import { type AuditPage, type AuditQuery, listEntries } from "./list.ts";
 import { type PurgeResult, purgeSealed } from "./purge/purge.ts";
 import { readingEvent, recordExport } from "./reading-events.ts";
+import { prepareLogForRollback } from "./rollback.ts";
 import { createSealer, type Sealing } from "./seal/seal.ts";
 import { type AuditStatistics, statistics } from "./seal/statistics.ts";
+import { createSpan } from "./span.ts";
 import { type VerifyRequest, verifySealed } from "./verify/verify.ts";
 import { createWriter } from "./write/writer.ts";
 
@@ -60,6 +63,14 @@ export interface Audit extends AuditRecorder {
   /** Deletes old sealed entries. @throws {Problem} conflict if nothing is sealed because `AUDIT_SIGNING_KEYS` is not set. */
   purge(retentionDays: number, caller: Caller): Promise<PurgeResult>;
   statistics(): Promise<AuditStatistics>;
+  /** Prepares the log of a stopped app for an earlier version (rollback.ts). */
+  prepareForRollback(): Promise<void>;
+  /**
+   * Checks that the entries of this process get authentication codes if the log requires them. Commands call it before they write.
+   *
+   * @throws {ConfigError} if `AUDIT_SIGNING_KEYS` is missing.
+   */
+  requireKeys(): Promise<void>;
 }
 
 export interface AuditDependencies {
@@ -80,6 +91,7 @@ export function createAudit({ tables, clock, randomness, config, log, anchor, un
   const trust = createTrust(tables, config.AUDIT_SIGNING_KEYS);
   const { append, refused, reading } = createWriter({ tables, clock, randomness, trust });
   const readingDeps = { tables, clock, trust, anchor };
+  const readSpan = createSpan({ tables, clock, trust });
   const minimumRetentionDays = config.AUDIT_MINIMUM_RETENTION_DAYS;
 
   return {
@@ -87,7 +99,7 @@ export function createAudit({ tables, clock, randomness, config, log, anchor, un
     refused,
     async list(query, request, reader) {
       if (reader) await reading(readingEvent("audit.listed", reader, query));
-      return await listEntries(tables, query, request);
+      return await listEntries(tables, await readSpan(), query, request);
     },
     async export(request, reader) {
       const { exportPart } = await import("./export/export.ts");
@@ -106,5 +118,11 @@ export function createAudit({ tables, clock, randomness, config, log, anchor, un
     purge: (retentionDays, caller) =>
       purgeSealed({ tables, clock, trust, append, minimumRetentionDays }, retentionDays, caller),
     statistics: () => statistics(readingDeps),
+    prepareForRollback: () => prepareLogForRollback(readingDeps),
+    async requireKeys() {
+      if (trust.signer || !(await isAuthenticated(tables))) return;
+      const message = "is missing. Verification would report the audit entries of this command as inserted.";
+      throw new ConfigError([["AUDIT_SIGNING_KEYS", message]]);
+    },
   };
 }

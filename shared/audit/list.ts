@@ -8,6 +8,7 @@ import type { AuditEntry } from "./entry.ts";
 import { type IndexedRow, readIndexed } from "./read-indexed.ts";
 import { readRows } from "./read-rows.ts";
 import { type EntryFilter, INDEX_PARTITION, IndexRow, indexPrefix, indexRange } from "./rows.ts";
+import type { Span } from "./span.ts";
 
 /** Lists of the audit log, in pages. The index has the order of the entries for each combination of filters. */
 
@@ -49,17 +50,22 @@ export interface AuditPage extends Page<AuditEntry> {
 
 /**
  * Returns one page, newest first. The index selects the entries, the primary rows give their content. An index row without a
- * matching entry is reported as a finding. Verification checks that no index rows are missing.
+ * matching entry is reported as a finding, as is an entry that was changed or that this service did not write. Entries outside of the
+ * log's span are left out. Verification checks that no index rows are missing.
  *
  * With a cursor it costs one request of the index (two for 1,000 entries) and the requests of `readIndexed`, on every page and
  * with every filter. Without a cursor it costs up to eleven more requests, which count up to 10,000 entries.
  */
-export async function listEntries(tables: Tables, query: AuditQuery, request: PageRequest): Promise<AuditPage> {
+export async function listEntries(
+  tables: Tables,
+  span: Span,
+  query: AuditQuery,
+  request: PageRequest,
+): Promise<AuditPage> {
   const prefix = indexPrefix(query);
-  const range = {
-    partitionKey: INDEX_PARTITION,
-    ...indexRange(prefix, query.start?.getTime(), query.end?.getTime()),
-  };
+  const start = Math.max(query.start?.getTime() ?? 0, span.from ?? 0);
+  const end = Math.min(query.end?.getTime() ?? span.to, span.to);
+  const range = { partitionKey: INDEX_PARTITION, ...indexRange(prefix, start, end) };
 
   /** Reads the index rows of a page, after the row key `after`. */
   async function readPage(after: string | undefined) {
@@ -101,7 +107,7 @@ export async function listEntries(tables: Tables, query: AuditQuery, request: Pa
   ): Promise<AuditPage> {
     const lastRow = page.rows.at(-1);
     const state = { query: queryName(query), after: lastRow?.rowKey ?? "", offset: offset + page.rows.length, total };
-    const { items, findings } = await readIndexed(tables, page.rows);
+    const { items, findings } = await readIndexed(tables, page.rows, span.isAuthentic);
     return {
       items,
       total,

@@ -6,6 +6,7 @@ import { type AuditEntry, readEntry } from "./entry.ts";
 import { intervalName, intervalOf } from "./interval.ts";
 import { type FoundRow, readRow, readRows } from "./read-rows.ts";
 import { EntryRow, entriesPartition, entryKey, indexKeys, instantOf } from "./rows.ts";
+import type { Span } from "./span.ts";
 
 /**
  * Reads the entries that index rows name. An index row names an entry by its id; the primary row of the entry has the content.
@@ -38,9 +39,10 @@ interface PrimaryRow {
 export async function readIndexed(
   tables: Tables,
   rows: readonly IndexedRow[],
+  isAuthentic: Span["isAuthentic"],
 ): Promise<{ items: AuditEntry[]; findings: Finding[] }> {
   const primaries = rows.map(primaryRowOf);
-  const texts = await readTexts(
+  const contents = await readContents(
     tables,
     primaries.filter((primary) => primary !== undefined),
   );
@@ -48,9 +50,11 @@ export async function readIndexed(
   const findings: Finding[] = [];
   for (const [index, primary] of primaries.entries()) {
     const { rowKey, position } = rows[index]!;
-    const entry = primary && readEntry(texts.get(primary));
-    if (entry && indexKeys(entry).includes(rowKey)) items.push(entry);
-    else findings.push(findingOf(primary, position, primary !== undefined && texts.has(primary)));
+    const content = primary && contents.get(primary);
+    const entry = readEntry(content?.entry);
+    const isWritten = primary && content && isAuthentic(rowOf(primary, content));
+    if (entry && isWritten && indexKeys(entry).includes(rowKey)) items.push(entry);
+    else findings.push(findingOf(primary, position, primary !== undefined && contents.has(primary)));
   }
   return { items, findings };
 }
@@ -63,8 +67,10 @@ function primaryRowOf(indexed: IndexedRow): PrimaryRow | undefined {
   return { timeMs, partitionKey: entriesPartition(interval), key: entryKey(interval, id) };
 }
 
-async function readTexts(tables: Tables, primaries: PrimaryRow[]): Promise<Map<PrimaryRow, string | undefined>> {
-  const texts = new Map<PrimaryRow, string | undefined>();
+type Content = NonNullable<FoundRow<{ entry: string; link?: string | undefined; mac?: string | undefined }>["value"]>;
+
+async function readContents(tables: Tables, primaries: PrimaryRow[]): Promise<Map<PrimaryRow, Content | undefined>> {
+  const contents = new Map<PrimaryRow, Content | undefined>();
   const byDay = Map.groupBy(primaries, ({ partitionKey }) => partitionKey);
   for (const [partitionKey, dayRows] of byDay) {
     if (dayRows.length < MIN_ENTRIES_FOR_PAGE) continue;
@@ -74,21 +80,29 @@ async function readTexts(tables: Tables, primaries: PrimaryRow[]): Promise<Map<P
     for await (const page of readRows(tables, EntryRow, range)) {
       for (const { rowKey, value } of page) {
         const primary = byKey.get(rowKey);
-        if (primary) texts.set(primary, value?.entry);
+        if (primary) contents.set(primary, value);
       }
       break;
     }
   }
   await pMap(
-    primaries.filter((primary) => !texts.has(primary)),
+    primaries.filter((primary) => !contents.has(primary)),
     async (primary) => {
       const row = await readRow(tables, EntryRow, primary.partitionKey, primary.key);
-      if (row) texts.set(primary, row.value?.entry);
+      if (row) contents.set(primary, row.value);
     },
     { concurrency: ROWS_AT_ONCE },
   );
-  return texts;
+  return contents;
 }
+
+const rowOf = ({ timeMs, key }: PrimaryRow, { entry, link, mac }: Content) => ({
+  interval: intervalOf(timeMs),
+  rowKey: key,
+  text: entry,
+  link,
+  mac,
+});
 
 /** Length of the part of a primary row's key before the entry's id: `10:40|`. */
 const ID_START = 6;
@@ -97,7 +111,7 @@ const ID_START = 6;
 function findingOf(primary: PrimaryRow | undefined, position: string, exists: boolean): Finding {
   const interval = primary && { interval: intervalName(intervalOf(primary.timeMs)) };
   if (exists) {
-    const detail = "The entry that the list names here can't be read, or is a different one.";
+    const detail = "The entry that the list names here can't be read, was changed, or is a different one.";
     return { kind: "entryChanged", ...interval, entryId: primary!.key.slice(ID_START), detail };
   }
   return {

@@ -11,9 +11,23 @@ import { dayOf, type Interval, timeOf } from "./interval.ts";
  *
  * `AuditEntries` has one partition per day. Each entry has a row under its ten-minute interval and its id (`10:40|01J…`), so
  * the rows are in the order of time. Each interval also has two marks, rows that say whether entries can be added to it. An
- * entry is stored as the canonical text that is hashed, so that any change is detected.
+ * entry is stored as the canonical text that is hashed, so that any change is detected. Until the entry is sealed, its
+ * authentication code (`mac`) and its link to earlier entries of the same process protect it. Rows of an earlier version, and those
+ * written without signing keys, have neither.
  */
-export const EntryRow = entity("AuditEntries", z.object({ entry: z.string() }));
+export const EntryRow = entity(
+  "AuditEntries",
+  z.object({ entry: z.string(), link: z.string().optional(), mac: z.string().optional() }),
+);
+/**
+ * The last entry that a process wrote in one of its sequences (chain/link.ts), per day. Written in the transaction of every entry. Its link
+ * is the one that the next entry of the sequence will have.
+ */
+export const LastRow = entity("AuditEntries", z.object({ link: z.string(), mac: z.string() }));
+const LAST = "~last|";
+export const lastRowKey = (sequence: string): string => `${LAST}${sequence}`;
+/** The keys of the rows of last entries of a day. They sort between the two kinds of marks. */
+export const LAST_ROWS = { from: LAST, before: `${LAST}~` };
 export const Mark = entity("AuditEntries", z.object({}));
 /**
  * The born mark of an interval. If the interval is closed, it has a signed statement that says so. Intervals that an earlier
@@ -40,8 +54,8 @@ const BORN = "~born|";
 export const MARKS = { from: BORN, before: `${OPEN}~` };
 /** Sorts after every digest's row key. */
 export const DIGESTS_END = "~";
-/** Matches the row keys of marks: `~open|10:40`. */
-export const isMark = (rowKey: string): boolean => /^~(born|open)\|\d\d:\d0$/.test(rowKey);
+/** Matches the row keys of marks and of last entries: `~open|10:40`, `~last|<sequence>`. */
+export const isMark = (rowKey: string): boolean => /^~((born|open)\|\d\d:\d0|last\|[\w-]{12})$/.test(rowKey);
 
 /**
  * The index: positions of the entries for each filter, newest first; see `indexPrefix` and `position`. A row only names its
@@ -57,19 +71,27 @@ export const INDEX_PARTITION = "entries";
 export const DigestRow = entity("AuditDigests", z.object({ digest: z.string() }));
 export const DIGESTS_PARTITION = "digests";
 export const HEAD = "~head";
-/** The row that names the interval of the first entry, where sealing starts. It is ignored once there is a digest. */
-export const FirstRow = entity("AuditDigests", z.object({ interval: z.string() }));
+/**
+ * The row that names the interval of the first entry, where sealing starts. It is ignored once there is a digest. `authenticated` is
+ * a signed statement that all entries since then have an authentication code.
+ */
+export const FirstRow = entity(
+  "AuditDigests",
+  z.object({ interval: z.string(), authenticated: z.string().optional() }),
+);
 export const FIRST_PARTITION = "first";
 /** The ids and hashes of the entries with which an interval was sealed. Row key: `<interval>|<part>`. */
 export const ManifestRow = entity("AuditDigests", z.object({ hashes: z.instanceof(Uint8Array) }));
 export const MANIFESTS_PARTITION = "manifests";
 /**
- * Signed records: purges, by the end of the purged range; and older public keys, by the newer key that vouches for them and
- * their own name (`k2|k1`).
+ * Signed records: purges, by the end of the purged range; older public keys, by the newer key that vouches for them and
+ * their own name (`k2|k1`); and the preparation for an earlier version.
  */
 export const RecordRow = entity("AuditDigests", z.object({ record: z.string() }));
 export const PURGES_PARTITION = "purges";
 export const KEYS_PARTITION = "keys";
+/** The partition and row key of the record that the log was prepared for an earlier version (rollback.ts). */
+export const ROLLBACK = "rollback";
 
 export interface EntryFilter {
   actor?: string | undefined;

@@ -15,6 +15,9 @@ export interface StoredEntry {
   id: string;
   /** The entry's text. Undefined if it can't be read. */
   text: string | undefined;
+  /** The entry's link and authentication code. Undefined in rows of an earlier version. */
+  link: string | undefined;
+  mac: string | undefined;
 }
 
 /** Parses the entry of a row. Undefined if the row has none, or an entry that belongs elsewhere. */
@@ -67,21 +70,26 @@ async function* dayPages(
   const after = lastRead && dayOf(lastRead.interval) === partitionKey ? { after: lastRead.rowKey } : {};
   const only = (rowKey: string) => !isMark(rowKey);
   for await (const page of readRows(tables, EntryRow, { partitionKey, ...bounds, ...after, only, pageSize: PAGE_SIZE }))
-    yield page.map(({ rowKey, value }) => stored(day, rowKey, value?.entry));
+    yield page.map(({ rowKey, value }) => stored(day, rowKey, value));
 }
 
 /** Returns a row of a day. The row key of an entry is the start of its interval and its id: `10:40|01J…`. */
-function stored(day: number, rowKey: string, text: string | undefined): StoredEntry {
+function stored(
+  day: number,
+  rowKey: string,
+  value: { entry: string; link?: string | undefined; mac?: string | undefined } | undefined,
+): StoredEntry {
+  const content = { text: value?.entry, link: value?.link, mac: value?.mac };
   const [time, id] = [rowKey.slice(0, 5), rowKey.slice(6)];
   const interval = Date.parse(`${new Date(day).toISOString().slice(0, 10)}T${time}Z`);
   if (rowKey[5] === "|" && interval % INTERVAL_MS === 0 && timeOf(interval) === time)
-    return { interval, rowKey, id, text };
+    return { interval, rowKey, id, ...content };
   // The service did not write this key. Finds the last interval of the day that starts before the key.
   let sortedInto = day;
   while (sortedInto + INTERVAL_MS < day + DAY_MS && entryKey(sortedInto + INTERVAL_MS, "") <= rowKey) {
     sortedInto += INTERVAL_MS;
   }
-  return { interval: sortedInto, rowKey, id: rowKey, text };
+  return { interval: sortedInto, rowKey, id: rowKey, ...content };
 }
 
 /** Splits a stream by interval: `of` yields the items of one interval and skips the items before it. */

@@ -139,7 +139,7 @@ export interface Assessment {
   framework: FrameworkResult & { history: DayScore[] };
   /** The first violations of each check that fails or has exempted violations, by the check's ID. */
   violations: Map<string, ViolationPage>;
-  /** What was evaluated: the number of vaults, the number of holders of credentials, and when. */
+  /** The extent of an evaluation: the number of vaults, the number of holders of credentials, and when. */
   scope: {
     vaults: number;
     /** Number of holders (see the top of this file). One directory, such as an Entra tenant, can have several. */

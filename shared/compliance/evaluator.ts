@@ -4,7 +4,6 @@
  */
 import type { AssetRecord } from "../inventory/asset.ts";
 import type { AssetChange } from "../inventory/asset-row-changes.ts";
-import { ownersOf } from "../inventory/holder.ts";
 import { removeOldRow, subscriptionsOfVaults } from "../inventory/repair.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
 import { readUnclaimedVault } from "../inventory/vault-claim.ts";
@@ -26,14 +25,11 @@ import {
   ThresholdsRows,
   vaultOfFence,
 } from "./compliance-rows.ts";
-import { evaluateAsset, evaluateVault } from "./evaluate.ts";
-import { storedOwners } from "./finding-facts.ts";
-import { type AssetState, assetKey } from "./packed-results.ts";
+import { createResultWriter } from "./evaluate-and-write.ts";
+import { assetKey } from "./packed-results.ts";
 import {
   type AssetUse,
   affectedAssets,
-  factsOfAsset,
-  factsOfVault,
   type Reference,
   summarizeReferences,
   unpackReferences,
@@ -41,7 +37,7 @@ import {
 } from "./references.ts";
 import { readAssetsByKey, readAssetsOfVault } from "./vault-assets.ts";
 import { emptyState, type OpenedState, openState } from "./vault-state.ts";
-import { commitState, removeState } from "./write-state.ts";
+import { removeState } from "./write-state.ts";
 
 /** Up to this number of assets are read one by one. To evaluate more, all assets of the vault are read. */
 const MAX_POINT_READS = 20;
@@ -123,6 +119,8 @@ export function createEvaluator(deps: {
 }): Evaluator {
   const { tables, settings, references = async () => [], licensed = async () => true, clock, log } = deps;
   const { ownerTag = DEFAULT_OWNER_TAG } = deps;
+
+  const { commitAll, commitSome } = createResultWriter(ownerTag);
 
   const currentReferences = async (vaultName: string) => summarizeReferences(await references(vaultName));
   /** Returns the stored references of a vault. For a new vault, reads them if a license allows dependency discovery. */
@@ -246,74 +244,6 @@ export function createEvaluator(deps: {
     });
   };
 
-  const evaluateOne = (
-    vault: VaultRecord,
-    asset: AssetRecord,
-    references: VaultReferences,
-    checkContext: Context,
-    before: AssetState | undefined,
-  ): AssetState => evaluateAsset(asset, checkInputsOf(vault, asset, references), checkContext, before, ownerTag);
-
-  /** Evaluates the vault and all its assets, and writes the results. */
-  async function commitAll(
-    previous: OpenedState,
-    vault: VaultRecord,
-    checkContext: Context,
-    assets: ReadonlyMap<string, AssetRecord>,
-    references: VaultReferences,
-    evaluationId?: string,
-  ): Promise<void> {
-    const states = new Map<string, AssetState>();
-    for (const [key, asset] of assets)
-      states.set(key, evaluateOne(vault, asset, references, checkContext, previous.assets.get(key)));
-    await commit(previous, vault, checkContext, states, assets, references, evaluationId);
-  }
-
-  /**
-   * Evaluates the vault and these assets, and writes the results. Removes results of undefined assets, and keeps those of
-   * others.
-   */
-  async function commitSome(
-    previous: OpenedState,
-    vault: VaultRecord,
-    checkContext: Context,
-    changedAssets: ReadonlyMap<string, AssetRecord | undefined>,
-    references: VaultReferences,
-  ): Promise<void> {
-    const states = new Map(previous.assets);
-    const evaluated = new Map<string, AssetRecord>();
-    for (const [key, asset] of changedAssets) {
-      if (asset) {
-        states.set(key, evaluateOne(vault, asset, references, checkContext, previous.assets.get(key)));
-        evaluated.set(key, asset);
-      } else states.delete(key);
-    }
-    await commit(previous, vault, checkContext, states, evaluated, references);
-  }
-
-  async function commit(
-    previous: OpenedState,
-    vault: VaultRecord,
-    checkContext: Context,
-    assets: Map<string, AssetState>,
-    evaluated: ReadonlyMap<string, AssetRecord>,
-    references: VaultReferences,
-    evaluationId?: string,
-  ): Promise<void> {
-    await commitState(previous, {
-      vault,
-      owners: storedOwners(ownersOf(vault, ownerTag)),
-      results: {
-        ...evaluateVault(vault, factsOfVault(references, assets), checkContext, previous.row?.failures),
-        assets,
-      },
-      evaluated,
-      references,
-      evaluatedAt: new Date(checkContext.now).toISOString(),
-      evaluationId,
-    });
-  }
-
   /**
    * Runs `work` on a vault that no scan is writing, or removes the results if the inventory no longer has the vault. This reads
    * the stored results before the vault's row in the inventory. A scan that claims the vault later also writes results. Then
@@ -348,11 +278,6 @@ export function createEvaluator(deps: {
 
   return { prepareChange, evaluateWholeVault, evaluateAssets, restore, removeOldFences, readContext, ensureThresholds };
 }
-
-const checkInputsOf = (vault: VaultRecord, asset: AssetRecord, references: VaultReferences) => ({
-  vaultUsesRbac: vault.rbacAuthorization,
-  references: factsOfAsset(references, asset),
-});
 
 /**
  * Returns whether the results of some assets can be replaced. Otherwise all assets must be evaluated, such as after a change of

@@ -31,7 +31,7 @@ export interface ReadTypesDeps {
   detailRefreshDays: number;
 }
 
-/** Selects what is read of a vault. */
+/** Selects the lists and details of a vault that are read. */
 export interface ReadTypesOptions {
   mode: ScanMode;
   /**

@@ -17,6 +17,7 @@ import { recordMetric } from "../platform/telemetry.ts";
 import { SECOND_MS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
 import type { ActiveScanList } from "./active-scans.ts";
+import { releaseRescan } from "./release-rescan.ts";
 import {
   EVENT_DELAY_MS,
   MAX_RESCAN_MS,
@@ -243,7 +244,7 @@ export function createRescans(deps: RescansDeps): Rescans {
 
   /** Ends the re-scan, or schedules another one if events arrived since it started. */
   async function end(vaultName: string, worker: string): Promise<void> {
-    const remaining = await releaseRow(vaultName, worker, (row) => {
+    const remaining = await releaseRescan(tables, vaultName, worker, (row) => {
       if (!row.again) return undefined;
       return { want: row.again, dueAt: instantAfter(MIN_RESCAN_INTERVAL_MS, Date.parse(row.begunAt!)), failures: 0 };
     });
@@ -255,38 +256,11 @@ export function createRescans(deps: RescansDeps): Rescans {
     worker: string,
     { waitMs = 0, failures }: { waitMs?: number; failures?: number },
   ): Promise<void> {
-    await releaseRow(vaultName, worker, (row) => ({
+    await releaseRescan(tables, vaultName, worker, (row) => ({
       want: mergeRequests(row.want, row.again)!,
       dueAt: instantAfter(waitMs),
       failures: failures ?? row.failures,
     }));
-  }
-
-  /**
-   * Releases the row if it still belongs to the worker: replaces it by the result of `nextOf`, or removes it if that is
-   * undefined. Returns the replaced row, which describes what is left to do.
-   */
-  async function releaseRow(
-    vaultName: string,
-    worker: string,
-    nextOf: (row: RescanRecord) => Pick<RescanRecord, "want" | "dueAt" | "failures"> | undefined,
-  ): Promise<RescanRecord | undefined> {
-    return await repeatOnConflict(async () => {
-      const row = await readRow(vaultName);
-      if (row?.worker !== worker) return undefined;
-      const next = nextOf(row);
-      if (!next) {
-        await tables.remove(RescanRows, RESCANS, row.rowKey, row.etag);
-        return undefined;
-      }
-      return await tables.replace(RescanRows, {
-        ...row,
-        ...next,
-        worker: undefined,
-        begunAt: undefined,
-        again: undefined,
-      });
-    });
   }
 
   async function failed(vaultName: string): Promise<void> {

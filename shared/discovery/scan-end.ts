@@ -10,9 +10,6 @@ import { SECOND_MS } from "../platform/time.ts";
 import { newestFirst } from "../platform/ulid.ts";
 import type { ActiveScanList } from "./active-scans.ts";
 import {
-  AFTER_DONE,
-  addTally,
-  DONE,
   emptyTally,
   hasEnded,
   PlannedVaults,
@@ -22,11 +19,9 @@ import {
   type ScanStatus,
   Scans,
   scanPartition,
-  subscriptionTitle,
   unreadSubscriptions,
-  VaultOutcomes,
-  WAITING,
 } from "./scan.ts";
+import { countOutcomes, countRemaining, failureOfScan, subscriptionTitles } from "./scan-outcomes.ts";
 import type { Claims } from "./vault-claims.ts";
 
 export interface EndDeps {
@@ -61,17 +56,6 @@ export interface ScanEnd {
 type Ending = NonNullable<ScanRecord["ending"]>;
 type Decision = Omit<Ending, "entryId" | "finishedAt">;
 
-/**
- * Number of unread subscriptions named in a log line, an audit entry or a message. The scan's `subscriptionOutcomes` has all.
- */
-const MAX_NAMED_SUBSCRIPTIONS = 20;
-
-function subscriptionTitles(outcomes: ReturnType<typeof unreadSubscriptions>): string[] {
-  const titles = outcomes.slice(0, MAX_NAMED_SUBSCRIPTIONS).map(subscriptionTitle);
-  const unlistedCount = outcomes.length - titles.length;
-  return unlistedCount > 0 ? [...titles, `and ${unlistedCount} more`] : titles;
-}
-
 export function createScanEnd(deps: EndDeps): ScanEnd {
   const { tables, active, claims, onEnded, renewTotals, onScanRemoved, audit, clock, randomness, log } = deps;
 
@@ -87,16 +71,16 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
     const isQueued = scan.status === "queued";
     if (isQueued && !scan.cancelledBy) return;
     // Remaining vaults are counted before outcomes. So a vault that finishes in between is counted twice rather than missed.
-    const remaining = await countRemaining(scanId);
+    const remaining = await countRemaining(tables, scanId);
     // While a scan is queued, claims come from an unfinished plan, and no worker scans them.
     if (remaining.claimed > 0 && !overdue && !isQueued) return;
     const isBeforeDeadline = scan.deadline !== undefined && clock.now().toISOString() < scan.deadline;
     if (remaining.waiting > 0 && isBeforeDeadline && !scan.cancelledBy && !overdue) return await restartWorker(scan);
-    const outcomes = await countOutcomes(scanId, remaining.unreadable);
+    const outcomes = await countOutcomes({ tables, log }, scanId, remaining.unreadable);
     // Reads of vaults are aborted at the deadline. So if a vault could not be read completely, the deadline may be the reason.
     const isUnfinished = remaining.waiting + remaining.claimed > 0 || (outcomes.incomplete > 0 && !isBeforeDeadline);
     const status = scan.cancelledBy ? "cancelled" : isUnfinished ? "timedOut" : statusOf(scan, outcomes);
-    const failure = status === "failed" ? await failureOf(scan, outcomes.unreadable) : undefined;
+    const failure = status === "failed" ? await failureOfScan({ tables, clock }, scan, outcomes.unreadable) : undefined;
     await storeEnding(scan, {
       status,
       vaultsDone: outcomes.vaults,
@@ -110,84 +94,6 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
   function statusOf(scan: ScanRecord, outcomes: Awaited<ReturnType<typeof countOutcomes>>): ScanStatus {
     if (outcomes.incomplete + unreadSubscriptions(scan.subscriptionOutcomes).length === 0) return "completed";
     return outcomes.vaults === outcomes.failed ? "failed" : "partial";
-  }
-
-  /** @param unreadablePlanned - Row keys of planned vaults that can't be read. They count as failed. */
-  async function countOutcomes(scanId: string, unreadablePlanned: readonly string[]) {
-    const unreadable = [...unreadablePlanned];
-    const outcomes = { vaults: 0, failed: 0, incomplete: 0, tally: emptyTally(), unreadable };
-    for await (const rows of tables.pages(VaultOutcomes, {
-      partitionKey: scanPartition(scanId),
-      from: DONE,
-      before: AFTER_DONE,
-      select: ["outcome", "tally"],
-      onCorrupt: ({ rowKey }) => unreadable.push(rowKey),
-    })) {
-      for (const { outcome, tally } of rows) {
-        addTally(outcomes.tally, tally);
-        outcomes.vaults++;
-        if (outcome === "failed" || outcome === "skipped") outcomes.failed++;
-        if (outcome !== "succeeded" && outcome !== "removed") outcomes.incomplete++;
-      }
-    }
-    if (unreadable.length > 0)
-      log.error("Vaults of a scan count as failed: their rows can't be read", { scanId, unreadable });
-    outcomes.vaults += unreadable.length;
-    outcomes.failed += unreadable.length;
-    outcomes.incomplete += unreadable.length;
-    return outcomes;
-  }
-
-  async function countRemaining(scanId: string) {
-    const remaining = { waiting: 0, claimed: 0, unreadable: [] as string[] };
-    for await (const rows of tables.pages(PlannedVaults, {
-      partitionKey: scanPartition(scanId),
-      from: WAITING,
-      before: DONE,
-      onCorrupt: ({ rowKey }) => remaining.unreadable.push(rowKey),
-    })) {
-      for (const row of rows) row.rowKey.startsWith(WAITING) ? remaining.waiting++ : remaining.claimed++;
-    }
-    return remaining;
-  }
-
-  /**
-   * Returns why no vault of a scan could be read: its unread subscriptions, the first failure of a vault, or rows that can't be
-   * read.
-   */
-  async function failureOf(scan: ScanRecord, unreadable: readonly string[]): Promise<ScanRecord["failure"]> {
-    const unread = unreadSubscriptions(scan.subscriptionOutcomes);
-    const firstFailure = unread[0]?.failure;
-    if (firstFailure) {
-      const which = `${unread.length} of ${scan.subscriptionOutcomes.length} subscriptions could not be read: ${subscriptionTitles(unread).join(", ")}`;
-      return {
-        ...firstFailure,
-        message: `No vault could be read, since ${which}. The first failure: ${firstFailure.message}`,
-      };
-    }
-    const range = { partitionKey: scanPartition(scan.scanId), from: DONE, before: AFTER_DONE, onCorrupt: () => {} };
-    for await (const rows of tables.pages(VaultOutcomes, { ...range, select: ["vaultName", "failures"] })) {
-      const named = rows.find(({ failures }) => failures.length > 0);
-      if (!named) continue;
-      const { code, message, remedy, at } = named.failures[0]!;
-      return { code, message: `No vault could be read. The first, ${named.vaultName}: ${message}`, remedy, at };
-    }
-    const at = clock.now().toISOString();
-    if (unreadable.length > 0)
-      return {
-        code: "internal",
-        message: `No vault could be read. The scan's rows of ${unreadable.length} vaults can't be read. The first: ${unreadable[0]}.`,
-        remedy: "The log names the rows. Start another scan.",
-        at,
-      };
-    // No vault has a failure: all were skipped, because their earlier scans failed.
-    return {
-      code: "skipped",
-      message:
-        "No vault was read. Earlier scans failed at each vault, so this scan skipped them until their next retry.",
-      remedy: "Wait, or start a scan with the mode force.",
-      at,
-    };
   }
 
   /**

@@ -15,7 +15,7 @@ import type { AssetChange, InventoryWriter, StoredVault, WriteDerivedData } from
  * everything they read, and it writes only what changed.
  */
 
-/** What a discovery has read: the content that the holder's rows should have. */
+/** The result of a discovery: the content that the holder's rows should have. */
 export interface HolderContent {
   name: string;
   source: HolderSource;

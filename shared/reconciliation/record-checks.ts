@@ -9,7 +9,7 @@ import { type Operation, remove, type Tables } from "../platform/storage/tables.
 import type { UnreadableRows } from "../unreadable-rows/unreadable-rows.ts";
 import { findPointerFaults, ROTATION_POINTERS, SYNC_POINTERS } from "./pointers.ts";
 import type { WalkIdentity } from "./repair-differences.ts";
-import { OTHER_ROWS, readKinds } from "./stored-rows.ts";
+import { OTHER_ROWS, readKinds, type StoredKind } from "./stored-rows.ts";
 import { readRowOrCorrupt } from "./suspected-differences.ts";
 import { type FaultCounts, noFaults } from "./walk-record.ts";
 
@@ -27,7 +27,7 @@ export interface RecordCheckDeps {
   readonly audit: Pick<Audit, "append" | "repairIndex">;
   readonly activeScans: Pick<ActiveScanList, "verify">;
   readonly unreadableRows: Pick<UnreadableRows, "removeResolved">;
-  /** Whether the service has its own key vault. Without it, there are no signed rows. */
+  /** Whether the service has its own key vault. Without it, no rows are signed. */
   readonly hasSignedRows: boolean;
 }
 
@@ -124,8 +124,9 @@ async function checkPointers<T>(
 /** Reads all rows that nothing else in the walk reads, so that those that can't be read are listed and recorded. */
 async function checkOtherRows({ tables, hasSignedRows }: CheckContext): Promise<CheckResult> {
   let [unverified, unreadable] = [0, 0];
-  const kinds = OTHER_ROWS.filter(({ entity }) => hasSignedRows || !entity.signed);
-  const rows = await readKinds(tables, kinds, ({ entity }) => (entity.signed ? unverified++ : unreadable++));
+  const kinds = OTHER_ROWS.filter(({ entity }) => hasSignedRows || entity.signed !== true);
+  const isSigned = ({ entity }: StoredKind) => hasSignedRows && entity.signed !== false;
+  const rows = await readKinds(tables, kinds, (kind) => (isSigned(kind) ? unverified++ : unreadable++));
   return { mended: {}, rows, unverified, unreadable };
 }
 

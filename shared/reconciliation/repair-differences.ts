@@ -61,7 +61,7 @@ export interface RepairResult {
   readonly left: string | undefined;
 }
 
-/** Thrown if the vault was written between the reads of a check. */
+/** Thrown if the vault is being written, or was written between the reads of a check. */
 class Disturbed extends Error {
   override readonly name = "Disturbed";
 }
@@ -207,7 +207,7 @@ export function createRepairer(
   /**
    * Repairs rows with the inventory's writer, whose fences (rows that order the writes of one vault) protect them from late
    * writes. A row with a key that no asset of its partition can have is removed directly, by its ETag. Returns the writer's
-   * counts, which include right rows, because all rows of an asset are rewritten together.
+   * counts. They include rows that were correct, because all rows of an asset are rewritten together.
    */
   async function repairRows(
     name: string,

@@ -46,7 +46,7 @@ export interface Step {
   readonly suspected: readonly SuspectedDifference[];
   readonly vaults: number;
   readonly rows: number;
-  /** For a step that repaired what it found. */
+  /** For a step that repaired the differences that it found. */
   readonly result?: Awaited<ReturnType<typeof runCheck>>;
   /** Whether it is the stage's last step. */
   readonly ends?: boolean;
@@ -91,7 +91,7 @@ export async function readDirectory(tables: Tables): Promise<Directory> {
   return { vaults, unreadable, bySubscription };
 }
 
-/** What the stages of a walk need. */
+/** Dependencies of the stages of a walk. */
 export interface StageContext {
   readonly tables: Tables;
   readonly directory: Directory;
@@ -99,7 +99,7 @@ export interface StageContext {
   readonly compliance: boolean;
   /** Maximum number of rows in a step of a comparison. */
   readonly rowsPerStep: number;
-  /** What the checks of the last stage need. */
+  /** Dependencies of the checks of the last stage. */
   readonly checks: RecordCheckDeps;
   readonly walk: WalkIdentity;
   /** Removes fences (rows that order the writes of one vault) of vaults that were removed days ago, in these partitions. */

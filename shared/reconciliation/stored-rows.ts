@@ -38,7 +38,8 @@ import { FailedMessageRows, LastDeliveries } from "../messages/failed-messages.t
 import { Calls } from "../platform/http/rate-limit.ts";
 import { activeRuns } from "../platform/runs/run-store.ts";
 import type { Entity } from "../platform/storage/entity.ts";
-import { keyEnd } from "../platform/storage/keys.ts";
+import { keyEnd, LIST_PREFIX } from "../platform/storage/keys.ts";
+import { listEntity } from "../platform/storage/row-lists.ts";
 import type { Range, StorageCorrupt, Tables } from "../platform/storage/tables.ts";
 import { MatchPointers, MatchRows } from "../rotation/match.ts";
 import { Status as IndexStatus, VaultIndexes } from "../rotation/match-index.ts";
@@ -84,6 +85,10 @@ const runs = (entity: Entity<unknown>, partition: string): StoredKind[] => [
   rows(activeRuns(entity.table), partition, "active"),
 ];
 
+/** The lists of the signed rows of a partition. */
+const lists = ({ table }: Entity<unknown>, partition: string): StoredKind =>
+  rows(listEntity(table), partition, `${LIST_PREFIX}*`);
+
 /** Kinds that other stages and checks of a walk compare with the rows from which they follow, or that the audit log verifies. */
 export const COMPARED_ROWS: readonly StoredKind[] = [
   ...["all", "sub:*", "vault:*"].flatMap((partition) => [
@@ -106,12 +111,14 @@ export const COMPARED_ROWS: readonly StoredKind[] = [
   rows(scans.ActiveScans, "active", "active"),
   rows(audit.EntryRow, "*", "*", (key) => !audit.isMark(key)),
   rows(audit.ClosedMark, "*", "~born|*"),
+  rows(audit.LastRow, "*", "~last|*"),
   rows(audit.IndexRow, "entries", "*"),
   rows(audit.DigestRow, "digests", "*"),
   rows(audit.FirstRow, "first", "*"),
   rows(audit.ManifestRow, "manifests", "*"),
   rows(audit.RecordRow, "purges", "*"),
   rows(audit.RecordRow, "keys", "*"),
+  rows(audit.RecordRow, "rollback", "*"),
   rows(rotation.Rotations, "rotations", "r|*"),
   rows(rotation.RotationPointers, "rotations", "u|*"),
   rows(rotation.RotationPointers, "rotations", "d|*"),
@@ -159,6 +166,8 @@ export const OTHER_ROWS: readonly StoredKind[] = [
   rows(Mailboxes, "mailboxes", "m|*"),
   rows(Pace, "mailboxes", "pace"),
   rows(OwnersRow, "owners", "0"),
+  lists(Rules, "rules"),
+  lists(OwnersRow, "owners"),
 
   rows(User, "user", "*", (key) => !key.startsWith("|")),
   rows(Directory, "user", "|directory"),
@@ -167,9 +176,11 @@ export const OTHER_ROWS: readonly StoredKind[] = [
   rows(ApiToken, "user", "|token|*"),
   rows(Identity, "user", "|sso|*"),
   rows(Refusal, "user", "|refused|*"),
+  lists(User, "user"),
   rows(Failures, "*", "*"),
   rows(Calls, "*", "*"),
   rows(Configuration, "sso", "configuration"),
+  lists(Configuration, "sso"),
   rows(Logins, "sso", "logins"),
   rows(secretRows("Sso"), "sso", "secret|*"),
   rows(Request, "requests", "*"),
@@ -178,6 +189,7 @@ export const OTHER_ROWS: readonly StoredKind[] = [
 
   rows(Approvals, "approvals", "*"),
   rows(SettingsRow, "settings", "overrides"),
+  lists(SettingsRow, "settings"),
   rows(SubscriptionRow, "subscription", "*"),
   rows(LastScanRow, "scans", "last"),
   rows(FailedMessageRows, "failed", "*"),

@@ -92,8 +92,8 @@ async function reasonsFromDirectory(context: StepContext): Promise<{ reasons: st
     reasons.push(`The new secret ${record.newKeyId} is not in the directory.`);
   }
   // Also finds the value in a place if the held copy was deleted.
-  const value = await readNewValue(context);
-  const signedIn = value === undefined ? undefined : (await deps.signIn(appId, value)).kind;
+  const newValue = await readNewValue(context);
+  const signedIn = newValue === undefined ? undefined : (await deps.signIn(appId, newValue)).kind;
   if (signedIn === "unclear") throw signInUnclear(appId);
   if (signedIn !== "accepted") reasons.push("The last sign-in with the new secret was not accepted.");
   // Copies in other places are ignored: an attacker could keep a compromised secret valid by storing it in a vault.

@@ -3,7 +3,7 @@ import { OWNERS, OWNERS_ROW, OwnersRow } from "../alerts/owners.ts";
 import { RULE_PREFIX, RULES, Rules } from "../alerts/rule.ts";
 import { SNOOZES, SnoozeRows } from "../alerts/snooze.ts";
 import { APPROVALS, Approvals } from "../approvals/approval.ts";
-import { keyEnd, LIST_PREFIX } from "../platform/storage/keys.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
 import type { SignedRange } from "../platform/storage/signed-partitions.ts";
 import { OVERRIDES, SETTINGS_PARTITION, SettingsRow } from "../settings/settings.ts";
 import { CONFIGURATION_KEY, Configuration, SSO } from "../sso/configuration.ts";
@@ -15,7 +15,7 @@ import { SUBSCRIPTIONS_PARTITION, SubscriptionRow } from "../subscriptions/added
  * partitions and could not read a list.
  */
 export const SIGNED_RANGES: readonly SignedRange[] = [
-  { table: User.table, partitionKey: USERS_PARTITION, before: LIST_PREFIX, listed: true, fixedKeys: [DIRECTORY_KEY] },
+  { table: User.table, partitionKey: USERS_PARTITION, listed: true, fixedKeys: [DIRECTORY_KEY] },
   {
     table: Configuration.table,
     partitionKey: SSO,
@@ -27,13 +27,12 @@ export const SIGNED_RANGES: readonly SignedRange[] = [
   {
     table: SettingsRow.table,
     partitionKey: SETTINGS_PARTITION,
-    before: LIST_PREFIX,
     listed: true,
     fixedKeys: [OVERRIDES],
   },
   { table: Rules.table, partitionKey: RULES, from: RULE_PREFIX, before: keyEnd(RULE_PREFIX), listed: true },
-  { table: OwnersRow.table, partitionKey: OWNERS, before: LIST_PREFIX, listed: true, fixedKeys: [OWNERS_ROW] },
-  { table: Approvals.table, partitionKey: APPROVALS, before: LIST_PREFIX, listed: true },
+  { table: OwnersRow.table, partitionKey: OWNERS, listed: true, fixedKeys: [OWNERS_ROW] },
+  { table: Approvals.table, partitionKey: APPROVALS, listed: true },
   { table: SnoozeRows.table, partitionKey: SNOOZES, listed: false },
   { table: SubscriptionRow.table, partitionKey: SUBSCRIPTIONS_PARTITION, listed: false },
 ];

@@ -4,36 +4,23 @@ import type { ServiceKeyVault } from "../platform/azure/service-key-vault.ts";
 import { conditionalWrite, requireMatch } from "../platform/http/conditional-requests.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { parse } from "../platform/http/parse-request.ts";
-import { invalidBody, notFound, Problem, retryLater } from "../platform/http/problem.ts";
-import { countLeftOut } from "../platform/incomplete-answer.ts";
+import { invalidBody, notFound, Problem } from "../platform/http/problem.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
-import { keyEnd } from "../platform/storage/keys.ts";
 import type { Queues } from "../platform/storage/queues.ts";
-import { insert, type Operation, remove, replace, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
-import { SECOND_MS } from "../platform/time.ts";
+import { insert, type Operation, remove, replace, type Tables } from "../platform/storage/tables.ts";
 import { createStoredSecrets, type SecretReference, type SecretsOwner } from "../secrets/stored-secrets.ts";
 import type { ProviderChange } from "./api.ts";
 import { type ProviderDependencies, SyncFailure } from "./providers/provider.ts";
-import { type AnyProvider, PROVIDERS, providerOf } from "./providers/providers.ts";
-import {
-  CONFIGURATION_PREFIX,
-  CONFIGURED_QUEUE,
-  Configurations,
-  configurationKey,
-  type ProviderConfiguration,
-  SYNC,
-} from "./record.ts";
+import { type AnyProvider, providerOf } from "./providers/providers.ts";
+import { checkConfiguration, readConfiguration, readConfigurations, requireProvider } from "./read-configurations.ts";
+import { CONFIGURED_QUEUE, Configurations, configurationKey, type ProviderConfiguration, SYNC } from "./record.ts";
 
-/** Timeout for checking a configuration. */
-const CHECK_MS = 30 * SECOND_MS;
 /**
  * Delay of the first of the two messages that start failed records again. It is sent before the configuration is written, in
  * case the process crashes before it sends the second one.
  */
 const EARLY_MESSAGE_DELAY_SECONDS = 60;
-/** Retry-After in seconds if a busy provider gave none. */
-const RETRY_SECONDS = 10;
 
 /** How the credentials of providers are stored in the service's own key vault. */
 export const PROVIDER_SECRETS: SecretsOwner = {
@@ -115,41 +102,7 @@ export function createConfigurations(deps: {
   const { tables, queues, audit, clock, randomness } = deps;
   const secrets = createStoredSecrets(PROVIDER_SECRETS, deps);
 
-  function requireProvider(id: string): AnyProvider {
-    const provider = providerOf(id);
-    if (provider) return provider;
-    const ids = PROVIDERS.map((value) => value.id).join(", ");
-    throw new Problem("notFound", `There is no sync provider ${id.slice(0, 64)}. There are ${ids}.`);
-  }
-
-  /** Returns the stored row. `broken`: the row exists, but its signature is invalid. */
-  async function readRow(
-    id: string,
-  ): Promise<{ row: Row<ProviderConfiguration> | undefined; broken?: StorageCorrupt }> {
-    try {
-      return { row: await tables.get(Configurations, SYNC, configurationKey(id)) };
-    } catch (error) {
-      if (!(error instanceof StorageCorrupt)) throw error;
-      return { row: undefined, broken: error };
-    }
-  }
-
-  async function all(): Promise<Row<ProviderConfiguration>[]> {
-    return (await allWithUnreadable()).found;
-  }
-
-  /** Lists the configurations. Names unreadable ones in the answer, so that an administrator can delete or replace them. */
-  async function allWithUnreadable() {
-    const found: Row<ProviderConfiguration>[] = [];
-    let unreadable = 0;
-    const onCorrupt = (row: StorageCorrupt) => {
-      countLeftOut(row, row.rowKey.slice(CONFIGURATION_PREFIX.length));
-      unreadable++;
-    };
-    const range = { partitionKey: SYNC, from: CONFIGURATION_PREFIX, before: keyEnd(CONFIGURATION_PREFIX), onCorrupt };
-    for await (const rows of tables.pages(Configurations, range)) found.push(...rows);
-    return { found, unreadable };
-  }
+  const allConfigurations = async () => (await readConfigurations(tables)).found;
 
   async function storedSecrets(provider: AnyProvider, stored: ProviderConfiguration): Promise<Record<string, unknown>> {
     if (!stored.secret) return {};
@@ -190,24 +143,9 @@ export function createConfigurations(deps: {
     };
   }
 
-  async function check(provider: AnyProvider, settings: Record<string, unknown>, secret: Record<string, unknown>) {
-    try {
-      // Passes a copy, because SDKs modify their arguments.
-      await provider.check(settings, { ...secret }, deps.providers, AbortSignal.timeout(CHECK_MS));
-    } catch (error) {
-      if (!(error instanceof SyncFailure)) throw error;
-      const detail = `Nothing was changed. ${error.message} ${error.remedy}`;
-      if (error.code === "throttled") throw retryLater("unavailable", detail, error.retryAfterSeconds ?? RETRY_SECONDS);
-      throw new Problem("invalidRequest", detail, {
-        errors: [{ path: "body", message: `does not work: ${error.message}` }],
-        members: { failure: error.code },
-      });
-    }
-  }
-
   return {
     async find(id) {
-      const { row, broken } = await readRow(requireProvider(id).id);
+      const { row, broken } = await readConfiguration(tables, requireProvider(id).id);
       if (broken)
         throw new Problem(
           "conflict",
@@ -215,12 +153,12 @@ export function createConfigurations(deps: {
         );
       return row;
     },
-    all,
+    all: allConfigurations,
 
     async save(id, { expiresOn, ...given }, ifMatch, caller) {
       const provider = requireProvider(id);
       if (!deps.vault) throw new Problem("conflict", NO_VAULT);
-      const { row: before, broken } = await readRow(id);
+      const { row: before, broken } = await readConfiguration(tables, id);
       if (before) requireMatch(before.etag, ifMatch, THE_CONFIGURATION);
       const { settings, secret, isStoredSecret } = await completeConfiguration(provider, given, before);
       // New credentials do not inherit the expiry of the old ones.
@@ -233,7 +171,7 @@ export function createConfigurations(deps: {
         after: { settings, expiresOn: expiry, newSecret: !isStoredSecret },
       };
       return await audited(audit, event, async () => {
-        await check(provider, settings, secret);
+        await checkConfiguration(provider, settings, secret, deps.providers);
         const now = clock.now();
         const at = now.toISOString();
         const reference = await storeSecret(provider, settings, secret, isStoredSecret ? before?.secret : undefined);
@@ -268,7 +206,7 @@ export function createConfigurations(deps: {
     },
 
     async remove(id, ifMatch, caller) {
-      const { row: before, broken } = await readRow(requireProvider(id).id);
+      const { row: before, broken } = await readConfiguration(tables, requireProvider(id).id);
       const etag = (before ?? broken)?.etag;
       if (etag === undefined) throw notFound(`A configuration of ${id}`);
       if (before) requireMatch(before.etag, ifMatch, THE_CONFIGURATION);
@@ -280,7 +218,7 @@ export function createConfigurations(deps: {
 
     async open(id) {
       const provider = requireProvider(id);
-      const { row: found, broken } = await readRow(id);
+      const { row: found, broken } = await readConfiguration(tables, id);
       if (!found) {
         if (provider.secretMembers.length === 0) return { provider, settings: {}, secrets: {}, revision: undefined };
         if (broken) throw tampered(provider);
@@ -311,7 +249,7 @@ export function createConfigurations(deps: {
 
     async *expiring(by) {
       const now = clock.now().toISOString();
-      for (const { provider, expiresOn, updatedAt, revision } of await all()) {
+      for (const { provider, expiresOn, updatedAt, revision } of await allConfigurations()) {
         if (expiresOn === undefined || expiresOn <= now || Date.parse(expiresOn) > by.getTime()) continue;
         const name = providerOf(provider)?.title ?? provider;
         yield {
@@ -325,7 +263,7 @@ export function createConfigurations(deps: {
     },
 
     async cleanUp(caller) {
-      const { found, unreadable } = await allWithUnreadable();
+      const { found, unreadable } = await readConfigurations(tables);
       // The secret of an unreadable configuration is unknown, and is needed again if the row is restored.
       if (unreadable > 0) return;
       const used = found.flatMap(({ secret }) => secret ?? []);

@@ -102,7 +102,7 @@ describe.each([1, 2] as const)("a token of version %i", (version) => {
     }
   });
 
-  /** Returns the time so many seconds ago, in seconds since 1970. Negative seconds give a time in the future. */
+  /** Returns the time this number of seconds ago, in seconds since 1970. Negative seconds give a time in the future. */
   const secondsAgo = (seconds: number) => Math.floor(Date.now() / 1000) - seconds;
 
   test.each<[string, () => ApiTokenRequest]>([

@@ -22,7 +22,7 @@ export class TestClock implements Clock {
   now(): Date {
     return new Date(this.time);
   }
-  /** Returns a clock that is so many milliseconds ahead of another clock (behind it if negative). */
+  /** Returns a clock that is this number of milliseconds ahead of another clock (behind it if negative). */
   static ahead(other: Clock, milliseconds: number): Clock {
     return { now: () => new Date(other.now().getTime() + milliseconds) };
   }

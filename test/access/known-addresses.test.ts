@@ -75,7 +75,7 @@ describe("a user who recently signed in from an address", () => {
     const fromOtherAddress = outcomeOf(
       busyInstance.access.signIn({ ...ADMIN, password: "from elsewhere" }, unknownAddress(99)),
     );
-    /** Waits until the rows of so many users have been requested and each request is in the queue. */
+    /** Waits until the rows of this number of users have been requested and each request is in the queue. */
     const waitForArrival = async (count: number) => {
       const userReads = () => proxy.requests.filter(({ path }) => /^Users\(.*'(nobody|admin)/.test(path)).length;
       await expect.poll(userReads, { timeout: 150_000 }).toBe(count);

@@ -60,7 +60,7 @@ interface EnrolledUser extends TestUser {
   recoveryCodes: string[];
 }
 
-/** Returns the code of an app whose clock is so many steps ahead of this machine's. Negative: behind. */
+/** Returns the code of an app whose clock is this number of steps ahead of this machine's. Negative: behind. */
 const codeOf = ({ secret }: { secret: string }, steps = 0): string =>
   new TOTP({ secret: Secret.fromBase32(secret) }).generate({ timestamp: Date.now() + steps * STEP_MS });
 
@@ -173,6 +173,8 @@ describe("recovery codes", () => {
   test("are ten, and each signs in once", async () => {
     const user = await createEnrolledUser();
     expect(new Set(user.recoveryCodes).size).toBe(10);
+    // 24 digits of 5 bits. https://www.crockford.com/base32.html
+    for (const code of user.recoveryCodes) expect(code).toMatch(/^[0-9a-hjkmnp-tv-z]{4}(?:-[0-9a-hjkmnp-tv-z]{4}){5}$/);
     // People type codes in capitals and with O for 0.
     const recoveryCode = user.recoveryCodes[3]!.toUpperCase().replaceAll("0", "O").replaceAll("-", " ");
     expect((await signIn(user, { recoveryCode })).status).toBe(200);
@@ -323,12 +325,12 @@ describe("with requireSecondFactor", () => {
   });
 });
 
-test("a sign-in without a second factor needs no table request more than before", async () => {
+test("a sign-in without a second factor reads the user's row and the list of signed rows, and no settings", async () => {
   const user = await createUser();
   await signIn(user);
   const requests = (await signIn(user)).tableRequests().map(({ method, path }) => `${method} ${path.split("(")[0]}`);
-  // The rate limit by address, single sign-on, the user, the failures of this address, and the audit entry.
-  expect(requests.filter((request) => request.startsWith("GET Users"))).toHaveLength(1);
+  // The rate limit by address, single sign-on, the user and its list, the failures of this address, and the audit entry.
+  expect(requests.filter((request) => request.startsWith("GET Users"))).toHaveLength(2);
   expect(requests.length).toBeLessThanOrEqual(12);
   expect(requests.filter((request) => request.includes("Settings"))).toEqual([]);
 });

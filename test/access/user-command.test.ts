@@ -22,7 +22,7 @@ let instance: Instance;
 
 beforeAll(async () => {
   await bundleCommand();
-  azurite = await openStorage();
+  azurite = await openStorage(["test", "authenticated"]);
   deployment = new Deployment(azurite.connectionString());
   // No bootstrap administrator: the command creates all users.
   const noBootstrapAdmin = { BOOTSTRAP_ADMIN_USERNAME: undefined, BOOTSTRAP_ADMIN_PASSWORD: undefined };
@@ -105,6 +105,17 @@ describe("the user command", () => {
       expect.stringMatching(/^maria\tauditor\tactive\t\d{4}-\d\d-\d\dT\S+\t\tlocal\t$/),
       "",
     ]);
+  });
+
+  test("refuses to write without the keys of an authenticated audit log", async () => {
+    const AzureWebJobsStorage = azurite.connectionString("authenticated");
+    const AUDIT_SIGNING_KEYS = `k1:${randomBytes(32).toString("base64")}`;
+    const create = ["create", "--generate", "--username"];
+    expect(await run([...create, "maria"], "", { AzureWebJobsStorage, AUDIT_SIGNING_KEYS })).toMatchObject({ code: 0 });
+    const refused = await run([...create, "bob"], "", { AzureWebJobsStorage });
+    expect(refused).toMatchObject({ code: 1, err: expect.stringContaining("AUDIT_SIGNING_KEYS: is missing") });
+    const { out } = await run(["list"], "", { AzureWebJobsStorage });
+    expect(out).toMatch(/^maria\t[^\n]*\n$/);
   });
 
   test("changes role, state and password, unlocks and deletes a user", async () => {

@@ -10,7 +10,7 @@ import { cardProblems, payloadProblems } from "./payload-schemas.ts";
 
 /**
  * Tests alerts in a running service over HTTP, from adding a subscription to the escalation of an alert. An escalation is the
- * message to other recipients about an alert that nobody acknowledged in time.
+ * message to other recipients about an alert that was not acknowledged in time.
  */
 
 let service: Service;

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import type * as z from "zod";
 import { endpoints } from "../../functions/alerts.ts";
 import { deliveryIdOf } from "../../shared/alerts/delivery.ts";
-import { newDelivery } from "../../shared/alerts/evaluate.ts";
+import { newDelivery } from "../../shared/alerts/rule-notifications.ts";
 import { parse } from "../../shared/platform/http/parse-request.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";

@@ -1,11 +1,10 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { newDelivery } from "../../shared/alerts/evaluate.ts";
 import { createHistory } from "../../shared/alerts/history.ts";
 import { RULES, Rules, ruleKey } from "../../shared/alerts/rule.ts";
+import { newDelivery } from "../../shared/alerts/rule-notifications.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
-import { createTables } from "../../shared/platform/storage/tables.ts";
 import { Service } from "../support/service.ts";
-import { createUsers } from "../support/users.ts";
+import { createUsers, servicesOf } from "../support/users.ts";
 
 // Notifications that a restore of the tables holds: users send or drop each one over HTTP.
 
@@ -24,7 +23,7 @@ beforeAll(async () => {
 afterAll(() => service?.stop());
 
 async function createHeld(): Promise<string> {
-  const tables = createTables({ connectionString: service.azurite.connectionString() });
+  const { tables } = await servicesOf(service);
   const rule = (await tables.get(Rules, RULES, ruleKey(ruleId)))!;
   const now = new Date();
   const deliveryId = systemRandomness().ulid(now);

@@ -4,9 +4,9 @@ import { SERVICENOW_CREDENTIALS } from "simulated-cloud/incidents/servicenow.ts"
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { NewRule } from "../../shared/alerts/api.ts";
 import { DELIVERY_QUEUE, deliveryIdOf, itemsIn } from "../../shared/alerts/delivery.ts";
-import { newDelivery } from "../../shared/alerts/evaluate.ts";
 import type { AssetItem, Item } from "../../shared/alerts/items.ts";
 import { secretName } from "../../shared/alerts/rule.ts";
+import { newDelivery } from "../../shared/alerts/rule-notifications.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import type { Steps } from "../support/simulated-crash.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";

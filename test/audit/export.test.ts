@@ -17,6 +17,9 @@ import { intervalOf } from "../../shared/audit/interval.ts";
 import { EntryRow, entriesPartition, entryKey } from "../../shared/audit/rows.ts";
 import { verifyExport } from "../../shared/audit/verify/verify-export.ts";
 import { insert } from "../../shared/platform/storage/tables.ts";
+import { HOSTILE_NAMES } from "../support/hostile-names.ts";
+import { parseCsv } from "../support/parse-csv.ts";
+import { readPages } from "../support/pdf-contents.ts";
 import { pdfText } from "../support/pdf-text.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { event, eventBy, exportAll, type Fixture, openFixture, page, publicKeys } from "./support.ts";
@@ -34,7 +37,7 @@ let fixture: Fixture;
 let folder: string;
 
 beforeAll(async () => {
-  azurite = await openStorage(["small", "large", "fresh"]);
+  azurite = await openStorage(["small", "large", "fresh", "hostile"]);
   fixture = openFixture(azurite.connectionString("small"));
   for (let index = 0; index < 30; index++) {
     await fixture.audit.append(
@@ -54,20 +57,6 @@ afterAll(async () => {
 /** Returns the ids of the entries of a JSON export, in order. */
 const ids = (parts: string[]) =>
   parts.flatMap((part) => (JSON.parse(part) as { entries: { id: string }[] }).entries.map(({ id }) => id));
-
-/** Parses RFC 4180 strictly. */
-function parseCsv(text: string): string[][] {
-  const rows: string[][] = [[]];
-  // A cell, quoted with doubled quotes inside (`"a ""b"""`) or not, and the comma or line end after it.
-  const pattern = /("(?:[^"]|"")*"|[^",\r\n]*)(,|\r\n|$)/gy;
-  while (pattern.lastIndex < text.length) {
-    const [, cell, end] = pattern.exec(text)!;
-    rows.at(-1)!.push(cell!.startsWith('"') ? cell!.slice(1, -1).replaceAll('""', '"') : cell!);
-    if (end === "\r\n") rows.push([]);
-  }
-  expect(rows.pop()).toEqual([]);
-  return rows;
-}
 
 test("a JSON export contains the same entries as the list, oldest first", async () => {
   const [part] = await exportAll(fixture.audit);
@@ -557,4 +546,40 @@ test("an export contains the other entries if one row is not a valid entry", asy
   await fixture.tables.put(EntryRow, entriesPartition(interval), key, { entry: "nonsense" });
   const [part] = await exportAll(fixture.audit);
   expect(JSON.parse(part!).entries).toHaveLength(31); // the 30 of the fixture and the one appended here
+});
+
+test("each hostile name is one value of one entry in every format: no line, formula or link of its own", async () => {
+  const { audit } = openFixture(azurite.connectionString("hostile"));
+  const names = HOSTILE_NAMES.map(([, name]) => name.slice(0, 200));
+  for (const name of names)
+    await audit.append({ ...eventBy(name, "rule.created"), target: { type: "rule", id: name }, details: { name } });
+  const [json] = await exportAll(audit);
+  const { entries } = JSON.parse(json!) as { entries: AuditEntry[] };
+  expect(
+    entries.map(({ actor, target, details }) =>
+      [actor, target?.id, (details as { name: string }).name].map((value) => String(value).toWellFormed()),
+    ),
+  ).toEqual(names.map((name) => Array(3).fill(name.toWellFormed())));
+
+  const [csv] = await exportAll(audit, { format: "csv" });
+  const [header, ...rows] = parseCsv(csv!.slice(1));
+  expect(rows).toHaveLength(names.length);
+  for (const [index, name] of names.entries()) {
+    const escaped = /^[=+\-@|%]|^\s+[=+\-@|%]/.test(name) ? `'${name}` : name;
+    for (const column of ["actor", "targetId"])
+      expect(rows[index]![header!.indexOf(column)]).toBe(escaped.toWellFormed());
+  }
+
+  const { data } = await audit.export({ format: "pdf", query: {}, cursor: undefined, gzip: false });
+  const texts = (await readPages(data)).flatMap((page) => page.texts.map(({ text }) => text));
+  const all = texts.join("").replaceAll(/\s/g, "");
+  for (const name of names.filter(({ length }) => length < 100)) {
+    const printable = [...name.replaceAll(/\s/g, "")].map((character) =>
+      /[\p{Cc}\p{Cf}\p{Cs}]/u.test(character)
+        ? `[U+${character.codePointAt(0)!.toString(16).toUpperCase().padStart(4, "0")}]`
+        : character,
+    );
+    expect(all).toContain(printable.join(""));
+  }
+  for (const page of (await PDFDocument.load(data)).getPages()) expect(page.node.Annots()?.size() ?? 0).toBe(0);
 });

@@ -3,7 +3,7 @@ import { sha256 } from "../../shared/audit/canonical.ts";
 import { Digest } from "../../shared/audit/chain/digest.ts";
 import { claimsOf, signingKey, signStatement } from "../../shared/audit/chain/signing.ts";
 import { intervalFrom, intervalName } from "../../shared/audit/interval.ts";
-import { DigestRow, EntryRow, IndexRow, ManifestRow } from "../../shared/audit/rows.ts";
+import { DigestRow, EntryRow, IndexRow, LAST_ROWS, LastRow, ManifestRow } from "../../shared/audit/rows.ts";
 import { verifyExport } from "../../shared/audit/verify/verify-export.ts";
 import type { Entity } from "../../shared/platform/storage/entity.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
@@ -130,6 +130,8 @@ test("a second purge starts at the end of the first one, and verification report
     ["2026-11-21T10:00Z", "admin"],
     [intervalName(Date.parse(first.purgedTo!)), "system"],
   ]);
+  for await (const rows of fixture.tables.pages(LastRow, { partitionKey: "2026-11-21", ...LAST_ROWS }))
+    expect(rows).toEqual([]);
 });
 
 test("a purge of more than 100,000 entries stops at an interval, and the next call continues", async () => {

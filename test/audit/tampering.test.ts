@@ -45,11 +45,17 @@ const textColumn = z.union([z.string(), z.number()]).optional();
 const bytesColumn = z.union([z.instanceof(Uint8Array), z.string()]).optional();
 /** Schemas that accept rows with columns of a wrong type, or without columns, because an attacker can write such rows. */
 const ROWS: Record<Table, Entity<Columns>> = {
-  AuditEntries: entity("AuditEntries", z.object({ entry: textColumn })),
+  AuditEntries: entity("AuditEntries", z.object({ entry: textColumn, link: textColumn, mac: textColumn })),
   AuditIndex: entity("AuditIndex", z.object({ id: textColumn, entry: textColumn })),
   AuditDigests: entity(
     "AuditDigests",
-    z.object({ digest: textColumn, interval: textColumn, record: textColumn, hashes: bytesColumn }),
+    z.object({
+      digest: textColumn,
+      interval: textColumn,
+      authenticated: textColumn,
+      record: textColumn,
+      hashes: bytesColumn,
+    }),
   ),
 };
 
@@ -293,9 +299,9 @@ for (const [number, filter] of [
 ] as const) {
   addCase(
     `an index row of the list ${filter} deleted`,
-    async ({ fixture, get, remove, entries }) => {
+    async ({ audit, get, remove, entries }) => {
       const { entry } = await get("AuditEntries", DAY, (await entries("10:40"))[0]!);
-      await fixture.audit.append(eventBy("somebody"));
+      await audit.append(eventBy("somebody"));
       await remove("AuditIndex", "entries", indexKeys(JSON.parse(String(entry)))[number]!);
     },
     "[indexEntryMissing 10:40]",
@@ -412,6 +418,7 @@ addCase(
     }
   },
   "digestsCut 11:00",
+  "[indexEntryInserted 10:50]",
 );
 addCase(
   "all digests deleted",
@@ -419,6 +426,8 @@ addCase(
     for (const key of await keys("AuditDigests", "digests")) await remove("AuditDigests", "digests", key);
   },
   "digestsCut 11:00",
+  // Without a digest, only the key with which an entry was written could tell that it is unchanged: `k1`, which is not configured any more.
+  ...["10:20", "10:20", "10:40", "10:50"].map((time) => `entryChanged ${time}`),
 );
 addCase(
   "a digest overwritten with another one",

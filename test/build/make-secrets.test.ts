@@ -9,7 +9,7 @@ import { loadConfig } from "../../shared/platform/config/config.ts";
 
 const SCRIPT = path.resolve(import.meta.dirname, "../../infra/azure/scripts/make-secrets.ts");
 const SUBSCRIPTION = "11111111-2222-4333-8444-555555555555";
-const RESOURCE_GROUP_ID = `/subscriptions/${SUBSCRIPTION}/resourceGroups/rg-lifecycle/providers`;
+const RESOURCE_GROUP_ID = `/subscriptions/${SUBSCRIPTION}/resourceGroups/rg-lifecycle`;
 const SECRET_NAMES = ["audit-signing-keys", "bootstrap-admin-password", "jwt-signing-keys"];
 
 let cloud: Cloud;
@@ -32,8 +32,8 @@ function runScript(environment: Record<string, string> = {}): Promise<{ stdout: 
     ...cloud.environment,
     AZURE_CLIENT_ID: cloud.app.clientId,
     AZURE_CLIENT_SECRET: cloud.app.clientSecret,
-    SERVICE_KEY_VAULT_ID: `${RESOURCE_GROUP_ID}/Microsoft.KeyVault/vaults/kv-own`,
-    SERVICE_FUNCTION_APP_ID: `${RESOURCE_GROUP_ID}/Microsoft.Web/sites/func-own`,
+    SERVICE_KEY_VAULT_ID: `${RESOURCE_GROUP_ID}/providers/Microsoft.KeyVault/vaults/kv-own`,
+    SERVICE_FUNCTION_APP_ID: `${RESOURCE_GROUP_ID}/providers/Microsoft.Web/sites/func-own`,
     ...environment,
   };
   return promisify(execFile)(process.execPath, [SCRIPT], { env });

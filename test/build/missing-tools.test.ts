@@ -33,6 +33,10 @@ test.each([
     "history",
     "Skipped: tests with earlier builds. The repository's history was not found; clone it with git, not shallow.",
   ],
+  [
+    "keycloak",
+    "Skipped: tests with Keycloak. Keycloak was not found; start it and set KEYCLOAK_URL (docs/works-with.md).",
+  ],
 ] as const)(
   "a missing %s is reported in one line, and is a failure only with the variables that the line names",
   (tool, line) => {

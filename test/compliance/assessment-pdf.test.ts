@@ -68,7 +68,7 @@ test("each label of the trend's scale is centered on its line", async () => {
   const horizontalLines = page!.rules.filter(({ y, toY }) => y === toY);
   const labels = page!.texts.filter(({ text }) => /^(0|50|100)$/.test(text));
   expect(labels).toHaveLength(3);
-  const digitHeight = 0.7 * 7.5; // The font size is 7.5 points, and digits are 0.7 of it high.
+  const digitHeight = 0.7 * 7.5; // The font size is 7.5 points, and the height of a digit is 0.7 of that.
   for (const [index, { y }] of labels.entries())
     expect(Math.abs(y + digitHeight / 2 - horizontalLines[index]!.y)).toBeLessThan(1);
 });

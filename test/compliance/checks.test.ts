@@ -17,14 +17,14 @@ const VAULT_FAILURES: Record<string, Partial<VaultRecord>> = {
   "vault-private-endpoint": { privateEndpoints: 0 },
   "vault-audit-logging": { diagnostics: [{ name: "metrics", auditEvents: false }] },
 };
-/** What dependency discovery knows of a resource that passes the checks of references and use. */
+/** Facts from dependency discovery with which a resource passes the checks of references and use. */
 const GOOD_REFERENCES: ReferenceFacts = {
   resolved: 2,
   unresolved: 0,
   examples: [],
   use: { unused: false, evidence: "A log has it read within 90 days." },
 };
-/** What dependency discovery knows of a resource that fails these checks. */
+/** Facts from dependency discovery with which a resource fails these checks. */
 const BAD_REFERENCES: ReferenceFacts = {
   resolved: 9,
   unresolved: 1,

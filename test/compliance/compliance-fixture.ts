@@ -35,7 +35,7 @@ export const DAY_SECONDS = 86_400;
 export const inDays = (days: number): number => START / 1000 + days * DAY_SECONDS;
 export const SUBSCRIPTION = "11111111-1111-1111-1111-111111111111";
 export const caller: Caller = { actor: "admin", requestId: "request-1" };
-/** What checks need to know beside the resource: the time, and the policy's thresholds. */
+/** The other input of checks, besides the resource: the time, and the policy's thresholds. */
 export const context: Context = { now: START, criticalDays: 7, warningDays: 30 };
 
 /** Returns a vault that passes every check, with changes. */

@@ -36,7 +36,7 @@ test("references to thousands of assets fit into the vault's row, which counts t
   expect(packReferences(unpackReferences(packed))!.length).toBe(packed.length);
   // The empty key has the references to the vault as a whole.
   expect(facts.get("")?.examples).toEqual([wholeVault.evidence]);
-  // Of the 4,000 references to assets, every fourth one is resolved. The reference to the whole vault is not.
+  // Every fourth of the 4,000 references to assets is resolved. The reference to the whole vault is not.
   const counts = [...facts.values()];
   expect(counts.reduce((sum, { unresolved }) => sum + unresolved, 0)).toBe(3001);
   expect(counts.reduce((sum, { resolved }) => sum + resolved, 0)).toBe(1000);

@@ -1,4 +1,4 @@
-// Violations from dependency discovery: references that don't resolve, and secrets that nobody reads.
+// Violations from dependency discovery: references that don't resolve, and secrets without any read.
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { AssetUse, Reference } from "../../shared/compliance/references.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
@@ -7,7 +7,7 @@ import { asset, type Fixture, openFixture, vault } from "./compliance-fixture.ts
 let storage: TestStorage;
 let fixture: Fixture;
 let discoveryCalls = 0;
-/** What the simulated dependency discovery returns for every vault. */
+/** The references that the simulated dependency discovery returns for every vault. */
 let discovered: (Reference | AssetUse)[] = [];
 
 beforeAll(async () => {

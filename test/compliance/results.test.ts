@@ -447,7 +447,7 @@ test("all violations of a vault with over a thousand failing secrets are listed 
   expect(await names()).toEqual(["only"]);
 });
 
-test("the next evaluation of a vault repairs results of which a row is missing", async () => {
+test("the next evaluation of a vault repairs results with a missing row", async () => {
   const connectionString = azurite.connectionString(unusedAccounts.pop()!);
   const fixture = openFixture(connectionString);
   const secrets = ["a", "b", "c"].map((name) => asset("kv", "secret", name, { contentType: undefined }));

@@ -240,7 +240,7 @@ test("the score is counted from the vaults' rows until totals exist, and then fr
   await expectCorrectTotals(readers);
   expect(counts).toEqual({ totals: 8, readsOfAllRows: 4 });
 
-  // Nothing has changed, so nothing is written.
+  // There are no changes, so there are no writes.
   await renewTotals(fixture.tables, { changed: true });
   const { etag } = (await fixture.tables.get(TotalsRows, STATE, TOTALS_KEY))!;
   await renewTotals(fixture.tables, { changed: true });

@@ -135,7 +135,7 @@ test("a unit that is read in parts has the same result as one that is read at on
     [app("four", { A: {} }, { partial: true }), notSeen(id("four")), notSeen(id("five"))],
   ];
   const earlier = (...apps: string[]) => apps.map((name) => ({ earlier: id(name) }));
-  // What the source reports from each place on. The first two parts end because their time is over.
+  // Reports of the source from each position on. The first two parts end because their time is over.
   const parts: Record<string, (ReadingItem | CloudFailure)[]> = {
     "": [...newItems[0]!, timedOut()],
     2: [...earlier("one", "two"), ...newItems[1]!, timedOut()],

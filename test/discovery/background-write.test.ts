@@ -126,7 +126,7 @@ describe("while a vault is written in the background", () => {
     await expect.poll(() => worker.cloud.secretListings).toBe(4);
     const claimed = await Promise.all([0, 1, 2, 3].map((vaultIndex) => readClaim(scanId, vaultIndex)));
     expect(claimed.filter((one) => one)).toHaveLength(3);
-    // Of four claimed vaults one is handed off. The other three occupy all workers.
+    // One of the four claimed vaults is handed off. The other three occupy all workers.
     expect(await fixture.active.enterRescan({ worker: "rescan", subscriptionId: FIRST_SUBSCRIPTION }, 3)).toBe(false);
     await fixture.tables.transaction(PlannedVaults.table, scanPartition(scanId), [
       remove(PlannedVaults, claimedKey("000003")),

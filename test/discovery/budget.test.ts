@@ -90,7 +90,7 @@ describe("the cost of a scan", () => {
   test("an unchanged full scan that is requested reads all details in the cloud, and each list's rows once", async () => {
     const { scan, total, tables } = await countRequestsOfScan("full");
     expect(scan.progress).toMatchObject({ assetsAdded: 0, assetsUpdated: 0, assetsRemoved: 0 });
-    // Nothing changed, so no compliance check is evaluated. Only the end of the scan recomputes the totals.
+    // There are no changes, so no compliance check is evaluated. Only the end of the scan recomputes the totals.
     const ofTotals = ({ path, filter }: { path: string; filter: string | undefined }) =>
       `${path} ${filter}`.includes("RowKey='4!totals'") || `${filter}`.includes("RowKey ge '4!totals!'");
     expect(tables.filter((one) => one.path.startsWith("Compliance") && !ofTotals(one))).toEqual([]);

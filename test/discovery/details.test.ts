@@ -8,8 +8,9 @@ import { ALL_SEVENTHS, dueSevenths } from "../../shared/inventory/details.ts";
 import type { ReadSevenths } from "../../shared/inventory/vault.ts";
 import { DAY_MS, HOUR_MS } from "../../shared/platform/time.ts";
 import { IS_CAMPAIGN } from "../support/sampling.ts";
-import { runWeek, UNLISTED_CHANGES, WHOLE_WEEK } from "../support/scan-week.ts";
+import { runWeek, WHOLE_WEEK } from "../support/scan-week.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
+import { UNLISTED_CHANGES } from "../support/week-changes.ts";
 
 let storage: TestStorage;
 beforeAll(async () => {

@@ -578,7 +578,12 @@ describe("recovery of re-scans:", () => {
     const timer = timers.find(({ name }) => name === "watchScans")!;
     const watch = async (rescans: () => Promise<unknown>) =>
       await timer.handle({
-        services: { watchScans, rescans: { watch: rescans }, startFirstScan: async () => {} },
+        services: {
+          watchScans,
+          rescans: { watch: rescans },
+          startFirstScan: async () => {},
+          signedRows: { check: async () => {} },
+        },
       } as never);
     await expect(watch(async () => watchedParts.push("rescans"))).rejects.toThrow("a scan's row is broken");
     expect(watchedParts).toEqual(["rescans"]);

@@ -1,6 +1,6 @@
 /*
  * Parsing of Event Grid messages. A message leaves only a "hint": which vault to re-scan, and whether the vault itself or its
- * assets changed. Nothing else of a message is trusted.
+ * assets changed. Other content of a message is not trusted.
  */
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";

@@ -78,7 +78,7 @@ async function callNewProcess(address: string): Promise<{ status: number; source
   try {
     const { status } = await fetch(host.url + address);
     const { modules } = (await (await fetch(`${host.url}/__host/modules`)).json()) as { modules: string[] };
-    // A module is a file of the build (chunk). Its inputs are source files, of which some contribute no code.
+    // A module is a file of the build (chunk). Its inputs are source files. Some of them contribute no code.
     const loadedFiles = modules.flatMap((module) => {
       const { inputs } = chunks.get(path.basename(module))!;
       return Object.keys(inputs).filter((file) => inputs[file]!.bytesInOutput > 0);

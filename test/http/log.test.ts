@@ -1,5 +1,6 @@
 import { expect, test, vi } from "vitest";
 import { createLogger, withLogContext } from "../../functions/log.ts";
+import { HOSTILE_NAMES, NOT_IN_A_LINE } from "../support/hostile-names.ts";
 
 /** Creates the platform's log of one invocation. `lines` collects the written lines, each after its level. */
 function createInvocationLog() {
@@ -60,3 +61,17 @@ test.each([
   });
   expect(to.lines.map((line) => line.split(" ")[0])).toEqual(written);
 });
+
+test.each(HOSTILE_NAMES)(
+  "a name with %s stays on the line of its message, which other programs read as JSON",
+  async (_, name) => {
+    const to = createInvocationLog();
+    await withLogContext(to, "r", async () =>
+      createLogger(() => "INFO").info(`Vault ${name}`, { vault: name, [name]: 1 }),
+    );
+    const [line] = to.lines;
+    expect(line).not.toMatch(NOT_IN_A_LINE);
+    const fields = JSON.parse(line!.slice(line!.indexOf('{"requestId"')));
+    expect(fields).toEqual({ requestId: "r", vault: name, [name]: 1 });
+  },
+);

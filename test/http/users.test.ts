@@ -261,7 +261,7 @@ test("a session or an API token costs one read of the user's row per call, and s
   // A use extends a session, with one write, only if the last extension is at least five minutes old.
   await leaveSessionsUnused(service, "counted", 10 * MINUTE_MS);
   // The row is signed and listed, so a write also reads its list.
-  const list = expect.stringContaining("~list|");
+  const list = expect.stringContaining("|~list|");
   expect(await userRequestsOf({ headers: cookie })).toEqual([userRow, list, "write"]);
   expect(await userRequestsOf({ headers: cookie })).toEqual([userRow]);
   expect(await userRequestsOf({ token: apiToken })).toEqual([userRow, list, "write"]);

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import * as z from "zod";
 import { createServices, type Services } from "../../functions/services.ts";
 import { type DeliveryStatus, deliveryIdOf } from "../../shared/alerts/delivery.ts";
-import { newDelivery } from "../../shared/alerts/evaluate.ts";
+import { newDelivery } from "../../shared/alerts/rule-notifications.ts";
 import { SEVERITIES } from "../../shared/compliance/check.ts";
 import { FRAMEWORK_IDS } from "../../shared/compliance/controls.ts";
 import { SCAN_MODES } from "../../shared/discovery/scan.ts";

@@ -602,6 +602,19 @@ export const FORM_CASES: Record<string, FormCase> = {
           expect(await readSsoConfig()).toMatchObject({ providerType: "saml", samlSignRequests: true }),
       },
       {
+        open: "Configure SAML",
+        wrong: { "Single logout URL": "http://idp.example.invalid/slo" },
+        wrongField: "Single logout URL",
+        typed: { "Single logout URL": `${UNREACHABLE_IDP}/slo` },
+        press: ["Test connection", "Save configuration"],
+        verify: async () =>
+          expect(await readSsoConfig()).toMatchObject({
+            samlLogoutUrl: `${UNREACHABLE_IDP}/slo`,
+            samlEntryPoint: expect.stringContaining(UNREACHABLE_IDP),
+            samlSignRequests: true,
+          }),
+      },
+      {
         open: "Delete single sign-on configuration",
         press: ["Delete configuration"],
         verify: async () => expect(await readSsoConfig()).toMatchObject({ isEnabled: false }),

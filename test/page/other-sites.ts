@@ -2,6 +2,11 @@ import { expect } from "vitest";
 import { context, service, visitLoadedPage, withBrowser, withSeedData } from "./fixture.ts";
 import { unlicensedHost } from "./unlicensed-host.ts";
 
+/*
+ * Tests of requests that a page of another site or origin sends to the service in the user's browser, with the session's cookie.
+ * `withBrowser` and `withSeedData` declare tests.
+ */
+
 withBrowser("a form or fetch from another site can't change data", async () => {
   const page = await context.newPage();
   const signOutUrl = `${service.url}/auth/logout`;
@@ -45,7 +50,7 @@ withBrowser("a form or fetch from another site can't change data", async () => {
 withSeedData(
   "a form from another origin of the same site can't change data, although the browser sends the cookie",
   async () => {
-    const foreignPage = `${unlicensedHost}/somebody-elses`;
+    const foreignPage = `${unlicensedHost}/other-page`;
     const page = await context.newPage();
     // Another port is another origin of the same site, so the browser sends the session cookie.
     await page.route(foreignPage, (route) =>

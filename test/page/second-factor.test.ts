@@ -3,12 +3,11 @@ import { Secret, TOTP } from "otpauth";
 import type { BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { USERS_PARTITION, User } from "../../shared/access/user.ts";
-import { createTables } from "../../shared/platform/storage/tables.ts";
 import { openBrowser } from "../support/browser.ts";
 import { licence } from "../support/licence.ts";
 import { ADMIN, Service } from "../support/service.ts";
 import { skipWithout } from "../support/tools.ts";
-import { createUsers } from "../support/users.ts";
+import { createUsers, servicesOf } from "../support/users.ts";
 
 // The second factor in a real browser: the sign-in form, the account's methods, and the administrator's reset. Passkeys are those
 // of Chromium's virtual authenticator: https://chromedevtools.github.io/devtools-protocol/tot/WebAuthn/
@@ -161,7 +160,7 @@ withBrowser("a user adds a passkey and signs in with it, and its answer works on
   const body = { username, password: PASSWORD, passkey };
   const headers = { "X-Forwarded-For": `198.51.100.${sequence}` };
   // Many authenticators count no signatures, so the counter must not be what rejects the second use.
-  const tables = createTables({ connectionString: service.environment.AzureWebJobsStorage! });
+  const { tables } = await servicesOf(service);
   await tables.modify(User, USERS_PARTITION, username, (user) => {
     const passkeys = user!.secondFactor!.passkeys.map((stored) => ({ ...stored, counter: 0 }));
     return { ...user!, secondFactor: { ...user!.secondFactor!, passkeys } };

@@ -49,7 +49,7 @@ let intactRows: Map<string, string>;
 const plantedFaults: string[] = [];
 /** Rows of assets with planted faults, as `<partition> <row key>`, like audit entries of repairs name them. */
 const plantedRows: string[] = [];
-/** Types of which the first asset's own row was removed in the vault `kv-own-missing`, as `!<type>!`. */
+/** Types whose first asset lost its own row in the vault `kv-own-missing`, as `!<type>!`. */
 const typesWithRemovedRow: string[] = [];
 /** Number of runs of the walk that repaired the faults. */
 let runs: number;

@@ -1,15 +1,7 @@
 import type { CompanyResource } from "simulated-cloud/company/resources.ts";
-import { createAzureEdges } from "../../shared/dependencies/azure/source.ts";
-import { createConsumersOfSecrets } from "../../shared/dependencies/consumers/consumers.ts";
-import { createDependencies } from "../../shared/dependencies/dependencies.ts";
-import { createAppConfigurationReferences } from "../../shared/platform/azure/app-configuration-references.ts";
-import { createArm } from "../../shared/platform/azure/arm.ts";
-import { createIdentity } from "../../shared/platform/azure/identity.ts";
-import { createResourceManager } from "../../shared/platform/azure/resource-manager.ts";
-import { systemRandomness } from "../../shared/platform/runtime.ts";
 import type { ConsumersOfSecrets } from "../../shared/rotation/consumer.ts";
-import { SHORT_WAITS } from "../azure/services.ts";
-import { BOSS, VAULT, type World } from "./world.ts";
+import { createConsumerDiscovery } from "./consumer-discovery.ts";
+import { VAULT, type World } from "./world.ts";
 
 /** Number of consumers of each kind in a campaign, the long test run: 40 in total. */
 export const CAMPAIGN_COUNTS = {
@@ -102,46 +94,9 @@ export class AzureConsumers {
 
   /** Runs dependency discovery, as the daily timer does. Returns the consumers that rotations then find. */
   async discover(): Promise<ConsumersOfSecrets> {
-    const { config, log, clock } = this.#world;
-    const identity = createIdentity(config);
-    const services = { config, identity, log, limits: SHORT_WAITS };
-    const [arm, resourceManager] = [createArm(services), createResourceManager(services)];
-    const dependencies = createDependencies({
-      tables: this.#world.tables(),
-      queues: { send: async () => {}, checkReachable: async () => {} },
-      audit: { append: async () => {} },
-      config,
-      sources: [
-        createAzureEdges({
-          config,
-          clock,
-          arm,
-          appConfiguration: createAppConfigurationReferences(services),
-          resourceManager,
-          watched: async () => ({ all: false, named: [this.#subscription] }),
-        }),
-      ],
-      usage: undefined as never,
-      inventory: undefined as never,
-      referencesChanged: async () => {},
-      ended: async () => {},
-      licensed: async () => true,
-      clock,
-      randomness: systemRandomness(),
-      log,
-    });
-    const { run } = await dependencies.discover(BOSS);
-    if (run.status !== "completed")
-      throw new Error(`Dependency discovery ended with status ${run.status}: ${JSON.stringify(run.failures)}`);
-    return createConsumersOfSecrets({
-      dependencies,
-      arm,
-      devops: { organization: async () => undefined },
-      sync: undefined as never,
-      config,
-      clock,
-      tenantId: async () => this.#world.cloud.app.tenantId,
-    });
+    const { consumers, discover } = createConsumerDiscovery(this.#world, [this.#subscription]);
+    await discover();
+    return consumers;
   }
 
   /** Returns the value that each consumer uses now, and the periods in which a consumer had no working value. */

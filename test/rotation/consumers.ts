@@ -27,7 +27,7 @@ interface SimulatedConsumer {
   /** Value and version of the secret that the consumer uses. */
   value: string;
   version: string;
-  /** Time at which the consumer loads the current version by itself, in ms since 1970. */
+  /** Time at which the consumer loads the current version automatically, in ms since 1970. */
   reloadsAt?: number | undefined;
 }
 

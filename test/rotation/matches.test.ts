@@ -17,6 +17,7 @@ import { openStorage, type TestStorage } from "../support/storage.ts";
 const DAY_SECONDS = 86_400;
 /** Current time of every test, in seconds since 1970. */
 const NOW_SECONDS = Math.floor(Date.parse("2026-11-21T10:00:00.000Z") / 1000);
+const caller = { actor: "admin", requestId: "test" };
 const log = { debug() {}, info() {}, warn() {}, error() {} };
 const failIfCalled = () => {
   throw new Error("Finding matches must neither read a value nor sign in.");
@@ -128,7 +129,6 @@ describe("metadata that names an application or a credential", () => {
     await expect(finder.confirm(app.appId, confirmation, caller)).rejects.toMatchObject({ code: "serviceVault" });
   });
 });
-const caller = { actor: "admin", requestId: "test" };
 
 describe("likely and possible matches", () => {
   test("a shared expiry date is likely for one secret and possible for several", async () => {
@@ -183,7 +183,7 @@ describe("likely and possible matches", () => {
 });
 
 describe("index of application and credential IDs", () => {
-  test("the index reports when it is incomplete and follows changes and deletions", async () => {
+  test("the service reports that the index is not built yet; an update of the index adds and removes changed secrets", async () => {
     await writeScannedVault("kv-a", { tagged: { tags: entraTags() } });
     expect((await finder.listMatches(app.appId)).coverage).toEqual([
       "The index of ids in tags, content types and names is not built yet.",

@@ -3,7 +3,7 @@ import { secretValueOf } from "simulated-cloud/company/applications.ts";
 import type { AutomationType } from "../../shared/alerts/automation-events.ts";
 import { createRotationNotices } from "../../shared/alerts/rotation-notices.ts";
 import { bucketOf, credentialName, holderName, newHolder } from "../../shared/inventory/holder.ts";
-import { createInventoryWriter } from "../../shared/inventory/write.ts";
+import { createInventoryWriter, type InventoryWriter } from "../../shared/inventory/write.ts";
 import type { CallLimits } from "../../shared/platform/azure/calls.ts";
 import { createGraph } from "../../shared/platform/azure/graph.ts";
 import { createIdentity } from "../../shared/platform/azure/identity.ts";
@@ -163,57 +163,14 @@ export function openMatchingFixture(
     }),
 
     /** Writes the rows that scans and discoveries create for these applications and the secrets of their vaults. */
-    async discover(
-      ...apps: {
-        name: string;
-        appId: string;
-        contentType: string;
-        place: string;
-        createdOn?: number;
-        tags?: Record<string, string> | undefined;
-      }[]
-    ) {
-      for (const place of new Set(apps.map((app) => app.place))) {
-        const vault = {
-          ...vaultRecord(place),
-          ...(fixture.vaultIds[place] !== undefined && { id: fixture.vaultIds[place] }),
-          vaultUri: world.vaultUriOf(place),
-          contents: { secret: `${Math.random()}` },
-        };
-        const appsInVault = apps.filter((app) => app.place === place);
-        const secretOf = ({ name, contentType, createdOn, tags }: (typeof apps)[number]) =>
-          assetRecord(vault, "secret", name, {
-            contentType,
-            ...(createdOn !== undefined && { createdOn }),
-            ...(tags && { tags }),
-          });
-        await writeVault(writer, vault, appsInVault.map(secretOf));
-      }
-      const byAppId = [...new Map(apps.map(({ appId, name }) => [appId, { appId, name }])).values()];
-      for (const bucket of new Set(byAppId.map(({ appId }) => bucketOf(appId)))) {
-        const tenantId = cloud.app.tenantId;
-        const name = holderName(tenantId, bucket);
-        const holder = newHolder({ name, source: "entra", tenantId }, clock.now().toISOString());
-        const secrets = byAppId
-          .filter(({ appId }) => bucketOf(appId) === bucket)
-          .flatMap(({ appId, name }) => control.directory.secrets(appId).map((one) => ({ ...one, appId, name })))
-          .filter(({ removedAt }) => removedAt === undefined);
-        const credentials = secrets.map(({ appId, name, keyId, expiresOn }) =>
-          assetRecord(holder, "secret", credentialName(appId, keyId), {
-            source: "entra",
-            expiresOn: Date.parse(expiresOn) / 1000,
-            credential: {
-              tenantId: cloud.app.tenantId,
-              appId,
-              applicationName: name,
-              keyId,
-              of: "application",
-              secretsUntil: [],
-            },
-          }),
+    async discover(...apps: DiscoveredApplication[]) {
+      for (const place of new Set(apps.map((app) => app.place)))
+        await writeScannedVault(
+          { world, writer, vaultId: fixture.vaultIds[place] },
+          place,
+          apps.filter((app) => app.place === place),
         );
-        await writeVault(writer, { ...holder, name: holderName(cloud.app.tenantId, bucket) }, credentials);
-      }
+      await writeDirectory({ world, writer }, apps);
       await matches.index.update();
     },
 
@@ -249,4 +206,73 @@ export function openMatchingFixture(
     },
   };
   return fixture;
+}
+
+/** An application, and the vault secret with its client secret. */
+interface DiscoveredApplication {
+  name: string;
+  appId: string;
+  /** Content type of the vault secret. */
+  contentType: string;
+  /** Name of the vault. */
+  place: string;
+  createdOn?: number;
+  tags?: Record<string, string> | undefined;
+}
+
+interface Writing {
+  world: World;
+  writer: InventoryWriter;
+}
+
+/** Writes the rows that a scan of a vault creates. */
+async function writeScannedVault(
+  { world, writer, vaultId }: Writing & { vaultId: string | undefined },
+  place: string,
+  apps: readonly DiscoveredApplication[],
+): Promise<void> {
+  const vault = {
+    ...vaultRecord(place),
+    ...(vaultId !== undefined && { id: vaultId }),
+    vaultUri: world.vaultUriOf(place),
+    contents: { secret: `${Math.random()}` },
+  };
+  const secretOf = ({ name, contentType, createdOn, tags }: DiscoveredApplication) =>
+    assetRecord(vault, "secret", name, {
+      contentType,
+      ...(createdOn !== undefined && { createdOn }),
+      ...(tags && { tags }),
+    });
+  await writeVault(writer, vault, apps.map(secretOf));
+}
+
+/** Writes the rows that a discovery of applications creates for their client secrets. */
+async function writeDirectory({ world, writer }: Writing, apps: readonly DiscoveredApplication[]): Promise<void> {
+  const byAppId = [...new Map(apps.map(({ appId, name }) => [appId, { appId, name }])).values()];
+  for (const bucket of new Set(byAppId.map(({ appId }) => bucketOf(appId)))) {
+    const { tenantId } = world.cloud.app;
+    const name = holderName(tenantId, bucket);
+    const holder = newHolder({ name, source: "entra", tenantId }, world.clock.now().toISOString());
+    const secrets = byAppId
+      .filter(({ appId }) => bucketOf(appId) === bucket)
+      .flatMap(({ appId, name }) =>
+        world.cloud.control.directory.secrets(appId).map((one) => ({ ...one, appId, name })),
+      )
+      .filter(({ removedAt }) => removedAt === undefined);
+    const credentials = secrets.map(({ appId, name, keyId, expiresOn }) =>
+      assetRecord(holder, "secret", credentialName(appId, keyId), {
+        source: "entra",
+        expiresOn: Date.parse(expiresOn) / 1000,
+        credential: {
+          tenantId,
+          appId,
+          applicationName: name,
+          keyId,
+          of: "application",
+          secretsUntil: [],
+        },
+      }),
+    );
+    await writeVault(writer, holder, credentials);
+  }
 }

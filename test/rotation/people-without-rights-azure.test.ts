@@ -41,7 +41,7 @@ const control = () => fixture.control;
 const oldValueOf = (app: App) => secretValueOf(app.name, "old");
 const tagsFor = ({ appId, keyId }: App) => ({ "entra-app-id": appId, "entra-key-id": keyId });
 
-/** What a person without a right does. Returns what the rotation must name. */
+/** The action of a person without a right. Returns the name that the rotation must report. */
 type Attempt = (app: App) => Promise<string> | string;
 
 interface Case {
@@ -273,6 +273,27 @@ const vaultCases: Case[] = (["plan", "overlap"] as const).map((when) => ({
   waits: true,
 }));
 
+/**
+ * The vault of a confirmed place is deleted, and a person without a right creates a vault of the same name in another subscription.
+ * The name is free again because the former vault had no purge protection.
+ */
+const recreatedCases: Case[] = (["plan", "overlap"] as const).map((when) => ({
+  what: "the vault of a confirmed place, deleted and created again in another subscription with a copy of the old value",
+  attempt: async (app) => {
+    const copy = { value: oldValueOf(app), tags: tagsFor(app) };
+    fixture.vaultIds[STRANGER_VAULT] =
+      `/subscriptions/${SUBSCRIPTION}/resourceGroups/rg/providers/Microsoft.KeyVault/vaults/${STRANGER_VAULT}`;
+    const name = await plant(app, copy);
+    await fixture.confirm({ ...app, assetId: `${STRANGER_VAULT}.secret.${app.name}` });
+    fixture.vaultIds[STRANGER_VAULT] = control().vaultId(STRANGER_VAULT)!;
+    await plant(app, copy);
+    return name;
+  },
+  when,
+  named: "newPlace",
+  waits: true,
+}));
+
 /** A message that a stranger puts into a queue while the rotation has a status. */
 interface MessageCase {
   what: string;
@@ -328,7 +349,7 @@ async function receivePoison<S extends typeof RotationMessage | typeof DueMessag
   expect((await failedMessages.list({ limit: 10, offset: 0, cursor: undefined })).items).toMatchObject([{ queue }]);
 }
 
-const CASES = [...tagCases, ...copyCases, ...resourceCases, ...connectionCases, ...vaultCases];
+const CASES = [...tagCases, ...copyCases, ...resourceCases, ...connectionCases, ...vaultCases, ...recreatedCases];
 
 beforeAll(async () => {
   azurite = await openStorage(
@@ -411,8 +432,8 @@ function expectNamed({ named }: Case, name: string, { notUpdated, consumers = []
     expect(named === "newPlace" ? ["newPlace"] : ["uncertain", "unreadable"]).toContain(reason);
 }
 
-test("the table has 60 cases", () => {
-  expect(CASES.length + MESSAGE_CASES.length).toBe(60);
+test("the table has 62 cases", () => {
+  expect(CASES.length + MESSAGE_CASES.length).toBe(62);
 });
 
 test.each(CASES)("$what ($when): named $named, waits for a user: $waits", async (one) => {

@@ -32,7 +32,7 @@ test("after another worker has changed a leased row, changes by the first worker
   expect((await tables.get(Work, "works", "one"))?.done).toBe(10);
 });
 
-test("the lease of a kind of work without a heartbeat writes nothing by itself", async () => {
+test("the lease of a kind of work without a heartbeat is not written automatically", async () => {
   const kind = {
     entity: Work,
     leaseMs: MINUTE_MS,

@@ -12,7 +12,7 @@ import {
   startDeployments,
 } from "./support.ts";
 
-// Tests that nobody can make the service connect to its own machine or network (server-side request forgery) with the address
+// Tests that no user can make the service connect to its own machine or network (server-side request forgery) with the address
 // of an identity provider. A replaced `Socket.connect` and a listening server record every connection.
 
 let deployments: Awaited<ReturnType<typeof startDeployments>>;

@@ -127,6 +127,34 @@ withBrowser.each([
   },
 );
 
+withBrowser.each([
+  ["oidc", /\/session\/end\?/],
+  ["saml", /\/saml\/slo\?/],
+] as const)(
+  "with %s the page's sign-out opens logoutUrl, which ends the provider's session and leads back to the sign-in page",
+  async (protocol, logoutPage) => {
+    await configureProtocol(protocol);
+    const page = await openPath("/auth/sso/login?returnUrl=/");
+    await clickButton(page, "Uma Okafor");
+    await page.waitForURL((url) => url.origin === serviceUrl && url.pathname === "/");
+    const atProvider = page.waitForRequest(
+      (request) => request.url().startsWith(providerUrl) && logoutPage.test(request.url()),
+    );
+    await clickButton(page, "Signed in as uma");
+    await page.getByRole("menuitem", { name: "Sign out" }).click();
+    await atProvider;
+    // With OpenID Connect, the provider asks first.
+    if (protocol === "oidc") await clickButton(page, "Sign out");
+    await page.getByText("Sign in with Acme").waitFor();
+    expect(new URL(page.url()).origin).toBe(serviceUrl);
+    expect((await callService(page, "GET", "/auth/me")).status).toBe(401);
+    // The provider has no session any more, so it asks who signs in.
+    await page.getByText("Sign in with Acme").click();
+    await page.getByRole("button", { name: "Uma Okafor" }).waitFor();
+    await page.close();
+  },
+);
+
 withBrowser.each(["oidc", "saml"] as const)(
   "with %s the first of two tabs and a repeated callback get a page that asks to sign in again",
   async (protocol) => {

@@ -132,6 +132,21 @@ describe("an unknown person", () => {
     expect(await readUser("uma")).not.toHaveProperty("sso");
   });
 
+  test.each([
+    ["jürgen.größe", "jurgen.grosse"],
+    ["Łukasz.Øster", "Lukasz.Oster"],
+    ["Ærøskøbing", "AEroskobing"],
+  ])("the name %j becomes the username %j", async (name, username) => {
+    await deployment.configure(instance, { autoCreateUsers: true });
+    const changeEmail = (email: string) => deployments.cloud.control.changePerson("zoe", { email });
+    changeEmail(`${name}@acme.example`);
+    try {
+      expect(await authenticateSession(instance, await signIn(instance, "zoe"))).toMatchObject({ username });
+    } finally {
+      changeEmail("zoe@acme.example");
+    }
+  });
+
   test.each([ADMIN.username, "system", "anonymous", "sso-0123456789abcdef", "|directory", "…"])(
     "with the reserved or invalid name %j gets a generated username",
     async (name) => {

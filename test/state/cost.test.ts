@@ -51,7 +51,7 @@ test("fences cost no additional request after a worker that ended normally", asy
   // read. The claim, three transactions in each partition, the compliance results, and the release of the claim are written.
   const rows = ["GET Vaults(row)", "GET Vaults(row)"];
   expect(await scanAndListRequests("kv-cost")).toEqual([...rows, ...Array.from({ length: 12 }, () => "POST $batch")]);
-  // Nothing changed, so the second scan writes only once.
+  // There are no changes, so the second scan writes only once.
   expect(await scanAndListRequests("kv-cost")).toEqual(["GET Vaults(row)", "POST $batch"]);
 
   cloud.control.putSecret("kv-cost", { name: "s-7", expiresInDays: 400 });

@@ -374,7 +374,7 @@ test("a stranger can't hold alerts with a planted marker of a restore, nor with 
   expect(await evaluateLater("two")).toEqual([0, 2]);
   expect(unreadable.at(-1)).toBe("restoredAt is in the future");
 
-  // Without a full scan, a marker has an effect for two weeks. Then a copy of it has none either.
+  // Without a full scan, a marker has an effect for two weeks. After that, a copy of the store has no effect either.
   await markRestored(tables, { copiedAt: nowPlus(0) }, clock.now());
   expect(await evaluateLater("three")).toEqual([1, 2]);
   clock.add(13 * DAY_MS);

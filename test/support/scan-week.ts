@@ -1,19 +1,20 @@
 import { randomUUID } from "node:crypto";
 import pMap from "p-map";
-import type { AssetKind } from "simulated-cloud/company/company.ts";
 import { planVaults } from "../../shared/discovery/plan-vaults.ts";
 import type { ScanMode } from "../../shared/discovery/scan.ts";
 import { scanVault } from "../../shared/discovery/scan-vault.ts";
 import type { AssetRecord, AssetType } from "../../shared/inventory/asset.ts";
-import { createInventoryWriter } from "../../shared/inventory/write.ts";
+import { createInventoryWriter, type InventoryWriter } from "../../shared/inventory/write.ts";
 import { createIdentity } from "../../shared/platform/azure/identity.ts";
 import { createKeyVaults } from "../../shared/platform/azure/key-vault.ts";
 import { createResourceManager } from "../../shared/platform/azure/resource-manager.ts";
 import { createVaultSecrets } from "../../shared/platform/azure/vault-secrets.ts";
+import type { Clock } from "../../shared/platform/runtime.ts";
 import { createStoreClock } from "../../shared/platform/storage/clock.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";
 import { DAY_MS, HOUR_MS } from "../../shared/platform/time.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
+import { type ChangedAsset, createChangeKinds, type IsSeen, KINDS } from "./week-changes.ts";
 
 /*
  * Simulates a week of scheduled scans while secrets, keys and certificates change, and reports how long each kind of change
@@ -31,7 +32,6 @@ const FULL_SCAN_TIME_MS = 1.5 * HOUR_MS;
 const DAYS = 7;
 /** Number of vaults that the simulated workers scan at the same time. */
 const CONCURRENT_VAULTS = 4;
-const KINDS: Record<AssetType, AssetKind> = { secret: "secrets", key: "keys", certificate: "certificates" };
 const SUBSCRIPTION = "11111111-1111-4111-8111-111111111111";
 const log = { debug() {}, info() {}, warn() {}, error() {} };
 
@@ -40,8 +40,6 @@ const log = { debug() {}, info() {}, warn() {}, error() {} };
  * project promises its detection times.
  */
 export const WHOLE_WEEK = { vaults: 12, secrets: 90, keys: 20, certificates: 30, changes: 500 };
-/** Kinds of changes that neither lists nor events show. Only reading the details of an asset detects them. */
-export const UNLISTED_CHANGES = ["certificate policy", "key rotation policy"];
 
 export interface WeekOptions {
   connectionString: string;
@@ -73,20 +71,12 @@ export interface WeekOutcome {
   whole: number;
 }
 
-/** An asset that the week changes at most once. */
-interface ChangedAsset {
-  vault: string;
-  type: AssetType;
-  name: string;
-}
-
 /** A change that no scan has detected yet. */
 interface PendingChange extends ChangedAsset {
   kind: string;
   /** Time of the change in milliseconds. */
   at: number;
-  /** Returns whether the inventory's record of the asset shows the change. */
-  isSeen: (asset: AssetRecord | undefined) => boolean;
+  isSeen: IsSeen;
 }
 
 /**
@@ -156,88 +146,7 @@ export async function runWeek(options: WeekOptions): Promise<WeekOutcome> {
       `https://${vault}.${config.cloud.keyVaultSuffix}:${new URL(config.SERVICE_KEY_VAULT_URL!).port}`;
     const clients = createVaultSecrets(services);
     const secretsIn = (vault: string) => clients.open({ name: vault, vaultUri: uriOf(vault) });
-    const itemOf = ({ vault, type, name }: ChangedAsset) =>
-      control.items(vault, KINDS[type]).find((item) => item.name === name)!;
-
-    /**
-     * The kinds of changes. `types` are the types of assets that they apply to. `make` makes change number `at` of the week
-     * to the asset `place`, and returns the function that recognizes the change in the inventory.
-     */
-    const kinds: Record<
-      string,
-      { types: AssetType[]; make(place: ChangedAsset, at: number): Promise<PendingChange["isSeen"]> }
-    > = {
-      "new version": {
-        types: ["secret", "key", "certificate"],
-        async make(place) {
-          const { vault, type, name } = place;
-          if (type === "secret") control.putSecret(vault, { name });
-          else if (type === "key") control.putKey(vault, { name });
-          else control.putCertificate(vault, { name });
-          const { version, created } = itemOf(place);
-          return (asset) => (type === "secret" ? isAt(asset?.createdOn, created) : asset?.version === version);
-        },
-      },
-      attributes: {
-        types: ["secret", "key"],
-        async make(place, at) {
-          control.change(place.vault, KINDS[place.type], place.name, { expiresInDays: 400 + at });
-          const { expires } = itemOf(place);
-          return (asset) => isAt(asset?.expiresOn, expires!);
-        },
-      },
-      tags: {
-        types: ["secret", "key", "certificate"],
-        async make({ vault, type, name }, at) {
-          control.change(vault, KINDS[type], name, { tags: { week: String(at) } });
-          return (asset) => asset?.tags?.week === String(at);
-        },
-      },
-      added: {
-        types: ["secret"],
-        async make({ vault, name }) {
-          control.putSecret(vault, { name: `${name}-new` });
-          return (asset) => asset !== undefined;
-        },
-      },
-      deleted: {
-        types: ["secret"],
-        async make({ vault, name }) {
-          await secretsIn(vault).remove(name);
-          return (asset) => asset === undefined;
-        },
-      },
-      recovered: {
-        types: ["secret"],
-        async make({ vault, name }) {
-          await secretsIn(vault).recover(name);
-          return (asset) => asset !== undefined;
-        },
-      },
-      purged: {
-        types: ["key", "certificate"],
-        async make({ vault, type, name }) {
-          control.remove(vault, KINDS[type], name);
-          return (asset) => asset === undefined;
-        },
-      },
-      "certificate policy": {
-        types: ["certificate"],
-        async make({ vault, type, name }) {
-          const { autoRenew } = (await writer.assetsOf(vault, type)).get(name.toLowerCase())!;
-          control.setRenewal(vault, name, { action: autoRenew ? "EmailContacts" : "AutoRenew", percentage: 80 });
-          return (asset) => asset?.autoRenew === !autoRenew;
-        },
-      },
-      "key rotation policy": {
-        types: ["key"],
-        async make({ vault, name }, at) {
-          control.setRotation(vault, name, { rotateAfterDays: 100 + at });
-          return (asset) =>
-            asset?.rotationPolicy?.lifetimeActions.some((one) => one.timeAfterCreate === `P${100 + at}D`) === true;
-        },
-      },
-    };
+    const kinds = createChangeKinds({ control, writer, secretsIn });
     const plannedChanges = Array.from({ length: options.changes }, (_, at) => {
       const names = Object.keys(kinds);
       const kind = names[at % names.length]!;
@@ -254,26 +163,7 @@ export async function runWeek(options: WeekOptions): Promise<WeekOutcome> {
       if (kind === "recovered") await secretsIn(place.vault).remove(place.name);
     await scan("full", false);
 
-    const changesByKind: WeekOutcome["seen"] = Object.fromEntries(
-      Object.keys(kinds).map((kind) => [kind, { made: 0, longestHours: 0 }]),
-    );
-    let pending: PendingChange[] = [];
-    /** Compares the pending changes with the inventory, and records how long the detected ones took. */
-    async function recordDetectedChanges(): Promise<void> {
-      const nowMs = clock.now().getTime();
-      const rows = new Map<string, Promise<Map<string, AssetRecord>>>();
-      const stillPending: PendingChange[] = [];
-      for (const change of pending) {
-        const list = `${change.vault} ${change.type}`;
-        if (!rows.has(list)) rows.set(list, writer.assetsOf(change.vault, change.type));
-        const name = change.kind === "added" ? `${change.name}-new` : change.name;
-        const asset = (await rows.get(list)!).get(name.toLowerCase());
-        const kind = changesByKind[change.kind]!;
-        if (change.isSeen(asset)) kind.longestHours = Math.max(kind.longestHours, (nowMs - change.at) / HOUR_MS);
-        else stillPending.push(change);
-      }
-      pending = stillPending;
-    }
+    const tracker = new ChangeTracker(Object.keys(kinds), writer, clock);
 
     let operations = 0;
     const scanCount = DAYS * DAILY_SCANS.length;
@@ -289,24 +179,23 @@ export async function runWeek(options: WeekOptions): Promise<WeekOutcome> {
       );
       for (const { kind, place, at } of plannedChanges.slice(from, until)) {
         const isSeen = await kinds[kind]!.make(place, at);
-        pending.push({ ...place, kind, at: clock.now().getTime(), isSeen });
-        changesByKind[kind]!.made++;
+        tracker.add({ ...place, kind, at: clock.now().getTime(), isSeen });
       }
       moveTo(dueMs);
       lastScanMs = dueMs;
       operations += await scan(mode, true);
-      await recordDetectedChanges();
+      await tracker.recordDetectedChanges();
     }
-    for (let day = DAYS; day < 2 * DAYS + 1 && pending.length > 0; day++) {
+    for (let day = DAYS; day < 2 * DAYS + 1 && tracker.pending.length > 0; day++) {
       moveTo(firstFullScanMs + day * DAY_MS);
       await scan("full", true);
-      await recordDetectedChanges();
+      await tracker.recordDetectedChanges();
     }
     // A full scan that a user starts reads the details of every asset. A scheduled one reads only those that are due.
     const [deltaOperations, fullOperations] = [await scan("delta", false), await scan("full", false)];
     return {
-      seen: changesByKind,
-      unseen: pending.map(({ kind, vault, type, name }) => `${kind}: ${vault}.${type}.${name}`),
+      seen: tracker.seen,
+      unseen: tracker.pending.map(({ kind, vault, type, name }) => `${kind}: ${vault}.${type}.${name}`),
       operations,
       whole: DAYS * (DAILY_SCANS.length - 1) * deltaOperations + DAYS * fullOperations,
     };
@@ -315,8 +204,41 @@ export async function runWeek(options: WeekOptions): Promise<WeekOutcome> {
   }
 }
 
-const isAt = (seconds: number | undefined, instant: string): boolean =>
-  seconds === Math.floor(Date.parse(instant) / 1000);
+/** Remembers the changes that no scan has detected yet, and records how long the detected ones took. */
+class ChangeTracker {
+  readonly seen: WeekOutcome["seen"];
+  pending: PendingChange[] = [];
+  readonly #writer: Pick<InventoryWriter, "assetsOf">;
+  readonly #clock: Clock;
+
+  constructor(kinds: readonly string[], writer: Pick<InventoryWriter, "assetsOf">, clock: Clock) {
+    this.seen = Object.fromEntries(kinds.map((kind) => [kind, { made: 0, longestHours: 0 }]));
+    this.#writer = writer;
+    this.#clock = clock;
+  }
+
+  add(change: PendingChange): void {
+    this.pending.push(change);
+    this.seen[change.kind]!.made++;
+  }
+
+  /** Compares the pending changes with the inventory. */
+  async recordDetectedChanges(): Promise<void> {
+    const nowMs = this.#clock.now().getTime();
+    const rows = new Map<string, Promise<Map<string, AssetRecord>>>();
+    const stillPending: PendingChange[] = [];
+    for (const change of this.pending) {
+      const list = `${change.vault} ${change.type}`;
+      if (!rows.has(list)) rows.set(list, this.#writer.assetsOf(change.vault, change.type));
+      const name = change.kind === "added" ? `${change.name}-new` : change.name;
+      const asset = (await rows.get(list)!).get(name.toLowerCase());
+      const kind = this.seen[change.kind]!;
+      if (change.isSeen(asset)) kind.longestHours = Math.max(kind.longestHours, (nowMs - change.at) / HOUR_MS);
+      else stillPending.push(change);
+    }
+    this.pending = stillPending;
+  }
+}
 
 /** Returns a queue that gives out each asset once, taking turns between the vaults. */
 function queueAssets({ vaults }: WeekOptions, names: (vault: string, type: AssetType) => string[]) {

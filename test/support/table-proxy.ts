@@ -50,7 +50,7 @@ export type Fault =
   | "CutAnswer"
   /** The request is applied. The response contains only half of the body, with a matching length. */
   | "ShortAnswer"
-  /** The last two: 500 and 503. The request is applied all the same. */
+  /** The last two: 500 and 503. The request is applied nevertheless. */
   | "InternalErrorApplied"
   | "ServerBusyApplied";
 

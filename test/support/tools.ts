@@ -47,6 +47,13 @@ const TOOLS = {
           spawnSync("git", ["cat-file", "-e", commit], { env: environment, cwd: import.meta.dirname }).status === 0,
       ),
   },
+  keycloak: {
+    tests: "tests with Keycloak",
+    name: "Keycloak",
+    remedy: "start it and set KEYCLOAK_URL (docs/works-with.md)",
+    isOptional: true,
+    isPresent: (environment: Environment) => Boolean(environment.KEYCLOAK_URL),
+  },
 } satisfies Record<string, ToolDescription>;
 
 interface ToolDescription {
@@ -57,7 +64,7 @@ interface ToolDescription {
   remedy: string;
   /** The environment variable that makes a missing program a failure, besides `CI`. */
   requiredBy?: string;
-  /** Whether the tests are also skipped in CI, because it may have a shallow clone. */
+  /** Whether the tests are also skipped in CI, because it may have a shallow clone or no such server. */
   isOptional?: boolean;
   isPresent(environment: Environment): boolean;
 }

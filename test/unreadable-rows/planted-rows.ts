@@ -5,7 +5,7 @@ import { AcknowledgementRows } from "../../shared/alerts/acknowledgements.ts";
 import { OwnersRow } from "../../shared/alerts/owners.ts";
 import { RestoreMarkers } from "../../shared/alerts/restore-marker.ts";
 import { TABLE as APPLICATIONS, Runs as ApplicationRuns } from "../../shared/applications/application.ts";
-import { KEYS_PARTITION, PURGES_PARTITION, RecordRow } from "../../shared/audit/rows.ts";
+import { KEYS_PARTITION, PURGES_PARTITION, RecordRow, ROLLBACK } from "../../shared/audit/rows.ts";
 import * as b2c from "../../shared/b2c/tenant.ts";
 import * as compliance from "../../shared/compliance/compliance-rows.ts";
 import * as usage from "../../shared/dependencies/logs/rows.ts";
@@ -107,7 +107,7 @@ async function plantAlerts(tables: Tables): Promise<void> {
   const message = { queue: "scan-plan", messageId: "planted", failedAt: SINCE, readable: false };
   await tables.put(FailedMessageRows, "failed", "8000000000000|planted", message);
   await tables.put(LastDeliveries, "lastDeliveries", "planted", { queue: "scan-plan", startedAt: UNTIL });
-  for (const partition of [PURGES_PARTITION, KEYS_PARTITION])
+  for (const partition of [PURGES_PARTITION, KEYS_PARTITION, ROLLBACK])
     await tables.put(RecordRow, partition, "planted", { record: "planted" });
 }
 

@@ -42,7 +42,7 @@ export class QueryError extends Error {
 
 /** White space, a comment, or a token: a time, a text in quotes, a number or timespan, a word, or an operator. */
 const TOKEN =
-  /\s+|\/\/[^\n]*|(?<time>datetime\(\s*['"]?[\d:.+TZ -]+['"]?\s*\))|(?<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(?<number>\d+(?:\.\d+)?[smhd]?)|(?<word>\$?[A-Za-z_][\w-]*~?)|(?<sign>!in~|!=|!~|==|=~|>=|<=|![a-z]+|[|(),.=<>[\]])/gy;
+  /\s+|\/\/[^\n]*|(?<time>datetime\(\s*['"]?[\d:.+TZ -]+['"]?\s*\))|(?<text>'(?:[^'\\\r\n]|\\.)*'|"(?:[^"\\\r\n]|\\.)*")|(?<number>\d+(?:\.\d+)?[smhd]?)|(?<word>\$?[A-Za-z_][\w-]*~?)|(?<sign>!in~|!=|!~|==|=~|>=|<=|![a-z]+|[|(),.=<>[\]])/gy;
 
 interface Token {
   kind: "time" | "text" | "number" | "word" | "sign";
@@ -50,6 +50,13 @@ interface Token {
   /** Position in the query. */
   position: number;
 }
+
+const ESCAPES: Record<string, string> = { n: "\n", r: "\r", t: "\t" };
+/** Returns the text of a literal: https://learn.microsoft.com/kusto/query/scalar-data-types/string */
+const unescapeText = (text: string): string =>
+  text.replace(/\\(?:u([0-9A-Fa-f]{4})|(.))/g, (_, code: string | undefined, character: string) =>
+    code === undefined ? (ESCAPES[character] ?? character) : String.fromCharCode(Number.parseInt(code, 16)),
+  );
 
 /** Splits a query into tokens. */
 function tokenize(query: string): Token[] {
@@ -179,7 +186,7 @@ class Parser {
   #value(): Expression {
     const { kind, text } = this.#token();
     if (kind === "text") {
-      const value = text.slice(1, -1).replace(/\\(.)/g, "$1");
+      const value = unescapeText(text.slice(1, -1));
       return () => value;
     }
     if (kind === "time") {

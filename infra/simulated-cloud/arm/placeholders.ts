@@ -6,7 +6,7 @@ import { current } from "../vaults/items.ts";
 import type { Vault } from "../vaults/vault.ts";
 import type { VaultStore } from "../vaults/vault-store.ts";
 
-/** What the placeholders can refer to. */
+/** The objects that placeholders can refer to. */
 interface PlaceholderSources {
   resources: VaultStore;
   vaultUri(vault: Vault): string;

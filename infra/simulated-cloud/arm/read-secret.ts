@@ -8,8 +8,8 @@ export type ReadResult =
   | { problem: "noVault" | "unreachable" | "notAllowed" | "noSecret" | "noVersion" | "disabled" };
 
 /**
- * Reads a vault secret as the identities of one of the company's resources. The settings `firewalled` and `privateOnly` of a
- * vault's `reach` apply to them. The other settings of `reach` apply only to the service's own identity.
+ * Reads a vault secret with the managed identities of one of the company's resources. A vault with the setting `reach` of
+ * `firewalled` or `privateOnly` rejects these identities. The other values of `reach` apply only to the service's own identity.
  *
  * @param principals Object IDs of the identities. Undefined for an identity that can read every vault.
  */

@@ -9,7 +9,7 @@ import type { Consumers } from "./consumers.ts";
 import type { Operations } from "./operations.ts";
 import type { ArmStore } from "./resource-store.ts";
 
-/** What the routes of Azure Resource Manager need. */
+/** Dependencies of the routes of Azure Resource Manager. */
 export interface ArmOptions {
   resources: VaultStore;
   authorization: Authorization;

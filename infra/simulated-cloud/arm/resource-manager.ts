@@ -24,7 +24,7 @@ export function arm(options: ArmOptions): Service {
   return (request) => {
     const matchedRoute =
       deploymentRoute(options, request) ??
-      (request.method === "GET" ? vaultRoute(options, request) : undefined) ??
+      (request.method === "GET" ? readRoute(options, request) : undefined) ??
       resourcesRoute(options, request);
     if (matchedRoute === undefined) return undefined;
     const { versions, answer, ...operation } = matchedRoute;
@@ -45,8 +45,11 @@ export function arm(options: ArmOptions): Service {
   };
 }
 
-/** Returns the route of a request to a subscription, its vaults or their keys and secrets. Undefined for other requests. */
-function vaultRoute(options: ArmOptions, request: IncomingRequest): Route | undefined {
+/**
+ * Returns the route of a request that reads the tenant, subscriptions, vaults or their keys and secrets. Undefined for other
+ * requests.
+ */
+function readRoute(options: ArmOptions, request: IncomingRequest): Route | undefined {
   const { resources } = options;
   // Azure Resource Manager treats two slashes as one.
   const [root, id, ...rest] = request.segments.filter((segment) => segment !== "");
@@ -71,22 +74,32 @@ function vaultRoute(options: ArmOptions, request: IncomingRequest): Route | unde
     };
   }
 
-  /** Finds the subscription before `answer` runs. With an action, a denied subscription is an error. */
-  const inSubscription =
-    (action: string, answer: (subscription: Subscription) => ServiceResponse) => (claims: Claims) => {
-      if (!/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(id)) {
-        const message = `The provided subscription identifier '${id}' is malformed or invalid.`;
-        return failure(400, "InvalidSubscriptionId", message);
-      }
-      const subscription = resources.subscriptions.get(id.toLowerCase());
-      if (subscription === undefined) {
-        return failure(404, "SubscriptionNotFound", `The subscription '${id}' could not be found.`);
-      }
-      if (subscription.declared.denied && action !== "") return unauthorized(claims, action, `/subscriptions/${id}`);
-      return answer(subscription);
-    };
+  return subscriptionRoute(options, request, id, rest.join("/").toLowerCase());
+}
 
-  const path = rest.join("/").toLowerCase();
+/** Runs the answer of a route with the subscription that it names, unless the caller may not read the subscription. */
+type InSubscription = (
+  action: string,
+  answer: (subscription: Subscription) => ServiceResponse,
+) => (claims: Claims) => ServiceResponse;
+
+/** Returns the route of a path in a subscription. The path is in lower case and has no leading slash. */
+function subscriptionRoute(options: ArmOptions, request: IncomingRequest, id: string, path: string): Route | undefined {
+  const { resources } = options;
+  /** Finds the subscription before `answer` runs. With an action, a denied subscription is an error. */
+  const inSubscription: InSubscription = (action, answer) => (claims) => {
+    if (!/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(id)) {
+      const message = `The provided subscription identifier '${id}' is malformed or invalid.`;
+      return failure(400, "InvalidSubscriptionId", message);
+    }
+    const subscription = resources.subscriptions.get(id.toLowerCase());
+    if (subscription === undefined) {
+      return failure(404, "SubscriptionNotFound", `The subscription '${id}' could not be found.`);
+    }
+    if (subscription.declared.denied && action !== "") return unauthorized(claims, action, `/subscriptions/${id}`);
+    return answer(subscription);
+  };
+
   if (path === "") {
     const answer = inSubscription("", (one) => ({
       status: 200,
@@ -127,6 +140,18 @@ function vaultRoute(options: ArmOptions, request: IncomingRequest): Route | unde
     return { name: "arm.listVaults", versions: KEY_VAULT_VERSIONS, subscription: id, answer };
   }
 
+  return vaultRoute(options, request, id, path, inSubscription);
+}
+
+/** Returns the route of a vault, or of its keys, secrets or diagnostic settings. */
+function vaultRoute(
+  options: ArmOptions,
+  request: IncomingRequest,
+  id: string,
+  path: string,
+  inSubscription: InSubscription,
+): Route | undefined {
+  const { resources } = options;
   const match =
     /^resourcegroups\/([^/]+)\/providers\/microsoft\.keyvault\/vaults\/([^/]+)(?:\/(keys|secrets|providers\/microsoft\.insights\/diagnosticsettings))?$/.exec(
       path,

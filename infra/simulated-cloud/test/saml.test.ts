@@ -28,9 +28,10 @@ const signInUrl = () => /SingleSignOnService [^>]*Location="([^"]*)"/.exec(cloud
 
 /** Returns the SAML metadata of the service. With a certificate, the metadata says that the service signs its requests. */
 function metadataOf(certificate: string, acsUrl = ACS_URL): string {
+  const logout = `<md:SingleLogoutService Binding="urn:oasis:names:tc:SAML:2.0:bindings:HTTP-Redirect" Location="http://localhost:7071/auth/sso/logout"/>`;
   const key = `<md:KeyDescriptor use="signing"><ds:KeyInfo xmlns:ds="http://www.w3.org/2000/09/xmldsig#"><ds:X509Data><ds:X509Certificate>${certificate}</ds:X509Certificate></ds:X509Data></ds:KeyInfo></md:KeyDescriptor>`;
   const signsRequests = certificate !== "";
-  return `<md:EntityDescriptor xmlns:md="urn:oasis:names:tc:SAML:2.0:metadata" entityID="${ENTITY_ID}"><md:SPSSODescriptor AuthnRequestsSigned="${signsRequests}" protocolSupportEnumeration="urn:oasis:names:tc:SAML:2.0:protocol">${signsRequests ? key : ""}<md:AssertionConsumerService index="0" Binding="${POST_BINDING}" Location="${acsUrl}"/></md:SPSSODescriptor></md:EntityDescriptor>`;
+  return `<md:EntityDescriptor xmlns:md="urn:oasis:names:tc:SAML:2.0:metadata" entityID="${ENTITY_ID}"><md:SPSSODescriptor AuthnRequestsSigned="${signsRequests}" protocolSupportEnumeration="urn:oasis:names:tc:SAML:2.0:protocol">${signsRequests ? key + logout : ""}<md:AssertionConsumerService index="0" Binding="${POST_BINDING}" Location="${acsUrl}"/></md:SPSSODescriptor></md:EntityDescriptor>`;
 }
 
 const putMetadata = (metadata: string) =>
@@ -162,6 +163,31 @@ describe("the SAML provider", () => {
     expect(await responseOf(signed.replace("rsa-sha256", "rsa-sha1"))).toContain("SigAlg must be");
     const signedInside = requestXml().replace("</saml:Issuer>", `</saml:Issuer>${SIGNATURE}`);
     expect(await responseOf(requestUrl(signedInside, serviceKeys.privateKey))).toContain("not in the message");
+  });
+
+  test.each<[string, (xml: string) => string, string]>([
+    ["an unreplaced placeholder", (xml) => xml.replace(" ID=", ' NotOnOrAfter="{NotOnOrAfter}" ID='), "'NotOnOrAfter'"],
+    ["no ID", (xml) => xml.replace(' ID="_l"', ""), "'ID' is required"],
+    ["no NameID", (xml) => xml.replace(/<saml:NameID.*<\/saml:NameID>/, ""), "Missing child element"],
+    [
+      "the session before the NameID",
+      (xml) => xml.replace("<saml:NameID", "<samlp:SessionIndex>x</samlp:SessionIndex><saml:NameID"),
+      "SessionIndex",
+    ],
+    ["another destination", (xml) => xml.replace("/saml/slo", "/saml/other"), "Destination must be"],
+    ["a NameID of another format", (xml) => xml.replace("persistent", "transient"), "format must be"],
+    ["an old time", (xml) => xml.replace(/(IssueInstant=")\d+/, "$12020"), "too old or in the future"],
+  ])("rejects a LogoutRequest with %s, and names the reason", async (_what, change, message) => {
+    await registerService(certificateOf(serviceKeys));
+    const url = signInUrl().replace("/saml/sso", "/saml/slo");
+    const xml = `<samlp:LogoutRequest xmlns:samlp="urn:oasis:names:tc:SAML:2.0:protocol" xmlns:saml="urn:oasis:names:tc:SAML:2.0:assertion" ID="_l" Version="2.0" IssueInstant="${new Date().toISOString()}" Destination="${url}"><saml:Issuer>${ENTITY_ID}</saml:Issuer><saml:NameID Format="urn:oasis:names:tc:SAML:2.0:nameid-format:persistent">nobody</saml:NameID></samlp:LogoutRequest>`;
+    const send = (text: string, key?: KeyObject) => responseOf(requestUrl(text, key).replace("/saml/sso", "/saml/slo"));
+    // Valid, but nobody is signed in.
+    expect(await send(xml, serviceKeys.privateKey)).toMatch(/^400 .*session/);
+    expect(await send(xml)).toContain("must be signed");
+    const answer = await send(change(xml), serviceKeys.privateKey);
+    expect(answer).toMatch(/^400 /);
+    expect(answer).toContain(message);
   });
 
   test("does not register a service on another machine, or metadata that violates the schema", async () => {

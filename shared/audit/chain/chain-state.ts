@@ -2,6 +2,7 @@ import type { Clock } from "../../platform/runtime.ts";
 import type { Tables } from "../../platform/storage/tables.ts";
 import { type Interval, intervalFrom, intervalName } from "../interval.ts";
 import type { Anchor, AnchorState } from "./anchor.ts";
+import { requiredSince } from "./authenticated-from.ts";
 import { beginningByNumber, type ChainEnd, chainEnd, oldestBeginning, purgedEnd } from "./chain.ts";
 import type { Beginning } from "./digest.ts";
 import { type Purges, purgedTo, readPurges } from "./purge-record.ts";
@@ -27,12 +28,14 @@ export interface ChainState {
   beginning: Beginning | undefined;
   /** Start of the first interval that is not purged. Undefined if nothing is sealed. */
   keptFrom: Interval | undefined;
+  /** Every entry since this interval must have an authentication code. Undefined after an earlier version wrote the log. */
+  authenticatedFrom: Interval | undefined;
   /** The content of the anchor. Undefined if it is not configured or was never written. */
   anchorState: AnchorState | "unreadable" | undefined;
 }
 
 /**
- * Reads the state of the chain, for verification, exports and purges. Costs about five storage requests and one key vault
+ * Reads the state of the chain, for verification, exports and purges. Costs about six storage requests and one key vault
  * request, and more if the newest digest is older than an hour.
  */
 export async function chainState({ tables, clock, trust, anchor }: ReadingDependencies): Promise<ChainState> {
@@ -51,5 +54,6 @@ export async function chainState({ tables, clock, trust, anchor }: ReadingDepend
     (readable && beginningByNumber(readable)) ??
     (end && beginningByNumber({ number: end.number, interval: intervalName(end.interval) }));
   const keptFrom = purgedTo(purges) ?? (beginning && intervalFrom(beginning.interval));
-  return { keys, vouchers, purges, end, beginning, keptFrom, anchorState };
+  const authenticatedFrom = await requiredSince(tables, keys, end);
+  return { keys, vouchers, purges, end, beginning, keptFrom, authenticatedFrom, anchorState };
 }

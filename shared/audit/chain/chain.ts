@@ -25,6 +25,8 @@ export interface ChainEnd {
   hash: string;
   /** The beginning of the chain according to this digest. Absent from digests of an earlier version. */
   beginning: Beginning | undefined;
+  /** Every entry since this interval must have an authentication code, by this digest. */
+  authenticatedFrom: Interval | undefined;
   /** False if no trusted key signed the digest and the anchor does not name it. Then only its position is used. */
   verified: boolean;
 }
@@ -89,7 +91,7 @@ async function newestInRange(
       // A misplaced digest belongs to another interval.
       if (read.state === "genuine" || read.state === "misplaced" || !read.claims) continue;
       // No trusted key signed this row. But if the anchor names its hash, it is the text that was sealed.
-      const claims = { ...read.claims, beginning: undefined };
+      const claims = { ...read.claims, beginning: undefined, authenticatedFrom: undefined };
       if (read.hash === anchored?.hash) {
         verified = endOf({ ...claims, number: anchored.number }, read.hash, true);
       } else if (isPlausible(claims)) {
@@ -100,12 +102,13 @@ async function newestInRange(
   return { verified, unverified, isEmpty };
 }
 
-const endOf = (digest: Digest, hash: string, verified: boolean): ChainEnd => ({
+export const endOf = (digest: Digest, hash: string, verified: boolean): ChainEnd => ({
   interval: intervalFrom(digest.interval),
   number: digest.number,
   total: digest.total,
   hash,
   beginning: digest.beginning,
+  authenticatedFrom: digest.authenticatedFrom === undefined ? undefined : intervalFrom(digest.authenticatedFrom),
   verified,
 });
 
@@ -158,5 +161,6 @@ export function purgedEnd(purges: Purges): ChainEnd | undefined {
   const record = purges.records.at(-1)?.record;
   if (!record) return undefined;
   const { number, interval, hash } = record.last;
-  return { interval: intervalFrom(interval), number, hash, total: record.total, beginning: undefined, verified: true };
+  const unknown = { beginning: undefined, authenticatedFrom: undefined };
+  return { interval: intervalFrom(interval), number, hash, total: record.total, ...unknown, verified: true };
 }

@@ -38,6 +38,24 @@ export const Digest = z.object({
   replaced: z.string().optional(),
   /** The previous digest, if no trusted key signed it. */
   unverified: DigestName.optional(),
+  /** Every entry since this interval must have an authentication code. Absent from digests of an earlier version. */
+  authenticatedFrom: z.string().optional(),
+  /** Number of entries without a code that were accepted because an earlier version may have written them. */
+  withoutCode: z.int().optional(),
+  /** What was changed, removed or inserted before the interval was sealed; `total` also counts what is not listed. */
+  falsified: z
+    .object({
+      total: z.int(),
+      listed: z.array(
+        z.object({
+          kind: z.enum(["entryChanged", "entryRemoved", "entryInserted", "lastEntryChanged"]),
+          interval: z.string(),
+          entryId: z.string().optional(),
+          detail: z.string(),
+        }),
+      ),
+    })
+    .optional(),
   /** True if the anchor in the key vault was unreadable or named another beginning. */
   anchorChanged: z.literal(true).optional(),
 });

@@ -9,7 +9,8 @@ import type { PurgeRecord } from "./purge-record.ts";
  * hashes) of sealed entries, and digests, the signed hashes of ten-minute intervals. Others concern the chain of digests, its
  * beginning, the anchor (copy of the newest digest in the key vault), marks (rows that close an interval for writers), the
  * index that lists use, and signed records of keys and purges. `digestsCut`: the newest digests are missing. `digestReplaced`:
- * sealing replaced a row without a trusted signature. `exportChanged`: an exported file is not as it was signed.
+ * sealing replaced a row without a trusted signature. `lastEntryChanged`: the row that names the last entry of a process, before the
+ * interval is sealed. `exportChanged`: an exported file is not as it was signed.
  */
 export const FindingKind = z.enum([
   "entryChanged",
@@ -26,6 +27,7 @@ export const FindingKind = z.enum([
   "beginningChanged",
   "anchorChanged",
   "markChanged",
+  "lastEntryChanged",
   "indexEntryMissing",
   "indexEntryInserted",
   "keyRecordChanged",
@@ -55,7 +57,7 @@ export type Finding = z.infer<typeof Finding>;
 /** Returns the problems that sealing found and recorded in the digest that it signed. */
 export function findingsIn(digest: Digest): Finding[] {
   const place = { interval: digest.interval, digestNumber: digest.number };
-  const { lost, replaced, unverified, anchorChanged } = digest;
+  const { lost, replaced, unverified, anchorChanged, falsified } = digest;
   const findings: Finding[] = [];
   if (lost) {
     const detail = `When this was sealed, the digests up to number ${lost.number} (${lost.interval}) were missing with their entries.`;
@@ -72,6 +74,15 @@ export function findingsIn(digest: Digest): Finding[] {
   if (anchorChanged) {
     const detail = "When this was sealed, the anchor in the key vault had not been written by this service.";
     findings.push({ ...place, kind: "anchorChanged", detail });
+  }
+  if (falsified) {
+    for (const { detail, ...finding } of falsified.listed)
+      findings.push({ ...place, ...finding, detail: `Before this was sealed: ${detail}` });
+    const unlisted = falsified.total - falsified.listed.length;
+    if (unlisted > 0) {
+      const detail = `Before this was sealed, ${unlisted} more entries were changed, removed or inserted.`;
+      findings.push({ ...place, kind: "entryChanged", detail });
+    }
   }
   return findings;
 }

@@ -4,6 +4,7 @@ import type { Config } from "../../platform/config/config.ts";
 import type { Tables } from "../../platform/storage/tables.ts";
 import { readRows } from "../read-rows.ts";
 import { KEYS_PARTITION, RecordRow } from "../rows.ts";
+import { createEntryAuthentication, type EntryAuthentication } from "./entry-authentication.ts";
 import {
   type PublicKeys,
   publicKeyFrom,
@@ -27,6 +28,8 @@ export const VouchedKey = z.object({ kid: z.string(), publicKey: z.string() });
 export interface Trust {
   /** The signing key. Undefined if `AUDIT_SIGNING_KEYS` is not set; then nothing is sealed. */
   readonly signer: SigningKey | undefined;
+  /** Makes and checks the authentication codes of entries, with keys that are derived from the configured ones. */
+  readonly authentication: EntryAuthentication;
   /** Returns the configured keys and the keys that they vouch for, directly or through other keys. */
   keys(): Promise<PublicKeys>;
   /**
@@ -80,7 +83,8 @@ export function createTrust(tables: Tables, seeds: Config["AUDIT_SIGNING_KEYS"])
     signerVouched = true;
   }
 
-  return { signer, keys: async () => (await vouched()).keys, vouched, vouch };
+  const authentication = createEntryAuthentication(seeds);
+  return { signer, authentication, keys: async () => (await vouched()).keys, vouched, vouch };
 }
 
 const readVoucher = (statement: string, keys: PublicKeys) => readStatement("audit-key", VouchedKey, statement, keys);

@@ -7,6 +7,8 @@ import type { AuditQuery } from "../list.ts";
 import { readRow, readRows } from "../read-rows.ts";
 import { DIGESTS_PARTITION, DigestRow } from "../rows.ts";
 import { byInterval } from "../stored-entries.ts";
+import { checkUnsealed, unsealedRange } from "../verify/check-unsealed.ts";
+import { createFindingList } from "../verify/finding-list.ts";
 import { findUnexpectedRows } from "../verify/unexpected-rows.ts";
 import { type Position, positionText } from "./entry-pages.ts";
 import type { PartWriter } from "./part.ts";
@@ -110,7 +112,10 @@ export function createJsonPart(
     if (!trust.signer) return null;
     const { end: newest, keptFrom, beginning, anchorState } = state;
     const unexpectedRows = part.after ? [] : await findUnexpectedRows(deps, state);
-    const findings = [...unexpectedRows, ...invalidRows];
+    const unsealed = part.after ? undefined : await unsealedRange(deps, state);
+    const inUnsealed = createFindingList();
+    if (unsealed) await checkUnsealed(deps, state, unsealed, inUnsealed, { index: false });
+    const findings = [...unexpectedRows, ...invalidRows, ...inUnsealed.listed];
     const payload: ExportStatement = {
       exportedAt: clock.now().toISOString(),
       start,

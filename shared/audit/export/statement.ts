@@ -18,9 +18,9 @@ export const ExportStatement = z.object({
   /** Filters. With filters, entries in between are left out, so missing entries can't be detected. */
   actor: z.string().optional(),
   eventType: z.string().optional(),
-  /** The part starts after this row (`day|row key`), null in the first part … */
+  /** The row (`day|row key`) after which the part starts. Null in the first part. */
   after: z.string().nullable(),
-  /** … and ends with this row, null in the last part. */
+  /** The row with which the part ends. Null in the last part. */
   upTo: z.string().nullable(),
   entries: z.int(),
   /** SHA-256 over 26 characters of id and 32 bytes of hash per entry, in their order in the file. */

@@ -1,5 +1,6 @@
 import type { Entity } from "../../platform/storage/entity.ts";
 import { remove, type Tables } from "../../platform/storage/tables.ts";
+import { DAY_MS } from "../../platform/time.ts";
 import { type Interval, intervalFrom, intervalName, intervalsByDay, isIntervalName } from "../interval.ts";
 import {
   bornMark,
@@ -10,6 +11,8 @@ import {
   INDEX_PARTITION,
   IndexRow,
   indexKeys,
+  LAST_ROWS,
+  LastRow,
   MANIFESTS_PARTITION,
   ManifestRow,
   Mark,
@@ -32,7 +35,10 @@ export async function removeUpTo(tables: Tables, end: Interval): Promise<void> {
     }
   }
   for (const day of intervalsByDay(from, end)) {
-    await removeRows(tables, Mark, entriesPartition(day[0]!), day.map(bornMark));
+    const partitionKey = entriesPartition(day[0]!);
+    await removeRows(tables, Mark, partitionKey, day.map(bornMark));
+    // The rows of last entries are per day, so they stay until no interval of the day is kept.
+    if (Date.parse(partitionKey) + DAY_MS <= end) await removeRange(tables, LastRow, { partitionKey, ...LAST_ROWS });
   }
   await removeRange(tables, ManifestRow, { partitionKey: MANIFESTS_PARTITION, before: intervalName(end) });
   const digests = { from: intervalName(from), before: intervalName(end) };

@@ -4,10 +4,17 @@ import { isConflict } from "../../platform/storage/conflict.ts";
 import { insert, type Operation, replace, type Tables } from "../../platform/storage/tables.ts";
 import { sha256 } from "../canonical.ts";
 import type { Anchor, AnchorState } from "../chain/anchor.ts";
-import { beginningByNumber, type ChainEnd, chainEnd, oldestBeginning, purgedEnd } from "../chain/chain.ts";
+import { requiredAfterUpgrade, requiredSince } from "../chain/authenticated-from.ts";
+import { beginningByNumber, type ChainEnd, chainEnd, endOf, oldestBeginning, purgedEnd } from "../chain/chain.ts";
+import {
+  createIntervalCheck,
+  type Falsification,
+  type IntervalCheck,
+  readLastRows,
+} from "../chain/check-authenticity.ts";
 import { type Beginning, type Digest, DigestName, readDigest } from "../chain/digest.ts";
 import { type Fingerprint, fingerprintOf, writeManifest } from "../chain/manifest.ts";
-import { readPurges } from "../chain/purge-record.ts";
+import { purgedTo, readPurges } from "../chain/purge-record.ts";
 import { type PublicKeys, type SigningKey, signStatement } from "../chain/signing.ts";
 import type { Trust } from "../chain/trust.ts";
 import type { AuditEntry } from "../entry.ts";
@@ -21,7 +28,7 @@ import {
   SEAL_DELAY_MS,
 } from "../interval.ts";
 import { etagOf, readRows } from "../read-rows.ts";
-import { DIGESTS_PARTITION, DigestRow } from "../rows.ts";
+import { DIGESTS_PARTITION, DigestRow, entriesPartition } from "../rows.ts";
 import { byInterval, entryOfRow, type StoredEntry, storedEntries } from "../stored-entries.ts";
 import { closeIntervals } from "./close-intervals.ts";
 import { firstInterval } from "./first-interval.ts";
@@ -31,7 +38,7 @@ import { repairIndex } from "./repair-index.ts";
  * Seals the audit log. A timer runs it every few minutes. For each ten-minute interval that is over, sealing closes the
  * interval for writers, stores the fingerprint (id and hash) of each entry, and signs a digest of the fingerprints. Each digest
  * names the previous one, so the digests form a chain. The anchor is the copy of the newest digest in the service's own key
- * vault.
+ * vault. Entries that were changed, removed or inserted before are sealed as they are, but the digest says so for good.
  */
 
 /** Digests per transaction: half a day. */
@@ -40,6 +47,8 @@ const BATCH = 72;
 const MAX_INTERVALS = 8_640;
 /** Entries whose index rows are checked together. */
 const REPAIR_BATCH = 1_000;
+/** Maximum number of falsified entries that a digest names. It counts all. */
+const MAX_FALSIFIED = 50;
 
 /** Result of one call of the sealer. */
 export interface Sealing {
@@ -51,6 +60,8 @@ export interface Sealing {
   more: boolean;
   /** The digest that the anchor names, if it is missing from the tables. */
   lost?: DigestName;
+  /** Number of entries that were changed, removed or inserted before this call sealed them. Absent if there are none. */
+  falsified?: number;
 }
 
 export interface SealDependencies {
@@ -96,6 +107,10 @@ export function createSealer(deps: SealDependencies): () => Promise<Sealing> {
     if (start.adopted) await recordAdoption(deps, start.adopted);
     let chain: Chain = start;
     let sealed = 0;
+    let falsifiedTotal = 0;
+    const keptFrom = purgedTo(await readPurges(tables, keys));
+    const { authentication } = trust;
+    const checkDeps = { tables, authentication, authenticatedFrom: start.authenticatedFrom, keptFrom };
     for (const batch of intervalsByDay(first, first + Math.min(due, MAX_INTERVALS) * INTERVAL_MS, BATCH)) {
       const operations: Operation[] = [];
       const foreign = await foreignRows(tables, keys, batch);
@@ -103,10 +118,20 @@ export function createSealer(deps: SealDependencies): () => Promise<Sealing> {
       const mayHaveEntries = await closeIntervals(tables, batch, signer);
       const range = { from: batch[0]!, to: batch.at(-1)! + INTERVAL_MS };
       const entries = byInterval(mayHaveEntries ? storedEntries(tables, range) : noEntries());
+      // After the intervals were closed, so that these rows name all of their entries.
+      const lastRows = await readLastRows(tables, authentication, entriesPartition(batch[0]!));
       for (const interval of batch) {
-        const manifest = await writeManifest(tables, interval, fingerprints(tables, entries.of(interval)));
+        const check = createIntervalCheck(checkDeps, interval);
+        const manifest = await writeManifest(tables, interval, fingerprints(tables, entries.of(interval), check));
+        const checked = await check.finish(lastRows.filter(({ isForged }) => !isForged || interval === batch.at(-1)));
+        falsifiedTotal += checked.total;
+        if (checked.total > 0)
+          log.error("Audit entries were changed before they were sealed", {
+            interval: intervalName(interval),
+            entries: checked.total,
+          });
         const foreignRow = foreign.get(intervalName(interval));
-        const link = appendDigest(chain, { interval, manifest, replaced: foreignRow?.hash }, signer, clock);
+        const link = appendDigest(chain, { interval, manifest, replaced: foreignRow?.hash, checked }, signer, clock);
         operations.push(digestOperation(link.statement, intervalName(interval), foreignRow?.etag));
         chain = link.chain;
       }
@@ -120,7 +145,8 @@ export function createSealer(deps: SealDependencies): () => Promise<Sealing> {
       sealed += batch.length;
     }
     await writeAnchor(chain.end!, chain.beginning, anchored);
-    return { configured: true, sealed, more: due > sealed, ...loss };
+    const found = falsifiedTotal > 0 ? { falsified: falsifiedTotal } : {};
+    return { configured: true, sealed, more: due > sealed, ...loss, ...found };
   };
 
   /** Writes the newest digest and the beginning to the anchor, unless it already contains them. */
@@ -138,6 +164,7 @@ export function createSealer(deps: SealDependencies): () => Promise<Sealing> {
 interface Chain {
   end: ChainEnd | undefined;
   beginning: Beginning | undefined;
+  authenticatedFrom: Interval;
   lost: DigestName | undefined;
   anchorChanged: boolean;
 }
@@ -163,7 +190,8 @@ async function findContinuation(deps: SealDependencies, keys: PublicKeys) {
   }
   const anchorChanged = anchorState === "unreadable" || beginsElsewhere(anchored?.beginning, end?.beginning);
   const lost = anchored && isLost(anchored, end) ? DigestName.parse(anchored) : undefined;
-  return { end, beginning, adopted, anchored, lost, anchorChanged };
+  const authenticatedFrom = (await requiredSince(tables, keys, end)) ?? requiredAfterUpgrade(clock.now().getTime());
+  return { end, beginning, authenticatedFrom, adopted, anchored, lost, anchorChanged };
 }
 
 /** The derived beginning of a chain whose digests don't contain it, because an earlier version signed them. */
@@ -221,12 +249,18 @@ function digestOperation(statement: string, rowKey: string, etag: string | undef
 
 /** Returns the signed digest of an interval, and the chain that ends with it. */
 function appendDigest(
-  { end, beginning, lost, anchorChanged }: Chain,
-  sealed: { interval: Interval; manifest: { entries: number; hash: string }; replaced: string | undefined },
+  { end, beginning, authenticatedFrom, lost, anchorChanged }: Chain,
+  sealed: {
+    interval: Interval;
+    manifest: { entries: number; hash: string };
+    replaced: string | undefined;
+    checked: { listed: Falsification[]; total: number; withoutCode: number };
+  },
   signer: SigningKey,
   clock: Clock,
 ): { statement: string; chain: Chain } {
-  const { interval, manifest, replaced } = sealed;
+  const { interval, manifest, replaced, checked } = sealed;
+  const { withoutCode, ...falsified } = checked;
   const chainBeginning: Beginning = beginning ?? { interval: intervalName(interval), hash: null };
   const digest: Digest = {
     number: Math.max(end?.number ?? 0, lost?.number ?? 0) + 1,
@@ -238,6 +272,11 @@ function appendDigest(
     previous: end?.hash ?? null,
     sealedAt: clock.now().toISOString(),
     beginning: chainBeginning,
+    authenticatedFrom: intervalName(authenticatedFrom),
+    ...(withoutCode > 0 && { withoutCode }),
+    ...(falsified.total > 0 && {
+      falsified: { total: falsified.total, listed: falsified.listed.slice(0, MAX_FALSIFIED) },
+    }),
     ...(lost && { lost }),
     ...(replaced !== undefined && { replaced }),
     ...(end &&
@@ -246,23 +285,28 @@ function appendDigest(
   };
   const statement = signStatement("audit-digest", digest, signer);
   const hash = sha256(statement);
-  const next: ChainEnd = {
-    interval,
-    number: digest.number,
-    total: digest.total,
-    hash,
-    beginning: chainBeginning,
-    verified: true,
-  };
+  const next = endOf(digest, hash, true);
   const completeBeginning = digest.number === 1 ? { ...chainBeginning, hash } : chainBeginning;
-  return { statement, chain: { end: next, beginning: completeBeginning, lost: undefined, anchorChanged: false } };
+  const nextChain = {
+    end: next,
+    beginning: completeBeginning,
+    authenticatedFrom,
+    lost: undefined,
+    anchorChanged: false,
+  };
+  return { statement, chain: nextChain };
 }
 
-/** Yields the fingerprints of the entries of an interval, and writes their missing index rows. */
-async function* fingerprints(tables: Tables, rows: AsyncIterable<StoredEntry>): AsyncGenerator<Fingerprint> {
+/** Yields the fingerprints of the entries of an interval, checks them, and writes their missing index rows. */
+async function* fingerprints(
+  tables: Tables,
+  rows: AsyncIterable<StoredEntry>,
+  check: IntervalCheck,
+): AsyncGenerator<Fingerprint> {
   let pending: AuditEntry[] = [];
   for await (const row of rows) {
     const entry = entryOfRow(row);
+    check.add(row, entry);
     if (!entry) continue; // not written by this service: verification reports it
     yield fingerprintOf(row);
     if (pending.push(entry) < REPAIR_BATCH) continue;

@@ -25,6 +25,8 @@ export interface ChainCheck {
   to: Interval;
   digests: number;
   entries: number;
+  /** Number of entries that were sealed without an authentication code, because an earlier version may have written them. */
+  withoutCode: number;
   /** True if the limits stopped the check before the end of the range. */
   more: boolean;
   /** The last digest that a trusted key signed; null if there is none. */
@@ -60,6 +62,7 @@ export async function checkChain(
   let expectedInterval = from;
   let digests = 0;
   let entries = 0;
+  let withoutCode = 0;
   let lastDigest: ChainCheck["lastDigest"] = null;
 
   for await (const { rowKey, value } of digestRows(tables, range)) {
@@ -70,7 +73,7 @@ export async function checkChain(
     }
     const interval = intervalFrom(rowKey);
     if (digests >= limits.intervals || entries >= limits.entries)
-      return { to: expectedInterval, digests, entries, more: true, lastDigest };
+      return { to: expectedInterval, digests, entries, withoutCode, more: true, lastDigest };
     if (interval > expectedInterval) {
       findings.add(missingDigests(expectedInterval, interval));
       previous = undefined;
@@ -100,10 +103,12 @@ export async function checkChain(
     previous = { hash, number: digest.number };
     lastDigest = { number: digest.number, interval: rowKey, hash, sealedAt: digest.sealedAt, kid: read.kid };
     entries += await checkEntries(digest, sides, findings);
+    withoutCode += digest.withoutCode ?? 0;
   }
   // The last digests of the range may be missing although later ones exist.
   if (expectedInterval <= last) findings.add(missingDigests(expectedInterval, last + INTERVAL_MS));
-  return { to: Math.max(expectedInterval, last + INTERVAL_MS), digests, entries, more: false, lastDigest };
+  const to = Math.max(expectedInterval, last + INTERVAL_MS);
+  return { to, digests, entries, withoutCode, more: false, lastDigest };
 }
 
 async function* digestRows(tables: Tables, { from, last }: { from: Interval; last: Interval }) {

@@ -2,10 +2,21 @@ import { pMapIterable } from "p-map";
 import type { Tables } from "../../platform/storage/tables.ts";
 import { newestFirst } from "../../platform/ulid.ts";
 import type { Finding } from "../chain/findings.ts";
-import type { AuditEntry } from "../entry.ts";
+import { type AuditEntry, readEntry } from "../entry.ts";
 import { type Interval, intervalName, intervalOf } from "../interval.ts";
-import { readRows } from "../read-rows.ts";
-import { INDEX_PARTITION, IndexRow, indexKeys, indexPrefix, indexRange, instantOf, position } from "../rows.ts";
+import { readRow, readRows } from "../read-rows.ts";
+import {
+  EntryRow,
+  entriesPartition,
+  entryKey,
+  INDEX_PARTITION,
+  IndexRow,
+  indexKeys,
+  indexPrefix,
+  indexRange,
+  instantOf,
+  position,
+} from "../rows.ts";
 import { entryOfRow, type StoredEntry } from "../stored-entries.ts";
 import type { FindingList } from "./finding-list.ts";
 
@@ -24,6 +35,8 @@ const MAX_FILTERS = 500;
 const FILTERS_AT_ONCE = 4;
 /** Maximum number of rows reported per filter. */
 const MAX_DIFFERENCES = 100;
+/** Maximum number of differences that are checked again. */
+const MAX_CHECKED_AGAIN = 400;
 
 /** Compares the index with the entries of a range. */
 export interface IndexCheck {
@@ -31,10 +44,14 @@ export interface IndexCheck {
   watch(pages: AsyncIterable<StoredEntry[]>): AsyncGenerator<StoredEntry[]>;
   /**
    * Compares the index with the recorded entries of `from <= interval < to`. Costs one request per filter and 1,000 entries.
+   *
+   * @param isIndexed - Given if entries may be written at the same time. Then each difference is checked again. An entry without any
+   *   index row is reported only if `isIndexed` is true for it: else its writer may have crashed in between, and sealing repairs that.
    */
   check(
     range: { from: Interval; to: Interval },
     findings: FindingList,
+    isIndexed?: (partitionKey: string, rowKey: string) => boolean,
   ): Promise<{ filters: number; filtersChecked: number }>;
 }
 
@@ -66,13 +83,16 @@ export function createIndexCheck(tables: Tables): IndexCheck {
       }
     },
 
-    async check({ from, to }, findings) {
+    async check({ from, to }, findings, isIndexed) {
       const filters = [...expected].sort(([, a], [, b]) => b.length - a.length);
       const checked = filters.slice(0, MAX_FILTERS);
       const compare = ([prefix, positions]: [string, string[]]) => differences(prefix, positions, { from, to });
       const all: Difference[] = [];
       for await (const some of pMapIterable(checked, compare, { concurrency: FILTERS_AT_ONCE })) all.push(...some);
-      findings.add(...findingsOf(all, findings.listed));
+      const remaining: Difference[] = [];
+      for (const difference of all.slice(0, isIndexed ? MAX_CHECKED_AGAIN : undefined))
+        if (!isIndexed || (await stillDiffers(difference, isIndexed))) remaining.push(difference);
+      findings.add(...findingsOf(remaining, findings.listed));
       return { filters: filters.length, filtersChecked: checked.length };
     },
   };
@@ -98,6 +118,31 @@ export function createIndexCheck(tables: Tables): IndexCheck {
       ...[...missing].map((position): Difference => ({ kind: "indexEntryMissing", position, prefix })),
       ...inserted.map((position): Difference => ({ kind: "indexEntryInserted", position, prefix })),
     ].slice(0, MAX_DIFFERENCES);
+  }
+
+  /** Reads the index row and the entry of a difference again. */
+  async function stillDiffers(
+    { kind, position: entryPosition, prefix }: Difference,
+    isIndexed: (partitionKey: string, rowKey: string) => boolean,
+  ): Promise<boolean> {
+    const interval = intervalOf(instantOf(entryPosition));
+    const partitionKey = entriesPartition(interval);
+    const indexRow = await readRow(tables, IndexRow, INDEX_PARTITION, prefix + entryPosition);
+    if (kind === "indexEntryInserted") {
+      const id = indexRow?.value?.id;
+      if (!indexRow || id === undefined) return indexRow !== undefined;
+      const row = await readRow(tables, EntryRow, partitionKey, entryKey(interval, id));
+      const entry = readEntry(row?.value?.entry);
+      return !entry || !indexKeys(entry).includes(prefix + entryPosition);
+    }
+    const id = idAt.get(entryPosition)!;
+    if (indexRow) return indexRow.value?.id !== id;
+    const key = entryKey(interval, id);
+    if (isIndexed(partitionKey, key)) return true;
+    const entry = readEntry((await readRow(tables, EntryRow, partitionKey, key))?.value?.entry);
+    for (const other of entry ? indexKeys(entry) : [])
+      if (await readRow(tables, IndexRow, INDEX_PARTITION, other)) return true;
+    return false;
   }
 
   /**

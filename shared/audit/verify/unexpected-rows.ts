@@ -2,6 +2,7 @@ import type { Tables } from "../../platform/storage/tables.ts";
 import { DAY_MS } from "../../platform/time.ts";
 import { newestFirst } from "../../platform/ulid.ts";
 import type { ChainState, ReadingDependencies } from "../chain/chain-state.ts";
+import { isAuthentic } from "../chain/check-authenticity.ts";
 import { Digest, readDigest } from "../chain/digest.ts";
 import { type Finding, missingPurges } from "../chain/findings.ts";
 import { readStatement } from "../chain/signing.ts";
@@ -12,6 +13,7 @@ import {
   DIGESTS_END,
   DIGESTS_PARTITION,
   DigestRow,
+  EntryRow,
   entriesPartition,
   FIRST_PARTITION,
   FirstRow,
@@ -27,6 +29,7 @@ import {
 } from "../rows.ts";
 import { marksOf } from "../seal/close-intervals.ts";
 import { storedEntries } from "../stored-entries.ts";
+import { entriesEnd } from "./check-unsealed.ts";
 
 /**
  * Finds rows of the audit log that this service did not write, outside the intervals that verification compares one by one. The
@@ -182,7 +185,8 @@ async function manifestFindings({ tables }: ReadingDependencies, { end, keptFrom
 }
 
 /** Finds entries before the log's beginning or in the future, where a list would show them. */
-async function entryFindings({ tables, clock }: ReadingDependencies, state: ChainState): Promise<Finding[]> {
+async function entryFindings(deps: ReadingDependencies, state: ChainState): Promise<Finding[]> {
+  const { tables, clock } = deps;
   const findings: Finding[] = [];
   const inserted = (interval: Interval, entryId: string, when: string) =>
     findings.push({
@@ -201,10 +205,10 @@ async function entryFindings({ tables, clock }: ReadingDependencies, state: Chai
       if (findings.length >= MAX_FINDINGS_PER_KIND) break;
     }
   }
+  const futureFrom = entriesEnd(clock.now().getTime(), state.end?.interval);
   const prefix = indexPrefix({});
-  const futureFrom = clock.now().getTime() + MAX_CLOCK_SKEW_MS;
   const ranges = [
-    { ...indexRange(prefix, futureFrom), when: "in the future" },
+    { ...indexRange(prefix, futureFrom + MAX_CLOCK_SKEW_MS), when: "in the future" },
     ...(logStart === undefined
       ? []
       : [{ ...indexRange(prefix, undefined, Math.floor(logStart / DAY_MS) * DAY_MS), when: "before the log starts" }]),
@@ -225,8 +229,51 @@ async function entryFindings({ tables, clock }: ReadingDependencies, state: Chai
       break;
     }
   }
+  // A day whose rows the index names is reported already.
+  const days = new Set(findings.map(({ interval }) => interval?.slice(0, 10)));
+  const inPartitions = await partitionFindings(deps, logStart, futureFrom);
+  return [...findings, ...inPartitions.filter(({ partition }) => !days.has(partition)).map(({ finding }) => finding)];
+}
+
+/** Finds days with rows before the log's beginning or in the future, and the entries of today that are in the future. */
+async function partitionFindings(
+  { tables, trust }: ReadingDependencies,
+  logStart: Interval | undefined,
+  futureFrom: Interval,
+): Promise<{ partition: string | undefined; finding: Finding }[]> {
+  const findings: { partition: string | undefined; finding: Finding }[] = [];
+  const inserted = (partitionKey: string, when: string) => {
+    const detail = `The rows of ${partitionKey} were not written by this service: ${when}.`;
+    const interval = isDay(partitionKey) ? { interval: `${partitionKey}T00:00Z` } : {};
+    findings.push({ partition: partitionKey, finding: { kind: "entryInserted", ...interval, detail } });
+  };
+  if (logStart !== undefined) {
+    for await (const partitionKey of tables.partitions(EntryRow.table)) {
+      if (partitionKey >= entriesPartition(logStart) || findings.length >= MAX_FINDINGS_PER_KIND) break;
+      inserted(partitionKey, "the log starts later");
+    }
+  }
+  const lastDay = entriesPartition(futureFrom);
+  for await (const partitionKey of tables.partitions(EntryRow.table, lastDay)) {
+    if (findings.length >= MAX_FINDINGS_PER_KIND) break;
+    if (partitionKey > entriesPartition(futureFrom + DAY_MS)) inserted(partitionKey, "it is in the future");
+  }
+  // An instance whose clock is ahead can write entries of the next hours. They have valid codes.
+  for await (const page of storedEntries(tables, { from: futureFrom, to: futureFrom + DAY_MS })) {
+    for (const row of page) {
+      const { interval, id } = row;
+      if (isAuthentic({ authentication: trust.authentication, authenticatedFrom: 0 }, row)) continue;
+      const detail = "The time of the entry is in the future.";
+      const finding: Finding = { kind: "entryInserted", interval: intervalName(interval), entryId: id, detail };
+      findings.push({ partition: undefined, finding });
+    }
+    if (findings.length >= MAX_FINDINGS_PER_KIND) break;
+  }
   return findings;
 }
+
+const isDay = (partitionKey: string): boolean =>
+  /^\d{4}-\d\d-\d\d$/.test(partitionKey) && isIntervalName(`${partitionKey}T00:00Z`);
 
 /**
  * Returns true if an interrupted purge will be resumed: a purge removes the entries first and their digests last. Reads one

@@ -5,11 +5,11 @@ import { digestAt } from "../chain/chain.ts";
 import { type ChainState, chainState, type ReadingDependencies } from "../chain/chain-state.ts";
 import { keyFingerprint, publicKeyText } from "../chain/signing.ts";
 import { INTERVAL_MS, type Interval, intervalFrom, intervalName, intervalOf, isIntervalName } from "../interval.ts";
-import { firstInterval } from "../seal/first-interval.ts";
 import { storedEntries } from "../stored-entries.ts";
 import { checkChain } from "./check-chain.ts";
 import { createIndexCheck } from "./check-index.ts";
 import { checkMarks } from "./check-marks.ts";
+import { checkUnsealed, unsealedRange } from "./check-unsealed.ts";
 import { createFindingList, type FindingList } from "./finding-list.ts";
 import { createLateCheck } from "./late-entries.ts";
 import { findUnexpectedRows } from "./unexpected-rows.ts";
@@ -44,7 +44,7 @@ export async function verifySealed(
   request: VerifyRequest,
   limits: { entries: number; intervals: number } = VERIFY_LIMITS,
 ): Promise<Verification> {
-  const { tables, clock, trust } = deps;
+  const { tables, trust } = deps;
   const cursor = request.cursor === undefined ? undefined : decodeCursor(Cursor, request.cursor);
   const state = await chainState(deps);
   const { end, purges, keptFrom = 0 } = state;
@@ -73,6 +73,15 @@ export async function verifySealed(
   const checkedRange = { from, to: checked.more ? checked.to : range.to };
   await checkMarks(tables, checkedRange, findings);
   const indexCoverage = await index.check(checkedRange, findings);
+  const unsealed = await unsealedRange(deps, state);
+  let inUnsealed = { entries: 0, withoutCode: 0 };
+  if (!checked.more && trust.signer && unsealed) {
+    const range = {
+      from: Math.max(unsealed.from, intervalOf(requestedFrom)),
+      to: Math.min(unsealed.to, Number.isFinite(until) ? intervalOf(until - 1) + INTERVAL_MS : unsealed.to),
+    };
+    inUnsealed = await checkUnsealed(deps, state, range, findings, { index: true });
+  }
   const isEmpty = checkedRange.to === checkedRange.from;
 
   return {
@@ -88,7 +97,10 @@ export async function verifySealed(
     findingsTotal: findings.total,
     lateEntries: late.until(checkedRange.to),
     beginning: state.beginning ? new Date(intervalFrom(state.beginning.interval)).toISOString() : null,
-    unsealedFrom: instant(end ? end.interval + INTERVAL_MS : await firstInterval(tables, clock)),
+    unsealedFrom: instant(unsealed?.from),
+    unsealedEntries: inUnsealed.entries,
+    entriesWithoutCode: checked.withoutCode + inUnsealed.withoutCode,
+    authenticatedFrom: instant(state.authenticatedFrom),
     // The purges in the period; for a period from the first interval that is not purged, also the earlier ones.
     purges: purges.records
       .map(({ record }) => record)

@@ -5,6 +5,7 @@ import type { Randomness } from "../../platform/runtime.ts";
 import { isConflict } from "../../platform/storage/conflict.ts";
 import { merge, RowMissing, replace } from "../../platform/storage/tables.ts";
 import { MINUTE_MS } from "../../platform/time.ts";
+import type { AuthenticatedRow } from "../chain/entry-authentication.ts";
 import { type AuditEntry, entryOf, entryText, readEntry } from "../entry.ts";
 import type { AuditEvent } from "../event.ts";
 import { intervalOf } from "../interval.ts";
@@ -57,7 +58,7 @@ export const readingGroup = ({ type, caller, target }: AuditEvent): CountGroup =
 export function createCounter(
   deps: EntryWriterDependencies & { randomness: Randomness; writer: EntryWriter },
 ): (event: AuditEvent, group: CountGroup) => Promise<void> {
-  const { tables, clock, randomness, writer } = deps;
+  const { tables, clock, randomness, trust, sequences, writer } = deps;
   /** The write in progress of each group, by the group's key. */
   const currentWrites = new Map<string, Promise<void>>();
   /** The next write of each group, with the request ids of the events that it will count. */
@@ -74,18 +75,22 @@ export function createCounter(
       const interval = intervalOf(occurredAtMs);
       const id = countedId(group, occurredAtMs, occupiedIds);
       const key = entryKey(interval, id);
-      const row = await readRow(tables, EntryRow, entriesPartition(interval), key);
+      const partitionKey = entriesPartition(interval);
+      const row = await readRow(tables, EntryRow, partitionKey, key);
       const existing = readEntry(row?.value?.entry);
-      if (row && !existing) {
-        // A row that this service did not write has the key. Sealing ignores the row, and verification reports it.
+      const isOwn =
+        existing && isWritten({ partitionKey, rowKey: key, text: row!.value!.entry, ...linkOf(row!.value!) });
+      if (row && !isOwn) {
+        // A row that this service did not write has the key, or a changed one. It must not get a valid code with a higher count, and
+        // verification reports it. An entry of an earlier version without a code is left as it is, too.
         occupiedIds += 1;
         continue;
       }
       if (!row || !existing) {
         const first = entryOf(event, id, occurredAtMs, notBefore > now ? now : undefined);
         const entry = withRepeats(first, requestIds.slice(1), group);
-        const result = await writer.insert(interval, id, entryText(entry));
-        if (result === "inserted") return await writer.writeIndex(entry);
+        const result = await writer.insert(interval, entry);
+        if (result === "written") return await writer.writeIndex(entry);
         // If the row exists, another instance was faster, and the next attempt increases the count of its entry.
         if (result === "closed") notBefore = await writer.earliestOpenTime(interval);
         continue;
@@ -94,20 +99,32 @@ export function createCounter(
         ...withRepeats(existing, requestIds, group),
         lastOccurredAt: new Date(occurredAtMs).toISOString(),
       };
-      try {
-        await tables.transaction(EntryRow.table, entriesPartition(interval), [
-          merge(Mark, openMark(interval), {}),
-          replace(EntryRow, key, { entry: entryText(entry) }, row.value!.etag),
-        ]);
-        return;
-      } catch (error) {
-        if (error instanceof RowMissing && error.rowKey === openMark(interval))
-          notBefore = await writer.earliestOpenTime(interval);
-        else if (isConflict(error)) await delay(randomness.number() * 50 * ++conflicts);
-        else throw error;
-      }
+      const { link, etag } = row.value!;
+      const write = { partitionKey, rowKey: key, text: entryText(entry), count: entry.count, replaced: { link } };
+      const result = await sequences.write(write, async ({ columns, operations }) => {
+        try {
+          await tables.transaction(EntryRow.table, partitionKey, [
+            merge(Mark, openMark(interval), {}),
+            replace(EntryRow, key, columns, etag),
+            ...operations,
+          ]);
+          return "written";
+        } catch (error) {
+          if (error instanceof RowMissing && error.rowKey === openMark(interval)) return "closed";
+          if (isConflict(error)) return "exists";
+          throw error;
+        }
+      });
+      if (result === "written") return;
+      if (result === "closed") notBefore = await writer.earliestOpenTime(interval);
+      else await delay(randomness.number() * 50 * ++conflicts);
     }
     throw new Error(`The audit entry ${event.type} could not be counted: too many writers at once.`);
+  }
+
+  /** Returns whether this service wrote the row: always true without keys, because nothing is authenticated then. */
+  function isWritten(row: AuthenticatedRow): boolean {
+    return trust.signer === undefined || trust.authentication.check(row) === "authentic";
   }
 
   return (event, group) => {
@@ -134,6 +151,8 @@ export function createCounter(
     return write.done;
   };
 }
+
+const linkOf = ({ link, mac }: { link?: string | undefined; mac?: string | undefined }) => ({ link, mac });
 
 /** Returns an entry that also counts the requests with these ids. */
 function withRepeats(entry: AuditEntry, requestIds: readonly string[], { keepsRequestIds }: CountGroup): AuditEntry {

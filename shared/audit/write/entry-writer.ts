@@ -1,9 +1,10 @@
 import type { Clock } from "../../platform/runtime.ts";
 import { isConflict } from "../../platform/storage/conflict.ts";
 import { insert, merge, put, RowExists, RowMissing, replace, type Tables } from "../../platform/storage/tables.ts";
+import { authenticationStatement } from "../chain/authenticated-from.ts";
 import { chainEnd } from "../chain/chain.ts";
 import type { Trust } from "../chain/trust.ts";
-import type { AuditEntry } from "../entry.ts";
+import { type AuditEntry, entryText } from "../entry.ts";
 import { INTERVAL_MS, type Interval, intervalFrom, intervalName, intervalOf } from "../interval.ts";
 import { readRow } from "../read-rows.ts";
 import {
@@ -20,6 +21,7 @@ import {
   openMark,
 } from "../rows.ts";
 import { isClosed } from "../seal/close-intervals.ts";
+import type { LinkedRows, Sequences, WriteResult } from "./sequences.ts";
 
 /**
  * Attempts of one entry that meets closed intervals: more than the number of intervals that a sealer whose clock is ahead
@@ -33,6 +35,7 @@ export interface EntryWriterDependencies {
   tables: Tables;
   clock: Clock;
   trust: Trust;
+  sequences: Sequences;
 }
 
 /** Writes entries to their intervals. */
@@ -41,7 +44,7 @@ export interface EntryWriter {
    * Inserts the row of an entry. Returns `closed` if no entry can be added to the interval. Returns `exists` if a row with that
    * id exists: of another writer, or of this call if its first response was lost.
    */
-  insert(interval: Interval, id: string, text: string): Promise<"inserted" | "exists" | "closed">;
+  insert(interval: Interval, entry: AuditEntry): Promise<WriteResult>;
   /**
    * Returns the start of the first interval after `interval` that is not sealed, in milliseconds since 1970. The result does
    * not depend on this machine's clock. Called after an entry was not accepted by `interval`.
@@ -61,7 +64,7 @@ export interface EntryWriter {
  * interval. Writers don't block one another, because the empty merge only requires that the mark exists. If someone else
  * planted the born mark of the current interval, the writer adds the missing open mark.
  */
-export function createEntryWriter({ tables, clock, trust }: EntryWriterDependencies): EntryWriter {
+export function createEntryWriter({ tables, clock, trust, sequences }: EntryWriterDependencies): EntryWriter {
   /** The interval for which this instance has seen the open mark. For it, an entry takes one transaction. */
   let openInterval: Interval | undefined;
   /** The result of `firstInterval`, cached. */
@@ -77,7 +80,9 @@ export function createEntryWriter({ tables, clock, trust }: EntryWriterDependenc
       const row = await readRow(tables, FirstRow, FIRST_PARTITION, FIRST_PARTITION);
       if (!row) {
         try {
-          await tables.insert(FirstRow, FIRST_PARTITION, FIRST_PARTITION, { interval: intervalName(candidate) });
+          const authenticated = trust.signer && authenticationStatement(candidate, trust.signer);
+          const value = { interval: intervalName(candidate), authenticated };
+          await tables.insert(FirstRow, FIRST_PARTITION, FIRST_PARTITION, value);
         } catch (error) {
           if (!(error instanceof RowExists)) throw error;
           first = undefined;
@@ -121,40 +126,11 @@ export function createEntryWriter({ tables, clock, trust }: EntryWriterDependenc
   }
 
   return {
-    async insert(interval, id, text) {
-      const partition = entriesPartition(interval);
-      const key = entryKey(interval, id);
-      if (openInterval !== interval) {
-        if (interval < (await firstInterval(interval))) return "closed";
-        try {
-          await tables.transaction(EntryRow.table, partition, [
-            insert(Mark, bornMark(interval), {}),
-            insert(Mark, openMark(interval), {}),
-            insert(EntryRow, key, { entry: text }),
-          ]);
-          openInterval = interval;
-          return "inserted";
-        } catch (error) {
-          // The interval exists: created by another instance, by sealing, or by this call if its first response was lost.
-          if (!(error instanceof RowExists)) throw error;
-        }
-      }
-      for (let attempt = 1; ; attempt++) {
-        try {
-          await tables.transaction(EntryRow.table, partition, [
-            merge(Mark, openMark(interval), {}),
-            insert(EntryRow, key, { entry: text }),
-          ]);
-          openInterval = interval;
-          return "inserted";
-        } catch (error) {
-          if (error instanceof RowExists) return "exists";
-          if (!(error instanceof RowMissing)) throw error;
-          openInterval = undefined;
-          if (await readRow(tables, EntryRow, partition, key)) return "exists";
-          if (attempt === REOPEN_ATTEMPTS || !(await reopen(interval))) return "closed";
-        }
-      }
+    async insert(interval, entry) {
+      const [partitionKey, rowKey] = [entriesPartition(interval), entryKey(interval, entry.id)];
+      return await sequences.write({ partitionKey, rowKey, text: entryText(entry), count: entry.count }, (rows) =>
+        insertRows(interval, rowKey, rows),
+      );
     },
 
     async earliestOpenTime(interval) {
@@ -167,6 +143,50 @@ export function createEntryWriter({ tables, clock, trust }: EntryWriterDependenc
         INDEX_PARTITION,
         indexKeys(entry).map((key) => put(IndexRow, key, { id: entry.id })),
       );
+      const interval = intervalOf(Date.parse(entry.occurredAt));
+      const [day, key] = [entriesPartition(interval), entryKey(interval, entry.id)];
+      sequences.noteIndexed({ day, key, count: entry.count });
     },
   };
+
+  async function insertRows(
+    interval: Interval,
+    key: string,
+    { columns, operations }: LinkedRows,
+  ): Promise<WriteResult> {
+    const partition = entriesPartition(interval);
+    if (openInterval !== interval) {
+      if (interval < (await firstInterval(interval))) return "closed";
+      try {
+        await tables.transaction(EntryRow.table, partition, [
+          insert(Mark, bornMark(interval), {}),
+          insert(Mark, openMark(interval), {}),
+          insert(EntryRow, key, columns),
+          ...operations,
+        ]);
+        openInterval = interval;
+        return "written";
+      } catch (error) {
+        // The interval exists: created by another instance, by sealing, or by this call if its first response was lost.
+        if (!(error instanceof RowExists)) throw error;
+      }
+    }
+    for (let attempt = 1; ; attempt++) {
+      try {
+        await tables.transaction(EntryRow.table, partition, [
+          merge(Mark, openMark(interval), {}),
+          insert(EntryRow, key, columns),
+          ...operations,
+        ]);
+        openInterval = interval;
+        return "written";
+      } catch (error) {
+        if (error instanceof RowExists) return "exists";
+        if (!(error instanceof RowMissing)) throw error;
+        openInterval = undefined;
+        if (await readRow(tables, EntryRow, partition, key)) return "exists";
+        if (attempt === REOPEN_ATTEMPTS || !(await reopen(interval))) return "closed";
+      }
+    }
+  }
 }

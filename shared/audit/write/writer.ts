@@ -1,10 +1,11 @@
 import { decodeTime } from "ulid";
 import type { Randomness } from "../../platform/runtime.ts";
-import { entryOf, entryText } from "../entry.ts";
+import { entryOf } from "../entry.ts";
 import type { AuditEvent, AuditRecorder } from "../event.ts";
 import { IntervalSealed, intervalOf } from "../interval.ts";
 import { createCounter, readingGroup, refusalGroup } from "./counted-entries.ts";
 import { createEntryWriter, type EntryWriterDependencies, MAX_CLOSED } from "./entry-writer.ts";
+import { createSequences } from "./sequences.ts";
 
 /** Records events in the audit log. */
 export interface Writer extends AuditRecorder {
@@ -19,17 +20,18 @@ export interface Writer extends AuditRecorder {
   reading(event: AuditEvent): Promise<void>;
 }
 
-export function createWriter(deps: EntryWriterDependencies & { randomness: Randomness }): Writer {
-  const { clock, randomness } = deps;
-  const writer = createEntryWriter(deps);
-  const count = createCounter({ ...deps, writer });
+export function createWriter(deps: Omit<EntryWriterDependencies, "sequences"> & { randomness: Randomness }): Writer {
+  const { clock, randomness, trust } = deps;
+  const sequences = createSequences(randomness, trust.authentication);
+  const writer = createEntryWriter({ ...deps, sequences });
+  const count = createCounter({ ...deps, sequences, writer });
 
   /** Records an event under the id that its caller chose. If an entry with that id exists, the event is already recorded. */
   async function appendWithId(id: string, event: AuditEvent): Promise<void> {
     const occurredAtMs = decodeTime(id);
     const interval = intervalOf(occurredAtMs);
     const entry = entryOf(event, id, occurredAtMs);
-    if ((await writer.insert(interval, id, entryText(entry))) === "closed") throw new IntervalSealed(interval);
+    if ((await writer.insert(interval, entry)) === "closed") throw new IntervalSealed(interval);
     await writer.writeIndex(entry);
   }
 
@@ -45,7 +47,7 @@ export function createWriter(deps: EntryWriterDependencies & { randomness: Rando
         const occurredAtMs = decodeTime(id);
         const interval = intervalOf(occurredAtMs);
         const entry = entryOf(event, id, occurredAtMs, notBefore > now ? now : undefined);
-        if ((await writer.insert(interval, id, entryText(entry))) !== "closed") return await writer.writeIndex(entry);
+        if ((await writer.insert(interval, entry)) !== "closed") return await writer.writeIndex(entry);
         notBefore = await writer.earliestOpenTime(interval);
       }
       throw new Error(`The audit entry ${event.type} found every interval sealed.`);

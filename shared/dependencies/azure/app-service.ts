@@ -15,7 +15,7 @@ export const appService: Finder = {
   types: ["microsoft.web/sites", "microsoft.web/sites/slots"],
   parts: ["microsoft.web/sites/config", "microsoft.web/sites/slots/config"],
   kind: ({ kind }) => (/\bfunctionapp\b/i.test(kind) ? "functionApp" : "webApp"),
-  // Resource Graph does not return what is needed, so its properties are not queried.
+  // Resource Graph does not return the needed properties, so none are queried.
   properties: "none",
 
   async find(row, { names, appService, signal }) {

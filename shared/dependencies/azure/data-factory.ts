@@ -13,7 +13,7 @@ export const dataFactory: Finder = {
   types: ["microsoft.datafactory/factories"],
   parts: ["microsoft.datafactory/factories/linkedservices"],
   kind: () => "dataFactory",
-  // Resource Graph does not return what is needed, so its properties are not queried.
+  // Resource Graph does not return the needed properties, so none are queried.
   properties: "none",
 
   async find(row, { names, dataFactory, signal }) {

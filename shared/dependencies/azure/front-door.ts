@@ -14,7 +14,7 @@ export const frontDoor: Finder = {
   types: ["microsoft.cdn/profiles"],
   parts: ["microsoft.cdn/profiles/secrets"],
   kind: () => "frontDoor",
-  // Resource Graph does not return what is needed, so its properties are not queried.
+  // Resource Graph does not return the needed properties, so none are queried.
   properties: "none",
 
   async find(row, { frontDoor, signal }) {

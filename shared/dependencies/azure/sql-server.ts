@@ -13,7 +13,7 @@ export const sqlServer: Finder = {
   types: ["microsoft.sql/servers"],
   parts: ["microsoft.sql/servers/encryptionprotector"],
   kind: () => "sqlServer",
-  // Resource Graph does not return what is needed, so its properties are not queried.
+  // Resource Graph does not return the needed properties, so none are queried.
   properties: "none",
 
   async find(row, { names, sql, signal }) {

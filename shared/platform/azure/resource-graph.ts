@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { escapeToSingleLine } from "../http/single-line.ts";
 import type { Arm } from "./arm.ts";
 import { malformedAnswer } from "./failure.ts";
 import { DEPENDENCY_READER } from "./watch-roles.ts";
@@ -20,8 +21,11 @@ export interface ResourceGraph {
   query(query: string, subscriptions: readonly string[], signal?: AbortSignal): AsyncGenerator<unknown[]>;
 }
 
-/** Returns a text as a literal of the query language. */
-export const toQueryLiteral = (text: string): string => `'${text.replace(/[\\']/g, "\\$&")}'`;
+/**
+ * Returns a text as a literal of the query language, which must not contain line breaks:
+ * https://learn.microsoft.com/kusto/query/scalar-data-types/string
+ */
+export const toQueryLiteral = (text: string): string => `'${escapeToSingleLine(text.replace(/[\\']/g, "\\$&"))}'`;
 
 const API_VERSION = "2022-10-01";
 

@@ -29,7 +29,7 @@ export interface SecretVersion {
   managed: boolean;
 }
 
-/** The properties of a new version. Nothing is inherited from the previous version. */
+/** The properties of a new version. No property is inherited from the previous version. */
 export interface NewSecretVersion {
   /** At most 25,600 bytes: https://learn.microsoft.com/azure/key-vault/secrets/about-secrets */
   value: string;

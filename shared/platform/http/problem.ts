@@ -195,7 +195,7 @@ export const PROBLEMS = {
     status: 503,
     title: "Stored data that the answer needs can't be read",
     detail:
-      "A row of the table AlertRules can't be read: it was changed outside of this service. An administrator finds it in the audit log (storage.rowUnreadable) and restores it from a backup, or deletes it.",
+      "A row of the table AlertRules can't be read: it was changed outside of this service. An administrator finds it in the audit log (storage.rowUnreadable), and restores it from a backup, deletes it, or accepts it (npm run store -- sign).",
   },
   storeIsNewer: {
     status: 503,

@@ -15,6 +15,18 @@ export const isSingleLine = (text: string): boolean => !NOT_ON_ONE_LINE.test(tex
  */
 export const toSingleLine = (text: string): string => text.replace(new RegExp(NOT_ON_ONE_LINE, "gu"), " ");
 
+/** Control characters, line and paragraph separators, invisible format characters, and lone surrogates. */
+const INVISIBLE = /[\p{Cc}\p{Zl}\p{Zp}\p{Cf}\p{Cs}]/gu;
+
+/** Returns the text on one line: line breaks and invisible characters become `\uXXXX`, as in JSON. */
+export const escapeToSingleLine = (text: string): string =>
+  text.replace(INVISIBLE, (character) =>
+    Array.from({ length: character.length }, (_, index) => {
+      const code = character.charCodeAt(index).toString(16);
+      return `\\u${code.padStart(4, "0")}`;
+    }).join(""),
+  );
+
 /** Schema of a name or remark: 1 to `longest` characters on one line, without surrounding blanks. */
 export const singleLine = (longest: number) =>
   z

@@ -71,8 +71,8 @@ export function keyProblem(key: string): string | undefined {
 }
 
 /**
- * Prefix of the row keys of lists of rows (row-lists.ts). `~` sorts after every other character that row keys start with, so no
- * range of other rows contains them.
+ * Prefix of the row keys of lists of rows (row-lists.ts). No range of other rows contains it. Builds that don't know the lists
+ * skip row keys with `|` when they read users.
  */
-export const LIST_PREFIX = "~list|";
+export const LIST_PREFIX = "|~list|";
 export const isListKey = (rowKey: string): boolean => rowKey.startsWith(LIST_PREFIX);

@@ -1,4 +1,4 @@
-import { createPublicKey, type KeyObject } from "node:crypto";
+import { createPublicKey } from "node:crypto";
 import { checkAssertion, type ExpectedValues, requireIssuer, type VerifiedAssertion } from "./assertion.ts";
 import { decryptAssertion } from "./decrypt.ts";
 import { SamlRefused } from "./saml-refused.ts";
@@ -16,7 +16,9 @@ const SUCCESS = "urn:oasis:names:tc:SAML:2.0:status:Success";
  */
 export async function verifyResponse(encoded: string, expected: ExpectedValues): Promise<VerifiedAssertion> {
   const xml = decode(encoded);
-  const keys = expected.certificates.map((certificate) => createPublicKey(certificate));
+  const keys = expected.certificates.map((certificate) =>
+    createPublicKey(certificate).export({ type: "spki", format: "pem" }).toString(),
+  );
   const received = parseXml(xml);
   if (!isElement(received, "protocol", "Response")) throw new SamlRefused("malformed");
 
@@ -60,7 +62,7 @@ async function signedAssertionOf(
   xml: string,
   received: Element,
   signedResponse: Element | undefined,
-  keys: readonly KeyObject[],
+  keys: readonly string[],
   decryptionKey: string | undefined,
 ): Promise<Element> {
   const receivedAssertion = singleAssertion(received);
@@ -85,7 +87,7 @@ function requireSigned(signed: Element | undefined): Element {
   return signed;
 }
 
-const signedByItself = (xml: string, assertion: Element, keys: readonly KeyObject[]): Element | undefined => {
+const signedByItself = (xml: string, assertion: Element, keys: readonly string[]): Element | undefined => {
   const signature = signatureOf(assertion);
   return signature && signedContent(xml, assertion, signature, keys);
 };

@@ -1,4 +1,3 @@
-import type { KeyObject } from "node:crypto";
 import { SignedXml } from "xml-crypto";
 import { SamlRefused } from "./saml-refused.ts";
 import { attribute, child, descendants, parentOf, parseXml, textOf } from "./xml.ts";
@@ -31,10 +30,11 @@ export const signatureOf = (element: Element): Element | undefined => child(elem
  * Callers read only this element, so content that was wrapped around or injected into it is ignored.
  *
  * @param xml - The whole document that the element was parsed from.
- * @param keys - Keys of the identity provider's certificates. One of them must have signed. A key in the message is never used.
+ * @param keys - Public keys of the identity provider's certificates, PEM, which is the only form that the library takes for
+ * RSA-PSS. One of them must have signed. A key in the message is never used.
  * @throws {SamlRefused} algorithm, signature
  */
-export function signedContent(xml: string, element: Element, signature: Element, keys: readonly KeyObject[]): Element {
+export function signedContent(xml: string, element: Element, signature: Element, keys: readonly string[]): Element {
   const bytes = verifiedContent(xml, signature, signerOf(signature, keys));
   const content = parseXml(bytes.toString());
   const isSameElement = content.namespaceURI === element.namespaceURI && content.localName === element.localName;
@@ -49,7 +49,7 @@ export function signedContent(xml: string, element: Element, signature: Element,
  *
  * @throws {SamlRefused} algorithm, signature
  */
-function signerOf(signature: Element, keys: readonly KeyObject[]): KeyObject {
+function signerOf(signature: Element, keys: readonly string[]): string {
   const elements = descendants(signature);
   const [signedInfo, ...otherInfos] = elements.filter(({ localName }) => localName === "SignedInfo");
   const prefixes = elements.flatMap((element) => attribute(element, "PrefixList")?.split(" ") ?? []).length;
@@ -69,7 +69,7 @@ function signerOf(signature: Element, keys: readonly KeyObject[]): KeyObject {
 }
 
 /** Returns the canonical bytes that were signed. @throws {SamlRefused} signature */
-function verifiedContent(xml: string, signature: Element, key: KeyObject): Buffer {
+function verifiedContent(xml: string, signature: Element, key: string): Buffer {
   const signed = load(signature, key);
   try {
     const isValid = signed.checkSignature(xml);
@@ -87,7 +87,7 @@ function verifiedContent(xml: string, signature: Element, key: KeyObject): Buffe
  *
  * @throws {SamlRefused} algorithm, signature
  */
-function load(signature: Element, key?: KeyObject): SignedXml {
+function load(signature: Element, key?: string): SignedXml {
   const signed = new SignedXml({ publicCert: key });
   try {
     signed.loadSignature(signature);

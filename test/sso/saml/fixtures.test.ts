@@ -77,3 +77,27 @@ describe("A response that xmlsec1 signed", () => {
     expect(await verificationResult(readFixture(`${name}.xml`), expectedValues())).toBe(reason);
   });
 });
+
+// Keycloak 26.0.7 created the response. Its realm is deleted, and so is the key.
+describe("A response that Keycloak signed", () => {
+  const expected = (): ExpectedValues => ({
+    idpEntityId: "http://127.0.0.1:8180/realms/lifecycle-4cd1c9ad",
+    certificates: [readFixture("keycloak.crt")],
+    acsUrl: "http://localhost:7071/auth/sso/callback",
+    spEntityId: "http://localhost:7071/auth/sso/metadata",
+    requestId: "_keycloak",
+    now: new Date("2026-11-27T09:07:00Z"),
+  });
+
+  it("with RSA-PSS is accepted", async () => {
+    const person = await verificationResult(readFixture("keycloak-rsa-pss.xml"), expected());
+    expect(person).toMatchObject({ subject: "G-1c20dc0a-45ce-40d5-bc94-10bd6172295d" });
+  });
+
+  it("with RSA-PSS is rejected with another key, or after a change", async () => {
+    const xml = readFixture("keycloak-rsa-pss.xml");
+    const otherKey = { ...expected(), certificates: [readFixture("idp.crt")] };
+    expect(await verificationResult(xml, otherKey)).toBe("signature");
+    expect(await verificationResult(xml.replace("Lifecycle.User", "Lifecycle.Admin"), expected())).toBe("signature");
+  });
+});

@@ -8,7 +8,7 @@ const RESPONSE =
 const inResponse = (inside: string, attributes = "") => `${RESPONSE}${attributes}>${inside}</samlp:Response>`;
 const repeatedToLargeSize = (text: string) =>
   text.repeat(Math.floor((LARGE_SIZE - inResponse("").length) / text.length));
-/** Concatenates so many texts. The function gets the index of each. */
+/** Concatenates this number of texts. The function gets the index of each. */
 const repeat = (count: number, piece: (index: number) => string) =>
   Array.from({ length: count }, (_, index) => piece(index)).join("");
 const nestedElements = (levels: number, start: (level: number) => string) =>

@@ -5,7 +5,12 @@ import { readValid } from "simulated-cloud/idp/saml-schema.ts";
 import { afterEach, describe, expect, it } from "vitest";
 import { readCertificate } from "../../../shared/sso/saml/certificates.ts";
 import { parseIdpMetadata } from "../../../shared/sso/saml/idp-metadata.ts";
-import { authnRequestUrl, serviceMetadata } from "../../../shared/sso/saml/messages.ts";
+import {
+  authnRequestUrl,
+  logoutRequestUrl,
+  logoutResponseUrl,
+  serviceMetadata,
+} from "../../../shared/sso/saml/messages.ts";
 import { makeServiceKey } from "../../../shared/sso/saml/service-key.ts";
 import { serviceNamesAt } from "../../../shared/sso/saml/service-names.ts";
 import { attribute, child, children, parseXml, textOf } from "../../../shared/sso/saml/xml.ts";
@@ -103,8 +108,38 @@ describe("The AuthnRequest", () => {
   });
 });
 
+describe("A logout message", () => {
+  const nameId = { value: "<uma & co>", format: "urn:oasis:names:tc:SAML:2.0:nameid-format:persistent" };
+  const parties = async () => ({
+    names,
+    idpEntityId: request.idpEntityId,
+    logoutUrl: "https://login.acme.example/slo?tenant=a&app={Issuer}",
+    signingKey: (await makeServiceKey("lifecycle.acme.example", NOW)).key,
+    id: "_logout",
+    issuedAt: NOW,
+  });
+  const textOf = (url: URL, parameter: string) =>
+    inflateRawSync(Buffer.from(url.searchParams.get(parameter)!, "base64")).toString();
+
+  it("to sign out is valid by the SAML 2.0 protocol schema", async () => {
+    const qualified = { ...nameId, nameQualifier: "https://login.acme.example/", spNameQualifier: names.entityId };
+    for (const session of [{ nameId }, { nameId: qualified, sessionId: "a::b" }, { nameId: { value: "uma" } }]) {
+      const xml = textOf(logoutRequestUrl(await parties(), session), "SAMLRequest");
+      expect(await readValid("protocol", xml, ({ name }) => name)).toBe("LogoutRequest");
+      expect(xml.replace("app={Issuer}", "")).not.toMatch(/[{}]/);
+    }
+  });
+
+  it("that answers the provider is valid by the SAML 2.0 protocol schema", async () => {
+    const url = logoutResponseUrl(await parties(), { id: "_request", relayState: undefined });
+    const xml = textOf(url, "SAMLResponse");
+    expect(await readValid("protocol", xml, ({ name }) => name)).toBe("LogoutResponse");
+    expect(xml.replace("app={Issuer}", "")).not.toMatch(/[{}]/);
+  });
+});
+
 describe("The service's key", () => {
-  it("has a self-signed certificate that OpenSSL accepts, for three years", async () => {
+  it("has a self-signed certificate that OpenSSL accepts, for 1,095 days", async () => {
     const { key, certificate } = await makeServiceKey("lifecycle.acme.example", NOW);
     const x509 = new X509Certificate(certificate.pem);
     expect(x509.verify(x509.publicKey)).toBe(true);
@@ -112,7 +147,7 @@ describe("The service's key", () => {
     expect(x509.subject).toBe("CN=lifecycle.acme.example");
     expect(x509.validFromDate).toEqual(NOW);
     expect(x509.validToDate).toEqual(certificate.expiresOn);
-    expect(x509.validToDate.getTime() - NOW.getTime()).toBe(3 * 365 * 24 * 60 * 60 * 1000);
+    expect(x509.validToDate.getTime() - NOW.getTime()).toBe(1095 * 24 * 60 * 60 * 1000);
     expect(readCertificate(certificate.pem)).toEqual(certificate);
   });
 });

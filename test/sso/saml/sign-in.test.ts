@@ -377,7 +377,7 @@ const certificates = () =>
     pem("CERTIFICATE", Buffer.from(base64, "base64")),
   );
 
-/** Returns a certificate with a new key, valid from yesterday and for so many more days. */
+/** Returns a certificate with a new key, valid from yesterday and for this number of days from now. */
 function certificateUntil(days: number): string {
   const { publicKey, privateKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
   const now = deployment.clock.now().getTime();

@@ -108,7 +108,7 @@ function Form({
   const [isSaved, setSaved] = useState(false);
   const [problem, setProblem] = useState<Problem>();
   const [shownPreview, showPreview] = useState<ReactNode>();
-  /** What `submit` returned to be shown, in place of the fields. */
+  /** The result of `submit`, which is shown in place of the fields. */
   const [outcome, setOutcome] = useState<ReactNode>();
   const fullTitle = kind === undefined ? title : `${title} ${kind}`;
   const heading = about === undefined ? fullTitle : `${fullTitle}: ${about}`;

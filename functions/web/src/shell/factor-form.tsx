@@ -7,7 +7,7 @@ import { useStyles } from "./styles.ts";
 
 /** A second factor, as a request contains it. */
 export type Factor = Pick<Schemas["Credentials"], "totp" | "recoveryCode" | "passkey">;
-/** What the user can send, from the problem `secondFactorRequired`. */
+/** The methods that the user can use, from the problem `secondFactorRequired`. */
 export type FactorChallenge = Schemas["SecondFactorChallenge"];
 
 /** Returns the challenge in a response of the sign-in. Undefined if the sign-in failed for another reason. */

@@ -102,7 +102,7 @@ function Held({ entryId }: { entryId: string }) {
   );
 }
 
-/** What became of the notification to one recipient. `waitsFor`: why a mail rate limit delays it. */
+/** The outcome of the notification to one recipient. `waitsFor`: why a mail rate limit delays it. */
 function Outcome({ recipient, status, owner, reason, error, itemsTotal, notBefore, waitsFor }: Recipient) {
   return (
     <>

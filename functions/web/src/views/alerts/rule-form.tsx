@@ -13,7 +13,7 @@ type Method = Rule["deliveryMethod"];
 
 /** Frequencies of notifications. The API has a mode (immediate or digest) and the frequency of digests. */
 const FREQUENCIES = { immediate: "Immediately", daily: "Daily digest", weekly: "Weekly digest" } as const;
-/** Targets of an escalation, which sends alerts again if nobody acknowledges them in time. */
+/** Targets of an escalation, which sends alerts again if they are not acknowledged in time. */
 const ESCALATIONS = { none: "None", recipients: "Email addresses", rule: "Recipients of another rule" } as const;
 type EscalationTarget = keyof typeof ESCALATIONS;
 

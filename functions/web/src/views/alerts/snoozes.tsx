@@ -54,7 +54,7 @@ export function Snoozes() {
   );
 }
 
-/** Returns what is snoozed: one asset, or everything that matches the filters. */
+/** Returns the scope of the snooze: one asset, or everything that matches the filters. */
 const subjectOf = (assetId: string | null, filters: Schemas["AlertSnooze"]["filters"]): string =>
   assetId ?? (filtersText(filters) || "Everything");
 

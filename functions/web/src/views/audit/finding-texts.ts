@@ -20,6 +20,7 @@ export const FINDINGS = {
   beginningChanged: "Start of the log changed",
   anchorChanged: "Copy of the newest digest in the key vault changed",
   markChanged: "Mark of a signed interval changed",
+  lastEntryChanged: "Row of a writer's last entry changed",
   indexEntryMissing: "Entry missing in the index",
   indexEntryInserted: "Entry inserted into the index",
   keyRecordChanged: "Key record changed",

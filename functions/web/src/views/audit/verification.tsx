@@ -141,7 +141,7 @@ function Chain({ parts, isOver }: { parts: Part[]; isOver: boolean }) {
             </>,
           ),
         )}
-      {parts.map(({ checkedFrom, checkedTo, digests, entries, intact, findings }) =>
+      {parts.map(({ checkedFrom, checkedTo, digests, entries, entriesWithoutCode, intact, findings }) =>
         // A part without a verified interval adds nothing to the chain.
         checkedFrom === null || checkedTo === null
           ? null
@@ -151,6 +151,8 @@ function Chain({ parts, isOver }: { parts: Part[]; isOver: boolean }) {
               <>
                 <Instant at={checkedFrom} /> to <Instant at={checkedTo} />: {counted(entries, "entry", "entries")} with{" "}
                 {counted(digests, "signed digest")} {intact ? "verified" : "failed verification"}.
+                {entriesWithoutCode > 0 &&
+                  ` Without authentication code, from an earlier version: ${counted(entriesWithoutCode, "entry", "entries")}.`}
                 {findings.length > 0 && (
                   <ul>
                     {findings.map(({ kind, entryId, interval, detail }) => (
@@ -186,7 +188,8 @@ function Chain({ parts, isOver }: { parts: Part[]; isOver: boolean }) {
           "unsealed",
           "open",
           <>
-            Entries after <Instant at={last.unsealedFrom} /> are not signed yet, so they can't be verified now.
+            {counted(last.unsealedEntries, "entry", "entries")} after <Instant at={last.unsealedFrom} />{" "}
+            {last.unsealedEntries === 1 ? "is" : "are"} not sealed yet, and verified by authentication codes.
           </>,
         )}
     </ol>

@@ -44,7 +44,7 @@ export function TenantFields({ tenant }: { tenant?: Tenant }) {
         label="Client secret"
         hint={
           tenant
-            ? "Leave empty to keep the current secret. Required for another client ID."
+            ? "Leave empty to keep the current secret. Required if you change the client ID."
             : "Value of the client secret, not its ID."
         }
         required={!tenant}

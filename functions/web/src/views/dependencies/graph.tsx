@@ -67,9 +67,7 @@ export function Graph({ nodes, edges }: Pick<Radius, "nodes" | "edges">) {
       </div>
       <div className={styles.legend}>
         <Text size={200}>
-          Thick line (confirmed): the consumer's configuration references the asset. Thin line (possible): the consumer
-          has permission to read the asset, or a log shows that it read the asset. The colors show the effect of a new
-          version.
+          Thick line: confirmed consumer. Thin line: possible consumer. The colors show the effect of a new version.
         </Text>
         {EFFECTS.filter((refresh) => edges.some((edge) => edge.refresh === refresh)).map((refresh) => (
           <Text key={refresh} size={200}>
@@ -134,7 +132,7 @@ function layOut(nodes: Radius["nodes"], edges: Radius["edges"], labelClass: stri
       style: {
         stroke: LINES[refresh].color,
         strokeDasharray: LINES[refresh].dashes,
-        strokeWidth: strength === "references" ? 3 : 1,
+        strokeWidth: strength === "entitled" ? 1 : 3,
       },
     })),
   };

@@ -9,7 +9,7 @@ import { View } from "../../parts/view.tsx";
 
 type License = Schemas["LicenseStatus"];
 
-/** What is wrong with the license, such as that there is none. */
+/** The problem with the license, such as that none is installed. */
 const REASONS: Record<NonNullable<License["reason"]>, string> = {
   missing: "No license is installed.",
   malformed:

@@ -188,7 +188,13 @@ function EditUser({ user: { id, username, email, role, state, sso, source, etag 
     >
       <ChoiceField name="role" label="Role" options={ROLE_TEXTS} defaultValue={role} />
       <ChoiceField name="state" label="Status" options={STATES} defaultValue={state} />
-      <TextField name="email" label="Email address" type="email" defaultValue={email ?? ""} />
+      <TextField
+        name="email"
+        label="Email address"
+        hint="Shown in the list of users."
+        type="email"
+        defaultValue={email ?? ""}
+      />
       {source === "local" && (
         <>
           <TextField

@@ -23,47 +23,9 @@ export function Retention() {
       {({ histories, auditMinimumRetentionDays }) => (
         <>
           <ul>
-            {histories.map(({ historyType, retentionDays, total, totalAtLeast = 0, oldest }) => (
-              <li key={historyType}>
-                {HISTORIES[historyType]}: {/* Long histories are not counted to the end: `total` is then null. */}
-                {total === null
-                  ? `more than ${counted(totalAtLeast, "entry", "entries")}`
-                  : counted(total, "entry", "entries")}
-                {oldest && (
-                  <>
-                    , oldest <Instant at={oldest} relative />
-                  </>
-                )}
-                , kept for {counted(retentionDays, "day")}{" "}
-                <Operate
-                  operation="purgeHistory"
-                  title="Delete old entries"
-                  about={HISTORIES[historyType]}
-                  action="Delete old entries"
-                  submit={async (form, purge) =>
-                    purgeText(
-                      await purge({
-                        params: { path: { history_type: historyType } },
-                        // An empty field is 0 as a number. It is omitted, so that the configured retention applies.
-                        body: given({ retentionDays: Number(typed(form, "retentionDays")) || null }),
-                      }),
-                    )
-                  }
-                >
-                  <Text>
-                    Permanently deletes entries of the {HISTORIES[historyType].toLowerCase()} that are older than this
-                    number of days. You can't undo this.
-                  </Text>
-                  <NumberField
-                    name="retentionDays"
-                    label="Delete entries older than (days)"
-                    hint={`Leave empty to use the configured retention (${counted(retentionDays, "day")}).${
-                      historyType === "audit" ? ` Minimum: ${counted(auditMinimumRetentionDays, "day")}.` : ""
-                    } Applies to this deletion only.`}
-                    min={1}
-                    max={3650}
-                  />
-                </Operate>
+            {histories.map((history) => (
+              <li key={history.historyType}>
+                <History of={history} auditMinimumDays={auditMinimumRetentionDays} />
               </li>
             ))}
           </ul>
@@ -85,6 +47,60 @@ export function Retention() {
         </>
       )}
     </QueryResult>
+  );
+}
+
+interface HistoryProps {
+  of: Schemas["HistoryStatistics"]["histories"][number];
+  /** Fewest days that the audit log must be kept. */
+  auditMinimumDays: number;
+}
+
+/** One history: the number of its entries, its retention, and the button that deletes old entries. */
+function History({
+  of: { historyType, retentionDays, total, totalAtLeast = 0, oldest },
+  auditMinimumDays,
+}: HistoryProps) {
+  return (
+    <>
+      {HISTORIES[historyType]}: {/* Long histories are not counted to the end: `total` is then null. */}
+      {total === null ? `more than ${counted(totalAtLeast, "entry", "entries")}` : counted(total, "entry", "entries")}
+      {oldest && (
+        <>
+          , oldest <Instant at={oldest} relative />
+        </>
+      )}
+      , kept for {counted(retentionDays, "day")}{" "}
+      <Operate
+        operation="purgeHistory"
+        title="Delete old entries"
+        about={HISTORIES[historyType]}
+        action="Delete old entries"
+        submit={async (form, purge) =>
+          purgeText(
+            await purge({
+              params: { path: { history_type: historyType } },
+              // An empty field is 0 as a number. It is omitted, so that the configured retention applies.
+              body: given({ retentionDays: Number(typed(form, "retentionDays")) || null }),
+            }),
+          )
+        }
+      >
+        <Text>
+          Permanently deletes entries of the {HISTORIES[historyType].toLowerCase()} that are older than this number of
+          days. You can't undo this.
+        </Text>
+        <NumberField
+          name="retentionDays"
+          label="Delete entries older than (days)"
+          hint={`Leave empty to use the configured retention (${counted(retentionDays, "day")}).${
+            historyType === "audit" ? ` Minimum: ${counted(auditMinimumDays, "day")}.` : ""
+          } Applies to this deletion only.`}
+          min={1}
+          max={3650}
+        />
+      </Operate>
+    </>
   );
 }
 

@@ -2,17 +2,24 @@ import type { Schemas } from "../../api/client.ts";
 import { CheckField, LongField, TextField } from "../../parts/fields.tsx";
 import { typed, typedOrNull } from "../../parts/form-dialog.tsx";
 
-/** The SAML fields: the provider's metadata, or its entity ID, sign-in URL and certificates. */
+/** The SAML fields: the provider's metadata, or its entity ID, URLs and certificates. */
 export function SamlFields({ saved }: { saved: Schemas["SsoConfiguration"] }) {
   return (
     <>
       <LongField
         name="samlIdpMetadataXml"
         label="Provider metadata"
-        hint="Paste the metadata XML of the identity provider. Or leave this empty and fill in the next three fields."
+        hint="Paste the metadata XML of the identity provider. Or leave this empty and fill in the next four fields."
         rows={4}
       />
       <TextField name="samlEntryPoint" label="Sign-in URL" type="url" defaultValue={saved.samlEntryPoint ?? ""} />
+      <TextField
+        name="samlLogoutUrl"
+        label="Single logout URL"
+        hint="URL with the HTTP-Redirect binding. Used if requests are signed. If empty, signing out ends only the session of this service."
+        type="url"
+        defaultValue={saved.samlLogoutUrl ?? ""}
+      />
       <TextField name="samlIdpEntityId" label="Provider entity ID" defaultValue={saved.samlIdpEntityId ?? ""} />
       <LongField
         name="samlIdpCertificates"
@@ -42,11 +49,12 @@ export function samlOf(form: FormData) {
   // The provider can publish several certificates, so the field can contain several PEM blocks.
   const certificates = typed(form, "samlIdpCertificates").match(/-----BEGIN [^-]+-----[^-]+-----END [^-]+-----/g);
   return {
-    // Metadata replaces the three fields. Without metadata, an empty field deletes its saved value.
+    // Metadata replaces the four fields. Without metadata, an empty field deletes its saved value.
     tested:
       samlIdpMetadataXml === ""
         ? {
             samlEntryPoint: typedOrNull(form, "samlEntryPoint"),
+            samlLogoutUrl: typedOrNull(form, "samlLogoutUrl"),
             samlIdpEntityId: typedOrNull(form, "samlIdpEntityId"),
             samlIdpCertificates: certificates ? [...certificates] : null,
           }

@@ -4,7 +4,7 @@ import { Copyable } from "../../parts/copyable.tsx";
 import { QueryResult } from "../../parts/query-result.tsx";
 
 /**
- * The card of the Single sign-on page with the values to register at the identity provider, from the service's SAML metadata.
+ * The card of the Single sign-on page with the addresses to register at the identity provider, from the service's SAML metadata.
  */
 export function ServiceMetadata() {
   const metadata = api.useQuery("get", "/auth/sso/metadata", { parseAs: "text" });
@@ -15,16 +15,22 @@ export function ServiceMetadata() {
         /** Returns an attribute of the first element with this name, in any namespace. */
         const attribute = (element: string, name: string) =>
           document.getElementsByTagNameNS("*", element).item(0)?.getAttribute(name) ?? "";
+        const callback = attribute("AssertionConsumerService", "Location");
+        // The metadata has no single logout service unless requests are signed.
+        const logout = new URL("/auth/sso/logout", callback).href;
+        const addresses = {
+          "Redirect URI (OpenID Connect)": callback,
+          "Post-logout redirect URI (OpenID Connect)": new URL("/", callback).href,
+          "Back-channel logout URI (OpenID Connect)": logout,
+          "Entity ID and metadata URL (SAML)": attribute("EntityDescriptor", "entityID"),
+          "Assertion consumer service URL (SAML)": callback,
+          "Single logout service URL (SAML, HTTP-Redirect)": logout,
+        };
         return (
           <>
-            <Copyable
-              label="Redirect URI (OpenID Connect) and assertion consumer service URL (SAML)"
-              text={attribute("AssertionConsumerService", "Location")}
-            />
-            <Copyable
-              label="Entity ID and metadata URL of this service (SAML)"
-              text={attribute("EntityDescriptor", "entityID")}
-            />
+            {Object.entries(addresses).map(([label, address]) => (
+              <Copyable key={label} label={label} text={address} />
+            ))}
             <Link href="/auth/sso/metadata" target="_blank">
               Open SAML metadata
             </Link>

@@ -23,7 +23,7 @@ export default function Sso() {
   );
 }
 
-/** The cards of the page, with the configuration as it is saved. */
+/** The cards of the page, with the saved configuration. */
 function Configuration() {
   const configuration = api.useQuery("get", "/auth/sso/config");
   return (

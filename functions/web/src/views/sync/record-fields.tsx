@@ -2,7 +2,7 @@ import type { Schemas } from "../../api/client.ts";
 import { CheckField, ChoiceField, NumberField } from "../../parts/fields.tsx";
 import { chosen, typed } from "../../parts/form-dialog.tsx";
 
-/** What a sync does if another client changes the copy, which is called drift. */
+/** Reactions of a sync to drift: another client changed the copy. */
 const ON_DRIFT = {
   overwrite: "Overwrite it with the source value",
   report: "Only report the difference",

@@ -1,0 +1,92 @@
+import type { Clock } from "../platform/runtime.ts";
+import { repeatOnConflict } from "../platform/storage/conflict.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import { insert, type Operation, replace, type Tables } from "../platform/storage/tables.ts";
+import { isFinal, itemsIn, itemsOf } from "./delivery.ts";
+import type { History } from "./history.ts";
+import { URGENCIES } from "./items.ts";
+import {
+  containsEntry,
+  MAILBOX_PREFIX,
+  MAILBOXES,
+  type Mailbox,
+  Mailboxes,
+  type MailboxRecord,
+  mailboxKey,
+  withoutRetryDelay,
+} from "./mailbox.ts";
+import { urgencyIn } from "./message.ts";
+
+/** Operations of one transaction. */
+const OPERATIONS_PER_TRANSACTION = 100;
+const CRITICAL = URGENCIES.indexOf("critical");
+/** Urgency of a test, because a user waits for the mail. */
+const TEST_URGENCY = CRITICAL;
+
+/**
+ * Adds the waiting parts of a delivery to their recipients' mailboxes. Idempotent and safe to call concurrently.
+ *
+ * @returns The mailbox key of each waiting part, by the part's index.
+ */
+export async function addToMailboxes(
+  { tables, history, clock }: { tables: Tables; history: Pick<History, "get">; clock: Clock },
+  deliveryId: string,
+): Promise<Map<number, string>> {
+  return await repeatOnConflict(async () => {
+    // The mailboxes are read first. So a part that is sent between the two reads is final when the delivery is read.
+    const boxes = new Map((await readMailboxes(tables)).map((box) => [box.rowKey, box]));
+    const row = await history.get(deliveryId);
+    const all = row ? itemsIn(row) : [];
+    const added = new Map<number, string>();
+    const changed = new Map<string, MailboxRecord>();
+    for (const [index, part] of (row?.parts ?? []).entries()) {
+      if (isFinal(part) || (part.status !== "waiting" && !part.alone)) continue;
+      // A test, and a part whose mail an earlier version started, get a mailbox of their own.
+      // So does a mail that was held after a restore, because its operation id then names exactly this mail.
+      const wasHeld = row!.heldAt !== undefined;
+      const alone = row!.test || part.alone || wasHeld ? `${deliveryId}/${index}` : "";
+      const ofOwner = part.owner !== undefined;
+      const key = mailboxKey(part.recipients, ofOwner, alone);
+      const urgency = row!.test ? TEST_URGENCY : urgencyIn(itemsOf(part, all), new Date(row!.createdAt));
+      const entry = { deliveryId, part: index, urgency };
+      const box = changed.get(key) ?? boxes.get(key) ?? emptyMailbox(part.recipients, ofOwner);
+      added.set(index, key);
+      const isInProgress = wasHeld && [...boxes.values()].some((other) => containsEntry(other, entry));
+      if (isInProgress || containsEntry(box, entry)) continue;
+      // An earlier version, without mailboxes, started this part's mail. The mail gets a mailbox of its own, already in
+      // progress.
+      if (part.alone) changed.set(key, { ...box, mail: { ...part, entries: [entry] } });
+      else {
+        const mail = urgency <= CRITICAL ? withoutRetryDelay(box.mail, clock.now()) : box.mail;
+        changed.set(key, { ...box, waiting: [...box.waiting, entry], ...(mail && { mail }) });
+      }
+    }
+    const operations = [...changed].map(([key, box]): Operation => {
+      const stored = boxes.get(key);
+      return stored ? replace(Mailboxes, key, box, stored.etag) : insert(Mailboxes, key, box);
+    });
+    for (let start = 0; start < operations.length; start += OPERATIONS_PER_TRANSACTION)
+      await tables.transaction(Mailboxes.table, MAILBOXES, operations.slice(start, start + OPERATIONS_PER_TRANSACTION));
+    return added;
+  });
+}
+
+const emptyMailbox = (recipients: readonly string[], ofOwner: boolean): MailboxRecord => ({
+  recipients: [...recipients],
+  ofOwner,
+  waiting: [],
+  sent: [],
+});
+
+/** Returns all mailboxes that can be read. */
+export async function readMailboxes(tables: Tables): Promise<Mailbox[]> {
+  const boxes: Mailbox[] = [];
+  const range = {
+    partitionKey: MAILBOXES,
+    from: MAILBOX_PREFIX,
+    before: keyEnd(MAILBOX_PREFIX),
+    onCorrupt: "leaveOut" as const,
+  };
+  for await (const rows of tables.pages(Mailboxes, range)) boxes.push(...rows);
+  return boxes;
+}

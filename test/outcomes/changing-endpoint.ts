@@ -1,0 +1,33 @@
+import type { CallOptions } from "../support/service.ts";
+import type { Fault } from "../support/table-proxy.ts";
+
+/** One request that changes something, and how to find out whether it did. */
+export interface Change {
+  method: string;
+  path: string;
+  options?: CallOptions;
+  /** Status code of success. */
+  status: number;
+  /** Allowed status codes of a repeated request, if the outcome of the first one was unknown. */
+  allowedOnRepeat: number[];
+  /** Reads whether the change happened. `begun`: it is in progress, the API shows that, and a repeated request completes it. */
+  state(): Promise<"done" | "undone" | "begun">;
+  /** Type of the audit entries. `belongsToRequest` selects those of this request if the request's ID is not enough. */
+  event: string;
+  belongsToRequest?: (entry: { details?: Record<string, unknown>; target?: { id: string } }) => boolean;
+  /** Outcomes of the audit entries of one successful request. Default: `intent` and `success`. */
+  outcomes?: string[];
+  /** Waits until no background work of the request is left. */
+  waitForBackgroundWork?(): Promise<void>;
+}
+
+/** An endpoint and how to prepare a request to it. */
+export interface ChangingEndpoint {
+  /** Method and path as in the OpenAPI document. */
+  endpoint: string;
+  prepare(): Promise<Change>;
+  /** The tested faults. Default: all. Endpoints that hash a password are slow and get fewer. */
+  faults?: readonly Fault[];
+  /** Maximum number of tested writes. Default: 20. Further writes repeat these for other rows. */
+  maxWrites?: number;
+}

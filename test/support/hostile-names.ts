@@ -1,0 +1,42 @@
+/**
+ * Names that someone could choose, such as owner tags or names of applications, to add a line or markup to a message, an export,
+ * a query or the log.
+ */
+export const HOSTILE_NAMES: [what: string, name: string][] = [
+  ["a line feed", "a\nFORGED: line"],
+  ["a carriage return", "a\rFORGED: line"],
+  ["both", "a\r\nFORGED: line"],
+  ["a vertical tab", "a\u000bFORGED: line"],
+  ["a form feed", "a\u000cFORGED: line"],
+  ["a next line", "a\u0085FORGED: line"],
+  ["a line separator", "a\u2028FORGED: line"],
+  ["a paragraph separator", "a\u2029\u2029FORGED: line"],
+  ["NUL", "a\u0000b"],
+  ["an escape sequence", "a\u001b[31mred"],
+  ["a right-to-left override", "a\u202etxt.exe"],
+  ["an isolate", "a\u2066b\u2069"],
+  ["zero-width characters", "a\u200bb\u2060c\ufeffd"],
+  ["an HTML tag", '<img src=x onerror="alert(1)">'],
+  ["a closing tag", "</p></td><script>alert(1)</script>"],
+  ["quotes", `" onmouseover="alert(1)" x='`],
+  ["a character reference", "&lt;b&gt;&#60;b&#62;"],
+  ["a Slack broadcast", "<!channel> <!here>"],
+  ["a Slack mention", "<@U1> @channel"],
+  ["a Slack link", "<https://evil.example|Portal>"],
+  ["an address", "https://evil.example/x_y_"],
+  ["a Markdown link", "[Portal](https://evil.example)"],
+  ["a Markdown image", "![x](https://evil.example/x.png)"],
+  ["a Markdown heading", "# heading"],
+  ["a Markdown list", "- item"],
+  ["a list with plus", " + item"],
+  ["a numbered list", "1. item"],
+  ["a Teams mention", "<at>all</at>"],
+  ["backticks", "`code` ```code```"],
+  ["underscores", "_a_ __b__ c_"],
+  ["tildes and asterisks", "~a~ ~~b~~ *c* **d**"],
+  ["a formula", "=HYPERLINK(1)+cmd|' /C calc'!A0"],
+  ["lone surrogates", "a\ud800b\udc00"],
+  ["100,000 characters", "x".repeat(100_000)],
+];
+/** Line breaks of every kind, other control characters, invisible format characters, and lone surrogates. */
+export const NOT_IN_A_LINE = /[\p{Cc}\p{Zl}\p{Zp}\p{Cf}\p{Cs}]/u;
