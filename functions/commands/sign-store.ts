@@ -44,7 +44,7 @@ export async function requireNoFindings({
   serviceKeyVault,
 }: Pick<Services, "signedRows" | "serviceKeyVault">): Promise<void> {
   const findings = serviceKeyVault ? await signedRows.inspect() : [];
-  const names = findings.filter(({ reason }) => reason !== "unsigned").map(nameOf);
+  const names = findings.map(nameOf);
   if (names.length > 0)
     throw new RollbackRefused(
       `The earlier build would use rows that another program changed: ${names.join(", ")}. Accept or remove them first: npm run store -- sign`,

@@ -1,7 +1,7 @@
 import type { AuditRecorder } from "../audit/event.ts";
 import { type SigningState, type SigningStates, UNSIGNED_GRACE_MS } from "../platform/azure/signing-state.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";
-import type { Finding, SignedPartitions } from "../platform/storage/signed-partitions.ts";
+import type { ComparedRow, Finding, SignedPartitions } from "../platform/storage/signed-partitions.ts";
 import { StorageCorrupt } from "../platform/storage/tables.ts";
 import type { RowLocation, UnreadableRows } from "../unreadable-rows/unreadable-rows.ts";
 import { SIGNED_RANGES } from "./ranges.ts";
@@ -82,7 +82,7 @@ export function createSignedRows(deps: {
     return { ...state, sequences };
   }
 
-  async function setAside(finding: Finding, from: SignedPartitions): Promise<void> {
+  async function setAside(finding: ComparedRow, from: SignedPartitions): Promise<void> {
     const { table, partitionKey, rowKey, reason } = finding;
     if (reason === "changed") return;
     const etag = await from.setAside({ ...finding, reason });

@@ -57,3 +57,15 @@ test("invalid key names and values are rejected", async () => {
   await vault.writeSecret("row-signing", "short", "text/plain");
   expect((await expectFailure(createRowKeys().current())).code).toBe("badResponse");
 });
+
+test("names that no key has cost the vault 20 requests a minute at most, however many rows have them", async () => {
+  const rowKeys = createRowKeys();
+  await vault.writeSecret("row-signing", randomBytes(32).toString("base64"), "text/plain");
+  const current = await rowKeys.current();
+  expect(await rowKeys.named(current.name)).toEqual(current.key);
+  cloud.control.resetCounts();
+  for (let count = 0; count < 50; count++)
+    expect(await rowKeys.named(randomBytes(16).toString("hex"))).toBeUndefined();
+  expect(cloud.control.counts().total).toBe(20);
+  expect(await rowKeys.named(current.name)).toEqual(current.key);
+});

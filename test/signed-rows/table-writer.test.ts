@@ -3,10 +3,16 @@ import { randomBytes } from "node:crypto";
 import path from "node:path";
 import { Secret, TOTP } from "otpauth";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { requireNoFindings } from "../../functions/commands/sign-store.ts";
 import { createServices, type Services } from "../../functions/services.ts";
+import { keyVaultRowKeys } from "../../shared/platform/azure/row-keys.ts";
+import { keyVaultSigningStates } from "../../shared/platform/azure/signing-state.ts";
 import { loadConfig } from "../../shared/platform/config/config.ts";
+import { storageAccount } from "../../shared/platform/storage/connection.ts";
 import { isListKey } from "../../shared/platform/storage/keys.ts";
 import { listIndexOf, listKey } from "../../shared/platform/storage/row-lists.ts";
+import { createSignedPartitions } from "../../shared/platform/storage/signed-partitions.ts";
+import { createWholeTables, type TypedRow } from "../../shared/platform/storage/whole-tables.ts";
 import { CONFIGURATION_KEY, Configuration, SSO, UNCONFIGURED } from "../../shared/sso/configuration.ts";
 import { useManagedIdentity } from "../azure/live-cloud.ts";
 import { licence } from "../support/licence.ts";
@@ -397,6 +403,128 @@ test("these are at least 100 cases", () => {
   expect(cases.size).toBe(145);
 });
 
+/** Writes a row with columns that the SDK would not send, for example `rowKey`. */
+async function writeColumns(table: string, row: TypedRow): Promise<void> {
+  await createWholeTables(newServices().connection).write(
+    table,
+    (async function* () {
+      yield row;
+    })(),
+  );
+}
+
+/** Returns a row with its columns and their types. */
+async function typedRow(table: string, rowKey: string): Promise<TypedRow> {
+  for await (const row of createWholeTables(newServices().connection).rows(table)) if (row.rowKey === rowKey) return row;
+  throw new Error(`${table} has no row ${rowKey}.`);
+}
+
+/** Compares the rows, and accepts them as they are. */
+async function acceptAll(): Promise<void> {
+  const services = newServices();
+  await services.signedRows.accept(await services.signedRows.inspect(), { requestId: "test" });
+}
+
+const isUsed = (answer: Answer, baseline: Answer) =>
+  answer.status === 200 && !answer.headers.has("x-unreadable-rows") && answer.text !== baseline.text;
+
+test.each(["the role of a user", "an alert rule", "a snooze", "a subscription"])(
+  "%s without a signature does not pass as an older one by a column with an earlier time",
+  async (name) => {
+    const { table, rowKey, change, read } = targets[name]!;
+    const [row, baseline] = [await typedRow(table, rowKey), await read()];
+    const { _signature: _, ...columns } = row.columns;
+    await writeColumns(table, {
+      ...row,
+      columns: { ...columns, ...change, timestamp: "2020-01-01T00:00:00Z" } as TypedRow["columns"],
+    });
+    expect(isUsed(await read(), baseline)).toBe(false);
+    await newServices().signedRows.check();
+    expect(isUsed(await read(), baseline)).toBe(false);
+    await writeColumns(table, row);
+    await acceptAll();
+  },
+);
+
+test("a copy of another user's row does not pass by a column with that user's key", async () => {
+  const { table, rowKey, read } = targets["the role of a user"]!;
+  const [row, baseline] = [await typedRow(table, rowKey), await read()];
+  const { columns } = await typedRow(table, ADMIN.username);
+  await writeColumns(table, { ...row, columns: { ...columns, partitionKey: "user", rowKey: ADMIN.username } });
+  expect(isUsed(await read(), baseline)).toBe(false);
+  await writeColumns(table, row);
+  await acceptAll();
+});
+
+test("a row that is put back with its list stays found, although the service writes the list again", async () => {
+  const services = newServices();
+  await admin("POST", "/auth/users", { username: "trent", password: PASSWORD, role: "admin" });
+  await services.signedRows.check();
+  const before = await writer.rows("Users");
+  await admin("PUT", "/auth/users/trent", { role: "user" });
+  await services.signedRows.check();
+  const after = await writer.rows("Users");
+  await writer.write("Users", before.get("trent")!);
+  await writer.write("Users", before.get(listKey(listIndexOf("trent")))!);
+  // As often as it needs for the list to have been written as often as before.
+  for (let times = 0; times < 3; times++) await admin("PUT", "/auth/users/trent", { email: `t${times}@acme.example` });
+  await services.signedRows.check();
+  expect((await service.admin("GET", "/auth/users/trent")).body.role).not.toBe("admin");
+  expect((await newServices().signedRows.inspect()).map(({ rowKey }) => rowKey)).toContain("trent");
+  await writer.restore("Users", after);
+  await acceptAll();
+});
+
+test("a row that is planted after the time for unsigned rows is not signed, although an instance still signs rows", async () => {
+  const { table, rowKey, change, read } = targets["the role of a user"]!;
+  const services = newServices();
+  const account = storageAccount(services.connection);
+  const states = keyVaultSigningStates(services.serviceKeyVault!, account, services.clock);
+  const { signed, sequences } = await states.read();
+  const [row, baseline] = [await typedRow(table, rowKey), await read()];
+  await states.write({ signed: { ...signed!, complete: false }, sequences });
+  const { _signature: _, ...columns } = row.columns;
+  await writeColumns(table, { ...row, columns: { ...columns, ...change } as TypedRow["columns"] });
+  await newServices().signedRows.check();
+  expect(isUsed(await read(), baseline)).toBe(false);
+  await writeColumns(table, row);
+  await acceptAll();
+});
+
+test("a row that the service wrote since it was found is not set aside", async () => {
+  const services = newServices();
+  const keys = keyVaultRowKeys(services.serviceKeyVault!, services.randomness);
+  const partitions = createSignedPartitions(services.connection, { tables: services.tables, keys });
+  const row = await typedRow("Users", "mallory");
+  const found = { table: "Users", partitionKey: row.partitionKey, rowKey: "mallory", reason: "olderState" } as const;
+  await admin("PUT", "/auth/users/mallory", { email: "since@acme.example" });
+  expect(await partitions.setAside({ ...found, signature: row.columns._signature })).toBeUndefined();
+  expect(await partitions.setAside({ ...found, reason: "missing" })).toBeUndefined();
+  expect((await service.admin("GET", "/auth/users/mallory")).body).toMatchObject({ email: "since@acme.example" });
+});
+
+test("hundreds of planted rows are set aside a part at a time, and cost no request each after that", async () => {
+  const client = writer.client("Users");
+  const keys = Array.from({ length: 600 }, (_, number) => `garbage-${number}`);
+  for (let at = 0; at < keys.length; at += 100)
+    await client.submitTransaction(
+      keys.slice(at, at + 100).map((rowKey) => ["upsert", { partitionKey: "user", rowKey, role: "admin" }, "Replace"]),
+    );
+  const setAside = async () =>
+    [...(await writer.rows("Users")).values()].filter(({ _signature: text }) => text === "rejected.unsigned").length;
+  await newServices().signedRows.check();
+  expect(await setAside()).toBe(500);
+  await newServices().signedRows.check();
+  expect(await setAside()).toBe(600);
+  service.clearTableRequests();
+  await runMinuteTimer();
+  const reads = service.tableRequests().filter(({ path }) => decodeURIComponent(path).includes("RowKey='garbage-"));
+  expect(reads.length).toBeLessThanOrEqual(100);
+  const planted = (await newServices().signedRows.inspect()).filter(({ rowKey }) => rowKey.startsWith("garbage-"));
+  expect(planted).toHaveLength(600);
+  await newServices().signedRows.accept(planted, { requestId: "test", remove: planted });
+}, 120_000);
+
 test("the administrator signs in at the end, and a reported row is in the audit log, the metrics and the deep health", async () => {
   await service.signIn(ADMIN);
   const target = targets["the role of a user"]!;
@@ -435,6 +563,16 @@ test("the command lists the row, and accepts or removes it; a rollback is refuse
   expect(accepted).toMatchObject({ code: 0, out: expect.stringContaining("Accepted 0 rows, removed 1") });
   expect((await service.admin("GET", "/auth/users/mallory")).status).toBe(404);
   expect(await run("sign")).toMatchObject({ code: 0, out: expect.stringContaining("Rows: 0.") });
+});
+
+test("a rollback is refused while a row without a signature is not used, because the earlier build would use it", async () => {
+  const services = newServices();
+  const row = await typedRow("Users", "carol");
+  const { _signature: _, ...columns } = row.columns;
+  await writeColumns("Users", { ...row, columns: { ...columns, role: "admin" } });
+  await expect(requireNoFindings(services)).rejects.toThrow("Users/user/carol");
+  await writeColumns("Users", row);
+  await requireNoFindings(services);
 });
 
 test("during an outage of the key vault, running processes continue, and a new process says what is missing", async () => {

@@ -1,8 +1,14 @@
 import type { Randomness } from "../runtime.ts";
 import type { RowKeys } from "../storage/signing.ts";
+import { MINUTE_MS } from "../time.ts";
 import { CloudFailure } from "./failure.ts";
 import type { ServiceKeyVault } from "./service-key-vault.ts";
 
+/**
+ * Number of keys per minute that the vault may not have, before a process asks for no further keys in that minute. Another program
+ * can write rows with any number of names of keys, and the vault would reject the requests of all instances.
+ */
+const MAX_ABSENT = 20;
 /** Bytes of a key for HMAC with SHA-256 (RFC 7518 §3.2), and for AES-256. */
 const KEY_BYTES = 32;
 
@@ -29,6 +35,8 @@ export const keyVaultSecondFactorKeys = (vault: ServiceKeyVault, randomness: Ran
 function keyVaultKeys(secret: string, vault: ServiceKeyVault, randomness: Randomness): RowKeys {
   const contentType = `application/vnd.credential-lifecycle.${secret}`;
   const keysByVersion = new Map<string, Promise<Uint8Array | undefined>>();
+  const absent = new Set<string>();
+  let absentUntil = 0;
   let newest: Promise<{ name: string; key: Uint8Array }> | undefined;
 
   const decodeKey = (value: string | undefined): Uint8Array | undefined => {
@@ -38,12 +46,22 @@ function keyVaultKeys(secret: string, vault: ServiceKeyVault, randomness: Random
 
   async function named(name: string): Promise<Uint8Array | undefined> {
     if (!/^[0-9a-f]{32}$/.test(name)) return undefined;
+    if (performance.now() >= absentUntil) {
+      for (const other of absent) keysByVersion.delete(other);
+      absent.clear();
+      absentUntil = performance.now() + MINUTE_MS;
+    }
+    if (!keysByVersion.has(name) && absent.size >= MAX_ABSENT) return undefined;
     const keyPromise = keysByVersion.get(name) ?? vault.readSecret(secret, name).then(decodeKey);
     keysByVersion.set(name, keyPromise);
-    return await keyPromise.catch((error: unknown) => {
+    try {
+      const key = await keyPromise;
+      if (!key) absent.add(name);
+      return key;
+    } catch (error) {
       keysByVersion.delete(name);
       throw error;
-    });
+    }
   }
 
   async function readOrCreateKey(): Promise<{ name: string; key: Uint8Array }> {

@@ -5,8 +5,8 @@ import { CloudFailure } from "./failure.ts";
 import type { ServiceKeyVault } from "./service-key-vault.ts";
 
 /**
- * What the key vault, and not the tables, knows about the signed rows of a store: since when they are signed, and how often
- * their lists were written. So someone who can write only tables can't make the service accept unsigned or older rows.
+ * What the key vault, and not the tables, knows about the signed rows of a store: since when they are signed, and the
+ * sequences of their lists (row-lists.ts). So someone who can write only tables can't make the service accept unsigned or older rows.
  */
 export interface SigningState {
   /** Undefined before the first run of a version that signs all rows, and after the preparation of a rollback. */
@@ -18,7 +18,7 @@ export interface SigningState {
     /** False while instances of an earlier version may still write rows. */
     readonly complete: boolean;
   };
-  /** How often each of a table's lists was written. */
+  /** The sequences of each table's lists. */
   readonly sequences: Readonly<Record<string, readonly number[]>>;
 }
 

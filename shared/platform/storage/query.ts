@@ -44,6 +44,8 @@ export interface TypedRow {
   readonly rowKey: string;
   /** Changes with each write of the row. */
   readonly etag: string;
+  /** Time of the last write, by the table service's clock. Absent from rows of a copy. */
+  readonly timestamp?: string;
   readonly columns: Columns;
 }
 
@@ -154,16 +156,20 @@ const NAMES: Readonly<Record<string, string>> = {
   "odata.etag": "etag",
 };
 
+const SYSTEM_MEMBERS = new Set(Object.values(NAMES));
+
 /**
  * Converts a row from the wire format. Only bytes need a conversion: columns.ts writes no other type that JSON can't express.
+ * Another program can write columns that are called `rowKey` or `timestamp`, because names are case-sensitive. They are left out:
+ * otherwise, they would replace the row's keys and time, which decide whether its signature is valid.
  */
 function storedRow(wire: WireRow): StoredRow {
   const row: StoredRow = {};
   for (const name of Object.keys(wire)) {
-    if (name.endsWith(TYPE)) continue;
+    if (name.endsWith(TYPE) || SYSTEM_MEMBERS.has(name)) continue;
     const value = wire[name];
-    row[NAMES[name] ?? name] =
-      typeof value === "string" && wire[name + TYPE] === "Edm.Binary" ? Buffer.from(value, "base64") : value;
+    const member = Object.hasOwn(NAMES, name) ? NAMES[name]! : name;
+    row[member] = typeof value === "string" && wire[name + TYPE] === "Edm.Binary" ? Buffer.from(value, "base64") : value;
   }
   return row;
 }
@@ -184,13 +190,14 @@ const markDouble = (_key: string, value: unknown, { source }: { source: string }
 function typedRow(wire: WireRow): TypedRow {
   const columns: Columns = {};
   for (const name of Object.keys(wire).sort()) {
-    if (Object.hasOwn(NAMES, name) || name.startsWith("odata.") || name.endsWith(TYPE)) continue;
+    if (Object.hasOwn(NAMES, name) || SYSTEM_MEMBERS.has(name) || name.startsWith("odata.") || name.endsWith(TYPE)) continue;
     const value = wire[name];
     columns[name] = value instanceof Double ? value.value : (value as string | number | boolean);
     const type = wire[name + TYPE] as string | undefined;
     if (value instanceof Double) columns[name + TYPE] = "Edm.Double";
     else if (type !== undefined && type !== "Edm.String" && type !== "Edm.Boolean") columns[name + TYPE] = type;
   }
-  const { PartitionKey: partitionKey, RowKey: rowKey, "odata.etag": etag = wire.Timestamp } = wire;
-  return { partitionKey: partitionKey as string, rowKey: rowKey as string, etag: etag as string, columns };
+  const { PartitionKey: partitionKey, RowKey: rowKey, Timestamp: timestamp, "odata.etag": etag = timestamp } = wire;
+  const system = { partitionKey, rowKey, etag, timestamp } as Omit<TypedRow, "columns">;
+  return { ...system, columns };
 }

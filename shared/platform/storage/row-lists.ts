@@ -9,9 +9,10 @@ import { type RowSigning, SIGNATURE } from "./signing.ts";
 
 /*
  * A signature shows that the service wrote a row, but not that it is the row's current state. So a partition with `listed`
- * entities also has 16 signed lists: each names the rows of one sixteenth with the start of their current signatures, and counts
- * its writes. A list changes in the transaction of its rows. Whoever puts back an older row, removes a row, or returns a removed
- * one makes it differ from the list, and an older list has a lower count than the service's key vault (signed-partitions.ts).
+ * entities also has 16 signed lists: each names the rows of one sixteenth with the start of their current signatures. A list changes in the
+ * transaction of its rows. A row that is put back, removed or returned differs from its list. The comparison of every minute gives
+ * a list that was written a higher sequence, and stores it in the service's key vault (signed-partitions.ts). Writers keep the
+ * sequence, so a list that is put back stays older than the key vault says, also after the service wrote it.
  */
 
 /** Number of lists of a partition. More lists mean fewer conflicts between writers, and more rows to compare. */
@@ -23,8 +24,10 @@ const ATTEMPTS = 20;
 const MAX_PAUSE_MS = 200;
 
 const RowList = z.object({
-  /** Number of writes of the list. */
+  /** Number of comparisons that found the list changed. */
   sequence: z.int(),
+  /** Number of writes since then. */
+  writes: z.int(),
   /** Row keys, each with the result of `shortSignature`. */
   rows: z.array(z.tuple([z.string(), z.string()])),
 });
@@ -55,7 +58,7 @@ function listOperation(list: Row<RowList> | undefined, table: string, key: strin
   for (const { kind, rowKey, columns } of changes)
     if (kind === "remove") rows.delete(rowKey);
     else rows.set(rowKey, shortSignature(columns[SIGNATURE]));
-  const next = { sequence: (list?.sequence ?? 0) + 1, rows: [...rows] };
+  const next = { sequence: list?.sequence ?? 1, writes: (list?.writes ?? 0) + 1, rows: [...rows] };
   return list ? replace(listEntity(table), key, next, list.etag) : insert(listEntity(table), key, next);
 }
 

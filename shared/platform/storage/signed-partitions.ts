@@ -1,3 +1,4 @@
+import pMap from "p-map";
 import * as z from "zod";
 import type { StoreClock } from "./clock.ts";
 import type { StoredRow } from "./columns.ts";
@@ -5,11 +6,11 @@ import { isConflict } from "./conflict.ts";
 import type { StorageConnection } from "./connection.ts";
 import { entity, keysOnly } from "./entity.ts";
 import { errorCode, StorageCorrupt } from "./errors.ts";
-import { isListKey, keyEnd, LIST_PREFIX } from "./keys.ts";
+import { isListKey, keyEnd } from "./keys.ts";
 import { MAX_PAGE_SIZE } from "./limits.ts";
 import type { Operation } from "./operations.ts";
-import { type Continuation, type PageQuery, queryPage, queryTypedPage } from "./query.ts";
-import { LISTS, listEntity, listIndexOf, listKey, shortSignature } from "./row-lists.ts";
+import { type Continuation, type PageQuery, queryPage, queryTypedPage, type TypedRow } from "./query.ts";
+import { LISTS, listEntity, listIndexOf, listKey, type RowList, shortSignature } from "./row-lists.ts";
 import { createRows } from "./rows.ts";
 import {
   createRowSigning,
@@ -45,22 +46,29 @@ export interface Finding {
   readonly content?: string;
 }
 
+/** A finding with the row's signature when it was found, so that a state that the service wrote since is not set aside. */
+export interface ComparedRow extends Finding {
+  /** Undefined for a row without one, for a missing row, and for a list. */
+  readonly signature?: unknown;
+}
+
 /** Compares signed rows with their lists, signs rows, and sets rows aside. */
 export interface SignedPartitions {
   /** Returns whether a row of the range has no signature. */
   hasUnsigned(range: SignedRange): Promise<boolean>;
   /**
-   * Compares the rows of a listed range with their lists, and the lists with the counts of their writes in the key vault. Reads
-   * only signatures. Returns the current counts, and rows that differ from their list also when they are read again.
+   * Compares the rows of a listed range with their lists, and the lists with their sequences in the key vault. Reads
+   * only signatures. Returns rows that differ from their list also when they are read again, and the sequences to store in the
+   * key vault: a list that was written since the last call gets the next one.
    */
-  compare(range: SignedRange, sequences: readonly number[]): Promise<{ sequences: number[]; findings: Finding[] }>;
+  compare(range: SignedRange, sequences: readonly number[]): Promise<{ sequences: number[]; findings: ComparedRow[] }>;
   /**
    * Makes a row unreadable on every instance. Returns the row's ETag, or undefined if another writer changed the row since. The
    * row's content stays. A missing row gets a row without content, so that its absence does not take effect either.
    */
-  setAside(finding: Finding & { reason: SetAsideReason }): Promise<string | undefined>;
+  setAside(row: ComparedRow & { reason: SetAsideReason }): Promise<string | undefined>;
   /**
-   * Signs rows without a signature, and forgets listed rows that do not exist. Rows with a signature stay unchanged. Returns the
+   * Signs rows without a signature that reads accept, and forgets listed rows that do not exist. Rows with a signature stay unchanged. Returns the
    * number of changes. A row that another writer changes at the same time is left to the next call.
    */
   signUnsigned(range: SignedRange): Promise<number>;
@@ -83,11 +91,19 @@ export interface SignedPartitions {
 const ROWS_PER_TRANSACTION = 50;
 /** Attempts to read a row and its list without a write in between. */
 const CONFIRM_ATTEMPTS = 5;
+const PARALLEL_READS = 8;
+/**
+ * Maximum number of rows without an entry in a list that one comparison reads again, chosen at random, because another program can
+ * write any number of them. They are set aside, and the next comparison reads others.
+ */
+const MAX_NOT_LISTED = 500;
+/** Maximum number of rows set aside before that one comparison reports again. */
+const MAX_SET_ASIDE = 100;
 /** Columns that tell a person what a row is. */
 const CONTENT = ["username", "role", "state", "name", "alertType", "user", "providerType", "subscriptionId"];
 
 /** A list, or why it can't be read. Undefined if it does not exist. */
-type List = { sequence: number; rows: ReadonlyMap<string, string> } | SetAsideReason | undefined;
+type List = { sequence: number; writes: number; rows: ReadonlyMap<string, string> } | SetAsideReason | undefined;
 
 /** Returns why a list can't be read: it was set aside before, or is not the service's. */
 const brokenList = ({ reason }: StorageCorrupt): SetAsideReason => (reason === "missing" ? "missing" : "olderState");
@@ -106,6 +122,27 @@ function listReason(list: List, sequence: number): SetAsideReason | undefined {
   return list.sequence < sequence ? "olderState" : undefined;
 }
 
+/** Returns at most `count` of the values, chosen at random. */
+function someOf<T>(values: readonly T[], count: number): T[] {
+  if (values.length <= count) return [...values];
+  const shuffled = [...values];
+  for (let at = 0; at < count; at++) {
+    const other = at + Math.floor(Math.random() * (shuffled.length - at));
+    [shuffled[at], shuffled[other]] = [shuffled[other]!, shuffled[at]!];
+  }
+  return shuffled.slice(0, count);
+}
+
+const toList = ({ sequence, writes, rows }: RowList): Exclude<List, string | undefined> => ({
+  sequence,
+  writes,
+  rows: new Map(rows),
+});
+
+/** Returns whether the service wrote list `a` before list `b`. */
+const isOlder = (a: Pick<RowList, "sequence" | "writes">, b: Pick<RowList, "sequence" | "writes">): boolean =>
+  a.sequence < b.sequence || (a.sequence === b.sequence && a.writes < b.writes);
+
 function rowReason(list: List, sequence: number, rowKey: string, signature: unknown): Finding["reason"] | undefined {
   if (signature === undefined) return "unsigned";
   const aside = setAsideReason(signature);
@@ -118,6 +155,8 @@ function rowReason(list: List, sequence: number, rowKey: string, signature: unkn
 
 /** An entity of rows of any content, which are written as they were read. */
 const rawEntity = ({ table, listed }: SignedRange) => entity(table, z.object({}), { signed: "adopted", listed });
+
+const storedRow = ({ columns, ...system }: TypedRow): StoredRow => ({ ...columns, ...system });
 
 /** Returns the columns that tell a person what a row is. */
 const contentOf = (columns: Readonly<Record<string, unknown>>): string =>
@@ -164,21 +203,21 @@ export function createSignedPartitions(
   /** Reads the lists of a partition with one request. */
   async function readLists({ table, partitionKey }: SignedRange): Promise<List[]> {
     const lists: List[] = Array.from({ length: LISTS });
-    const indexOf = (rowKey: string) => Number.parseInt(rowKey.slice(LIST_PREFIX.length), 16);
+    const keys = lists.map((_, index) => listKey(index));
     const onCorrupt = (row: StorageCorrupt) => {
-      lists[indexOf(row.rowKey)] = brokenList(row);
+      lists[keys.indexOf(row.rowKey)] = brokenList(row);
     };
-    const range = { partitionKey, from: LIST_PREFIX, before: keyEnd(LIST_PREFIX), onCorrupt };
+    const only = (rowKey: string) => keys.includes(rowKey);
+    const range = { partitionKey, from: keys[0]!, before: keyEnd(keys.at(-1)!), only, onCorrupt };
     for await (const rows of tables.pages(listEntity(table), range))
-      for (const { rowKey, sequence, rows: listed } of rows)
-        lists[indexOf(rowKey)] = { sequence, rows: new Map(listed) };
-    return lists.slice(0, LISTS);
+      for (const list of rows) lists[keys.indexOf(list.rowKey)] = toList(list);
+    return lists;
   }
 
   async function readList(table: string, partitionKey: string, rowKey: string): Promise<List> {
     try {
       const list = await tables.get(listEntity(table), partitionKey, rowKey);
-      return list && { sequence: list.sequence, rows: new Map(list.rows) };
+      return list && toList(list);
     } catch (error) {
       if (error instanceof StorageCorrupt) return brokenList(error);
       throw error;
@@ -190,25 +229,27 @@ export function createSignedPartitions(
     range: SignedRange,
     rowKey: string,
     sequence: number,
-  ): Promise<Finding["reason"] | undefined> {
+  ): Promise<ComparedRow | undefined> {
     const { table, partitionKey } = range;
+    const found = { table, partitionKey, rowKey };
     for (let attempt = 1; ; attempt++) {
       const key = listKey(listIndexOf(rowKey));
       const before = await readList(table, partitionKey, key);
       const row = await stored.read(table, partitionKey, rowKey);
       const after = await readList(table, partitionKey, key);
-      if (typeof before === "object" && typeof after === "object" && before.sequence !== after.sequence) {
+      if (typeof before === "object" && typeof after === "object" && isOlder(before, after)) {
         // A row that changes all the time is compared at the next call.
         if (attempt === CONFIRM_ATTEMPTS) return undefined;
         continue;
       }
       if (row !== undefined) {
-        const reason = rowReason(after, sequence, rowKey, row.row[SIGNATURE]);
+        const signature = row.row[SIGNATURE];
+        const reason = rowReason(after, sequence, rowKey, signature);
         // Accepted by reads, because an instance of an earlier version wrote it during the upgrade.
         const isAccepted = reason === "unsigned" && (await isReadable(table, row.row));
-        return isAccepted ? undefined : reason;
+        return isAccepted || !reason ? undefined : { ...found, reason, signature };
       }
-      return typeof after === "object" && after.rows.has(rowKey) ? "missing" : undefined;
+      return typeof after === "object" && after.rows.has(rowKey) ? { ...found, reason: "missing" } : undefined;
     }
   }
 
@@ -222,10 +263,11 @@ export function createSignedPartitions(
     }
   }
 
-  async function compare(range: SignedRange, sequences: readonly number[]) {
+  /** Compares the rows of a listed range with their lists, and the lists with the sequences in the key vault. Writes nothing. */
+  async function compareRows(range: SignedRange, sequences: readonly number[]) {
     const { table, partitionKey } = range;
     const lists = await readLists(range);
-    const findings: Finding[] = [];
+    const findings: ComparedRow[] = [];
     for (const [index, list] of lists.entries()) {
       const reason = listReason(list, sequences[index] ?? 0);
       if (reason) findings.push({ table, partitionKey, rowKey: listKey(index), reason });
@@ -234,23 +276,59 @@ export function createSignedPartitions(
     for (const rowKey of range.fixedKeys ?? [])
       if (broken.has(listKey(listIndexOf(rowKey))) && !(await stored.read(table, partitionKey, rowKey)))
         findings.push({ table, partitionKey, rowKey, reason: "missing" });
-    const suspects = new Set<string>();
-    const missing = new Set(lists.flatMap((list) => (typeof list === "object" ? [...list.rows.keys()] : [])));
+    const notListed: string[] = [];
+    const aside: ComparedRow[] = [];
+    /** Listed rows that were not read, or differ. */
+    const differing = new Set(lists.flatMap((list) => (typeof list === "object" ? [...list.rows.keys()] : [])));
     for await (const { rowKey, signature } of signatures(range)) {
-      missing.delete(rowKey);
       const index = listIndexOf(rowKey);
-      if (rowReason(lists[index], sequences[index] ?? 0, rowKey, signature)) suspects.add(rowKey);
+      const reason = rowReason(lists[index], sequences[index] ?? 0, rowKey, signature);
+      const isAside = setAsideReason(signature) !== undefined;
+      if (isAside) aside.push({ table, partitionKey, rowKey, reason: reason!, signature });
+      else if (reason && !differing.has(rowKey)) notListed.push(rowKey);
+      if (isAside || !reason) differing.delete(rowKey);
     }
-    for (const rowKey of [...suspects, ...missing]) {
-      const reason = await confirmed(range, rowKey, sequences[listIndexOf(rowKey)] ?? 0);
-      if (reason) findings.push({ table, partitionKey, rowKey, reason });
+    const again = [...differing, ...someOf(notListed, MAX_NOT_LISTED)];
+    const confirm = (rowKey: string) => confirmed(range, rowKey, sequences[listIndexOf(rowKey)] ?? 0);
+    for (const finding of await pMap(again, confirm, { concurrency: PARALLEL_READS }))
+      if (finding) findings.push(finding);
+    return { lists, findings: [...findings, ...someOf(aside, MAX_SET_ASIDE)] };
+  }
+
+  /**
+   * Gives a list that was written since the last comparison the next sequence. A copy of an earlier state then has a lower one
+   * for good, however often the service writes it.
+   *
+   * @returns the sequence of the list, to store in the key vault.
+   */
+  async function advance(
+    { table, partitionKey }: SignedRange,
+    index: number,
+    list: List,
+    sequence: number,
+  ): Promise<number> {
+    if (typeof list !== "object" || list.sequence < sequence) return sequence;
+    if (list.writes === 0) return list.sequence;
+    try {
+      const now = await tables.modify(listEntity(table), partitionKey, listKey(index), (current) =>
+        // Another program may have put back an earlier list since it was compared.
+        !current || isOlder(current, list)
+          ? undefined
+          : { sequence: current.sequence + 1, writes: 0, rows: current.rows },
+      );
+      return Math.max(now?.sequence ?? 0, list.sequence);
+    } catch (error) {
+      // Writers change the list all the time, or another program removed or changed it. The next comparison finds it.
+      if (isConflict(error) || error instanceof StorageCorrupt) return list.sequence;
+      throw error;
     }
-    return {
-      sequences: lists.map((list, index) =>
-        Math.max(typeof list === "object" ? list.sequence : 0, sequences[index] ?? 0),
-      ),
-      findings,
-    };
+  }
+
+  async function compare(range: SignedRange, sequences: readonly number[]) {
+    const { lists, findings } = await compareRows(range, sequences);
+    const next = [...sequences];
+    for (const [index, list] of lists.entries()) next[index] = await advance(range, index, list, sequences[index] ?? 0);
+    return { sequences: next, findings };
   }
 
   async function rewrite(range: SignedRange, operations: readonly Operation[]): Promise<number> {
@@ -272,19 +350,19 @@ export function createSignedPartitions(
   /** Removes listed rows that do not exist from their lists. */
   async function forgetMissing(range: SignedRange): Promise<number> {
     if (!range.listed) return 0;
-    const { findings } = await compare(range, []);
-    const isBroken = (key: string) => findings.some(({ rowKey }) => rowKey === key);
-    const missing = findings.filter(
-      ({ reason, rowKey }) => reason === "missing" && !isListKey(rowKey) && !isBroken(listKey(listIndexOf(rowKey))),
-    );
     let forgotten = 0;
-    for (const { table, partitionKey, rowKey } of missing) {
-      await tables.modify(listEntity(table), partitionKey, listKey(listIndexOf(rowKey)), (list) => {
-        if (!list) return undefined;
-        const rows = list.rows.filter(([key]) => key !== rowKey);
-        return { sequence: list.sequence + 1, rows };
-      });
-      forgotten++;
+    for (const { table, partitionKey, rowKey, reason } of (await compareRows(range, [])).findings) {
+      if (reason !== "missing" || isListKey(rowKey)) continue;
+      const list = await tables.get(listEntity(table), partitionKey, listKey(listIndexOf(rowKey)));
+      // A write of the row changes the list's ETag.
+      if (!list || (await stored.read(table, partitionKey, rowKey))) continue;
+      const rows = list.rows.filter(([key]) => key !== rowKey);
+      try {
+        await tables.replace(listEntity(table), { ...list, writes: list.writes + 1, rows });
+        forgotten++;
+      } catch (error) {
+        if (!isConflict(error)) throw error;
+      }
     }
     return forgotten;
   }
@@ -297,9 +375,10 @@ export function createSignedPartitions(
 
     compare,
 
-    async setAside({ table, partitionKey, rowKey, reason }) {
+    async setAside({ table, partitionKey, rowKey, reason, signature }) {
       const row = await stored.read(table, partitionKey, rowKey);
       if (setAsideReason(row?.row[SIGNATURE]) !== undefined) return row!.row.etag as string;
+      if (!isListKey(rowKey) && (row?.row[SIGNATURE] !== signature || (row && reason === "missing"))) return undefined;
       const columns = { [SIGNATURE]: setAsideSignature(reason) };
       const anyRow = keysOnly({ table });
       try {
@@ -318,8 +397,9 @@ export function createSignedPartitions(
     async signUnsigned(range) {
       const operations: Operation[] = [];
       const anyRow = rawEntity(range);
-      for await (const { rowKey, etag, columns } of wholeRows(range)) {
-        if (columns[SIGNATURE] !== undefined) continue;
+      for await (const row of wholeRows(range)) {
+        const { rowKey, etag, columns } = row;
+        if (columns[SIGNATURE] !== undefined || !(await isReadable(range.table, storedRow(row)))) continue;
         operations.push({ kind: "replace", entity: anyRow, rowKey, columns, etag });
       }
       const written = await rewrite(range, operations);
@@ -330,15 +410,15 @@ export function createSignedPartitions(
       const { table, partitionKey } = range;
       const reasons = new Map<string, Finding["reason"]>();
       if (range.listed)
-        for (const { rowKey, reason } of (await compare(range, sequences)).findings) reasons.set(rowKey, reason);
+        for (const { rowKey, reason } of (await compareRows(range, sequences)).findings) reasons.set(rowKey, reason);
       const contents = new Map<string, string>();
-      for await (const { rowKey, columns, etag } of wholeRows(range)) {
+      for await (const row of wholeRows(range)) {
+        const { rowKey, columns } = row;
         contents.set(rowKey, contentOf(columns));
-        if (reasons.has(rowKey)) continue;
+        if (reasons.has(rowKey) || (await isReadable(table, storedRow(row)))) continue;
         const signature = columns[SIGNATURE];
         const aside = signature === undefined ? "unsigned" : setAsideReason(signature);
-        if (aside !== undefined) reasons.set(rowKey, aside as SetAsideReason);
-        else if (!(await isReadable(table, { ...columns, partitionKey, rowKey, etag }))) reasons.set(rowKey, "changed");
+        reasons.set(rowKey, (aside as SetAsideReason | undefined) ?? "changed");
       }
       return [...reasons].map(([rowKey, reason]) => ({
         table,
@@ -356,7 +436,7 @@ export function createSignedPartitions(
         (list, index) => Math.max(typeof list === "object" ? list.sequence : 0, sequences[index] ?? 0) + 1,
       );
       for (const [index, sequence] of next.entries())
-        await tables.put(listEntity(table), partitionKey, listKey(index), { sequence, rows: [] });
+        await tables.put(listEntity(table), partitionKey, listKey(index), { sequence, writes: 0, rows: [] });
       const operations: Operation[] = [];
       const anyRow = rawEntity(range);
       for await (const { rowKey, etag, columns: all } of wholeRows(range)) {
