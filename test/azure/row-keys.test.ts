@@ -64,8 +64,7 @@ test("names that no key has cost the vault 20 requests a minute at most, however
   const current = await rowKeys.current();
   expect(await rowKeys.named(current.name)).toEqual(current.key);
   cloud.control.resetCounts();
-  for (let count = 0; count < 50; count++)
-    expect(await rowKeys.named(randomBytes(16).toString("hex"))).toBeUndefined();
+  for (let count = 0; count < 50; count++) expect(await rowKeys.named(randomBytes(16).toString("hex"))).toBeUndefined();
   expect(cloud.control.counts().total).toBe(20);
   expect(await rowKeys.named(current.name)).toEqual(current.key);
 });

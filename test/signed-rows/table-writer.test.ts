@@ -415,7 +415,8 @@ async function writeColumns(table: string, row: TypedRow): Promise<void> {
 
 /** Returns a row with its columns and their types. */
 async function typedRow(table: string, rowKey: string): Promise<TypedRow> {
-  for await (const row of createWholeTables(newServices().connection).rows(table)) if (row.rowKey === rowKey) return row;
+  for await (const row of createWholeTables(newServices().connection).rows(table))
+    if (row.rowKey === rowKey) return row;
   throw new Error(`${table} has no row ${rowKey}.`);
 }
 
@@ -472,6 +473,30 @@ test("a row that is put back with its list stays found, although the service wri
   expect((await service.admin("GET", "/auth/users/trent")).body.role).not.toBe("admin");
   expect((await newServices().signedRows.inspect()).map(({ rowKey }) => rowKey)).toContain("trent");
   await writer.restore("Users", after);
+  await acceptAll();
+});
+
+test("an instance that wrote a list finds an earlier one also before the next comparison, and doesn't write it", async () => {
+  const services = newServices();
+  await services.signedRows.check();
+  const before = await writer.rows("Users");
+  const user = { username: "victor", password: PASSWORD, role: "admin" as const };
+  await services.access.users.create(user, CALLER);
+  const key = listKey(listIndexOf("victor"));
+  const created = await writer.rows("Users");
+  await services.access.users.update("victor", { role: "user" }, undefined, CALLER);
+  const after = await writer.rows("Users");
+  await writer.write("Users", created.get("victor")!);
+  await writer.write("Users", created.get(key)!);
+  await expect(services.access.users.update("victor", { email: "v@acme.example" }, undefined, CALLER)).rejects.toThrow(
+    "olderState",
+  );
+  await services.signedRows.check();
+  expect((await newServices().signedRows.inspect()).map(({ rowKey }) => rowKey)).toEqual(
+    expect.arrayContaining(["victor", key]),
+  );
+  await writer.restore("Users", after);
+  expect(before.has("victor")).toBe(false);
   await acceptAll();
 });
 

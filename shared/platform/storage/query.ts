@@ -169,7 +169,8 @@ function storedRow(wire: WireRow): StoredRow {
     if (name.endsWith(TYPE) || SYSTEM_MEMBERS.has(name)) continue;
     const value = wire[name];
     const member = Object.hasOwn(NAMES, name) ? NAMES[name]! : name;
-    row[member] = typeof value === "string" && wire[name + TYPE] === "Edm.Binary" ? Buffer.from(value, "base64") : value;
+    row[member] =
+      typeof value === "string" && wire[name + TYPE] === "Edm.Binary" ? Buffer.from(value, "base64") : value;
   }
   return row;
 }
@@ -190,7 +191,8 @@ const markDouble = (_key: string, value: unknown, { source }: { source: string }
 function typedRow(wire: WireRow): TypedRow {
   const columns: Columns = {};
   for (const name of Object.keys(wire).sort()) {
-    if (Object.hasOwn(NAMES, name) || SYSTEM_MEMBERS.has(name) || name.startsWith("odata.") || name.endsWith(TYPE)) continue;
+    if (Object.hasOwn(NAMES, name) || SYSTEM_MEMBERS.has(name) || name.startsWith("odata.") || name.endsWith(TYPE))
+      continue;
     const value = wire[name];
     columns[name] = value instanceof Double ? value.value : (value as string | number | boolean);
     const type = wire[name + TYPE] as string | undefined;

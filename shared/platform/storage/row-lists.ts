@@ -33,6 +33,32 @@ const RowList = z.object({
 });
 export type RowList = z.infer<typeof RowList>;
 
+/** The order of a list's states: by sequence, then by writes. */
+export type ListState = Pick<RowList, "sequence" | "writes">;
+export const isOlder = (a: ListState, b: ListState): boolean =>
+  a.sequence < b.sequence || (a.sequence === b.sequence && a.writes < b.writes);
+
+/** The newest states that this process wrote. Another program has put back a list that a later read finds older. */
+export interface WrittenLists {
+  /** Returns the states of a partition's lists by row key, as of now. */
+  of(table: string, partitionKey: string): ReadonlyMap<string, ListState>;
+  note(table: string, partitionKey: string, rowKey: string, state: ListState): void;
+}
+
+export function createWrittenLists(): WrittenLists {
+  const partitions = new Map<string, Map<string, ListState>>();
+  const stateOf = (table: string, partitionKey: string) => partitions.get(`${table}/${partitionKey}`) ?? new Map();
+  return {
+    of: (table, partitionKey) => new Map(stateOf(table, partitionKey)),
+    note(table, partitionKey, rowKey, { sequence, writes }) {
+      const states: Map<string, ListState> = stateOf(table, partitionKey);
+      const known = states.get(rowKey);
+      if (!known || isOlder(known, { sequence, writes })) states.set(rowKey, { sequence, writes });
+      partitions.set(`${table}/${partitionKey}`, states);
+    },
+  };
+}
+
 const entities = new Map<string, Entity<RowList>>();
 
 /** Returns the entity of a table's lists. */
@@ -52,14 +78,13 @@ export const listIndexOf = (rowKey: string): number => createHash("sha256").upda
 export const shortSignature = (signature: unknown): string =>
   typeof signature === "string" ? signature.slice(signature.indexOf(".") + 1).slice(0, SHORT_SIGNATURE) : "";
 
-/** Returns the operation that writes a list after the given rows. Rows that are not `listed` are ignored. */
-function listOperation(list: Row<RowList> | undefined, table: string, key: string, changes: readonly Operation[]) {
+/** Returns the list after the given operations. */
+function nextList(list: RowList | undefined, changes: readonly Operation[]): RowList {
   const rows = new Map(list?.rows);
   for (const { kind, rowKey, columns } of changes)
     if (kind === "remove") rows.delete(rowKey);
     else rows.set(rowKey, shortSignature(columns[SIGNATURE]));
-  const next = { sequence: list?.sequence ?? 1, writes: (list?.writes ?? 0) + 1, rows: [...rows] };
-  return list ? replace(listEntity(table), key, next, list.etag) : insert(listEntity(table), key, next);
+  return { sequence: list?.sequence ?? 1, writes: (list?.writes ?? 0) + 1, rows: [...rows] };
 }
 
 /**
@@ -73,6 +98,7 @@ export async function writeListed(
   deps: {
     readList: (table: string, partitionKey: string, rowKey: string) => Promise<Row<RowList> | undefined>;
     signing: RowSigning;
+    written: WrittenLists;
     submit: (operations: readonly Operation[]) => Promise<Map<string, string>>;
   },
 ): Promise<Map<string, string>> {
@@ -84,11 +110,16 @@ export async function writeListed(
     const lists = await Promise.all(
       [...changes].map(async ([key, some]) => {
         const list = await deps.readList(table, partitionKey, key);
-        return await deps.signing.sign(partitionKey, listOperation(list, table, key, some));
+        const next = nextList(list, some);
+        const e = listEntity(table);
+        const operation = list ? replace(e, key, next, list.etag) : insert(e, key, next);
+        return { key, next, operation: await deps.signing.sign(partitionKey, operation) };
       }),
     );
     try {
-      return await deps.submit([...operations, ...lists]);
+      const etags = await deps.submit([...operations, ...lists.map(({ operation }) => operation)]);
+      for (const { key, next } of lists) deps.written.note(table, partitionKey, key, next);
+      return etags;
     } catch (error) {
       if (attempt === ATTEMPTS || !isConflict(error) || !isListKey(error.rowKey)) throw error;
       await delay(Math.random() * Math.min(MAX_PAUSE_MS, 10 * attempt));

@@ -1,16 +1,13 @@
-import pMap from "p-map";
 import * as z from "zod";
 import type { StoreClock } from "./clock.ts";
-import type { StoredRow } from "./columns.ts";
 import { isConflict } from "./conflict.ts";
 import type { StorageConnection } from "./connection.ts";
 import { entity, keysOnly } from "./entity.ts";
-import { errorCode, StorageCorrupt } from "./errors.ts";
-import { isListKey, keyEnd } from "./keys.ts";
-import { MAX_PAGE_SIZE } from "./limits.ts";
+import { StorageCorrupt } from "./errors.ts";
+import { isListKey } from "./keys.ts";
 import type { Operation } from "./operations.ts";
-import { type Continuation, type PageQuery, queryPage, queryTypedPage, type TypedRow } from "./query.ts";
-import { LISTS, listEntity, listIndexOf, listKey, type RowList, shortSignature } from "./row-lists.ts";
+import { type ComparedRow, createRowComparison, type Finding, type List, type SignedRange } from "./row-comparison.ts";
+import { isOlder, listEntity, listIndexOf, listKey } from "./row-lists.ts";
 import { createRows } from "./rows.ts";
 import {
   createRowSigning,
@@ -20,37 +17,10 @@ import {
   setAsideReason,
   setAsideSignature,
 } from "./signing.ts";
-import { type ConnectedTable, createTableClients } from "./table-clients.ts";
+import { createTableClients } from "./table-clients.ts";
 import type { Tables } from "./tables.ts";
 
-/** Rows of one partition that are all signed with keys: from <= rowKey < before. */
-export interface SignedRange {
-  readonly table: string;
-  readonly partitionKey: string;
-  readonly from?: string;
-  readonly before?: string;
-  /** Whether the rows are in the partition's lists (row-lists.ts). A partition has one listed range at most. */
-  readonly listed: boolean;
-  /** Keys of listed rows that always exist once their list does, so that their removal is detected even without the list. */
-  readonly fixedKeys?: readonly string[];
-}
-
-/** A row that must not take effect. */
-export interface Finding {
-  readonly table: string;
-  readonly partitionKey: string;
-  readonly rowKey: string;
-  /** `changed`: the signature is wrong. `unsigned`: it is missing. The others: the row differs from its list. */
-  readonly reason: SetAsideReason | "changed";
-  /** Columns of the row that tell a person what it is. Never a hash or a signature. Only from `inspect`. */
-  readonly content?: string;
-}
-
-/** A finding with the row's signature when it was found, so that a state that the service wrote since is not set aside. */
-export interface ComparedRow extends Finding {
-  /** Undefined for a row without one, for a missing row, and for a list. */
-  readonly signature?: unknown;
-}
+export type { ComparedRow, Finding, SignedRange } from "./row-comparison.ts";
 
 /** Compares signed rows with their lists, signs rows, and sets rows aside. */
 export interface SignedPartitions {
@@ -68,18 +38,18 @@ export interface SignedPartitions {
    */
   setAside(row: ComparedRow & { reason: SetAsideReason }): Promise<string | undefined>;
   /**
-   * Signs rows without a signature that reads accept, and forgets listed rows that do not exist. Rows with a signature stay unchanged. Returns the
-   * number of changes. A row that another writer changes at the same time is left to the next call.
+   * Signs rows without a signature that reads accept, and forgets listed rows that do not exist. Rows with a signature stay
+   * unchanged. Returns the number of changes. A row that another writer changes at the same time is left to the next call.
    */
   signUnsigned(range: SignedRange): Promise<number>;
   /** Returns each row of a range that can't be read or differs from its list. Reads whole rows and writes nothing. */
   inspect(range: SignedRange, sequences: readonly number[]): Promise<Finding[]>;
   /**
-   * Accepts the rows as they are: signs them, removes rows that stand for missing ones, and writes the lists anew with higher
-   * counts than `sequences`. Only for a stopped app. Can be repeated after a crash.
+   * Accepts the rows as they are: signs them, removes rows that stand for missing ones, and writes the lists anew with
+   * higher `sequences`. Only for a stopped app. Can be repeated after a crash.
    *
    * @param options - `removed`: row keys of rows to remove instead.
-   * @returns the counts of the lists.
+   * @returns the sequences of the lists.
    */
   acceptAll(
     range: SignedRange,
@@ -89,74 +59,11 @@ export interface SignedPartitions {
 
 /** Rows per transaction, which also writes up to 16 lists. */
 const ROWS_PER_TRANSACTION = 50;
-/** Attempts to read a row and its list without a write in between. */
-const CONFIRM_ATTEMPTS = 5;
-const PARALLEL_READS = 8;
-/**
- * Maximum number of rows without an entry in a list that one comparison reads again, chosen at random, because another program can
- * write any number of them. They are set aside, and the next comparison reads others.
- */
-const MAX_NOT_LISTED = 500;
-/** Maximum number of rows set aside before that one comparison reports again. */
-const MAX_SET_ASIDE = 100;
 /** Columns that tell a person what a row is. */
 const CONTENT = ["username", "role", "state", "name", "alertType", "user", "providerType", "subscriptionId"];
 
-/** A list, or why it can't be read. Undefined if it does not exist. */
-type List = { sequence: number; writes: number; rows: ReadonlyMap<string, string> } | SetAsideReason | undefined;
-
-/** Returns why a list can't be read: it was set aside before, or is not the service's. */
-const brokenList = ({ reason }: StorageCorrupt): SetAsideReason => (reason === "missing" ? "missing" : "olderState");
-
-const filterOf = ({ partitionKey, from, before }: Pick<SignedRange, "partitionKey" | "from" | "before">) =>
-  [
-    `PartitionKey eq '${partitionKey}'`,
-    ...(from === undefined ? [] : [`RowKey ge '${from}'`]),
-    ...(before === undefined ? [] : [`RowKey lt '${before}'`]),
-  ].join(" and ");
-
-/** Returns why the rows of a list can't be trusted, or undefined. */
-function listReason(list: List, sequence: number): SetAsideReason | undefined {
-  if (typeof list === "string") return list;
-  if (list === undefined) return sequence > 0 ? "missing" : undefined;
-  return list.sequence < sequence ? "olderState" : undefined;
-}
-
-/** Returns at most `count` of the values, chosen at random. */
-function someOf<T>(values: readonly T[], count: number): T[] {
-  if (values.length <= count) return [...values];
-  const shuffled = [...values];
-  for (let at = 0; at < count; at++) {
-    const other = at + Math.floor(Math.random() * (shuffled.length - at));
-    [shuffled[at], shuffled[other]] = [shuffled[other]!, shuffled[at]!];
-  }
-  return shuffled.slice(0, count);
-}
-
-const toList = ({ sequence, writes, rows }: RowList): Exclude<List, string | undefined> => ({
-  sequence,
-  writes,
-  rows: new Map(rows),
-});
-
-/** Returns whether the service wrote list `a` before list `b`. */
-const isOlder = (a: Pick<RowList, "sequence" | "writes">, b: Pick<RowList, "sequence" | "writes">): boolean =>
-  a.sequence < b.sequence || (a.sequence === b.sequence && a.writes < b.writes);
-
-function rowReason(list: List, sequence: number, rowKey: string, signature: unknown): Finding["reason"] | undefined {
-  if (signature === undefined) return "unsigned";
-  const aside = setAsideReason(signature);
-  if (aside !== undefined) return aside as SetAsideReason;
-  if (listReason(list, sequence) !== undefined) return "olderState";
-  const listed = typeof list === "object" ? list.rows.get(rowKey) : undefined;
-  if (listed === undefined) return "notListed";
-  return listed === shortSignature(signature) ? undefined : "olderState";
-}
-
 /** An entity of rows of any content, which are written as they were read. */
 const rawEntity = ({ table, listed }: SignedRange) => entity(table, z.object({}), { signed: "adopted", listed });
-
-const storedRow = ({ columns, ...system }: TypedRow): StoredRow => ({ ...columns, ...system });
 
 /** Returns the columns that tell a person what a row is. */
 const contentOf = (columns: Readonly<Record<string, unknown>>): string =>
@@ -169,131 +76,8 @@ export function createSignedPartitions(
   const clients = createTableClients(connection, { clock });
   const stored = createRows(clients);
   const signing = createRowSigning(keys);
-
-  /** Yields the rows of a range, without its lists. */
-  async function* read<R extends { rowKey?: unknown }>(
-    range: SignedRange,
-    query: (reached: ConnectedTable, page: PageQuery) => Promise<{ rows: R[]; next: Continuation | undefined }>,
-    select?: readonly string[],
-  ): AsyncGenerator<R, void> {
-    let next: Continuation | undefined;
-    do {
-      const page = { filter: filterOf(range), select, top: MAX_PAGE_SIZE, next };
-      try {
-        const answer = await clients.run(range.table, { create: false }, (reached) => query(reached, page));
-        for (const row of answer.rows) if (!isListKey(String(row.rowKey))) yield row;
-        ({ next } = answer);
-      } catch (error) {
-        if (errorCode(error) === "TableNotFound") return;
-        throw error;
-      }
-    } while (next !== undefined);
-  }
-
-  /** Yields the row keys of a range with their signatures. */
-  async function* signatures(range: SignedRange): AsyncGenerator<{ rowKey: string; signature: unknown }, void> {
-    const query = (reached: ConnectedTable, page: PageQuery) => queryPage(reached, range.table, page);
-    // The service returns null for a selected column that a row does not have.
-    for await (const row of read(range, query, ["PartitionKey", "RowKey", SIGNATURE]))
-      yield { rowKey: row.rowKey as string, signature: row[SIGNATURE] ?? undefined };
-  }
-
-  const wholeRows = (range: SignedRange) => read(range, (reached, page) => queryTypedPage(reached, range.table, page));
-
-  /** Reads the lists of a partition with one request. */
-  async function readLists({ table, partitionKey }: SignedRange): Promise<List[]> {
-    const lists: List[] = Array.from({ length: LISTS });
-    const keys = lists.map((_, index) => listKey(index));
-    const onCorrupt = (row: StorageCorrupt) => {
-      lists[keys.indexOf(row.rowKey)] = brokenList(row);
-    };
-    const only = (rowKey: string) => keys.includes(rowKey);
-    const range = { partitionKey, from: keys[0]!, before: keyEnd(keys.at(-1)!), only, onCorrupt };
-    for await (const rows of tables.pages(listEntity(table), range))
-      for (const list of rows) lists[keys.indexOf(list.rowKey)] = toList(list);
-    return lists;
-  }
-
-  async function readList(table: string, partitionKey: string, rowKey: string): Promise<List> {
-    try {
-      const list = await tables.get(listEntity(table), partitionKey, rowKey);
-      return list && toList(list);
-    } catch (error) {
-      if (error instanceof StorageCorrupt) return brokenList(error);
-      throw error;
-    }
-  }
-
-  /** Reads a row and its list again, because the two were not read at the same time. */
-  async function confirmed(
-    range: SignedRange,
-    rowKey: string,
-    sequence: number,
-  ): Promise<ComparedRow | undefined> {
-    const { table, partitionKey } = range;
-    const found = { table, partitionKey, rowKey };
-    for (let attempt = 1; ; attempt++) {
-      const key = listKey(listIndexOf(rowKey));
-      const before = await readList(table, partitionKey, key);
-      const row = await stored.read(table, partitionKey, rowKey);
-      const after = await readList(table, partitionKey, key);
-      if (typeof before === "object" && typeof after === "object" && isOlder(before, after)) {
-        // A row that changes all the time is compared at the next call.
-        if (attempt === CONFIRM_ATTEMPTS) return undefined;
-        continue;
-      }
-      if (row !== undefined) {
-        const signature = row.row[SIGNATURE];
-        const reason = rowReason(after, sequence, rowKey, signature);
-        // Accepted by reads, because an instance of an earlier version wrote it during the upgrade.
-        const isAccepted = reason === "unsigned" && (await isReadable(table, row.row));
-        return isAccepted || !reason ? undefined : { ...found, reason, signature };
-      }
-      return typeof after === "object" && after.rows.has(rowKey) ? { ...found, reason: "missing" } : undefined;
-    }
-  }
-
-  async function isReadable(table: string, row: StoredRow): Promise<boolean> {
-    try {
-      await signing.verify({ table, signed: "adopted" }, row);
-      return true;
-    } catch (error) {
-      if (error instanceof StorageCorrupt) return false;
-      throw error;
-    }
-  }
-
-  /** Compares the rows of a listed range with their lists, and the lists with the sequences in the key vault. Writes nothing. */
-  async function compareRows(range: SignedRange, sequences: readonly number[]) {
-    const { table, partitionKey } = range;
-    const lists = await readLists(range);
-    const findings: ComparedRow[] = [];
-    for (const [index, list] of lists.entries()) {
-      const reason = listReason(list, sequences[index] ?? 0);
-      if (reason) findings.push({ table, partitionKey, rowKey: listKey(index), reason });
-    }
-    const broken = new Set(findings.map(({ rowKey }) => rowKey));
-    for (const rowKey of range.fixedKeys ?? [])
-      if (broken.has(listKey(listIndexOf(rowKey))) && !(await stored.read(table, partitionKey, rowKey)))
-        findings.push({ table, partitionKey, rowKey, reason: "missing" });
-    const notListed: string[] = [];
-    const aside: ComparedRow[] = [];
-    /** Listed rows that were not read, or differ. */
-    const differing = new Set(lists.flatMap((list) => (typeof list === "object" ? [...list.rows.keys()] : [])));
-    for await (const { rowKey, signature } of signatures(range)) {
-      const index = listIndexOf(rowKey);
-      const reason = rowReason(lists[index], sequences[index] ?? 0, rowKey, signature);
-      const isAside = setAsideReason(signature) !== undefined;
-      if (isAside) aside.push({ table, partitionKey, rowKey, reason: reason!, signature });
-      else if (reason && !differing.has(rowKey)) notListed.push(rowKey);
-      if (isAside || !reason) differing.delete(rowKey);
-    }
-    const again = [...differing, ...someOf(notListed, MAX_NOT_LISTED)];
-    const confirm = (rowKey: string) => confirmed(range, rowKey, sequences[listIndexOf(rowKey)] ?? 0);
-    for (const finding of await pMap(again, confirm, { concurrency: PARALLEL_READS }))
-      if (finding) findings.push(finding);
-    return { lists, findings: [...findings, ...someOf(aside, MAX_SET_ASIDE)] };
-  }
+  const comparison = createRowComparison({ clients, stored, signing, tables });
+  const { signatures, wholeRows, isReadable, readLists, compareRows } = comparison;
 
   /**
    * Gives a list that was written since the last comparison the next sequence. A copy of an earlier state then has a lower one
@@ -399,7 +183,7 @@ export function createSignedPartitions(
       const anyRow = rawEntity(range);
       for await (const row of wholeRows(range)) {
         const { rowKey, etag, columns } = row;
-        if (columns[SIGNATURE] !== undefined || !(await isReadable(range.table, storedRow(row)))) continue;
+        if (columns[SIGNATURE] !== undefined || !(await isReadable(range.table, row))) continue;
         operations.push({ kind: "replace", entity: anyRow, rowKey, columns, etag });
       }
       const written = await rewrite(range, operations);
@@ -415,7 +199,7 @@ export function createSignedPartitions(
       for await (const row of wholeRows(range)) {
         const { rowKey, columns } = row;
         contents.set(rowKey, contentOf(columns));
-        if (reasons.has(rowKey) || (await isReadable(table, storedRow(row)))) continue;
+        if (reasons.has(rowKey) || (await isReadable(table, row))) continue;
         const signature = columns[SIGNATURE];
         const aside = signature === undefined ? "unsigned" : setAsideReason(signature);
         reasons.set(rowKey, (aside as SetAsideReason | undefined) ?? "changed");

@@ -13,7 +13,7 @@ import { createFence, type Fence, type FenceRecord } from "./fence.ts";
 import { MAX_PAGE_SIZE, MAX_TRANSACTION_BYTES, MAX_TRANSACTION_OPERATIONS } from "./limits.ts";
 import { type Operation, remove } from "./operations.ts";
 import { type Continuation, type PageQuery, queryPage, type StoredPage } from "./query.ts";
-import { listEntity, type RowList, writeListed } from "./row-lists.ts";
+import { createWrittenLists, isOlder, type ListState, listEntity, type RowList, writeListed } from "./row-lists.ts";
 import { createRows } from "./rows.ts";
 import { createRowSigning, type RowKeys } from "./signing.ts";
 import { createTableClients } from "./table-clients.ts";
@@ -156,6 +156,8 @@ export interface Tables {
     range: Range & { readonly select: readonly K[] },
   ): AsyncGenerator<Row<Pick<T, K>>[], void>;
   pages<T>(e: Entity<T>, range: Range): AsyncGenerator<Row<T>[], void>;
+  /** Returns the newest states of a partition's lists of rows that this process wrote, by row key. Costs no request. */
+  writtenLists(table: string, partitionKey: string): ReadonlyMap<string, ListState>;
   /**
    * Reports a row whose content a module could not use, although it matches its entity, and counts it as left out of the answer
    * of the current request.
@@ -195,6 +197,7 @@ export function createTables(
   const clients = createTableClients(connection, { log, clock });
   const rows = createRows(clients);
   const signing = createRowSigning(keys);
+  const written = createWrittenLists();
 
   async function verifyAndDecode<T>(e: Entity<T>, stored: StoredRow, selected: Selected = e): Promise<Row<T>> {
     await signing.verify(e, stored);
@@ -232,9 +235,14 @@ export function createTables(
 
   /** Reads a list of rows, for a write of one of its rows. */
   async function readList(table: string, partitionKey: string, rowKey: string): Promise<Row<RowList> | undefined> {
-    const list = listEntity(table);
+    const newest = written.of(table, partitionKey).get(rowKey);
     const stored = await rows.read(table, partitionKey, rowKey);
-    return stored && (await decodeOne(list, stored.row));
+    const list = stored && (await decodeOne(listEntity(table), stored.row));
+    if (!list || !newest || !isOlder(list, newest)) return list;
+    // Another program put the list back. A write would make it look current.
+    const older = new StorageCorrupt(table, list, "olderState");
+    await onUnreadable?.([older]);
+    throw older;
   }
 
   const tables: Omit<Tables, "pages" | "partitions" | "leaveOut"> = {
@@ -292,7 +300,7 @@ export function createTables(
         return await rows.submit(table, partitionKey, parts);
       };
       if (!signed.some(isListed)) return await submit(signed);
-      return await writeListed({ table, partitionKey, operations: signed }, { readList, signing, submit });
+      return await writeListed({ table, partitionKey, operations: signed }, { readList, signing, written, submit });
     },
 
     async write(table, partitionKey, operations, options = {}) {
@@ -307,6 +315,8 @@ export function createTables(
       const parts = batches(target, operations, { operations: lead.length + more, bytes: size });
       return [...parts].map((some) => some.map(({ operation }) => operation));
     },
+
+    writtenLists: written.of,
 
     fence: (e, partitionKey, rowKey, hold) => createFence({ rows, clients }, e, { partitionKey, rowKey }, hold),
   };
