@@ -56,6 +56,7 @@ export async function makeToken(
   } = {},
 ): Promise<string> {
   const { kid, key } = signingKey(service.environment.JWT_SIGNING_KEYS!);
+  // Not rounded, like the times in the service's own tokens.
   const nowSeconds = Date.now() / 1000;
   return await new SignJWT({
     iss: "credential-lifecycle",
