@@ -52,6 +52,8 @@ export interface SignedPartitions {
   /**
    * Compares the rows of a listed range with their lists, and the lists with the counts of their writes in the key vault. Reads
    * only signatures. Returns the current counts, and rows that differ from their list also when they are read again.
+   *
+   * @param sequences - The counts that the key vault stores, by the index of the list. A missing count is 0.
    */
   compare(range: SignedRange, sequences: readonly number[]): Promise<{ sequences: number[]; findings: Finding[] }>;
   /**
@@ -89,7 +91,7 @@ const CONTENT = ["username", "role", "state", "name", "alertType", "user", "prov
 /** A list, or why it can't be read. Undefined if it does not exist. */
 type List = { sequence: number; rows: ReadonlyMap<string, string> } | SetAsideReason | undefined;
 
-/** Returns why a list can't be read: it was set aside before, or is not the service's. */
+/** Returns why a list can't be read: it was set aside as `missing`, or it is not the service's current list. */
 const brokenList = ({ reason }: StorageCorrupt): SetAsideReason => (reason === "missing" ? "missing" : "olderState");
 
 const filterOf = ({ partitionKey, from, before }: Pick<SignedRange, "partitionKey" | "from" | "before">) =>
@@ -106,6 +108,7 @@ function listReason(list: List, sequence: number): SetAsideReason | undefined {
   return list.sequence < sequence ? "olderState" : undefined;
 }
 
+/** Returns why a row must not take effect by its signature and its list, or undefined. */
 function rowReason(list: List, sequence: number, rowKey: string, signature: unknown): Finding["reason"] | undefined {
   if (signature === undefined) return "unsigned";
   const aside = setAsideReason(signature);
@@ -172,6 +175,7 @@ export function createSignedPartitions(
     for await (const rows of tables.pages(listEntity(table), range))
       for (const { rowKey, sequence, rows: listed } of rows)
         lists[indexOf(rowKey)] = { sequence, rows: new Map(listed) };
+    // A row that the service did not write can have another index.
     return lists.slice(0, LISTS);
   }
 
@@ -231,6 +235,7 @@ export function createSignedPartitions(
       if (reason) findings.push({ table, partitionKey, rowKey: listKey(index), reason });
     }
     const broken = new Set(findings.map(({ rowKey }) => rowKey));
+    // A list that can't be trusted does not show which of its rows are missing.
     for (const rowKey of range.fixedKeys ?? [])
       if (broken.has(listKey(listIndexOf(rowKey))) && !(await stored.read(table, partitionKey, rowKey)))
         findings.push({ table, partitionKey, rowKey, reason: "missing" });
@@ -322,6 +327,7 @@ export function createSignedPartitions(
         if (columns[SIGNATURE] !== undefined) continue;
         operations.push({ kind: "replace", entity: anyRow, rowKey, columns, etag });
       }
+      // `tables` signs the rows that it writes and adds them to their lists.
       const written = await rewrite(range, operations);
       return written + (await forgetMissing(range));
     },
@@ -355,12 +361,14 @@ export function createSignedPartitions(
       const next = lists.map(
         (list, index) => Math.max(typeof list === "object" ? list.sequence : 0, sequences[index] ?? 0) + 1,
       );
+      // The lists start empty. The rows are added again as they are written below.
       for (const [index, sequence] of next.entries())
         await tables.put(listEntity(table), partitionKey, listKey(index), { sequence, rows: [] });
       const operations: Operation[] = [];
       const anyRow = rawEntity(range);
       for await (const { rowKey, etag, columns: all } of wholeRows(range)) {
         const { [SIGNATURE]: signature, ...columns } = all;
+        // `setAside` inserts such a row in place of a missing one.
         const isEmpty = setAsideReason(signature) === "missing" && Object.keys(columns).length === 0;
         const kind = isEmpty || removed.has(rowKey) ? "remove" : "replace";
         operations.push({ kind, entity: anyRow, rowKey, columns: kind === "remove" ? {} : columns, etag });
