@@ -143,6 +143,7 @@ export function createSecondFactorEnrollment(deps: {
       const added = next(latest);
       return added.recoveryCodes.length > 0 ? added : { ...added, recoveryCodes: hashes };
     });
+    // Null if the user had codes already: their hashes were kept, and the new codes were not stored.
     return { recoveryCodes: after.recoveryCodes.includes(hashes[0]!) ? codes : null };
   }
 

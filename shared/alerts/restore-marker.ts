@@ -52,6 +52,7 @@ export async function markRestored(
   { copiedAt, newestScanAt }: { copiedAt: string; newestScanAt?: string | undefined },
   now: Date,
 ): Promise<string> {
+  // The newest of these times, because clocks may differ. ISO times sort as text.
   const newest = [now.toISOString(), copiedAt, newestScanAt ?? ""].sort().at(-1)!;
   const latest = latestPossible(now);
   const restoredAt = newest < latest ? newest : latest;
