@@ -202,7 +202,7 @@ async function pathsToGet(): Promise<string[]> {
   return [...found, "/health?deep=true"];
 }
 
-/** Returns one row of each kind, if possible not of the caller. */
+/** Adds one row of each kind to `samples`. Never the row of the user `admin`, who sends the requests. */
 async function findSamples(): Promise<void> {
   const tableService = TableServiceClient.fromConnectionString(service.azurite.connectionString(), OPTIONS);
   const stored = new Map<string, RawRow[]>();
@@ -299,7 +299,7 @@ describe("a store with rows of all kinds", () => {
   });
 });
 
-/** Groups of kinds in which each table has few. */
+/** Returns groups of rows that are broken together. The rows of each table are spread over the groups. */
 function groupsOf(all: readonly Sample[]): Sample[][] {
   const groups = Array.from({ length: GROUPS }, (): Sample[] => []);
   for (const ofTable of Map.groupBy(all, ({ kind }) => kind.entity.table).values())

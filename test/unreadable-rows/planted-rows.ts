@@ -33,7 +33,7 @@ import { Listed, Summary } from "../../shared/unreadable-rows/unreadable-rows.ts
 
 const ID = "01M83W0CN6SDG6BGCAGDABN0C3";
 const GUID = "aaaaaaaa-0000-4000-8000-000000000001";
-/** Before and after every time of the test. */
+/** Times before and after every time of the test: `SINCE` is long over, `UNTIL` is not reached. */
 const SINCE = "2026-11-20T10:00:00.000Z";
 const UNTIL = "2026-12-20T10:00:00.000Z";
 const CHANGED = { updatedAt: SINCE, updatedBy: "admin" };
@@ -41,7 +41,7 @@ const CREATED = { createdAt: SINCE, createdBy: "admin", ...CHANGED };
 const REQUEST = { runId: ID, requestedBy: "admin", requestId: "planted", createdAt: SINCE, finishedAt: SINCE };
 const RUN = { ...REQUEST, trigger: "api" as const, status: "completed" as const, failures: [] };
 
-/** @param scanId - A scan that has ended. */
+/** Writes the rows. @param scanId - A scan that has ended. */
 export async function plantRows(tables: Tables, { scanId, vaultName }: { scanId: string; vaultName: string }) {
   await plantScansAndResults(tables, scanId, vaultName);
   await plantUsers(tables);
