@@ -152,6 +152,7 @@ class Model {
   }
 }
 
+/** Kinds that occur twice are more frequent. `wait`: time passes. `rule`: the rule is disabled, deleted or active again. */
 const EVENTS = ["read", "read", "start", "start", "send", "send", "answer", "answer", "crash", "wait", "rule"] as const;
 const events = fc.array(
   fc.record({ kind: fc.constantFrom(...EVENTS), which: fc.nat(20), answer: fc.constantFrom(...ANSWERS) }),
@@ -171,7 +172,7 @@ function execute(
   else if (kind === "answer") model.answer(which);
   else if (kind === "crash") model.crash(which);
   else if (kind === "wait") model.now += WAITS_MS[which % WAITS_MS.length]!;
-  // Kind `rule`, with a change of the rule in 3 of 21 cases.
+  // The kind `rule` changes the rule in 3 of 21 cases.
   else if (which < 3) model.rule = (["active", "disabled", "deleted"] as const)[which]!;
 }
 

@@ -93,6 +93,7 @@ test.each(EARLIER_BUILDS)("the report for %s counts the rows whose content the b
 });
 
 test("the preparation for another commit is refused", async () => {
+  // An unknown commit, a prefix of fewer than seven characters, and a build without a preparation.
   for (const commit of ["0123456789", NEWEST.slice(0, 6), "8bbd57d7"])
     await expect(prepare(commit)).rejects.toThrow(`for ${NEWEST} and ${OLDEST} only`);
 });
