@@ -92,7 +92,7 @@ const PARTITIONS = ["all", "sub", "vault"];
 
 /**
  * Writes each row six times, as the service does. Builds the requests of Azure Table storage by hand: shared key signature and
- * multipart batches. Returns the number of requests.
+ * multipart batches, as many at the same time as vaults are read. Returns the number of requests.
  */
 async function writeRows(connectionString: string, rows: object[]): Promise<number> {
   const parts = Object.fromEntries(connectionString.split(";").map((part) => part.split(/=(.*)/s).slice(0, 2)));

@@ -89,7 +89,7 @@ export function placesIn(file: string, text: string): Place[] {
   return places;
 }
 
-/** Returns whether neither a node nor its children are changed. */
+/** Returns whether neither a node nor its children are changed: types, imports, re-exports, default exports, logs and texts. */
 function isExcluded(node: Node, source: (node: Node) => string): boolean {
   if (/^TS(?!As|NonNull|Satisfies)/.test(node.type)) return true;
   if (/^(?:Import|Export(?:All|Default))Declaration$/.test(node.type)) return true;

@@ -2,8 +2,8 @@ import type { CallOptions } from "../support/service.ts";
 import type { Fault } from "../support/table-proxy.ts";
 
 /*
- * An entry of the outcome tests. For each fault of storage, outcomes.test.ts prepares a new change and sends it during the fault.
- * Then the response, `state()` and the audit entries must agree. After an outage, it sends the change once more.
+ * An entry of the outcome tests. For each fault of storage, outcomes.test.ts prepares a new change and sends it during the
+ * fault. Then the response, `state()` and the audit entries must agree. After an outage, it sends the change once more.
  */
 
 /** One request that changes something, and how to find out whether it did. */
