@@ -52,6 +52,8 @@ const signIn = endpoint({
     "passwordExpired",
     "secondFactorRequired",
     "secondFactorFailed",
+    // A code of an authenticator app, in a service without a key vault of its own.
+    "conflict",
   ],
   cookies: [SESSION_COOKIE],
   handle: async ({ body, caller, headers, origin, services }) => {

@@ -218,15 +218,16 @@ const backchannelLogout = endpoint({
   route: "auth/sso/logout",
   summary: "End sessions for the OIDC provider",
   description:
-    "The back-channel logout URI to register with an OpenID Connect provider, which calls it when a person signs out there or is disabled. Verifies the logout token and ends the sessions with its `sid`, or without `sid` all sessions by single sign-on of its `sub`. A token is accepted once; a rejected one returns 400 and is recorded as user.signOutRefused.",
+    "The back-channel logout URI to register with an OpenID Connect provider, which calls it when a person signs out there or is disabled. Verifies the logout token and ends the sessions with its `sid`, or without `sid` all sessions by single sign-on of its `sub`. A token is accepted once; a rejected one returns 400 and is recorded as user.signOutRefused. Only rejected tokens count against the rate limit, because a provider sends all tokens from a few addresses.",
   tag,
   access: "open",
   tier: "pro",
+  rateLimit: "none",
   body: SsoLogoutToken,
   form: true,
   example: { body: { logout_token: "eyJhbGciOiJSUzI1NiJ9.e30.c2ln" } },
   responds: { 200: SsoSessionsEnded },
-  problems: ["unavailable"],
+  problems: ["unavailable", "rateLimited"],
   handle: async ({ body, caller, services }) =>
     ok({ endedSessions: await services.sso.endByLogoutToken(body.logout_token, caller) }),
 });
@@ -265,7 +266,7 @@ const metadata = endpoint({
   problems: ["conflict"],
   handle: async ({ origin, services }) => ({
     status: 200,
-    content: { type: "application/samlmetadata+xml", data: await services.sso.samlMetadata(origin) },
+    content: { type: "application/samlmetadata+xml; charset=utf-8", data: await services.sso.samlMetadata(origin) },
   }),
 });
 

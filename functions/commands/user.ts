@@ -15,6 +15,7 @@ import { ConfigError, loadConfig } from "../../shared/platform/config/config.ts"
 import { type Actor, type Caller, ROLES } from "../../shared/platform/http/endpoint.ts";
 import type { Page, PageRequest } from "../../shared/platform/http/paging.ts";
 import { Problem } from "../../shared/platform/http/problem.ts";
+import { requireKnownFormat, StoreIsNewer } from "../../shared/platform/storage/store-format.ts";
 import { isUnclear, SigningKeysMissing, StorageCorrupt } from "../../shared/platform/storage/tables.ts";
 import { validationMessage } from "../../shared/platform/validation-message.ts";
 import type { Settings } from "../../shared/settings/settings.ts";
@@ -224,7 +225,8 @@ async function main(): Promise<void> {
   if (!command || extraArguments.length > 0 || (username !== undefined && values.username !== undefined))
     return usedWrong(`Unknown command: ${positionals.join(" ")}`);
   const { createServices } = await import("../services.ts");
-  const { access, audit, settings, randomness, clock } = createServices(loadConfig(process.env));
+  const { access, audit, settings, randomness, clock, tables } = createServices(loadConfig(process.env));
+  await requireKnownFormat(tables);
   if (!READING.includes(name)) await audit.requireKeys();
   await command(
     access,
@@ -241,7 +243,12 @@ try {
     console.error(
       `The storage account does not respond (${error.message}). Check AzureWebJobsStorage and the network. The change may have been saved: check with list.`,
     );
-  } else if (error instanceof Problem || error instanceof ConfigError || error instanceof SigningKeysMissing)
+  } else if (
+    error instanceof Problem ||
+    error instanceof ConfigError ||
+    error instanceof SigningKeysMissing ||
+    error instanceof StoreIsNewer
+  )
     console.error(error.message);
   else if (error instanceof CloudFailure) console.error(`${error.message} ${error.remedy}`);
   else if (error instanceof StorageCorrupt)

@@ -58,6 +58,7 @@ export function createAccessServices(platform: Platform): AccessServices {
     licensing,
     vault: serviceKeyVault,
     signInLimiter,
+    callLimiter: limiter,
     discoverLimiter: createRateLimiter({ tables, clock, name: "ssoDiscover", limits: DISCOVER_LIMITS }),
     clock,
     randomness,

@@ -8,7 +8,7 @@ import type { RateLimiter } from "../platform/http/rate-limit.ts";
 import type { Cookie } from "../platform/http/reply.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import type { RowKeys } from "../platform/storage/signing.ts";
-import type { Tables } from "../platform/storage/tables.ts";
+import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { SECOND_MS } from "../platform/time.ts";
 import { DEFINITIONS } from "../settings/definitions.ts";
 import { type Administration, createAdministration } from "./administration.ts";
@@ -20,6 +20,7 @@ import { bootstrapAdministrator } from "./bootstrap.ts";
 import type { EntraTokens } from "./entra.ts";
 import { createFederatedSignIn, type FederatedSignIn } from "./federated-sign-in.ts";
 import { createIdentities, type Identities } from "./identities.ts";
+import { createIdentityConfirmation } from "./identity-confirmation.ts";
 import { createKnownAddresses } from "./known-addresses.ts";
 import { createPasskeys } from "./passkeys.ts";
 import { rejectWeakPassword } from "./password-policy.ts";
@@ -30,7 +31,14 @@ import { createSecondFactorEnrollment, type SecondFactorEnrollment } from "./sec
 import { hasSecondFactor } from "./second-factor-record.ts";
 import { createSessionAdministration, type SessionAdministration } from "./session-administration.ts";
 import { createSessions, sessionCookie } from "./sessions.ts";
-import { addressOf, createSignIn, type PasswordSettings, type PasswordSignIn, type SignIn } from "./sign-in.ts";
+import {
+  addressOf,
+  createSignIn,
+  hasExpiredUnused,
+  type PasswordSettings,
+  type PasswordSignIn,
+  type SignIn,
+} from "./sign-in.ts";
 import { createSignInFailures } from "./sign-in-failures.ts";
 import { createStepUp, type StepUp } from "./step-up.ts";
 import { createTokens, keyedHash } from "./tokens.ts";
@@ -164,8 +172,12 @@ const DEFAULT_PASSWORD_SETTINGS = {
 export function createAccess(deps: AccessDependencies): Access {
   const { tables, config, clock, randomness, audit, limiter } = deps;
   const passwords = deps.passwords ?? createPasswords({ randomness });
-  const users = createUsers(tables);
   const tokens = createTokens({ config, clock, randomness });
+  const passwordSettings: PasswordSettings = deps.passwordSettings ?? (async () => DEFAULT_PASSWORD_SETTINGS);
+  const { BOOTSTRAP_ADMIN_USERNAME: bootstrapUsername } = config;
+  const reservedUsernames = bootstrapUsername === undefined ? [] : [userKey(bootstrapUsername)];
+  const passwordRules = { passwordSettings, clock, bootstrapUser: reservedUsernames[0] };
+  const users = createUsers(tables, (user) => hasExpiredUnused(user, passwordRules));
   // A new first signing key discards the failure counts, which would expire within a day anyway.
   const hashName = (text: string) => keyedHash(config.JWT_SIGNING_KEYS[0]!.key, "sign-in", text);
   const failures = createSignInFailures({ tables, clock, hash: hashName });
@@ -177,15 +189,13 @@ export function createAccess(deps: AccessDependencies): Access {
   const identities = createIdentities({ tables, audit, clock });
   const roleMapped = deps.roleMapped ?? (async () => false);
   const passwordSignIn: PasswordSignIn = deps.passwordSignIn ?? (async () => "allowed");
-  const passwordSettings: PasswordSettings = deps.passwordSettings ?? (async () => DEFAULT_PASSWORD_SETTINGS);
-  const { BOOTSTRAP_ADMIN_USERNAME: bootstrapUsername } = config;
-  const reservedUsernames = bootstrapUsername === undefined ? [] : [userKey(bootstrapUsername)];
 
   const totpSecrets = createTotpSecrets({ keys: deps.secondFactorKeys, randomness });
   const passkeys = createPasskeys({ config, clock, randomness });
   const verification = createSecondFactorVerification({ totpSecrets, passkeys, clock, randomness });
-  const { signIn, signInToSession, isPasswordOf, confirmIdentity, confirmFactor } = createSignIn({
-    bootstrapUser: reservedUsernames[0],
+  const identity = createIdentityConfirmation({ users, passwords, failures, addresses, secondFactor: verification });
+  const { signIn, signInToSession } = createSignIn({
+    ...passwordRules,
     users,
     passwords,
     tokens,
@@ -195,21 +205,25 @@ export function createAccess(deps: AccessDependencies): Access {
     recentAddresses,
     limiter,
     audit,
-    clock,
     hash: hashName,
     passwordSignIn,
-    passwordSettings,
     secondFactor: verification,
   });
 
   /**
    * Returns true if a user who signed in with the password must enroll a second factor first. Never if nobody could enroll one
-   * here, because nobody could then change the setting.
+   * here, because nobody could then change the setting. While the stored settings can't be read, everyone must: an administrator
+   * can then still sign in, and find the row in the audit log.
    */
   async function mustEnroll(user: UserRow): Promise<boolean> {
     if (hasSecondFactor(user) || !(totpSecrets.available || passkeys.available)) return false;
-    const { requireSecondFactor } = await passwordSettings();
-    return requireSecondFactor === "everyone" || (requireSecondFactor === "administrators" && user.role === "admin");
+    try {
+      const { requireSecondFactor } = await passwordSettings();
+      return requireSecondFactor === "everyone" || (requireSecondFactor === "administrators" && user.role === "admin");
+    } catch (error) {
+      if (error instanceof StorageCorrupt) return true;
+      throw error;
+    }
   }
 
   let lastBootstrap: { startedAtMs: number; done: Promise<void> } | undefined;
@@ -314,7 +328,7 @@ export function createAccess(deps: AccessDependencies): Access {
         target: { type: "user", id: user.rowKey },
         details: { apiTokens: change.apiTokens },
       };
-      if (!(await isPasswordOf(user, current, caller))) {
+      if (!(await identity.isPasswordOf(user, current, caller))) {
         await audit.refused({ ...event, outcome: "refused", details: { reason: "wrong current password" } });
         throw invalidMember("currentPassword", "is not your current password");
       }
@@ -365,7 +379,7 @@ export function createAccess(deps: AccessDependencies): Access {
     apiTokens,
     secondFactor: createSecondFactorEnrollment({
       users,
-      signIn: { confirmIdentity },
+      identity,
       verification,
       totpSecrets,
       passkeys,
@@ -373,7 +387,7 @@ export function createAccess(deps: AccessDependencies): Access {
       clock,
       randomness,
     }),
-    stepUp: createStepUp({ users, signIn: { confirmFactor }, verification, audit, clock }),
+    stepUp: createStepUp({ users, identity, verification, audit, clock }),
     administrators: createAdministrators({ tables, users }),
     sessions: createSessionAdministration({ users, sessions, audit }),
     federated: createFederatedSignIn({

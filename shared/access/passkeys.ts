@@ -11,7 +11,7 @@ import type {
   PasskeyRegistration,
   PasskeyRequestOptions,
 } from "./second-factor-api.ts";
-import type { PasskeyRecord, SecondFactor } from "./second-factor-record.ts";
+import { hasSecondFactor, type PasskeyRecord, type SecondFactor } from "./second-factor-record.ts";
 import { keyedHash } from "./tokens.ts";
 
 /** The name of this service in the browser's dialogs. */
@@ -25,7 +25,8 @@ const RANDOM_BYTES = 16;
 const EXPIRY_BYTES = 6;
 const MAC_BYTES = 32;
 
-type ChallengePurpose = "register" | "authenticate";
+/** `registerFirst`: requested by a user without a second factor. Invalid once the user has one. */
+type ChallengePurpose = "register" | "registerFirst" | "authenticate";
 
 /** The part of a user that passkeys need. */
 interface PasskeyUser {
@@ -124,7 +125,7 @@ export function createPasskeys(deps: {
         userName: user.username,
         userDisplayName: user.username,
         userID: Uint8Array.from(Buffer.from(user.uid)),
-        challenge: newChallenge("register", user.uid),
+        challenge: newChallenge(registrationOf(user), user.uid),
         timeout: CHALLENGE_MS,
         attestationType: "none",
         excludeCredentials: usablePasskeys(user).map(descriptorOf),
@@ -142,7 +143,7 @@ export function createPasskeys(deps: {
         verifyRegistrationResponse({
           response: response as Parameters<typeof verifyRegistrationResponse>[0]["response"],
           expectedChallenge: (text) => {
-            challenge = readChallenge(text, "register", user.uid);
+            challenge = readChallenge(text, registrationOf(user), user.uid);
             return challenge !== undefined;
           },
           expectedOrigin: origin,
@@ -209,6 +210,8 @@ function relyingPartyOf(publicBaseUrl: string | undefined): { id: string; origin
   const isAddress = isIP(hostname) !== 0 || hostname.startsWith("[");
   return isSecure && !isAddress ? { id: hostname, origin } : undefined;
 }
+
+const registrationOf = (user: PasskeyUser): ChallengePurpose => (hasSecondFactor(user) ? "register" : "registerFirst");
 
 const descriptorOf = ({ credentialId, transports }: PasskeyRecord) => ({ id: credentialId, transports });
 

@@ -2,20 +2,17 @@ import { createHash } from "node:crypto";
 import type { Randomness } from "../platform/runtime.ts";
 
 export const RECOVERY_CODE_COUNT = 10;
-/** 80 random bits, so that a fast hash is enough to store a code. */
-const CODE_BYTES = 10;
-const CODE_DIGITS = 16;
+/** 24 digits of 5 bits each: with 112 or more random bits, a fast hash is enough to store a code (OWASP ASVS 5.0, 6.5.2). */
+const CODE_DIGITS = 24;
 
 /** The digits of https://www.crockford.com/base32.html, which people don't confuse when they copy a code. */
 const DIGITS = "0123456789abcdefghjkmnpqrstvwxyz";
 
-/** Returns new recovery codes, for example `7k3m-q0vd-x2ha-9wcz`. */
+/** Returns new recovery codes, for example `7k3m-q0vd-x2ha-9wcz-4nte-8b1r`. */
 export const newRecoveryCodes = (randomness: Randomness): string[] =>
   Array.from({ length: RECOVERY_CODE_COUNT }, () => {
-    const number = BigInt(`0x${Buffer.from(randomness.bytes(CODE_BYTES)).toString("hex")}`);
-    const digits = [...number.toString(32).padStart(CODE_DIGITS, "0")].map(
-      (digit) => DIGITS[Number.parseInt(digit, 32)],
-    );
+    // Every digit is equally likely, because 32 divides the 256 values of a byte.
+    const digits = Array.from(randomness.bytes(CODE_DIGITS), (byte) => DIGITS[byte % DIGITS.length]);
     return digits.join("").replace(/.{4}(?=.)/g, "$&-");
   });
 

@@ -151,7 +151,7 @@ export const factorMembers = {
     .meta({ description: "Second factor: the current code of an authenticator app.", example: "123456" }),
   recoveryCode: z.string().min(1).max(64).optional().meta({
     description: "Second factor: one of the recovery codes. Each works once.",
-    example: "7k3m-q0vd-x2ha-9wcz",
+    example: "7k3m-q0vd-x2ha-9wcz-4nte-8b1r",
   }),
   passkey: PasskeyAssertion.optional().meta({
     description: "Second factor: the browser's answer to `passkeyOptions`.",
@@ -257,13 +257,13 @@ export const NewPasskey = z
 
 const codes = z
   .array(z.string())
-  .meta({ description: "Ten recovery codes. Returned only once.", example: ["7k3m-q0vd-x2ha-9wcz"] });
+  .meta({ description: "Ten recovery codes. Returned only once.", example: ["7k3m-q0vd-x2ha-9wcz-4nte-8b1r"] });
 
 export const MethodAdded = z
   .object({
     recoveryCodes: codes.nullable().meta({
       description: "Ten recovery codes, returned only once. Null if the user already had recovery codes.",
-      example: ["7k3m-q0vd-x2ha-9wcz"],
+      example: ["7k3m-q0vd-x2ha-9wcz-4nte-8b1r"],
     }),
   })
   .meta({ id: "SecondFactorAdded" });

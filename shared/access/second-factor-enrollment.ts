@@ -6,6 +6,7 @@ import { invalidBody, notFound, Problem } from "../platform/http/problem.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
 import { MINUTE_MS } from "../platform/time.ts";
 import { requireSignedIn } from "./api-tokens.ts";
+import type { IdentityConfirmation, IdentityProof } from "./identity-confirmation.ts";
 import type { Passkeys } from "./passkeys.ts";
 import { newRecoveryCodes, recoveryCodeHash } from "./recovery-codes.ts";
 import {
@@ -17,8 +18,7 @@ import {
 } from "./second-factor.ts";
 import type { MethodAdded, NewPasskey, PasskeyStarted, SecondFactorView, TotpStarted } from "./second-factor-api.ts";
 import { hasSecondFactor, type SecondFactor } from "./second-factor-record.ts";
-import type { IdentityProof, SignIn } from "./sign-in.ts";
-import type { TotpSecrets } from "./totp.ts";
+import { type TotpSecrets, UnreadableTotpSecret } from "./totp.ts";
 import { newRevision, revokedTokenMembers, type UserRow, uidOf } from "./user.ts";
 import type { Users } from "./users.ts";
 
@@ -26,6 +26,8 @@ import type { Users } from "./users.ts";
 const PENDING_MS = 15 * MINUTE_MS;
 /** Maximum number of passkeys of a user, which limits the size of the user's row. */
 const MAX_PASSKEYS = 10;
+/** Maximum length of a passkey's public key in base64url. An RSA key of 8,192 bits has 1,400 characters. */
+const MAX_PUBLIC_KEY = 2048;
 /** ID of the authenticator app among the methods. IDs of passkeys are ULIDs. */
 const TOTP_ID = "totp";
 
@@ -74,7 +76,7 @@ export interface SecondFactorEnrollment {
 
 export function createSecondFactorEnrollment(deps: {
   users: Users;
-  signIn: Pick<SignIn, "confirmIdentity">;
+  identity: Pick<IdentityConfirmation, "confirmIdentity">;
   verification: SecondFactorVerification;
   totpSecrets: TotpSecrets;
   passkeys: Passkeys;
@@ -82,7 +84,7 @@ export function createSecondFactorEnrollment(deps: {
   clock: Clock;
   randomness: Randomness;
 }): SecondFactorEnrollment {
-  const { users, signIn, verification, totpSecrets, passkeys, audit, clock, randomness } = deps;
+  const { users, identity, verification, totpSecrets, passkeys, audit, clock, randomness } = deps;
 
   async function readUser(actor: Actor): Promise<UserRow> {
     const user = await users.find(actor.username);
@@ -110,7 +112,11 @@ export function createSecondFactorEnrollment(deps: {
         "You sign in with single sign-on, so your identity provider asks for a second factor.",
       );
     }
-    return await audited(audit, event, async () => await work(await signIn.confirmIdentity(user, proof, event.caller)));
+    return await audited(
+      audit,
+      event,
+      async () => await work(await identity.confirmIdentity(user, proof, event.caller)),
+    );
   }
 
   /** Writes the second factor, unless the sign-in or the password of the actor became invalid since the user was read. */
@@ -192,7 +198,9 @@ export function createSecondFactorEnrollment(deps: {
         const now = clock.now();
         if (!pendingTotp || Date.parse(pendingTotp.expiresAt) <= now.getTime()) throw nothingStarted();
         const { secret } = pendingTotp;
-        const step = await totpSecrets.stepOf(secret, uidOf(user), code, now);
+        const step = await totpSecrets.stepOf(secret, uidOf(user), code, now).catch((error: unknown) => {
+          throw error instanceof UnreadableTotpSecret ? nothingStarted() : error;
+        });
         if (step === undefined) throw invalidBody("code", "is not the current code. Check the clock of your device.");
         return await add(actor, user, (latest) => {
           // Already written, by a request whose answer was lost or by a second click.
@@ -218,8 +226,10 @@ export function createSecondFactorEnrollment(deps: {
       const event = eventOf("user.secondFactorAdded", user, caller, { method: "passkey", name });
       return await audited(audit, event, async () => {
         const verified = await passkeys.verifyRegistration(passkeyUserOf(user), response);
-        if (!verified) throw invalidBody("passkey", "is no valid answer to a challenge of the last five minutes");
+        if (!verified) throw invalidPasskey();
         const { passkey, challenge } = verified;
+        if (passkey.publicKey.length > MAX_PUBLIC_KEY)
+          throw invalidBody("passkey", "has a public key that is too long");
         const now = clock.now();
         const added = { ...passkey, id: randomness.ulid(now), name, createdAt: now.toISOString() };
         return await add(actor, user, (latest) => {
@@ -230,7 +240,12 @@ export function createSecondFactorEnrollment(deps: {
           if (latest.passkeys.length >= MAX_PASSKEYS) throw tooManyPasskeys();
           const usedChallenges = withChallenge(latest, challenge, clock);
           if (!usedChallenges) throw invalidBody("passkey", "answers a challenge that was already used");
-          return { ...latest, passkeys: [...latest.passkeys, added], usedChallenges };
+          const isFirst = !hasSecondFactor({ secondFactor: latest });
+          // Another request has added a second factor meanwhile, and this challenge was requested without one.
+          if (!isFirst && !hasSecondFactor(user)) throw invalidPasskey();
+          // An authenticator app that was started with the password alone can't be confirmed any more.
+          const pendingTotp = isFirst ? undefined : latest.pendingTotp;
+          return { ...latest, passkeys: [...latest.passkeys, added], usedChallenges, pendingTotp };
         });
       });
     },
@@ -294,6 +309,9 @@ const nothingStarted = (): Problem =>
     "conflict",
     "There is no secret to confirm, or it expired. Start again: POST /auth/me/second-factor/totp.",
   );
+
+const invalidPasskey = (): Problem =>
+  invalidBody("passkey", "is no valid answer to a challenge of the last five minutes");
 
 const tooManyPasskeys = (): Problem =>
   new Problem("conflict", `A user has at most ${MAX_PASSKEYS} passkeys. Remove one that is not needed.`);

@@ -131,7 +131,7 @@ export function createSecondFactorVerification(deps: {
       const { totp, recoveryCodes } = secondFactorOf(user);
       const passkeyOptions = (await passkeys.requestOptions(passkeyUserOf(user))) ?? null;
       const methods: SecondFactorMethod[] = [
-        ...(totp ? (["totp"] as const) : []),
+        ...(totp && totpSecrets.available ? (["totp"] as const) : []),
         ...(passkeyOptions ? (["passkey"] as const) : []),
         ...(recoveryCodes.length > 0 ? (["recoveryCode"] as const) : []),
       ];

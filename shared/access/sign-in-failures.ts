@@ -220,3 +220,17 @@ function restore(key: string, current: CurrentCount | undefined): Operation[] {
 
 const withOneLessFailure = (row: Count): Count | undefined =>
   row.count > 1 ? { ...row, count: row.count - 1 } : undefined;
+
+/** Verifies a password or second factor. If that throws, the counted attempt is withdrawn, so that it is no failure. */
+export async function verifyCounted<T>(
+  failures: SignInFailures,
+  attempt: CountedAttempt,
+  verify: () => Promise<T>,
+): Promise<T> {
+  try {
+    return await verify();
+  } catch (error) {
+    await failures.withdraw(attempt);
+    throw error;
+  }
+}

@@ -1,7 +1,7 @@
 import pLimit from "p-limit";
 import type { Audit } from "../audit/audit.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
-import { invalidBody, Problem, retryLater } from "../platform/http/problem.ts";
+import { Problem, retryLater } from "../platform/http/problem.ts";
 import type { RateLimiter } from "../platform/http/rate-limit.ts";
 import type { Cookie } from "../platform/http/reply.ts";
 import type { Clock } from "../platform/runtime.ts";
@@ -21,9 +21,9 @@ import {
 import type { SecondFactorMethod } from "./second-factor-api.ts";
 import { hasSecondFactor } from "./second-factor-record.ts";
 import type { NewSession, Sessions } from "./sessions.ts";
-import type { CountedAttempt, SignInFailures } from "./sign-in-failures.ts";
+import { type CountedAttempt, type SignInFailures, verifyCounted } from "./sign-in-failures.ts";
 import { TOKEN_SECONDS, type Tokens } from "./tokens.ts";
-import { signInMembers, type UserRecord, type UserRow, uidOf, userKey } from "./user.ts";
+import { signInMembers, type UserRow, uidOf, userKey } from "./user.ts";
 import type { Users } from "./users.ts";
 
 /** The token response, with the names of RFC 6749, 5.1. */
@@ -40,11 +40,6 @@ export interface Credentials extends GivenFactor {
   password: string;
 }
 
-/** How a signed-in user confirms a sensitive change: with the password and, if enrolled, a second factor. */
-export interface IdentityProof extends GivenFactor {
-  currentPassword: string;
-}
-
 /**
  * Decides whether a user may sign in with a password now. `breakGlass`: yes, although passwords are turned off for other users.
  */
@@ -55,7 +50,7 @@ export type PasswordSettings = () => Promise<
   Pick<SettingValues, "requirePasswordChange" | "unusedPasswordDays" | "requireSecondFactor">
 >;
 
-/** Sign-in with username and password, for POST /auth/login and for users who must confirm their password. */
+/** Sign-in with username and password, for POST /auth/login. */
 export interface SignIn {
   /**
    * Returns a token if the password is correct. Requests from the user's known addresses have priority, so that other clients
@@ -76,32 +71,6 @@ export interface SignIn {
     caller: Caller,
     userAgent: string | undefined,
   ): Promise<{ user: UserRow; cookie: Cookie }>;
-  /**
-   * Returns true if this is the password of a signed-in user. A wrong password counts as a failed sign-in.
-   *
-   * @throws {Problem} tooManyAttempts
-   */
-  isPasswordOf(user: UserRow, password: string, caller: Caller): Promise<boolean>;
-  /**
-   * Confirms the identity of a signed-in user who has a password, and uses up the second factor. A wrong password or second
-   * factor counts as a failed sign-in.
-   *
-   * @returns The user after the second factor was used up.
-   * @throws {Problem} invalidRequest, tooManyAttempts
-   */
-  confirmIdentity(user: UserRow, proof: IdentityProof, caller: Caller): Promise<UserRow>;
-  /**
-   * Verifies the second factor of a signed-in user and uses it up. A wrong one counts as a failed sign-in.
-   *
-   * @param change - Returns what is written together with the use of the second factor.
-   * @throws {Problem} tooManyAttempts, secondFactorRequired without a second factor, secondFactorFailed with a wrong one
-   */
-  confirmFactor(
-    user: UserRow,
-    given: GivenFactor,
-    caller: Caller,
-    change: (latest: UserRow) => UserRecord,
-  ): Promise<SecondFactorMethod>;
 }
 
 /** A sign-in whose password was correct, and which waits for its second factor. It stays counted as a failure until then. */
@@ -197,7 +166,7 @@ export function createSignIn(deps: {
     }
     const attempt = await failures.begin({ username: name, address, known });
     if ("waitSeconds" in attempt) return { rejection: tooManyAttempts(attempt.waitSeconds) };
-    const signedIn = await verifyCounted(attempt, async () => {
+    const signedIn = await verifyCounted(failures, attempt, async () => {
       const isCorrect = await passwords.verify(password, user?.state === "active" ? user.passwordHash : undefined);
       if (!user || !isCorrect) return undefined;
       if (await hasExpiredUnused(user, deps)) return "expired";
@@ -235,7 +204,7 @@ export function createSignIn(deps: {
       await failures.withdraw(attempt);
       return { rejection: await secondFactorProblem(secondFactor, "secondFactorRequired", user) };
     }
-    const { factor, signedIn } = await verifyCounted(attempt, async () => {
+    const { factor, signedIn } = await verifyCounted(failures, attempt, async () => {
       const factor = await secondFactor.verify(user, given);
       return { factor, signedIn: factor && (await writeSignIn(user, address, session, factor)) };
     });
@@ -268,27 +237,6 @@ export function createSignIn(deps: {
       const after = { ...latest, ...signIn, secondFactor: factorAfter, ...(confirmations && { confirmations }) };
       return { ...after, ...session?.sessionsWith(after) };
     });
-  }
-
-  /** Uses up the second factor of a signed-in user. Returns undefined if another request used or removed it since. */
-  const useUp = (
-    user: UserRow,
-    factor: VerifiedFactor,
-    change: (latest: UserRow) => UserRecord = (latest) => latest,
-  ): Promise<UserRow | undefined> =>
-    users.change(user, (latest) => {
-      const factorAfter = latest.passwordHash === user.passwordHash ? factor.use(latest) : undefined;
-      return factorAfter && { ...change(latest), secondFactor: factorAfter };
-    });
-
-  /** Verifies a password or second factor. If that throws, the counted attempt is withdrawn, so that it is no failure. */
-  async function verifyCounted<T>(attempt: CountedAttempt, verify: () => Promise<T>): Promise<T> {
-    try {
-      return await verify();
-    } catch (error) {
-      await failures.withdraw(attempt);
-      throw error;
-    }
   }
 
   /** Signs in a user. @param begin - Creates the session to store, if any. @returns The user after the sign-in. */
@@ -354,64 +302,13 @@ export function createSignIn(deps: {
       const { user, session } = await signInAs(credentials, caller, begin);
       return { user, cookie: session!.cookie };
     },
-
-    async isPasswordOf(user, password, caller) {
-      // The caller is signed in, so the address counts as known.
-      const attempt = await failures.begin({ username: user.rowKey, address: addressOf(caller), known: true });
-      if ("waitSeconds" in attempt) throw tooManyAttempts(attempt.waitSeconds);
-      const isCorrect = await verifyCounted(attempt, () => passwords.verify(password, user.passwordHash));
-      if (isCorrect) await failures.succeeded(attempt);
-      return isCorrect;
-    },
-
-    async confirmIdentity(user, { currentPassword, ...given }, caller) {
-      const address = addressOf(caller);
-      const known = addresses.has(user, address);
-      const attempt = await failures.begin({ username: user.rowKey, address, known });
-      if ("waitSeconds" in attempt) throw tooManyAttempts(attempt.waitSeconds);
-      const isCorrect = await verifyCounted(attempt, () => passwords.verify(currentPassword, user.passwordHash));
-      if (!isCorrect) throw invalidBody("currentPassword", "is not your current password");
-      if (!hasSecondFactor(user)) {
-        await failures.succeeded(attempt);
-        return user;
-      }
-      if (!isFactorGiven(given)) {
-        await failures.withdraw(attempt);
-        throw invalidBody("totp", "is required, or recoveryCode or passkey");
-      }
-      const confirmed = await verifyCounted(attempt, async () => {
-        const factor = await secondFactor.verify(user, given);
-        return factor && (await useUp(user, factor));
-      });
-      if (!confirmed) {
-        const member =
-          given.totp !== undefined ? "totp" : given.recoveryCode !== undefined ? "recoveryCode" : "passkey";
-        throw invalidBody(member, "is wrong, expired, or was used before");
-      }
-      await failures.succeeded(attempt);
-      return confirmed;
-    },
-
-    async confirmFactor(user, given, caller, change) {
-      if (!isFactorGiven(given)) throw await secondFactorProblem(secondFactor, "secondFactorRequired", user);
-      const address = addressOf(caller);
-      const attempt = await failures.begin({ username: user.rowKey, address, known: addresses.has(user, address) });
-      if ("waitSeconds" in attempt) throw tooManyAttempts(attempt.waitSeconds);
-      const method = await verifyCounted(attempt, async () => {
-        const factor = await secondFactor.verify(user, given);
-        return factor && (await useUp(user, factor, change)) && factor.method;
-      });
-      if (!method) throw await secondFactorProblem(secondFactor, "secondFactorFailed", user);
-      await failures.succeeded(attempt);
-      return method;
-    },
   };
 }
 
 /** Type and outcome of the audit entry for a wrong password or second factor. */
 const FAILED = { type: "user.signInFailed", outcome: "failure" } as const;
 
-const tooManyAttempts = (seconds: number): Problem =>
+export const tooManyAttempts = (seconds: number): Problem =>
   retryLater("tooManyAttempts", "Too many failed sign-ins. Wait for the time in Retry-After.", seconds);
 
 const rateLimited = (seconds: number): Problem =>
@@ -424,7 +321,7 @@ const passwordExpired = (): Problem =>
   );
 
 /** Returns a problem that lists the user's methods, with a new challenge for passkeys. */
-async function secondFactorProblem(
+export async function secondFactorProblem(
   secondFactor: SecondFactorVerification,
   code: "secondFactorRequired" | "secondFactorFailed",
   user: UserRow,
@@ -444,7 +341,7 @@ async function secondFactorProblem(
  * Returns true if an administrator set the password too long ago and the user never signed in with it. The bootstrap
  * administrator's password never expires, because it is kept for an emergency.
  */
-async function hasExpiredUnused(
+export async function hasExpiredUnused(
   { rowKey, unusedPasswordSince: since }: UserRow,
   deps: { bootstrapUser: string | undefined; passwordSettings: PasswordSettings; clock: Clock },
 ): Promise<boolean> {

@@ -5,9 +5,9 @@ import { notFound, Problem } from "../platform/http/problem.ts";
 import type { Clock } from "../platform/runtime.ts";
 import { requireSignedIn } from "./api-tokens.ts";
 import { CLOCK_SKEW_MS, confirmationsWith, FRESH_MS } from "./confirmations.ts";
+import type { IdentityConfirmation } from "./identity-confirmation.ts";
 import type { GivenFactor, SecondFactorVerification } from "./second-factor.ts";
 import { hasSecondFactor } from "./second-factor-record.ts";
-import type { SignIn } from "./sign-in.ts";
 import type { UserRow } from "./user.ts";
 import type { Users } from "./users.ts";
 
@@ -34,12 +34,12 @@ export interface StepUp {
 
 export function createStepUp(deps: {
   users: Users;
-  signIn: Pick<SignIn, "confirmFactor">;
+  identity: Pick<IdentityConfirmation, "confirmFactor">;
   verification: SecondFactorVerification;
   audit: Audit;
   clock: Clock;
 }): StepUp {
-  const { users, signIn, verification, audit, clock } = deps;
+  const { users, identity, verification, audit, clock } = deps;
 
   async function problemOf(actor: Actor, user: UserRow | undefined): Promise<Problem> {
     const { credential } = actor;
@@ -92,7 +92,7 @@ export function createStepUp(deps: {
         event,
         () =>
           // `latest` is the user's row at the moment of the write, which may have lost the session since it was read.
-          signIn.confirmFactor(user, given, caller, (latest) => {
+          identity.confirmFactor(user, given, caller, (latest) => {
             requireSignedIn(actor, latest);
             return { ...latest, confirmations: confirmationsWith(latest, credential.id, at.toISOString()) };
           }),

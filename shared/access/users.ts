@@ -25,7 +25,7 @@ import { VIEWED_MEMBERS, type ViewedUser } from "./views.ts";
 
 /**
  * The stored users. All modules of shared/access read and write users through it. Changes and deletions leave at least one
- * active administrator with a password, even if two instances each remove one.
+ * active administrator who can sign in with a password, even if two instances each remove one.
  */
 export interface Users {
   /** Reads a user: one uncached point read, none if the name can't be a username. */
@@ -67,7 +67,11 @@ export interface Users {
 /** Attempts to change a user while other writers change it. */
 const ATTEMPTS = 20;
 
-export function createUsers(tables: Tables): Users {
+/** @param hasExpiredPassword - Returns whether the user's password can't be used any more. Default: none has expired. */
+export function createUsers(
+  tables: Tables,
+  hasExpiredPassword: (user: UserRow) => Promise<boolean> = async () => false,
+): Users {
   async function find(username: string): Promise<UserRow | undefined> {
     if (!USERNAME.test(username)) return undefined;
     return await tables.get(User, USERS_PARTITION, userKey(username));
@@ -75,13 +79,28 @@ export function createUsers(tables: Tables): Users {
 
   const readDirectory = () => tables.get(Directory, USERS_PARTITION, DIRECTORY_KEY);
 
+  /** @throws {Problem} conflict unless another administrator can sign in with a password. Costs one read for each one. */
+  async function requireAnotherAdministrator(user: UserRow, directory: DirectoryRow | undefined): Promise<void> {
+    for (const key of directory?.administrators ?? []) {
+      if (key === user.rowKey) continue;
+      const other = await tables.get(User, USERS_PARTITION, key, { onCorrupt: () => {} });
+      if (other && isAdministrator(other) && !(await hasExpiredPassword(other))) return;
+    }
+    throw new Problem(
+      "conflict",
+      "This is the last administrator with a password. Make another user an administrator first. Passwords that expired unused don't count.",
+    );
+  }
+
   async function writeUser(
     before: UserRow | undefined,
     after: UserRecord | undefined,
     also: readonly Operation[] = [],
   ): Promise<string> {
     const withDirectory = directoryCategory(before) !== directoryCategory(after);
-    const operations = [...userOperations(before, after, withDirectory ? await readDirectory() : undefined), ...also];
+    const directory = withDirectory ? await readDirectory() : undefined;
+    if (isAdministrator(before) && !isAdministrator(after)) await requireAnotherAdministrator(before!, directory);
+    const operations = [...userOperations(before, after, directory), ...also];
     const etags = await tables.transaction(User.table, USERS_PARTITION, operations);
     return etags.get(operations[0]!.rowKey)!;
   }
@@ -147,8 +166,6 @@ const directoryCategory = (user: UserRecord | undefined) =>
 /**
  * Returns the operations that change one user from `before` to `after`, to be written in one transaction. The first one is the
  * user's own.
- *
- * @throws {Problem} conflict if no administrator would remain.
  */
 export function userOperations(
   before: UserRow | undefined,
@@ -165,12 +182,6 @@ export function userOperations(
   ];
   if (directoryCategory(before) === directoryCategory(after)) return operations;
   const others = (directory?.administrators ?? []).filter((administrator) => administrator !== key);
-  if (isAdministrator(before) && !isAdministrator(after) && others.length === 0) {
-    throw new Problem(
-      "conflict",
-      "This is the last administrator with a password. Make another user an administrator first.",
-    );
-  }
   const newDirectory = {
     administrators: isAdministrator(after) ? [...others, key] : others,
     total: (directory?.total ?? 0) + (after ? 1 : 0) - (before ? 1 : 0),

@@ -38,7 +38,8 @@ export function createConnectionProofs({ tables, clock }: { tables: Tables; cloc
     of(address: string): ConnectionProofs {
       const partition = `${PROOFS}|${keyText(address.toLowerCase())}`;
       const proofOf = async (place: ConnectionPlace, { appId, tenantId }: ReplacedCredential) => {
-        const proof = await tables.get(ProofRow, partition, keyOf(place));
+        // A proof that can't be read is none: the connection must then sign in, or be named in the request.
+        const proof = await tables.get(ProofRow, partition, keyOf(place), { onCorrupt: () => {} });
         return proof?.appId === appId && proof.tenantId === tenantId ? proof : undefined;
       };
       return {

@@ -2,6 +2,8 @@ import type { FederatedSignIn } from "../access/federated-sign-in.ts";
 import type { ProviderSession } from "../access/user.ts";
 import type { Audit } from "../audit/audit.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
+import { retryLater } from "../platform/http/problem.ts";
+import type { RateLimiter } from "../platform/http/rate-limit.ts";
 import type { Clock } from "../platform/runtime.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import type { SsoConfiguration } from "./configuration.ts";
@@ -28,7 +30,7 @@ export interface SignOuts {
    * Ends the sessions that a logout token of the OpenID Connect provider names.
    *
    * @returns The number of ended sessions.
-   * @throws {Problem} invalidRequest, unavailable
+   * @throws {Problem} invalidRequest, unavailable; rateLimited after too many rejected tokens of the caller's address
    */
   endByLogoutToken(token: string, caller: Caller): Promise<number>;
   /**
@@ -52,16 +54,16 @@ export function createSignOuts(deps: {
   logoutTokens: LogoutTokens;
   saml: Pick<Saml, "verifyLogout" | "logoutAnswerUrl">;
   federated: Pick<FederatedSignIn, "endSessions">;
+  limiter: Pick<RateLimiter, "take">;
   audit: Pick<Audit, "refused">;
   clock: Clock;
 }): SignOuts {
-  const { configurations, protocols, logoutTokens, saml, federated, audit } = deps;
+  const { configurations, protocols, logoutTokens, saml, federated, limiter, audit } = deps;
   const usedMessages = createUsedMessages("logouts", deps);
 
   /** Records why a sign-out was rejected, and returns the problem to throw. Returns any other error unchanged. */
   async function recordRejection(error: unknown, caller: Caller): Promise<unknown> {
-    const isRefused = error instanceof LogoutRefused || error instanceof SamlRefused || error instanceof SignInRefused;
-    if (!isRefused) return error;
+    if (!isRefused(error)) return error;
     await audit.refused({
       type: "user.signOutRefused",
       caller,
@@ -70,6 +72,12 @@ export function createSignOuts(deps: {
       details: { reason: error.reason, by: "provider" },
     });
     return error instanceof SamlRefused ? new LogoutRefused(error.reason).problem() : error.problem();
+  }
+
+  /** Counts a rejected logout token. Accepted ones don't count: a provider sends all of them from a few addresses. */
+  async function countRejection({ address }: Caller): Promise<void> {
+    const { allowed, retryAfterSeconds } = await limiter.take(`address:${address}`);
+    if (!allowed) throw retryLater("rateLimited", "Wait for the time in Retry-After.", retryAfterSeconds);
   }
 
   /**
@@ -131,6 +139,7 @@ export function createSignOuts(deps: {
           ),
         );
       } catch (error) {
+        if (isRefused(error)) await countRejection(caller);
         throw await recordRejection(error, caller);
       }
     },
@@ -166,6 +175,9 @@ export function createSignOuts(deps: {
     cleanUp: () => usedMessages.cleanUp(),
   };
 }
+
+const isRefused = (error: unknown): error is LogoutRefused | SamlRefused | SignInRefused =>
+  error instanceof LogoutRefused || error instanceof SamlRefused || error instanceof SignInRefused;
 
 /**
  * Returns the URL with the answer to a LogoutRequest. If no answer can be built, returns the page's path `/`: the sessions have

@@ -99,6 +99,8 @@ export interface SsoDependencies {
   vault: ServiceKeyVault | undefined;
   /** Limits sign-ins per client address, together with those with a password. */
   signInLimiter: RateLimiter;
+  /** Limits rejected logout tokens per client address, together with other calls without a credential. */
+  callLimiter: RateLimiter;
   /** Limits calls of `discover` per client address. */
   discoverLimiter: RateLimiter;
   clock: Clock;
@@ -151,6 +153,7 @@ export function createSso(deps: SsoDependencies): Sso {
     logoutTokens: createLogoutTokens({ discovery, outgoing, clock }),
     saml,
     federated: access.federated,
+    limiter: deps.callLimiter,
     audit,
     clock,
   });

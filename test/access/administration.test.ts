@@ -164,6 +164,18 @@ describe("a password that an administrator gave", () => {
     expect(await outcomeOf(instance.access.signIn({ ...MARIA, username: "used" }, CALLER))).toBe("done");
   });
 
+  test("does not count as that of another administrator once it expired unused", async () => {
+    await instance.access.users.create({ ...MARIA, role: "admin" }, CALLER);
+    const demote = () => outcomeOf(updateUser(ADMIN.username, { role: "user" }, { ...CALLER, actor: "maria" }));
+    const remove = () => outcomeOf(instance.access.users.remove(ADMIN.username, undefined, CALLER));
+    deployment.clock.pass(14 * DAYS);
+    expect([await demote(), await remove()]).toEqual(["conflict", "conflict"]);
+    await updateUser("maria", { password: NEW_PASSWORD });
+    expect(await demote()).toBe("done");
+    // The expired password of the last one does not keep anyone from being removed who is no administrator.
+    expect(await remove()).toBe("done");
+  });
+
   test("does not expire if it is the bootstrap administrator's, which another administrator reset", async () => {
     await instance.access.users.create({ ...MARIA, role: "admin" }, CALLER);
     await instance.access.users.update(ADMIN.username, { password: NEW_PASSWORD }, undefined, {

@@ -173,6 +173,8 @@ describe("recovery codes", () => {
   test("are ten, and each signs in once", async () => {
     const user = await createEnrolledUser();
     expect(new Set(user.recoveryCodes).size).toBe(10);
+    // 24 digits of 5 bits. https://www.crockford.com/base32.html
+    for (const code of user.recoveryCodes) expect(code).toMatch(/^[0-9a-hjkmnp-tv-z]{4}(?:-[0-9a-hjkmnp-tv-z]{4}){5}$/);
     // People type codes in capitals and with O for 0.
     const recoveryCode = user.recoveryCodes[3]!.toUpperCase().replaceAll("0", "O").replaceAll("-", " ");
     expect((await signIn(user, { recoveryCode })).status).toBe(200);

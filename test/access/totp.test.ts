@@ -54,7 +54,7 @@ describe("TOTP secrets", () => {
 });
 
 describe("a deployment", () => {
-  const nextDeployment = useDeployments(2);
+  const nextDeployment = useDeployments(4);
   const proof = { currentPassword: ADMIN.password };
 
   test("without a key vault and an address says what is missing, and requires no second factor", async () => {
@@ -67,6 +67,40 @@ describe("a deployment", () => {
     expect(await access.secondFactor.view(actor)).toMatchObject({ totpAvailable: false, passkeysAvailable: false });
     await expect(access.secondFactor.startTotp(actor, proof, CALLER)).rejects.toThrow("SERVICE_KEY_VAULT_URL");
     await expect(access.secondFactor.startPasskey(actor, proof, CALLER)).rejects.toThrow("PUBLIC_BASE_URL");
+  });
+
+  test("asks to start again if the key of a secret that waits for its first code is gone", async () => {
+    const deployment = nextDeployment();
+    const instance = deployment.start({ secondFactorKeys: keysOf(first) });
+    const { access_token: token } = await instance.access.signIn(ADMIN, CALLER);
+    const authenticated = await authenticateToken(instance, token);
+    if (authenticated.kind !== "valid") throw new Error("The sign-in is valid.");
+    await instance.access.secondFactor.startTotp(authenticated.actor, proof, CALLER);
+    const { access } = deployment.start({ secondFactorKeys: keysOf(second) });
+    await expect(access.secondFactor.confirmTotp(authenticated.actor, "123456", CALLER)).rejects.toMatchObject({
+      code: "conflict",
+    });
+  });
+
+  test("offers no authenticator app while it has no key vault any more, and does not skip it", async () => {
+    const deployment = nextDeployment();
+    const instance = deployment.start({ secondFactorKeys: keysOf(first) });
+    const { access_token: token } = await instance.access.signIn(ADMIN, CALLER);
+    const authenticated = await authenticateToken(instance, token);
+    if (authenticated.kind !== "valid") throw new Error("The sign-in is valid.");
+    const { secret } = await instance.access.secondFactor.startTotp(authenticated.actor, proof, CALLER);
+    const codeAt = (ms: number) => new TOTP({ secret: Secret.fromBase32(secret) }).generate({ timestamp: ms });
+    const now = deployment.clock.now().getTime();
+    const { recoveryCodes } = await instance.access.secondFactor.confirmTotp(authenticated.actor, codeAt(now), CALLER);
+    const { access } = deployment.start();
+    await expect(access.signIn(ADMIN, CALLER)).rejects.toMatchObject({
+      code: "secondFactorRequired",
+      members: { methods: ["recoveryCode"] },
+    });
+    const totp = codeAt(now + 30_000);
+    await expect(access.signIn({ ...ADMIN, totp }, CALLER)).rejects.toMatchObject({ code: "conflict" });
+    const withCode = { ...ADMIN, recoveryCode: recoveryCodes![0] };
+    expect(await access.signIn(withCode, CALLER)).toMatchObject({ token_type: "bearer" });
   });
 
   test("removes the second factor of the bootstrap administrator with a new BOOTSTRAP_ADMIN_PASSWORD", async () => {

@@ -3,6 +3,7 @@ import type { Company } from "simulated-cloud/company/company.ts";
 import type { Devops as SimulatedDevops } from "simulated-cloud/devops/devops.ts";
 import { TOKEN_MODES } from "simulated-cloud/devops/errors.ts";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import * as z from "zod";
 import { variableGroupConsumers } from "../../shared/dependencies/consumers/devops.ts";
 import { devopsPlace } from "../../shared/dependencies/devops/ids.ts";
 import { devopsSource } from "../../shared/dependencies/devops/source.ts";
@@ -17,6 +18,8 @@ import { createIdentity } from "../../shared/platform/azure/identity.ts";
 import { keyVaultRowKeys } from "../../shared/platform/azure/row-keys.ts";
 import { createServiceKeyVault } from "../../shared/platform/azure/service-key-vault.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
+import { entity } from "../../shared/platform/storage/entity.ts";
+import { keyText } from "../../shared/platform/storage/keys.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import { DAY_MS } from "../../shared/platform/time.ts";
 import type { PlannedConsumer } from "../../shared/rotation/consumer.ts";
@@ -686,6 +689,18 @@ describe("a service connection's secret", () => {
     expect([await hasProof(), await hasProof(signInAs("Other API"))]).toEqual([true, false]);
     nowMs += 1;
     expect(await hasProof()).toBe(false);
+  });
+
+  test("has no proof if another program wrote its row, so that it must sign in again", async () => {
+    const proofs = createConnectionProofs({ tables, clock }).of("https://planted.example");
+    await proofs.store(place("deploy"), signInAs());
+    expect(await proofs.exists(place("deploy"), signInAs())).toBe(true);
+    const { projectId, connectionId } = place("deploy");
+    const Planted = entity("Devops", z.object({ provedAt: z.string() }));
+    const row = `${projectId}|${connectionId}`.toLowerCase();
+    await tables.put(Planted, `proofs|${keyText("https://planted.example")}`, row, { provedAt: "2999-01-01" });
+    expect(await proofs.exists(place("deploy"), signInAs())).toBe(false);
+    expect(await proofs.isProven(place("deploy"), signInAs())).toBe(false);
   });
 
   test("can be restored if the new secret does not work", async () => {

@@ -486,7 +486,7 @@ describe("a path", () => {
 describe("every answer", () => {
   const SECURITY_HEADERS = {
     "cache-control": "no-store",
-    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "content-security-policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "referrer-policy": "no-referrer",
     "strict-transport-security": "max-age=63072000; includeSubDomains",
     "x-content-type-options": "nosniff",

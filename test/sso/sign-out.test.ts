@@ -139,6 +139,27 @@ describe("with OpenID Connect", () => {
     expect((await refusals())[0]!.details.reason).toBe("used");
   });
 
+  test("many logout tokens from the provider's address are accepted, and only rejected ones count against its limit", async () => {
+    const host = await service.addHost({ RATE_LIMIT_PER_MINUTE: "3" });
+    service.hosts.splice(service.hosts.indexOf(host), 1);
+    const headers = { "Content-Type": "application/x-www-form-urlencoded", ...browserHeaders() };
+    const post = async (token: string) => {
+      const body = new URLSearchParams({ logout_token: token }).toString();
+      return await service.call("POST", `${host.url}/auth/sso/logout`, { headers, body });
+    };
+    const sessions: string[] = [];
+    for (let index = 0; index < 5; index++) {
+      const { session } = await signIn("ada");
+      sessions.push(session);
+      const token = await service.cloud.control.oidcLogoutToken({ sub: subjectOf("ada") });
+      expect(await post(token)).toMatchObject({ status: 200, body: { endedSessions: expect.any(Number) } });
+    }
+    expect(await Promise.all(sessions.map(statusOf))).toEqual([401, 401, 401, 401, 401]);
+    for (const status of [400, 400, 400, 429, 429]) expect((await post("no.logout.token")).status).toBe(status);
+    // Rejected tokens do not keep the provider out.
+    expect((await post(await service.cloud.control.oidcLogoutToken({ sub: subjectOf("ada") }))).status).toBe(200);
+  });
+
   test("a logout token with only a session ID ends that session, and no other session of the person", async () => {
     const other = await signIn("uma");
     const earlierIds = await readProviderSessionIds("uma");

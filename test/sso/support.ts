@@ -104,6 +104,7 @@ export class Deployment {
       licensing: { tier: async () => tier },
       vault,
       signInLimiter: createRateLimiter({ tables, clock, limits, name: "ssoSignIn" }),
+      callLimiter: createRateLimiter({ tables, clock, limits, name: "calls" }),
       discoverLimiter: createRateLimiter({
         tables,
         clock,

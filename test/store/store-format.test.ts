@@ -34,9 +34,10 @@ beforeAll(async () => {
 });
 afterAll(() => service?.stop());
 
-const runCommand = (...args: string[]): Promise<{ code: number; err: string }> =>
+const runCommand = (...args: string[]) => run("store", ...args);
+const run = (name: string, ...args: string[]): Promise<{ code: number; err: string }> =>
   new Promise((resolve) => {
-    const command = path.resolve(import.meta.dirname, "../../functions/commands/store.ts");
+    const command = path.resolve(import.meta.dirname, `../../functions/commands/${name}.ts`);
     execFile(
       process.execPath,
       [command, ...args],
@@ -68,7 +69,9 @@ test("requests, timers and messages fail on a store of a newer build, and the er
   await tables.put(Format, "store", "format", { format: STORE_FORMAT + 1 });
   const host = await service.addHost();
   const text = "npm run store -- prepare-rollback";
-  for (const at of ["/alerts/rules", "/health?deep=true"]) {
+  // The requests of a browser that signs in are open to anyone, and write rows.
+  const signInRequests = ["/auth/sso/login", "/auth/sso/callback?code=1&state=2", "/auth/sso/logout?SAMLRequest=1"];
+  for (const at of ["/alerts/rules", "/health?deep=true", ...signInRequests]) {
     const answer = await service.admin("GET", host.url + at);
     expect([answer.status, answer.body.code, answer.headers.get("Retry-After")]).toEqual([503, "storeIsNewer", "60"]);
     expect(answer.body.detail).toContain(text);
@@ -87,6 +90,8 @@ test("requests, timers and messages fail on a store of a newer build, and the er
   // The commands of this build don't touch the store either. `--to` names the commit of the earlier build.
   for (const command of [["prepare-rollback", "--to", "f8ec7568"], ["held"]])
     expect(await runCommand(...command)).toMatchObject({ code: 1, err: expect.stringContaining("newer version") });
+  const changed = await run("user", "create", "--username", "late", "--generate");
+  expect(changed).toMatchObject({ code: 1, err: expect.stringContaining("newer version") });
   expect(await storedFormat()).toBe(STORE_FORMAT + 1);
 
   // The newer build's preparation for a rollback removes the row. Instances read the row again after ten seconds.

@@ -87,8 +87,9 @@ export async function admit(
   gate: Gate,
   answerHeaders: Record<string, string>,
 ): Promise<Actor | undefined> {
-  // Static files, unknown paths and the liveness check are also answered while the store does not respond.
-  const needsStore = endpoint.access !== "open" || endpoint.method !== "GET" || endpoint.rateLimit === "signIn";
+  // Static files, unknown paths and the liveness check (open, without a limit) are answered while the store does not respond.
+  // An open GET with a limit can write, such as the last request of a single sign-on.
+  const needsStore = endpoint.access !== "open" || endpoint.method !== "GET" || endpoint.rateLimit !== "none";
   if (needsStore) await gate.checkStore();
   const credential = credentialOf(headers);
   const authenticated = credential && endpoint.access !== "open" ? await gate.authenticate(credential) : noCredential();

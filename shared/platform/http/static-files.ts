@@ -27,7 +27,7 @@ export const NAMED_BY_HASH = Symbol("named by hash");
 
 const TYPES: Record<string, string> = {
   ".html": "text/html; charset=utf-8",
-  ".svg": "image/svg+xml",
+  ".svg": "image/svg+xml; charset=utf-8",
   ".js": "text/javascript; charset=utf-8",
   ".css": "text/css; charset=utf-8",
   ".png": "image/png",

@@ -155,7 +155,7 @@ describe("the service's metadata", () => {
   test("is available with and without a license", async () => {
     for (const host of [service.url, unlicensedUrl]) {
       const { status, headers, text } = await service.call("GET", `${host}/auth/sso/metadata`);
-      expect([status, headers.get("content-type")]).toEqual([200, "application/samlmetadata+xml"]);
+      expect([status, headers.get("content-type")]).toEqual([200, "application/samlmetadata+xml; charset=utf-8"]);
       expect(text).toContain(`entityID="${ORIGIN}/auth/sso/metadata"`);
       expect(text).toContain("X509Certificate");
     }
