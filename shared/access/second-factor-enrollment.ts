@@ -233,6 +233,7 @@ export function createSecondFactorEnrollment(deps: {
         const now = clock.now();
         const added = { ...passkey, id: randomness.ulid(now), name, createdAt: now.toISOString() };
         return await add(actor, user, (latest) => {
+          // Already written, by an earlier attempt whose answer was lost: the ID is new in each request.
           if (latest.passkeys.some(({ id }) => id === added.id)) return latest;
           if (latest.passkeys.some(({ credentialId }) => credentialId === added.credentialId)) {
             throw new Problem("alreadyExists", "This passkey was already added.");

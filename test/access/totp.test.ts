@@ -92,6 +92,7 @@ describe("a deployment", () => {
     const codeAt = (ms: number) => new TOTP({ secret: Secret.fromBase32(secret) }).generate({ timestamp: ms });
     const now = deployment.clock.now().getTime();
     const { recoveryCodes } = await instance.access.secondFactor.confirmTotp(authenticated.actor, codeAt(now), CALLER);
+    // An instance without a key vault.
     const { access } = deployment.start();
     await expect(access.signIn(ADMIN, CALLER)).rejects.toMatchObject({
       code: "secondFactorRequired",
