@@ -43,7 +43,6 @@ export function StepUp() {
           <Title3 as="h2">Confirm your identity</Title3>
           {challenge.methods.length > 0 ? (
             <FactorForm
-              // A new challenge is for another passkey dialog.
               challenge={challenge}
               problem={problem}
               isPending={isPending}
