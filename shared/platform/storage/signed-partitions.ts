@@ -45,7 +45,7 @@ export interface Finding {
   readonly content?: string;
 }
 
-/** Compares signed rows with their lists, signs rows, and sets rows aside. */
+/** Compares signed rows with their lists, signs rows, and sets rows aside. `Tables` signs and lists each row that it writes. */
 export interface SignedPartitions {
   /** Returns whether a row of the range has no signature. */
   hasUnsigned(range: SignedRange): Promise<boolean>;
@@ -69,8 +69,9 @@ export interface SignedPartitions {
   /** Returns each row of a range that can't be read or differs from its list. Reads whole rows and writes nothing. */
   inspect(range: SignedRange, sequences: readonly number[]): Promise<Finding[]>;
   /**
-   * Accepts the rows as they are: signs them, removes rows that stand for missing ones, and writes the lists anew with higher
-   * counts than `sequences`. Only for a stopped app. Can be repeated after a crash.
+   * Accepts the rows as they are: signs them, removes rows that stand for missing ones (`setAside` inserts them), and writes
+   * the lists anew with higher counts than `sequences`: empty, and then with each row that is written. Only for a stopped app.
+   * Can be repeated after a crash.
    *
    * @param options - `removed`: row keys of rows to remove instead.
    * @returns the counts of the lists.
@@ -327,7 +328,6 @@ export function createSignedPartitions(
         if (columns[SIGNATURE] !== undefined) continue;
         operations.push({ kind: "replace", entity: anyRow, rowKey, columns, etag });
       }
-      // `tables` signs the rows that it writes and adds them to their lists.
       const written = await rewrite(range, operations);
       return written + (await forgetMissing(range));
     },
@@ -361,14 +361,12 @@ export function createSignedPartitions(
       const next = lists.map(
         (list, index) => Math.max(typeof list === "object" ? list.sequence : 0, sequences[index] ?? 0) + 1,
       );
-      // The lists start empty. The rows are added again as they are written below.
       for (const [index, sequence] of next.entries())
         await tables.put(listEntity(table), partitionKey, listKey(index), { sequence, rows: [] });
       const operations: Operation[] = [];
       const anyRow = rawEntity(range);
       for await (const { rowKey, etag, columns: all } of wholeRows(range)) {
         const { [SIGNATURE]: signature, ...columns } = all;
-        // `setAside` inserts such a row in place of a missing one.
         const isEmpty = setAsideReason(signature) === "missing" && Object.keys(columns).length === 0;
         const kind = isEmpty || removed.has(rowKey) ? "remove" : "replace";
         operations.push({ kind, entity: anyRow, rowKey, columns: kind === "remove" ? {} : columns, etag });
