@@ -5,6 +5,7 @@ import { AcknowledgementRows } from "../../shared/alerts/acknowledgements.ts";
 import { OwnersRow } from "../../shared/alerts/owners.ts";
 import { RestoreMarkers } from "../../shared/alerts/restore-marker.ts";
 import { TABLE as APPLICATIONS, Runs as ApplicationRuns } from "../../shared/applications/application.ts";
+import { APPROVALS, Approvals } from "../../shared/approvals/approval.ts";
 import { KEYS_PARTITION, PURGES_PARTITION, RecordRow, ROLLBACK } from "../../shared/audit/rows.ts";
 import * as b2c from "../../shared/b2c/tenant.ts";
 import * as compliance from "../../shared/compliance/compliance-rows.ts";
@@ -95,6 +96,10 @@ async function plantUsers(tables: Tables): Promise<void> {
   await tables.put(Configuration, SSO, "configuration", { ...UNCONFIGURED, generation: "1", revision: "1" });
   await tables.put(Logins, SSO, "logins", { total: 1, lastAt: SINCE });
   await tables.put(secretRows("Sso"), SSO, `secret|${ID}`, { since: UNTIL });
+  await tables.put(Approvals, APPROVALS, ID, {
+    ...{ state: "pending" as const, summary: "Create an API token", method: "POST", path: "/auth/tokens", details: {} },
+    ...{ digest: "00", requestedBy: "admin", requesterId: GUID, createdAt: SINCE, expiresAt: UNTIL, writeId: ID },
+  });
   const request = { protocol: "oidc", cookieHash: "00", returnUrl: "/", generation: "1", expiresAt: UNTIL } as const;
   await tables.put(Request, "requests", "planted", request);
   for (const partition of ["assertions", "logouts"])
