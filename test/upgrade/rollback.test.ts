@@ -1,9 +1,10 @@
-import { execFileSync } from "node:child_process";
+import { execFile, execFileSync } from "node:child_process";
 import { createPublicKey } from "node:crypto";
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
+import { promisify } from "node:util";
 import { type RunningHost, runHost } from "functions-host/test/run-host.ts";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { EARLIER_BUILDS } from "../../shared/store/rollback-losses.ts";
@@ -87,11 +88,12 @@ describe.skipIf(skipWithout("history")).each(EARLIER_BUILDS)("the build %s on a 
     const answer = await fetch(`${url}/__host/timers/${name}`, { method: "POST" });
     return ((await answer.json()) as { succeeded: boolean }).succeeded;
   };
-  const runCommand = (...args: string[]) =>
-    execFileSync(process.execPath, [path.join(ROOT, "functions/commands/store.ts"), ...args], {
-      env: { ...service.environment, PATH: process.env.PATH },
-      encoding: "utf8",
-    });
+  /** Runs a command of the current build. Not synchronously, because the simulated cloud answers in this process. */
+  const runCommand = async (...args: string[]): Promise<string> => {
+    const command = path.join(ROOT, "functions/commands/store.ts");
+    const env = { ...service.environment, PATH: process.env.PATH };
+    return (await promisify(execFile)(process.execPath, [command, ...args], { env })).stdout;
+  };
 
   beforeAll(async () => {
     app = buildCommit(commit, folder);
@@ -138,8 +140,8 @@ describe.skipIf(skipWithout("history")).each(EARLIER_BUILDS)("the build %s on a 
     expect([rejected.status, rejected.body.code]).toEqual([503, "rowUnreadable"]);
     expect(rejected.body.detail).toContain("npm run store -- sign");
     await host.stop("SIGKILL");
-    expect(runCommand("sign")).toContain(`Users/user/${ADMIN.username}\tunsigned`);
-    expect(runCommand("sign", "--accept")).toContain("signed all rows again");
+    expect(await runCommand("sign")).toContain(`Users/user/${ADMIN.username}\tunsigned`);
+    expect(await runCommand("sign", "--accept")).toContain("signed all rows again");
     host = await service.addHost();
     token = await signIn(ADMIN);
     expect((await send("GET", "/auth/users")).body.unreadableRows).toBeUndefined();
@@ -147,7 +149,7 @@ describe.skipIf(skipWithout("history")).each(EARLIER_BUILDS)("the build %s on a 
   });
 
   test("works after the preparation: sign-in, lists, scans and alerts", { timeout: 300_000 }, async () => {
-    expect(runCommand("prepare-rollback", "--to", commit)).toContain(`The store is prepared for ${commit}.`);
+    expect(await runCommand("prepare-rollback", "--to", commit)).toContain(`The store is prepared for ${commit}.`);
     host = await startEarlierHost();
     await signIn(OPERATOR);
     token = await signIn(ADMIN);
