@@ -79,7 +79,7 @@ const MAX_SET_ASIDE = 100;
 /** A list, or why it can't be read. Undefined if it does not exist. */
 export type List = { sequence: number; writes: number; rows: ReadonlyMap<string, string> } | SetAsideReason | undefined;
 
-/** Returns why a list can't be read: it was set aside before, or is not the service's. */
+/** Returns why a list can't be read: it was set aside as `missing`, or it is not the service's current list. */
 const brokenList = ({ reason }: StorageCorrupt): SetAsideReason => (reason === "missing" ? "missing" : "olderState");
 
 const filterOf = ({ partitionKey, from, before }: Pick<SignedRange, "partitionKey" | "from" | "before">) =>
@@ -114,6 +114,7 @@ function someOf<T>(values: readonly T[], count: number): T[] {
 const toList = ({ sequence, writes, rows }: RowList, newest: ListState | undefined): List =>
   newest && isOlder({ sequence, writes }, newest) ? "olderState" : { sequence, writes, rows: new Map(rows) };
 
+/** Returns why a row must not take effect by its signature and its list, or undefined. */
 function rowReason(list: List, sequence: number, rowKey: string, signature: unknown): Finding["reason"] | undefined {
   if (signature === undefined) return "unsigned";
   const aside = setAsideReason(signature);
@@ -232,6 +233,7 @@ export function createRowComparison(deps: {
       if (reason) findings.push({ table, partitionKey, rowKey: listKey(index), reason });
     }
     const broken = new Set(findings.map(({ rowKey }) => rowKey));
+    // A list that can't be trusted does not show which of its rows are missing.
     for (const rowKey of range.fixedKeys ?? [])
       if (broken.has(listKey(listIndexOf(rowKey))) && !(await stored.read(table, partitionKey, rowKey)))
         findings.push({ table, partitionKey, rowKey, reason: "missing" });

@@ -22,7 +22,7 @@ import type { Tables } from "./tables.ts";
 
 export type { ComparedRow, Finding, SignedRange } from "./row-comparison.ts";
 
-/** Compares signed rows with their lists, signs rows, and sets rows aside. */
+/** Compares signed rows with their lists, signs rows, and sets rows aside. `Tables` signs and lists each row that it writes. */
 export interface SignedPartitions {
   /** Returns whether a row of the range has no signature. */
   hasUnsigned(range: SignedRange): Promise<boolean>;
@@ -30,6 +30,8 @@ export interface SignedPartitions {
    * Compares the rows of a listed range with their lists, and the lists with their sequences in the key vault. Reads
    * only signatures. Returns rows that differ from their list also when they are read again, and the sequences to store in the
    * key vault: a list that was written since the last call gets the next one.
+   *
+   * @param sequences - Those that the key vault stores, by the index of the list. A missing one is 0.
    */
   compare(range: SignedRange, sequences: readonly number[]): Promise<{ sequences: number[]; findings: ComparedRow[] }>;
   /**
@@ -45,8 +47,9 @@ export interface SignedPartitions {
   /** Returns each row of a range that can't be read or differs from its list. Reads whole rows and writes nothing. */
   inspect(range: SignedRange, sequences: readonly number[]): Promise<Finding[]>;
   /**
-   * Accepts the rows as they are: signs them, removes rows that stand for missing ones, and writes the lists anew with
-   * higher `sequences`. Only for a stopped app. Can be repeated after a crash.
+   * Accepts the rows as they are: signs them, removes rows that stand for missing ones (`setAside` inserts them), and writes
+   * the lists anew with higher sequences than `sequences`: empty, and then with each row that is written. Only for a stopped
+   * app. Can be repeated after a crash.
    *
    * @param options - `removed`: row keys of rows to remove instead.
    * @returns the sequences of the lists.
