@@ -37,6 +37,11 @@ export function Frameworks() {
   return (
     <QueryResult of={frameworks}>
       {({ items }) => (
+        <>
+        <Text>
+          Only controls about secrets, keys, certificates and key vaults are checked. The score is the share of passed
+          check results, weighted by severity. A control fails if one of its check results fails.
+        </Text>
         <Accordion
           multiple
           collapsible
@@ -60,6 +65,7 @@ export function Frameworks() {
             </AccordionItem>
           ))}
         </Accordion>
+        </>
       )}
     </QueryResult>
   );
