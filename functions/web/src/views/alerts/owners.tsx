@@ -11,6 +11,8 @@ type Owner = Schemas["AlertOwner"];
 
 /** Maximum page size of the API. */
 const MAX_PAGE_SIZE = 1_000;
+/** During an upgrade, hosts of the previous version still answer, without the name of the tag. */
+const DEFAULT_OWNER_TAG = "owner";
 
 /** The card of the Alerts page with the owners and their mail addresses, and the form that replaces the list. */
 export function Owners() {
@@ -26,7 +28,7 @@ export function Owners() {
   const rest = others.data?.items ?? [];
   return (
     <QueryResult of={owners}>
-      {({ items, updatedAt, updatedBy, etag, ownerTag }) => (
+      {({ items, updatedAt, updatedBy, etag, ownerTag = DEFAULT_OWNER_TAG }) => (
         <>
           <Text>
             Alerts by email about an asset go to its owner, if the value of the asset's tag {isolated(ownerTag)} is listed

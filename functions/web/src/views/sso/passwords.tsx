@@ -7,7 +7,7 @@ import { Operate } from "../../parts/operate.tsx";
 export function Passwords({ saved }: { saved: Schemas["SsoConfiguration"] }) {
   const { ssoOnlyMode, isEnabled, etag, bootstrapUsername } = saved;
   const params = { header: { "If-Match": etag } };
-  const bootstrapUser = `the bootstrap administrator${bootstrapUsername === null ? "" : ` ${isolated(bootstrapUsername)}`}`;
+  const bootstrapUser = `the bootstrap administrator${bootstrapUsername ? ` ${isolated(bootstrapUsername)}` : ""}`;
   if (ssoOnlyMode)
     return (
       <>
