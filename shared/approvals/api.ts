@@ -43,7 +43,7 @@ export const ApprovalParams = z.object({
   }),
 });
 
-/** @param now - An open approval whose time has passed is shown as expired. */
+/** Returns an approval as the API shows it. @param now - An open approval whose time has passed is shown as expired. */
 export function approvalView(row: ApprovalRow, now: Date): ApprovalView {
   const { rowKey: id, summary, method, path, details, requestedBy, createdAt, expiresAt } = row;
   const { decidedBy = null, decidedAt = null, usedAt = null } = row;

@@ -60,7 +60,10 @@ export function createApprovals(deps: {
   const { tables, administrators, audit, config, clock, randomness } = deps;
   const writeId = () => randomness.ulid(clock.now());
 
-  /** A row that can't be read approves nothing, and must not block other requests. The tables report it. */
+  /**
+   * Returns all approvals, which are in front of the partition's signed lists. A row that can't be read approves nothing, and
+   * must not block other requests. The tables report it.
+   */
   async function readAll(): Promise<ApprovalRow[]> {
     const all: ApprovalRow[] = [];
     const range = { partitionKey: APPROVALS, before: LIST_PREFIX, onCorrupt: "leaveOut" as const };
@@ -99,6 +102,7 @@ export function createApprovals(deps: {
     return true;
   }
 
+  /** Stores a request for approval, and throws approvalRequired. @param open - Number of the requester's open requests. */
   async function request(guarded: GuardedRequest, requesterId: string, digest: string, open: number): Promise<never> {
     if (open >= MAX_OPEN) {
       throw new Problem(
@@ -140,6 +144,7 @@ export function createApprovals(deps: {
         if (approved && (await use(approved, guarded.caller))) return;
         const pending = same.find(({ state }) => state === "pending");
         if (pending) throw approvalRequired(pending.rowKey, pending);
+        // The first digest is that of the current key. Approvals of a former key stay usable.
         await request(guarded, requesterId, digests[0]!, open.length);
       }, ATTEMPTS);
     },
@@ -147,6 +152,7 @@ export function createApprovals(deps: {
     async list(state, page) {
       const now = clock.now();
       const views = (await readAll()).map((row) => approvalView(row, now));
+      // `pageOfAll` sorts by this key: the newest first.
       const wanted = views.filter((view) => state === undefined || view.state === state);
       return pageOfAll(wanted, page, ({ id, createdAt }) => `${Number.MAX_SAFE_INTEGER - Date.parse(createdAt)}${id}`);
     },

@@ -17,6 +17,7 @@ interface Loss {
   line: (count: number) => string;
 }
 
+/** Tests of a row's stored columns. A column whose name ends with `_json` has a member as JSON text. */
 const has =
   (name: string) =>
   (columns: TypedRow["columns"]): boolean =>
@@ -48,7 +49,7 @@ const LOSSES: readonly Loss[] = [
   ...["requireStepUp", "requireApproval"].map(
     (key): Loss => ({
       table: "Settings",
-      upTo: "3fd3c8ae",
+      upTo: "f8ec7568",
       isIn: contains("overrides_json", `"${key}":{"value":true`),
       line: () => `The override of ${key} has no effect: no request needs a confirmation.`,
     }),
