@@ -33,7 +33,10 @@ export function undetectableOf(
 }
 
 /** Returns the coverage of an asset whose consumers no source can find: one item, which says so. */
-export function undetectableCoverage(assetId: string, { message, remedy }: { message: string; remedy: string }): Coverage {
+export function undetectableCoverage(
+  assetId: string,
+  { message, remedy }: { message: string; remedy: string },
+): Coverage {
   const item = { scope: assetId, source: "", unit: "", code: "consumersNotDetectable", message, remedy, since: "" };
   return { items: [item], total: 1, lastFullAt: undefined };
 }

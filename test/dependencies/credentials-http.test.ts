@@ -113,14 +113,19 @@ test.each([
   ["policyKey", /custom policies in the B2C tenant/],
   ["identityProvider", /user flows and custom policies in the B2C tenant/],
   ["application", /last sign-in/],
-])("the blast radius of a B2C credential of the kind %s says that its consumers can't be found", async (kind, remedy) => {
-  const found = (await credentials("source=b2c")).find(({ credential }) => (credential.kind ?? "application") === kind);
-  const radius = await radiusOf(found!.id);
-  expect(radius).toMatchObject({ score: 0, incomplete: true, incompleteReason: "undetectable" });
-  expect(radius.coverage.items).toMatchObject([
-    { message: "The service can't find what uses this.", remedy: expect.stringMatching(remedy) },
-  ]);
-});
+])(
+  "the blast radius of a B2C credential of the kind %s says that its consumers can't be found",
+  async (kind, remedy) => {
+    const found = (await credentials("source=b2c")).find(
+      ({ credential }) => (credential.kind ?? "application") === kind,
+    );
+    const radius = await radiusOf(found!.id);
+    expect(radius).toMatchObject({ score: 0, incomplete: true, incompleteReason: "undetectable" });
+    expect(radius.coverage.items).toMatchObject([
+      { message: "The service can't find what uses this.", remedy: expect.stringMatching(remedy) },
+    ]);
+  },
+);
 
 test("resources that discovery can't read make a blast radius incomplete", async () => {
   // The source of plaintext copies is off by default, so it is listed as not searched.

@@ -44,7 +44,8 @@ withSeedData("a score of 0 is unknown before the first complete discovery, and a
 
 withBrowser("the form of another single sign-on protocol says which provider it replaces", async () => {
   const put = async (body: object) => expect((await service.admin("PUT", "/auth/sso/config", body)).status).toBe(200);
-  const warning = "Users of the current provider can no longer sign in with it, and the service treats them as new users.";
+  const warning =
+    "Users of the current provider can no longer sign in with it, and the service treats them as new users.";
   const { page, browserErrors } = await visitLoadedPage("/#/license");
   const dialog = page.getByRole("dialog");
   const openForm = async (name: string) => {
@@ -73,7 +74,10 @@ withBrowser("turning off password sign-in names the bootstrap administrator", as
   expect((await service.admin("GET", "/auth/sso/config")).body.bootstrapUsername).toBe(ADMIN.username);
   const { page } = await visitLoadedPage("/#/sso");
   await page.getByRole("button", { name: "Turn off password sign-in" }).click();
-  await page.getByRole("dialog").getByText(new RegExp(`Only the bootstrap administrator .?${ADMIN.username}.? can`)).waitFor();
+  await page
+    .getByRole("dialog")
+    .getByText(new RegExp(`Only the bootstrap administrator .?${ADMIN.username}.? can`))
+    .waitFor();
   await page.keyboard.press("Escape");
 });
 
@@ -88,14 +92,22 @@ withBrowser("the form of the owners names the tag that contains the owner", asyn
   expect((await service.admin("GET", "/alerts/owners")).body.ownerTag).toBe("owner");
   const { page } = await visitLoadedPage("/#/alerts");
   await page.getByRole("button", { name: "Edit owners" }).click();
-  await page.getByRole("dialog").getByText(/the value of the tag .?owner.?, a colon/).waitFor();
+  await page
+    .getByRole("dialog")
+    .getByText(/the value of the tag .?owner.?, a colon/)
+    .waitFor();
   await page.keyboard.press("Escape");
 });
 
 withSeedData("a subscription whose vaults could not be listed has an unknown number of vaults", async () => {
   const { body } = await service.admin("GET", "/subscriptions?limit=100");
   const [item] = body.items;
-  const lastFailure = { code: "accessDenied", message: "Denied.", remedy: "Grant the role Reader.", at: item.lastScan.finishedAt };
+  const lastFailure = {
+    code: "accessDenied",
+    message: "Denied.",
+    remedy: "Grant the role Reader.",
+    at: item.lastScan.finishedAt,
+  };
   const { page, browserErrors } = await visitLoadedPage("/#/license");
   const main = page.getByRole("main");
   await showView(page, "/vaults");

@@ -31,8 +31,8 @@ export function Owners() {
       {({ items, updatedAt, updatedBy, etag, ownerTag = DEFAULT_OWNER_TAG }) => (
         <>
           <Text>
-            Alerts by email about an asset go to its owner, if the value of the asset's tag {isolated(ownerTag)} is listed
-            here. All other alerts go to the recipients of the rule.
+            Alerts by email about an asset go to its owner, if the value of the asset's tag {isolated(ownerTag)} is
+            listed here. All other alerts go to the recipients of the rule.
             {updatedAt && (
               <>
                 {" "}

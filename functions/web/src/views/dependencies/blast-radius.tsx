@@ -109,11 +109,7 @@ function Detected({ radius }: { radius: Radius }) {
 function Score({ radius: { score, incomplete, incompleteReason } }: { radius: Radius }) {
   if (score === 0 && incompleteReason === "neverSearched")
     return "unknown, because no discovery of dependencies has read all resources yet.";
-  return (
-    <>
-      {incomplete ? `at least ${score}` : <strong>{score}</strong>} of 100 (higher means more impact).
-    </>
-  );
+  return <>{incomplete ? `at least ${score}` : <strong>{score}</strong>} of 100 (higher means more impact).</>;
 }
 
 /** Returns the type and name of the asset, with the vault's name or the application's name. */

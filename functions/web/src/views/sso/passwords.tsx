@@ -43,9 +43,9 @@ export function Passwords({ saved }: { saved: Schemas["SsoConfiguration"] }) {
           </Text>
           <MessageBar intent="warning" layout="multiline">
             <MessageBarBody>
-              <MessageBarTitle>Single sign-on becomes the only way to sign in.</MessageBarTitle> Only {bootstrapUser} can
-              still sign in with a password. If the identity provider fails, that password is the only way to sign in,
-              so keep it available. API tokens keep working. You can turn on password sign-in again.
+              <MessageBarTitle>Single sign-on becomes the only way to sign in.</MessageBarTitle> Only {bootstrapUser}{" "}
+              can still sign in with a password. If the identity provider fails, that password is the only way to sign
+              in, so keep it available. API tokens keep working. You can turn on password sign-in again.
             </MessageBarBody>
           </MessageBar>
         </Operate>

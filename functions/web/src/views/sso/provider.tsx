@@ -129,8 +129,8 @@ function ReplacedProvider({ saved, type }: { saved: Configuration; type: "oidc" 
   return (
     <MessageBar intent="warning" layout="multiline">
       <MessageBarBody>
-        Saving replaces {type === "saml" ? `OpenID Connect (issuer ${current})` : `SAML (entity ID ${current})`}. Users of
-        the current provider can no longer sign in with it, and the service treats them as new users.
+        Saving replaces {type === "saml" ? `OpenID Connect (issuer ${current})` : `SAML (entity ID ${current})`}. Users
+        of the current provider can no longer sign in with it, and the service treats them as new users.
       </MessageBarBody>
     </MessageBar>
   );

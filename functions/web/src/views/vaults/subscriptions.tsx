@@ -124,7 +124,8 @@ function lastScanOf(subscription: Subscription) {
 function scanStatusOf({ lastFailure, counts: { vaultsUnreadable } }: Subscription, status: Schemas["Scan"]["status"]) {
   if (status !== "partial") return SCAN_STATUSES[status];
   if (lastFailure !== null) return "Partially completed: the key vaults could not be listed";
-  if (vaultsUnreadable === 0) return "Partially completed: another subscription, or a part of a vault, could not be read";
+  if (vaultsUnreadable === 0)
+    return "Partially completed: another subscription, or a part of a vault, could not be read";
   return (
     <>
       Partially completed:{" "}
