@@ -454,7 +454,10 @@ export const OwnerList = z
     ...pageOf(Owner, "AlertOwnerPage").shape,
     updatedAt: instant.nullable(),
     updatedBy: z.string().nullable(),
-    ownerTag: z.string().meta({ description: "Name of the tag whose value names an asset's owner, from OWNER_TAG." }),
+    ownerTag: z.string().meta({
+      description: "Name of the tag whose value names an asset's owner, from OWNER_TAG.",
+      example: "owner",
+    }),
     etag: z.string(),
   })
   .meta({ id: "AlertOwnerList" });

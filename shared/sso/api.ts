@@ -72,6 +72,7 @@ export const SsoConfigurationView = z
       .boolean()
       .meta({ description: "Whether password sign-in is disabled for everyone except the bootstrap administrator." }),
     bootstrapUsername: z.string().nullable().meta({
+      example: "admin",
       description:
         "Username of the bootstrap administrator, from BOOTSTRAP_ADMIN_USERNAME: the only user who can sign in with a password in `ssoOnlyMode`. Null if none is configured.",
     }),
