@@ -12,9 +12,9 @@ import { LIST_PREFIX } from "../platform/storage/keys.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_MS } from "../platform/time.ts";
 import type { ApprovalView } from "./api.ts";
-import { approvalView, stateOf } from "./api.ts";
 import { APPROVALS, type ApprovalRecord, type ApprovalRow, Approvals } from "./approval.ts";
 import { detailsOf, digestsOf, pathOf } from "./request-digest.ts";
+import { approvalView, stateOf } from "./view.ts";
 
 /** Time from the request in which it can be approved and sent again. */
 const VALID_MS = DAY_MS;

@@ -74,7 +74,7 @@ test("a password change that is rejected does not reset the count of wrong codes
   // The fifth wrong code blocks the user. A rejected change in between must not start the count again.
   for (let attempt = 0; attempt < 4; attempt++)
     expect((await signIn(user, { totp: "000000" })).body.code).toBe("secondFactorFailed");
-  const change = { currentPassword: PASSWORD, newPassword: "password" };
+  const change = { currentPassword: PASSWORD, newPassword: "password1234" };
   const options = { token: user.token, body: change, headers: headersOf(user) };
   expect((await service.call("POST", "/auth/password", options)).status).toBe(400);
   expect((await signIn(user, { totp: "000000" })).body.code).toBe("secondFactorFailed");
