@@ -494,7 +494,8 @@ const listAlertOwners = endpoint({
   tier: "core",
   query: PageQuery,
   responds: { 200: OwnerList },
-  handle: async ({ query, services }) => resource(ownersView(await services.alerts.owners.table(), pageRequest(query))),
+  handle: async ({ query, services }) =>
+    resource(ownersView(await services.alerts.owners.table(), pageRequest(query), services.config.OWNER_TAG)),
 });
 
 const replaceAlertOwners = endpoint({
@@ -517,7 +518,7 @@ const replaceAlertOwners = endpoint({
   handle: async ({ query, body, caller, ifMatch, services }) => {
     const { owners } = services.alerts;
     const table = query.preview ? await owners.table() : await owners.replace(body.owners, caller, ifMatch);
-    return resource(ownersView(table, pageRequest({})));
+    return resource(ownersView(table, pageRequest({}), services.config.OWNER_TAG));
   },
 });
 

@@ -70,7 +70,7 @@ const getBlastRadius = endpoint({
   route: `${DEPENDENCIES}/blast-radius/{secret_id}`,
   summary: "Get the blast radius of an asset",
   description:
-    "Returns a score with its drivers, the consumers of the asset, the effect of a rotation on each, and a graph. An asset without known consumers has the score 0: check which resources could not be read before you rely on it.",
+    "Returns a score with its drivers, the consumers of the asset, the effect of a rotation on each, and a graph. An asset without known consumers has the score 0. If `incomplete` is true, consumers may be missing and the score is a lower bound.",
   tag,
   access: "user",
   tier: "pro",

@@ -454,10 +454,14 @@ export const OwnerList = z
     ...pageOf(Owner, "AlertOwnerPage").shape,
     updatedAt: instant.nullable(),
     updatedBy: z.string().nullable(),
+    ownerTag: z.string().meta({
+      description: "Name of the tag whose value names an asset's owner, from OWNER_TAG.",
+      example: "owner",
+    }),
     etag: z.string(),
   })
   .meta({ id: "AlertOwnerList" });
-export const ownersView = (table: OwnersTable, request: PageRequest): z.infer<typeof OwnerList> => {
+export const ownersView = (table: OwnersTable, request: PageRequest, ownerTag: string): z.infer<typeof OwnerList> => {
   const { owners, updatedAt, updatedBy, etag } = table;
-  return { ...pageOfAll(owners, request, ({ owner }) => owner), updatedAt, updatedBy, etag };
+  return { ...pageOfAll(owners, request, ({ owner }) => owner), updatedAt, updatedBy, ownerTag, etag };
 };

@@ -14,6 +14,7 @@ import { type Consumer, DRIVERS } from "./blast-radius.ts";
 import type { Coverage as CoverageRecord } from "./coverage.ts";
 import type { Dependencies, BlastRadius as FoundBlastRadius } from "./dependencies.ts";
 import { applicationHolder, CONSUMER_KINDS } from "./edge.ts";
+import { INCOMPLETE_REASONS } from "./incomplete.ts";
 import type { EdgeFilter, FoundEdge } from "./query.ts";
 import { type NotSeenRecord, RUN_STATUSES, type RunRecord } from "./rows.ts";
 
@@ -155,7 +156,7 @@ export const DependencyQuery = z.strictObject({
   secret: z.string().min(1).max(127).optional().meta({ description: "Name of the secret, key or certificate." }),
   assetId: z.string().min(1).max(300).optional().meta({
     description:
-      "Only consumers that name this asset, not those of its whole vault. For an application credential: consumers that name the application.",
+      "Only consumers that name this asset, not those of its whole vault. For an application credential: consumers that use a client secret of the application, also if the credential is a certificate.",
     example: "kv-payments.secret.db-password",
   }),
   kind: z.enum(CONSUMER_KINDS).optional(),
@@ -274,7 +275,8 @@ export const BlastRadius = z
       .string()
       .meta({ description: "ID of the asset. For the secret or key behind a certificate, the ID of the certificate." }),
     score: z.int().min(0).max(100).meta({
-      description: "0: no known consumers. Increases with each consumer by its weight; see docs/dependencies.md.",
+      description:
+        "0: no known consumers; see `incomplete`. Increases with each consumer by its weight; see docs/dependencies.md.",
     }),
     drivers: z
       .array(
@@ -289,6 +291,14 @@ export const BlastRadius = z
     total: z.int().meta({ description: "Number of consumers, including those that only have access." }),
     more: z.boolean().meta({
       description: "True when more consumers exist than are counted. The score would then be equal or higher.",
+    }),
+    incomplete: z.boolean().meta({
+      description:
+        "True when consumers may be missing. The score is then a lower bound, and a score of 0 does not mean that the asset is unused.",
+    }),
+    incompleteReason: z.enum(INCOMPLETE_REASONS).nullable().meta({
+      description:
+        "`undetectable`: the service can't find consumers of a B2C credential or of an application's certificate; `coverage` says what to check. `neverSearched`: a source was never read completely. `limit`: see `more`. `notAllSearched`: see `coverage`. Null when `incomplete` is false.",
     }),
     byKind: z.record(z.string(), z.int()).meta({ description: "Numbers of consumers by kind." }),
     byEnvironment: z.record(z.string(), z.int()).meta({ description: "`unknown`: no tag names the environment." }),
@@ -323,7 +333,7 @@ export const BlastRadius = z
   .meta({ id: "BlastRadius" });
 
 export function blastRadiusView(found: FoundBlastRadius): z.infer<typeof BlastRadius> {
-  const { assetId: secret, asset, score, drivers, consumers, more, coverage } = found;
+  const { assetId: secret, asset, score, drivers, consumers, more, incompleteReason, coverage } = found;
   const shownConsumers = consumers.slice(0, MAX_NODES);
   return {
     secret,
@@ -331,6 +341,8 @@ export function blastRadiusView(found: FoundBlastRadius): z.infer<typeof BlastRa
     drivers,
     total: consumers.length,
     more,
+    incomplete: incompleteReason !== undefined,
+    incompleteReason: incompleteReason ?? null,
     byKind: countBy(consumers, ({ resource }) => resource.kind),
     byEnvironment: countBy(consumers, ({ resource }) => resource.environment?.toLowerCase() ?? "unknown"),
     consumers: consumers.slice(0, MAX_CONSUMERS).map(consumerView),

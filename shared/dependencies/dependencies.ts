@@ -23,6 +23,7 @@ import { type Consumer, consumersOf, type Driver, scoreAndDrivers } from "./blas
 import { type Coverage, coveragePage, readUnits } from "./coverage.ts";
 import { applicationHolder } from "./edge.ts";
 import type { EdgeSource } from "./edge-source.ts";
+import { type IncompleteReason, incompleteReason, undetectableCoverage, undetectableOf } from "./incomplete.ts";
 import type { AssetUsage, Usage } from "./logs/usage.ts";
 import { type EdgeFilter, type FoundEdge, listEdges, withSeenAt } from "./query.ts";
 import { createReferences, type References } from "./references.ts";
@@ -69,6 +70,8 @@ export interface BlastRadius {
   consumers: Consumer[];
   /** Whether more dependencies exist than were read. The score is then a lower bound. */
   more: boolean;
+  /** Why consumers may be missing. Undefined if discovery read everything that it can read. */
+  incompleteReason: IncompleteReason | undefined;
   coverage: Coverage;
 }
 
@@ -238,14 +241,15 @@ export function createDependencies(deps: {
 
   /**
    * Returns other places under which consumers of the asset may be known: a client secret by its application, and by the vault
-   * secrets that store it.
+   * secrets that store it. None for a certificate, which is no client secret.
    */
   async function placesOfCredential(asset: AssetRecord): Promise<{ places: AssetPlace[]; notSeen?: NotSeenRecord }> {
     const { tenantId, appId, keyId } = asset.credential ?? {};
+    if (sourceOf(asset) !== "entra" || asset.type !== "secret") return { places: [] };
     if (tenantId === undefined || appId === undefined || keyId === undefined) return { places: [] };
     const applicationPlace = { vaultName: applicationHolder(tenantId), type: "secret", name: appId } as const;
     try {
-      const holders = sourceOf(asset) === "entra" ? await deps.holdersOf?.({ appId, keyId }) : [];
+      const holders = await deps.holdersOf?.({ appId, keyId });
       return { places: [applicationPlace, ...(holders ?? [])] };
     } catch (error) {
       if (!(error instanceof CloudFailure)) throw error;
@@ -309,9 +313,10 @@ export function createDependencies(deps: {
     async blastRadius(id) {
       const moment = await inventory.moment();
       const asset = await assetOf(id, moment);
+      const undetectable = undetectableOf(asset.asset);
       const units = await readUnits(tables);
       const [coverage, { places, notSeen }] = await Promise.all([
-        firstCoverageItems(units),
+        undetectable ? undetectableCoverage(assetId(asset.asset), undetectable) : firstCoverageItems(units),
         placesOfCredential(asset.asset),
       ]);
       if (notSeen) {
@@ -328,6 +333,7 @@ export function createDependencies(deps: {
         ...scoreAndDrivers(consumers, expiring),
         consumers,
         more,
+        incompleteReason: undetectable ? "undetectable" : incompleteReason(coverage, more),
         coverage,
       };
     },

@@ -71,6 +71,11 @@ export const SsoConfigurationView = z
     ssoOnlyMode: z
       .boolean()
       .meta({ description: "Whether password sign-in is disabled for everyone except the bootstrap administrator." }),
+    bootstrapUsername: z.string().nullable().meta({
+      example: "admin",
+      description:
+        "Username of the bootstrap administrator, from BOOTSTRAP_ADMIN_USERNAME: the only user who can sign in with a password in `ssoOnlyMode`. Null if none is configured.",
+    }),
     loginButtonText: z.string().meta({ description: "Label of the sign-in button." }),
     totalSsoLogins: z.int().meta({ description: "Number of sign-ins." }),
     lastSuccessfulLoginAt: instant

@@ -70,6 +70,8 @@ export function createConfigurations(deps: {
    * `Access.hasBootstrapAdministrator`.
    */
   hasBootstrapAdministrator(): Promise<boolean>;
+  /** Username of the bootstrap administrator. Undefined if none is configured. */
+  bootstrapUsername: string | undefined;
   clock: Clock;
   randomness: Randomness;
   log: Logger;
@@ -135,7 +137,8 @@ export function createConfigurations(deps: {
     return { references, operations: newReferences.map((secret) => secrets.requireStored(secret)) };
   }
 
-  const view = async (config: SsoConfiguration) => ssoConfigurationView(config, await readLogins());
+  const view = async (config: SsoConfiguration) =>
+    ssoConfigurationView(config, await readLogins(), deps.bootstrapUsername);
 
   return {
     read: async () => {

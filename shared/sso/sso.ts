@@ -125,6 +125,7 @@ export function createSso(deps: SsoDependencies): Sso {
     secrets,
     addressRules,
     hasBootstrapAdministrator: () => access.hasBootstrapAdministrator(),
+    bootstrapUsername: config.BOOTSTRAP_ADMIN_USERNAME,
     clock,
     randomness,
     log,

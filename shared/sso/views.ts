@@ -8,6 +8,7 @@ const certificateView = (certificate: string) => ({ certificate, expiresOn: expi
 export const ssoConfigurationView = (
   config: SsoConfiguration,
   logins: LoginsRecord | undefined,
+  bootstrapUsername: string | undefined,
 ): SsoConfigurationView => {
   const saved = config.revision !== "none"; // the revision of the default configuration
   return {
@@ -31,6 +32,7 @@ export const ssoConfigurationView = (
     roleMapping: config.roleMapping ?? null,
     allowedEmailDomains: config.allowedEmailDomains ?? null,
     ssoOnlyMode: config.ssoOnlyMode,
+    bootstrapUsername: bootstrapUsername ?? null,
     loginButtonText: config.loginButtonText,
     totalSsoLogins: logins?.total ?? 0,
     lastSuccessfulLoginAt: logins?.lastAt ?? null,

@@ -575,7 +575,7 @@ export const FORM_CASES: Record<string, FormCase> = {
         verify: async () =>
           expect(await readSsoConfig()).toMatchObject({ loginButtonText: "Acme", oidcClientSecretExpiresOn: null }),
       },
-      { open: "Turn off passwords", wrong: {}, press: ["Turn off passwords"], cancels: true },
+      { open: "Turn off password sign-in", wrong: {}, press: ["Turn off password sign-in"], cancels: true },
       {
         open: "Delete single sign-on configuration",
         press: ["Delete configuration"],
@@ -751,11 +751,11 @@ export const FORM_CASES: Record<string, FormCase> = {
         verify: async () => expect((await readDevopsSettings()).projectIds).toEqual([]),
       },
       {
-        open: "Edit copies",
-        wrong: { Copies: "no project, x, DB, kv-shop/db" },
-        wrongField: "Copies",
-        typed: { Copies: "" },
-        press: ["Save copies"],
+        open: "Edit variables with copies",
+        wrong: { "Variables with copies": "no project, x, DB, kv-shop/db" },
+        wrongField: "Variables with copies",
+        typed: { "Variables with copies": "" },
+        press: ["Save list"],
         verify: async () => expect((await readDevopsSettings()).copies).toEqual([]),
       },
     ],

@@ -4,6 +4,7 @@
  * tests check.
  */
 import "./views.ts";
+import "./stated-limits.ts";
 import "./filters.ts";
 import "./sessions.ts";
 import "./roles.ts";

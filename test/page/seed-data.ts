@@ -87,6 +87,7 @@ export const COMPANY: Company = {
   applications: [
     { ...firstApplication!, name: HOSTILE, secrets: [{ name: HOSTILE, expiresInDays: 3 }] },
     ...otherApplications,
+    { name: "App with a certificate", certificates: [{ name: "signing", expiresInDays: 300 }] },
   ],
   tenants: [OUTLET],
   devops: {

@@ -198,12 +198,12 @@ withBrowser("an administrator who signed in with SSO turns passwords off and on 
   await page.goto(`${serviceUrl}/#/sso`);
   const dialog = page.getByRole("dialog");
   const isSsoOnly = async () => (await callService(page, "GET", "/auth/sso/status")).body.ssoOnlyMode;
-  await clickButton(page, "Turn off passwords");
-  await dialog.getByRole("button", { name: "Turn off passwords", exact: true }).click();
-  await clickButton(page, "Turn on passwords");
+  await clickButton(page, "Turn off password sign-in");
+  await dialog.getByRole("button", { name: "Turn off password sign-in", exact: true }).click();
+  await clickButton(page, "Turn on password sign-in");
   expect(await isSsoOnly()).toBe(true);
-  await dialog.getByRole("button", { name: "Turn on passwords", exact: true }).click();
-  await page.getByRole("button", { name: "Turn off passwords" }).waitFor();
+  await dialog.getByRole("button", { name: "Turn on password sign-in", exact: true }).click();
+  await page.getByRole("button", { name: "Turn off password sign-in" }).waitFor();
   expect(await isSsoOnly()).toBe(false);
   await page.close();
 });

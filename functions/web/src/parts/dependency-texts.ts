@@ -85,3 +85,9 @@ export const kindOf = ({ kind, environment }: { kind: string; environment: strin
   const text = (KINDS as Record<string, string>)[kind] ?? kind;
   return environment === null ? text : `${text}, ${isolated(environment)}`;
 };
+
+/**
+ * Returns whether the ID of an asset is that of a credential outside key vaults: `entra.<tenant>.…` or `b2c.<tenant>.…`. The ID
+ * of a vault's asset has the type in the second place.
+ */
+export const isCredential = (assetId: string): boolean => /^(entra|b2c)\.[\da-f-]{36}\./.test(assetId);

@@ -24,6 +24,12 @@ import { useFrozenWidth } from "./width.ts";
 
 const useStyles = makeStyles({
   title: { overflowWrap: "anywhere" },
+  // The colors of a button that deletes something.
+  destructive: {
+    backgroundColor: tokens.colorStatusDangerBackground3,
+    ":hover": { backgroundColor: tokens.colorStatusDangerBackground3Hover },
+    ":hover:active": { backgroundColor: tokens.colorStatusDangerBackground3Pressed },
+  },
   fields: {
     display: "flex",
     flexDirection: "column",
@@ -110,6 +116,7 @@ function Form({
   const [shownPreview, showPreview] = useState<ReactNode>();
   /** The result of `submit`, which is shown in place of the fields. */
   const [outcome, setOutcome] = useState<ReactNode>();
+  const isDestructive = action.startsWith("Delete");
   const fullTitle = kind === undefined ? title : `${title} ${kind}`;
   const heading = about === undefined ? fullTitle : `${fullTitle}: ${about}`;
   /** Number of edits. A preview whose request precedes the last edit is outdated. */
@@ -252,7 +259,12 @@ function Form({
             </Button>
           )}
           {!isOver && !needsPreview && (
-            <Button type="submit" appearance="primary" disabledFocusable={isBusy}>
+            <Button
+              type="submit"
+              appearance="primary"
+              className={isDestructive && !isBusy ? styles.destructive : undefined}
+              disabledFocusable={isBusy}
+            >
               {action}
             </Button>
           )}

@@ -3,6 +3,7 @@ import { api, type Schemas } from "../../api/client.ts";
 import { LongField } from "../../parts/fields.tsx";
 import { typed } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
+import { isolated } from "../../parts/isolated.ts";
 import { Operate } from "../../parts/operate.tsx";
 import { QueryResult } from "../../parts/query-result.tsx";
 
@@ -10,6 +11,8 @@ type Owner = Schemas["AlertOwner"];
 
 /** Maximum page size of the API. */
 const MAX_PAGE_SIZE = 1_000;
+/** During an upgrade, hosts of the previous version still answer, without the name of the tag. */
+const DEFAULT_OWNER_TAG = "owner";
 
 /** The card of the Alerts page with the owners and their mail addresses, and the form that replaces the list. */
 export function Owners() {
@@ -25,11 +28,11 @@ export function Owners() {
   const rest = others.data?.items ?? [];
   return (
     <QueryResult of={owners}>
-      {({ items, updatedAt, updatedBy, etag }) => (
+      {({ items, updatedAt, updatedBy, etag, ownerTag = DEFAULT_OWNER_TAG }) => (
         <>
           <Text>
-            Alerts by email about an asset go to its owner, if the value of the asset's owner tag is listed here. All
-            other alerts go to the recipients of the rule.
+            Alerts by email about an asset go to its owner, if the value of the asset's tag {isolated(ownerTag)} is
+            listed here. All other alerts go to the recipients of the rule.
             {updatedAt && (
               <>
                 {" "}
@@ -54,7 +57,7 @@ export function Owners() {
                 <LongField
                   name="owners"
                   label="Owners"
-                  hint="One per line: the value of the owner tag, a colon, and the email address. Example: payments: payments@contoso.com. Owners that you remove here get no more alerts."
+                  hint={`One per line: the value of the tag ${isolated(ownerTag)}, a colon, and the email address. Example: payments: payments@contoso.com. Alerts for an owner that you remove here go to the recipients of the rule, unless the tag is an address in a domain of ALERT_OWNER_DOMAINS.`}
                   rows={10}
                   defaultValue={[...items, ...rest].map(({ owner, address }) => `${owner}: ${address}`).join("\n")}
                 />

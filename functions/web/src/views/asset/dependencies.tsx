@@ -15,17 +15,42 @@ const COLUMNS: Column<Schemas["Dependency"]>[] = [
   },
 ];
 
-/** The card of an asset's page with its first 50 consumers, and a link to its blast radius with all of them. */
-export function Dependencies({ asset: { id } }: { asset: Schemas["AssetDetails"] }) {
+/** The card of an asset's page with its consumers. */
+export function Dependencies({ asset }: { asset: Schemas["AssetDetails"] }) {
+  const isDetectable = asset.source === "keyVault" || (asset.source === "entra" && asset.type === "secret");
+  return isDetectable ? <Uses asset={asset} /> : <Undetectable asset={asset} />;
+}
+
+/** Why the service can't find consumers of this kind of asset, and what to check instead. */
+function Undetectable({ asset: { id } }: { asset: Schemas["AssetDetails"] }) {
+  const radius = api.useQuery("get", "/api/assets/dependencies/blast-radius/{secret_id}", {
+    params: { path: { secret_id: id } },
+  });
+  return (
+    <QueryResult of={radius}>
+      {({ coverage }) => (
+        <Text>
+          {coverage.items.map(({ message, remedy }) => `${message} ${remedy}`).join(" ")}{" "}
+          <Link href={createHref(`/dependencies/${encodeURIComponent(id)}`)}>Blast radius</Link>
+        </Text>
+      )}
+    </QueryResult>
+  );
+}
+
+/** The first 50 consumers, and a link to the blast radius with all of them. */
+function Uses({ asset: { id } }: { asset: Schemas["AssetDetails"] }) {
   const uses = api.useQuery("get", "/api/assets/dependencies", { params: { query: { assetId: id, limit: 50 } } });
   return (
     <QueryResult of={uses}>
-      {({ items, nextCursor }) => (
+      {({ items, nextCursor, coverage }) => (
         <>
           {items.length === 0 ? (
             <Text>
-              No consumers found by the last dependency discovery. Consumers outside the monitored resources aren't
-              detected.
+              {coverage.lastFullAt === null
+                ? "No discovery of dependencies has read all resources yet."
+                : "No consumers found by the last dependency discovery."}{" "}
+              Consumers outside the monitored resources aren't detected.
             </Text>
           ) : (
             <DataTable

@@ -37,29 +37,35 @@ export function Frameworks() {
   return (
     <QueryResult of={frameworks}>
       {({ items }) => (
-        <Accordion
-          multiple
-          collapsible
-          openItems={expanded}
-          onToggle={(_, data) => setExpanded(data.openItems as FrameworkId[])}
-        >
-          {items.map(({ id, name, version, score, failed, controlsByStatus }) => (
-            <AccordionItem key={id} value={id}>
-              <AccordionHeader className={styles.header}>
-                {name} {version}: score {score} of 100 (higher is better), {controlsByStatus.fail} of{" "}
-                {counted(
-                  Object.values(controlsByStatus).reduce((sum, count) => sum + count, 0),
-                  "control",
-                )}{" "}
-                failed, {counted(failed, "violation")}
-              </AccordionHeader>
-              <AccordionPanel>
-                <ProgressBar value={score / 100} aria-label={`Score of ${name}`} />
-                {expanded.includes(id) && <Controls framework={id} />}
-              </AccordionPanel>
-            </AccordionItem>
-          ))}
-        </Accordion>
+        <>
+          <Text>
+            Only controls about secrets, keys, certificates and key vaults are checked. The score is the share of passed
+            check results, weighted by severity. A control fails if one of its check results fails.
+          </Text>
+          <Accordion
+            multiple
+            collapsible
+            openItems={expanded}
+            onToggle={(_, data) => setExpanded(data.openItems as FrameworkId[])}
+          >
+            {items.map(({ id, name, version, score, failed, controlsByStatus }) => (
+              <AccordionItem key={id} value={id}>
+                <AccordionHeader className={styles.header}>
+                  {name} {version}: score {score} of 100 (higher is better), {controlsByStatus.fail} of{" "}
+                  {counted(
+                    Object.values(controlsByStatus).reduce((sum, count) => sum + count, 0),
+                    "control",
+                  )}{" "}
+                  failed, {counted(failed, "violation")}
+                </AccordionHeader>
+                <AccordionPanel>
+                  <ProgressBar value={score / 100} aria-label={`Score of ${name}`} />
+                  {expanded.includes(id) && <Controls framework={id} />}
+                </AccordionPanel>
+              </AccordionItem>
+            ))}
+          </Accordion>
+        </>
       )}
     </QueryResult>
   );

@@ -2,7 +2,7 @@ import { Badge, Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { Card } from "../../parts/card.tsx";
-import { consumerTitle, SOURCES } from "../../parts/dependency-texts.ts";
+import { consumerTitle, isCredential, SOURCES } from "../../parts/dependency-texts.ts";
 import { FeatureGate } from "../../parts/feature-gate.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
@@ -38,43 +38,78 @@ function LicensedBlastRadius({ assetId }: { assetId: string }) {
     <QueryResult of={radius}>
       {(data) => (
         <View title={`Blast radius of ${assetTitle(data)}`}>
-          <Text>
-            Impact score of a rotation: <strong>{data.score}</strong> of 100 (higher means more impact).{" "}
-            {/* More consumers exist than the service counts. */}
-            {data.more && "At least "}
-            {consumerCounts(data)}.{" "}
-            <Link href={createHref(`/inventory/${encodeURIComponent(data.secret)}`, {})}>Asset details</Link>
-          </Text>
-          <Rotate radius={data} />
-          {data.edges.length > 0 && (
-            <Card title="Graph">
-              <Graph nodes={data.nodes} edges={data.edges} />
-              {/* The graph contains only the 100 consumers with the highest weight. */}
-              {data.leftOut > 0 && (
-                <Text>
-                  {data.leftOut === 1
-                    ? "1 more consumer is not drawn."
-                    : `${data.leftOut.toLocaleString()} more consumers are not drawn.`}
-                </Text>
-              )}
-            </Card>
-          )}
-          <Card title="Score factors">
-            <Factors radius={data} />
-          </Card>
-          <Card title="Consumers">
-            <Consumers radius={data} />
-          </Card>
-          <Card title="Reads in logs">
-            <Usage assetId={data.secret} />
-          </Card>
-          <Card title="Could not be searched for consumers">
-            <Gaps coverage={data.coverage} />
-          </Card>
+          {data.incompleteReason === "undetectable" ? <Undetectable radius={data} /> : <Detected radius={data} />}
         </View>
       )}
     </QueryResult>
   );
+}
+
+/** The content for an asset whose consumers no source can find. A score or a list of gaps would promise a search. */
+const Undetectable = ({ radius: { secret, coverage } }: { radius: Radius }) => (
+  <>
+    <Text>
+      {coverage.items.map(({ message, remedy }) => `${message} ${remedy}`).join(" ")} <DetailsLink assetId={secret} />
+    </Text>
+    {hasSignIns(secret) && (
+      <Card title="Last sign-in">
+        <Usage assetId={secret} />
+      </Card>
+    )}
+  </>
+);
+
+/** Returns whether the asset is a credential of an application, which signs in with it. */
+const hasSignIns = (assetId: string) =>
+  isCredential(assetId) && (assetId.startsWith("entra.") || assetId.split(".")[2] === "application");
+
+const DetailsLink = ({ assetId }: { assetId: string }) => (
+  <Link href={createHref(`/inventory/${encodeURIComponent(assetId)}`, {})}>Asset details</Link>
+);
+
+function Detected({ radius }: { radius: Radius }) {
+  return (
+    <>
+      <Text>
+        Impact score of a rotation: <Score radius={radius} /> {/* More consumers exist than the service counts. */}
+        {radius.more && "At least "}
+        {consumerCounts(radius)}. <DetailsLink assetId={radius.secret} />
+      </Text>
+      <Rotate radius={radius} />
+      {radius.edges.length > 0 && (
+        <Card title="Graph">
+          <Graph nodes={radius.nodes} edges={radius.edges} />
+          {/* The graph contains only the 100 consumers with the highest weight. */}
+          {radius.leftOut > 0 && (
+            <Text>
+              {radius.leftOut === 1
+                ? "1 more consumer is not drawn."
+                : `${radius.leftOut.toLocaleString()} more consumers are not drawn.`}
+            </Text>
+          )}
+        </Card>
+      )}
+      <Card title="Score factors">
+        <Factors radius={radius} />
+      </Card>
+      <Card title="Consumers">
+        <Consumers radius={radius} />
+      </Card>
+      <Card title={isCredential(radius.secret) ? "Last sign-in" : "Reads in logs"}>
+        <Usage assetId={radius.secret} />
+      </Card>
+      <Card title="Could not be searched for consumers">
+        <Gaps coverage={radius.coverage} />
+      </Card>
+    </>
+  );
+}
+
+/** The score as a sentence. If consumers may be missing, it is a lower bound, and before a complete search a 0 says nothing. */
+function Score({ radius: { score, incomplete, incompleteReason } }: { radius: Radius }) {
+  if (score === 0 && incompleteReason === "neverSearched")
+    return "unknown, because no discovery of dependencies has read all resources yet.";
+  return <>{incomplete ? `at least ${score}` : <strong>{score}</strong>} of 100 (higher means more impact).</>;
 }
 
 /** Returns the type and name of the asset, with the vault's name or the application's name. */
@@ -83,8 +118,7 @@ function assetTitle({ secret, nodes }: Radius): string {
   if (asset === undefined) return secret;
   // The ID of an asset in a vault is `<vault>.<type>.<name>`. Other credentials have `entra` or `b2c` in the vault's place.
   const [vaultName = ""] = secret.split(".");
-  const isInVault = vaultName !== "entra" && vaultName !== "b2c";
-  return `${asset.kind} ${isInVault ? `${vaultName}/` : ""}${isolated(asset.name)}`;
+  return `${asset.kind} ${isCredential(secret) ? "" : `${vaultName}/`}${isolated(asset.name)}`;
 }
 
 /**
@@ -98,7 +132,7 @@ function consumerCounts({ drivers }: Radius): string {
 
 /** The drivers of the score, largest first. `points`: how much lower the score would be without the driver. */
 function Factors({ radius: { drivers } }: { radius: Radius }) {
-  if (drivers.length === 0) return <Text>The score is 0, because no consumers were found.</Text>;
+  if (drivers.length === 0) return <Text>No score factors, because no consumers were found.</Text>;
   return (
     <>
       <Text size={200}>
@@ -122,7 +156,10 @@ function Consumers({ radius: { consumers, coverage } }: { radius: Radius }) {
     return (
       <Text>
         {coverage.lastFullAt === null ? (
-          "No consumers found. No discovery of dependencies has read all resources yet."
+          <>
+            No consumers found. No discovery of dependencies has read all resources yet. To start one, go to{" "}
+            <Link href={createHref("/dependencies", {})}>Discover dependencies</Link>.
+          </>
         ) : (
           <>
             No consumers found in the last complete discovery (<Instant at={coverage.lastFullAt} relative />

@@ -43,6 +43,7 @@ const COLUMNS: Column<Dependency>[] = [
   },
   {
     title: "Evidence",
+    wide: true,
     cell: ({ strength, evidence, copy }) =>
       `${STRENGTHS[strength]}: ${isolated(evidence)}${copy ? " (plaintext copy of the value)" : ""}`,
   },

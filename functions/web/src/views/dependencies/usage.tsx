@@ -1,46 +1,68 @@
 import { Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
+import { isCredential } from "../../parts/dependency-texts.ts";
 import { Instant } from "../../parts/instant.tsx";
 import { counted } from "../../parts/plural.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 
-/** The card of the blast radius page with the reads of the asset that the configured Log Analytics workspaces contain. */
+/** The content of the card with the reads of the asset, or the last sign-in with it, in the configured Log Analytics workspaces. */
 export function Usage({ assetId }: { assetId: string }) {
   const usage = api.useQuery("get", "/api/assets/dependencies/usage/{secret_id}", {
     params: { path: { secret_id: assetId } },
   });
   return (
     <QueryResult of={usage}>
-      {({ readers, more, lastSignInAt, logs }) => (
-        <>
-          {logs.length === 0 && (
-            <Text>
-              No logs are configured, so reads are unknown. Send the audit logs of the key vaults to a Log Analytics
-              workspace, and enter its ID in LOG_ANALYTICS_WORKSPACE_IDS.
-            </Text>
-          )}
-          {logs.map((log) => (
-            <Log key={log.workspaceId} log={log} />
-          ))}
-          {logs.length > 0 && readers.length === 0 && (
-            <Text>No reads found. Logs can arrive late, so this does not prove that the asset is unused.</Text>
-          )}
-          {readers.length > 0 && (
-            <ul>
-              {readers.map((reader) => (
-                <Reader key={reader.id} reader={reader} />
-              ))}
-            </ul>
-          )}
-          {more && <Text>Only the most recent readers are shown.</Text>}
-          {lastSignInAt && (
-            <Text>
-              Last sign-in with this credential: <Instant at={lastSignInAt} relative />.
-            </Text>
-          )}
-        </>
-      )}
+      {(data) => (isCredential(assetId) ? <LastSignIn usage={data} /> : <Reads usage={data} />)}
     </QueryResult>
+  );
+}
+
+/** The last sign-in with a credential. Logs of vaults say nothing about a credential, so the workspaces are not listed. */
+function LastSignIn({ usage: { lastSignInAt, logs } }: { usage: Schemas["AssetUsage"] }) {
+  if (lastSignInAt !== null)
+    return (
+      <Text>
+        Last sign-in with this credential: <Instant at={lastSignInAt} relative />.
+      </Text>
+    );
+  return logs.length === 0 ? (
+    <Text>
+      No logs are configured, so sign-ins are unknown. Send the sign-in logs of service principals in Microsoft Entra to
+      a Log Analytics workspace, and enter its ID in LOG_ANALYTICS_WORKSPACE_IDS.
+    </Text>
+  ) : (
+    <Text>
+      No sign-in with this credential found. Sign-in logs can be missing or arrive late, so this does not prove that the
+      credential is unused.
+    </Text>
+  );
+}
+
+/** The reads of an asset in a vault, and the state of each workspace. */
+function Reads({ usage: { readers, more, logs } }: { usage: Schemas["AssetUsage"] }) {
+  return (
+    <>
+      {logs.length === 0 && (
+        <Text>
+          No logs are configured, so reads are unknown. Send the audit logs of the key vaults to a Log Analytics
+          workspace, and enter its ID in LOG_ANALYTICS_WORKSPACE_IDS.
+        </Text>
+      )}
+      {logs.map((log) => (
+        <Log key={log.workspaceId} log={log} />
+      ))}
+      {logs.length > 0 && readers.length === 0 && (
+        <Text>No reads found. Logs can arrive late, so this does not prove that the asset is unused.</Text>
+      )}
+      {readers.length > 0 && (
+        <ul>
+          {readers.map((reader) => (
+            <Reader key={reader.id} reader={reader} />
+          ))}
+        </ul>
+      )}
+      {more && <Text>Only the most recent readers are shown.</Text>}
+    </>
   );
 }
 

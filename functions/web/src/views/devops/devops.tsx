@@ -150,16 +150,17 @@ function Copies({ settings: { copies, etag } }: { settings: Settings }) {
       <div>
         <Operate
           operation="putDevopsCopies"
-          title="Edit copies"
-          action="Save copies"
+          title="Edit variables with copies"
+          action="Save list"
           submit={(form, put) =>
             put({ params: { header: { "If-Match": etag } }, body: { copies: copiesOf(typed(form, "copies")) } })
           }
         >
+          <Text>A rotation overwrites these variables. Saving changes nothing in Azure DevOps.</Text>
           <LongField
             name="copies"
-            label="Copies"
-            hint="One per line: project ID, variable group ID, variable name, vault/secret. Example: 8eab9bca-7137-4f76-a31c-dcc4acd2ff43, 12, DB_PASSWORD, kv-billing-prod/sql-password"
+            label="Variables with copies"
+            hint="One per line: project ID, variable group ID, variable name, vault/secret. Example: 3f2b7c1e-5d4a-4c8e-9b60-7a1d2e4f8c35, 12, DB_PASSWORD, kv-billing-prod/sql-password"
             rows={6}
             defaultValue={copies
               .map((one) => `${one.projectId}, ${one.groupId}, ${one.variable}, ${one.vaultName}/${one.secretName}`)

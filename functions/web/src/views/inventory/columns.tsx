@@ -33,7 +33,7 @@ export const COLUMNS: Column[] = [
     cell: ({ expiresOn }) => (expiresOn === null ? "Never" : <Instant at={expiresOn} relative />),
   },
   { id: "type", title: "Type", width: "100px", cell: ({ type }) => type },
-  { id: "vault", title: "Vault", width: "minmax(120px, 2fr)", cell: ({ vaultName }) => vaultName ?? "" },
+  { id: "vault", title: "Vault", width: "minmax(120px, 2fr)", cell: vaultOf },
   { id: "owner", title: "Owner", width: "minmax(120px, 2fr)", cell: ({ owner }) => owner ?? "" },
   { id: "enabled", title: "Enabled", width: "80px", cell: ({ enabled }) => (enabled ? "Yes" : "No") },
   {
@@ -50,6 +50,12 @@ export const COLUMNS: Column[] = [
   },
   { id: "contentType", title: "Content type", width: "minmax(120px, 1fr)", cell: (asset) => asset.contentType ?? "" },
 ];
+
+/** Returns the vault of an asset. A credential has none: it belongs to an application, or to another object of a B2C tenant. */
+function vaultOf({ vaultName, credential }: Asset): string {
+  if (vaultName !== null) return vaultName;
+  return credential?.kind === "policyKey" || credential?.kind === "identityProvider" ? "–" : "Application";
+}
 
 /** Default columns on a wide and on a narrow screen. */
 const WIDE_COLUMNS = ["name", "status", "expires", "type", "vault", "owner"];

@@ -37,7 +37,7 @@ export function Approvals() {
       columns={COLUMNS}
       keyOf={({ id }) => id}
       label="Approvals"
-      empty="No requests. Turn on “Require approval” in Settings to review requests by which a secret can leave."
+      empty="No requests. With the setting “Require approval” on, requests that can expose a secret wait here for another administrator, for example to copy secrets to another store."
     />
   );
 }

@@ -145,7 +145,9 @@ function Actions({ user }: { user: UserAccount }) {
         submit={(_, remove) => remove({ params: conditionalParams })}
       >
         <Text>
-          Deletes the user with all sessions and API tokens. You can't undo this.
+          Deletes the user with all sessions and API tokens. You can't undo this. The last administrator with a password
+          can't be deleted.
+          {username === currentUser && " This is your own account: you are signed out."}
           {source === "sso" && " The identity can't sign in through single sign-on until an administrator unblocks it."}
         </Text>
       </Operate>

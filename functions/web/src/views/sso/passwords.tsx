@@ -1,22 +1,25 @@
 import { MessageBar, MessageBarBody, MessageBarTitle, Text } from "@fluentui/react-components";
 import type { Schemas } from "../../api/client.ts";
+import { isolated } from "../../parts/isolated.ts";
 import { Operate } from "../../parts/operate.tsx";
 
 /** The card of the Single sign-on page that turns password sign-in on or off. It is off if `ssoOnlyMode` is set. */
-export function Passwords({ saved: { ssoOnlyMode, isEnabled, etag } }: { saved: Schemas["SsoConfiguration"] }) {
+export function Passwords({ saved }: { saved: Schemas["SsoConfiguration"] }) {
+  const { ssoOnlyMode, isEnabled, etag, bootstrapUsername } = saved;
   const params = { header: { "If-Match": etag } };
+  const bootstrapUser = `the bootstrap administrator${bootstrapUsername ? ` ${isolated(bootstrapUsername)}` : ""}`;
   if (ssoOnlyMode)
     return (
       <>
         <Text>
-          Password sign-in is off. Only the bootstrap administrator, the first account of this service, can still sign
-          in with a password. Each such sign-in triggers the alert Break-glass administrator signed in.
+          Password sign-in is off. Only {bootstrapUser} can still sign in with a password. Each such sign-in triggers
+          the alert Break-glass administrator signed in.
         </Text>
         <div>
           <Operate
             operation="putSsoConfiguration"
-            title="Turn on passwords"
-            action="Turn on passwords"
+            title="Turn on password sign-in"
+            action="Turn on password sign-in"
             submit={(_, put) => put({ params, body: { ssoOnlyMode: false } })}
           >
             <Text>All users with a password can sign in with it again.</Text>
@@ -30,17 +33,19 @@ export function Passwords({ saved: { ssoOnlyMode, isEnabled, etag } }: { saved: 
       <div>
         <Operate
           operation="putSsoConfiguration"
-          title="Turn off passwords"
-          action="Turn off passwords"
+          title="Turn off password sign-in"
+          action="Turn off password sign-in"
           submit={(_, put) => put({ params, body: { ssoOnlyMode: true } })}
         >
+          <Text>
+            Before you can turn off password sign-in, an administrator must sign in once through single sign-on with the
+            current configuration.
+          </Text>
           <MessageBar intent="warning" layout="multiline">
             <MessageBarBody>
-              <MessageBarTitle>Single sign-on becomes the only way to sign in</MessageBarTitle>
-              Only the bootstrap administrator, the first account of this service, can still sign in with a password. If
-              the identity provider fails, that password is the only way to sign in, so keep it available. To prevent a
-              lockout, sign in through single sign-on as an administrator before you turn off passwords. API tokens keep
-              working. You can turn on passwords again.
+              <MessageBarTitle>Single sign-on becomes the only way to sign in.</MessageBarTitle> Only {bootstrapUser}{" "}
+              can still sign in with a password. If the identity provider fails, that password is the only way to sign
+              in, so keep it available. API tokens keep working. You can turn on password sign-in again.
             </MessageBarBody>
           </MessageBar>
         </Operate>

@@ -53,6 +53,10 @@ export function People({ saved }: { saved: Configuration }) {
             });
           }}
         >
+          <Text>
+            A role mapping replaces the roles of users whom single sign-on created, at their next sign-in. Users with a
+            password keep their role.
+          </Text>
           {saved.ssoOnlyMode && <Text>Password sign-in is off. Saving a change turns password sign-in on again.</Text>}
           <CheckField
             name="autoCreateUsers"
@@ -69,13 +73,13 @@ export function People({ saved }: { saved: Configuration }) {
           <TextField
             name="rolesClaim"
             label="Roles claim or attribute"
-            hint="Claim (OpenID Connect) or attribute (SAML) that contains the user's roles or groups. Example: roles, or the JSON pointer /realm_access/roles"
+            hint="Claim (OpenID Connect) or attribute (SAML) that contains the user's roles or groups. Required with a role mapping, and only then. Example: roles, or the JSON pointer /realm_access/roles"
             defaultValue={rolesClaim ?? ""}
           />
           <LongField
             name="roleMapping"
             label="Role mapping"
-            hint="One line per value of the claim, as value = role. Example: Lifecycle.Admin = admin. Roles: user, auditor, operator, admin. If empty, administrators set the roles."
+            hint="One line per value of the claim, as value = role. Example: Lifecycle.Admin = admin. Roles: user, auditor, operator, admin. If several values match, admin comes first and user last. A user with both auditor and operator, but not admin, can't sign in. If empty, administrators set the roles."
             rows={4}
             defaultValue={mapping}
           />

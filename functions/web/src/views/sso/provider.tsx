@@ -1,4 +1,4 @@
-import { Text } from "@fluentui/react-components";
+import { MessageBar, MessageBarBody, Text } from "@fluentui/react-components";
 import type { Schemas } from "../../api/client.ts";
 import { CheckField, TextField } from "../../parts/fields.tsx";
 import { given, typed } from "../../parts/form-dialog.tsx";
@@ -106,6 +106,7 @@ function ConfigureProvider({ saved, type }: { saved: Configuration; type: "oidc"
       <Text>
         Select Test connection first. You can save the configuration after the test. The test changes nothing.
       </Text>
+      <ReplacedProvider saved={saved} type={type} />
       {saved.ssoOnlyMode && (
         <Text>Password sign-in is off. Saving a changed provider turns password sign-in on again.</Text>
       )}
@@ -118,6 +119,20 @@ function ConfigureProvider({ saved, type }: { saved: Configuration; type: "oidc"
         defaultValue={saved.loginButtonText}
       />
     </Operate>
+  );
+}
+
+/** A warning in the form of one protocol if a provider of the other one is saved. Users belong to the issuer that they come from. */
+function ReplacedProvider({ saved, type }: { saved: Configuration; type: "oidc" | "saml" }) {
+  const current = saved.providerType === "oidc" ? saved.oidcIssuer : saved.samlIdpEntityId;
+  if (saved.providerType === type || current === null) return null;
+  return (
+    <MessageBar intent="warning" layout="multiline">
+      <MessageBarBody>
+        Saving replaces {type === "saml" ? `OpenID Connect (issuer ${current})` : `SAML (entity ID ${current})`}. Users
+        of the current provider can no longer sign in with it, and the service treats them as new users.
+      </MessageBarBody>
+    </MessageBar>
   );
 }
 

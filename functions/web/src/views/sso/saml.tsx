@@ -1,3 +1,4 @@
+import { Text } from "@fluentui/react-components";
 import type { Schemas } from "../../api/client.ts";
 import { CheckField, LongField, TextField } from "../../parts/fields.tsx";
 import { typed, typedOrNull } from "../../parts/form-dialog.tsx";
@@ -6,17 +7,21 @@ import { typed, typedOrNull } from "../../parts/form-dialog.tsx";
 export function SamlFields({ saved }: { saved: Schemas["SsoConfiguration"] }) {
   return (
     <>
+      <Text>
+        To enable single sign-on, enter the provider metadata, or the sign-in URL, provider entity ID and provider
+        certificates. Metadata takes precedence over these fields and the single logout URL.
+      </Text>
       <LongField
         name="samlIdpMetadataXml"
         label="Provider metadata"
-        hint="Paste the metadata XML of the identity provider. Or leave this empty and fill in the next four fields."
+        hint="Metadata XML of the identity provider. If you paste it here, the next four fields are ignored."
         rows={4}
       />
       <TextField name="samlEntryPoint" label="Sign-in URL" type="url" defaultValue={saved.samlEntryPoint ?? ""} />
       <TextField
         name="samlLogoutUrl"
         label="Single logout URL"
-        hint="URL with the HTTP-Redirect binding. Used if requests are signed. If empty, signing out ends only the session of this service."
+        hint="URL with the HTTP-Redirect binding. Used only if requests are signed. If empty, signing out ends only the session of this service."
         type="url"
         defaultValue={saved.samlLogoutUrl ?? ""}
       />

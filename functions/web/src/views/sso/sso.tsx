@@ -15,7 +15,7 @@ export default function Sso() {
     <View title="Single sign-on">
       <FeatureGate
         operation="getSsoConfiguration"
-        description="Lets users sign in with your identity provider through OpenID Connect or SAML, with roles from the provider. You can then turn off passwords."
+        description="Lets users sign in with your identity provider through OpenID Connect or SAML, with roles from the provider. You can then turn off password sign-in."
       >
         <Configuration />
       </FeatureGate>
@@ -39,7 +39,7 @@ function Configuration() {
           <Card title="Accounts and roles">
             <People saved={saved} />
           </Card>
-          <Card title="Passwords">
+          <Card title="Password sign-in">
             <Passwords saved={saved} />
           </Card>
           <Card title="Blocked identities">

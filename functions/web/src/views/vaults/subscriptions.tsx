@@ -1,5 +1,6 @@
-import { Text } from "@fluentui/react-components";
+import { Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
+import { createHref } from "../../parts/address.ts";
 import { TextField } from "../../parts/fields.tsx";
 import { typed } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
@@ -51,7 +52,7 @@ export function Subscriptions() {
     { title: "Subscription ID", cell: ({ subscriptionId }) => subscriptionId },
     { title: "Source", cell: ({ source }) => SOURCES[source] },
     { title: "Status", cell: statusOf },
-    { title: "Vaults", cell: ({ counts }) => counts.vaults.toLocaleString() },
+    { title: "Vaults", cell: vaultCountOf },
     { title: "Last scan", cell: lastScanOf },
     {
       title: "Access problems",
@@ -104,13 +105,33 @@ export function Subscriptions() {
   );
 }
 
-/** Returns the status of the last scan of a subscription, with the reason for a partial one. */
-function lastScanOf({ lastScan, lastFailure, counts: { vaultsUnreadable } }: Subscription): string {
+/** Returns the number of vaults. A 0 says nothing if no scan could list the vaults. */
+const vaultCountOf = ({ counts: { vaults }, lastScan, lastFailure }: Subscription): string =>
+  vaults === 0 && (lastScan === null || lastFailure !== null) ? "Unknown" : vaults.toLocaleString();
+
+/** Returns the status and end of the last scan of a subscription. */
+function lastScanOf(subscription: Subscription) {
+  const { lastScan } = subscription;
   if (lastScan === null) return "Not scanned yet";
-  if (lastScan.status !== "partial") return SCAN_STATUSES[lastScan.status];
+  return (
+    <>
+      {scanStatusOf(subscription, lastScan.status)} (<Instant at={lastScan.finishedAt} relative />)
+    </>
+  );
+}
+
+/** Returns the status of a scan, with the reason for a partial one. */
+function scanStatusOf({ lastFailure, counts: { vaultsUnreadable } }: Subscription, status: Schemas["Scan"]["status"]) {
+  if (status !== "partial") return SCAN_STATUSES[status];
   if (lastFailure !== null) return "Partially completed: the key vaults could not be listed";
-  if (vaultsUnreadable > 0) return `Partially completed: ${counted(vaultsUnreadable, "vault")} not read`;
-  return "Partially completed: another subscription, or a part of a vault, could not be read";
+  if (vaultsUnreadable === 0)
+    return "Partially completed: another subscription, or a part of a vault, could not be read";
+  return (
+    <>
+      Partially completed:{" "}
+      <Link href={createHref("/vaults", { failing: "true" })}>{counted(vaultsUnreadable, "vault")} not read</Link>
+    </>
+  );
 }
 
 /** Returns whether scans read the subscription. `removing`: a removal was interrupted and must be repeated. */

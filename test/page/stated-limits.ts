@@ -1,0 +1,123 @@
+import { expect } from "vitest";
+import { ADMIN } from "../support/service.ts";
+import { service, showView, visitLoadedPage, withBrowser, withSeedData } from "./fixture.ts";
+
+// Tests that the page says what the service can't know, and what a change replaces.
+
+withSeedData("an application's certificate has no score, because the service can't find who holds it", async () => {
+  const [certificate] = await service.listAll("/api/assets/discovery/assets?source=entra&type=certificate");
+  const sentence = "The service can't find which programs hold this certificate. See the last sign-in";
+  const { page, browserErrors } = await visitLoadedPage(`/#/dependencies/${encodeURIComponent(certificate.id)}`);
+  const main = page.getByRole("main");
+  await main.getByText(sentence).waitFor();
+  await main.getByText("No logs are configured, so sign-ins are unknown.").waitFor();
+  expect(await main.innerText()).not.toMatch(/score|Could not be searched|key vault/i);
+
+  await showView(page, `/inventory/${encodeURIComponent(certificate.id)}`);
+  await main.getByText(sentence).waitFor();
+  await showView(page, "/inventory?type=certificate");
+  await main.getByRole("cell", { name: "Application", exact: true }).first().waitFor();
+  expect(browserErrors).toEqual([]);
+});
+
+withSeedData("a score of 0 is unknown before the first complete discovery, and a lower bound after it", async () => {
+  const path = "/api/assets/dependencies/blast-radius/kv-shop.secret.smtp";
+  const { body } = await service.admin("GET", path);
+  const { page, browserErrors } = await visitLoadedPage("/#/license");
+  const main = page.getByRole("main");
+  const show = async (change: object) => {
+    await page.route(`**${path}`, (route) => route.fulfill({ json: { ...body, score: 0, drivers: [], ...change } }));
+    await page.goto(`${service.url}/#/dependencies/kv-shop.secret.smtp`);
+    await page.reload();
+  };
+  const coverage = { ...body.coverage, lastFullAt: null };
+  await show({ consumers: [], edges: [], incomplete: true, incompleteReason: "neverSearched", coverage });
+  await main.getByText("Impact score of a rotation: unknown").waitFor();
+  await main.getByRole("link", { name: "Discover dependencies" }).click();
+  await page.getByRole("heading", { name: "Dependencies", exact: true }).waitFor();
+  await page.unrouteAll();
+  await show({ incomplete: true, incompleteReason: "notAllSearched" });
+  await main.getByText("Impact score of a rotation: at least 0 of 100").waitFor();
+  await page.unrouteAll();
+  expect(browserErrors).toEqual([]);
+});
+
+withBrowser("the form of another single sign-on protocol says which provider it replaces", async () => {
+  const put = async (body: object) => expect((await service.admin("PUT", "/auth/sso/config", body)).status).toBe(200);
+  const warning =
+    "Users of the current provider can no longer sign in with it, and the service treats them as new users.";
+  const { page, browserErrors } = await visitLoadedPage("/#/license");
+  const dialog = page.getByRole("dialog");
+  const openForm = async (name: string) => {
+    await showView(page, "/license");
+    await showView(page, "/sso");
+    await page.reload();
+    await page.getByRole("button", { name, exact: true }).click();
+    await dialog.waitFor();
+  };
+  await put({ providerType: "oidc", oidcIssuer: "https://idp.example.invalid" });
+  await openForm("Configure SAML");
+  await dialog.getByText(`Saving replaces OpenID Connect (issuer https://idp.example.invalid). ${warning}`).waitFor();
+  await page.keyboard.press("Escape");
+  await openForm("Configure OpenID Connect");
+  expect(await dialog.innerText()).not.toContain("Saving replaces");
+  await page.keyboard.press("Escape");
+  await put({ providerType: "saml", oidcIssuer: null, samlIdpEntityId: "urn:idp" });
+  await openForm("Configure OpenID Connect");
+  await dialog.getByText(`Saving replaces SAML (entity ID urn:idp). ${warning}`).waitFor();
+  await page.keyboard.press("Escape");
+  await put({ providerType: "oidc", samlIdpEntityId: null });
+  expect(browserErrors).toEqual([]);
+});
+
+withBrowser("turning off password sign-in names the bootstrap administrator", async () => {
+  expect((await service.admin("GET", "/auth/sso/config")).body.bootstrapUsername).toBe(ADMIN.username);
+  const { page } = await visitLoadedPage("/#/sso");
+  await page.getByRole("button", { name: "Turn off password sign-in" }).click();
+  await page
+    .getByRole("dialog")
+    .getByText(new RegExp(`Only the bootstrap administrator .?${ADMIN.username}.? can`))
+    .waitFor();
+  await page.keyboard.press("Escape");
+});
+
+withBrowser("deleting the own account says so", async () => {
+  const { page } = await visitLoadedPage("/#/access");
+  await page.getByRole("button", { name: `Delete: ${ADMIN.username}`, exact: true }).click();
+  await page.getByRole("dialog").getByText("This is your own account: you are signed out.").waitFor();
+  await page.keyboard.press("Escape");
+});
+
+withBrowser("the form of the owners names the tag that contains the owner", async () => {
+  expect((await service.admin("GET", "/alerts/owners")).body.ownerTag).toBe("owner");
+  const { page } = await visitLoadedPage("/#/alerts");
+  await page.getByRole("button", { name: "Edit owners" }).click();
+  await page
+    .getByRole("dialog")
+    .getByText(/the value of the tag .?owner.?, a colon/)
+    .waitFor();
+  await page.keyboard.press("Escape");
+});
+
+withSeedData("a subscription whose vaults could not be listed has an unknown number of vaults", async () => {
+  const { body } = await service.admin("GET", "/subscriptions?limit=100");
+  const [item] = body.items;
+  const lastFailure = {
+    code: "accessDenied",
+    message: "Denied.",
+    remedy: "Grant the role Reader.",
+    at: item.lastScan.finishedAt,
+  };
+  const { page, browserErrors } = await visitLoadedPage("/#/license");
+  const main = page.getByRole("main");
+  await showView(page, "/vaults");
+  await main.getByRole("link", { name: "1 vault not read" }).click();
+  await expect.poll(() => page.url()).toContain("failing=true");
+  await page.route(/\/subscriptions\?/, (route) =>
+    route.fulfill({ json: { ...body, items: [{ ...item, lastFailure, counts: { ...item.counts, vaults: 0 } }] } }),
+  );
+  await page.reload();
+  await main.getByRole("cell", { name: "Unknown", exact: true }).waitFor();
+  await page.unrouteAll();
+  expect(browserErrors).toEqual([]);
+});
