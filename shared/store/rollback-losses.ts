@@ -48,8 +48,8 @@ const LOSSES: readonly Loss[] = [
   ...["requireStepUp", "requireApproval"].map(
     (key): Loss => ({
       table: "Settings",
-      upTo: "3fd3c8ae",
-      isIn: contains("overrides_json", `"${key}":{"value":true`),
+      upTo: "f8ec7568",
+      isIn: ({ overrides_json: overrides }) => new RegExp(`"${key}":{[^}]*"value":true`).test(String(overrides)),
       line: () => `The override of ${key} has no effect: no request needs a confirmation.`,
     }),
   ),

@@ -31,6 +31,18 @@ const IGNORED: { table: string; columns: Record<string, string>; upTo: EarlierBu
     line: "The override of requireSecondFactor has no effect.",
   },
   {
+    table: "Settings",
+    columns: { overrides_json: '{"requireStepUp":{"value":true,"updatedBy":"maria"}}' },
+    upTo: NEWEST,
+    line: "The override of requireStepUp has no effect",
+  },
+  {
+    table: "Settings",
+    columns: { overrides_json: '{"requireStepUp":{"value":false},"requireApproval":{"updatedBy":"maria","value":true}}' },
+    upTo: NEWEST,
+    line: "The override of requireApproval has no effect",
+  },
+  {
     table: "Rotations",
     columns: { status: "publishing", consumers_json: '[{"unclearBefore":true}]' },
     upTo: OLDEST,
