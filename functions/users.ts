@@ -81,10 +81,12 @@ const changeUser = endpoint({
   params,
   body: UserChange,
   guarded: async ({ params, body, services }) => {
+    const { administrators } = services.access;
     const { role, state, password, sso } = body;
-    if (role === "admin") return true;
     const changesAccess = [role, state, password, sso].some((member) => member !== undefined);
-    return changesAccess && (await services.access.administrators.isAdministrator(params.user_id));
+    const isGuarded = role === "admin" || (changesAccess && (await administrators.isAdministrator(params.user_id)));
+    // Otherwise, the requester could give the account to another person, or delete and create it again, after the approval.
+    return isGuarded && { boundTo: await administrators.accountOf(params.user_id) };
   },
   example: { body: { email: "maria.lopez@acme.example" } },
   responds: { 200: AccountView },

@@ -320,6 +320,7 @@ describe("with requireStepUp", () => {
     const other = await createPerson();
     for (const [method, path, body] of [
       ["PUT", "/api/settings/features", { requireStepUp: false }],
+      ["PUT", "/api/settings/features?preview=false", { require_step_up: false }],
       ["DELETE", "/api/settings/features/requireStepUp"],
       ["DELETE", "/api/settings/all"],
     ] as const) {
@@ -475,6 +476,31 @@ describe("with requireApproval", () => {
     expect(resultOf(await newToken(requester, name))).toBe("approvalRequired");
   });
 
+  test.each([
+    ["its password was set", (username: string) => services.access.users.update(username, { password: `${PASSWORD} again` }, undefined, SYSTEM)],
+    [
+      "it was deleted and created again",
+      async (username: string) => {
+        await services.access.users.remove(username, undefined, SYSTEM);
+        await createUsers(service, [{ username, password: PASSWORD, role: "user" }]);
+      },
+    ],
+  ])("an approval to make a user an administrator does not count after %s", async (_what, act) => {
+    const { requester, approver } = await requested();
+    const { username } = await createPerson("user", false);
+    const promote = () => call(requester, "PUT", `/auth/users/${username}`, { role: "admin" });
+    const { approvalId } = (await promote()).body;
+    // The user can sign in meanwhile.
+    expect((await signIn(username, newAddress())).status).toBe(200);
+    expect((await promote()).body.approvalId).toBe(approvalId);
+    expect((await approve(approver, approvalId)).status).toBe(200);
+    await act(username);
+    expect(resultOf(await promote())).toBe("approvalRequired");
+    const { approvalId: next } = (await promote()).body;
+    await approve(approver, next);
+    expect((await promote()).body.role).toBe("admin");
+  });
+
   test("parallel requests on two instances use an approval once", async () => {
     const { requester, approver, name, id } = await requested();
     await approve(approver, id);
@@ -541,6 +567,17 @@ describe("with requireApproval", () => {
     const { requester } = await requested();
     for (let count = 1; count < 20; count++) expect(resultOf(await newToken(requester))).toBe("approvalRequired");
     expect(resultOf(await newToken(requester))).toBe("conflict");
+  });
+
+  test("a request of the largest size is shown by the beginnings of its lists", async () => {
+    const { requester } = await requested();
+    const resources = Array.from({ length: 1000 }, (_, index) => `/subscriptions/${index}/`.padEnd(1000, "x"));
+    const body = { ...GUARDED.find(([, path]) => path.endsWith("/rotate"))![2], includeResources: resources };
+    const { approvalId } = (await call(requester, "POST", "/api/automation/rotation/rotate", body)).body;
+    const { details } = (await service.admin("GET", `/approvals/${approvalId}`)).body;
+    expect(details.body.includeResources.slice(0, 100)).toEqual(resources.slice(0, 100));
+    expect(details.body.includeResources.slice(100)).toEqual([expect.stringMatching(/^… \(1000 items, SHA-256 /)]);
+    expect(details.body.targets).toHaveLength(1);
   });
 
   test("a requester can't fill the list with withdrawn requests", async () => {

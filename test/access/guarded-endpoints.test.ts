@@ -103,6 +103,9 @@ const NOT_GUARDED: Record<string, string[]> = {
     "POST /auth/sso/logout",
   ],
   "changes no setting that lets a secret leave": [
+    ...["alert-defaults", "automation", "compliance-policy", "logging", "performance", "retention"].map(
+      (category) => `PUT /api/settings/${category}`,
+    ),
     "POST /api/settings/retention/purge",
     "POST /api/settings/retention/purge/{history_type}",
   ],

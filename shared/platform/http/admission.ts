@@ -56,6 +56,8 @@ export interface GuardedRequest {
   params: unknown;
   query: unknown;
   body: unknown;
+  /** See `GuardDecision`. */
+  boundTo?: unknown;
 }
 
 /** A request before authentication. */
