@@ -477,7 +477,11 @@ describe("with requireApproval", () => {
   });
 
   test.each([
-    ["its password was set", (username: string) => services.access.users.update(username, { password: `${PASSWORD} again` }, undefined, SYSTEM)],
+    [
+      "its password was set",
+      (username: string) =>
+        services.access.users.update(username, { password: `${PASSWORD} again` }, undefined, SYSTEM),
+    ],
     [
       "it was deleted and created again",
       async (username: string) => {
@@ -585,7 +589,12 @@ describe("with requireApproval", () => {
     const { partitionKey: _p, rowKey: _r, etag: _e, ...row } = (await services.tables.get(Approvals, APPROVALS, id))!;
     for (let count = 1; count < 100; count++) {
       const rejected = { ...row, state: "rejected" as const, digest: `other${count}`, writeId: `w${count}` };
-      await services.tables.insert(Approvals, APPROVALS, `${id.slice(0, -3)}${String(count).padStart(3, "0")}`, rejected);
+      await services.tables.insert(
+        Approvals,
+        APPROVALS,
+        `${id.slice(0, -3)}${String(count).padStart(3, "0")}`,
+        rejected,
+      );
     }
     const refused = await newToken(requester);
     expect([resultOf(refused), refused.body.detail]).toEqual(["conflict", expect.stringContaining("100 requests")]);

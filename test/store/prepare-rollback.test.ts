@@ -38,7 +38,9 @@ const IGNORED: { table: string; columns: Record<string, string>; upTo: EarlierBu
   },
   {
     table: "Settings",
-    columns: { overrides_json: '{"requireStepUp":{"value":false},"requireApproval":{"updatedBy":"maria","value":true}}' },
+    columns: {
+      overrides_json: '{"requireStepUp":{"value":false},"requireApproval":{"updatedBy":"maria","value":true}}',
+    },
     upTo: NEWEST,
     line: "The override of requireApproval has no effect",
   },
