@@ -87,6 +87,17 @@ const newToken = (person: Pick<Person, "token">, name = `t${++sequence}`, host =
 const resultOf = ({ status, body }: Answer): string | number => body?.code ?? status;
 
 const AWS_SECRET = "a-secret-access-key-that-nobody-else-may-read";
+const COPIES = {
+  copies: [
+    {
+      projectId: "aaaaaaaa-1111-4111-8111-111111111111",
+      groupId: 1,
+      variable: "DB",
+      vaultName: "kv-one",
+      secretName: "db",
+    },
+  ],
+};
 /** Requests by which a secret can leave, and requests with which an administrator could get a second account to approve with. */
 const GUARDED: [string, string, object?][] = [
   [
@@ -127,21 +138,7 @@ const GUARDED: [string, string, object?][] = [
     { targets: ["kv-payments-prod.secret.other"], newValue: "a new value" },
   ],
   ["PUT", "/api/settings/integrations/devops", { orgUrl: "https://dev.azure.com/acme" }],
-  [
-    "PUT",
-    "/api/settings/integrations/devops/copies",
-    {
-      copies: [
-        {
-          projectId: "aaaaaaaa-1111-4111-8111-111111111111",
-          groupId: 1,
-          variable: "DB",
-          vaultName: "kv-one",
-          secretName: "db",
-        },
-      ],
-    },
-  ],
+  ["PUT", "/api/settings/integrations/devops/copies", COPIES],
   ["POST", "/auth/tokens", { name: "guarded" }],
   ["POST", "/auth/users", { username: "second", password: PASSWORD, role: "admin" }],
   ["PUT", "/auth/users/no.such.user", { role: "admin" }],
@@ -300,8 +297,7 @@ describe("with requireStepUp", () => {
     const { token } = (await call(await createPerson(), "POST", "/auth/tokens", { name: "program", role: "admin" }))
       .body;
     await require(true);
-    const body = { copies: [{ ...(GUARDED[9]![2] as { copies: object[] }).copies[0] }] };
-    const answer = await call({ token }, "PUT", "/api/settings/integrations/devops/copies", body);
+    const answer = await call({ token }, "PUT", "/api/settings/integrations/devops/copies", COPIES);
     expect([answer.status, answer.body.code]).toEqual([403, "stepUpRequired"]);
     expect(answer.body.detail).toContain("A person must send this request");
     expect(resultOf(await call({ token }, "POST", "/auth/step-up", { totp: "123456" }))).toBe("interactiveOnly");
@@ -527,7 +523,7 @@ describe("with requireApproval", () => {
     await require(false);
     const program = (await call(requester, "POST", "/auth/tokens", { name: "program", role: "admin" })).body;
     await require(false, true);
-    const send = () => call(program, "PUT", "/api/settings/integrations/devops/copies", GUARDED[9]![2]);
+    const send = () => call(program, "PUT", "/api/settings/integrations/devops/copies", COPIES);
     const { approvalId } = (await send()).body;
     expect((await approve(approver, approvalId)).status).toBe(200);
     expect(CONFIRMATION_CODES).not.toContain(resultOf(await send()));

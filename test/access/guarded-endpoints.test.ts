@@ -44,6 +44,7 @@ const NOT_GUARDED: Record<string, string[]> = {
     "DELETE /compliance/exemptions/{exemption_id}",
     "POST /subscriptions",
     "DELETE /subscriptions/{subscription_id}",
+    "POST /subscriptions/{subscription_id}/test",
   ],
   "sends names and dates, never the value of a secret": [
     "POST /alerts/rules",
