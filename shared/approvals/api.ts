@@ -36,12 +36,7 @@ export const ApprovalView = z
 export type ApprovalView = z.infer<typeof ApprovalView>;
 
 export const ApprovalQuery = z.strictObject({ state: state.optional(), ...pageParameters });
-export const ApprovalParams = z.object({
-  approval_id: z.string().max(64).meta({
-    description: "ID of the approval, from the problem `approvalRequired`.",
-    example: "01KAZ5S1J3V9Y6W8Q2M4N7P0RT",
-  }),
-});
+export const ApprovalParams = z.object({ approval_id: z.string().max(64) });
 
 /** @param now - An open approval whose time has passed is shown as expired. */
 export function approvalView(row: ApprovalRow, now: Date): ApprovalView {
