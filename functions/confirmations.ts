@@ -32,6 +32,9 @@ const stepUp = endpoint({
     ok({ confirmedUntil: await services.access.stepUp.confirm(actor, body, caller) }),
 });
 
+/** A request that names an approval. */
+const example = { params: { approval_id: "01J9Z3K7Q8X2V5B6N4M1C0D8FG" } };
+
 const listApprovals = endpoint({
   name: "listApprovals",
   method: "GET",
@@ -56,6 +59,7 @@ const getApproval = endpoint({
   access: "admin",
   tier: "core",
   params: ApprovalParams,
+  example,
   responds: { 200: ApprovalView },
   problems: ["notFound"],
   handle: async ({ params, services }) => ok(await services.approvals.get(params.approval_id)),
@@ -69,6 +73,7 @@ const decision = {
   tier: "core",
   interactive: true,
   params: ApprovalParams,
+  example,
   guarded: () => "stepUp" as const,
   responds: { 200: ApprovalView },
   problems: ["notFound", "conflict"],

@@ -107,12 +107,13 @@ const digestOf = (files: Map<string, Uint8Array>): string =>
  * all users.
  */
 function zipOf(files: Map<string, Uint8Array>): Uint8Array {
+  // Of the zip format: the system whose file attributes follow, and these attributes, in the upper 16 of 32 bits.
   const UNIX = 3;
   const REGULAR_FILE_READABLE_BY_ALL = (0o100644 << 16) >>> 0;
   const options = { mtime: new Date(1980, 0, 1), os: UNIX, attrs: REGULAR_FILE_READABLE_BY_ALL };
   const entries: Zippable = {};
   for (const [file, data] of sortedEntries(files)) {
-    // Compressed files are stored as they are.
+    // Files in these formats are already compressed, so they are stored as they are (level 0).
     entries[file] = [data, { ...options, level: /\.(gz|png|woff)$/.test(file) ? 0 : 6 }];
   }
   return zipSync(entries);

@@ -36,8 +36,9 @@ export async function toHttpData(
 }
 
 /**
- * Returns the headers with lower-case names. Repeated headers are joined by "," without a space. The platform's web server
- * reads values as UTF-8. The library rejects characters beyond Latin-1, which results in a 500.
+ * Returns the headers with lower-case names. Repeated headers are joined by "," without a space. Like the platform's web
+ * server, this host reads values as UTF-8, although Node.js decodes them as Latin-1. The app's library rejects characters
+ * beyond Latin-1, so such a header results in a 500, as on the platform.
  */
 function requestHeaders(request: IncomingMessage): Map<string, string> {
   const headers = new Map<string, string>();

@@ -21,7 +21,7 @@ Runs a built Azure Functions app on this machine as the platform does.
   --log-file FILE            log to this file instead of standard output
   --ready-json               print {"port":7071,"functions":[...]} on standard output when ready
   --no-schedules             run timers only on request
-  --inspect-modules          enable GET /__host/modules and POST /__host/timers/{name}`;
+  --inspect-modules          enable GET /__host/modules (loaded modules) and POST /__host/timers/{name} (run a timer)`;
 
 const { values } = commandLine(HELP, {
   options: {
@@ -41,11 +41,12 @@ const { values } = commandLine(HELP, {
   },
 });
 
+/** Returns the number of an option. Undefined if the option is missing and has no default here: the host then uses its own. */
 function number(name: "port" | "lease" | "timer-lease" | "listeners-after" | "answer-limit"): number | undefined {
   const text = values[name];
   if (text === undefined) return undefined;
   const value = Number(text);
-  if (!(value >= 0)) usedWrong(`--${name} must be a number`);
+  if (!(value >= 0)) usedWrong(`--${name} must be a number that is not negative`);
   return value;
 }
 

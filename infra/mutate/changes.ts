@@ -52,12 +52,15 @@ const METHOD_REPLACEMENTS: Record<string, string> = {
   startsWith: "endsWith",
   endsWith: "startsWith",
 };
-/** Matches the callee of calls that write to a log or to the output of a command, for example `deps.log.info`. */
+/** Matches the callee of calls that write to a log or to the output of a command, for example `deps.log?.info`. */
 const LOG_CALL = /^(?:\w+\.)*(?:log|logger|console|context)\??\.(?:trace|debug|info|warn|error|log)$/;
 /** Matches the names of object properties that contain text for people. */
 const TEXT_MEMBER = /^(?:summary|description|title|detail|message|remedy|tag|tags|example|examples|reason|text|help)$/;
 
-/** Returns all possible changes of a file. Comments, types, imports, log lines, errors and texts for people are not changed. */
+/**
+ * Returns all possible changes of a file. Comments, types, imports, log lines, the arguments of created errors, and texts for
+ * people (`TEXT_MEMBER`) are not changed.
+ */
 export function placesIn(file: string, text: string): Place[] {
   const { program } = parseSync(file, text);
   const lineStarts = [0, ...[...text.matchAll(/\n/g)].map((found) => found.index + 1)];
@@ -86,7 +89,7 @@ export function placesIn(file: string, text: string): Place[] {
   return places;
 }
 
-/** Returns whether neither a node nor its children are changed. */
+/** Returns whether neither a node nor its children are changed: types, imports, re-exports, default exports, logs and texts. */
 function isExcluded(node: Node, source: (node: Node) => string): boolean {
   if (/^TS(?!As|NonNull|Satisfies)/.test(node.type)) return true;
   if (/^(?:Import|Export(?:All|Default))Declaration$/.test(node.type)) return true;

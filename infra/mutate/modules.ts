@@ -24,6 +24,7 @@ const AREAS: Record<string, string> = {
   "api-tokens": "access",
   auth: "access",
   automation: "rotation",
+  confirmations: "approvals",
   "dependency-rotation": "dependencies",
   licence: "licensing",
   license: "licensing",
@@ -40,6 +41,7 @@ const AREAS: Record<string, string> = {
  * shared/platform/.
  */
 const TESTS_OF: Record<string, string[]> = {
+  approvals: ["test/access/confirmations.test.ts"],
   config: ["test/config", "test/docs/tables.test.ts", "test/http/configuration.test.ts", "test/azure"],
   pdf: ["test/pdf", "test/audit", "test/compliance"],
   platform: ["test/storage", "test/http", "test/inventory"],

@@ -24,6 +24,7 @@ export function makeCertificate(request: CertificateRequest): Buffer {
   const algorithm = signatureAlgorithm(request.signingKey);
   const spki = request.publicKey.export({ type: "spki", format: "der" });
   const toBeSigned = sequence(
+    // The number 2 stands for version 3.
     explicit(0, integer(Buffer.from([2]))),
     integer(request.serial),
     algorithm,
@@ -77,6 +78,7 @@ function extensions(request: CertificateRequest, spki: Buffer): Buffer[] {
   return list;
 }
 
+/** Encodes an extension. A missing `critical` means false; 0xff is true. */
 function extension(id: string, critical: boolean, value: Buffer): Buffer {
   return sequence(oid(id), ...(critical ? [tlv(0x01, Buffer.from([0xff]))] : []), tlv(0x04, value));
 }

@@ -9,7 +9,10 @@ export interface Role {
 
 const STORAGE = "Microsoft.Storage/storageAccounts";
 
-/** IDs, names and permissions as of https://learn.microsoft.com/azure/role-based-access-control/built-in-roles */
+/**
+ * IDs, names and permissions as of https://learn.microsoft.com/azure/role-based-access-control/built-in-roles. `actions` are
+ * operations on Azure resources, `dataActions` on the data in them.
+ */
 export const BUILT_IN_ROLES: readonly Role[] = [
   {
     id: "b7e6dc6d-f1e8-4753-8033-0f276bb0955b",

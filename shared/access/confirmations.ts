@@ -10,14 +10,19 @@ export const CLOCK_SKEW_MS = MINUTE_MS;
 /** Maximum number of stored confirmations of a user, which limits the size of the user's row. */
 const MAX_CONFIRMATIONS = 20;
 
-/** Returns the time at which a token or session was last confirmed. @param authenticatedAt - By the identity provider */
+/**
+ * Returns the time at which a token or session was last confirmed.
+ *
+ * @param id - ID of the token or session.
+ * @param authenticatedAt - Time at which the identity provider authenticated the user.
+ */
 export function confirmedAtOf(user: UserRecord, id: string, authenticatedAt?: string): Date | undefined {
   const times = (user.confirmations ?? []).filter((confirmation) => confirmation.id === id).map(({ at }) => at);
   const newest = [...times, ...(authenticatedAt === undefined ? [] : [authenticatedAt])].map(Date.parse);
   return newest.length === 0 ? undefined : new Date(Math.max(...newest));
 }
 
-/** Returns the user's recent confirmations with one more. */
+/** Returns the user's recent confirmations with one more, newest last. It replaces the earlier one of its token or session. */
 export function confirmationsWith(user: UserRecord, id: string, at: string): NonNullable<UserRecord["confirmations"]> {
   const oldest = Date.parse(at) - FRESH_MS - CLOCK_SKEW_MS;
   const others = (user.confirmations ?? []).filter((other) => other.id !== id && Date.parse(other.at) > oldest);

@@ -149,6 +149,7 @@ export function createSecondFactorEnrollment(deps: {
       const added = next(latest);
       return added.recoveryCodes.length > 0 ? added : { ...added, recoveryCodes: hashes };
     });
+    // Null if the user had codes already: their hashes were kept, and the new codes were not stored.
     return { recoveryCodes: after.recoveryCodes.includes(hashes[0]!) ? codes : null };
   }
 
@@ -232,6 +233,7 @@ export function createSecondFactorEnrollment(deps: {
         const now = clock.now();
         const added = { ...passkey, id: randomness.ulid(now), name, createdAt: now.toISOString() };
         return await add(actor, user, (latest) => {
+          // Already written, by an earlier attempt whose answer was lost: the ID is new in each request.
           if (latest.passkeys.some(({ id }) => id === added.id)) return latest;
           if (latest.passkeys.some(({ credentialId }) => credentialId === added.credentialId)) {
             throw new Problem("alreadyExists", "This passkey was already added.");

@@ -77,6 +77,7 @@ export function createSecondFactorVerification(deps: {
       method,
       use(latest) {
         const current = secondFactorOf(latest);
+        // This request has already written the use, and the answer was lost.
         if (current.lastUse === id) return current;
         const used = use(current);
         return used && { ...used, lastUse: id };
@@ -114,6 +115,7 @@ export function createSecondFactorVerification(deps: {
     return verified("passkey", (latest) => {
       const stored = latest.passkeys.find(({ id }) => id === passkeyId);
       const usedChallenges = withChallenge(latest, challenge, clock);
+      // A counter that does not grow shows a copied authenticator (WebAuthn 3, 6.1.1). Authenticators without one send 0.
       if (!stored || !usedChallenges || (stored.counter > 0 && counter <= stored.counter)) return undefined;
       const after = { ...stored, counter, lastUsedAt: clock.now().toISOString() };
       return {

@@ -70,6 +70,7 @@ export function createStepUp(deps: {
   return {
     isFresh({ confirmedAt }) {
       if (confirmedAt === undefined) return false;
+      // Negative if the clock of the instance that confirmed is ahead of this one's.
       const ageMs = clock.now().getTime() - confirmedAt.getTime();
       return ageMs < FRESH_MS && ageMs >= -CLOCK_SKEW_MS;
     },
@@ -81,7 +82,7 @@ export function createStepUp(deps: {
       const { credential } = actor;
       const user = await users.find(actor.username);
       if (!user) throw notFound("This user");
-      // The endpoint rejects other credentials.
+      // The endpoint rejects API tokens and Entra tokens before. Here the check also narrows the type.
       if (credential.kind === "apiToken" || credential.kind === "entra" || !hasSecondFactor(user))
         throw await problemOf(actor, user);
       const at = clock.now();
@@ -90,6 +91,7 @@ export function createStepUp(deps: {
         audit,
         event,
         () =>
+          // `latest` is the user's row at the moment of the write, which may have lost the session since it was read.
           identity.confirmFactor(user, given, caller, (latest) => {
             requireSignedIn(actor, latest);
             return { ...latest, confirmations: confirmationsWith(latest, credential.id, at.toISOString()) };

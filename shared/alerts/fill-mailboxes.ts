@@ -26,7 +26,8 @@ const TEST_URGENCY = CRITICAL;
 /**
  * Adds the waiting parts of a delivery to their recipients' mailboxes. Idempotent and safe to call concurrently.
  *
- * @returns The mailbox key of each waiting part, by the part's index.
+ * @returns The key of each part's mailbox, by the part's index, for all parts that are waiting or `alone`. A held part that was
+ * added to a shared mailbox before it was held stays there, but has the key of a private mailbox in the result.
  */
 export async function addToMailboxes(
   { tables, history, clock }: { tables: Tables; history: Pick<History, "get">; clock: Clock },
@@ -41,8 +42,9 @@ export async function addToMailboxes(
     const changed = new Map<string, MailboxRecord>();
     for (const [index, part] of (row?.parts ?? []).entries()) {
       if (isFinal(part) || (part.status !== "waiting" && !part.alone)) continue;
-      // A test, and a part whose mail an earlier version started, get a mailbox of their own.
-      // So does a mail that was held after a restore, because its operation id then names exactly this mail.
+      // A test, and a part whose mail an earlier version started, get a private mailbox. So does a delivery that was held after
+      // a restore: a mail's operation id at the provider is derived from the mail's first part. In a private mailbox that is
+      // this part, so the provider can tell whether this mail was already sent.
       const wasHeld = row!.heldAt !== undefined;
       const alone = row!.test || part.alone || wasHeld ? `${deliveryId}/${index}` : "";
       const ofOwner = part.owner !== undefined;
@@ -51,12 +53,14 @@ export async function addToMailboxes(
       const entry = { deliveryId, part: index, urgency };
       const box = changed.get(key) ?? boxes.get(key) ?? emptyMailbox(part.recipients, ofOwner);
       added.set(index, key);
+      // Only holding changes a part's key: it may already be in a shared mailbox, to which it was added before it was held.
       const isInProgress = wasHeld && [...boxes.values()].some((other) => containsEntry(other, entry));
       if (isInProgress || containsEntry(box, entry)) continue;
       // An earlier version, without mailboxes, started this part's mail. The mail gets a mailbox of its own, already in
       // progress.
       if (part.alone) changed.set(key, { ...box, mail: { ...part, entries: [entry] } });
       else {
+        // Lower numbers are more urgent: critical or expired.
         const mail = urgency <= CRITICAL ? withoutRetryDelay(box.mail, clock.now()) : box.mail;
         changed.set(key, { ...box, waiting: [...box.waiting, entry], ...(mail && { mail }) });
       }

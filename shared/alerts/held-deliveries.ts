@@ -108,8 +108,8 @@ export function createHeldDeliveries(deps: {
   return {
     async hold(deliveryId) {
       await change(deliveryId, "pending", (_row, now) => ({ status: "inDoubt", heldAt: now }));
-      // A mail in progress stays, because its mailbox asks the provider for the outcome. A waiting mail gets a mailbox again if a
-      // person sends it.
+      // Removes the waiting entries. A mail in progress stays, because its mailbox asks the provider for the outcome. A waiting
+      // mail gets a mailbox again if a person sends it.
       const range = { partitionKey: MAILBOXES, from: MAILBOX_PREFIX, before: keyEnd(MAILBOX_PREFIX) };
       for await (const boxes of tables.pages(Mailboxes, range)) {
         for (const box of boxes.filter(({ waiting }) => waiting.some((entry) => entry.deliveryId === deliveryId)))

@@ -22,7 +22,7 @@ export function historyLink(links: Links, deliveryId: string): string | undefine
   return page && `${page}#/alerts/history/${deliveryId}`;
 }
 
-/** Returns a subscription as `Payments (8a31…)`, or its id if the name is unknown. */
+/** Returns a subscription as `<name> (<id>)`, or only its id if the name is unknown. */
 export function subscriptionText(links: Links, subscriptionId: string): string {
   const name = links.subscriptionName(subscriptionId);
   return name === undefined ? subscriptionId : `${name} (${subscriptionId})`;

@@ -5,8 +5,8 @@ import { LEASE_MS, type Outcome } from "./retry-schedule.ts";
  * States of the part of a delivery that is sent to a webhook, chat or incident service: pure functions of the part, for
  * deliver-by-webhook.ts. (A mail waits in a mailbox, see deliver-by-mail.ts.)
  *
- * A worker writes `sending` before the request and the outcome after it. An event is rejected in any state for which this table has
- * no row, before `notBefore`, and while another worker has the lease.
+ * A worker writes `sending` before the request and the outcome after it. An event is rejected in any state for which this table
+ * has no row, before `notBefore`, and while another worker has the lease.
  *
  * | state | event | next state | written |
  * |---|---|---|---|

@@ -22,7 +22,7 @@ const RestoreMarker = z.object({
 });
 export type RestoreMarker = z.infer<typeof RestoreMarker>;
 export const RestoreMarkers = entity("AlertStates", RestoreMarker, { signed: "withKeyVault" });
-/** Reads only when the store was restored. */
+/** The marker without a check of its signature. Its time shows whether the marker is too old to matter. */
 const RestoreTimes = entity("AlertStates", RestoreMarker.pick({ restoredAt: true }));
 const RESTORE = "restore";
 
@@ -52,6 +52,7 @@ export async function markRestored(
   { copiedAt, newestScanAt }: { copiedAt: string; newestScanAt?: string | undefined },
   now: Date,
 ): Promise<string> {
+  // The newest of these times, because clocks may differ. ISO times sort as text.
   const newest = [now.toISOString(), copiedAt, newestScanAt ?? ""].sort().at(-1)!;
   const latest = latestPossible(now);
   const restoredAt = newest < latest ? newest : latest;
@@ -61,8 +62,8 @@ export async function markRestored(
 
 /**
  * Returns the marker of a restored store. Costs one request, one more in a store that was restored in the last 14 days, and
- * one more until a full scan has ended. A marker that can't be read, has no valid signature or is from the future is reported as
- * unreadable and has no effect: alerts that are sent twice are better than alerts that nobody gets.
+ * one more until a full scan has ended. A marker that can't be read, has no valid signature or is from the future is reported
+ * as unreadable and has no effect: alerts that are sent twice are better than alerts that nobody gets.
  *
  * @param now - Time of the table service.
  * @returns undefined if the store was not restored, or long ago.

@@ -81,6 +81,9 @@ export function createRuleNotifications(
   /**
    * Completes the steps after a commit: notification log, tracked alerts, delivery. `secondStep` is the rule that closes
    * incidents of escalations.
+   *
+   * @param restored - The marker of a restored store, for a commit that an earlier run left: one from before the restore is
+   * held.
    */
   async function completeCommit(
     state: Row<StateRecord>,

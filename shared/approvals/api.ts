@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { pageParameters } from "../platform/http/paging.ts";
-import { APPROVAL_STATES, type ApprovalRow } from "./approval.ts";
+import { APPROVAL_STATES } from "./approval.ts";
 
 // Schemas of requests that need another administrator's approval in the API.
 
@@ -36,18 +36,9 @@ export const ApprovalView = z
 export type ApprovalView = z.infer<typeof ApprovalView>;
 
 export const ApprovalQuery = z.strictObject({ state: state.optional(), ...pageParameters });
-export const ApprovalParams = z.object({ approval_id: z.string().max(64) });
-
-/** @param now - An open approval whose time has passed is shown as expired. */
-export function approvalView(row: ApprovalRow, now: Date): ApprovalView {
-  const { rowKey: id, summary, method, path, details, requestedBy, createdAt, expiresAt } = row;
-  const { decidedBy = null, decidedAt = null, usedAt = null } = row;
-  const times = { createdAt, expiresAt, decidedBy, decidedAt, usedAt };
-  return { id, state: stateOf(row, now), summary, method, path, details, requestedBy, ...times };
-}
-
-/** Returns the state of an approval at a time. */
-export function stateOf({ state, expiresAt }: Pick<ApprovalRow, "state" | "expiresAt">, now: Date) {
-  const isOpen = state === "pending" || state === "approved";
-  return isOpen && Date.parse(expiresAt) <= now.getTime() ? ("expired" as const) : state;
-}
+export const ApprovalParams = z.object({
+  approval_id: z.string().max(64).meta({
+    description: "ID of the approval, from the problem `approvalRequired`.",
+    example: "01KAZ5S1J3V9Y6W8Q2M4N7P0RT",
+  }),
+});

@@ -34,10 +34,14 @@ const approval = z.object({
 export type ApprovalRecord = z.infer<typeof approval>;
 export type ApprovalRow = Row<ApprovalRecord>;
 
-/** Requests that need another administrator's approval. Row key: a ULID. */
+/**
+ * Requests that need another administrator's approval. Row key: a ULID. The rows are signed and listed, so that someone who can
+ * only write tables can neither approve a request nor return a used approval.
+ */
 export const Approvals = entity("Approvals", approval, {
   signed: "adopted",
   listed: true,
   uniqueWrites: true,
 });
+/** The only partition. */
 export const APPROVALS = "approvals";

@@ -12,9 +12,9 @@ import { LIST_PREFIX } from "../platform/storage/keys.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_MS } from "../platform/time.ts";
 import type { ApprovalView } from "./api.ts";
-import { approvalView, stateOf } from "./api.ts";
 import { APPROVALS, type ApprovalRecord, type ApprovalRow, Approvals } from "./approval.ts";
 import { detailsOf, digestsOf, pathOf } from "./request-digest.ts";
+import { approvalView, stateOf } from "./view.ts";
 
 /** Time from the request in which it can be approved and sent again. */
 const VALID_MS = DAY_MS;
@@ -62,7 +62,10 @@ export function createApprovals(deps: {
   const { tables, administrators, audit, config, clock, randomness } = deps;
   const writeId = () => randomness.ulid(clock.now());
 
-  /** A row that can't be read approves nothing, and must not block other requests. The tables report it. */
+  /**
+   * Returns all approvals, which are in front of the partition's signed lists. A row that can't be read approves nothing, and
+   * must not block other requests. The tables report it.
+   */
   async function readAll(): Promise<ApprovalRow[]> {
     const all: ApprovalRow[] = [];
     const range = { partitionKey: APPROVALS, before: LIST_PREFIX, onCorrupt: "leaveOut" as const };
@@ -101,6 +104,7 @@ export function createApprovals(deps: {
     return true;
   }
 
+  /** Stores a request for approval, and throws approvalRequired. Limits the requester's requests. */
   async function request(
     guarded: GuardedRequest,
     requesterId: string,
@@ -154,6 +158,7 @@ export function createApprovals(deps: {
         if (approved && (await use(approved, guarded.caller))) return;
         const pending = same.find(({ state }) => state === "pending");
         if (pending) throw approvalRequired(pending.rowKey, pending);
+        // The first digest is that of the current key. Approvals of a former key stay usable.
         await request(guarded, requesterId, digests[0]!, { open: open.length, unused: unused.length });
       }, ATTEMPTS);
     },
@@ -161,6 +166,7 @@ export function createApprovals(deps: {
     async list(state, page) {
       const now = clock.now();
       const views = (await readAll()).map((row) => approvalView(row, now));
+      // `pageOfAll` sorts by this key: the newest first.
       const wanted = views.filter((view) => state === undefined || view.state === state);
       return pageOfAll(wanted, page, ({ id, createdAt }) => `${Number.MAX_SAFE_INTEGER - Date.parse(createdAt)}${id}`);
     },

@@ -28,7 +28,7 @@ export function pathOf({ endpoint, params }: GuardedRequest): string {
   return `/${endpoint.route.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(String(values[name])))}`;
 }
 
-/** Longer texts are shown by their beginning and their SHA-256. */
+/** Longer texts are shown by their first 100 characters and their SHA-256. */
 const MAX_TEXT_CHARACTERS = 1000;
 /** In larger details, longer lists are shown by their beginning and their SHA-256, so that they fit into a row of 1 MiB. */
 const MAX_DETAILS_CHARACTERS = 300_000;
@@ -63,7 +63,11 @@ interface Schema {
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** Replaces members that the API declares as `writeOnly`. */
+/**
+ * Replaces members that the API declares as `writeOnly`.
+ *
+ * @param schemas - All schemas that may describe the value. If any alternative of a union declares a secret, it is replaced.
+ */
 function hideSecrets(value: unknown, schemas: readonly Schema[], definitions: Record<string, Schema>): unknown {
   const all = schemas.flatMap((schema) => variantsOf(schema, definitions));
   if (value !== null && value !== undefined && all.some(({ writeOnly }) => writeOnly)) return "[secret]";

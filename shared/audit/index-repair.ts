@@ -117,6 +117,7 @@ async function readSums(
     const pointer = pointerOf(row.key);
     const sums = actual.get(row.key.slice(0, row.key.indexOf("|")));
     if (!pointer || !sums || pointer.day >= today) compared.set(row.key, row);
+    // A row that can't be read or has another entry's ID does not show in the sums, which are of keys.
     else if (!row.isReadable || (row.id !== undefined && !pointer.entry.endsWith(randomPart(row.id))))
       days.add(pointer.day);
     else addHash(sums, pointer.day, pointer.entry);
@@ -147,7 +148,8 @@ async function* indexRows(tables: Tables): AsyncGenerator<StoredIndexRow> {
 
 /**
  * Returns the day and the interval of the entry that an index row names, and the entry as `<time>|<random part of its id>`.
- * Undefined if the key has no valid position. The time in an entry's id can be earlier than its position, so only the random part is compared.
+ * Undefined if the key has no valid position. The time in an entry's id can be earlier than its position, so only the random
+ * part is compared.
  */
 function pointerOf(key: string): { day: string; interval: Interval; entry: string } | undefined {
   const position = key.slice(-POSITION_LENGTH);
@@ -158,6 +160,7 @@ function pointerOf(key: string): { day: string; interval: Interval; entry: strin
 }
 
 const entryText = (time: string, id: string): string => `${time}|${randomPart(id)}`;
+/** Returns an ID without its time, the first ten characters of a ULID. */
 const randomPart = (id: string): string => id.slice(10);
 
 /**

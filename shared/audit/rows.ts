@@ -12,16 +12,16 @@ import { dayOf, type Interval, timeOf } from "./interval.ts";
  * `AuditEntries` has one partition per day. Each entry has a row under its ten-minute interval and its id (`10:40|01J…`), so
  * the rows are in the order of time. Each interval also has two marks, rows that say whether entries can be added to it. An
  * entry is stored as the canonical text that is hashed, so that any change is detected. Until the entry is sealed, its
- * authentication code (`mac`) and its link to earlier entries of the same process protect it. Rows of an earlier version, and those
- * written without signing keys, have neither.
+ * authentication code (`mac`) and its link to earlier entries of the same process protect it. Rows of an earlier version, and
+ * those written without signing keys, have neither.
  */
 export const EntryRow = entity(
   "AuditEntries",
   z.object({ entry: z.string(), link: z.string().optional(), mac: z.string().optional() }),
 );
 /**
- * The last entry that a process wrote in one of its sequences (chain/link.ts), per day. Written in the transaction of every entry. Its link
- * is the one that the next entry of the sequence will have.
+ * The last entry that a process wrote in one of its sequences (chain/link.ts), per day. Written in the transaction of every
+ * entry. Its link is the one that the next entry of the sequence will have.
  */
 export const LastRow = entity("AuditEntries", z.object({ link: z.string(), mac: z.string() }));
 const LAST = "~last|";
@@ -72,8 +72,8 @@ export const DigestRow = entity("AuditDigests", z.object({ digest: z.string() })
 export const DIGESTS_PARTITION = "digests";
 export const HEAD = "~head";
 /**
- * The row that names the interval of the first entry, where sealing starts. It is ignored once there is a digest. `authenticated` is
- * a signed statement that all entries since then have an authentication code.
+ * The row that names the interval of the first entry, where sealing starts. It is ignored once there is a digest.
+ * `authenticated` is a signed statement that all entries since then have an authentication code.
  */
 export const FirstRow = entity(
   "AuditDigests",

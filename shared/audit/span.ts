@@ -44,6 +44,7 @@ export function createSpan(deps: { tables: Tables; clock: Clock; trust: Trust })
 
   return async () => {
     const now = clock.now().getTime();
+    // Also read again if the clock was set back.
     if (!kept || now >= kept.until || now < kept.until - KEPT_MS) {
       const bounds = readBounds();
       kept = { until: now + KEPT_MS, bounds };

@@ -5,7 +5,7 @@ import type { List, TenantRecord } from "./tenant.ts";
 
 // Problems with the registration of a B2C tenant, as texts for administrators.
 
-/** The application permission of Microsoft Graph that each step needs. */
+/** The application permission of Microsoft Graph that each list of a tenant needs. `organization`: the tenant's domains. */
 export const PERMISSIONS: Record<List | "organization", string> = {
   organization: "Organization.Read.All",
   applications: "Application.Read.All",
@@ -53,7 +53,7 @@ export const wrongDomain = (
   remedy: "Check tenantId, or save the registration with the right tenantDomain.",
 });
 
-/** Problem: the stored client secret can't be used. */
+/** Problem: the client secret is missing in the key vault, or was stored for another application than the registered one. */
 export const secretMissing: Finding = {
   code: "secretMissing",
   message:

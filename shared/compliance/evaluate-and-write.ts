@@ -60,6 +60,12 @@ export function createResultWriter(ownerTag: string) {
     await commit(previous, vault, checkContext, states, evaluated, references);
   }
 
+  /**
+   * Evaluates the vault itself, and writes its results with those of its assets.
+   *
+   * @param assets - The results of all assets, old ones included.
+   * @param evaluated - The assets that were evaluated now.
+   */
   async function commit(
     previous: OpenedState,
     vault: VaultRecord,

@@ -44,13 +44,17 @@ const Resource = z
   .meta({ id: "Consumer" });
 
 const STRENGTHS = ["references", "entitled", "observed"] as const;
+/**
+ * How a consumer gets a new version: by itself; after an action, such as a restart; at a time that can't be observed; or never,
+ * because it names a version or stores a copy.
+ */
 const HOW = ["automatic", "action", "blind", "willBreak"] as const;
 
 export const Dependency = z
   .object({
     secret: z.string().nullable().meta({
       description:
-        "ID of the asset. Null when the consumer uses a whole vault, or any secret of an application (`vaultName` is then `entra.<tenantId>`, `name` the client ID).",
+        "ID of the asset. Null when the consumer uses a whole vault, or any client secret of an application. For an application, `vaultName` is `entra.<tenantId>` and `name` is the client ID.",
       example: "kv-payments.secret.db-password",
     }),
     vaultName: z.string(),
@@ -108,7 +112,8 @@ const NotSeen = z
   .meta({ id: "NotLookedInto" });
 
 const lastFullAt = instant.nullable().meta({
-  description: "Oldest of the last complete runs of each source. Null while a source was never read completely.",
+  description:
+    "Start of the oldest among the last complete runs over each unit, such as a subscription. Null while a unit was never read completely, or if there is none.",
 });
 
 const Coverage = z
@@ -222,7 +227,10 @@ const resourceView = (resource: FoundEdge["edge"]["resource"]): z.infer<typeof R
   managedBy: resource.managedBy ?? null,
 });
 
-/** Converts a coverage item. `source` and `since` are "" in the single item that stands there before the first run. */
+/**
+ * Converts a coverage item. Before the first run, the coverage has one item, which says so. Its `source` and `since` are "",
+ * which becomes null.
+ */
 export const notSeenView = (one: NotSeenRecord): z.infer<typeof NotSeen> => ({
   scope: one.scope,
   source: one.source || null,
@@ -238,8 +246,9 @@ export const coverageView = ({ items, total, lastFullAt }: CoverageRecord): z.in
   lastFullAt: lastFullAt ?? null,
 });
 
-/** Maximum number of consumers in the list and of nodes in the graph. */
+/** Maximum number of consumers in the list. */
 const MAX_CONSUMERS = 500;
+/** Maximum number of consumers in the graph. */
 const MAX_NODES = 100;
 
 const BlastConsumer = z
@@ -270,7 +279,7 @@ export const BlastRadius = z
     drivers: z
       .array(
         z.object({
-          driver: z.enum(DRIVERS).meta({ description: "Description of the driver." }),
+          driver: z.enum(DRIVERS).meta({ description: "What raises the score. `message` describes it." }),
           count: z.int().meta({ description: "Number of consumers that the driver covers." }),
           points: z.int().meta({ description: "Decrease of the score without this driver. Drivers overlap." }),
           message: z.string(),
@@ -305,7 +314,7 @@ export const BlastRadius = z
           refresh: z.enum(HOW).meta({ description: "How the consumer picks up a new version." }),
         }),
       )
-      .meta({ description: "Graph of the asset and its consumers." }),
+      .meta({ description: "Edges of the graph, from each consumer with a node to the asset." }),
     leftOut: z.int().meta({
       description: `Number of consumers without a node: the graph has the ${MAX_NODES} with the highest weight.`,
     }),

@@ -19,14 +19,15 @@ import {
 } from "./rows.ts";
 
 /**
- * Coverage: the list of everything that dependency discovery could not read. A unit is the part of a source that is read in one
- * step, such as a subscription. Each run over a unit updates the unit's items.
+ * Coverage: the list of everything that dependency discovery could not read. A unit is the part of a source that one worker
+ * reads, such as a subscription. A run over a unit updates the unit's items. A full run that takes too long is continued in
+ * further parts, each of which updates the items.
  */
 
 /** Maximum number of coverage rows of one unit. Further items are only counted. */
 const MAX_ROWS = 1000;
 
-/** Result of one run over a unit. */
+/** Result of one part of a run over a unit. Most runs have only one part. */
 interface UnitReading {
   source: string;
   unit: string;
@@ -34,22 +35,24 @@ interface UnitReading {
   key: string;
   /** The unit's row before this run. */
   before: UnitRecord | undefined;
-  /** `resourceHash` of each reported resource. */
+  /** `resourceHash` of each resource that this part of the run reported. */
   reported: ReadonlySet<string>;
-  /** `resourceHash` of each resource that an earlier part of the run reported. */
+  /** `resourceHash` of each resource that an earlier part of the same run reported, and this part did not. */
   earlier: ReadonlySet<string>;
   notSeen: readonly NotSeen[];
   /** Why the unit could not be read completely. */
   failure: Failure | undefined;
+  /** True after the last part of a full run, also of one that failed. */
   isFull: boolean;
+  /** Start of the run, ISO 8601. */
   at: string;
 }
 
 /**
  * Returns the operations that update the coverage of a unit. The caller writes them under the unit's fence, which rejects
- * writes of workers that lost the unit. After a full run only the items of this run remain. After an incremental, partial or
- * failed run, earlier items also remain if their resource was not reported since. Makes one request if there may be
- * earlier items.
+ * writes of workers that lost the unit. After the last part of a full run, only the items of this run remain. After an
+ * incremental, unfinished or failed run, items of earlier runs also remain unless this part reported their resource. Reads the
+ * stored items, with one request per 1,000, unless the unit is known to have none.
  */
 export async function coverageOperations(
   { source, unit, key, before, reported, earlier, notSeen, failure, isFull, at }: UnitReading,
@@ -72,6 +75,7 @@ export async function coverageOperations(
   for (const [rowKey, one] of stored) {
     if (!one) continue;
     const resource = resourceHash(key, one.scope);
+    // Known since an earlier part of this run, or not disproved by a run that did not read everything.
     const isStillValid = earlier.has(resource) || ((!isFull || failure) && !reported.has(resource));
     // An item whose scope is the whole unit is the failure of an earlier run, which this run's own result replaces.
     if (!wanted.has(rowKey) && one.scope !== unit && isStillValid) wanted.set(rowKey, one);
@@ -103,7 +107,10 @@ export interface Coverage {
   items: NotSeenRecord[];
   /** Total number of items. */
   total: number;
-  /** Time of the oldest full run of any unit. Undefined if a unit was never read completely, or there is none. */
+  /**
+   * Start of the oldest among the units' last full runs: every unit was read completely since. Undefined if a unit was never
+   * read completely, or if there are no units.
+   */
   lastFullAt: string | undefined;
 }
 
@@ -121,7 +128,7 @@ const NEVER_READ: Omit<NotSeenRecord, "since"> = {
 const Cursor = z.object({ after: z.string().max(1024) });
 
 /**
- * Returns a page of the coverage, with one request.
+ * Returns a page of the coverage. Makes one request per 1,000 items of the offset and the page, none if there are no items.
  *
  * @param units - Result of `readUnits`. @throws {Problem} invalidCursor
  */

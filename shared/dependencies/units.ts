@@ -54,6 +54,7 @@ export async function takeNextUnit(
   const running = units.filter(({ status }) => status === "running");
   /** Number of units that other workers have. */
   let busy = 0;
+  // Running units come first: their leases are tried, to count the live workers and to take over from crashed ones.
   for (const unit of [...running, ...waiting.slice(start), ...waiting.slice(0, start)]) {
     if (busy >= UNITS_AT_ONCE && unit.status === "waiting") break;
     const worker = `dependencies/${run.runId}/${randomness.ulid(clock.now())}`;

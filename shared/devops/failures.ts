@@ -7,9 +7,9 @@ import {
 } from "../platform/azure/failure.ts";
 
 /**
- * Returns the failure of an error response of Azure DevOps. Undefined if the response is not specific to Azure DevOps. A client
- * that is not a user of the organization gets the sign-in page with status 203, 200 or a redirect, or status 401 with JSON. All
- * of them become the failure `unauthorized`.
+ * Returns the failure of an error response of Azure DevOps. Undefined if its status means the same as in other services of
+ * Azure. A client that is not a user of the organization gets the sign-in page with status 203, 200 or a redirect, or status
+ * 401 with JSON. All of them become the failure `unauthorized`.
  */
 export function devopsFailure(answer: FailedAnswer, target: CallTarget): CloudFailure | undefined {
   const { status } = answer;

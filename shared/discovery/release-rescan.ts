@@ -15,6 +15,7 @@ export async function releaseRescan(
   return await repeatOnConflict(async () => {
     const row = await tables.get(RescanRows, RESCANS, rescanKey(vaultName));
     if (row?.worker !== worker) return undefined;
+    // Called for each attempt with the current row, because requests can arrive between two attempts.
     const next = nextOf(row);
     if (!next) {
       await tables.remove(RescanRows, RESCANS, row.rowKey, row.etag);

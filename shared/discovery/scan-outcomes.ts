@@ -28,7 +28,8 @@ export function subscriptionTitles(outcomes: ReturnType<typeof unreadSubscriptio
 }
 
 /**
- * Counts the vaults of a scan that are done, by outcome.
+ * Counts the vaults of a scan that are done, by outcome: `failed` ones were not read at all, `incomplete` ones not completely,
+ * which includes the failed ones.
  *
  * @param unreadablePlanned - Row keys of planned vaults that can't be read. They count as failed.
  */
@@ -70,6 +71,7 @@ export async function countRemaining(tables: Tables, scanId: string) {
     before: DONE,
     onCorrupt: ({ rowKey }) => remaining.unreadable.push(rowKey),
   })) {
+    // Claimed vaults include those that are handed off: see `scanPartition`.
     for (const row of rows) row.rowKey.startsWith(WAITING) ? remaining.waiting++ : remaining.claimed++;
   }
   return remaining;

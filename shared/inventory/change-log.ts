@@ -257,7 +257,7 @@ export async function countChanges(tables: Tables, filter: ChangeFilter): Promis
 }
 
 function rangeOf({ since, until }: ChangeFilter) {
-  // Keys count down: later times have smaller keys.
+  // Keys count down: later times have smaller keys. The range starts after the keys of `until` and ends after those of `since`.
   const from = until === undefined ? PREFIX : keyEnd(instantKey(until.getTime()));
   const before = since === undefined ? keyEnd(PREFIX) : keyEnd(instantKey(since.getTime()));
   return { partitionKey: VAULTS, from, before };

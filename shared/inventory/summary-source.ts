@@ -160,6 +160,7 @@ function summaryFromTotals(
   // The first window contains the time of the renewal, the others the critical and the warning threshold.
   const ranges = STATUSES.map((status) => rangeOf(status, moment));
   const from = Math.ceil(moment.now / 1000);
+  // Without assets, `countBetween` shows only whether the bounds of a range are within the windows.
   const isExact = ranges.every((range) => countBetween(EMPTY_HISTOGRAM, windows, range) !== undefined);
   const isExactNow = from >= windows[0]![0] && from <= windows[0]![1];
   const isSameScope = totals.subscriptions.every(

@@ -15,6 +15,9 @@ import { expiriesOf, forEachType, Vaults } from "./vault.ts";
  * Totals of all vaults' rows, so that a query of the whole inventory reads one row instead of all. They are recomputed
  * from the vaults' rows after a scan (renew-totals.ts) and written under their ETag. A vault that changes later gets a
  * row of its own, its *mark* (changed-vaults.ts).
+ *
+ * Expiries are counted by day. Only within a *window* of a few days they are counted by second, because there an asset's status
+ * changes soon, so queries ask for parts of a day.
  */
 
 export const TotalsRecord = z.object({
@@ -23,7 +26,7 @@ export const TotalsRecord = z.object({
    * to one write.
    */
   sequence: z.string(),
-  /** Days whose expiries are kept to the second: those in which a status starts or ends until the next scan. */
+  /** Periods whose expiries are counted by second: [from, before] in unix seconds, whole days (`exactWindows`). */
   windows: z.array(z.tuple([z.int(), z.int()])),
   subscriptions: z.array(z.object({ id: z.string(), vaults: z.int(), unreadable: z.int() })),
   /** Compressed histograms of each subscription's certificates, keys and secrets. */
@@ -39,7 +42,10 @@ export type TotalsRecord = z.infer<typeof TotalsRecord>;
 export const TotalsRows = entity(Vaults.table, TotalsRecord);
 export const TotalsEnd = entity(Vaults.table, TotalsRecord.pick({ sequence: true }));
 
-/** Keys before and after the marks of changed vaults, so that one range contains all of them, followed by the scope. */
+/**
+ * Keys of the two rows of the totals: one sorts before the marks of changed vaults (`l!…`), the other after them. One range
+ * therefore reads both rows and all marks, and can also include the next row, the scope (`m!scope`).
+ */
 export const TOTALS_KEY = "k!totals";
 export const TOTALS_END_KEY = `${MARK_PREFIX}~`;
 
@@ -58,7 +64,8 @@ export interface Totals {
 }
 
 /**
- * The windows cover this time after a renewal. Later, queries whose ranges start or end within a day count the vaults' rows.
+ * The windows cover this time after a renewal of the totals. Later, queries whose ranges start or end within a day count the
+ * vaults' rows.
  */
 const EXACT_FOR_MS = 36 * HOUR_MS;
 
@@ -94,6 +101,7 @@ export function computeTotals(
   const histograms = bySubscription.flatMap(([, ownVaults]) =>
     ASSET_TYPES.map((type) => {
       const packed = ownVaults.map((vault) => unpackExpiries(expiriesOf(vault, type)));
+      // `UNSET` is the packed value of an asset without an expiry.
       return histogramOf(packed, UNSET, windows);
     }),
   );

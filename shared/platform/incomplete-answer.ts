@@ -38,7 +38,10 @@ export function countLeftOut(
   current.getStore()?.set(JSON.stringify([table, partitionKey, rowKey]), row);
 }
 
-/** Runs `work`, which answers a GET request. Returns its result, and the rows that `work` left out. `leftOut` is undefined if there are none. */
+/**
+ * Runs `work`, which answers a GET request. Returns its result, and the rows that `work` left out. `leftOut` is undefined if there
+ * are none.
+ */
 export async function collectLeftOut<T>(
   work: () => Promise<T>,
 ): Promise<{ result: T; leftOut: LeftOutRows | undefined }> {

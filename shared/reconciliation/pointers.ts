@@ -40,6 +40,7 @@ import { readRowOrCorrupt } from "./suspected-differences.ts";
 interface PointerKind {
   readonly prefix: string;
   readonly entity: Entity<unknown>;
+  /** Returns the ID of the record to which a row points. */
   readonly recordIdOf: (row: Row<unknown>) => string;
   /** Whether the key ends with the ID of the record, so that it is known for a row that can't be read. */
   readonly hasIdInKey: boolean;

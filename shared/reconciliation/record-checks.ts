@@ -15,8 +15,9 @@ import { type FaultCounts, noFaults } from "./walk-record.ts";
 
 /**
  * The checks of a walk outside of the inventory and of compliance: work in progress, the index of the audit log, the rows that
- * point to rotations and sync records, and the remaining rows of all tables. Rows that follow from other rows are rebuilt. Any other row that can't be read, or whose signature is invalid, is not used and not removed, because only a user knows its
- * correct content. Reading the row adds it to the list of unreadable rows.
+ * point to rotations and sync records, and the remaining rows of all tables. Rows that follow from other rows are rebuilt. Any
+ * other row that can't be read, or whose signature is invalid, is not used and not removed, because only a user knows its correct
+ * content. Reading the row adds it to the list of unreadable rows.
  */
 
 /** Maximum number of rows that an audit entry names. Its counts include all. */
@@ -124,6 +125,7 @@ async function checkPointers<T>(
 /** Reads all rows that nothing else in the walk reads, so that those that can't be read are listed and recorded. */
 async function checkOtherRows({ tables, hasSignedRows }: CheckContext): Promise<CheckResult> {
   let [unverified, unreadable] = [0, 0];
+  // Without a key vault, rows with `signed: true` can't be verified. Those with `withKeyVault` or `adopted` are then unsigned.
   const kinds = OTHER_ROWS.filter(({ entity }) => hasSignedRows || entity.signed !== true);
   const isSigned = ({ entity }: StoredKind) => hasSignedRows && entity.signed !== false;
   const rows = await readKinds(tables, kinds, (kind) => (isSigned(kind) ? unverified++ : unreadable++));

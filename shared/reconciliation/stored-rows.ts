@@ -38,7 +38,7 @@ import { FailedMessageRows, LastDeliveries } from "../messages/failed-messages.t
 import { Calls } from "../platform/http/rate-limit.ts";
 import { activeRuns } from "../platform/runs/run-store.ts";
 import type { Entity } from "../platform/storage/entity.ts";
-import { keyEnd, LIST_PREFIX } from "../platform/storage/keys.ts";
+import { isListKey, keyEnd, LIST_PREFIX } from "../platform/storage/keys.ts";
 import { listEntity } from "../platform/storage/row-lists.ts";
 import type { Range, StorageCorrupt, Tables } from "../platform/storage/tables.ts";
 import { MatchPointers, MatchRows } from "../rotation/match.ts";
@@ -187,7 +187,8 @@ export const OTHER_ROWS: readonly StoredKind[] = [
   rows(UsedMessage, "assertions", "*"),
   rows(UsedMessage, "logouts", "*"),
 
-  rows(Approvals, "approvals", "*"),
+  rows(Approvals, "approvals", "*", (key) => !isListKey(key)),
+  lists(Approvals, "approvals"),
   rows(SettingsRow, "settings", "overrides"),
   lists(SettingsRow, "settings"),
   rows(SubscriptionRow, "subscription", "*"),

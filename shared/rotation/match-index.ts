@@ -60,7 +60,11 @@ export interface MatchIndex {
 export function createMatchIndex(deps: { tables: Tables; clock: Clock; log: Logger }): MatchIndex {
   const { tables, clock, log } = deps;
 
-  /** Returns the keys of a vault's entries. If its row can't be read, finds them among all entries: one request per 1,000. */
+  /**
+   * Returns the keys of a vault's entries. If its row can't be read, finds them among all entries: one request per 1,000.
+   *
+   * @param row - Row key of the vault: its name in lower case.
+   */
   async function storedKeys(row: string): Promise<string[]> {
     try {
       const vaultIndex = await tables.get(VaultIndexes, VAULT_INDEX_PARTITION, row);
@@ -132,7 +136,7 @@ export function createMatchIndex(deps: { tables: Tables; clock: Clock; log: Logg
       const all = {
         partitionKey: VAULT_INDEX_PARTITION,
         select: ["contents" as const, "builtAt" as const],
-        // Built again.
+        // Without valid members, the vault is due and its index is built again.
         onCorrupt: ({ rowKey }: StorageCorrupt) => void indexedVaults.set(rowKey, { contents: "", builtAt: "" }),
       };
       for await (const rows of tables.pages(VaultIndexes, all))
@@ -159,6 +163,7 @@ export function createMatchIndex(deps: { tables: Tables; clock: Clock; log: Logg
           vaults++;
           const wanted = hashOf(contents.secret);
           const built = indexedVaults.get(name.toLowerCase());
+          // The vaults that stay in the map are not in the inventory any more.
           indexedVaults.delete(name.toLowerCase());
           if (built?.contents !== wanted || built.builtAt < stale) due.push({ name, contents: wanted });
         }
@@ -191,6 +196,7 @@ export function createMatchIndex(deps: { tables: Tables; clock: Clock; log: Logg
 
 const unpackKeys = (row: Row<{ keys: Uint8Array }>): string[] => unpack(VaultIndexes, row, "keys", z.array(z.string()));
 
+/** Returns a hash that shows whether the secrets changed: 11 characters of 6 bits. */
 const hashOf = (contents: string | undefined): string =>
   createHash("sha256")
     .update(contents ?? "none")

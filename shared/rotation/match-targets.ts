@@ -87,7 +87,8 @@ async function readTarget(deps: TargetDependencies, evidence: Evidence): Promise
     statement?.version === newest.version && statement.keyId === keyId && isOf(vault, statement);
   if (isValid(record?.confirmed)) return { ...certain, approval: "confirmed" };
   if (!(record?.verified?.kind === "signIn" && isValid(record.verified))) {
-    // Rotations call this function repeatedly, so a wrong value is tested at most once a day.
+    // `refused`: a test showed that the value is no working secret of the application. Rotations call this function repeatedly,
+    // so a wrong value is tested at most once a day.
     const refused = record?.refused;
     if (refused?.version === newest.version && deps.clock.now().getTime() - Date.parse(refused.at) < DAY_MS)
       return { ...unproved, confidence: "possible" };

@@ -15,8 +15,9 @@ export interface WrittenPlace {
 }
 
 /**
- * Returns the places (vault secrets) that completed rotations of an application wrote, by `placeKey`. Needed for rotations of earlier versions, which did not store `MatchRecord.rotated`. Reads
- * the signed records, because the list of summaries is not signed.
+ * Returns the places (vault secrets) that completed rotations of an application wrote, by `placeKey`. Needed for rotations of
+ * earlier versions, which did not store `MatchRecord.rotated`. Reads the signed records, because the list of summaries is not
+ * signed.
  */
 export async function findWrittenPlaces(
   { tables, log }: { tables: Tables; log: Logger },

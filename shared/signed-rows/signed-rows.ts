@@ -30,8 +30,10 @@ export interface SignedRows {
   /** Returns the rows that `accept` would accept. Writes nothing. */
   inspect(): Promise<Finding[]>;
   /**
-   * Accepts all rows as they are, apart from those in `remove`, which it removes, and starts the lists and the state in the key vault anew. Only for a stopped app, and for
-   * someone who can write the service's key vault. Can be repeated after a crash.
+   * Accepts all rows as they are, apart from those in `remove`, which it removes. Writes the lists and the state in the key
+   * vault anew. Only for a stopped app, and for someone who can write the service's key vault. Can be repeated after a crash.
+   *
+   * @param findings - The result of `inspect` that the person has seen. It is only recorded in the audit log.
    */
   accept(findings: readonly Finding[], options: { requestId: string; remove?: readonly RowLocation[] }): Promise<void>;
   /** Lets an earlier version write rows: the next start of this version signs them again. Only for a stopped app. */
@@ -53,7 +55,10 @@ export function createSignedRows(deps: {
 }): SignedRows {
   const { partitions, states, unreadableRows, audit, clock, log } = deps;
 
-  /** Starts to sign the rows. Without a row of an earlier version, no row without a signature is ever accepted. */
+  /**
+   * Returns the state in which this version begins to sign the rows. Without a row of an earlier version there is no grace
+   * period: no row without a signature is ever accepted.
+   */
   async function start({ sequences }: SigningState, from: SignedPartitions): Promise<SigningState> {
     const unsigned = await Promise.all(SIGNED_RANGES.map((range) => from.hasUnsigned(range)));
     const now = clock.now().getTime();
@@ -65,6 +70,7 @@ export function createSignedRows(deps: {
 
   /** Signs the rows that have no signature. Returns the state after it. */
   async function signRows(state: Required<SigningState>, from: SignedPartitions): Promise<SigningState> {
+    // Decided before the rows are signed, so that the last pass starts after the grace period and misses no accepted row.
     const isOver = clock.now().getTime() >= Date.parse(state.signed.unsignedUntil);
     let changes = 0;
     for (const range of SIGNED_RANGES) changes += await from.signUnsigned(range);
@@ -84,6 +90,7 @@ export function createSignedRows(deps: {
 
   async function setAside(finding: Finding, from: SignedPartitions): Promise<void> {
     const { table, partitionKey, rowKey, reason } = finding;
+    // No instance can read a row with a wrong signature anyway.
     if (reason === "changed") return;
     const etag = await from.setAside({ ...finding, reason });
     if (etag === undefined) return;

@@ -67,8 +67,8 @@ export class SignInRefused extends Error {
 }
 
 /**
- * Returns the error for a rejection reason of the role mapping or of `FederatedSignIn.signIn`. A reason without a text counts
- * as `disabled`.
+ * Returns the error for a rejection reason of the role mapping or of `FederatedSignIn.signIn`. The reason is any string,
+ * because that module does not know the texts. A reason without a text counts as `disabled`.
  */
 export const signInRefusedFor = (reason: string): SignInRefused =>
   new SignInRefused(Object.hasOwn(REFUSALS, reason) ? (reason as Reason) : "disabled");

@@ -59,7 +59,7 @@ export interface SignIns {
    * @throws {Problem} conflict, signInStale, signInFailed, signInRefused, rateLimited, unavailable
    */
   complete(arrival: Arrival, origin: string | undefined, caller: Caller): Promise<Redirection>;
-  /** Deletes expired requests. */
+  /** Deletes expired sign-in requests: the rows that `begin` stored. */
   cleanUp(): Promise<void>;
 }
 

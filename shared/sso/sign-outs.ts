@@ -20,8 +20,8 @@ import { createUsedMessages } from "./used-messages.ts";
 /** Sign-outs that involve the identity provider. They start at this service or at the provider. */
 export interface SignOuts {
   /**
-   * Returns the URL that ends a session at the provider. Null if the provider has none or does not answer, or if the session
-   * belongs to another provider than the configured one.
+   * Returns the URL that ends a session at the provider. Null if the provider has none or does not answer, if its signing key
+   * can't be read, if single sign-on is turned off, or if the session belongs to another provider than the configured one.
    *
    * @param origin - The service's own origin. Undefined if it is not configured.
    */
@@ -80,7 +80,11 @@ export function createSignOuts(deps: {
     if (!allowed) throw retryLater("rateLimited", "Wait for the time in Retry-After.", retryAfterSeconds);
   }
 
-  /** Returns the configuration. @throws {LogoutRefused} if another protocol is configured, or single sign-on is turned off */
+  /**
+   * Returns the configuration.
+   *
+   * @throws {LogoutRefused} otherProtocol, also if single sign-on is turned off.
+   */
   async function configurationFor(protocol: ProtocolName): Promise<SsoConfiguration> {
     const config = await configurations.read();
     if (!config.isEnabled || config.providerType !== protocol) throw new LogoutRefused("otherProtocol");
@@ -175,7 +179,10 @@ export function createSignOuts(deps: {
 const isRefused = (error: unknown): error is LogoutRefused | SamlRefused | SignInRefused =>
   error instanceof LogoutRefused || error instanceof SamlRefused || error instanceof SignInRefused;
 
-/** Returns the URL with the answer to a LogoutRequest. The page if no answer can be built, because the sessions have ended. */
+/**
+ * Returns the URL with the answer to a LogoutRequest. If no answer can be built, returns the page's path `/`: the sessions have
+ * ended, so the sign-out itself succeeded.
+ */
 async function answerUrl(build: () => Promise<URL>): Promise<string> {
   try {
     return (await build()).href;

@@ -23,7 +23,7 @@ import { createDiscovery, type DiscoveryDocument, fetchDiscoveryDocument } from 
 import { createLogoutTokens } from "./oidc/logout-token.ts";
 import { createOidc } from "./oidc/oidc.ts";
 import type { Check, Protocol } from "./protocol.ts";
-import { testSaml } from "./saml/configuration-test.ts";
+import { testSaml } from "./saml/connection-test.ts";
 import { createSaml } from "./saml/saml.ts";
 import { checkSaml, withSamlMetadata } from "./saml/settings.ts";
 import { SSO_SECRETS } from "./secrets.ts";

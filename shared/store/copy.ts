@@ -10,7 +10,8 @@ import { TABLE_NAMES } from "./table-names.ts";
 
 /**
  * A copy of all tables in a folder. Each table has a file of JSON lines, with the rows in the order of their keys. A manifest
- * lists the tables. The files contain no secret values, but hashes of passwords and signed rows, so only their owner can read them.
+ * lists the tables. The files contain no secret values, but hashes of passwords, and rows whose signatures stay valid, so only
+ * their owner can read them.
  */
 
 /** A copy cannot be made or restored. The message says what to do. */

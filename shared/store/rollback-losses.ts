@@ -17,6 +17,7 @@ interface Loss {
   line: (count: number) => string;
 }
 
+/** Tests of a row's stored columns. A column whose name ends with `_json` has a member as JSON text. */
 const has =
   (name: string) =>
   (columns: TypedRow["columns"]): boolean =>

@@ -50,6 +50,8 @@ function compareSecrets(record: RotationRecord, { passwords }: GraphApplication)
   const added = attempts.flatMap(({ keyId, state }) =>
     keyId !== undefined && LIVE_ATTEMPTS.includes(state) ? [keyId] : [],
   );
+  // The secrets that must exist: the added ones, and those from before the rotation, except an expired one that `makeRoom`
+  // removed.
   const recorded = [...knownKeyIds.filter((keyId) => !(madeRoom && keyId === removeExpired)), ...added];
   const nameOf = (keyId: string) =>
     added.includes(keyId) ? `new secret ${keyId}` : keyId === oldKeyId ? `old secret ${keyId}` : `secret ${keyId}`;

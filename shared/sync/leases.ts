@@ -15,7 +15,7 @@ import { type LeaseRecord, Leases, leaseKey, SYNC } from "./record.ts";
  * | `leased` by a deletion that keeps the target | taken by a deletion | `leased` | the new worker |
  * | `leased` | announced | `leased` | the source version that is about to be written, and whether the target is new |
  * | `leased` | released | `free` | |
- * | `leased` | ended, with the outcome of the run | `none` | the row is deleted |
+ * | `leased` | ended with the outcome of the run (`leaseEnd`, no `LeaseEvent`) | `none` | the row is deleted |
  *
  * An announcement stays until the lease ends or another worker announces its own write, so that the worker after a crash knows
  * which write may have happened. That the target may have been created stays until the lease ends.
@@ -85,10 +85,15 @@ export async function takeRecordLease(
   worker: string,
 ): Promise<Lease | { waitMs: number }> {
   const taken = await takeLease(tables, LEASE_KIND, { partitionKey: SYNC, rowKey: leaseKey(recordId) }, worker);
+  // Undefined only for work that can't be leased anymore. A record always can.
   return taken!;
 }
 
-/** Writes an event under the lease. @throws A conflict if another worker has taken the lease. */
+/**
+ * Writes an event under the lease. A worker that has the lease knows its row as `leased`, so `nextLease` rejects no event here.
+ *
+ * @throws A conflict if another worker has taken the lease.
+ */
 export const changeLease = (lease: Lease, event: LeaseEvent): Promise<void> =>
   lease.change(nextLease(withoutKeys(lease.row), event)!);
 

@@ -163,7 +163,7 @@ export function createUnreadableRows(deps: Dependencies): UnreadableRows {
 
   return {
     async report(rows) {
-      // The list does not report its own rows, because each report would read them.
+      // The list does not report its own rows, because each report would read them. One summary covers all unlisted rows.
       let notListed: StorageCorrupt | undefined;
       for (const row of rows) if (row.table !== TABLE && !(await reportRow(row))) notListed = row;
       if (notListed) await reportMore(notListed);
@@ -202,6 +202,7 @@ async function listRow(row: StorageCorrupt, key: string, deps: Dependencies): Pr
   const update = (entry: UnreadableRow | undefined): UnreadableRow | undefined => {
     isNew = entry === undefined;
     if (!entry) return newEntry(row, deps);
+    // Undefined: nothing is written.
     return entry.version === row.etag ? undefined : { ...entry, version: row.etag };
   };
   const listed = await deps.tables.modify(Listed, LISTED, key, update, { replaceCorrupt: true });

@@ -198,6 +198,7 @@ describe("a password that an administrator gave", () => {
   });
 });
 
+// Clocks of instances may differ, so a token that was issued up to a minute in the future is accepted.
 test.each([
   [59, "valid"],
   [61, "invalid"],
@@ -241,6 +242,7 @@ describe("an SSO identity (issuer and subject)", () => {
     // The first identity is available again.
     expect(await outcomeOf(updateUser("admin", { sso: SSO_IDENTITY }))).toBe("done");
     expect(await updateUser("maria", { sso: null })).toMatchObject({ sso: null });
+    // Of all identity rows, whose keys start with `|sso|`, only the one that links the identity to `admin` is left.
     expect((await deployment.allRows()).match(/"\|sso\|/g)).toHaveLength(1);
   });
 
@@ -258,42 +260,43 @@ describe("an SSO identity (issuer and subject)", () => {
     expect(await outcomeOf(updateUser("maria", { sso: SSO_IDENTITY }))).toBe("conflict");
   });
 
-  test.each(["maria", "sso-maria"])(
-    "of %s is blocked after the user is deleted until an administrator unblocks it",
-    async (name) => {
-      if (name === "maria") await updateUser("maria", { sso: SSO_IDENTITY });
-      else await createSsoUser();
-      await instance.access.users.remove(name, undefined, { ...CALLER, actor: "admin" });
-      const tables = createTables({ connectionString: deployment.connectionString });
-      const readIdentityRow = () => tables.get(Identity, "user", identityKey(SSO_IDENTITY));
-      expect(await readIdentityRow()).toMatchObject({ user: name, refused: true });
-      const linking = updateUser("admin", { sso: SSO_IDENTITY });
-      await expect(linking).rejects.toMatchObject({ code: "conflict", message: expect.stringContaining("is blocked") });
-      const { identities } = instance.access;
-      const { items, total } = await identities.refusals(PAGE);
-      expect([items, total]).toEqual([
-        [
-          {
-            id: items[0]!.id,
-            ...SSO_IDENTITY,
-            username: name,
-            refusedAt: "2026-11-21T10:00:00.000Z",
-            refusedBy: "admin",
-          },
-        ],
-        1,
-      ]);
-      await identities.allow(items[0]!.id, CALLER);
-      expect(await readIdentityRow()).toBeUndefined();
-      expect((await identities.refusals(PAGE)).total).toBe(0);
-      expect(await outcomeOf(identities.allow(items[0]!.id, CALLER))).toBe("notFound");
-      expect(await outcomeOf(updateUser("admin", { sso: SSO_IDENTITY }))).toBe("done");
-      expect((await deployment.auditEntries("user.identityAllowed"))[0]).toMatchObject({
-        outcome: "success",
-        details: SSO_IDENTITY,
-      });
-    },
-  );
+  test.each([
+    ["linked to a local user", "maria"],
+    ["of a user whom SSO created", "sso-maria"],
+  ])("%s is blocked after the user is deleted until an administrator unblocks it", async (_, name) => {
+    if (name === "maria") await updateUser("maria", { sso: SSO_IDENTITY });
+    else await createSsoUser();
+    await instance.access.users.remove(name, undefined, { ...CALLER, actor: "admin" });
+    const tables = createTables({ connectionString: deployment.connectionString });
+    const readIdentityRow = () => tables.get(Identity, "user", identityKey(SSO_IDENTITY));
+    // The identity's row stays, so that its sign-in does not create a new user.
+    expect(await readIdentityRow()).toMatchObject({ user: name, refused: true });
+    const linking = updateUser("admin", { sso: SSO_IDENTITY });
+    await expect(linking).rejects.toMatchObject({ code: "conflict", message: expect.stringContaining("is blocked") });
+    const { identities } = instance.access;
+    const { items, total } = await identities.refusals(PAGE);
+    expect([items, total]).toEqual([
+      [
+        {
+          id: items[0]!.id,
+          ...SSO_IDENTITY,
+          username: name,
+          refusedAt: "2026-11-21T10:00:00.000Z",
+          refusedBy: "admin",
+        },
+      ],
+      1,
+    ]);
+    await identities.allow(items[0]!.id, CALLER);
+    expect(await readIdentityRow()).toBeUndefined();
+    expect((await identities.refusals(PAGE)).total).toBe(0);
+    expect(await outcomeOf(identities.allow(items[0]!.id, CALLER))).toBe("notFound");
+    expect(await outcomeOf(updateUser("admin", { sso: SSO_IDENTITY }))).toBe("done");
+    expect((await deployment.auditEntries("user.identityAllowed"))[0]).toMatchObject({
+      outcome: "success",
+      details: SSO_IDENTITY,
+    });
+  });
 
   test("is not blocked if the deleted user had none", async () => {
     await instance.access.users.remove("maria", undefined, CALLER);
@@ -348,7 +351,8 @@ describe("a user who failed to sign in", () => {
 
   test("from many addresses is shown as delayed", async () => {
     await instance.access.users.create(MARIA, CALLER);
-    // After 10 failures from any addresses, each further failure delays the next sign-in, first by 2 seconds.
+    // After 10 failures from any addresses, each further failure delays the next sign-in, first by 2 seconds. `lockedUntil` is
+    // the end of the delay.
     for (let failure = 0; failure < 11; failure++) await failToSignIn(`198.51.100.${failure}`);
     expect((await otherInstance.access.users.get("maria")).lockedUntil).toBe("2026-11-21T10:00:02.000Z");
   });

@@ -30,9 +30,9 @@ const PASSWORD = "seven green bicycles uphill";
 const APP = "97471835-12cd-444d-ae9b-dc205f8336bf";
 
 /** Sets the two settings as the command does, without a confirmation. */
-const require = async (requireStepUp: boolean, requireApproval = false) =>
+const setRequired = async (requireStepUp: boolean, requireApproval = false) =>
   void (await services.settings.update("features", { requireStepUp, requireApproval }, SYSTEM));
-afterEach(() => require(false));
+afterEach(() => setRequired(false));
 
 interface Person {
   username: string;
@@ -56,6 +56,7 @@ const call = (
     headers: address === undefined ? {} : { "X-Forwarded-For": address },
   });
 
+/** Returns the code of a person's authenticator app. @param steps - Which one: 1 for the next code, 30 seconds later. */
 const codeOf = ({ secret }: { secret: string }, steps = 0): string =>
   new TOTP({ secret: Secret.fromBase32(secret) }).generate({ timestamp: Date.now() + steps * 30_000 });
 
@@ -75,6 +76,7 @@ async function createPerson(role: "admin" | "user" = "admin", enrolled = true): 
   if (!enrolled) return person;
   const proof = { currentPassword: PASSWORD };
   const { secret } = (await call(person, "POST", "/auth/me/second-factor/totp", proof)).body;
+  // The previous code is still accepted, and leaves the current one unused.
   const code = codeOf({ secret }, -1);
   expect((await call(person, "POST", "/auth/me/second-factor/totp/confirm", { code })).status).toBe(200);
   return { ...person, secret };
@@ -86,7 +88,6 @@ const newToken = (person: Pick<Person, "token">, name = `t${++sequence}`, host =
 /** Returns the code of the problem, or the status of a success. */
 const resultOf = ({ status, body }: Answer): string | number => body?.code ?? status;
 
-const AWS_SECRET = "a-secret-access-key-that-nobody-else-may-read";
 const COPIES = {
   copies: [
     {
@@ -98,6 +99,7 @@ const COPIES = {
     },
   ],
 };
+const AWS_SECRET = "a-secret-access-key-that-nobody-else-may-read";
 /** Requests by which a secret can leave, and requests with which an administrator could get a second account to approve with. */
 const GUARDED: [string, string, object?][] = [
   [
@@ -208,14 +210,14 @@ describe("while both settings are off", () => {
 describe("with requireStepUp", () => {
   test.each(GUARDED)("%s %s needs a step-up", async (method, path, body) => {
     const person = await createPerson();
-    await require(true);
+    await setRequired(true);
     const answer = await call(person, method, path, body);
     expect([answer.status, answer.body.code]).toEqual([403, "stepUpRequired"]);
     expect(answer.body.methods).toEqual(["totp", "recoveryCode"]);
   });
 
   test.each(NOT_GUARDED)("%s %s needs none", async (method, path, body) => {
-    await require(true);
+    await setRequired(true);
     expect(CONFIRMATION_CODES).not.toContain(resultOf(await service.admin(method, path, body)));
   });
 
@@ -225,7 +227,7 @@ describe("with requireStepUp", () => {
       ...person,
       token: (await signIn(person.username, person.address, { totp: codeOf(person) })).body.access_token,
     };
-    await require(true);
+    await setRequired(true);
     const confirmed = await call(person, "POST", "/auth/step-up", { totp: codeOf(person, 1) });
     expect(confirmed.status).toBe(200);
     const left = Date.parse(confirmed.body.confirmedUntil) - Date.now();
@@ -264,7 +266,7 @@ describe("with requireStepUp", () => {
 
   test("the confirmation ends after ten minutes", async () => {
     const person = await createPerson();
-    await require(true);
+    await setRequired(true);
     expect((await stepUp(person)).status).toBe(200);
     const age = (minutes: number) =>
       services.tables.modify(User, USERS_PARTITION, person.username, (user) => ({
@@ -285,7 +287,7 @@ describe("with requireStepUp", () => {
 
   test("a user without a second factor is told to add one", async () => {
     const person = await createPerson("admin", false);
-    await require(true);
+    await setRequired(true);
     const guarded = await newToken(person);
     expect([guarded.status, guarded.body.code, guarded.body.methods]).toEqual([403, "stepUpRequired", []]);
     expect(guarded.body.detail).toContain("POST /auth/me/second-factor/totp");
@@ -296,7 +298,7 @@ describe("with requireStepUp", () => {
   test("an API token and an Entra token can't confirm", async () => {
     const { token } = (await call(await createPerson(), "POST", "/auth/tokens", { name: "program", role: "admin" }))
       .body;
-    await require(true);
+    await setRequired(true);
     const answer = await call({ token }, "PUT", "/api/settings/integrations/devops/copies", COPIES);
     expect([answer.status, answer.body.code]).toEqual([403, "stepUpRequired"]);
     expect(answer.body.detail).toContain("A person must send this request");
@@ -305,7 +307,7 @@ describe("with requireStepUp", () => {
 
   test("users who are no administrators can create API tokens", async () => {
     const person = await createPerson("user", false);
-    await require(true, true);
+    await setRequired(true, true);
     expect((await newToken(person)).status).toBe(201);
   });
 
@@ -329,7 +331,8 @@ describe("with requireStepUp", () => {
 
   test("guarded requests fail, and only these, if the settings can't be read", async () => {
     const person = await createPerson();
-    await require(true);
+    await setRequired(true);
+    // The row of the changed settings, with text that is no JSON and without a signature.
     const [partition, key] = ["settings", "overrides"];
     const options = { allowInsecureConnection: true };
     const table = TableClient.fromConnectionString(service.environment.AzureWebJobsStorage!, "Settings", options);
@@ -348,7 +351,7 @@ describe("with requireApproval", () => {
   /** Two administrators, the setting, and the ID of the first one's request for an API token. */
   async function requested(name = `t${++sequence}`) {
     const [requester, approver] = [await createPerson("admin", false), await createPerson("admin", false)];
-    await require(false, true);
+    await setRequired(false, true);
     const answer = await newToken(requester, name);
     expect([answer.status, answer.body.code]).toEqual([403, "approvalRequired"]);
     return { requester, approver, name, id: answer.body.approvalId as string };
@@ -365,7 +368,7 @@ describe("with requireApproval", () => {
 
   test.each(GUARDED)("%s %s needs an approval, which shows no secret", async (method, path, body) => {
     const person = await createPerson("admin", false);
-    await require(false, true);
+    await setRequired(false, true);
     const answer = await call(person, method, path, body);
     expect([answer.status, answer.body.code]).toEqual([403, "approvalRequired"]);
     const shown = await service.admin("GET", `/approvals/${answer.body.approvalId}`);
@@ -427,10 +430,10 @@ describe("with requireApproval", () => {
 
   test("neither an API token nor a user who is no administrator can approve", async () => {
     const { approver, id } = await requested();
-    await require(false);
+    await setRequired(false);
     const program = (await call(approver, "POST", "/auth/tokens", { name: "program", role: "admin" })).body;
     const user = await createPerson("user", false);
-    await require(false, true);
+    await setRequired(false, true);
     expect(resultOf(await approve(program, id))).toBe("interactiveOnly");
     expect(resultOf(await approve(user, id))).toBe("forbidden");
     expect(resultOf(await call(user, "GET", "/approvals"))).toBe("forbidden");
@@ -510,9 +513,9 @@ describe("with requireApproval", () => {
 
   test("an approval is used up by a request that then fails", async () => {
     const { requester, approver, name, id } = await requested();
-    await require(false);
+    await setRequired(false);
     expect((await newToken(requester, name)).status).toBe(201);
-    await require(false, true);
+    await setRequired(false, true);
     await approve(approver, id);
     expect(resultOf(await newToken(requester, name))).toBe("alreadyExists");
     expect(resultOf(await newToken(requester, name))).toBe("approvalRequired");
@@ -520,9 +523,9 @@ describe("with requireApproval", () => {
 
   test("an API token can request, and use, an approval", async () => {
     const { requester, approver } = await requested();
-    await require(false);
+    await setRequired(false);
     const program = (await call(requester, "POST", "/auth/tokens", { name: "program", role: "admin" })).body;
-    await require(false, true);
+    await setRequired(false, true);
     const send = () => call(program, "PUT", "/api/settings/integrations/devops/copies", COPIES);
     const { approvalId } = (await send()).body;
     expect((await approve(approver, approvalId)).status).toBe(200);
@@ -602,7 +605,7 @@ describe("with requireApproval", () => {
 
 test("with both settings, a request and its approval need a step-up", async () => {
   const [requester, approver] = [await createPerson(), await createPerson()];
-  await require(true, true);
+  await setRequired(true, true);
   const send = () => newToken(requester, "both");
   expect(resultOf(await send())).toBe("stepUpRequired");
   await stepUp(requester);
@@ -616,7 +619,7 @@ test("with both settings, a request and its approval need a step-up", async () =
 
 test("a browser session that was signed in with the password alone is not confirmed", async () => {
   const person = await createPerson("admin", false);
-  await require(true);
+  await setRequired(true);
   const origin = { Origin: "https://service.example", "X-Forwarded-For": person.address };
   const body = { username: person.username, password: PASSWORD, session: true };
   const signedIn = await service.call("POST", "/auth/login", { body, headers: origin });
@@ -628,7 +631,7 @@ test("a browser session that was signed in with the password alone is not confir
 
 test("a browser session that was signed in with a second factor is confirmed for ten minutes", async () => {
   const person = await createPerson();
-  await require(true);
+  await setRequired(true);
   const origin = { Origin: "https://service.example", "X-Forwarded-For": person.address };
   const body = { username: person.username, password: PASSWORD, session: true, totp: codeOf(person) };
   const signedIn = await service.call("POST", "/auth/login", { body, headers: origin });

@@ -47,7 +47,7 @@ const PROOF = { currentPassword: PASSWORD };
 
 const codeOf = (secret: string, steps = 0): string =>
   new TOTP({ secret: Secret.fromBase32(secret) }).generate({ timestamp: Date.now() + steps * STEP_MS });
-/** Adds an authenticator app with the code of the previous step. Returns its secret. */
+/** Adds an authenticator app with the code of the previous step: the current one can still be used. Returns its secret. */
 async function addApp(user: TestUser): Promise<string> {
   const { secret } = (await call(user, "/totp", PROOF)).body;
   expect((await call(user, "/totp/confirm", { code: codeOf(secret, -1) })).status).toBe(200);
@@ -71,9 +71,10 @@ const challengeOf = async (user: TestUser): Promise<string> => (await signIn(use
 test("a password change that is rejected does not reset the count of wrong codes", async () => {
   const user = await createUser();
   await addApp(user);
+  // The fifth wrong code blocks the user. A rejected change in between must not start the count again.
   for (let attempt = 0; attempt < 4; attempt++)
     expect((await signIn(user, { totp: "000000" })).body.code).toBe("secondFactorFailed");
-  const change = { currentPassword: PASSWORD, newPassword: "password" };
+  const change = { currentPassword: PASSWORD, newPassword: "password1234" };
   const options = { token: user.token, body: change, headers: headersOf(user) };
   expect((await service.call("POST", "/auth/password", options)).status).toBe(400);
   expect((await signIn(user, { totp: "000000" })).body.code).toBe("secondFactorFailed");
@@ -125,8 +126,9 @@ describe("a passkey", () => {
   test("needs a challenge for a sign-in of this user, and the service's own origin", async () => {
     const [user, other] = [await createUser(), await createUser()];
     const passkey = await addPasskey(user);
-    const otherChallenge = await challengeOf(await addPasskey(other).then(() => other));
-    const registration = (
+    await addPasskey(other);
+    const otherChallenge = await challengeOf(other);
+    const registrationChallenge = (
       await call(user, "/passkeys", {
         ...PROOF,
         passkey: passkey.signIn({ challenge: await challengeOf(user), origin: ORIGIN }),
@@ -135,8 +137,9 @@ describe("a passkey", () => {
     const own = await challengeOf(user);
     for (const wrong of [
       { challenge: otherChallenge, origin: ORIGIN },
-      { challenge: registration, origin: ORIGIN },
+      { challenge: registrationChallenge, origin: ORIGIN },
       { challenge: own, origin: "https://service.example.attacker.example" },
+      // As long as a challenge of the service, but not created by it.
       { challenge: randomBytes(54).toString("base64url"), origin: ORIGIN },
     ])
       expect((await signIn(user, { passkey: passkey.signIn(wrong) })).body.code).toBe("secondFactorFailed");
@@ -159,7 +162,7 @@ test("while the stored settings can't be read, users without a second factor can
   const table = TableClient.fromConnectionString(service.azurite.connectionString(), "Settings", options);
   const row = { partitionKey: "settings", rowKey: "overrides" };
   await table.upsertEntity({ ...row, overrides_json: "no JSON" }, "Replace");
-  // A host that has not read the settings.
+  // A host that has not cached the settings yet.
   const { url } = await service.addHost();
   const get = (user: TestUser, path: string) =>
     service.call("GET", url + path, { token: user.token, headers: headersOf(user) });

@@ -6,7 +6,7 @@ import { systemRandomness } from "../../shared/platform/runtime.ts";
 import type { RowKeys } from "../../shared/platform/storage/signing.ts";
 import { ADMIN, authenticateToken, CALLER, useDeployments } from "./instances.ts";
 
-/** Keys with two versions. The second one is the newest. */
+/** Keys with these versions, of which the last is the newest. */
 function keysOf(...versions: [string, Uint8Array][]): RowKeys {
   const [name, key] = versions.at(-1)!;
   return { current: async () => ({ name, key }), named: async (wanted) => new Map(versions).get(wanted) };
@@ -25,6 +25,7 @@ describe("TOTP secrets", () => {
     [2_000_000_000, "279037"],
     [20_000_000_000, "353130"],
   ])("have the code of RFC 6238 at %d s", async (seconds, code) => {
+    // The secret of the RFC's examples has 20 bytes. Other lengths are those of nonces.
     const randomness = {
       ...systemRandomness(),
       bytes: (length: number) => (length === 20 ? Buffer.from("12345678901234567890") : randomBytes(length)),
@@ -91,6 +92,7 @@ describe("a deployment", () => {
     const codeAt = (ms: number) => new TOTP({ secret: Secret.fromBase32(secret) }).generate({ timestamp: ms });
     const now = deployment.clock.now().getTime();
     const { recoveryCodes } = await instance.access.secondFactor.confirmTotp(authenticated.actor, codeAt(now), CALLER);
+    // An instance without a key vault.
     const { access } = deployment.start();
     await expect(access.signIn(ADMIN, CALLER)).rejects.toMatchObject({
       code: "secondFactorRequired",

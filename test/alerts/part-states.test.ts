@@ -152,11 +152,13 @@ class Model {
   }
 }
 
+/** Kinds that occur twice are more frequent. `wait`: time passes. `rule`: the rule is disabled, deleted or active again. */
 const EVENTS = ["read", "read", "start", "start", "send", "send", "answer", "answer", "crash", "wait", "rule"] as const;
 const events = fc.array(
   fc.record({ kind: fc.constantFrom(...EVENTS), which: fc.nat(20), answer: fc.constantFrom(...ANSWERS) }),
   { maxLength: 80, size: "max" },
 );
+/** From shorter than a lease to as long as the longest pause of the retries. */
 const WAITS_MS = [SECOND_MS, LEASE_MS, HOUR_MS, 11 * HOUR_MS];
 
 function execute(
@@ -165,10 +167,12 @@ function execute(
 ) {
   if (kind === "read") model.read();
   else if (kind === "start") model.start(which);
+  // A rejection ends the part, so most of them become another answer.
   else if (kind === "send") model.send(which, which < 14 && answer === "rejected" ? "unavailable" : answer);
   else if (kind === "answer") model.answer(which);
   else if (kind === "crash") model.crash(which);
   else if (kind === "wait") model.now += WAITS_MS[which % WAITS_MS.length]!;
+  // The kind `rule` changes the rule in 3 of 21 cases.
   else if (which < 3) model.rule = (["active", "disabled", "deleted"] as const)[which]!;
 }
 

@@ -13,7 +13,7 @@ beforeEach(() => {
   slots = createReceiverSlots(() => now);
 });
 
-/** Lets receivers respond to one delivery each. Fails if one gets no slot. */
+/** Takes a slot for each receiver and releases it at once: the receiver responds fast. Fails if one gets no slot. */
 const respond = (...names: string[]) => {
   for (const name of names) slots.take(name)!();
 };
@@ -38,6 +38,7 @@ describe("the slots of receivers", () => {
     respond(...names, "good");
     expect(takeAll(names).length).toBeLessThanOrEqual(HOST_SLOTS - 4);
     respond("good");
+    // Slots that are held for the whole time limit make their receivers slow.
     now += LIMIT_MS;
     expect(takeAll(names)).toEqual([]);
     respond("good");

@@ -163,6 +163,7 @@ describe("the resolution of an alert about an asset", () => {
     const { rule, received } = await fixture.webhookRule();
     await fixture.writeAssets("kv-a", [secret("one", 5)]);
     await run(0);
+    // An open alert (`o`) about an asset (`a`).
     const key = "o!a!kv-a!secret!one";
     const openAlertRow = (await fixture.tables.get(TrackedRows, rule.ruleId, key))!;
     await fixture.writeAssets("kv-a", [secret("one", 100)]);
@@ -203,6 +204,7 @@ describe("the resolution of an alert about an asset", () => {
       await fixture.writeAssets("kv-a", [secret("a", 300)]);
       fixture.clock.set(dayAfterStart(0.5));
       let alerts = fixture.instance(steps);
+      // After a crash in the first evaluation, the second one is that of the next process.
       for (const work of [() => alerts.evaluate(), () => alerts.evaluate(), () => fixture.handleAllMessages(alerts)]) {
         await work().catch(async (error: unknown) => {
           if (!steps.dead) throw error;

@@ -24,9 +24,10 @@ import { openStorage, type TestStorage } from "../support/storage.ts";
 import { event, eventBy, exportAll, type Fixture, makeKey, openFixture, page, publicKeys } from "./support.ts";
 
 /**
- * Tests that changes of audit entries are found before the entries are sealed. Each case gets its own log, in which nothing is sealed,
- * and changes rows directly in storage, like an attacker with the account's key. Two processes write the log: `a` wrote a1, a2 and a3,
- * `b` wrote b1 and a rejected request three times, which is one entry with a count.
+ * Tests that changes of audit entries are found before the entries are sealed. Each case gets its own log, in which nothing is
+ * sealed, and changes rows directly in storage, like an attacker with the account's key. Two processes wrote the log from
+ * 10:00 on: `a` the entries of the actors a1, a2 and a3; `b` that of b1, and a rejected request three times, which is one entry
+ * with a count. A row of last entries names the newest entry of a process until its next entry does.
  */
 
 const DAY = "2026-11-21";
@@ -35,6 +36,10 @@ interface Log extends Fixture {
   /** Reads the row of the entry of an actor. */
   rowOf(actor: string): Promise<{ rowKey: string; entry: string; link?: string | undefined; mac?: string | undefined }>;
   removeEntry(actor: string): Promise<void>;
+  /**
+   * Removes index rows of an entry: all, or those with these numbers. 0 is the row without a filter, 1 by actor, 2 by event
+   * type, 3 by both.
+   */
   removeIndex(actor: string, ...numbers: number[]): Promise<void>;
   /** Copies the rows of all entries and of the last entries, and returns a function that writes them back. */
   copyRows(): Promise<() => Promise<void>>;
@@ -103,8 +108,9 @@ async function plant(log: Log, instant: string, mac?: string): Promise<string> {
 }
 
 /**
- * Each case: what is changed, and the expected kinds of findings. Kinds in brackets are not in an export, which has no index. Kinds in
- * parentheses are not recorded by sealing, because the rows are outside of the sealed intervals.
+ * Each case: what is changed, and the expected kinds of findings. Kinds in square brackets are not in an export, which has no
+ * index, and not recorded by sealing, which repairs the index. Kinds in parentheses are not recorded by sealing either, because
+ * the rows are outside of the sealed intervals.
  */
 const cases: [name: string, tamper: (log: Log) => Promise<unknown>, expected: string[]][] = [
   [
@@ -155,7 +161,7 @@ const cases: [name: string, tamper: (log: Log) => Promise<unknown>, expected: st
   ["the index rows without a filter removed", (log) => log.removeIndex("a2", 0), ["[indexEntryMissing]"]],
   ["all index rows of an entry removed", (log) => log.removeIndex("a2"), ["[indexEntryMissing]"]],
   [
-    "an index row without its column",
+    "an index row whose id is no entry's",
     async (log) =>
       await log.tables.put(IndexRow, INDEX_PARTITION, indexKeys(JSON.parse((await log.rowOf("a2")).entry))[0]!, {
         id: "x",
@@ -288,7 +294,7 @@ describe("before entries are sealed, verification finds, and sealing records for
   }
 });
 
-test("an entry that a process writes and removes in an interval is missed by its next entry after the sealing", async () => {
+test("an entry that was removed with its traces before the sealing is missed by the process's next entry", async () => {
   const log = await openLog();
   const restore = await log.copyRows();
   await log.write("a4");
@@ -325,7 +331,7 @@ for (const [where, instant, interval] of [
   });
 }
 
-/** Writes an entry as an earlier version does. */
+/** Writes an entry of the actor `victim` as an earlier version does: without a code and a link. */
 async function writeAsEarlierVersion(log: Log, instant: string): Promise<void> {
   const id = await plant(log, instant);
   const interval = intervalOf(Date.parse(instant));
@@ -367,6 +373,7 @@ describe("after the preparation for an earlier version", () => {
       const log = await openLog();
       await log.audit.prepareForRollback();
       const { record } = (await log.tables.get(RecordRow, ROLLBACK, ROLLBACK))!;
+      // The second time is after the hour in which entries without a code are accepted.
       for (const now of ["2026-11-21T10:12:00Z", "2026-11-21T11:31:00Z"]) {
         log.clock.set(now);
         await log.audit.seal();

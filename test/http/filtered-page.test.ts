@@ -2,8 +2,8 @@ import { expect, test } from "vitest";
 import { filteredPage } from "../../shared/platform/http/filtered-page.ts";
 
 /*
- * `filteredPage` returns a page of the rows that match a filter which storage can't evaluate. It reads rows page by page, and
- * stops a call after 10,000 rows with a cursor, so that no call takes too long.
+ * `filteredPage` returns a page of the rows that match a filter which storage can't evaluate. It reads rows in chunks of 1,000.
+ * It stops a call after 10,000 rows with a cursor, so that no call takes too long.
  */
 
 interface Row {
@@ -66,12 +66,15 @@ test("a call searches at most ten thousand rows for rare matches, and the next c
 });
 
 // Matches are the numbers 0, 4000, …, 24000. The offset skips four of them. The first call finds only three in its 10,000 rows.
-test("an offset that exceeds the rows of one call is continued by the next calls", async () => {
+test("matches of the offset that one call did not reach are skipped by the next call", async () => {
   const { calls, numbers } = await readAllPages(25_000, { limit: 2, offset: 4 }, ({ number }) => number % 4_000 === 0);
   expect(calls).toEqual(["0 of 3+, 10000 read", "1 of 2+, 10000 read", "2 of 2+, 5000 read"]);
   expect(numbers).toEqual(multiplesOf(4_000).slice(4));
 });
 
+// Matches are 0, 500, …, 4500. A cursor continues at the first match that did not fit into the page. The second call therefore
+// reads three chunks from row 2000 on: the matches up to 3500, and then 4000, at which it stops. The third call reads the chunk
+// from row 4000 on. Calls with a cursor don't count the matches of earlier calls, so they report only a lower bound (`+`).
 test("the first call counts all matches, and later calls stop at the end of their page", async () => {
   const { calls, numbers } = await readAllPages(5_000, { limit: 4 }, ({ number }) => number % 500 === 0);
   expect(calls).toEqual(["4 of 10, 5000 read", "4 of 5+, 3000 read", "2 of 2+, 1000 read"]);

@@ -3,7 +3,10 @@ import type { ChangingEndpoint } from "./changing-endpoint.ts";
 import type { EndpointContext } from "./endpoint-context.ts";
 import { createHeldDelivery, createRuleWithAlert, mailRule, storedRule } from "./stored-alerts.ts";
 
-/** Alert rules. */
+/**
+ * Returns the entries for alert rules: `prepare` creates what a request needs, and outcomes.test.ts sends the request during a
+ * fault of storage.
+ */
 export function ruleEndpoints(context: EndpointContext): ChangingEndpoint[] {
   const { service, call, uniqueName, stateIfRemoved } = context;
   const webhookRule = (name: string) => ({
@@ -104,7 +107,7 @@ export function ruleEndpoints(context: EndpointContext): ChangingEndpoint[] {
   ];
 }
 
-/** Owners and snoozes. */
+/** Returns the entries for addresses of owners, and for snoozes, which pause the alerts of a rule about one asset. */
 export function snoozeEndpoints(context: EndpointContext): ChangingEndpoint[] {
   const { call, uniqueName } = context;
   return [
@@ -159,7 +162,7 @@ export function snoozeEndpoints(context: EndpointContext): ChangingEndpoint[] {
   ];
 }
 
-/** Alerts that were sent or are held: decisions on held ones, and acknowledgments. */
+/** Returns the entries for decisions on alerts that are held after a restore (`inDoubt`), and for acknowledgments. */
 export function sentAlertEndpoints(context: EndpointContext): ChangingEndpoint[] {
   const { call, uniqueName } = context;
   const stateOfAcknowledgements = (ruleId: string, expectedTotal: number) => async () =>

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { ChangingEndpoint } from "./changing-endpoint.ts";
 import type { EndpointContext } from "./endpoint-context.ts";
 
-/** B2C tenants. */
+/** Returns the entries for B2C tenants. outcomes.test.ts sends their requests during faults of storage. */
 export function b2cEndpoints(context: EndpointContext): ChangingEndpoint[] {
   const { call, nextNumber, uniqueName, stateIfExists, stateIfRemoved } = context;
   const newTenant = () => ({

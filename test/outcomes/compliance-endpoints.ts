@@ -2,7 +2,9 @@ import { DAY_MS } from "../../shared/platform/time.ts";
 import type { ChangingEndpoint } from "./changing-endpoint.ts";
 import type { EndpointContext } from "./endpoint-context.ts";
 
-/** Exemptions and requested evaluations. */
+/**
+ * Returns the entries for exemptions and requested evaluations. outcomes.test.ts sends their requests during faults of storage.
+ */
 export function complianceEndpoints(context: EndpointContext): ChangingEndpoint[] {
   const { service, call, token, stateIfExists, stateIfRemoved } = context;
   const exemption = (scope: object) => ({

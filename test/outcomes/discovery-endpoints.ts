@@ -5,7 +5,7 @@ import { SCAN_ROW, Scans, scanPartition } from "../../shared/discovery/scan.ts";
 import type { ChangingEndpoint } from "./changing-endpoint.ts";
 import type { EndpointContext } from "./endpoint-context.ts";
 
-/** Subscriptions. */
+/** Returns the entries for subscriptions. outcomes.test.ts sends their requests during faults of storage. */
 export function subscriptionEndpoints(context: EndpointContext): ChangingEndpoint[] {
   const { service, call, token, stateIfExists } = context;
   async function addSubscription() {
@@ -49,7 +49,7 @@ export function subscriptionEndpoints(context: EndpointContext): ChangingEndpoin
   ];
 }
 
-/** Scans. */
+/** Returns the entries for starting and cancelling scans. */
 export function scanEndpoints(context: EndpointContext): ChangingEndpoint[] {
   const { services, call } = context;
   /** Creates a scan that stays queued, because its message is not sent. */
@@ -82,6 +82,7 @@ export function scanEndpoints(context: EndpointContext): ChangingEndpoint[] {
   return [
     {
       endpoint: "DELETE /api/assets/discovery/scan/{scan_id}",
+      // For each tested write, the test prepares a scan and waits for it up to two seconds, so fewer writes are tested.
       maxWrites: 8,
       async prepare() {
         const scanId = await createQueuedScan();
@@ -114,6 +115,7 @@ export function scanEndpoints(context: EndpointContext): ChangingEndpoint[] {
           state: async () => ((await scans()) > totalBefore ? "done" : "undone"),
           event: "scan.started",
           waitForBackgroundWork: waitForScans,
+          // The outcome of a scan has an event type of its own, scan.finished.
           outcomes: ["intent"],
         };
       },

@@ -1,5 +1,6 @@
 /**
  * The requests of every endpoint that changes something, with their preparation and how to read whether the change happened.
+ * outcomes.test.ts sends them during faults of storage and of the key vault.
  */
 import type { Service } from "../support/service.ts";
 import { ruleEndpoints, sentAlertEndpoints, snoozeEndpoints } from "./alert-endpoints.ts";

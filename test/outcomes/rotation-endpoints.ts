@@ -11,7 +11,10 @@ const ROTATION = `/api/automation/rotation/apps/${appIdOf(APPLICATION)}`;
 const POLICY = `${ROTATION}/policy`;
 const MATCH = { assetId: `kv-one.secret.${SECRET}` };
 
-/** Rotation policies and matches. */
+/**
+ * Returns the entries for rotation policies and matches (vault secrets that contain an application's credential).
+ * outcomes.test.ts sends their requests during faults of storage.
+ */
 export function rotationEndpoints(context: EndpointContext): ChangingEndpoint[] {
   const { service, services, call, token, nextNumber, stateIfRemoved } = context;
   const newPolicy = () => ({ automatic: false, overlapDays: 1 + (nextNumber() % 90) });
@@ -30,6 +33,7 @@ export function rotationEndpoints(context: EndpointContext): ChangingEndpoint[] 
     (await call("GET", `${ROTATION}/matches`)).items.find(({ assetId }: typeof MATCH) => assetId === MATCH.assetId);
   const isConfirmed = async () => (await readMatch()).evidence.includes("confirmed");
   return [
+    // Without and with an existing policy.
     ...[false, true].map(
       (isSet): ChangingEndpoint => ({
         endpoint: "PUT /api/automation/rotation/apps/{app_id}/policy",
@@ -80,6 +84,7 @@ export function rotationEndpoints(context: EndpointContext): ChangingEndpoint[] 
         };
       },
     },
+    // Confirms a match, and removes a confirmation.
     ...[true, false].map(
       (confirmed): ChangingEndpoint => ({
         endpoint: "POST /api/automation/rotation/apps/{app_id}/matches/confirm",

@@ -14,7 +14,7 @@ const devopsChanges: Record<string, (sequence: number) => object> = {
   }),
 };
 
-/** Settings. */
+/** Returns the entries for settings. outcomes.test.ts sends their requests during faults of storage. */
 export function settingsEndpoints(context: EndpointContext): ChangingEndpoint[] {
   const { call, nextNumber } = context;
   const readWorkersSetting = async () =>
@@ -72,7 +72,7 @@ export function settingsEndpoints(context: EndpointContext): ChangingEndpoint[] 
   ];
 }
 
-/** Deletion of old entries of histories. */
+/** Returns the entries for the deletion of old entries of histories. */
 export function retentionEndpoints(context: EndpointContext): ChangingEndpoint[] {
   const { services } = context;
   const stateOfPurge = (deliveryId: string) => async () =>
@@ -89,6 +89,7 @@ export function retentionEndpoints(context: EndpointContext): ChangingEndpoint[]
           allowedOnRepeat: [200],
           state: stateOfPurge(deliveryId),
           event: "history.purged",
+          // The request deletes from all histories, and the audit log has entries for each.
           belongsToRequest: ({ target }) => target?.id === "alerts",
         };
       },
@@ -110,7 +111,7 @@ export function retentionEndpoints(context: EndpointContext): ChangingEndpoint[]
   ];
 }
 
-/** The Azure DevOps integration. */
+/** Returns the entries for the Azure DevOps integration. */
 export function devopsEndpoints(context: EndpointContext): ChangingEndpoint[] {
   const { call, nextNumber } = context;
   return Object.entries(devopsChanges).map(

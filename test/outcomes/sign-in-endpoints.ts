@@ -4,7 +4,10 @@ import type { ChangingEndpoint } from "./changing-endpoint.ts";
 import { type EndpointContext, requireSuccess } from "./endpoint-context.ts";
 import { createUser, listSessions, PASSWORD, stateOfTokenRevocation } from "./test-users.ts";
 
-/** Sign-ins with a password, for a token and for a browser session, sign-out, and the change of the password. */
+/**
+ * Returns the entries for sign-ins with a password (for a token and for a browser session), sign-out, and the change of the
+ * password. outcomes.test.ts sends their requests during faults of storage.
+ */
 export function signInEndpoints(context: EndpointContext): ChangingEndpoint[] {
   const { services, nextNumber } = context;
   return [
@@ -22,12 +25,14 @@ export function signInEndpoints(context: EndpointContext): ChangingEndpoint[] {
           path: "/auth/login",
           options: {
             body: { username, password: PASSWORD },
+            // From changing addresses, because the sign-ins of one address are limited.
             headers: { "X-Forwarded-For": `192.0.2.${nextNumber() % 250}` },
           },
           status: 200,
           allowedOnRepeat: [200],
           state: signedIn,
           event: "user.signedIn",
+          // A sign-in is recorded once, when it has succeeded.
           outcomes: ["success"],
         };
       },
@@ -80,6 +85,7 @@ export function signInEndpoints(context: EndpointContext): ChangingEndpoint[] {
           allowedOnRepeat: [200],
           state: async () => ((await listSessions(context, username)).length > 0 ? "done" : "undone"),
           event: "user.signedIn",
+          // As above.
           outcomes: ["success"],
         };
       },
@@ -87,7 +93,7 @@ export function signInEndpoints(context: EndpointContext): ChangingEndpoint[] {
   ];
 }
 
-/** The second factor: enrollment of an authenticator app by the user, and the reset by an administrator. */
+/** Returns the entries for the second factor: enrollment of an authenticator app, and the reset by an administrator. */
 export function secondFactorEndpoints(context: EndpointContext): ChangingEndpoint[] {
   const { service } = context;
   return [
@@ -155,7 +161,7 @@ async function startTotp({ service }: EndpointContext, userToken: string): Promi
 
 const codeOf = (secret: string) => new TOTP({ secret: Secret.fromBase32(secret) }).generate();
 
-/** Browser sessions and API tokens. */
+/** Returns the entries for browser sessions and API tokens. */
 export function sessionAndTokenEndpoints(context: EndpointContext): ChangingEndpoint[] {
   const { service, call, nextNumber } = context;
   return [

@@ -7,6 +7,8 @@ import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { DAY_MS } from "../../shared/platform/time.ts";
 import type { EndpointContext } from "./endpoint-context.ts";
 
+// Alert rules and deliveries that the outcome tests prepare, partly by writing rows, because the API can't create them.
+
 /** Returns the body that creates a rule with notifications by mail. */
 export const mailRule = (name: string) => ({
   name,

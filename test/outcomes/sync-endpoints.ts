@@ -5,7 +5,9 @@ import type { EndpointContext } from "./endpoint-context.ts";
 const SYNC_RECORDS = "/api/automation/sync/records";
 const SYNC_PROVIDER = "/api/automation/sync/providers/aws";
 
-/** Sync records and sync providers. */
+/**
+ * Returns the entries for sync records and sync providers. outcomes.test.ts sends their requests during faults of storage.
+ */
 export function syncEndpoints(context: EndpointContext): ChangingEndpoint[] {
   const { service, call, token, nextNumber, stateIfRemoved } = context;
   /** A sync record that is not enabled, so that no sync runs in the background. */

@@ -4,7 +4,7 @@ import type { ChangingEndpoint } from "./changing-endpoint.ts";
 import type { EndpointContext } from "./endpoint-context.ts";
 import { createUser, PASSWORD } from "./test-users.ts";
 
-/** Users. */
+/** Returns the entries for users. outcomes.test.ts sends their requests during faults of storage. */
 export function userEndpoints(context: EndpointContext): ChangingEndpoint[] {
   const { services, call, nextNumber, stateIfExists, stateIfRemoved } = context;
   return [
@@ -66,6 +66,7 @@ export function userEndpoints(context: EndpointContext): ChangingEndpoint[] {
         const { config, tables, clock } = services();
         const hash = (text: string) => keyedHash(config.JWT_SIGNING_KEYS[0]!.key, "sign-in", text);
         const failures = createSignInFailures({ tables, clock, hash });
+        // The fifth failure from an address blocks the username there.
         for (let failure = 0; failure < 5; failure++) {
           await failures.begin({ username, address: "198.51.100.1", known: false });
         }
@@ -82,7 +83,7 @@ export function userEndpoints(context: EndpointContext): ChangingEndpoint[] {
   ];
 }
 
-/** Single sign-on: its configuration, and identities whose sign-in is blocked. */
+/** Returns the entries for the SSO configuration, and for identities whose sign-in is blocked. */
 export function ssoEndpoints(context: EndpointContext): ChangingEndpoint[] {
   const { call, uniqueName } = context;
   return [

@@ -52,7 +52,10 @@ function stopSpinners(): void {
   document.adoptedStyleSheets.push(sheet);
 }
 
-/** Signs in before a test if no session is left. Tests share the browser's session. Tests of signing in start without one. */
+/**
+ * Signs in before a test if no session is left. Tests share the browser's session. Tests of signing in, whose titles start with
+ * "a person signs in", start without one.
+ */
 beforeEach(async ({ task }) => {
   if (task.name.startsWith("a person signs in")) await context.clearCookies();
   else if ((await context.cookies()).length === 0) await signInByTheForm();
@@ -67,6 +70,7 @@ async function signInByTheForm(): Promise<void> {
 /** After a failed test, closes its tabs and ends its session, so that they don't affect the next test or the retry. */
 afterEach(async ({ task }) => {
   if (task.result?.state !== "fail") return await parkPages();
+  // The first tab is the empty one with which the browser started. Tests don't use it.
   for (const page of context.pages().slice(1)) {
     await page.unrouteAll({ behavior: "ignoreErrors" });
     await page.close();
@@ -84,7 +88,7 @@ interface OpenedPage {
   page: Page;
   /** URLs that the page requested. */
   requestedUrls: string[];
-  /** Completed requests for the page's own files. */
+  /** Completed requests for the page's own files, whose paths start with `/page/`. */
   files: Request[];
   /** Errors and warnings of the browser, including violations of the content security policy. */
   browserErrors: string[];
@@ -208,7 +212,7 @@ export async function signIn(page: Page): Promise<void> {
 export const callsAmong = (requestedUrls: string[]): string[] =>
   requestedUrls.map((url) => new URL(url).pathname).filter((path) => path !== "/" && !path.startsWith("/page/"));
 
-/** Opens a view by its path, without a reload, and waits for this heading. */
+/** Opens a view by its path, without a reload, and waits for a heading with this text (`showView`: with any text). */
 export async function goToView(page: Page, view: string, heading: string): Promise<void> {
   await page.evaluate((hash) => {
     (globalThis as unknown as { location: { hash: string } }).location.hash = hash;

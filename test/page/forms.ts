@@ -23,6 +23,7 @@ async function submitInvalid(page: Page, dialog: Locator, { wrong, wrongField, p
     dialog.getByRole("button", { name: press[0]!, exact: true }).click(),
   ]);
   const { detail, instance, errors = [] } = await answer.json();
+  // The status is compared with itself, so that a failure of the test shows it.
   expect([answer.status(), answer.ok()]).toEqual([answer.status(), false]);
   if (wrongField === undefined) {
     await dialog.getByText(detail).waitFor();
@@ -38,8 +39,7 @@ async function submitInvalid(page: Page, dialog: Locator, { wrong, wrongField, p
     .toBe("true");
   const ids = (await field.getAttribute("aria-describedby"))!.split(" ");
   const fieldText = (await Promise.all(ids.map((id) => page.locator(`[id="${id}"]`).textContent()))).join(" ");
-  // The page capitalizes the first letter of a message.
-  // The first letter is left out of the comparison.
+  // The page capitalizes the first letter of a message, so it is left out of the comparison.
   const isShown = ({ message }: { message: string }) => fieldText.includes(message.slice(1));
   expect(errors.filter(isShown), fieldText).not.toEqual([]);
   // The list of errors above the form does not repeat the error of the field.
@@ -117,7 +117,7 @@ async function runCase(name: string, { leftovers, view, steps }: FormCase): Prom
   ).toEqual([]);
 }
 
-/** Returns the input of secret fields. */
+/** Returns the input of secret fields, without short input, which the page may contain for another reason. */
 const secretsOf = ({ typed = {}, wrong = {} }: Step): string[] =>
   Object.entries({ ...wrong, ...typed }).flatMap(([label, value]) =>
     /secret|password|token|key file/i.test(label) && typeof value === "string" && value.length > 11 ? [value] : [],

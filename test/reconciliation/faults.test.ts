@@ -11,6 +11,7 @@ import { DAY_SECONDS } from "../../shared/platform/time.ts";
 import { vaultRecord, writeVault } from "../inventory/write-assets.ts";
 import { Service } from "../support/service.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
+import { rowKeysOf } from "../support/users.ts";
 import {
   columnsOf,
   companyOf,
@@ -284,7 +285,12 @@ beforeAll(async () => {
   service = await Service.start({ company: companyOf(VAULTS) });
   const scan = await service.scan({ mode: "full" });
   expect(scan.status).toBe("completed");
-  fixture = openReconciliation(service.azurite.connectionString(), { runMs: 0, rowsPerStep: 60, pauseMs: 1 });
+  fixture = openReconciliation(
+    service.azurite.connectionString(),
+    { runMs: 0, rowsPerStep: 60, pauseMs: 1 },
+    0,
+    await rowKeysOf(service),
+  );
   intactRows = await snapshot(fixture);
 }, 600_000);
 afterAll(() => service?.stop());

@@ -9,10 +9,12 @@ import { TOTALS_KEY as INVENTORY_TOTALS_KEY } from "../../shared/inventory/total
 import { VAULTS as VAULTS_PARTITION, Vaults, vaultInSubscriptionKey } from "../../shared/inventory/vault.ts";
 import { loadConfig } from "../../shared/platform/config/config.ts";
 import { withoutKeys } from "../../shared/platform/storage/entity.ts";
+import type { RowKeys } from "../../shared/platform/storage/signing.ts";
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../shared/platform/time.ts";
 import { OTHER_ROWS } from "../../shared/reconciliation/stored-rows.ts";
 import { WALKS, Walks } from "../../shared/reconciliation/walk-record.ts";
 import { Service } from "../support/service.ts";
+import { rowKeysOf } from "../support/users.ts";
 import { companyOf, differences, openReconciliation, SUBSCRIPTIONS, snapshot } from "./reconciliation-fixture.ts";
 
 /**
@@ -23,15 +25,21 @@ import { companyOf, differences, openReconciliation, SUBSCRIPTIONS, snapshot } f
 const VAULTS = Array.from({ length: 8 }, (_, index) => `kv-walked-${index}`);
 
 let service: Service;
+let keys: RowKeys;
 beforeAll(async () => {
   service = await Service.start({ tableProxy: true, company: companyOf(VAULTS) });
   expect((await service.scan({ mode: "full" })).status).toBe("completed");
+  keys = await rowKeysOf(service);
 }, 600_000);
 afterAll(() => service?.stop());
 
+/** Creates the reconciliation in this process, on the storage of the service. */
+const openWalk = (limits?: Parameters<typeof openReconciliation>[1], stepMs?: number) =>
+  openReconciliation(service.azurite.connectionString(), limits, stepMs, keys);
+
 describe("while a vault is written", () => {
   test("a walk skips the vault and names it in its record", async () => {
-    const fixture = openReconciliation(service.azurite.connectionString());
+    const fixture = openWalk();
     const vault = VAULTS[0]!;
     const { writer } = fixture;
     const row = await fixture.tables.get(Assets, partitions.vault(vault), nameKey("secret", "password", vault));
@@ -67,7 +75,7 @@ describe("while a vault is written", () => {
   }, 600_000);
 
   test("a walk during scans repairs nothing, and a walk after them finds no fault", async () => {
-    const fixture = openReconciliation(service.azurite.connectionString(), { runMs: 0, rowsPerStep: 50, pauseMs: 5 });
+    const fixture = openWalk({ runMs: 0, rowsPerStep: 50, pauseMs: 5 });
     let walks = 0;
     let scanning = true;
     const walking = (async () => {
@@ -106,7 +114,7 @@ test("a fault is repaired within a week even if a walk takes days and has alread
   const { RECONCILIATION_SCHEDULE } = loadConfig({ ...service.environment, RECONCILIATION_SCHEDULE: "" });
   expect(RECONCILIATION_SCHEDULE).toMatch(/^0 \d+ \* \* \* \*$/);
   // The timer runs hourly. One row per step, and a minute each time the clock is read: few steps an hour, some days per walk.
-  const fixture = openReconciliation(service.azurite.connectionString(), { rowsPerStep: 1, pauseMs: 1 }, MINUTE_MS);
+  const fixture = openWalk({ rowsPerStep: 1, pauseMs: 1 }, MINUTE_MS);
   const previousWalkId = (await fixture.reconciliation.status()).newest?.walkId;
   const runHourly = async () => {
     await fixture.reconciliation.run("request");
@@ -132,7 +140,6 @@ test("a fault is repaired within a week even if a walk takes days and has alread
 
 describe("the cost of a walk", () => {
   test("is four table requests per vault and a fixed number for all vaults together", async () => {
-    const keys = { current: async () => ({ name: "k1", key: Buffer.alloc(32) }), named: async () => undefined };
     const fixture = openReconciliation(service.tables.connectionString, undefined, 0, keys);
     // Completes the walk in progress, so that the next one starts at the beginning.
     await fixture.walk();
@@ -198,7 +205,7 @@ describe("totals", () => {
   }
 
   test("that are outdated or corrupt are recomputed, and that is recorded in the audit log", async () => {
-    const fixture = openReconciliation(service.azurite.connectionString());
+    const fixture = openWalk();
     const outdated = await Promise.all(
       TOTALS.map(async ({ table, partitionKey, rowKey, columns }) => {
         const row: Record<string, unknown> = await fixture.raw(table).getEntity(partitionKey, rowKey);
@@ -243,7 +250,7 @@ describe("totals", () => {
 
 describe("in the service", () => {
   test("the timer starts a walk, and the API returns when it finished and what it repaired", async () => {
-    const fixture = openReconciliation(service.azurite.connectionString());
+    const fixture = openWalk();
     expect((await service.admin("GET", "/system/reconciliation")).status).toBe(200);
     const asset = await fixture.tables.get(Assets, partitions.all, nameKey("key", "signing", VAULTS[1]!));
     await fixture.tables.remove(Assets, asset!.partitionKey, asset!.rowKey);
@@ -289,7 +296,7 @@ describe("a lost row of a vault", () => {
   ])(
     "a vault without its own row keeps its assets and results, and is scanned again: %s",
     async (_, withoutCopy) => {
-      const fixture = openReconciliation(service.azurite.connectionString());
+      const fixture = openWalk();
       const vault = VAULTS[3]!;
       const key = vaultInSubscriptionKey(SUBSCRIPTIONS[1], vault);
       const isOfAsset = ([row]: [string, string]) => row.startsWith("Assets ") && row.includes(vault);
@@ -319,7 +326,7 @@ describe("a lost row of a vault", () => {
   );
 
   test("a vault that is gone loses its rows", async () => {
-    const fixture = openReconciliation(service.azurite.connectionString());
+    const fixture = openWalk();
     const row = (await fixture.tables.get(
       Assets,
       partitions.vault(VAULTS[4]!),

@@ -222,6 +222,10 @@ class Model {
   }
 }
 
+/**
+ * `half`: a worker stores the intent of its step. `fail`: the step fails for good. `needsUser`: the same, and only a user can fix
+ * it. `copy`: a copy of an earlier message starts a step. Kinds that occur twice are more frequent.
+ */
 const EVENTS = ["start", "start", "finish", "finish", "half", "fail", "needsUser", "cancel", "retry", "copy"] as const;
 const events = fc.array(fc.record({ kind: fc.constantFrom(...EVENTS), which: fc.nat(20) }), {
   maxLength: 60,

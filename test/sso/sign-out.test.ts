@@ -141,6 +141,7 @@ describe("with OpenID Connect", () => {
 
   test("many logout tokens from the provider's address are accepted, and only rejected ones count against its limit", async () => {
     const host = await service.addHost({ RATE_LIMIT_PER_MINUTE: "3" });
+    // Later tests use the two hosts of the suite. `service.stop` also stops this host.
     service.hosts.splice(service.hosts.indexOf(host), 1);
     const headers = { "Content-Type": "application/x-www-form-urlencoded", ...browserHeaders() };
     const post = async (token: string) => {

@@ -30,6 +30,12 @@ const IGNORED: { table: string; columns: Record<string, string>; upTo: EarlierBu
     upTo: OLDEST,
     line: "The override of requireSecondFactor has no effect.",
   },
+  ...["requireStepUp", "requireApproval"].map((key) => ({
+    table: "Settings",
+    columns: { overrides_json: `{"${key}":{"value":true}}` },
+    upTo: NEWEST,
+    line: `The override of ${key} has no effect: no request needs a confirmation.`,
+  })),
   {
     table: "Settings",
     columns: { overrides_json: '{"requireStepUp":{"value":true,"updatedBy":"maria"}}' },
@@ -107,6 +113,7 @@ test.each(EARLIER_BUILDS)("the report for %s counts the rows whose content the b
 });
 
 test("the preparation for another commit is refused", async () => {
+  // An unknown commit, a prefix of fewer than seven characters, and a build without a preparation.
   for (const commit of ["0123456789", NEWEST.slice(0, 6), "8bbd57d7"])
     await expect(prepare(commit)).rejects.toThrow(`for ${NEWEST} and ${OLDEST} only`);
 });

@@ -71,6 +71,7 @@ test.each(["keyvault", "secretsmanager"])(
   async (account) => {
     const { fixture, connectionString, ...sync } = await openSyncAccount(account);
     let copies = 0;
+    // A worker crashes after its step number `crashAt`, and the copy is made then. Until a sync has fewer steps.
     for (let crashAt = 1; ; crashAt++) {
       const record = await fixture.runAndGet((await sync.createRecord()).recordId);
       const newVersion = async (value: string) => {
@@ -204,6 +205,7 @@ test("verification names what was lost if the store is restored from a copy of a
     );
     expect(actors).toContain("system store.restored");
     expect(actors).not.toContain("lost settings.changed");
+    // Empties the account for the next step.
     await restoreAccount(connectionString, await emptyCopy());
   }
   expect(copyAt).toBeGreaterThan(3);

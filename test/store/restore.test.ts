@@ -229,8 +229,7 @@ test("alerts that were sent after the copy are held after a restore, and are sen
   const posted = () => hook.received().length;
   const mailed = () => mail.mails().length;
   const alerts = fixture.instance();
-  // The deliveries of the threshold 30 are pending in the copy. The evaluation after the copy creates the
-  // deliveries of the threshold 7.
+  // The deliveries of the threshold 30 are pending in the copy. The evaluation after the copy creates those of the threshold 7.
   await alerts.evaluate();
   const folder = newFolder();
   await copy("alerts", folder);
@@ -405,7 +404,7 @@ test("a stranger can't hold alerts with a planted marker of a restore, nor with 
   expect(await evaluateLater("two")).toEqual([0, 2]);
   expect(unreadable.at(-1)).toBe("restoredAt is in the future");
 
-  // Without a full scan, a marker has an effect for two weeks. After that, a copy of the store has no effect either.
+  // Without a full scan, a marker has an effect for two weeks. After that it has none, so its copy has none either.
   await markRestored(tables, { copiedAt: nowPlus(0) }, clock.now());
   expect(await evaluateLater("three")).toEqual([1, 2]);
   clock.add(13 * DAY_MS);

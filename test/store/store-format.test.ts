@@ -76,7 +76,7 @@ test("requests, timers and messages fail on a store of a newer build, and the er
     expect([answer.status, answer.body.code, answer.headers.get("Retry-After")]).toEqual([503, "storeIsNewer", "60"]);
     expect(answer.body.detail).toContain(text);
   }
-  // A page that needs no storage, such as the load balancer's check.
+  // Requests that need no storage still succeed, such as the load balancer's check.
   expect((await service.admin("GET", `${host.url}/health`)).status).toBe(200);
   const timer = await fetch(`${host.url}/__host/timers/evaluateAlerts`, { method: "POST" });
   expect(await timer.json()).toMatchObject({ succeeded: false });
@@ -87,14 +87,14 @@ test("requests, timers and messages fail on a store of a newer build, and the er
   await host.waitForLine((line) => line.includes("Executed 'Functions.") && line.includes("Failed"));
   expect(host.lines.join("\n")).toContain(text);
 
-  // The commands of this build do not touch the store either.
+  // The commands of this build don't touch the store either. `--to` names the commit of the earlier build.
   for (const command of [["prepare-rollback", "--to", "f8ec7568"], ["held"]])
     expect(await runCommand(...command)).toMatchObject({ code: 1, err: expect.stringContaining("newer version") });
   const changed = await run("user", "create", "--username", "late", "--generate");
   expect(changed).toMatchObject({ code: 1, err: expect.stringContaining("newer version") });
   expect(await storedFormat()).toBe(STORE_FORMAT + 1);
 
-  // The newer build's preparation removes the row. The check is repeated after ten seconds.
+  // The newer build's preparation for a rollback removes the row. Instances read the row again after ten seconds.
   await tables.remove(Format, "store", "format");
   await expect
     .poll(async () => (await service.admin("GET", `${host.url}/auth/me`)).status, { timeout: 30_000, interval: 500 })
@@ -102,7 +102,7 @@ test("requests, timers and messages fail on a store of a newer build, and the er
   expect(await storedFormat()).toBe(STORE_FORMAT);
 });
 
-test("the preparation removes the format, so that an earlier build can write its own", async () => {
+test("the preparation for a rollback removes the format, so that an earlier build can write its own", async () => {
   expect(await runCommand("prepare-rollback", "--to", "3fd3c8ae", "--dry-run")).toMatchObject({ code: 0 });
   expect(await storedFormat()).toBe(STORE_FORMAT);
   expect(await runCommand("prepare-rollback", "--to", "3fd3c8ae")).toMatchObject({ code: 0 });

@@ -2,8 +2,13 @@ import { randomUUID } from "node:crypto";
 import { SignJWT } from "jose";
 import { createServices, type Services } from "../../functions/services.ts";
 import { USERS_PARTITION, User } from "../../shared/access/user.ts";
+import { createIdentity } from "../../shared/platform/azure/identity.ts";
+import { keyVaultRowKeys } from "../../shared/platform/azure/row-keys.ts";
+import { createServiceKeyVault } from "../../shared/platform/azure/service-key-vault.ts";
 import { loadConfig } from "../../shared/platform/config/config.ts";
 import type { Role } from "../../shared/platform/http/endpoint.ts";
+import { systemRandomness } from "../../shared/platform/runtime.ts";
+import type { RowKeys } from "../../shared/platform/storage/signing.ts";
 import { useManagedIdentity } from "../azure/live-cloud.ts";
 import type { Service } from "./service.ts";
 
@@ -20,6 +25,14 @@ export async function createUsers(
 export async function servicesOf(service: Service): Promise<Services> {
   await useManagedIdentity(service.cloud);
   return createServices(loadConfig(service.environment));
+}
+
+/** Returns the keys with which the service signs rows, for modules that a test creates in this process. */
+export async function rowKeysOf(service: Service): Promise<RowKeys> {
+  await useManagedIdentity(service.cloud);
+  const config = loadConfig(service.environment);
+  const log = { debug() {}, info() {}, warn() {}, error() {} };
+  return keyVaultRowKeys(createServiceKeyVault({ config, identity: createIdentity(config), log })!, systemRandomness());
 }
 
 /** Changes the user's sessions in storage as if the user had sent no request for this many milliseconds. */
@@ -56,6 +69,7 @@ export async function makeToken(
   } = {},
 ): Promise<string> {
   const { kid, key } = signingKey(service.environment.JWT_SIGNING_KEYS!);
+  // Not rounded, like the times in the service's own tokens.
   const nowSeconds = Date.now() / 1000;
   return await new SignJWT({
     iss: "credential-lifecycle",

@@ -254,6 +254,7 @@ class Model {
 
   /** Runs the record without faults until it is in sync. */
   finish(): void {
+    // 25 hours: longer than the schedule, any retry delay and the lease of a crashed worker.
     this.now += 25 * 60 * MINUTE_MS;
     const worker = this.deliver("last");
     while (worker.step !== "over") this.step(worker, "none");

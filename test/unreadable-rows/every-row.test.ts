@@ -202,7 +202,7 @@ async function pathsToGet(): Promise<string[]> {
   return [...found, "/health?deep=true"];
 }
 
-/** Returns one row of each kind, if possible not of the caller. */
+/** Adds one row of each kind to `samples`. Never the row of the user `admin`, who sends the requests. */
 async function findSamples(): Promise<void> {
   const tableService = TableServiceClient.fromConnectionString(service.azurite.connectionString(), OPTIONS);
   const stored = new Map<string, RawRow[]>();
@@ -230,9 +230,11 @@ function unreadable({ original }: Sample): RawRow {
 
 const write = (rows: readonly [Sample, RawRow][]) =>
   pMap(rows, ([{ kind }, row]) => clientOf(kind.entity.table).upsertEntity(row, "Replace"), { concurrency: 8 });
-const restore = (broken: readonly Sample[]) => write(broken.map((sample) => [sample, withoutService(sample.original)]));
+const restore = (broken: readonly Sample[]) =>
+  write(broken.map((sample) => [sample, withoutServiceMembers(sample.original)]));
 
-function withoutService(row: RawRow): RawRow {
+/** Returns a row without the members that the table service adds. */
+function withoutServiceMembers(row: RawRow): RawRow {
   const { partitionKey, rowKey } = row;
   return { partitionKey, rowKey, ...Object.fromEntries(membersOf(row)) };
 }
@@ -299,7 +301,7 @@ describe("a store with rows of all kinds", () => {
   });
 });
 
-/** Groups of kinds in which each table has few. */
+/** Returns groups of rows that are broken together. The rows of each table are spread over the groups. */
 function groupsOf(all: readonly Sample[]): Sample[][] {
   const groups = Array.from({ length: GROUPS }, (): Sample[] => []);
   for (const ofTable of Map.groupBy(all, ({ kind }) => kind.entity.table).values())
@@ -340,7 +342,7 @@ function notPacked({ original }: Sample): RawRow | undefined {
   const binary = membersOf(original).filter(isBinary);
   const garbage = { type: "Binary", value: Buffer.from("other").toString("base64") };
   if (binary.length === 0) return undefined;
-  return { ...withoutService(original), ...Object.fromEntries(binary.map(([name]) => [name, garbage])) };
+  return { ...withoutServiceMembers(original), ...Object.fromEntries(binary.map(([name]) => [name, garbage])) };
 }
 
 test("bytes that can't be unpacked make their row unreadable, and cause no 500", async () => {
@@ -355,7 +357,7 @@ test("bytes that can't be unpacked make their row unreadable, and cause no 500",
 test("one walk finds every unreadable row that no answer needs", async () => {
   // A walk starts three days after the previous one.
   writeFileSync(path.join(folder, "clock"), String(Date.parse(recording.recordedAt) + 4 * DAY_MS - Date.now()));
-  // The service follows the clock of the storage, which reads its file now and then.
+  // The service follows the clock of the storage, which reads its file now and then. The token has then expired.
   await vi.waitFor(async () => expect((await send("GET", "/subscriptions")).status).toBe(401), { timeout: 10_000 });
   token = (await send("POST", "/auth/login", { username: "admin", password: "correct-horse-battery" })).body
     .access_token;

@@ -5,6 +5,7 @@ import { AcknowledgementRows } from "../../shared/alerts/acknowledgements.ts";
 import { OwnersRow } from "../../shared/alerts/owners.ts";
 import { RestoreMarkers } from "../../shared/alerts/restore-marker.ts";
 import { TABLE as APPLICATIONS, Runs as ApplicationRuns } from "../../shared/applications/application.ts";
+import { APPROVALS, Approvals } from "../../shared/approvals/approval.ts";
 import { KEYS_PARTITION, PURGES_PARTITION, RecordRow, ROLLBACK } from "../../shared/audit/rows.ts";
 import * as b2c from "../../shared/b2c/tenant.ts";
 import * as compliance from "../../shared/compliance/compliance-rows.ts";
@@ -33,7 +34,7 @@ import { Listed, Summary } from "../../shared/unreadable-rows/unreadable-rows.ts
 
 const ID = "01M83W0CN6SDG6BGCAGDABN0C3";
 const GUID = "aaaaaaaa-0000-4000-8000-000000000001";
-/** Before and after every time of the test. */
+/** Times before and after every time of the test: `SINCE` is long over, `UNTIL` is not reached. */
 const SINCE = "2026-11-20T10:00:00.000Z";
 const UNTIL = "2026-12-20T10:00:00.000Z";
 const CHANGED = { updatedAt: SINCE, updatedBy: "admin" };
@@ -41,7 +42,7 @@ const CREATED = { createdAt: SINCE, createdBy: "admin", ...CHANGED };
 const REQUEST = { runId: ID, requestedBy: "admin", requestId: "planted", createdAt: SINCE, finishedAt: SINCE };
 const RUN = { ...REQUEST, trigger: "api" as const, status: "completed" as const, failures: [] };
 
-/** @param scanId - A scan that has ended. */
+/** Writes the rows. @param scanId - A scan that has ended. */
 export async function plantRows(tables: Tables, { scanId, vaultName }: { scanId: string; vaultName: string }) {
   await plantScansAndResults(tables, scanId, vaultName);
   await plantUsers(tables);
@@ -95,6 +96,10 @@ async function plantUsers(tables: Tables): Promise<void> {
   await tables.put(Configuration, SSO, "configuration", { ...UNCONFIGURED, generation: "1", revision: "1" });
   await tables.put(Logins, SSO, "logins", { total: 1, lastAt: SINCE });
   await tables.put(secretRows("Sso"), SSO, `secret|${ID}`, { since: UNTIL });
+  await tables.put(Approvals, APPROVALS, ID, {
+    ...{ state: "pending" as const, summary: "Create an API token", method: "POST", path: "/auth/tokens", details: {} },
+    ...{ digest: "00", requestedBy: "admin", requesterId: GUID, createdAt: SINCE, expiresAt: UNTIL, writeId: ID },
+  });
   const request = { protocol: "oidc", cookieHash: "00", returnUrl: "/", generation: "1", expiresAt: UNTIL } as const;
   await tables.put(Request, "requests", "planted", request);
   for (const partition of ["assertions", "logouts"])

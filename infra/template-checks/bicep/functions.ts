@@ -24,7 +24,10 @@ export const FUNCTIONS: Record<string, { minArguments: number; maxArguments: num
   uniqueString: { minArguments: 1, maxArguments: Number.POSITIVE_INFINITY, returns: "string" },
 };
 
-/** Members of the objects that functions such as `subscription()` return, with their types. */
+/**
+ * Members of the objects that functions such as `subscription()` return, with their types. Only those that the templates use:
+ * another member is a finding.
+ */
 export const DEPLOYMENT_MEMBERS: Record<string, Record<string, string>> = {
   environment: { name: "string", suffixes: "object" },
   managementGroup: { id: "string", name: "string" },
@@ -32,7 +35,7 @@ export const DEPLOYMENT_MEMBERS: Record<string, Record<string, string>> = {
   subscription: { id: "string", subscriptionId: "string", tenantId: "string", displayName: "string" },
 };
 
-/** Decorators of parameters, with the parameter types to which they apply. */
+/** Decorators of parameters, with the parameter types to which they apply. Any other decorator is a finding. */
 export const DECORATORS: Record<string, readonly string[]> = {
   description: ["string", "int", "bool", "object", "array"],
   allowed: ["string", "int"],

@@ -8,13 +8,13 @@ import type { ChainEnd } from "./chain.ts";
 import { type PublicKeys, readStatement, type SigningKey, signStatement } from "./signing.ts";
 
 /**
- * Since when every entry must have an authentication code. Versions up to f8ec7568 wrote entries without one. Digests contain this time.
- * Until the first digest, the signed statement in the row of the first interval does, which the version that created the log wrote.
+ * Since when every entry must have an authentication code. Versions up to the build f8ec7568 wrote entries without one. Digests
+ * contain this time. Until the first digest, the row of the first interval has a signed statement with it.
  */
 
 /**
- * How long entries without a code are accepted after the first sealing that follows an earlier version: its instances may finish an
- * execution, which takes up to an hour.
+ * How long entries without a code are accepted after the first sealing that follows an earlier version: its instances may finish
+ * an execution, which takes up to an hour.
  */
 const UPGRADE_MS = HOUR_MS;
 
@@ -27,15 +27,15 @@ export const authenticationStatement = (from: Interval, signer: SigningKey): str
   signStatement("audit-authenticated", { from: intervalName(from) }, signer);
 
 /**
- * Signs the statement that an earlier version may write entries after this digest. It counts until the next digest, so that nobody can
- * use a copy of it later.
+ * Signs the statement that an earlier version may write entries after this digest. It counts until the next digest, so that
+ * nobody can use a copy of it later.
  */
 export const rollbackStatement = (end: ChainEnd | undefined, signer: SigningKey): string =>
   signStatement("audit-rollback", { newest: end?.hash ?? null }, signer);
 
 /**
- * Returns since when every entry must have a code. Undefined if none needs one: an earlier version sealed last, or may have written the
- * entries since then, because the log was prepared for it. Costs one or two requests.
+ * Returns since when every entry must have a code. Undefined if none needs one: an earlier version sealed last, or may have
+ * written the entries since then, because the log was prepared for it. Costs one or two requests.
  *
  * @param end - The newest digest.
  */

@@ -96,8 +96,9 @@ export function createIntervalCheck(deps: AuthenticityDependencies, interval: In
   const present = new Map<string, { count: number; hasCode: boolean }>();
   /** Rows without a required or valid code. */
   const suspicious = new Map<string, { id: string; kind: "entryChanged" | "entryInserted" }>();
-  /** The names in the links of entries, with the highest count, and the link. */
+  /** The entries that links name, by row: the name with the highest count, and the link that contains it. */
   const named = new Map<string, { name: EntryName; link: Link }>();
+  /** The numbers of the authentic entries, by their sequence. */
   const numbers = new Map<string, number[]>();
   const indexed = new Set<string>();
   const listed: Falsification[] = [];
@@ -122,6 +123,7 @@ export function createIntervalCheck(deps: AuthenticityDependencies, interval: In
     if (++readAgain > MAX_READ_AGAIN) return undefined;
     const row = await readRow(tables, EntryRow, name.day, name.key);
     if (!row) return undefined;
+    // A key is the time of the interval and the entry's id: `10:40|01J…`.
     const id = name.key.slice(6);
     const stored = {
       interval: intervalOfName(name),
@@ -145,6 +147,7 @@ export function createIntervalCheck(deps: AuthenticityDependencies, interval: In
     const id = name.key.slice(6);
     if (!row) {
       report("entryRemoved", target, id, "The service wrote the entry, and it is missing.");
+      // Only the missing entry names the one before it. If that is missing, too, the numbers of the sequence have a gap.
       const isPrevious = link.number > 1 && link.previous[0] === name;
       const before = isPrevious ? missingBefore(link.sequence, link.number - 1) : 0;
       for (let count = 0; count < before; count++)
@@ -177,6 +180,7 @@ export function createIntervalCheck(deps: AuthenticityDependencies, interval: In
     for (const [sequence, ofSequence] of numbers) {
       const rowKey = lastRowKey(sequence);
       const newest = Math.max(...ofSequence);
+      // The row's link is that of the sequence's next entry, so its number is higher than that of every entry.
       const isCurrent = (row: LastEntryRow | undefined) =>
         row && (row.isForged || (row.link && row.link.number > newest));
       if (isCurrent(byKey.get(rowKey)) || ++readAgain > MAX_READ_AGAIN) continue;
@@ -191,6 +195,7 @@ export function createIntervalCheck(deps: AuthenticityDependencies, interval: In
     indexed,
 
     add(row, entry) {
+      // The count is not part of the result.
       const name = rowOfName({ day: partitionKey, key: row.rowKey, count: 1 });
       if (!entry || !isAuthentic(deps, row)) {
         suspicious.set(name, { id: row.id, kind: row.mac === undefined ? "entryInserted" : "entryChanged" });
@@ -205,6 +210,7 @@ export function createIntervalCheck(deps: AuthenticityDependencies, interval: In
     },
 
     async finish(lastRows) {
+      // No entry names the last entry of a sequence. The row of last entries does.
       for (const { link } of lastRows) {
         if (link?.previous.some((name) => intervalOfName(name) === interval)) {
           addNames({ ...link, previous: link.previous.filter((name) => intervalOfName(name) === interval) });

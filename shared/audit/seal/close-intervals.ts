@@ -42,6 +42,7 @@ export async function closeIntervals(
     const marks = await marksOf(tables, partition);
     const writes = intervals.map((interval) => {
       const closed = signStatement("audit-closed", { closed: intervalName(interval) }, signer);
+      // `insert` fails if a writer creates the interval meanwhile. The attempt is then repeated, and `existed` becomes true.
       const write = marks.has(bornMark(interval)) ? put : insert;
       return write(ClosedMark, bornMark(interval), { closed });
     });

@@ -123,6 +123,7 @@ export function createSealer(deps: SealDependencies): () => Promise<Sealing> {
       for (const interval of batch) {
         const check = createIntervalCheck(checkDeps, interval);
         const manifest = await writeManifest(tables, interval, fingerprints(tables, entries.of(interval), check));
+        // A forged row belongs to no interval. It is reported once, with the last interval of the batch.
         const checked = await check.finish(lastRows.filter(({ isForged }) => !isForged || interval === batch.at(-1)));
         falsifiedTotal += checked.total;
         if (checked.total > 0)
@@ -131,9 +132,9 @@ export function createSealer(deps: SealDependencies): () => Promise<Sealing> {
             entries: checked.total,
           });
         const foreignRow = foreign.get(intervalName(interval));
-        const link = appendDigest(chain, { interval, manifest, replaced: foreignRow?.hash, checked }, signer, clock);
-        operations.push(digestOperation(link.statement, intervalName(interval), foreignRow?.etag));
-        chain = link.chain;
+        const next = appendDigest(chain, { interval, manifest, replaced: foreignRow?.hash, checked }, signer, clock);
+        operations.push(digestOperation(next.statement, intervalName(interval), foreignRow?.etag));
+        chain = next.chain;
       }
       try {
         await tables.transaction(DigestRow.table, DIGESTS_PARTITION, operations);

@@ -5,7 +5,10 @@ import { entryOfRow, type StoredEntry } from "../stored-entries.ts";
 /** Maximum number of late entries listed in one response. All are counted. */
 const MAX_LISTED = 100;
 
-/** Collects late entries: those whose event happened before the time under which they are listed. */
+/**
+ * Collects late entries while a verification reads all entries. If the log was already closed for the time of an event, the
+ * event's entry is listed under a later time (`occurredAt`) and contains `happenedAt`. Other entries don't have that member.
+ */
 export interface LateCheck {
   /** Yields the same pages, and collects their late entries. */
   watch(pages: AsyncIterable<StoredEntry[]>): AsyncGenerator<StoredEntry[]>;

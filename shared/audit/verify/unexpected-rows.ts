@@ -262,6 +262,7 @@ async function partitionFindings(
   for await (const page of storedEntries(tables, { from: futureFrom, to: futureFrom + DAY_MS })) {
     for (const row of page) {
       const { interval, id } = row;
+      // 0: an entry without a code is not accepted, at any time.
       if (isAuthentic({ authentication: trust.authentication, authenticatedFrom: 0 }, row)) continue;
       const detail = "The time of the entry is in the future.";
       const finding: Finding = { kind: "entryInserted", interval: intervalName(interval), entryId: id, detail };

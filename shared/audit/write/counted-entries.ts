@@ -175,6 +175,7 @@ function countedId({ key, windowMs }: CountGroup, occurredAtMs: number, occupied
   const hash = createHash("sha256")
     .update(`${start}|${key}${"|".repeat(occupiedIds)}`)
     .digest();
+  // The 16 characters of the random part, in a ULID's base32.
   let random = "";
   for (let digit = 0; digit < 16; digit++) random += "0123456789ABCDEFGHJKMNPQRSTVWXYZ"[hash[digit]! & 31];
   return encodeTime(start) + random;

@@ -42,7 +42,7 @@ interface Sequence {
 }
 
 export function createSequences(randomness: Randomness, authentication: EntryAuthentication): Sequences {
-  /** Sequences without a write in progress. The last one is used first, so that there are as many as writes at once. */
+  /** Sequences without a write in progress. A new one is created only if all are in use, so there are as many as writes at once. */
   const idle: Sequence[] = [];
   /** Written entries that no other entry names yet, by row. */
   const unnamed = new Map<string, EntryName>();
@@ -85,6 +85,7 @@ export function createSequences(randomness: Randomness, authentication: EntryAut
     const { id, number, last } = sequence;
     const link = replaced ? replaced.link : JSON.stringify({ sequence: id, number, previous } satisfies Link);
     const name = { day: partitionKey, key: rowKey, count };
+    // A replaced row keeps its link, so it takes no number. The row of the last entry names its new count until an entry does.
     const next: Link = replaced
       ? { sequence: id, number, previous: namesFrom([last, name]) }
       : { sequence: id, number: number + 1, previous: [name] };

@@ -65,7 +65,7 @@ export async function assessmentDocument(assessment: Assessment, reportContext: 
   });
 }
 
-const plural = (count: number, one: string, many = `${one}s`): string => `${count} ${count === 1 ? one : many}`;
+const plural = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? "" : "s"}`;
 
 function writeSummary(sheet: Sheet, { framework, scope, createdAt }: Assessment, reportContext: ReportContext): void {
   const { pass, fail, notApplicable, manual } = framework.controlsByStatus;
@@ -85,7 +85,7 @@ function writeSummary(sheet: Sheet, { framework, scope, createdAt }: Assessment,
     sheet.fact("Not read", `The last scan did not read ${which}. ${missing}.`, ALARM_COLOR);
   }
   if (reportContext.unreadableVaults > 0) {
-    const which = reportContext.unreadableVaults === 1 ? "1 key vault" : `${reportContext.unreadableVaults} key vaults`;
+    const which = plural(reportContext.unreadableVaults, "key vault");
     sheet.fact("Not read", `The last scan could not read ${which}. Their results are older.`, ALARM_COLOR);
   }
   const evaluated = scope.evaluatedFrom && scope.evaluatedTo;
@@ -218,7 +218,10 @@ function writeEvidence(sheet: Sheet, { framework: { controls }, violations }: As
   }
 }
 
-/** Returns a line for each reason why the check is mapped, preceded by the IDs of the controls with that reason. */
+/**
+ * Returns a line for each reason (`basis`) why the check is mapped, preceded by the IDs of the controls with that reason, unless
+ * the reason's own text begins with them.
+ */
 function reasonsOf({ id }: CheckResult, controls: readonly ControlResult[]): string[] {
   const byBasis = new Map<string, string[]>();
   for (const control of controls) {

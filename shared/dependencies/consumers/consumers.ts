@@ -76,7 +76,7 @@ export function createConsumersOfSecrets(deps: {
         ...(environment !== undefined && { environment }),
         ...place,
         evidence: joinedEvidence([...new Set(found.map(({ edge }) => edge.evidence))].sort()),
-        how: HOW_BY_HARM.find((how) => found.some(({ edge }) => howOf(edge) === how))!,
+        how: SLOWEST_FIRST.find((how) => found.some(({ edge }) => howOf(edge) === how))!,
         ...(found.some(({ edge }) => edge.copy) && { copy: true }),
         slowestSeconds: Math.max(...found.map(({ edge }) => edge.refresh.slowestSeconds ?? 0)),
         blast: Math.round(weight * BLAST_PER_WEIGHT),
@@ -85,6 +85,7 @@ export function createConsumersOfSecrets(deps: {
     };
     const consumers = await Promise.all(consumersOf(named).map(toPlanned));
     const unread = more ? [`${vaultName}/${name} has more known consumers than were checked.`] : [];
+    // `unread` is also part of `coverage`. By itself, it keeps a rotation from removing the old client secret automatically.
     return { consumers, coverage: [...wholeVaultCoverage(uses), ...unread], unread };
   }
 
@@ -93,6 +94,7 @@ export function createConsumersOfSecrets(deps: {
       const allPlaces = places.map(({ vaultName, secretName }) => ({ vaultName, secretName }));
       if (appId !== undefined) {
         const tenantId = (await deps.tenantId()).toLowerCase();
+        // Consumers with their own copy of a client secret are stored under `entra.<tenant id>` instead of a vault name.
         allPlaces.push({ vaultName: applicationHolder(tenantId), secretName: appId.toLowerCase() });
       }
       const found = await Promise.all(allPlaces.map(consumersIn));
@@ -122,8 +124,11 @@ export function createConsumersOfSecrets(deps: {
   };
 }
 
-/** Effects of a rotation, most harmful first. If a resource uses a secret several times, the first one that applies counts. */
-const HOW_BY_HARM = ["willBreak", "blind", "automatic", "action"] as const;
+/**
+ * How a consumer gets a new value, in the order of how long it may keep the old one: always, unknown, until it reads the new
+ * value by itself, until the service refreshes it. If a resource uses a secret several times, the first that applies counts.
+ */
+const SLOWEST_FIRST = ["willBreak", "blind", "automatic", "action"] as const;
 
 /** Returns a coverage text for consumers that use the whole vault: it is unknown whether they use this secret. */
 function wholeVaultCoverage(uses: readonly FoundEdge[]): string[] {

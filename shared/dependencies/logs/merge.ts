@@ -8,7 +8,7 @@ import { type AssetUseRecord, type Reader, readersOf, type SignInRecord, type Va
 
 /** Maximum number of readers that are stored for one asset, most recent first. */
 const MAX_READERS = 200;
-/** Maximum number of versions of one reader, and of days of its counts. */
+/** Maximum number of versions that are stored for one reader: those with the latest reads. */
 const MAX_VERSIONS = 10;
 /** Number of days for which daily counts are stored. */
 export const DAYS_COUNTED = 30;

@@ -77,7 +77,8 @@ export function createMailSender(deps: {
     options: { operationId?: string; resumeFrom?: string },
   ): Promise<MailAnswer> {
     const sending = options.resumeFrom === undefined;
-    // The SDK accepts any 2xx response, even the page of a proxy. These flags record documented responses.
+    // The SDK accepts any 2xx response, even the page of a proxy. These flags record documented responses: to the POST that
+    // sends the mail, and to the GET that queries its operation.
     let isAccepted = false;
     let hasStatus = false;
     try {
@@ -174,7 +175,7 @@ function answerOfError(error: unknown, target: CallTarget): MailAnswer {
     return { kind: "throttled", retryAfterSeconds: failure.retryAfterSeconds ?? DEFAULT_RETRY_SECONDS };
   }
   const denied = failure.code === "unauthenticated" || failure.code === "accessDenied";
-  // With an identity there is no key to check.
+  // Only calls with an identity have a `grant`. The failure then names the missing role; `REMEDIES` would name an access key.
   const remedy = denied && target.grant !== undefined ? failure.remedy : (REMEDIES[failure.code] ?? "");
   const reason = `${failure.message} ${remedy}`.trim();
   if (status === 404 && target.operation !== "send a mail") return { kind: "notFound" };

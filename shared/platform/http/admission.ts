@@ -60,6 +60,14 @@ export interface GuardedRequest {
   boundTo?: unknown;
 }
 
+/**
+ * Returns whether requests to an endpoint are refused while the store does not respond or was written by a newer version. Static
+ * files, unknown paths and the liveness check (open, without a limit) are answered. An open GET with a limit can write, such as
+ * the last request of a single sign-on.
+ */
+export const needsStore = ({ access, method, rateLimit }: AdmissionRules): boolean =>
+  access !== "open" || method !== "GET" || rateLimit !== "none";
+
 /** A request before authentication. */
 export interface UnauthenticatedRequest {
   headers: Headers;
@@ -89,10 +97,6 @@ export async function admit(
   gate: Gate,
   answerHeaders: Record<string, string>,
 ): Promise<Actor | undefined> {
-  // Static files, unknown paths and the liveness check (open, without a limit) are answered while the store does not respond.
-  // An open GET with a limit can write, such as the last request of a single sign-on.
-  const needsStore = endpoint.access !== "open" || endpoint.method !== "GET" || endpoint.rateLimit !== "none";
-  if (needsStore) await gate.checkStore();
   const credential = credentialOf(headers);
   const authenticated = credential && endpoint.access !== "open" ? await gate.authenticate(credential) : noCredential();
   // For an open endpoint `authenticated` is a problem that is never thrown.

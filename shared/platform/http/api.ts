@@ -7,7 +7,7 @@ export const Health = z
   .object({
     status: z.enum(["healthy", "degraded"]).meta({
       description:
-        "`degraded`: a dependency does not respond, a stored row can't be read, or one of the numbers below is unknown.",
+        "`degraded`: a dependency does not respond, a stored row can't be read, or the number in `unreadableRows` or `heldDeliveries` is unknown.",
     }),
     dependencies: z
       .array(
@@ -22,8 +22,11 @@ export const Health = z
       .meta({ description: "Only with deep=true." }),
     unreadableRows: z
       .object({
-        listed: z.int().min(0).meta({ description: "Number of rows that the audit log names.", example: 0 }),
-        more: z.boolean().meta({ description: "Whether further rows were found within the last two hours." }),
+        listed: z.int().min(0).meta({
+          description: "Number of rows that have an audit entry of their own, at most 100.",
+          example: 0,
+        }),
+        more: z.boolean().meta({ description: "Whether rows beyond those were found within the last two hours." }),
       })
       .optional()
       .meta({

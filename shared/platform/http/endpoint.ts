@@ -72,14 +72,15 @@ export interface Confirmations {
 }
 
 /**
- * Declares a response: JSON with its schema, or a file with its media type and an example. Each response has one media type, so
- * that generated clients have a single type.
+ * Declares a response: JSON with its schema, or a file with its media type and an example. The API description has one media
+ * type for each response, so that generated clients have a single type. Alternative files are in an extension of it.
  */
 export type ResponseDeclaration =
   | z.ZodType
   | {
-      /** JSON that a query parameter turns into one of these files. The file also has an operation of its own. */
+      /** Schema of the JSON that the endpoint returns by default. */
       json: z.ZodType;
+      /** Media types of the files that a query parameter requests instead. Each file also has an operation of its own. */
       or: readonly string[];
     }
   | {

@@ -347,7 +347,6 @@ export const MEMBER_EXAMPLES: Readonly<Record<string, unknown>> = {
 export const PARAMETER_DESCRIPTIONS: Readonly<Record<string, Member>> = {
   acknowledgement_id: described("ID of the acknowledgment.", EXAMPLE_ULID),
   app_id: described("Client ID of the application.", "97471835-12cd-444d-ae9b-dc205f8336bf"),
-  approval_id: described("ID of the approval, from the problem `approvalRequired`.", EXAMPLE_ULID),
   asset_id: described("ID of the asset.", "kv-payments-prod.secret.payments-api-client-secret"),
   category: described("Category of settings.", "logging"),
   change: described("Only changes of this kind."),

@@ -1,6 +1,6 @@
 import { collectLeftOut } from "../incomplete-answer.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
-import { admit, type Gate, type GuardedRequest, type UnauthenticatedRequest } from "./admission.ts";
+import { admit, type Gate, type GuardedRequest, needsStore, type UnauthenticatedRequest } from "./admission.ts";
 import { clientAddress } from "./client-address.ts";
 import { compressed } from "./compression.ts";
 import type { Actor, Caller, Confirmations, Endpoint } from "./endpoint.ts";
@@ -112,6 +112,7 @@ async function handleRequest<Services>(
   const unauthenticatedRequest: UnauthenticatedRequest = { headers: request.headers, address, requestId, origin };
   const loadedServices = endpoint.standalone ? undefined : await deps.loadServices();
   if (endpoint.paced !== undefined) await loadedServices?.gate.pace.waitForSlot(endpoint.paced);
+  if (needsStore(endpoint)) await loadedServices?.gate.checkStore();
   const actor = loadedServices && (await admit(endpoint, unauthenticatedRequest, loadedServices.gate, answerHeaders));
   const params = endpoint.params ? parse(endpoint.params, request.params, "path") : undefined;
   const query = endpoint.query ? parse(endpoint.query, readQuery(url), "query") : undefined;
@@ -135,6 +136,7 @@ async function handleRequest<Services>(
     services: loadedServices?.services as Services,
     admit: async (access) => {
       const { gate, services } = await deps.loadServices();
+      if (access !== "open") await gate.checkStore();
       const admitted = await admit(
         { ...endpoint, access, rateLimit: "caller" },
         unauthenticatedRequest,

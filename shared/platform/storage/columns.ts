@@ -72,6 +72,7 @@ export function encode(members: readonly Member[], value: object): Columns {
 // A text that is too long for one column continues in `<name>__1`, `<name>__2`, … After a piece of full length there is always
 // another piece, which may be empty. So the last piece is recognized by its length, and pieces that remain from a longer text
 // after a merge are never read.
+// A full text piece can be one unit shorter, because a surrogate pair stays in one piece.
 const isFullText = (piece: string) => piece.length >= MAX_TEXT_UNITS - 1;
 const isFullBytes = (piece: Uint8Array) => piece.length >= MAX_BINARY_BYTES;
 const pieceName = (column: string, index: number) => (index === 0 ? column : `${column}__${index}`);

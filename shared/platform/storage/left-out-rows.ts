@@ -2,8 +2,8 @@ import { countLeftOut, isAnsweringGet } from "../incomplete-answer.ts";
 import { StorageCorrupt } from "./errors.ts";
 
 /**
- * Returns the result of `read`. In the answer to a GET request, a row that can't be read is left out and counted: the result is then
- * undefined. For rows that only add details to an answer.
+ * Returns the result of `read`. In the answer to a GET request, a row that can't be read is left out and counted: the result is
+ * then undefined. For rows that only add details to an answer.
  *
  * @throws StorageCorrupt outside of a GET request, so that work is not based on a missing row.
  */

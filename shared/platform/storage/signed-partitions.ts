@@ -45,13 +45,15 @@ export interface Finding {
   readonly content?: string;
 }
 
-/** Compares signed rows with their lists, signs rows, and sets rows aside. */
+/** Compares signed rows with their lists, signs rows, and sets rows aside. `Tables` signs and lists each row that it writes. */
 export interface SignedPartitions {
   /** Returns whether a row of the range has no signature. */
   hasUnsigned(range: SignedRange): Promise<boolean>;
   /**
    * Compares the rows of a listed range with their lists, and the lists with the counts of their writes in the key vault. Reads
    * only signatures. Returns the current counts, and rows that differ from their list also when they are read again.
+   *
+   * @param sequences - The counts that the key vault stores, by the index of the list. A missing count is 0.
    */
   compare(range: SignedRange, sequences: readonly number[]): Promise<{ sequences: number[]; findings: Finding[] }>;
   /**
@@ -67,8 +69,9 @@ export interface SignedPartitions {
   /** Returns each row of a range that can't be read or differs from its list. Reads whole rows and writes nothing. */
   inspect(range: SignedRange, sequences: readonly number[]): Promise<Finding[]>;
   /**
-   * Accepts the rows as they are: signs them, removes rows that stand for missing ones, and writes the lists anew with higher
-   * counts than `sequences`. Only for a stopped app. Can be repeated after a crash.
+   * Accepts the rows as they are: signs them, removes rows that stand for missing ones (`setAside` inserts them), and writes
+   * the lists anew with higher counts than `sequences`: empty, and then with each row that is written. Only for a stopped app.
+   * Can be repeated after a crash.
    *
    * @param options - `removed`: row keys of rows to remove instead.
    * @returns the counts of the lists.
@@ -89,7 +92,7 @@ const CONTENT = ["username", "role", "state", "name", "alertType", "user", "prov
 /** A list, or why it can't be read. Undefined if it does not exist. */
 type List = { sequence: number; rows: ReadonlyMap<string, string> } | SetAsideReason | undefined;
 
-/** Returns why a list can't be read: it was set aside before, or is not the service's. */
+/** Returns why a list can't be read: it was set aside as `missing`, or it is not the service's current list. */
 const brokenList = ({ reason }: StorageCorrupt): SetAsideReason => (reason === "missing" ? "missing" : "olderState");
 
 const filterOf = ({ partitionKey, from, before }: Pick<SignedRange, "partitionKey" | "from" | "before">) =>
@@ -106,6 +109,7 @@ function listReason(list: List, sequence: number): SetAsideReason | undefined {
   return list.sequence < sequence ? "olderState" : undefined;
 }
 
+/** Returns why a row must not take effect by its signature and its list, or undefined. */
 function rowReason(list: List, sequence: number, rowKey: string, signature: unknown): Finding["reason"] | undefined {
   if (signature === undefined) return "unsigned";
   const aside = setAsideReason(signature);
@@ -172,6 +176,7 @@ export function createSignedPartitions(
     for await (const rows of tables.pages(listEntity(table), range))
       for (const { rowKey, sequence, rows: listed } of rows)
         lists[indexOf(rowKey)] = { sequence, rows: new Map(listed) };
+    // A row that the service did not write can have another index.
     return lists.slice(0, LISTS);
   }
 
@@ -231,6 +236,7 @@ export function createSignedPartitions(
       if (reason) findings.push({ table, partitionKey, rowKey: listKey(index), reason });
     }
     const broken = new Set(findings.map(({ rowKey }) => rowKey));
+    // A list that can't be trusted does not show which of its rows are missing.
     for (const rowKey of range.fixedKeys ?? [])
       if (broken.has(listKey(listIndexOf(rowKey))) && !(await stored.read(table, partitionKey, rowKey)))
         findings.push({ table, partitionKey, rowKey, reason: "missing" });

@@ -20,7 +20,10 @@ export interface RowKeys {
   unsignedUntil?(): Promise<number | undefined>;
 }
 
-/** Signs and verifies the rows of `signed` entities. */
+/**
+ * Signs and verifies the rows of entities by their member `signed`. `true`: always, so keys are required. `withKeyVault`: only
+ * if there are keys. `adopted`: only if there are keys, and earlier versions wrote the rows without a signature.
+ */
 export interface RowSigning {
   /** Returns the operation with its signature. Returns operations of unsigned entities unchanged. */
   sign(partitionKey: string, operation: Operation): Promise<Operation>;
@@ -42,7 +45,10 @@ export const SIGNATURE = "_signature";
 /** Prefix of the signature of a row that was set aside, before the reason. No key has this name, so the row can't be read. */
 const SET_ASIDE = "rejected.";
 
-/** Why a row must not take effect, although it has no wrong signature. */
+/**
+ * Why a row must not take effect, although it has no wrong signature. `olderState`: it is an earlier state of the row.
+ * `notListed`: its list does not name it, for example because it was removed. `missing`: only its list names it.
+ */
 export type SetAsideReason = "olderState" | "notListed" | "missing" | "unsigned";
 
 /** Returns the signature of a row that must not take effect. */
@@ -123,7 +129,10 @@ function macOf(key: Uint8Array, table: string, partitionKey: string, rowKey: str
     .filter(([name]) => !UNSIGNED_COLUMNS.has(name) && !name.includes("odata."))
     .map(([name, value]) => [name, value instanceof Uint8Array ? Buffer.from(value).toString("base64") : value])
     .sort(([a], [b]) => (String(a) < String(b) ? -1 : 1));
-  return createHmac("sha256", key)
-    .update(JSON.stringify(["row", table, partitionKey, rowKey, signed]))
-    .digest();
+  return (
+    createHmac("sha256", key)
+      // "row" separates this use of the key from possible other ones.
+      .update(JSON.stringify(["row", table, partitionKey, rowKey, signed]))
+      .digest()
+  );
 }

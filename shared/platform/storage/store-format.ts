@@ -75,8 +75,9 @@ async function formatOf(tables: Tables, format: typeof SignedFormat): Promise<nu
 /** Removes the row, so that an earlier build writes its own. */
 export const removeFormat = (tables: Tables): Promise<boolean> => tables.remove(SignedFormat, STORE, FORMAT);
 
-/** How long a process works without another check. A process that does not may work with the store soon after its preparation. */
+/** How long a process works without another check. */
 const CHECK_EVERY_MS = 5 * MINUTE_MS;
+/** How long a process that can't work with the store waits, so that it works soon after the store's preparation. */
 const CHECK_AGAIN_MS = 10 * SECOND_MS;
 
 /** Checks the format of the store for a process. */
@@ -112,6 +113,7 @@ export function createStoreFormat({ tables, log }: { tables: Tables; log: Logger
       if (now >= checkAt) {
         checkAt = now + CHECK_EVERY_MS;
         result = check().catch((error: unknown) => {
+          // After any other error, such as an outage of storage, the next call checks.
           checkAt = performance.now() + (error instanceof StoreIsNewer ? CHECK_AGAIN_MS : 0);
           throw error;
         });

@@ -23,8 +23,8 @@ const MAX_TOKEN_CHARACTERS = 16_384;
 /** The member of `events` that makes a token a logout token (section 2.4). */
 const LOGOUT_EVENT = "http://schemas.openid.net/event/backchannel-logout";
 /**
- * Values of the header `typ`. `logout+jwt` is recommended (section 2.4). Providers from before the recommendation send `JWT` or none;
- * `events` and the absence of `nonce` then distinguish the token from an ID token.
+ * Values of the header `typ`. `logout+jwt` is recommended (section 2.4). Providers from before the recommendation send `JWT` or
+ * none; `events` and the absence of `nonce` then distinguish the token from an ID token.
  */
 const TYPES: readonly unknown[] = ["logout+jwt", "application/logout+jwt", "JWT", undefined];
 
@@ -108,6 +108,7 @@ function logoutTokenOf({ iss, jti, sub, sid, exp, events, nonce }: JWTPayload): 
   if (!isObject(event)) throw new LogoutRefused("events");
   if (nonce !== undefined) throw new LogoutRefused("nonce");
   if (typeof jti !== "string" || jti === "") throw new LogoutRefused("jti");
+  // The reason `sub` stands for both claims, of which a token needs one.
   for (const claim of [sub, sid]) {
     if (claim !== undefined && (typeof claim !== "string" || claim === "")) throw new LogoutRefused("sub");
   }
@@ -128,7 +129,7 @@ function rejectionOf(error: unknown): unknown {
   if (error instanceof NoDiscoveryDocument || isUnreachable(error) || error instanceof errors.JWKSTimeout)
     return new LogoutRefused("providerUnreachable");
   if (error instanceof errors.JWTClaimValidationFailed || error instanceof errors.JWTExpired)
-    // `claim` is the name of a claim that `verify` requires.
+    // `claim` is the name of the missing or wrong claim.
     return new LogoutRefused(error.claim);
   if (error instanceof errors.JWSSignatureVerificationFailed || error instanceof errors.JWKSNoMatchingKey)
     return new LogoutRefused("signature");

@@ -6,6 +6,7 @@ export function nameIdOf(parent: Element): ProviderSession["nameId"] {
   const element = child(parent, "assertion", "NameID");
   const value = textOf(element);
   if (!element || value === undefined) return undefined;
+  // Members of the result, and the XML attributes that contain them.
   const names = { format: "Format", nameQualifier: "NameQualifier", spNameQualifier: "SPNameQualifier" };
   const attributes = Object.entries(names).flatMap(([member, name]) => {
     const text = attribute(element, name);

@@ -103,12 +103,12 @@ function singleAssertion(response: Element): Element {
 }
 
 /**
- * Throws if a signature is anywhere but in the given elements. Valid messages have no others. Attackers add signatures so that
- * the wrong one is verified.
+ * Throws if a signature is anywhere but directly in one of the given elements, which need not be signed. Valid messages have no
+ * others. Attackers add signatures so that the wrong one is verified.
  */
-function requireNoOtherSignature(root: Element, signed: readonly Element[]): void {
+function requireNoOtherSignature(root: Element, mayHaveSignature: readonly Element[]): void {
   const hasOtherSignature = descendantsNamed(root, "Signature").some(
-    ({ parentNode }) => !signed.some((element) => element === parentNode),
+    ({ parentNode }) => !mayHaveSignature.some((element) => element === parentNode),
   );
   if (hasOtherSignature) throw new SamlRefused("signature");
 }

@@ -186,7 +186,9 @@ export class Browser {
   readonly #address = `198.51.${100 + Math.floor(++browsers / 250)}.${(browsers % 250) + 1}`;
   /** Requests to the service's callback, in order. */
   readonly callbacks: NonNullable<Page["held"]>[] = [];
+  /** True to return the request to the callback as `held`, instead of sending it. A test can then change it or send it twice. */
   holdCallback = false;
+  /** False to ignore the cookies of answers, also their deletion. */
   storesCookies = true;
 
   constructor(service: Service) {

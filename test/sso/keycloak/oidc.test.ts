@@ -9,6 +9,7 @@ const SECRET = "a-client-secret-of-this-test";
 const CALLBACK = `${ORIGIN}/auth/sso/callback`;
 
 describe.skipIf(skipWithout("keycloak"))("with Keycloak by OpenID Connect", () => {
+  /** Declares a test: its title, the expected result (see `outcomeOf`), and the function that returns the actual one. */
   const sees = createCases();
   let lab: Lab;
   let settings: Representation;
@@ -388,6 +389,7 @@ const ROLES_MAPPER = mapper("realm roles in the ID token", "oidc-usermodel-realm
 });
 const GROUPS_MAPPER = mapper("groups", "oidc-group-membership-mapper", { "claim.name": "groups", "full.path": "true" });
 const CLIENT_ROLES_MAPPER = mapper("client roles", "oidc-usermodel-client-role-mapper", {
+  // Keycloak replaces `${client_id}`. In two parts, so that it does not look like a template of this file.
   "claim.name": "resource_access.$" + "{client_id}.roles",
   "jsonType.label": "String",
   multivalued: "true",

@@ -63,7 +63,7 @@ describe("a person who signs in with SAML", () => {
     expect(await instance.sso.configuration()).toMatchObject({ totalSsoLogins: 1 });
   });
 
-  test("is the same user at the next sign-in", async () => {
+  test("is sent to the provider with a binding cookie, and is the same user at each sign-in", async () => {
     await configure();
     const redirection = await instance.sso.begin("/", ORIGIN, ADMINISTRATOR);
     // The cookie that binds the sign-in to the browser must be sent with a form from the provider's site: SameSite=None.
@@ -98,6 +98,7 @@ describe("a person who signs in with SAML", () => {
       "signInFailed",
     );
     expect(deployment.rejectionReasons()).toEqual([reason]);
+    // The audit log contains no text of the provider, such as its wrong addresses at elsewhere.example.
     expect(JSON.stringify(deployment.events)).not.toContain("elsewhere.example");
   });
 
@@ -195,6 +196,7 @@ describe("the provider's key", () => {
       samlIdpCertificates: certificates(),
     });
     expect(configuredCertificates).toHaveLength(2);
+    // The simulated provider's certificates are valid for 1,000 days.
     expect(configuredCertificates.every(({ expiresOn }) => Date.parse(expiresOn) > Date.now() + 300 * DAY_MS)).toBe(
       true,
     );

@@ -7,7 +7,7 @@ import { useStyles } from "./styles.ts";
 
 /** A second factor, as a request contains it. */
 export type Factor = Pick<Schemas["Credentials"], "totp" | "recoveryCode" | "passkey">;
-/** The methods that the user can use, from the problem `secondFactorRequired`. */
+/** The methods that the user can use, from a problem such as `secondFactorRequired`. */
 export type FactorChallenge = Schemas["SecondFactorChallenge"];
 
 /** Returns the challenge in a response of the sign-in. Undefined if the sign-in failed for another reason. */
@@ -18,9 +18,9 @@ export function challengeOf(problem: Problem | null): FactorChallenge | undefine
 }
 
 /**
- * The second step of the sign-in: the code of an authenticator app, a passkey, or a recovery code.
+ * The form for a second factor, in the sign-in and in step-up: the code of an authenticator app, a passkey, or a recovery code.
  *
- * @param props.problem - The problem of the last attempt. The first one only asks for the factor, so it is not shown.
+ * @param props.problem - The problem of the last attempt. Undefined before the first.
  */
 export function FactorForm({
   challenge: { methods, passkeyOptions },

@@ -35,7 +35,8 @@ export function StepUp() {
   }
 
   const { signInUrl } = request.problem;
-  const challenge = challengeOf(problem) ?? challengeOf(request.problem)!;
+  // The problem of a failed attempt has a new challenge for passkeys, because each is accepted once.
+  const challenge = challengeIn(problem) ?? challengeIn(request.problem)!;
   return (
     <Dialog modalType="alert" open surfaceMotion={null}>
       <DialogSurface className={styles.again} aria-label="Confirm your identity">
@@ -67,7 +68,8 @@ export function StepUp() {
   );
 }
 
-function challengeOf(
+/** Returns the methods with which the user can confirm, from a problem that has them. */
+function challengeIn(
   problem: Problem | StepUpRequest["problem"] | undefined,
 ): Schemas["SecondFactorChallenge"] | undefined {
   const { methods, passkeyOptions = null } = (problem ?? {}) as Partial<Schemas["SecondFactorChallenge"]>;

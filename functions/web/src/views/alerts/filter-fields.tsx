@@ -77,7 +77,7 @@ export function FilterFields({ filters = {}, of }: { filters?: Filters; of: read
   return of.map((name) => <Fragment key={name}>{fields[name]}</Fragment>);
 }
 
-/** Returns the filters from the form data, without empty ones. */
+/** Returns the filters from the form data, without empty ones. In a choice, the empty text means any value: no filter. */
 export function filtersOf(form: FormData): Filters {
   return given({
     vault: typed(form, "vault"),

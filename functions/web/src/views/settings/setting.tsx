@@ -139,8 +139,8 @@ async function etagIfUnchanged({ key, value, source }: OneSetting, { path }: Cat
 const scopeIn = (settings: Schemas["FeatureSetting"][]) => settings.find(({ scopeChange }) => scopeChange)?.scopeChange;
 
 /**
- * Parameters of a preview, with an etag that never matches. A host of an earlier version, which does not support previews, then
- * rejects the request instead of resetting the settings.
+ * Parameters of the preview of a reset. A preview ignores the etag, which never matches. An instance of an earlier version of
+ * the service, which does not know `preview`, rejects the request because of it instead of resetting the settings.
  */
 export const ONLY_PREVIEW = { query: { preview: "true" }, header: { "If-Match": '"preview"' } } as const;
 

@@ -13,13 +13,14 @@ type Configuration = Schemas["SsoConfiguration"];
 /** The card of the Single sign-on page with the identity provider, and the forms that test a configuration before saving it. */
 export function Provider({ saved }: { saved: Configuration }) {
   const { providerType, isEnabled, totalSsoLogins, lastSuccessfulLoginAt, updatedAt, updatedBy, etag } = saved;
-  const isSet = providerType === "oidc" ? saved.oidcIssuer !== null : saved.samlIdpEntityId !== null;
+  const issuer = providerType === "oidc" ? saved.oidcIssuer : saved.samlIdpEntityId;
   return (
     <>
       <Text>
-        {isSet ? `${providerType === "oidc" ? "OpenID Connect" : "SAML"} with ` : "No identity provider is configured."}
-        {isSet && (providerType === "oidc" ? saved.oidcIssuer : saved.samlIdpEntityId)}
-        {isSet && (isEnabled ? ", enabled." : ", disabled.")} {counted(totalSsoLogins, "sign-in")} so far
+        {issuer === null
+          ? "No identity provider is configured."
+          : `${providerType === "oidc" ? "OpenID Connect" : "SAML"} with ${issuer}, ${isEnabled ? "enabled" : "disabled"}.`}{" "}
+        {counted(totalSsoLogins, "sign-in")} so far
         {lastSuccessfulLoginAt && (
           <>
             , last sign-in <Instant at={lastSuccessfulLoginAt} relative />

@@ -112,8 +112,8 @@ function Actions({ record }: { record: SyncRecord }) {
         }
       >
         <RecordFields record={record} />
-        {/* The source or target vault is not the one that the sync used before. For the side `service`, the configuration of the
-            provider has changed instead, which this confirmation can't fix. */}
+        {/* `otherPlace`: the source or target vault is not the one that the sync used before. With the side `service`, the provider's
+            configuration has changed instead, which this confirmation can't fix. */}
         {record.failure?.code === "otherPlace" && record.failure.side !== "service" && (
           <CheckField
             name="confirmVaults"
