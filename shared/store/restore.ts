@@ -109,7 +109,8 @@ async function countRows(wholeTables: WholeTables): Promise<Record<string, numbe
 
 /**
  * Yields the rows of a copy's table as the restore writes them: pending deliveries are `inDoubt`, and their ids are added to
- * `heldIds`. Approvals that were open are expired, because they may have been used or withdrawn since the copy. The marker of an earlier restore is left out, because it would replace the marker of this restore.
+ * `heldIds`. Approvals that were open are expired, because they may have been used or withdrawn since the copy. The marker of an
+ * earlier restore is left out, because it would replace the marker of this restore.
  */
 async function* rowsToWrite(
   folder: string,

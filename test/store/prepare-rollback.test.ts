@@ -30,12 +30,6 @@ const IGNORED: { table: string; columns: Record<string, string>; upTo: EarlierBu
     upTo: OLDEST,
     line: "The override of requireSecondFactor has no effect.",
   },
-  ...["requireStepUp", "requireApproval"].map((key) => ({
-    table: "Settings",
-    columns: { overrides_json: `{"${key}":{"value":true}}` },
-    upTo: NEWEST,
-    line: `The override of ${key} has no effect: no request needs a confirmation.`,
-  })),
   {
     table: "Settings",
     columns: { overrides_json: '{"requireStepUp":{"value":true,"updatedBy":"maria"}}' },
