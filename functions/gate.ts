@@ -40,7 +40,7 @@ export function createGate(deps: {
   limiter: RateLimiter;
   signInLimiter: RateLimiter;
   storeFormat: StoreFormat;
-  settings: Pick<Settings, "fresh">;
+  settings: Pick<Settings, "freshOrLastKnown">;
   approvals: Pick<ApprovalService, "require">;
 }): Gate {
   const { access, licensing, audit, limiter, signInLimiter, storeFormat, settings, approvals } = deps;
@@ -59,11 +59,11 @@ export function createGate(deps: {
     tier: async () => licensing.tier(),
     recordRejection,
     async confirmations() {
-      const values = await settings.fresh();
+      const values = await settings.freshOrLastKnown();
       if (!values) {
         throw retryLater(
           "unavailable",
-          "App Configuration can't be read, so the service does not know whether this request needs a confirmation.",
+          "App Configuration could not be read since this instance started, so the service does not know whether this request needs a confirmation.",
           RETRY_SECONDS,
         );
       }

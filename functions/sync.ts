@@ -115,8 +115,8 @@ const updateRecord = endpoint({
   tier: "pro",
   params: recordParams,
   body: SyncRecordChange,
-  // The first run of a record that was created disabled, or from now on, copies the value.
-  guarded: ({ body }) => body.enabled === true || body.confirmVaults === true,
+  // Each of them lets a record that did not copy the value, because it was disabled or had failed, do so.
+  guarded: ({ body }) => body.enabled === true || body.confirmVaults === true || body.adopt === true,
   conditional: true,
   problems: ["conflict"],
   example: { body: { scheduleHours: 24 } },

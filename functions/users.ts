@@ -81,10 +81,12 @@ const changeUser = endpoint({
   params,
   body: UserChange,
   guarded: async ({ params, body, services }) => {
+    const { administrators } = services.access;
     const { role, state, password, sso } = body;
-    if (role === "admin") return true;
     const changesAccess = [role, state, password, sso].some((member) => member !== undefined);
-    return changesAccess && (await services.access.administrators.isAdministrator(params.user_id));
+    const isGuarded = role === "admin" || (changesAccess && (await administrators.isAdministrator(params.user_id)));
+    // Otherwise, the requester could give the account to another person, or delete and create it again, after the approval.
+    return isGuarded && { boundTo: await administrators.accountOf(params.user_id) };
   },
   example: { body: { email: "maria.lopez@acme.example" } },
   responds: { 200: AccountView },
@@ -157,6 +159,8 @@ const allowIdentity = endpoint({
   access: "admin",
   tier: "pro",
   params: z.object({ identity_id: z.string().max(64) }),
+  // With role mapping or a default role, the person can get a new user, also as an administrator.
+  guarded: () => true,
   responds: { 200: Deleted },
   problems: ["notFound"],
   handle: async ({ params, caller, services }) => {

@@ -9,6 +9,8 @@ export interface Administrators {
   uidOf(username: string): Promise<string | undefined>;
   /** Returns whether a user, by username or ID, is an administrator, active or not. */
   isAdministrator(id: string): Promise<boolean>;
+  /** Returns what decides who can sign in as a user, by username or ID: it changes with the account, the password and the identity. */
+  accountOf(id: string): Promise<unknown>;
   /** Returns what identifies the actor for good: the `uid` of a user, or the name of an Entra principal. */
   idOf(actor: Actor): Promise<string>;
   /** Returns whether there are at least two active administrators. Reads the list of users. */
@@ -23,6 +25,11 @@ export function createAdministrators({ tables, users }: { tables: Tables; users:
     },
 
     isAdministrator: async (id) => (await users.findById(id))?.role === "admin",
+
+    async accountOf(id) {
+      const user = await users.findById(id);
+      return user && [uidOf(user), user.passwordHash, user.sso];
+    },
 
     async idOf({ username, credential }) {
       const user = credential.kind === "entra" ? undefined : await users.find(username);

@@ -62,7 +62,7 @@ export function createStepUp(deps: {
       );
     }
     const detail = signInUrl
-      ? `Sign in again with single sign-on (${SIGN_IN_AGAIN}), and send the same request again within ten minutes.`
+      ? `Sign in again with single sign-on (${SIGN_IN_AGAIN}), and send the same request again within ten minutes. The identity provider must report the time of the sign-in (auth_time).`
       : "This needs a second factor, and you have none. Add an authenticator app (POST /auth/me/second-factor/totp) or a passkey, confirm with POST /auth/step-up, and send the same request again.";
     return new Problem("stepUpRequired", detail, { members: { methods: [], ...signInUrl } });
   }

@@ -22,6 +22,8 @@ const VALID_MS = DAY_MS;
 const LISTED_MS = 30 * DAY_MS;
 /** Maximum number of open requests of one requester, which limits the list. */
 const MAX_OPEN = 20;
+/** Maximum number of requests of one requester in 24 hours that were not used. Withdrawn ones count, so that they can't fill the list. */
+const MAX_UNUSED = 100;
 /** Attempts to write an approval while other requests write it. */
 const ATTEMPTS = 5;
 
@@ -102,8 +104,19 @@ export function createApprovals(deps: {
     return true;
   }
 
-  /** Stores a request for approval, and throws approvalRequired. @param open - Number of the requester's open requests. */
-  async function request(guarded: GuardedRequest, requesterId: string, digest: string, open: number): Promise<never> {
+  /** Stores a request for approval, and throws approvalRequired. Limits the requester's requests. */
+  async function request(
+    guarded: GuardedRequest,
+    requesterId: string,
+    digest: string,
+    { open, unused }: { open: number; unused: number },
+  ): Promise<never> {
+    if (unused >= MAX_UNUSED) {
+      throw new Problem(
+        "conflict",
+        `You sent ${unused} requests for approval in the last 24 hours that were not used. Wait until they expire.`,
+      );
+    }
     if (open >= MAX_OPEN) {
       throw new Problem(
         "conflict",
@@ -136,16 +149,17 @@ export function createApprovals(deps: {
       const requesterId = await administrators.idOf(guarded.actor);
       const digests = digestsOf(guarded, requesterId, config.JWT_SIGNING_KEYS);
       await repeatOnConflict(async () => {
-        const open = (await readAll()).filter(
-          (row) => row.requesterId === requesterId && ["pending", "approved"].includes(stateOf(row, clock.now())),
-        );
+        const now = clock.now();
+        const own = (await readAll()).filter((row) => row.requesterId === requesterId);
+        const open = own.filter((row) => ["pending", "approved"].includes(stateOf(row, now)));
+        const unused = own.filter(({ state, expiresAt }) => state !== "used" && Date.parse(expiresAt) > now.getTime());
         const same = open.filter(({ digest }) => digests.includes(digest));
         const approved = same.find(({ state }) => state === "approved");
         if (approved && (await use(approved, guarded.caller))) return;
         const pending = same.find(({ state }) => state === "pending");
         if (pending) throw approvalRequired(pending.rowKey, pending);
         // The first digest is that of the current key. Approvals of a former key stay usable.
-        await request(guarded, requesterId, digests[0]!, open.length);
+        await request(guarded, requesterId, digests[0]!, { open: open.length, unused: unused.length });
       }, ATTEMPTS);
     },
 

@@ -8,16 +8,17 @@ import type { GuardedRequest } from "../platform/http/admission.ts";
 // what is executed.
 
 /**
- * Returns the digests of a request under each key. They bind an approval to the requester, the endpoint and the whole validated
- * input. Keyed, because the input can contain secrets that a reader of the tables could guess.
+ * Returns the digests of a request under each key. They bind an approval to the requester, the endpoint, the whole validated
+ * input, and the stored state that the request is about. Keyed, because the input can contain secrets that a reader of the tables could guess.
  */
 export function digestsOf(
   request: GuardedRequest,
   requesterId: string,
   keys: readonly { key: Uint8Array }[],
 ): string[] {
-  const { endpoint, params, query, body } = request;
-  const text = canonicalJson([requesterId, endpoint.name, params ?? null, query ?? null, body ?? null]);
+  const { endpoint, params, query, body, boundTo } = request;
+  const input = [params, query, body, boundTo].map((part) => part ?? null);
+  const text = canonicalJson([requesterId, endpoint.name, ...input]);
   return keys.map(({ key }) => createHmac("sha256", key).update(`approval\0${text}`).digest("base64url"));
 }
 
@@ -29,6 +30,9 @@ export function pathOf({ endpoint, params }: GuardedRequest): string {
 
 /** Longer texts are shown by their first 100 characters and their SHA-256. */
 const MAX_TEXT_CHARACTERS = 1000;
+/** In larger details, longer lists are shown by their beginning and their SHA-256, so that they fit into a row of 1 MiB. */
+const MAX_DETAILS_CHARACTERS = 300_000;
+const MAX_LIST_ITEMS = 100;
 
 /** Returns the query and the body of a request for the approver, without the secrets. */
 export function detailsOf({ endpoint, query, body }: GuardedRequest): Record<string, unknown> {
@@ -37,7 +41,10 @@ export function detailsOf({ endpoint, query, body }: GuardedRequest): Record<str
     ...(isObject(query) && Object.keys(query).length > 0 && { query }),
     ...(body !== undefined && { body: schema ? hideSecrets(body, [schema], schema.$defs ?? {}) : body }),
   };
-  return shorten(redact(shown)) as Record<string, unknown>;
+  const details = redact(shown);
+  const all = shorten(details, Infinity);
+  const fits = JSON.stringify(all).length <= MAX_DETAILS_CHARACTERS;
+  return (fits ? all : shorten(details, MAX_LIST_ITEMS)) as Record<string, unknown>;
 }
 
 /** The part of JSON Schema that names members. */
@@ -87,12 +94,15 @@ function variantsOf(schema: Schema, definitions: Record<string, Schema>): Schema
   return [schema, ...others.flatMap((other) => variantsOf(other, definitions))];
 }
 
-function shorten(value: unknown): unknown {
-  if (typeof value === "string" && value.length > MAX_TEXT_CHARACTERS) {
-    const hash = createHash("sha256").update(value).digest("hex");
-    return `${value.slice(0, 100)}… (${value.length} characters, SHA-256 ${hash})`;
+function shorten(value: unknown, maxItems: number): unknown {
+  const hashOf = (text: string) => createHash("sha256").update(text).digest("hex");
+  if (typeof value === "string" && value.length > MAX_TEXT_CHARACTERS)
+    return `${value.slice(0, 100)}… (${value.length} characters, SHA-256 ${hashOf(value)})`;
+  if (Array.isArray(value)) {
+    const items = value.slice(0, maxItems).map((item) => shorten(item, maxItems));
+    if (items.length === value.length) return items;
+    return [...items, `… (${value.length} items, SHA-256 ${hashOf(canonicalJson(value))})`];
   }
-  if (Array.isArray(value)) return value.map(shorten);
   if (!isObject(value)) return value;
-  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, shorten(member)]));
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, shorten(member, maxItems)]));
 }

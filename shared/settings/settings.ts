@@ -81,6 +81,11 @@ export interface Settings {
    * different. Work that can't be undone must use these values.
    */
   fresh(): Promise<SettingValues | undefined>;
+  /**
+   * Like `fresh`, but while App Configuration can't be read, returns the values with its last known ones. Undefined if this
+   * instance has never read App Configuration.
+   */
+  freshOrLastKnown(): Promise<SettingValues | undefined>;
   /** Returns the last loaded values without waiting. Undefined before the first load. The logger reads its level from them. */
   current(): SettingValues | undefined;
   /** Returns the settings of all categories. */
@@ -189,6 +194,8 @@ export function createSettings(deps: SettingsDependencies): Settings {
   let appConfigurationValues = NO_VALUES;
   /** True if the last read of App Configuration failed. */
   let isAppConfigurationUnread = false;
+  /** True once a read of App Configuration succeeded, or if there is none. */
+  let isAppConfigurationKnown = !appConfiguration;
   let loggedWarnings = new Set<string>();
 
   function stateOf(overrides: Overrides, fromAppConfiguration: ReadonlyMap<string, string>): State {
@@ -203,6 +210,7 @@ export function createSettings(deps: SettingsDependencies): Settings {
     try {
       appConfigurationValues = await appConfiguration.read();
       isAppConfigurationUnread = false;
+      isAppConfigurationKnown = true;
     } catch (error) {
       if (!(error instanceof CloudFailure)) throw error;
       isAppConfigurationUnread = true;
@@ -254,6 +262,12 @@ export function createSettings(deps: SettingsDependencies): Settings {
     currentLoad.then(clearLoading, clearLoading);
     loading = currentLoad;
     return currentLoad;
+  }
+
+  /** Loads the settings again after a load in progress, which may have started before a change that the caller knows of. */
+  async function reload(): Promise<SettingValues> {
+    await loading?.catch(() => {});
+    return (await refresh()).values;
   }
 
   function cachedState(): State | undefined {
@@ -352,10 +366,13 @@ export function createSettings(deps: SettingsDependencies): Settings {
     current: () => loaded?.state.values,
 
     async fresh() {
-      // A load in progress may have started before a change that the caller knows of, so another load follows.
-      await loading?.catch(() => {});
-      const { values } = await refresh();
+      const values = await reload();
       return isAppConfigurationUnread ? undefined : values;
+    },
+
+    async freshOrLastKnown() {
+      const values = await reload();
+      return isAppConfigurationKnown ? values : undefined;
     },
 
     async describeAll() {

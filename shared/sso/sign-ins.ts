@@ -14,7 +14,7 @@ import type { Protocol } from "./protocol.ts";
 import { asLocation, isOwnPath } from "./return-url.ts";
 import { roleOf } from "./roles.ts";
 import { SignInRefused, signInRefusedFor } from "./sign-in-refused.ts";
-import { bindingCookie, createSignInRequests, type ProtocolName, type SignInRequest } from "./sign-in-requests.ts";
+import { bindingCookie, createSignInRequests, type ProtocolName } from "./sign-in-requests.ts";
 
 /** A redirect of the browser, and the cookies to set. */
 export interface Redirection {
@@ -101,7 +101,6 @@ export function createSignIns(deps: {
   async function signInPerson(
     config: SsoConfiguration,
     person: SignedInPerson,
-    { reauthenticate }: SignInRequest,
     caller: Caller,
     userAgent: string | undefined,
   ) {
@@ -109,9 +108,8 @@ export function createSignIns(deps: {
     const domain = verifiedDomainOf(person);
     if (domains && !(domain !== undefined && domains.includes(domain))) throw new SignInRefused("emailDomain");
     const now = clock.now();
-    // A provider that does not report the time has authenticated the person now if the service asked for it. Otherwise, its own
-    // session may have been old.
-    const authenticatedAt = person.authenticatedAt ?? (reauthenticate ? now : undefined);
+    // Only the time from the provider counts: a browser can remove `prompt` and `max_age` from the request (OWASP ASVS 5.0, 6.8.4).
+    const { authenticatedAt } = person;
     const authenticated = {
       authenticatedAt: authenticatedAt && new Date(Math.min(authenticatedAt.getTime(), now.getTime())).toISOString(),
       identity: { issuer: person.issuer, subject: person.subject },
@@ -155,7 +153,7 @@ export function createSignIns(deps: {
           throw new SignInRefused("changedMeanwhile");
         }
         person = await protocol.complete(config, request, { parameters }, ownOrigin);
-        const signedIn = await signInPerson(config, person, request, caller, userAgent);
+        const signedIn = await signInPerson(config, person, caller, userAgent);
         await configurations.signedIn(config, signedIn.user.role);
         return { location: request.returnUrl, cookies: [signedIn.cookie, bindingCookie(name, "", 0)] };
       } catch (error) {

@@ -1,6 +1,7 @@
 import { Deliveries } from "../alerts/delivery.ts";
 import type { HeldDeliveries } from "../alerts/held-deliveries.ts";
 import { isRestoreMarker, markRestored } from "../alerts/restore-marker.ts";
+import { Approvals } from "../approvals/approval.ts";
 import type { AuditRecorder } from "../audit/event.ts";
 import { SCAN_LIST, Scans } from "../discovery/scan.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
@@ -10,6 +11,9 @@ import type { Tables } from "../platform/storage/tables.ts";
 import type { TypedRow, WholeTables } from "../platform/storage/whole-tables.ts";
 import { CopyFailed, type Manifest, readManifest, readTable, summarizeRows } from "./copy.ts";
 import { TABLE_NAMES } from "./table-names.ts";
+
+/** States of an approval that can still be used. */
+const OPEN_STATES: ReadonlySet<string> = new Set(["pending", "approved"]);
 
 /** The result of a restore. */
 interface Restored {
@@ -105,7 +109,8 @@ async function countRows(wholeTables: WholeTables): Promise<Record<string, numbe
 
 /**
  * Yields the rows of a copy's table as the restore writes them: pending deliveries are `inDoubt`, and their ids are added to
- * `heldIds`. The marker of an earlier restore is left out, because it would replace the marker of this restore.
+ * `heldIds`. Approvals that were open are expired, because they may have been used or withdrawn since the copy. The marker of an
+ * earlier restore is left out, because it would replace the marker of this restore.
  */
 async function* rowsToWrite(
   folder: string,
@@ -115,6 +120,10 @@ async function* rowsToWrite(
 ): AsyncGenerator<TypedRow, void> {
   for await (const row of readTable(folder, table)) {
     if (isRestoreMarker(table, row)) continue;
+    if (table === Approvals.table && OPEN_STATES.has(String(row.columns.state))) {
+      yield { ...row, columns: { ...row.columns, state: "expired" } };
+      continue;
+    }
     if (table !== Deliveries.table || row.columns.status !== "pending") {
       yield row;
       continue;

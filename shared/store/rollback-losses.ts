@@ -50,7 +50,7 @@ const LOSSES: readonly Loss[] = [
     (key): Loss => ({
       table: "Settings",
       upTo: "f8ec7568",
-      isIn: contains("overrides_json", `"${key}":{"value":true`),
+      isIn: ({ overrides_json: overrides }) => new RegExp(`"${key}":{[^}]*"value":true`).test(String(overrides)),
       line: () => `The override of ${key} has no effect: no request needs a confirmation.`,
     }),
   ),

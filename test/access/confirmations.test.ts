@@ -117,6 +117,7 @@ const GUARDED: [string, string, object?][] = [
   ],
   ["PUT", "/api/automation/sync/records/01JABCDEF", { enabled: true }],
   ["PUT", "/api/automation/sync/records/01JABCDEF", { confirmVaults: true }],
+  ["PUT", "/api/automation/sync/records/01JABCDEF", { adopt: true }],
   [
     "POST",
     "/api/automation/sync/providers/aws",
@@ -147,6 +148,7 @@ const GUARDED: [string, string, object?][] = [
   ["PUT", "/auth/users/admin", { sso: { issuer: "https://login.example", subject: "1" } }],
   ["DELETE", "/auth/users/admin"],
   ["DELETE", "/auth/users/admin/second-factor"],
+  ["DELETE", "/auth/sso/refused/0000"],
   ["PUT", "/auth/sso/config", { loginButtonText: "Sign in" }],
 ];
 
@@ -186,6 +188,15 @@ test("requireStepUp can't be turned on by a user who has no second factor", asyn
 describe("while both settings are off", () => {
   test.each(NOT_GUARDED)("%s %s needs no confirmation", async (method, path, body) => {
     expect(CONFIRMATION_CODES).not.toContain(resultOf(await service.admin(method, path, body)));
+  });
+
+  // The administrator of the other tests stays as it is.
+  const callable = GUARDED.filter(([, path]) => !path.startsWith("/auth/users/admin"));
+  test.each(callable)("%s %s needs none either", async (method, path, body) => {
+    const answer = await call(await createPerson("admin", false), method, path, body);
+    expect(CONFIRMATION_CODES).not.toContain(resultOf(answer));
+    expect(answer.status).toBeLessThan(500);
+    expect((await service.admin("GET", "/approvals")).body.items).toEqual([]);
   });
 
   test("an API token can create what it could before", async () => {
@@ -307,6 +318,7 @@ describe("with requireStepUp", () => {
     const other = await createPerson();
     for (const [method, path, body] of [
       ["PUT", "/api/settings/features", { requireStepUp: false }],
+      ["PUT", "/api/settings/features?preview=false", { require_step_up: false }],
       ["DELETE", "/api/settings/features/requireStepUp"],
       ["DELETE", "/api/settings/all"],
     ] as const) {
@@ -463,6 +475,35 @@ describe("with requireApproval", () => {
     expect(resultOf(await newToken(requester, name))).toBe("approvalRequired");
   });
 
+  test.each([
+    [
+      "its password was set",
+      (username: string) =>
+        services.access.users.update(username, { password: `${PASSWORD} again` }, undefined, SYSTEM),
+    ],
+    [
+      "it was deleted and created again",
+      async (username: string) => {
+        await services.access.users.remove(username, undefined, SYSTEM);
+        await createUsers(service, [{ username, password: PASSWORD, role: "user" }]);
+      },
+    ],
+  ])("an approval to make a user an administrator does not count after %s", async (_what, act) => {
+    const { requester, approver } = await requested();
+    const { username } = await createPerson("user", false);
+    const promote = () => call(requester, "PUT", `/auth/users/${username}`, { role: "admin" });
+    const { approvalId } = (await promote()).body;
+    // The user can sign in meanwhile.
+    expect((await signIn(username, newAddress())).status).toBe(200);
+    expect((await promote()).body.approvalId).toBe(approvalId);
+    expect((await approve(approver, approvalId)).status).toBe(200);
+    await act(username);
+    expect(resultOf(await promote())).toBe("approvalRequired");
+    const { approvalId: next } = (await promote()).body;
+    await approve(approver, next);
+    expect((await promote()).body.role).toBe("admin");
+  });
+
   test("parallel requests on two instances use an approval once", async () => {
     const { requester, approver, name, id } = await requested();
     await approve(approver, id);
@@ -530,6 +571,36 @@ describe("with requireApproval", () => {
     for (let count = 1; count < 20; count++) expect(resultOf(await newToken(requester))).toBe("approvalRequired");
     expect(resultOf(await newToken(requester))).toBe("conflict");
   });
+
+  test("a request of the largest size is shown by the beginnings of its lists", async () => {
+    const { requester } = await requested();
+    const resources = Array.from({ length: 1000 }, (_, index) => `/subscriptions/${index}/`.padEnd(1000, "x"));
+    const body = { ...GUARDED.find(([, path]) => path.endsWith("/rotate"))![2], includeResources: resources };
+    const { approvalId } = (await call(requester, "POST", "/api/automation/rotation/rotate", body)).body;
+    const { details } = (await service.admin("GET", `/approvals/${approvalId}`)).body;
+    expect(details.body.includeResources.slice(0, 100)).toEqual(resources.slice(0, 100));
+    expect(details.body.includeResources.slice(100)).toEqual([expect.stringMatching(/^… \(1000 items, SHA-256 /)]);
+    expect(details.body.targets).toHaveLength(1);
+  });
+
+  test("a requester can't fill the list with withdrawn requests", async () => {
+    const { requester, approver, name, id } = await requested();
+    const { partitionKey: _p, rowKey: _r, etag: _e, ...row } = (await services.tables.get(Approvals, APPROVALS, id))!;
+    for (let count = 1; count < 100; count++) {
+      const rejected = { ...row, state: "rejected" as const, digest: `other${count}`, writeId: `w${count}` };
+      await services.tables.insert(
+        Approvals,
+        APPROVALS,
+        `${id.slice(0, -3)}${String(count).padStart(3, "0")}`,
+        rejected,
+      );
+    }
+    const refused = await newToken(requester);
+    expect([resultOf(refused), refused.body.detail]).toEqual(["conflict", expect.stringContaining("100 requests")]);
+    // The open request, and other requesters, are not affected.
+    expect((await newToken(requester, name)).body.approvalId).toBe(id);
+    expect(resultOf(await newToken(approver))).toBe("approvalRequired");
+  });
 });
 
 test("with both settings, a request and its approval need a step-up", async () => {
@@ -544,6 +615,18 @@ test("with both settings, a request and its approval need a step-up", async () =
   await stepUp(approver);
   expect((await approve()).status).toBe(200);
   expect((await send()).status).toBe(201);
+});
+
+test("a browser session that was signed in with the password alone is not confirmed", async () => {
+  const person = await createPerson("admin", false);
+  await setRequired(true);
+  const origin = { Origin: "https://service.example", "X-Forwarded-For": person.address };
+  const body = { username: person.username, password: PASSWORD, session: true };
+  const signedIn = await service.call("POST", "/auth/login", { body, headers: origin });
+  const cookie = signedIn.headers.getSetCookie()[0]!.split(";")[0]!;
+  const headers = { ...origin, Cookie: cookie };
+  const answer = await service.call("POST", "/auth/tokens", { body: { name: "stolen" }, headers });
+  expect(resultOf(answer)).toBe("stepUpRequired");
 });
 
 test("a browser session that was signed in with a second factor is confirmed for ten minutes", async () => {

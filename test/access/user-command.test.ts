@@ -8,8 +8,12 @@ import { REQUIRE_BANNER } from "../../infra/build/build.ts";
 import { deriveWithScrypt } from "../../shared/access/passwords.ts";
 import { NO_SECOND_FACTOR } from "../../shared/access/second-factor-record.ts";
 import { USERS_PARTITION, User } from "../../shared/access/user.ts";
+import type { Audit } from "../../shared/audit/audit.ts";
+import { loadConfig } from "../../shared/platform/config/config.ts";
 import type { Actor } from "../../shared/platform/http/endpoint.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";
+import { createSettings } from "../../shared/settings/settings.ts";
+import { recordingLog } from "../azure/services.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { COMPILE_CACHE, TEST_APP } from "../support/test-app.ts";
 import { authenticateToken, CALLER, Deployment, type Instance } from "./instances.ts";
@@ -225,6 +229,33 @@ describe("the user command", () => {
     expect((await run(["sessions", "--username", "ada"])).out).toBe("");
     expect((await deployment.auditEntries("session.ended"))[0]).toMatchObject({ outcome: "success", actor: "system" });
     expect((await run(["sessions", "--username", "nobody"])).err).toContain("does not exist");
+  });
+
+  test("turns off the confirmations that the environment requires, and records it", async () => {
+    const required = { REQUIRE_STEP_UP: "true", REQUIRE_APPROVAL: "true" };
+    const { code, out } = await run(["turn-off-confirmations"], "", required);
+    expect([code, out]).toEqual([0, expect.stringContaining("Turned off requireStepUp and requireApproval.")]);
+    const tables = createTables({ connectionString: azurite.connectionString() });
+    const settings = (environment: Record<string, string>) =>
+      createSettings({
+        tables,
+        config: loadConfig({
+          AzureWebJobsStorage: azurite.connectionString(),
+          JWT_SIGNING_KEYS: `k1:${randomBytes(32).toString("base64")}`,
+          ...environment,
+        }),
+        clock: deployment.clock,
+        audit: {} as Audit,
+        log: recordingLog(),
+      });
+    expect(await settings(required).values()).toMatchObject({ requireStepUp: false, requireApproval: false });
+    expect((await deployment.auditEntries("settings.changed"))[0]).toMatchObject({
+      actor: "system",
+      outcome: "success",
+      after: { requireStepUp: { value: false }, requireApproval: { value: false } },
+    });
+    expect((await run(["turn-off-confirmations"], "", required)).code).toBe(0);
+    expect(await deployment.auditEntries("settings.changed")).toHaveLength(2);
   });
 
   test.each([

@@ -11,7 +11,7 @@ import {
 import { limitedHost } from "./rate-limited-host.ts";
 
 withBrowser(
-  "the overview needs eight API calls after an incomplete scan, and shows the remediation of failures",
+  "the overview needs nine API calls after an incomplete scan, and shows the remediation of failures",
   async () => {
     const { page, requestedUrls, browserErrors } = await openInNewTab("/");
     await page.getByText("were read").or(page.getByText("kv-walled")).first().waitFor();
@@ -25,6 +25,7 @@ withBrowser(
       "/api/assets/discovery/scans",
       "/api/assets/discovery/vaults",
       "/api/assets/summary",
+      "/approvals",
       "/auth/me",
       "/compliance/score",
       "/subscriptions",

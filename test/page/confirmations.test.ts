@@ -107,6 +107,8 @@ withBrowser("another administrator approves a request, which its requester then 
   await page.getByText("Another administrator must approve this").first().waitFor();
 
   await openAs(page, approver);
+  await page.goto(`${url}/#/`);
+  await page.getByRole("link", { name: "Review 1 request" }).click();
   await page.getByRole("button", { name: "Approve: Create an API token" }).first().click();
   const dialog = page.getByRole("dialog");
   await dialog.getByText("Approved token").waitFor();
@@ -118,3 +120,32 @@ withBrowser("another administrator approves a request, which its requester then 
   await page.getByText("Copy the token now").waitFor();
   await page.close();
 });
+
+withBrowser(
+  "an approver sees markup as text, and characters that could hide or reorder text by their codes",
+  async () => {
+    const [requester, approver] = [await createAdministrator(), await createAdministrator()];
+    await require(false, true);
+    const page = await context.newPage();
+    page.setDefaultTimeout(60_000);
+    await openAs(page, requester);
+    const record = {
+      sourceVault: "kv-payments-prod",
+      sourceSecret: "stripe-api-key",
+      targetProvider: "aws",
+      targetService: "secretsmanager",
+      targetName: "<img src=x onerror=alert(1)>\u202eterces",
+    };
+    const status = await page.evaluate(async (body) => {
+      const headers = { "Content-Type": "application/json" };
+      const request = { method: "POST", headers, body: JSON.stringify(body) };
+      return (await fetch("/api/automation/sync/records", request)).status;
+    }, record);
+    expect(status).toBe(403);
+    await openAs(page, approver);
+    await page.getByRole("button", { name: "Approve: Create a sync record" }).first().click();
+    await page.getByRole("dialog").getByText("<img src=x onerror=alert(1)>\\u{202e}terces").waitFor();
+    expect(await page.locator("img[src=x]").count()).toBe(0);
+    await page.close();
+  },
+);

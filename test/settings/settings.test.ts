@@ -455,6 +455,8 @@ describe("reading", () => {
       appConfiguration: { read: () => read() },
     });
     expect((await settings.values()).discoveryMaxWorkers).toBe(5);
+    // A guarded request must not run with an unknown value of requireStepUp.
+    expect(await settings.freshOrLastKnown()).toBeUndefined();
     expect(log.lines[0]).toContain("App Configuration could not be read");
     read = async () => new Map([["discoveryMaxWorkers", "77"]]);
     clock.forward(20_000);
@@ -465,6 +467,7 @@ describe("reading", () => {
     expect((await settings.values()).discoveryMaxWorkers).toBe(77);
     // `fresh` returns no cached values.
     expect(await settings.fresh()).toBeUndefined();
+    expect(await settings.freshOrLastKnown()).toMatchObject({ discoveryMaxWorkers: 77, requireStepUp: false });
   });
 
   // Each case: title, environment, App Configuration, effective values, and source of the ignored value by setting. A conflict

@@ -128,6 +128,38 @@ describe("a sign-in", () => {
   });
 });
 
+describe("a sign-in for a step-up", () => {
+  /** Signs in again. @param change - Changes the address of the provider, as the user of the browser can. */
+  async function confirmedAt(change: (address: URL) => void = () => {}): Promise<Date | undefined> {
+    const redirection = await instance.sso.begin("/", ORIGIN, CALLER, true);
+    const address = new URL(redirection.location);
+    expect([address.searchParams.get("prompt"), address.searchParams.get("max_age")]).toEqual(["login", "0"]);
+    change(address);
+    const callbackUrl = new URL(await new ProviderVisitor().choose(address.href, "uma"));
+    const { cookies } = await complete(otherInstance, arrivalOf(redirection, callbackUrl));
+    return (await authenticateSession(instance, cookies[0]!.value))?.confirmedAt;
+  }
+
+  test("confirms the session at the time that the provider reports", async () => {
+    const ageMs = Date.now() - (await confirmedAt())!.getTime();
+    expect(ageMs).toBeGreaterThanOrEqual(0);
+    expect(ageMs).toBeLessThan(MINUTE_MS);
+  });
+
+  test("does not confirm the session if the browser removed the request to authenticate again", async () => {
+    const removed = await confirmedAt((address) => {
+      for (const name of ["prompt", "max_age"]) address.searchParams.delete(name);
+    });
+    expect(removed).toBeUndefined();
+  });
+
+  test("is needed, because another sign-in confirms nothing", async () => {
+    const session = await authenticateSession(instance, await signIn(instance, "uma"));
+    expect(session).toMatchObject({ username: "uma" });
+    expect(session?.confirmedAt).toBeUndefined();
+  });
+});
+
 describe("a response of the provider", () => {
   test.each<[OidcModeName, string]>([
     ["wrongIssuer", "badResponse"],

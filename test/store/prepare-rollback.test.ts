@@ -30,12 +30,20 @@ const IGNORED: { table: string; columns: Record<string, string>; upTo: EarlierBu
     upTo: OLDEST,
     line: "The override of requireSecondFactor has no effect.",
   },
-  ...["requireStepUp", "requireApproval"].map((key) => ({
+  {
     table: "Settings",
-    columns: { overrides_json: `{"${key}":{"value":true}}` },
+    columns: { overrides_json: '{"requireStepUp":{"value":true,"updatedBy":"maria"}}' },
     upTo: NEWEST,
-    line: `The override of ${key} has no effect: no request needs a confirmation.`,
-  })),
+    line: "The override of requireStepUp has no effect",
+  },
+  {
+    table: "Settings",
+    columns: {
+      overrides_json: '{"requireStepUp":{"value":false},"requireApproval":{"updatedBy":"maria","value":true}}',
+    },
+    upTo: NEWEST,
+    line: "The override of requireApproval has no effect",
+  },
   {
     table: "Rotations",
     columns: { status: "publishing", consumers_json: '[{"unclearBefore":true}]' },

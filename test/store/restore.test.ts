@@ -4,6 +4,7 @@ import path from "node:path";
 import { TableClient } from "@azure/data-tables";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { markRestored } from "../../shared/alerts/restore-marker.ts";
+import { APPROVALS, Approvals } from "../../shared/approvals/approval.ts";
 import type { AuditEvent } from "../../shared/audit/event.ts";
 import { SCAN_LIST, Scans } from "../../shared/discovery/scan.ts";
 import { createGraph } from "../../shared/platform/azure/graph.ts";
@@ -27,7 +28,7 @@ let azurite: TestStorage;
 let world: World;
 
 beforeAll(async () => {
-  azurite = await openStorage(["source", "target", "rotation", "alerts", "crash", "marker", "planted"]);
+  azurite = await openStorage(["source", "target", "rotation", "alerts", "crash", "marker", "planted", "approvals"]);
   const subscriptions = [{ id: "11111111-1111-4111-8111-111111111111", name: "Shop", vaults: [{ name: VAULT }] }];
   const { cloud, config } = await startTestCloud({ company: { subscriptions } });
   world = new World(cloud, config, azurite.connectionString("rotation"));
@@ -359,6 +360,36 @@ test("after a restore, alerts are held up to the first evaluation after a full s
   expect(unreadable.at(-1)).toContain("restoredAt");
   // A scan of the copy does not count as a scan after the restore, even if the clock of the restore was behind.
   expect(await markRestored(tables, { copiedAt: nowPlus(-9), newestScanAt: nowPlus(3) }, clock.now())).toBe(nowPlus(3));
+});
+
+test("approvals that were open in the copy can't be used after the restore", async () => {
+  const tables = createTables({ connectionString: azurite.connectionString("approvals") });
+  const approval = {
+    summary: "Create an API token",
+    method: "POST",
+    path: "/auth/tokens",
+    details: {},
+    digest: "d",
+    requestedBy: "maria",
+    requesterId: "1",
+    createdAt: "2026-11-27T08:00:00.000Z",
+    expiresAt: "2026-11-28T08:00:00.000Z",
+    writeId: "w",
+  };
+  for (const state of ["approved", "pending", "rejected", "used"] as const)
+    await tables.insert(Approvals, APPROVALS, state, { ...approval, state });
+  const folder = newFolder();
+  await copy("approvals", folder);
+  await restore("approvals", folder, { replace: true });
+  const states = [];
+  for await (const rows of tables.pages(Approvals, { partitionKey: APPROVALS }))
+    states.push(...rows.map(({ rowKey, state }) => [rowKey, state]));
+  expect(states).toEqual([
+    ["approved", "expired"],
+    ["pending", "expired"],
+    ["rejected", "rejected"],
+    ["used", "used"],
+  ]);
 });
 
 test("a stranger can't hold alerts with a planted marker of a restore, nor with a copy of an earlier one", async () => {

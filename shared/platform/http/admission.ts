@@ -31,9 +31,9 @@ export interface Gate {
   /** Records a 401 for an invalid token, or a 403, in the audit log. */
   recordRejection(caller: Caller, endpoint: { method: string; route: string }, code: string): Promise<void>;
   /**
-   * Returns the confirmations that the settings require now.
+   * Returns the confirmations that the settings require now. While App Configuration can't be read, its last known values count.
    *
-   * @throws if the settings can't be read, so that no guarded request runs without its confirmation.
+   * @throws if the settings are not known, so that no guarded request runs without its confirmation.
    */
   confirmations(): Promise<Confirmations>;
   /** Uses the confirmations of a guarded request up. @throws {Problem} stepUpRequired, approvalRequired, conflict */
@@ -56,6 +56,8 @@ export interface GuardedRequest {
   params: unknown;
   query: unknown;
   body: unknown;
+  /** See `GuardDecision`. */
+  boundTo?: unknown;
 }
 
 /**

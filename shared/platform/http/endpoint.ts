@@ -141,7 +141,11 @@ type GuardedContext<Services, Params, Query, Body> = Pick<
   "params" | "query" | "body" | "actor" | "services"
 >;
 
-type GuardDecision = boolean | "stepUp";
+/**
+ * Whether a request needs the confirmations. `stepUp`: no approval. `boundTo`: the stored state that the request is about, so that
+ * an approval does not count after that state changed.
+ */
+type GuardDecision = boolean | "stepUp" | { boundTo: unknown };
 
 type Input<S> = S extends z.ZodType ? z.input<S> : undefined;
 
@@ -186,8 +190,8 @@ export interface EndpointDeclaration<
   query?: Q;
   /**
    * Set on endpoints by which a secret can leave, or with which a user can get around a confirmation. Returns whether this request
-   * needs the confirmations that the settings requireStepUp and requireApproval require. `stepUp`: it needs no approval. Called
-   * before the handler, and only if a setting requires a confirmation.
+   * needs the confirmations that the settings requireStepUp and requireApproval require. Called before the handler, and only if a
+   * setting requires a confirmation.
    */
   guarded?: (
     context: GuardedContext<Services, Output<P>, Output<Q>, Output<B>>,

@@ -163,7 +163,8 @@ async function confirm<Services>(
   const decision = await endpoint.guarded({ ...input, services }, required);
   if (decision === false) return NO_CONFIRMATIONS;
   const needed = decision === "stepUp" ? { ...required, approval: false } : required;
-  await gate.confirm({ endpoint, ...input, caller }, needed);
+  const boundTo = typeof decision === "object" ? decision.boundTo : undefined;
+  await gate.confirm({ endpoint, ...input, caller, boundTo }, needed);
   return needed;
 }
 

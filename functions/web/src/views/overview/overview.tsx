@@ -1,10 +1,12 @@
 import { makeStyles, tokens } from "@fluentui/react-components";
+import { useMay } from "../../api/access.ts";
 import { Card } from "../../parts/card.tsx";
 import { View } from "../../parts/view.tsx";
 import { ExpiringSoon } from "./expiring-soon.tsx";
 import { AlertFailures } from "./failures.tsx";
 import { Health } from "./health.tsx";
 import { LastScan } from "./last-scan.tsx";
+import { PendingApprovals } from "./pending-approvals.tsx";
 import { ReadFailures } from "./read-failures.tsx";
 import { Score } from "./score.tsx";
 
@@ -19,8 +21,10 @@ const useStyles = makeStyles({
 /** The Overview page, the first that opens: assets that expire soon, status, compliance score, last scan, and failures. */
 export default function Overview() {
   const styles = useStyles();
+  const may = useMay();
   return (
     <View title="Overview">
+      {may("listApprovals") && <PendingApprovals />}
       <Card title="Expiring soon">
         <ExpiringSoon />
       </Card>

@@ -42,12 +42,17 @@ export function Approvals() {
   );
 }
 
+/** Invisible characters, characters that reorder text, and unusual spaces: they could hide from the approver what is approved. */
+const UNCLEAR = /[\p{Cf}\p{DI}\p{Zl}\p{Zp}\u007f-\u009f\u2800]|(?! )\p{Zs}/gu;
+const escaped = (text: string): string =>
+  text.replace(UNCLEAR, (character) => `\\u{${character.codePointAt(0)!.toString(16)}}`);
+
 const Details = ({ approval: { requestedBy, method, path, details } }: { approval: Schemas["Approval"] }) => (
   <>
     <Text block>
       {requestedBy} sent {method} {path}:
     </Text>
-    <pre style={{ whiteSpace: "pre-wrap", overflowWrap: "anywhere" }}>{JSON.stringify(details, null, 2)}</pre>
+    <pre style={{ whiteSpace: "pre-wrap", overflowWrap: "anywhere" }}>{escaped(JSON.stringify(details, null, 2))}</pre>
   </>
 );
 
