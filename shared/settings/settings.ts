@@ -374,7 +374,6 @@ export function createSettings(deps: SettingsDependencies): Settings {
       const values = await reload();
       return isAppConfigurationKnown ? values : undefined;
     },
-
     async describeAll() {
       const state = await refresh();
       const described = CATEGORY_NAMES.map((category) => [category, describeKeys(keysOf(category), state)] as const);

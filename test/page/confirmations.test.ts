@@ -84,7 +84,7 @@ withBrowser("a user confirms with a passkey, and the page sends the request agai
   await require(true, false);
 
   await createToken(page, "Nightly export");
-  const confirmation = page.getByRole("dialog", { name: "Confirm your identity" });
+  const confirmation = page.getByRole("alertdialog", { name: "Confirm your identity" });
   await confirmation.getByRole("button", { name: "Use a recovery code" }).click();
   await confirmation.getByLabel("Recovery code").fill("0000-0000-0000-0000");
   await confirmation.getByRole("button", { name: "Verify" }).click();

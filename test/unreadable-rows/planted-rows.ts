@@ -96,10 +96,9 @@ async function plantUsers(tables: Tables): Promise<void> {
   await tables.put(Configuration, SSO, "configuration", { ...UNCONFIGURED, generation: "1", revision: "1" });
   await tables.put(Logins, SSO, "logins", { total: 1, lastAt: SINCE });
   await tables.put(secretRows("Sso"), SSO, `secret|${ID}`, { since: UNTIL });
-  await tables.put(Approvals, APPROVALS, ID, {
-    ...{ state: "pending" as const, summary: "Create an API token", method: "POST", path: "/auth/tokens", details: {} },
-    ...{ digest: "00", requestedBy: "admin", requesterId: GUID, createdAt: SINCE, expiresAt: UNTIL, writeId: ID },
-  });
+  const asked = { summary: "Create an API token", method: "POST", path: "/auth/tokens", details: {}, digest: "00" };
+  const requester = { requestedBy: "admin", requesterId: GUID, createdAt: SINCE, expiresAt: UNTIL, writeId: ID };
+  await tables.put(Approvals, APPROVALS, ID, { state: "pending", ...asked, ...requester });
   const request = { protocol: "oidc", cookieHash: "00", returnUrl: "/", generation: "1", expiresAt: UNTIL } as const;
   await tables.put(Request, "requests", "planted", request);
   for (const partition of ["assertions", "logouts"])
