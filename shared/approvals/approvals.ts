@@ -14,7 +14,7 @@ import { DAY_MS } from "../platform/time.ts";
 import type { ApprovalView } from "./api.ts";
 import { APPROVALS, type ApprovalRecord, type ApprovalRow, Approvals } from "./approval.ts";
 import { detailsOf, digestsOf, pathOf } from "./request-digest.ts";
-import { approvalView, stateOf } from "./view.ts";
+import { approvalView, stateOf } from "./views.ts";
 
 /** Time from the request in which it can be approved and sent again. */
 const VALID_MS = DAY_MS;

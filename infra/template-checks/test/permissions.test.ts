@@ -138,8 +138,19 @@ describe("a missing role is reported", () => {
     expect(text).not.toMatch(/role Reader\b/);
   });
 
+  test("Key Vault Secrets Officer, by the sign-in of a new process, which can't verify the signed rows of users", {
+    timeout: 300_000,
+  }, async () => {
+    service.cloud.control.allowOnly(assignmentsWithout("Key Vault Secrets Officer"));
+    const host = await service.addHost(endpoints);
+    const answer = await service.call("POST", `${host.url}/auth/login`, { body: ADMIN });
+    await host.stop("SIGKILL");
+    service.hosts.pop();
+    expect(answer.status).toBe(503);
+    expect(answer.body.detail).toContain("Key Vault Secrets Officer");
+  });
+
   test.each([
-    ["Key Vault Secrets Officer", "serviceKeyVault"],
     ["Communication and Email Service Owner", "mail"],
     ["App Configuration Data Reader", "appConfiguration"],
   ])("%s, by the health check, which shows %s as unhealthy", { timeout: 300_000 }, async (role, dependency) => {
