@@ -10,7 +10,9 @@ test("a scan sends requests with all five Azure SDK packages", async () => {
   service.cloud.control.resetCounts();
   expect(await service.scan({ mode: "full" })).toMatchObject({ status: "completed" });
   const packages = new Map<string, Set<string>>();
-  for (const { operation, userAgent = "" } of service.cloud.control.requests()) {
+  for (const { operation, vault: vaultName, userAgent = "" } of service.cloud.control.requests()) {
+    // The service's own key vault is not scanned. The minute timer reads and writes the state of signed rows there.
+    if (vaultName === "kv-lifecycle-service") continue;
     const [, name] = /azsdk-js-((?:arm|keyvault)-[a-z-]+)\/\d/.exec(userAgent) ?? [];
     if (name) packages.set(name, (packages.get(name) ?? new Set()).add(operation));
   }
