@@ -51,13 +51,14 @@ async function createLogWithOldEntries(): Promise<Fixture> {
 
 /** Counts the rows of a partition, without the marks of intervals, whose keys begin with `~`. */
 async function countRows(fixture: Fixture, e: Entity<unknown>, partitionKey: string): Promise<number> {
-  let rows = 0;
-  for await (const page of fixture.tables.pages(e, { partitionKey, before: "~" })) rows += page.length;
-  return rows;
+  let count = 0;
+  for await (const rows of fixture.tables.pages(e, { partitionKey, before: "~" })) count += rows.length;
+  return count;
 }
 
 test("a purge removes the entries older than the retention, and verification reports the purge instead of findings", async () => {
   const fixture = await createLogWithOldEntries();
+  // Statistics count sealed entries. The entry `new` is not sealed yet.
   const statistics = await fixture.audit.statistics();
   expect(statistics).toMatchObject({ entries: 3, keptFrom: "2026-11-21T10:00:00.000Z" });
   const result = await fixture.audit.purge(2, caller);
@@ -130,6 +131,7 @@ test("a second purge starts at the end of the first one, and verification report
     ["2026-11-21T10:00Z", "admin"],
     [intervalName(Date.parse(first.purgedTo!)), "system"],
   ]);
+  // The row that names the last entry of a sequence is removed with its day, too.
   for await (const rows of fixture.tables.pages(LastRow, { partitionKey: "2026-11-21", ...LAST_ROWS }))
     expect(rows).toEqual([]);
 });

@@ -56,6 +56,7 @@ export function StepUp() {
           {signInUrl !== undefined && (
             <Text>
               Or{" "}
+              {/* `signInUrl` already has a query. */}
               <Link href={`${signInUrl}&returnUrl=${encodeURIComponent(`/${location.hash}`)}`}>
                 sign in again with single sign-on
               </Link>
