@@ -77,6 +77,7 @@ test("a purge removes the entries older than the retention, and verification rep
     ["admin", "audit.purged", "intent"],
     ["new", "settings.changed", "success"],
   ]);
+  // The three entries that remain (`new` and those of the purge) are not sealed yet.
   expect(await fixture.audit.statistics()).toMatchObject({ entries: 0, keptFrom: result.purgedTo });
   expect(await countRows(fixture, AnyRow, "2026-11-21")).toBe(0);
   expect(await countRows(fixture, ManifestRow, "manifests")).toBe(0);
@@ -196,6 +197,7 @@ test("after a purge of all digests, sealing continues with the next number", asy
   while (more) ({ more } = await fixture.audit.purge(2, caller));
   expect(await countRows(fixture, DigestRow, "digests")).toBe(0);
   expect(await fixture.audit.seal()).toMatchObject({ configured: true, more: false });
+  // Verifies up to the end of the interval after the newest purged one: only its digest.
   const verified = await fixture.audit.verify({ end: new Date(intervalFrom(newest.interval) + 20 * 60_000) });
   expect(verified).toMatchObject({ intact: true, beginning: "2026-11-21T10:00:00.000Z", digests: 1 });
   expect(verified.lastDigest!.number).toBe(newest.number + 1);

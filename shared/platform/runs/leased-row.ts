@@ -25,8 +25,8 @@ export interface WorkKind<Item extends object> {
   readonly heartbeatMs: number | undefined;
   readonly isLeased: (item: Item) => boolean;
   /**
-   * Returns the item as it is then written, usually with its new worker. The kind can also end the item instead, which then is
-   * not leased. Undefined if this worker can't have it. Pure.
+   * Returns the item as it is then written: with its new worker, or for example as failed after too many attempts, and then not
+   * leased. Undefined if this worker can't have it. Pure.
    */
   readonly take: (item: Item | undefined, taker: Taker) => Item | undefined;
 }
