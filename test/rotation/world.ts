@@ -287,7 +287,7 @@ export class World {
    * Delivers messages as they become due until the rotation ends, needs attention or fulfills `until`. The first worker
    * crashes as `crash` says, and a new worker then continues.
    *
-   * @returns the rotation, the number of crashes (0 or 1), and the number of deliveries as `turns`.
+   * @returns the rotation, the number of crashes (0 or 1), and the number of deliveries and timer runs as `turns`.
    * @throws Error after `most` deliveries, 200 by default.
    */
   async run(

@@ -93,8 +93,8 @@ const crashesOf = ({ taken }: Steps, count: number) => {
 };
 
 /**
- * Runs a scenario with a process that crashes as `steps` says, and then with one that does not. Checks the result and returns the
- * number of writes of the target.
+ * Runs a scenario with a process that crashes as `steps` says, and then with one that does not. Checks the result and returns
+ * the number of writes of the target.
  */
 async function runWithCrash(scenario: Scenario, steps: Steps): Promise<number> {
   const { recordId, targetName, expected } = await scenario.arrange();
@@ -133,7 +133,7 @@ describe("although the process crashes at a step, the target is written once", (
   });
 });
 
-test("copies of a message send one follow-up while another worker has the record, and it continues after that worker crashed", async () => {
+test("copies of a message for a leased record send one follow-up, which continues after the worker's crash", async () => {
   const { recordId, targetName } = await fixture.createRecord();
   fixture.messages.splice(0);
   expect(await takeRecordLease(fixture.tables, recordId, "crashed worker")).not.toHaveProperty("waitMs");

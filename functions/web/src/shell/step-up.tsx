@@ -34,6 +34,7 @@ export function StepUp() {
     setProblem(error);
   }
 
+  // The URL already has a query, to which the link adds `returnUrl`. Undefined if the user did not sign in with single sign-on.
   const { signInUrl } = request.problem;
   // The problem of a failed attempt has a new challenge for passkeys, because each is accepted once.
   const challenge = challengeIn(problem) ?? challengeIn(request.problem)!;
@@ -56,7 +57,6 @@ export function StepUp() {
           {signInUrl !== undefined && (
             <Text>
               Or{" "}
-              {/* `signInUrl` already has a query. */}
               <Link href={`${signInUrl}&returnUrl=${encodeURIComponent(`/${location.hash}`)}`}>
                 sign in again with single sign-on
               </Link>
