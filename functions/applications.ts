@@ -22,6 +22,7 @@ const discoverApplications = endpoint({
   tag,
   access: "operator",
   tier: "pro",
+  // 201 for a new run, 200 for the one that was already in progress.
   responds: { 200: DiscoveryRun, 201: DiscoveryRun },
   problems: ["conflict"],
   handle: async ({ caller, services }) => {

@@ -14,8 +14,8 @@ try {
 }
 
 if (config instanceof ConfigError) {
-  // Registers the functions and then throws the error, because the platform reports an error only of an app with functions. An
-  // app without functions looks empty.
+  // The platform reports an error only of an app that has functions; an app without functions looks empty. So the endpoints are
+  // registered before the error is thrown. Timers are left out, because their schedules need the configuration.
   const error = config;
   register({ ...functions, timers: [], queues: [] }, () => {
     throw error;

@@ -42,7 +42,7 @@ Measures the service, prints the figures, writes them to BENCHMARKS.md and updat
 The exit code is 1 if a figure exceeds its bound.
 
   NAME      a benchmark to run; all if none is named: ${Object.keys(sections).join(", ")}
-  --check   write nothing; the exit code is also 1 if BENCHMARKS.md lists other figures or bounds than are printed
+  --check   write nothing; the exit code is also 1 if BENCHMARKS.md has other rows or bounds; values may differ
 
 All benchmarks take about 30 minutes. calls, wallTime, startUp, credentials, frontDoor, hostileXml and rest take at most a minute each, lean
 takes six minutes, and memory takes 15 minutes.`;
@@ -80,7 +80,7 @@ Measured on ${cpus().length} cores with Node ${process.version}, against Azurite
 | --- | --- |
 | \`npm run bench\` | Measures everything and writes this page. Takes about 30 minutes. |
 | \`npm run bench -- calls memory\` | Measures the named sections and keeps the others. \`npm run bench -- --help\` lists the names. |
-| \`npm run bench -- --check\` | Writes nothing. Fails if a figure exceeds its bound. |
+| \`npm run bench -- --check\` | Writes nothing. Fails if a figure exceeds its bound, or if this page has other rows or bounds. |
 
 Each row has a figure, what it is compared with (a second number is the ratio), and a bound that fails the command. Counts vary by 1 to 2 %
 between runs. Times depend on the machine, so their bounds are wide. [docs/cost.md](docs/cost.md) uses these figures.
@@ -95,8 +95,8 @@ for (const problem of problems) console.error(problem);
 process.exit(problems.length > 0 ? 1 : 0);
 
 /**
- * Starts a service that is not measured and sends it one request. The test client compares each response with the OpenAPI
- * document, so it then reads the document from this service, whose process loads the document's generator (30 MB) for it.
+ * Makes the test client cache the OpenAPI document, with which it compares each response. The client reads it from the first
+ * service that it calls, whose process then loads the document's generator (30 MB). So that service must not be measured.
  */
 async function cacheOpenApiDocument(): Promise<void> {
   const { Service } = await import("../../test/support/service.ts");

@@ -11,7 +11,7 @@ const INT32_LIMIT = 2n ** 31n;
 const INT64_LIMIT = 2n ** 63n;
 /** A decimal number with optional thousands separators, for example `-1,234.5` or `.5`. */
 const DECIMAL = /^\s*[+-]?(\d[\d,]*\.?\d*|\.\d+)\s*$/;
-/** A GUID with hyphens, plain or in braces or parentheses, or without hyphens. */
+/** A GUID with hyphens, plain or in braces or parentheses, or without hyphens. A single brace is accepted, too. */
 const GUID = /^(\{?[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}\}?|\([\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}\)|[\da-f]{32})$/i;
 
 /**
@@ -26,15 +26,14 @@ export function parseConstraint(text: string): Constraint {
     const pattern = new RegExp(argument, "i");
     return (value) => pattern.test(value);
   }
-  const build =
-    argument === undefined
-      ? constraintsWithoutArguments[name.toLowerCase()]
-      : constraintsWithArguments[name.toLowerCase()];
-  if (build === undefined) throw new Error(`the constraint "${text}" could not be resolved`);
-  return build(...(argument?.split(",").map(toInteger) ?? []));
+  const constraints = argument === undefined ? constraintsWithoutArguments : constraintsWithArguments;
+  const key = name.toLowerCase();
+  // Own properties only, so that names such as `constructor` are unknown.
+  if (!Object.hasOwn(constraints, key)) throw new Error(`the constraint "${text}" could not be resolved`);
+  return constraints[key]!(...(argument?.split(",").map(toInteger) ?? []));
 }
 
-const constraintsWithoutArguments: Record<string, () => Constraint> = {
+const constraintsWithoutArguments: Record<string, (...numbers: bigint[]) => Constraint> = {
   int: () => (value) => isIntegerBetween(value, -INT32_LIMIT, INT32_LIMIT - 1n),
   long: () => (value) => isIntegerBetween(value, -INT64_LIMIT, INT64_LIMIT - 1n),
   bool: () => (value) => /^\s*(true|false)\s*$/i.test(value),

@@ -2,7 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { type Api, ApiError, signInAsAdministrator } from "./api.ts";
 import { printTable } from "./table.ts";
 
-// A step of `npm start`: runs a scan and prints the inventory.
+// A step of `npm start`: runs the first scan of the started service and prints the inventory.
 
 /** Interval of the status requests. The default limit of one user is 60 requests per minute. */
 const POLL_MS = 1500;

@@ -33,7 +33,7 @@ export class Tokens {
   readonly lifetimeSeconds: number;
   /** Signing keys, newest first. The newest key signs. The previous key is still published, as in Entra. */
   #keys: SigningKey[];
-  /** Returns the application permissions of a principal, by resource. They become the claim `roles`. */
+  /** Functions that return a principal's application permissions, by the token's audience. They become the claim `roles`. */
   readonly roles = new Map<string, (principal: Principal) => readonly string[]>();
   /** Claims of verified tokens, so that the signature of a reused token is verified only once. */
   readonly #verified = new Map<string, Claims>();
@@ -93,7 +93,7 @@ export class Tokens {
 
   /**
    * Verifies a token.
-   * @param audiences accepted audiences, with or without a trailing slash
+   * @param audiences - Accepted audiences, without a trailing slash. The token's audience can have one.
    */
   check(token: string, audiences: readonly string[]): Claims | TokenProblem {
     const claims = this.#verified.get(token) ?? this.#verify(token);
@@ -124,7 +124,7 @@ export class Tokens {
 /** Issuer of version 1 tokens. */
 export const issuerOf = (tenantId: string): string => `https://sts.windows.net/${tenantId}/`;
 
-/** Derives the public key and the key ID. */
+/** Derives the public key and the key ID: 32 hexadecimal digits of a hash of the public key. */
 function withId(privateKey: KeyObject): SigningKey {
   const publicKey = createPublicKey(privateKey);
   const id = versionFrom(publicKey.export({ type: "spki", format: "pem" }).toString());

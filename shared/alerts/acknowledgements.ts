@@ -15,7 +15,10 @@ import { alertKey, trackedItemOf } from "./items.ts";
 import type { AlertRules } from "./rules.ts";
 import type { ResolvedItem, TrackedAlert, TrackedAlerts } from "./tracked-alerts.ts";
 
-/** A user's acknowledgment of an alert. The alert is not escalated unless it is resolved and opened again. */
+/**
+ * A user's acknowledgment of an alert (`acknowledgement` in names). The alert is not escalated unless it is resolved and opened
+ * again.
+ */
 export const AcknowledgementRecord = z.object({
   ruleId: z.string(),
   /** The id of the alert's item, such as the asset's id. */
@@ -49,7 +52,8 @@ export interface Acknowledgements {
   open(ruleId: string, filter: { acknowledged?: boolean | undefined }, request: PageRequest): Promise<Page<OpenAlert>>;
   /** Returns a page of acknowledgments, sorted by rule and item. */
   list(filter: { ruleId?: string | undefined }, request: PageRequest): Promise<Page<AcknowledgementRecord>>;
-  /** Acknowledges the alert of one item, or all open alerts of a notification.
+  /**
+   * Acknowledges the alert of one item, or all open alerts of a notification.
    *
    * @throws {Problem} notFound for an unknown rule or notification, and if none of its alerts is open; alreadyExists if all
    *   of them are acknowledged.

@@ -6,16 +6,16 @@ import { alertKey, type Item, type RecoveredItem, type RenewedItem, TrackedItem,
 
 /**
  * A tracked alert: an open alert of a rule about an item that will be resolved, such as an expiring asset. It is stored in the
- * table of the notification log. Alerts of earlier versions have no such row, so their resolution is not sent.
+ * table of the notification log. Alerts from before this row existed have none, so their resolution is not sent.
  */
 export const TrackedAlert = z.object({
-  /** The delivery of the last notification. Empty for alerts of earlier versions. */
+  /** The delivery of the last notification. Can be empty in rows of earlier versions. */
   deliveryId: z.string(),
   /** Time of the first notification, ISO 8601. */
   since: z.string(),
   /** Time of the last notification. */
   toldAt: z.string(),
-  /** Number of notifications, without escalations. */
+  /** Number of notifications since the last threshold of an asset: 1, and 1 more for each reminder. Escalations don't count. */
   times: z.int(),
   item: TrackedItem,
 });
@@ -38,7 +38,7 @@ export interface TrackedAlerts {
   /**
    * Removes resolved alerts, except those that were opened again. One request per 1,000 of the rule's alerts, and the removals.
    */
-  close(ruleId: string, ended: readonly Pick<ResolvedItem, "of" | "since">[]): Promise<void>;
+  close(ruleId: string, resolved: readonly Pick<ResolvedItem, "of" | "since">[]): Promise<void>;
 }
 
 /** Creates the store of open alerts. */

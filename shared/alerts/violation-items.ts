@@ -7,6 +7,7 @@ import { matchesFilters, type RuleRecord, type Subject } from "./rule.ts";
 
 /** A violation from the compliance module. */
 export interface NewViolation extends Omit<ViolationItem, "kind" | "owner"> {
+  /** Tags of the resource. One of them names its owner. */
   tags?: Record<string, string> | undefined;
 }
 
@@ -52,7 +53,7 @@ const MAX_PAGES = 20;
 export interface ViolationProgress {
   /** Cursor after the last evaluated violation. Undefined before the first evaluation. */
   violationCursor?: string | undefined;
-  /** Cursor of the first evaluation, while it reads the current violations in several runs. */
+  /** Cursor of the first evaluation in the current (standing) violations, while it reads them in several runs. */
   standingCursor?: string | undefined;
 }
 

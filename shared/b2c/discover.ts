@@ -124,7 +124,8 @@ async function readTenant(
   const graph = deps.graphOf({ tenantId, clientId, clientSecret: secret });
   const organization = await unlessFailure(graph.organization(signal));
   if (organization instanceof CloudFailure) {
-    // If the organization can't be read, credentials may still be readable.
+    // This is the first request, so the client signs in for it. If only the permission is missing, credentials may still be
+    // readable. Any other failure ends the reading and counts as one of the sign-in.
     if (organization.code !== "accessDenied") return stop("signIn", organization);
     fail("organization", unreadableList("organization", tenant, organization));
   } else if (organization) {
@@ -147,7 +148,7 @@ async function readTenant(
     }
     reading.kindsRead++;
   }
-  reading.statusChange = { ...reading.statusChange, ...secretEnds(tenant, secret, reading.holders) };
+  reading.statusChange = { ...reading.statusChange, ...expiryOfUsedSecret(tenant, secret, reading.holders) };
   return reading;
 }
 
@@ -155,18 +156,19 @@ async function readTenant(
  * Returns the expiry date of the client secret that the service uses. Graph returns only the first characters of secrets, so
  * the secret is found by them. Returns nothing if several secrets start with the same characters.
  */
-function secretEnds(
+function expiryOfUsedSecret(
   { clientId, clientSecret }: TenantRecord,
   secret: string,
   holders: readonly ReadHolder[],
 ): Pick<TenantStatus, "secretEnds"> {
   const candidates = holders
     .flatMap(({ assets }) => assets)
-    // `of` is set only for credentials of applications.
+    // `credential.of` is set only for credentials of applications.
     .filter(({ type, credential }) => type === "secret" && credential?.of && credential.appId === clientId)
     .filter(({ credential }) => credential?.hint !== undefined && secret.startsWith(credential.hint));
   const [secretInUse, furtherCandidate] = candidates;
   if (secretInUse?.expiresOn === undefined || furtherCandidate) return {};
+  // Names the stored secret, so that the date does not apply to a later one.
   return { secretEnds: { of: clientSecret.id, at: new Date(secretInUse.expiresOn * 1000).toISOString() } };
 }
 
@@ -191,7 +193,10 @@ async function countsOf(tenantId: string, { tables, moment }: DiscoverDeps): Pro
   return counts;
 }
 
-/** Updates the tenant's status. Does nothing if a newer run has already written it: run IDs are ULIDs, which sort by time. */
+/**
+ * Updates the tenant's status. Does nothing while a newer run is in progress: it writes its ID at its start and removes it at
+ * its end. Run IDs are ULIDs, which sort by time.
+ */
 export async function changeStatus(
   { tenantId, runId }: Pick<RunRecord, "tenantId" | "runId">,
   { tables }: Pick<DiscoverDeps, "tables">,
@@ -223,6 +228,7 @@ async function complete(
     },
     { ...deps, keep: storeEntryId },
   );
+  // Requests an evaluation of alerts. Before the run's end, so that it is repeated after a crash.
   await deps.ended();
   await leasedRun.confirm();
   await changeStatus(leasedRun.run, deps, ({ runId: _, ...others }) => ({

@@ -42,13 +42,13 @@ export interface ViolationPage extends Page<Violation> {
 
 /** A position in the list, from which the next page continues. */
 const Position = z.object({
-  /**
-   * The last returned violation: its check's ID, its vault, its asset's name in lower case, and how many of the slice were
-   * returned up to it.
-   */
+  /** ID of the check of the last returned violation. */
   c: z.string().max(100),
+  /** Name of its vault, in lower case. */
   v: z.string().max(127),
+  /** Name of its asset, in lower case. `AFTER_ALL` if it was the last of its slice. */
   n: z.string().max(128),
+  /** Its number in its slice, from 1. */
   i: z.int().min(0),
 });
 type Position = z.infer<typeof Position>;
@@ -116,7 +116,10 @@ export async function listViolations(
   };
 }
 
-/** Returns the slices that can contain matches, in the order of the list. */
+/**
+ * Returns the slices that can contain matches, in the order of the list: checks as in `CHECKS`, and vaults by lower-case name,
+ * as in the overview. `slicesAfter` relies on this order.
+ */
 function slicesOf(filter: ViolationFilter, overview: Overview): Slice[] {
   const vaults = overview.vaults.filter(
     ({ name, subscriptionId }) =>
@@ -125,7 +128,9 @@ function slicesOf(filter: ViolationFilter, overview: Overview): Slice[] {
   );
   return CHECKS.filter((check) => includesCheck(filter, check)).flatMap((check) =>
     vaults.flatMap((vault) => {
+      // A check has a `code` in stored rows and an `id` in the API.
       const failed = vault.tallies.get(check.code)?.failed ?? 0;
+      // The whole slice: all `failed` violations, from position 0.
       const slice: Slice = { check, vault, from: 0, count: failed, failed };
       const exempted = countExemptedIn(slice, overview);
       if (filter.resource !== undefined && !mayContainResource(slice, filter.resource)) return [];
@@ -193,6 +198,8 @@ async function searchViolations(
     let lastExamined: Entry | undefined;
     for (const entry of entries) {
       if (matches(entry)) {
+        // The page is full and there is a further match: the next page starts after the entry before it. Before the first entry
+        // of this step, that is where the previous step ended.
         if (result.entries.length === limit)
           return { ...result, next: lastExamined ? positionOf(lastExamined) : result.next };
         result.matches++;
@@ -260,7 +267,8 @@ function slicesAfter(slices: Slice[], { c, v, n, i }: Position): Slice[] {
     const name = slice.vault.name.toLowerCase();
     if (check < positionCheck || (check === positionCheck && name < v)) return [];
     if (check > positionCheck || name > v) return [slice];
-    // If the vault was evaluated since the last page, this count can be wrong. `after` decides which findings are returned.
+    // If the vault was evaluated since the last page, `from` and `count` can be wrong. `after`, the name of the last returned
+    // violation, decides which ones are returned.
     return n === AFTER_ALL ? [] : [{ ...slice, from: i, count: Math.max(1, slice.failed - i), after: n }];
   });
 }

@@ -37,7 +37,7 @@ const TIMED_OUT: Failure = {
   message: "The unit could not be read completely in time.",
   remedy: "The data that was read is kept. If this happens again, check which service responds slowly.",
 };
-/** Failure of a partial run, until its last part. */
+/** Coverage item of a unit whose run continues in another part: the unit was not read completely. It is not a failure. */
 const UNFINISHED: Failure = {
   code: TIMED_OUT.code,
   message: "The unit was not read completely yet, because reading it takes longer than one part of the run.",
@@ -57,22 +57,24 @@ export interface ReadDeps {
 export interface UnitOutcome {
   /** Number of resources whose dependencies were written or deleted. */
   changed: number;
-  /** Why the unit could not be read completely. Everything that was read is stored, and nothing was deleted. */
+  /** Why the unit could not be read completely. Everything that was read is stored. The rest is unchanged. */
   failure?: Failure;
-  /** Position at which the next part continues, because the time was over. */
+  /** Position at which the next part continues, because the time ran out. */
   readTo?: ReadTo;
 }
 
 /**
- * Reads a unit and updates its rows: first the dependencies of changed resources, then deletions, and last the unit's own row.
+ * Reads a unit and updates its rows: first each reported resource, then those that the source did not report, and last the
+ * unit's own row.
  * A unit is a part of a source that one worker reads, such as an Azure subscription. After a crash at any point the next worker
  * sees from the rows what remains. A fence, a row whose ETag is part of each transaction, rejects the writes of earlier
  * workers.
  *
  * A full run that takes too long continues in parts, if its source reports positions.
  *
- * @param mode - `changes` makes a full run if none was completed before.
- * @param readTo - Result of the previous part.
+ * @param mode - `changes` also makes a full run if none was completed before, if the source is always read completely, or if
+ * rows can't be read.
+ * @param readTo - Result of the previous part. Parts belong to a full run.
  * @throws A conflict if another worker has taken the unit; never CloudFailure.
  */
 export async function readUnit(
@@ -99,8 +101,9 @@ export async function readUnit(
   await fence.take();
   const { before, stored, isDamaged } = await readStoredUnit(tables, key);
   const startedAt = readTo?.startedAt ?? clock.now().toISOString();
-  // A full run writes the rows again that can't be read.
+  /** Start of an incremental run. Undefined for a full run, which also writes the rows again that can't be read. */
   const since = readTo ? undefined : sinceOf(source, before, isDamaged ? "full" : mode);
+  // The writer updates `stored` with each write.
   const writer = createResourceWriter({ ...deps, fence, runId, unit: key, before, stored });
 
   const notSeen: NotSeen[] = [];
@@ -136,8 +139,9 @@ export async function readUnit(
     else if (signal?.aborted) failure = TIMED_OUT;
     else throw error;
   }
-  // Time is over. The unit continues in another part if this part passed a new position. Otherwise more time would not help.
+  /** The time ran out. */
   const isLate = failure !== undefined && (failure.code === TIMED_OUT.code || signal?.aborted === true);
+  // A full run continues in another part if this part passed a new position. Otherwise more time would not help.
   const isUnfinished = isLate && since === undefined && place !== readTo?.place;
   if (isUnfinished) {
     failure = undefined;
@@ -149,7 +153,7 @@ export async function readUnit(
 
   /**
    * Handles stored resources that a full run did not report. Those that could not be read stay, marked as unconfirmed. The
-   * others are deleted if the whole unit was read.
+   * others are deleted if the whole unit was read (`isWhole`), because they no longer exist.
    */
   async function settleUnreported({ isWhole }: { isWhole: boolean }): Promise<void> {
     const isUnreadable = unreadableScopes(notSeen);

@@ -8,8 +8,8 @@ import {
 
 /**
  * Returns the failure of an error response of Azure DevOps. Undefined if its status means the same as in other services of
- * Azure. A client that is not a user of the organization gets the sign-in page with status 203, 200 or a redirect, or status
- * 401 with JSON. All of them become the failure `unauthorized`.
+ * Azure. A client that is not a user of the organization gets status 401, a redirect to the sign-in page, or this page with
+ * status 200 or 203. All of them become the failure `unauthorized`.
  */
 export function devopsFailure(answer: FailedAnswer, target: CallTarget): CloudFailure | undefined {
   const { status } = answer;

@@ -89,13 +89,15 @@ export interface ActiveScanList {
   /** Removes a scan. Returns true if a re-scan was denied a worker since the last removal (`looksWait`) and can start now. */
   remove(scanId: string): Promise<boolean>;
   /**
-   * Assigns up to `wanted` workers to the scan, as far as `limit` and the other scans allow. The number replaces the one that
-   * an earlier call assigned. Returns it, 0 if no worker is free.
+   * Assigns up to `wanted` workers to the scan, as far as `limit`, the other scans and the re-scans allow. Replaces the number
+   * that an earlier call assigned.
+   *
+   * @returns the assigned number; 0 if no worker is free.
    */
   takeWorkers(scanId: string, wanted: number, limit: number): Promise<number>;
   /**
-   * Adds a re-scan. Returns false if scans and other re-scans use all workers of `limit`. If they seem to, this also subtracts
-   * the workers of scans that have no vault left, which takes two requests per scan.
+   * Adds a re-scan. Returns false if scans and other re-scans use all `limit` workers. Assigned workers that have no vault left
+   * don't count; to find them takes two requests per scan, only if no worker seems free.
    */
   enterRescan(rescan: ActiveRescan, limit: number): Promise<boolean>;
   /** Renews a re-scan's lease. Call it more often than once a minute. */

@@ -14,6 +14,7 @@ import { indexRange, parseIndexKey, readRowOrCorrupt } from "./suspected-differe
  * original, the asset's own row. The others must be copies of it.
  */
 
+/** Number of suspected rows that are read again concurrently, each with its original. */
 const READS_AT_ONCE = 8;
 
 /** Problems found in a vault's own partition. */
@@ -57,7 +58,7 @@ export async function inspectVault(tables: Tables, vault: VaultRecord): Promise<
   }
   for (const key of byExpiry.keys()) suspectedKeys.add(key);
   const types = ASSET_TYPES.filter((type) => {
-    // Without a fingerprint the list was never read, or the next scan reads it again.
+    // `vault.contents` has the fingerprints. Without one, the list was never read, or the next scan reads it again.
     if (!vault.contents[type]) return false;
     const { contents, expiries } = listed[type];
     return (
@@ -156,7 +157,7 @@ async function readOriginal(
   return key === expiryKey(index.type, originalRow.row.expiresOn, index.name, vaultName) ? originalRow.row : undefined;
 }
 
-/** Returns whether a row matches its key, its vault and its own hash. */
+/** Returns whether a row matches the type and the lower-case name in its key, its vault, and its own hash. */
 export function isConsistent(
   row: Row<AssetRecord> | AssetRecord,
   { type, name }: { type: AssetType; name: string },

@@ -51,13 +51,14 @@ async function createLogWithOldEntries(): Promise<Fixture> {
 
 /** Counts the rows of a partition, without the marks of intervals, whose keys begin with `~`. */
 async function countRows(fixture: Fixture, e: Entity<unknown>, partitionKey: string): Promise<number> {
-  let rows = 0;
-  for await (const page of fixture.tables.pages(e, { partitionKey, before: "~" })) rows += page.length;
-  return rows;
+  let count = 0;
+  for await (const rows of fixture.tables.pages(e, { partitionKey, before: "~" })) count += rows.length;
+  return count;
 }
 
 test("a purge removes the entries older than the retention, and verification reports the purge instead of findings", async () => {
   const fixture = await createLogWithOldEntries();
+  // Statistics count sealed entries. The entry `new` is not sealed yet.
   const statistics = await fixture.audit.statistics();
   expect(statistics).toMatchObject({ entries: 3, keptFrom: "2026-11-21T10:00:00.000Z" });
   const result = await fixture.audit.purge(2, caller);
@@ -76,6 +77,7 @@ test("a purge removes the entries older than the retention, and verification rep
     ["admin", "audit.purged", "intent"],
     ["new", "settings.changed", "success"],
   ]);
+  // The three entries that remain (`new` and those of the purge) are not sealed yet.
   expect(await fixture.audit.statistics()).toMatchObject({ entries: 0, keptFrom: result.purgedTo });
   expect(await countRows(fixture, AnyRow, "2026-11-21")).toBe(0);
   expect(await countRows(fixture, ManifestRow, "manifests")).toBe(0);
@@ -130,6 +132,7 @@ test("a second purge starts at the end of the first one, and verification report
     ["2026-11-21T10:00Z", "admin"],
     [intervalName(Date.parse(first.purgedTo!)), "system"],
   ]);
+  // The row that names the last entry of a sequence is removed with its day, too.
   for await (const rows of fixture.tables.pages(LastRow, { partitionKey: "2026-11-21", ...LAST_ROWS }))
     expect(rows).toEqual([]);
 });
@@ -194,6 +197,7 @@ test("after a purge of all digests, sealing continues with the next number", asy
   while (more) ({ more } = await fixture.audit.purge(2, caller));
   expect(await countRows(fixture, DigestRow, "digests")).toBe(0);
   expect(await fixture.audit.seal()).toMatchObject({ configured: true, more: false });
+  // Verifies up to the end of the interval after the newest purged one: only its digest.
   const verified = await fixture.audit.verify({ end: new Date(intervalFrom(newest.interval) + 20 * 60_000) });
   expect(verified).toMatchObject({ intact: true, beginning: "2026-11-21T10:00:00.000Z", digests: 1 });
   expect(verified.lastDigest!.number).toBe(newest.number + 1);

@@ -39,7 +39,7 @@ test("the expiry range of a status contains and counts exactly the assets with t
   );
 });
 
-test("a range up to the last second contains and counts every later expiry, but not assets without one", () => {
+test("a range up to the last ten-digit second contains and counts every later expiry, but not assets without one", () => {
   const lateExpiries = [0xffffffff, 9_999_999_999, 253_402_300_799];
   const { from, before } = expiryBounds("secret", START / 1000, 9_999_999_999, false);
   for (const expiresOn of lateExpiries) {

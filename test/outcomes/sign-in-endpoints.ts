@@ -6,7 +6,8 @@ import { createUser, listSessions, PASSWORD, stateOfTokenRevocation } from "./te
 
 /**
  * Returns the entries for sign-ins with a password (for a token and for a browser session), sign-out, and the change of the
- * password. outcomes.test.ts sends their requests during faults of storage.
+ * password. outcomes.test.ts sends their requests during faults of storage. Requests that hash a password are slow, so they are
+ * tested only with the faults that lose an answer or cut it off (`LostAnswer`, `CutAnswer`).
  */
 export function signInEndpoints(context: EndpointContext): ChangingEndpoint[] {
   const { services, nextNumber } = context;
@@ -85,7 +86,7 @@ export function signInEndpoints(context: EndpointContext): ChangingEndpoint[] {
           allowedOnRepeat: [200],
           state: async () => ((await listSessions(context, username)).length > 0 ? "done" : "undone"),
           event: "user.signedIn",
-          // As above.
+          // A sign-in is recorded once, when it has succeeded.
           outcomes: ["success"],
         };
       },

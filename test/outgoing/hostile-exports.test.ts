@@ -12,8 +12,8 @@ import { readPages } from "../support/pdf-contents.ts";
 import { ADMIN, Service } from "../support/service.ts";
 
 /**
- * Tests that a hostile name adds no line, markup or formula to an export, a query or a metric. Each name is a
- * subscription, the owner of a vault, a secret, a key and a certificate, an application and its credential, and a username.
+ * Tests that a hostile name adds no line, markup or formula to an export, a query or a metric. Each name is
+ * used for a subscription, the owner of a vault, secret, key and certificate, an application, its credential, and a username.
  * `hostile-names.test.ts` in test/alerts tests the receivers of alerts, and `log.test.ts` in test/http the service's log.
  */
 
@@ -63,8 +63,8 @@ beforeAll(async () => {
 }, 200_000);
 afterAll(() => service.stop());
 
-/** Returns the text as it arrives in UTF-8, in which lone surrogates don't exist. */
-const arrives = (name: string): string => name.toWellFormed();
+/** Returns the text as a reader of UTF-8 receives it, in which lone surrogates don't exist. */
+const asReceived = (name: string): string => name.toWellFormed();
 
 /** A formula, as OWASP and spreadsheets define it, also after characters that spreadsheets skip. */
 const STARTS_FORMULA = /^[\s\p{Cc}\p{Cf}]*[=+\-@|%＝＋－＠]/u;
@@ -84,7 +84,7 @@ async function readCsv(path: string): Promise<Record<string, string>[]> {
 function expectEachName(rows: Record<string, string>[], column: string, count: number): void {
   const cells = rows.map((row) => row[column]!);
   for (const name of NAMES.filter(({ length }) => length < MAX_LENGTH)) {
-    const cell = STARTS_FORMULA.test(name) ? `'${arrives(name)}` : arrives(name);
+    const cell = STARTS_FORMULA.test(name) ? `'${asReceived(name)}` : asReceived(name);
     expect([name, cells.filter((one) => one === cell).length]).toEqual([name, count]);
   }
 }
@@ -115,7 +115,7 @@ describe("in a CSV file, each name is one cell of one row and no formula", () =>
   });
 });
 
-/** Returns what a PDF shows for a name: a space for white space, and the code point of an invisible character. */
+/** Returns what a PDF shows for a name, without white space: an invisible character is its code point, such as `[U+200B]`. */
 const printed = (name: string): string =>
   [...name]
     .map((character) => {

@@ -227,6 +227,7 @@ export class World {
     const vault = createServiceKeyVault({ config: this.config, identity: createIdentity(this.config), log: this.log })!;
     this.#keys ??= keyVaultRowKeys(vault, systemRandomness());
     const tables = createTables({ connectionString: this.#connectionString }, { log: this.log, keys: this.#keys });
+    // How far the clock was ahead at the write of each row. The row's age includes only the time that was skipped after it.
     const recordWriteTime = (...rowKeys: string[]) => {
       for (const key of rowKeys) this.#writtenAt.set(key, this.#clockOffsetMs);
     };
@@ -265,6 +266,7 @@ export class World {
       get: (target, member) => {
         const method = Reflect.get(target, member) as unknown;
         if (typeof method !== "function") return method;
+        // Returns an iterator, not a promise, so its calls don't crash.
         if (member === "pages") return method.bind(target);
         return async (...parameters: unknown[]) => {
           const call = async () => (await method.apply(target, parameters)) as unknown;
@@ -285,7 +287,7 @@ export class World {
    * Delivers messages as they become due until the rotation ends, needs attention or fulfills `until`. The first worker
    * crashes as `crash` says, and a new worker then continues.
    *
-   * @returns the rotation, the number of crashes (0 or 1), and the number of deliveries as `turns`.
+   * @returns the rotation, the number of crashes (0 or 1), and the number of deliveries and timer runs as `turns`.
    * @throws Error after `most` deliveries, 200 by default.
    */
   async run(
@@ -323,7 +325,7 @@ export class World {
         crashIsOver = true;
         continue;
       }
-      // A call of a crashed worker takes effect only after another worker has continued, every third delivery.
+      // Delayed calls of a crashed worker take effect at every third delivery after another worker has continued.
       if (crashIsOver && deliveryCount % 3 === 2)
         for (const call of this.callsAfterCrash.splice(0)) await call().catch(() => {});
     }

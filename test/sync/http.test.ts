@@ -30,6 +30,7 @@ describe("sync over HTTP", () => {
   test("copies a vault's secret to another provider", async () => {
     const key = service.cloud.control.providers.aws.key;
     const configured = await service.admin("POST", `${PROVIDERS}/aws`, {
+      // In snake case, which the service also accepts.
       access_key_id: key.accessKeyId,
       secretAccessKey: key.secretAccessKey,
       region: "eu-west-1",
@@ -192,7 +193,7 @@ describe("sync over HTTP", () => {
     expect((await service.admin("POST", `${PROVIDERS}/nowhere`, {})).status).toBe(404);
   });
 
-  test("without a license only allows to read and delete existing records", async () => {
+  test("without a license only allows reading and deleting existing records", async () => {
     const host = await service.addHost({ LICENSE_KEY: "" });
     const token = await service.signIn({ username: "admin", password: "correct-horse-battery" });
     const call = (method: string, path: string, body?: unknown) =>
@@ -204,6 +205,7 @@ describe("sync over HTTP", () => {
     expect(body.total).toBeGreaterThan(0);
     expect((await call("POST", `${RECORDS}/${body.items[0].recordId}/sync`)).status).toBe(403);
     for (const { recordId } of body.items) expect((await call("DELETE", `${RECORDS}/${recordId}`)).status).toBe(200);
+    // Without records, the list requires a license, too.
     expect((await call("GET", RECORDS)).body.code).toBe("licenseRequired");
     await host.stop("SIGKILL");
   });

@@ -9,10 +9,14 @@ import { IS_CAMPAIGN, SEED, sampled } from "../support/sampling.ts";
 import { SimulatedCrash, type Steps } from "../support/simulated-crash.ts";
 import { COPIES, type Fixture, openFixture, SOURCE } from "./sync-fixture.ts";
 
-// A run of a sync record must write the target only once, although its process crashes at any step. A step is a call of tables,
-// queues, the audit log or vaults.
+// A run of a sync record must write the target only once, although its process crashes at any step. Only a target whose
+// provider does not store which version it has may be written twice. A step is a call of tables, queues, the audit log or
+// vaults.
+//
+// A message for a record that another worker has leased leads to a follow-up: a delayed message for after the lease. The
+// sender first claims it: it stores the follow-up's time with the record, so that copies of the message send no other one.
 
-/** How often the test with real processes kills at all its steps. */
+/** How often the test with real processes kills at each of its steps. */
 const RUNS = IS_CAMPAIGN ? 10 : 1;
 /** Longer than a lease, so that another worker takes over. */
 const TAKEOVER_MS = 7 * 60_000;
@@ -89,8 +93,8 @@ const crashesOf = ({ taken }: Steps, count: number) => {
 };
 
 /**
- * Runs a scenario with a process that crashes as `steps` says, and then with one that does not. Checks the result and returns the
- * number of writes of the target.
+ * Runs a scenario with a process that crashes as `steps` says, and then with one that does not. Checks the result and returns
+ * the number of writes of the target.
  */
 async function runWithCrash(scenario: Scenario, steps: Steps): Promise<number> {
   const { recordId, targetName, expected } = await scenario.arrange();
@@ -110,7 +114,7 @@ async function runWithCrash(scenario: Scenario, steps: Steps): Promise<number> {
   return written;
 }
 
-describe("although the process crashes at any step, the target is written once", () => {
+describe("although the process crashes at a step, the target is written once", () => {
   test.each(Object.entries(SCENARIOS))("%s", { timeout: 300_000 }, async (name, scenario) => {
     const uninterrupted: Steps = { taken: 0 };
     expect(await runWithCrash(scenario, uninterrupted)).toBe(1);
@@ -119,7 +123,8 @@ describe("although the process crashes at any step, the target is written once",
     for (const crash of crashesOf(uninterrupted, name === "a new version" ? 8 : 4)) {
       const steps: Steps = { taken: 0, ...crash };
       const written = await runWithCrash(scenario, steps);
-      // A run has one step fewer if the source's versions were created in different seconds, so it may end before the crash.
+      // If the source's versions were created in the same second, a run also reads the value to find the current version.
+      // Without this step a run may end before the crash.
       const isOver = steps.dead === true || steps.taken < crash.crashAt;
       expect([crash, written, isOver]).toEqual([crash, 1, true]);
       if (steps.dead) crashes++;
@@ -128,7 +133,7 @@ describe("although the process crashes at any step, the target is written once",
   });
 });
 
-test("copies of a message send one follow-up while another worker has the record, which is written after that worker crashed", async () => {
+test("copies of a message for a leased record send one follow-up, which continues after the worker's crash", async () => {
   const { recordId, targetName } = await fixture.createRecord();
   fixture.messages.splice(0);
   expect(await takeRecordLease(fixture.tables, recordId, "crashed worker")).not.toHaveProperty("waitMs");
@@ -166,6 +171,7 @@ describe("a follow-up that was claimed but not sent", () => {
   });
 
   test("is replaced by the timer some minutes after its time, if its sender crashed", async () => {
+    // A first run counts the steps. The last one sends the follow-up, so the run of the next record crashes before that.
     const steps: Steps = { taken: 0 };
     await fixture.instance(steps).run((await recordOfCrashedWorker()).recordId);
     const { recordId, targetName } = await recordOfCrashedWorker();
@@ -260,9 +266,10 @@ describe("SIGKILL", () => {
     return signal;
   }
 
-  test("at ten steps of a run leaves the target written once", { timeout: 1_800_000 }, async () => {
+  test("at sampled steps of a run leaves the target written once", { timeout: 1_800_000 }, async () => {
     const steps: Steps = { taken: 0 };
-    // A run has the fewest steps if the source's versions are a second apart. So no chosen step is after the end of a run.
+    // With versions a second apart, a run does not read the value to find the current one. Without this step it has the
+    // fewest, so that no chosen step is after the end of a run.
     await runWithCrash(
       newVersion(() => cloud.control.moveClock(1000)),
       steps,
@@ -271,6 +278,7 @@ describe("SIGKILL", () => {
     const outcomes: string[] = [];
     for (let run = 0; run < RUNS; run++) {
       for (const [at, crashAt] of crashSteps.entries()) {
+        // Outside of a campaign only two of the ten steps, because each starts a process: a kill after a step, and one before.
         if (!IS_CAMPAIGN && at !== 3 && at !== 6) continue;
         const { recordId, targetName, expected } = await SCENARIOS["a new version"]!.arrange();
         const before = countWrites();

@@ -11,14 +11,14 @@ import type { AuditEvent } from "../event.ts";
 import { intervalOf } from "../interval.ts";
 import { readRow } from "../read-rows.ts";
 import { EntryRow, entriesPartition, entryKey, Mark, openMark } from "../rows.ts";
-import { type EntryWriter, type EntryWriterDependencies, MAX_CLOSED } from "./entry-writer.ts";
+import { type EntryWriter, type EntryWriterDependencies, MAX_ATTEMPTS } from "./entry-writer.ts";
 
 /**
  * Counted entries: repeats of one event within a window of time share an entry with a count, so that rejected requests and
  * readings of the log don't flood it.
  */
 
-/** Maximum number of write conflicts of one counted entry before the call fails. */
+/** Maximum number of write conflicts of one counted entry before the call fails, below `MAX_ATTEMPTS` of any reason. */
 const MAX_CONFLICTS = 20;
 
 /** Maximum number of request ids that a counted entry keeps, the first one included. */
@@ -69,7 +69,7 @@ export function createCounter(
     let notBefore = 0;
     let occupiedIds = 0;
     let conflicts = 0;
-    for (let attempt = 0; attempt < MAX_CLOSED && conflicts < MAX_CONFLICTS; attempt++) {
+    for (let attempt = 0; attempt < MAX_ATTEMPTS && conflicts < MAX_CONFLICTS; attempt++) {
       const now = clock.now().getTime();
       const occurredAtMs = Math.max(now, notBefore);
       const interval = intervalOf(occurredAtMs);
@@ -81,8 +81,9 @@ export function createCounter(
       const isOwn =
         existing && isWritten({ partitionKey, rowKey: key, text: row!.value!.entry, ...linkOf(row!.value!) });
       if (row && !isOwn) {
-        // A row that this service did not write has the key, or a changed one. It must not get a valid code with a higher count, and
-        // verification reports it. An entry of an earlier version without a code is left as it is, too.
+        // Someone else wrote or changed the row with this key. Counting would give it a valid authentication code. So it
+        // stays as it is, verification reports it, and the next attempt uses another id. An entry of an earlier version
+        // without a code also stays.
         occupiedIds += 1;
         continue;
       }
@@ -103,6 +104,7 @@ export function createCounter(
       const write = { partitionKey, rowKey: key, text: entryText(entry), count: entry.count, replaced: { link } };
       const result = await sequences.write(write, async ({ columns, operations }) => {
         try {
+          // The empty merge fails if the interval was sealed meanwhile, the replacement if another instance counted.
           await tables.transaction(EntryRow.table, partitionKey, [
             merge(Mark, openMark(interval), {}),
             replace(EntryRow, key, columns, etag),
@@ -119,7 +121,7 @@ export function createCounter(
       if (result === "closed") notBefore = await writer.earliestOpenTime(interval);
       else await delay(randomness.number() * 50 * ++conflicts);
     }
-    throw new Error(`The audit entry ${event.type} could not be counted: too many writers at once.`);
+    throw new Error(`The audit entry ${event.type} could not be counted after repeated attempts.`);
   }
 
   /** Returns whether this service wrote the row: always true without keys, because nothing is authenticated then. */

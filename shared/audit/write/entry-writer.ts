@@ -24,10 +24,10 @@ import { isClosed } from "../seal/close-intervals.ts";
 import type { LinkedRows, Sequences, WriteResult } from "./sequences.ts";
 
 /**
- * Attempts of one entry that meets closed intervals: more than the number of intervals that a sealer whose clock is ahead
- * closes before it writes their digests.
+ * Attempts to write one entry, each of which may meet a closed interval: more than the number of intervals that a sealer whose
+ * clock is ahead closes before it writes their digests.
  */
-export const MAX_CLOSED = 100;
+export const MAX_ATTEMPTS = 100;
 /** Attempts to write an entry to an interval that was reopened. */
 const REOPEN_ATTEMPTS = 3;
 

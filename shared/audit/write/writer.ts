@@ -4,7 +4,7 @@ import { entryOf } from "../entry.ts";
 import type { AuditEvent, AuditRecorder } from "../event.ts";
 import { IntervalSealed, intervalOf } from "../interval.ts";
 import { createCounter, readingGroup, refusalGroup } from "./counted-entries.ts";
-import { createEntryWriter, type EntryWriterDependencies, MAX_CLOSED } from "./entry-writer.ts";
+import { createEntryWriter, type EntryWriterDependencies, MAX_ATTEMPTS } from "./entry-writer.ts";
 import { createSequences } from "./sequences.ts";
 
 /** Records events in the audit log. */
@@ -40,7 +40,7 @@ export function createWriter(deps: Omit<EntryWriterDependencies, "sequences"> & 
       if (event.id !== undefined) return await appendWithId(event.id, event);
       /** Start of the first interval that is not sealed, once an interval was found closed. */
       let notBefore = 0;
-      for (let attempt = 0; attempt < MAX_CLOSED; attempt++) {
+      for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
         // The entry's time is the time of its id: a generator of monotonic ids may be slightly ahead of the clock.
         const now = clock.now().getTime();
         const id = randomness.ulid(new Date(Math.max(now, notBefore)));

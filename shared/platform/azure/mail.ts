@@ -3,7 +3,7 @@ import type { Config } from "../config/config.ts";
 import { asCloudFailure, type CallTarget, type CloudFailure, malformedAnswer } from "./failure.ts";
 import type { Identity } from "./identity.ts";
 
-/** Most recipients of one mail: https://learn.microsoft.com/azure/communication-services/concepts/service-limits#email */
+/** Maximum recipients of a mail: https://learn.microsoft.com/azure/communication-services/concepts/service-limits#email */
 export const MAX_MAIL_RECIPIENTS = 50;
 
 /** Milliseconds that one request may take. */
@@ -29,7 +29,7 @@ export interface Mail {
  * Result of sending a mail, or of a query of its outcome. The provider is Azure Communication Services.
  * - `accepted`: the provider accepted the mail, and its delivery is in progress.
  * - `succeeded`, `failed`: the delivery has ended.
- * - `notFound`: the provider does not know the mail, so it may be sent.
+ * - `notFound`: the provider does not know the mail, so it can be sent without a duplicate.
  * - `throttled`: the request was rejected. Retry after `retryAfterSeconds`.
  * - `refused`: the mail was rejected, and a retry would be rejected too.
  * - `unavailable`: the credentials of the service were rejected. A later request can succeed.
@@ -58,6 +58,7 @@ export function createMailSender(deps: {
   identity: Identity;
 }): MailSender | undefined {
   const { COMMUNICATION_CONNECTION_STRING: connectionString, ALERT_SENDER_ADDRESS: senderAddress } = deps.config;
+  // Names the resource in errors, and is the start of the address of an operation.
   const endpoint =
     connectionString === undefined
       ? deps.config.COMMUNICATION_ENDPOINT

@@ -1,7 +1,6 @@
 /**
- * Default description and example of API members by name, for members that are declared without them. The examples are from the
- * simulated company of `npm start`. Only for names that have the same meaning in the whole API. Other members are described at
- * their declaration.
+ * Default description and example of an API member, by its name, for members that are declared without them. A name is listed
+ * only if it has the same meaning in the whole API. The examples are from the simulated company of `npm start`.
  */
 interface Member {
   description: string;
@@ -16,10 +15,6 @@ export const EXAMPLE_ULID = "01KB9Z6Q4V3N8S7T5W2X1Y0Z9A";
 
 export const MEMBER_DESCRIPTIONS: Readonly<Record<string, Member>> = {
   added: described("Number of items added.", 4),
-  updated: described("Number of items changed.", 9),
-  removed: described("Number of items removed.", 1),
-  list: described("Name of the list that could not be read.", "secrets"),
-  subscriptions: described("Number of subscriptions.", 3),
   appId: described("Client ID of the application. Null when there is none.", "97471835-12cd-444d-ae9b-dc205f8336bf"),
   appName: described("Display name of the application. Null when there is none.", "Payments API"),
   assetId: described("ID of the asset.", "kv-payments-prod.secret.sql-password"),
@@ -85,6 +80,7 @@ export const MEMBER_DESCRIPTIONS: Readonly<Record<string, Member>> = {
   lastReadAt: described("Time of the last logged read. Null when no log contains one."),
   lastSignInAt: described("Time of the last sign-in. Null if there was none."),
   limit: described("Maximum number of items per page.", 100),
+  list: described("Name of the list that could not be read.", "secrets"),
   low: described("Number of items with severity low.", 1),
   manual: described("Number of items that require a manual review.", 7),
   medium: described("Number of items with severity medium.", 9),
@@ -113,6 +109,7 @@ export const MEMBER_DESCRIPTIONS: Readonly<Record<string, Member>> = {
   recipients: described("E-mail addresses.", ["platform@acme.example"]),
   recordId: described("ID of the sync record.", EXAMPLE_ULID),
   remedy: described("How to fix the problem. Null when no action is needed.", "Assign the role Key Vault Reader."),
+  removed: described("Number of items removed.", 1),
   requestId: described("Request ID, as in X-Request-Id.", EXAMPLE_ULID),
   requestedAt: described("Time of the request."),
   requestedBy: described("Requester: a username, or `system`.", "admin"),
@@ -139,6 +136,7 @@ export const MEMBER_DESCRIPTIONS: Readonly<Record<string, Member>> = {
     "8eab9bca-7137-4f76-a31c-dcc4acd2ff43",
   ),
   subscriptionName: described("Name of the subscription. Null when unknown.", "Acme Production"),
+  subscriptions: described("Number of subscriptions.", 3),
   tags: described("Tags in Azure.", { env: "prod", owner: "payments@acme.example" }),
   target: described(
     "Target of the action. Null or absent when there is none.",
@@ -150,6 +148,7 @@ export const MEMBER_DESCRIPTIONS: Readonly<Record<string, Member>> = {
   title: described("Short title.", "Secrets have not expired"),
   total: described("Total number of items.", 1),
   totalAtLeast: described("Lower bound of the total number of items, set when total is null."),
+  updated: described("Number of items changed.", 9),
   updateKeyVaults: described("Whether the new value is written to the key vaults that store the old value."),
   updatedAt: described("Time of the last change. Null if the resource was never changed."),
   updatedBy: described(

@@ -2,7 +2,7 @@ import * as z from "zod";
 
 /**
  * Characters that a single line must not contain: control characters (NUL, CR, LF, tab and the rest of Unicode's category Cc),
- * line and paragraph separators, and bidirectional controls, which can make a text look like another:
+ * line and paragraph separators, lone surrogates, and bidirectional controls, which can make a text look like another:
  * https://www.unicode.org/reports/tr36/#Bidirectional_Text_Spoofing
  */
 const NOT_ON_ONE_LINE = /[\p{Cc}\p{Zl}\p{Zp}\p{Cs}\u061C\u200E\u200F\u202A-\u202E\u2066-\u2069]/u;

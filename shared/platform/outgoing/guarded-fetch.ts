@@ -26,9 +26,9 @@ export const guardedFetch =
         permanent: true,
       });
     }
-    // `Response` supports no other status: https://fetch.spec.whatwg.org/#dom-response
+    // A `Response` can only have a status from 200 to 599: https://fetch.spec.whatwg.org/#dom-response
     if (answer.status < 200 || answer.status > 599) {
-      const message = `${new URL(address).hostname} answered ${answer.status}, which is not a valid HTTP status.`;
+      const message = `${new URL(address).hostname} answered ${answer.status}, which is not the status of a final response.`;
       throw new Unreachable(message, { sent: true, permanent: false });
     }
     const given = Object.entries(answer.headers).flatMap(([name, values]) =>

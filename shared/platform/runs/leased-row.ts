@@ -24,7 +24,10 @@ export interface WorkKind<Item extends object> {
   /** Interval of the heartbeat. Undefined: only the worker's own changes renew its lease. */
   readonly heartbeatMs: number | undefined;
   readonly isLeased: (item: Item) => boolean;
-  /** Returns the item with its new worker, or undefined if this worker can't have it. Pure. */
+  /**
+   * Returns the item as it is then written: with its new worker, or for example as failed after too many attempts, and then not
+   * leased. Undefined if this worker can't have it. Pure.
+   */
   readonly take: (item: Item | undefined, taker: Taker) => Item | undefined;
 }
 
@@ -51,6 +54,7 @@ export async function takeLease<Item extends object>(
   const item = kind.take(found && (withoutKeys(found.row) as Item), { worker, abandoned });
   if (item === undefined) return remainingMs === undefined ? undefined : { waitMs: remainingMs };
   try {
+    // The replacement has the ETag of the read row, so only one of several takers succeeds.
     const row = found
       ? await tables.replace(entity, { ...found.row, ...item })
       : await tables.insert(entity, partitionKey, rowKey, item);

@@ -19,6 +19,7 @@ export function testSaml(config: SsoConfiguration, now: Date): Check[] {
         : "Set samlIdpMetadataXml, or samlEntryPoint and samlIdpEntityId.",
     },
     {
+      // The signing certificates of the identity provider. One that has not expired is enough.
       name: "keys",
       passed: lastExpiryMs > now.getTime(),
       detail: keysDetail(samlIdpCertificates.length, lastExpiryMs, now),

@@ -164,6 +164,7 @@ export function checkXmlLimits(xml: string): XmlCounts {
     if (xml[position] !== "<") readText();
     else if (xml[position + 1] === "/") readEnd();
     else if (xml[position + 1] === "!") readOther();
+    // A processing instruction (`<?`) is malformed here, because no name starts with `?`.
     else readStart();
     if (counts.elements + counts.attributes > MAX_NODES || counts.others > MAX_OTHERS) throw malformed();
   }

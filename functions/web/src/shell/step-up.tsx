@@ -34,6 +34,7 @@ export function StepUp() {
     setProblem(error);
   }
 
+  // The URL already has a query, to which the link adds `returnUrl`. Undefined if the user did not sign in with single sign-on.
   const { signInUrl } = request.problem;
   // The problem of a failed attempt has a new challenge for passkeys, because each is accepted once.
   const challenge = challengeIn(problem) ?? challengeIn(request.problem)!;

@@ -8,7 +8,7 @@ type Version = Schemas["AssetVersion"];
 
 /** The card of an asset's page with its versions, newest first. The service reads them from the vault for this request. */
 export function Versions({ asset: { id, version: current } }: { asset: Schemas["AssetDetails"] }) {
-  const versions = api.useQuery("get", "/api/assets/discovery/assets/{asset_id}/versions", {
+  const query = api.useQuery("get", "/api/assets/discovery/assets/{asset_id}/versions", {
     params: { path: { asset_id: id } },
   });
   const columns: Column<Version>[] = [
@@ -27,7 +27,7 @@ export function Versions({ asset: { id, version: current } }: { asset: Schemas["
     { title: "Enabled", cell: ({ enabled }) => (enabled ? "Yes" : "No") },
   ];
   return (
-    <QueryResult of={versions}>
+    <QueryResult of={query}>
       {({ versions, complete }) => (
         <>
           <DataTable items={versions} columns={columns} keyOf={({ version }) => version} label="Versions" />

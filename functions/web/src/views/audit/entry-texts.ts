@@ -82,6 +82,7 @@ const textOf = ({ label, value }: Line): string => `${label}: ${value}`;
 
 /** Labels of details by name, or by event and name if the name has different meanings. */
 const LABELS: Record<string, string> = {
+  // What the sign-in created: a session or a token.
   "user.signedIn to": "created",
   by: "sign-in method",
   which: "secret",

@@ -81,7 +81,10 @@ export default function LicenseView() {
   );
 }
 
-/** The state of the license. An expired license stays valid for a grace period (`inGrace`). */
+/**
+ * The state of the license. An expired license stays valid for a grace period (`inGrace`). If it is not valid, only an expired
+ * one has an expiry date: the API returns none for other reasons.
+ */
 function Status({ of: { valid, reason, expiresAt, daysLeft, inGrace, graceEndsAt } }: { of: License }) {
   return (
     <>
