@@ -1,4 +1,4 @@
-import { usedWrong } from "../../infra/build/command-line.ts";
+import { exitWithUsageError } from "../../infra/build/command-line.ts";
 import type { Finding } from "../../shared/platform/storage/signed-partitions.ts";
 import { RollbackRefused } from "../../shared/store/prepare-rollback.ts";
 import type { Services } from "../services.ts";
@@ -27,7 +27,7 @@ export async function signStore(
   for (const finding of findings)
     report([nameOf(finding), finding.reason, MEANINGS[finding.reason], finding.content ?? ""].join("\t"));
   const unknown = remove.find((name) => !findings.some((finding) => nameOf(finding) === name));
-  if (unknown !== undefined) return usedWrong(`The list has no row ${unknown}.`);
+  if (unknown !== undefined) return exitWithUsageError(`The list has no row ${unknown}.`);
   if (!accept) {
     report(`Rows: ${findings.length}. Nothing was written. With --accept, the service uses these rows as they are.`);
     return;

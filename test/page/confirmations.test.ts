@@ -81,7 +81,7 @@ withBrowser("a user confirms with a passkey, and the page sends the request agai
   await dialog.getByText("Save these recovery codes now").waitFor();
   const codes = (await dialog.locator("pre").textContent())!.split("\n");
   await dialog.getByRole("button", { name: "Close" }).click();
-  await require(true, false);
+  await setProtections(true, false);
 
   await createToken(page, "Nightly export");
   const confirmation = page.getByRole("alertdialog", { name: "Confirm your identity" });
@@ -99,7 +99,7 @@ withBrowser("a user confirms with a passkey, and the page sends the request agai
 
 withBrowser("another administrator approves a request, which its requester then sends again", async () => {
   const [requester, approver] = [await createAdministrator(), await createAdministrator()];
-  await require(false, true);
+  await setProtections(false, true);
   const page = await context.newPage();
   page.setDefaultTimeout(60_000);
   await openAs(page, requester);
@@ -125,7 +125,7 @@ withBrowser(
   "an approver sees markup as text, and characters that could hide or reorder text by their codes",
   async () => {
     const [requester, approver] = [await createAdministrator(), await createAdministrator()];
-    await require(false, true);
+    await setProtections(false, true);
     const page = await context.newPage();
     page.setDefaultTimeout(60_000);
     await openAs(page, requester);
