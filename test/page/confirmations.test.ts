@@ -31,7 +31,7 @@ const require = async (requireStepUp: boolean, requireApproval: boolean) => {
   const { settings } = await servicesOf(service);
   await settings.update("features", { requireStepUp, requireApproval }, { actor: "system", requestId: "test" });
 };
-afterEach(() => require(false, false));
+afterEach(() => setProtections(false, false));
 
 let sequence = 0;
 async function createAdministrator(): Promise<string> {
