@@ -19,7 +19,10 @@ export function commandLine<T extends ParseArgsConfig>(help: string, config: T):
   }
 }
 
-/** Exits with 2 because the arguments are invalid. Exit code 1 is for failures. */
+/**
+ * Prints why the arguments are invalid and exits with 2. Exit code 1 is for failures. A closing period or colon of the reason is
+ * replaced, because a reference to `--help` follows.
+ */
 export function exitWithUsageError(reason: string): never {
   console.error(`${reason.replace(/[.:]$/, "")}. See --help.`);
   process.exit(2);

@@ -58,6 +58,7 @@ withBrowser("opening every view within a minute stays within the rate limits", a
   const calls = callsAmong(requestedUrls);
   expect(browserErrors).toEqual([]);
   expect(calls.length, calls.join("\n")).toBeGreaterThan(20);
+  // The host's rate limit per minute.
   expect(calls.length, calls.join("\n")).toBeLessThanOrEqual(60);
 });
 

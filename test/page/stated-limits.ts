@@ -20,7 +20,7 @@ withSeedData("an application's certificate has no score, because the service can
   expect(browserErrors).toEqual([]);
 });
 
-withSeedData("a score of 0 is unknown before the first complete discovery, and a lower bound after it", async () => {
+withSeedData("a score of 0 is shown as unknown before the first complete discovery, then as a lower bound", async () => {
   const path = "/api/assets/dependencies/blast-radius/kv-shop.secret.smtp";
   const { body } = await service.admin("GET", path);
   const { page, browserErrors } = await visitLoadedPage("/#/license");
