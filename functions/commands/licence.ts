@@ -97,7 +97,9 @@ async function run(): Promise<void> {
   if (command !== "issue" || extraArguments.length > 0) exitWithUsageError("The command must be keys or issue");
   const options = LicenseOptions.safeParse(values, { error: validationMessage });
   if (!options.success) {
-    exitWithUsageError(options.error.issues.map((problem) => `--${problem.path.join(".")} ${problem.message}`).join("; "));
+    exitWithUsageError(
+      options.error.issues.map((problem) => `--${problem.path.join(".")} ${problem.message}`).join("; "),
+    );
   }
   await issue(options.data);
 }

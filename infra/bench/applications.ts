@@ -70,7 +70,11 @@ export async function applications(): Promise<Section> {
       comparedWith,
       bound: atMost(count, limit),
     });
-    const tableRequestsFigure = (what: string, { reads, writes }: { reads: number; writes: number }, limit: number): Figure => ({
+    const tableRequestsFigure = (
+      what: string,
+      { reads, writes }: { reads: number; writes: number },
+      limit: number,
+    ): Figure => ({
       what: `table requests, ${what}`,
       value: `${reads + writes}`,
       comparedWith: `${reads} reads, ${writes} writes; compliance and the audit log included`,
@@ -148,7 +152,10 @@ async function measureDiscovery(service: Service, startDiscovery: () => Promise<
 }
 
 const countGraphCalls = ({ cloud }: Service): number =>
-  Object.entries(cloud.control.counts()).reduce((sum, [name, count]) => sum + (name.startsWith("graph.") ? count : 0), 0);
+  Object.entries(cloud.control.counts()).reduce(
+    (sum, [name, count]) => sum + (name.startsWith("graph.") ? count : 0),
+    0,
+  );
 
 /** Runs the timer that discovers changed applications. */
 async function startDiscoveryOfChanges({ url }: Service): Promise<void> {

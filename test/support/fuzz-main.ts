@@ -14,7 +14,8 @@ const { values } = commandLine(HELP, {
 });
 const count = Number(values.count);
 const seed = Number(values.seed ?? Math.floor(Math.random() * 2 ** 31));
-if (!Number.isSafeInteger(count) || !Number.isSafeInteger(seed)) exitWithUsageError("--count and --seed are whole numbers");
+if (!Number.isSafeInteger(count) || !Number.isSafeInteger(seed))
+  exitWithUsageError("--count and --seed are whole numbers");
 
 const [{ readExistingIds, sendGenerated }, { default: buildTestApp }, { licence }, { Service }] = await Promise.all([
   import("./generated-requests.ts"),
