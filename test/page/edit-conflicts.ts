@@ -4,6 +4,9 @@ import { fillIn } from "./fill-in.ts";
 import { seedAddresses, service, visitLoadedPage, withSeedData } from "./fixture.ts";
 import { expectNoVisualProblems } from "./visual-checks.ts";
 
+// Tests of a rotation plan and of forms in the web page, which page.test.ts runs. `withSeedData` declares a test that needs the seed
+// data of seed-data.ts.
+
 withSeedData(
   "a rotation plan names each place that is not written, with the reason and a link to confirm it",
   async () => {
