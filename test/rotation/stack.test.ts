@@ -398,6 +398,7 @@ test.each(["completed", "rolledBack"] as const)(
     const { calls } = await rotateWithCrash();
     const dice = new Dice(SEED);
     let crashes = 0;
+    // The worker crashes before or after one of its calls, or before a call that the network still delivers later ("late").
     for (let moment = 0; moment < CRASH_COUNT; moment++) {
       const callNumber = 1 + Math.floor(((moment + dice.next()) * calls) / CRASH_COUNT);
       crashes += (await rotateWithCrash({ callNumber, crashKind: (["before", "after", "late"] as const)[moment % 3]! }))

@@ -71,7 +71,7 @@ test.each(["keyvault", "secretsmanager"])(
   async (account) => {
     const { fixture, connectionString, ...sync } = await openSyncAccount(account);
     let copies = 0;
-    // A worker crashes after its step number `crashAt`, and the copy is made then. Until a sync has fewer steps.
+    // A worker crashes after its step number `crashAt`, and the copy is made then. The loop ends when a sync has fewer steps.
     for (let crashAt = 1; ; crashAt++) {
       const record = await fixture.runAndGet((await sync.createRecord()).recordId);
       const newVersion = async (value: string) => {

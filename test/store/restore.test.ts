@@ -73,6 +73,7 @@ const run = (account: string, ...args: string[]): Promise<{ code: number; out: s
     );
   });
 
+/** A row with a column of each type, and with characters in its keys that are escaped in requests. */
 const row = {
   partitionKey: "a'b",
   rowKey: "ü|1",
@@ -279,6 +280,7 @@ test("a restore that crashes leaves no store that sends alerts of the copy again
   await fixture.handleAllMessages(alerts);
   const sent = () => [hook.received().length, mail.mails().length];
   expect(sent()).toEqual([1, 1]);
+  // The restore crashes before it writes this table, or before it reads the tables back to check them.
   for (const crashAt of ["AlertRules", "AlertStates", "AlertTold", "Vaults", "readBack"]) {
     const { clock } = fixture;
     await expect(restore("crash", folder, { replace: true, clock, crashAt })).rejects.toThrow("Crash");
