@@ -235,8 +235,8 @@ export function createSync(deps: SyncDependencies): Sync {
       const details = { removeTarget: withTarget };
       const event = { type: "syncRecord.deleted", caller, target, before: withoutKeys(first), details };
       await audited(audit, event, async () => {
-        // Takes over an interrupted deletion immediately if it keeps the target. A deletion of the target calls the provider and
-        // may still be in progress, so its lease must expire first.
+        // Takes over an interrupted deletion immediately if it keeps the target. A deletion of the target calls the provider
+        // and may still be in progress, so its lease must expire first.
         const lease = await takeRecordLease(tables, recordId, deletionWorker(caller.requestId, withTarget));
         if ("waitMs" in lease) {
           throw retryLater(

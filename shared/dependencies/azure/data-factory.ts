@@ -77,7 +77,10 @@ function assetOf(secret: Record<string, unknown>, vaults: Map<string, string>): 
   return { vaultName, type: "secret", name, ...(isPinned && { version }) };
 }
 
-/** Returns whether a value is an expression, such as `@pipeline().parameters.secret`: https://learn.microsoft.com/azure/data-factory/control-flow-expression-language-functions */
+/**
+ * Returns whether a value is an expression, such as `@pipeline().parameters.secret`:
+ * https://learn.microsoft.com/azure/data-factory/control-flow-expression-language-functions
+ */
 const isExpression = (value: unknown): boolean =>
   typeof value === "string"
     ? value.startsWith("@")

@@ -2,7 +2,10 @@ import { DAY_SECONDS } from "../../platform/time.ts";
 import { type Finder, usesIn } from "./finder.ts";
 import { type NamedAsset, ofVaultId } from "./key-vault-names.ts";
 
-/** Front Door uses a new version of a certificate within three days: https://learn.microsoft.com/azure/frontdoor/standard-premium/how-to-configure-https-custom-domain */
+/**
+ * Front Door uses a new version of a certificate within three days:
+ * https://learn.microsoft.com/azure/frontdoor/standard-premium/how-to-configure-https-custom-domain
+ */
 const SLOWEST_SECONDS = 3 * DAY_SECONDS;
 
 /**

@@ -128,7 +128,7 @@ export function createAzureEdges({
 
     /**
      * Reads one resource. In an incremental run a transient failure ends the run, so that the next run reads the same changes
-     * again. A full run reports the failure as a coverage item and continues.
+     * again. A full run reports the failure as a coverage item and continues, unless its time ran out (`signal`).
      */
     async function findReferences(row: ResourceRow): Promise<ReadingItem[]> {
       const finder = FINDER_OF.get(row.type);
@@ -269,6 +269,7 @@ export function createAzureEdges({
       const { all, named } = await watched();
       if (!all) return [...named];
       const { subscriptions, unreadable } = await resourceManager.subscriptions();
+      // The dependencies of a subscription that is missing in this list would be deleted.
       if (unreadable[0]) throw unreadable[0];
       return subscriptions.map(({ subscriptionId }) => subscriptionId.toLowerCase());
     },
