@@ -116,6 +116,7 @@ export interface Coverage {
 
 /** The only item before the first run. */
 const NEVER_READ: Omit<NotSeenRecord, "since"> = {
+  // All scopes. Rotations show the message of this item without its scope.
   scope: "*",
   source: "",
   unit: "",
