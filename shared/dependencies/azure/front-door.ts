@@ -11,7 +11,7 @@ const SLOWEST_SECONDS = 3 * DAY_SECONDS;
 /**
  * Finds certificates of Front Door Standard and Premium that come from key vaults. They are not in Resource Graph.
  *
- * source.ts calls `find` for each of these resources that Resource Graph returns.
+ * subscription-reading.ts calls `find` for each of these resources that Resource Graph returns.
  */
 export const frontDoor: Finder = {
   types: ["microsoft.cdn/profiles"],
