@@ -15,8 +15,9 @@ const MEANINGS: Record<Finding["reason"], string> = {
 const nameOf = ({ table, partitionKey, rowKey }: Finding): string => `${table}/${partitionKey}/${rowKey}`;
 
 /**
- * Lists the signed rows that the service does not use, because another program changed, removed or returned them. With `accept`,
- * accepts all rows as they are and records it in the audit log. Rows in `remove`, named as they are listed, are removed instead.
+ * Lists the signed rows that the service does not use, because another program changed, removed or returned them. With
+ * `accept`, accepts all rows as they are and records it in the audit log. Rows in `remove`, named as they are listed, are
+ * removed instead.
  */
 export async function signStore(
   { signedRows, randomness, clock }: Pick<Services, "signedRows" | "randomness" | "clock">,
@@ -38,7 +39,9 @@ export async function signStore(
   report(`Accepted ${findings.length - removed.length} rows, removed ${removed.length}, and signed all rows again.`);
 }
 
-/** @throws {RollbackRefused} if the store has rows that this version does not use, because an earlier version would use them. */
+/**
+ * @throws {RollbackRefused} if the store has rows that this version does not use, because an earlier version would use them.
+ */
 export async function requireNoFindings({
   signedRows,
   serviceKeyVault,

@@ -493,7 +493,7 @@ export const FORM_CASES: Record<string, FormCase> = {
         open: "Create token",
         typed: {
           Name: "Nightly export",
-          Role: "Operator: read access, starting scans, snoozes and exemptions",
+          Role: "Operator: read access, starting scans and syncs, canceling rotations, snoozes and exemptions",
           "Validity (days)": "14",
         },
         press: ["Create token"],
