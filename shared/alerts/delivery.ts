@@ -27,7 +27,8 @@ export const DELIVERY_QUEUE = "alert-deliveries";
 export const DeliveryMessage = z.object({ deliveryId: z.string() });
 
 /** The part of a delivery for one group of recipients: some items by mail, or all items by webhook. The status changes
- * `waiting → sending → accepted → delivered | failed` for a mail; a webhook has no `accepted`.
+ * `waiting → sending → accepted → delivered | failed` for a mail; a webhook has no `accepted`. Before a retry it is `waiting`
+ * again. `cancelled`: the rule was deleted or disabled before sending, or a person dropped the delivery after a restore.
  */
 export const Part = z.object({
   /** Email addresses, or the webhook's host. */

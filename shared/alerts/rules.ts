@@ -144,7 +144,10 @@ export function createRules(deps: {
     return newRule;
   }
 
-  /** Returns a rule before and after a change. */
+  /**
+   * Returns a rule before and after a change. A new `generation` makes the next evaluation check everything in the rule's scope.
+   * Events before `activeSince` cause no notification.
+   */
   async function withPlannedChange(ruleId: string, given: RuleChange, caller: Caller, ifMatch: string | undefined) {
     const row = await getIfMatch(ruleId, ifMatch);
     const before: RuleRecord = withoutKeys(row);
