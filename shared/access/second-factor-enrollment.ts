@@ -198,6 +198,7 @@ export function createSecondFactorEnrollment(deps: {
         const now = clock.now();
         if (!pendingTotp || Date.parse(pendingTotp.expiresAt) <= now.getTime()) throw nothingStarted();
         const { secret } = pendingTotp;
+        // The number of the 30-second time step whose code this is. Undefined for a wrong code.
         const step = await totpSecrets.stepOf(secret, uidOf(user), code, now).catch((error: unknown) => {
           throw error instanceof UnreadableTotpSecret ? nothingStarted() : error;
         });
