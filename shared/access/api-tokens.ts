@@ -56,8 +56,8 @@ type ApiTokenRow = Row<z.infer<typeof apiToken>>;
 /**
  * Maps a token to its user: for the administrators' list, for alerts, and for tokens of earlier versions, which don't name
  * their user. Stored in the partition of the users, so that a token and its user's list are written in one transaction. Row
- * key: `|token|` and the id. Signed and listed, so that changed, removed and older rows are detected. `adopted`: unsigned rows of
- * earlier versions are accepted until they are signed.
+ * key: `|token|` and the id. Signed and listed, so that changed, removed and older rows are detected. `adopted`: unsigned rows
+ * of earlier versions are accepted until they are signed.
  */
 export const ApiToken = entity("Users", apiToken, { signed: "adopted", listed: true });
 const TOKENS = "|token|";

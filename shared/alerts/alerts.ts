@@ -48,8 +48,8 @@ export type { NewViolation, ViolationSource } from "./violation-items.ts";
  */
 
 /**
- * Milliseconds that a test waits until its delivery is complete, such as for the mail provider's report. Later reports appear in
- * the history.
+ * Milliseconds that a test waits until its delivery is complete, such as for the mail provider's report. Later reports appear
+ * in the history.
  */
 const TEST_WAIT_MS = 12_000;
 /** Maximum seconds of one wait within a test delivery. A longer wait is left to the queue. */

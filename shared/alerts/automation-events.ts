@@ -4,8 +4,8 @@ import type { NotificationLog } from "./notification-log.ts";
 import type { RuleRecord } from "./rule.ts";
 
 /**
- * Alert rules about events of automation (rotations, syncs), of dependency discovery, and of the service's own storage. A source
- * module returns its events; the rule notifies of each event once.
+ * Alert rules about events of automation (rotations, syncs), of dependency discovery, and of the service's own storage. A
+ * source module returns its events; the rule notifies of each event once.
  */
 
 /** The alert types of these rules. */

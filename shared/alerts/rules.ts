@@ -145,8 +145,8 @@ export function createRules(deps: {
   }
 
   /**
-   * Returns a rule before and after a change. A new `generation` makes the next evaluation check everything in the rule's scope.
-   * Events before `activeSince` cause no notification.
+   * Returns a rule before and after a change. A new `generation` makes the next evaluation check everything in the rule's
+   * scope. Events before `activeSince` cause no notification.
    */
   async function withPlannedChange(ruleId: string, given: RuleChange, caller: Caller, ifMatch: string | undefined) {
     const row = await getIfMatch(ruleId, ifMatch);

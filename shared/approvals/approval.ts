@@ -17,8 +17,8 @@ const approval = z.object({
   /** Query and body without secrets, for the approver. */
   details: z.record(z.string(), z.unknown()),
   /**
-   * HMAC of requester, endpoint, parameters, query and body, secrets included, and of the stored state that the request is about:
-   * see `digestsOf`.
+   * HMAC of requester, endpoint, parameters, query and body, secrets included, and of the stored state that the request is
+   * about: see `digestsOf`.
    */
   digest: z.string(),
   requestedBy: z.string(),

@@ -157,8 +157,8 @@ async function digestFindings(
 }
 
 /**
- * Finds fingerprints that belong to no sealed interval: rows before the log's beginning whose key names no interval, and rows that
- * are a day or more after the log's end.
+ * Finds fingerprints that belong to no sealed interval: rows before the log's beginning whose key names no interval, and rows
+ * that are a day or more after the log's end.
  */
 async function manifestFindings({ tables }: ReadingDependencies, { end, keptFrom }: ChainState): Promise<Finding[]> {
   if (!end || keptFrom === undefined) return [];

@@ -21,9 +21,9 @@ import type { Tables } from "./tables.ts";
 
 /*
  * Compares signed rows with the lists of their partition. A list is one of 16 signed rows that name the partition's other rows,
- * each with the start of its current signature (row-lists.ts). So an earlier state of a row, a removal and a returned row differ
- * from the list. The sequence of a list counts the comparisons that found it changed; the key vault stores it too, so an earlier
- * state of a list has a lower one. Rows that must not take effect are set aside: a reason replaces their signature.
+ * each with the start of its current signature (row-lists.ts). So an earlier state of a row, a removal and a returned row
+ * differ from the list. The sequence of a list counts the comparisons that found it changed; the key vault stores it too, so an
+ * earlier state of a list has a lower one. Rows that must not take effect are set aside: a reason replaces their signature.
  */
 
 /** Rows of one partition that are all signed with keys: from <= rowKey < before. */

@@ -23,9 +23,9 @@ import type { Tables } from "./tables.ts";
 export type { ComparedRow, Finding, SignedRange } from "./row-comparison.ts";
 
 /**
- * Compares signed rows with their lists, signs rows, and sets rows aside. `Tables` signs and lists each row that it writes. A list
- * is one of 16 signed rows that name the partition's other rows with their signatures (row-lists.ts). To set a row aside is to
- * replace its signature with a reason, so that no process can read the row.
+ * Compares signed rows with their lists, signs rows, and sets rows aside. `Tables` signs and lists each row that it writes. A
+ * list is one of 16 signed rows that name the partition's other rows with their signatures (row-lists.ts). To set a row aside
+ * is to replace its signature with a reason, so that no process can read the row.
  */
 export interface SignedPartitions {
   /** Returns whether a row of the range has no signature. */
