@@ -11,9 +11,12 @@ export type EarlierBuild = (typeof EARLIER_BUILDS)[number];
  * newest build that lacks the content in `upTo`; all builds before it lack it too.
  */
 interface Loss {
+  /** Table whose rows are searched. */
   table: string;
   upTo: EarlierBuild;
+  /** Returns whether a row has such content. */
   isIn: (columns: TypedRow["columns"]) => boolean;
+  /** Returns the line of the report, if `count` rows have such content. */
   line: (count: number) => string;
 }
 
@@ -66,6 +69,6 @@ const LOSSES: readonly Loss[] = [
   },
 ];
 
-/** Returns what a build loses or does differently. */
+/** Returns what a build loses or does differently: the entries of this build and of newer ones. */
 export const lossesOf = (build: EarlierBuild): readonly Loss[] =>
   LOSSES.filter(({ upTo }) => EARLIER_BUILDS.indexOf(build) >= EARLIER_BUILDS.indexOf(upTo));
