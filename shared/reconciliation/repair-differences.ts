@@ -101,8 +101,10 @@ export function createRepairer(
   };
 
   /**
-   * Checks and repairs a vault, and adds the repaired faults to `mended`.
+   * Checks and repairs a vault, and adds the repaired faults to `mended`. The order follows from what is needed: the vault's
+   * own row, its copies, the rows of its assets, and last the compliance results, which are compared with these rows.
    *
+   * @param name - Lower-case name of the vault. Empty for rows with an invalid key, which belong to no vault.
    * @returns The number of wrong rows that are repaired only when the next scan lists the vault.
    */
   async function repairOnce(
