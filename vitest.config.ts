@@ -1,4 +1,4 @@
-import { defineConfig } from "vitest/config";
+import { configDefaults, defineConfig } from "vitest/config";
 import { LongestFirst } from "./test/support/longest-first.ts";
 import { RetriedTests } from "./test/support/retried-tests.ts";
 
@@ -7,6 +7,8 @@ const LOOPBACK_NAMES = new URL("infra/simulated-cloud/loopback-names.mjs", impor
 export default defineConfig({
   test: {
     include: ["test/**/*.test.ts", "infra/*/test/**/*.test.ts"],
+    // The campaign `keycloak` runs these tests, because they need a running Keycloak.
+    exclude: [...configDefaults.exclude, ...(process.env.CAMPAIGN ? [] : ["test/sso/keycloak/**"])],
     globalSetup: ["test/support/global-setup.ts"],
     pool: "forks",
     // A process runs many files, which saves the start and the loading of modules.
