@@ -15,8 +15,8 @@ export default defineConfig({
     isolate: false,
     execArgv: [`--import=${LOOPBACK_NAMES}`],
     setupFiles: ["test/support/before-each-file.ts", "test/support/property-seed.ts"],
-    // Twice the cores of the smallest supported machine, because many tests wait for other processes.
-    maxWorkers: 4,
+    // More than twice the cores of the smallest supported machine, because many tests wait for other processes.
+    maxWorkers: 5,
     sequence: { sequencer: LongestFirst },
     // Several times the duration of the longest test, because the machine can be busy.
     testTimeout: 300_000,
