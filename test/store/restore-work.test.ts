@@ -9,7 +9,7 @@ import { type MovedStorage, startMovedStorage } from "../support/moved-storage.t
 import { LONG_MS } from "../support/sampling.ts";
 import type { Steps } from "../support/simulated-crash.ts";
 import { COPIES, caller, openFixture as openSync, SOURCE } from "../sync/sync-fixture.ts";
-import { copyAccount, newFolder, restoreAccount, withHookAfterWrites } from "./copies.ts";
+import { copyAccount, newFolder, openExistingTables, restoreAccount, withHookAfterWrites } from "./copies.ts";
 
 // Restores from a copy of every step of a sync, of a scan and of a sealing of the audit log. The work completed after the copy, so
 // the other stores, the inventory of the cloud and the key vault are ahead of the restored tables.
@@ -30,6 +30,14 @@ afterAll(async () => {
   await cloud?.stop();
   await storage?.stop();
 });
+
+const copy = async (connectionString: string, folder: string) =>
+  await copyAccount(connectionString, folder, { tables: await openExistingTables(connectionString) });
+const restore = async (connectionString: string, folder: string, options: Parameters<typeof restoreAccount>[2] = {}) =>
+  await restoreAccount(connectionString, folder, {
+    ...options,
+    wholeTables: await openExistingTables(connectionString),
+  });
 
 async function openSyncAccount(account: string) {
   const connectionString = storage.azurite.connectionString(account);
@@ -56,7 +64,7 @@ async function openSyncAccount(account: string) {
         : cloud.control.requests({ operation: "keyvault.setSecret", vault: COPIES }).length,
     /** Restores the account. Messages are not part of a copy: the timer finds the due records. */
     async restoreAndRun(folder: string): Promise<void> {
-      await restoreAccount(connectionString, folder);
+      await restore(connectionString, folder);
       fixture.messages.splice(0);
       await fixture.passTime(TAKEOVER_MS);
       await fixture.sync.sendDueRecords();
@@ -85,7 +93,7 @@ test.each(["keyvault", "secretsmanager"])(
       });
       if (!steps.dead) break;
       const folder = newFolder();
-      await copyAccount(connectionString, folder);
+      await copy(connectionString, folder);
       copies++;
       await fixture.passTime(TAKEOVER_MS);
       await fixture.drainAll();
@@ -111,7 +119,7 @@ test("a restored record does not overwrite a target that another record took ove
   const { fixture, connectionString, ...sync } = await openSyncAccount("replaced");
   const { recordId, targetName, scheduleHours } = await fixture.runAndGet((await sync.createRecord()).recordId);
   const folder = newFolder();
-  await copyAccount(connectionString, folder);
+  await copy(connectionString, folder);
   await fixture.removeAllRecords();
   const sourceSecret = fixture.putSourceSecret("of the new record");
   await fixture.runAndGet((await fixture.createRecord({ targetName, sourceSecret, adopt: true })).recordId);
@@ -133,13 +141,13 @@ test("a scan that completed continues if the store is restored from a copy of an
     const takeCopy = async () => {
       if (++writes !== copyAt) return;
       folder = newFolder();
-      await copyAccount(connectionString, folder);
+      await copy(connectionString, folder);
     };
     const scanning = createScanFixture(connectionString, (tables) => withHookAfterWrites(tables, takeCopy));
     scanning.cloud.listedEntries = { secrets: [{ name: `password-${copyAt}` }] };
     expect(await scanning.scan("full")).toMatchObject({ status: "completed" });
     if (folder === undefined) break;
-    await restoreAccount(connectionString, folder);
+    await restore(connectionString, folder);
 
     const restarted = createScanFixture(connectionString);
     restarted.cloud.listedEntries = { secrets: [{ name: "added after the copy" }] };
@@ -175,7 +183,7 @@ test("verification names what was lost if the store is restored from a copy of a
     const takeCopy = async () => {
       if (++writes !== copyAt) return;
       folder = newFolder();
-      await copyAccount(connectionString, folder);
+      await copy(connectionString, folder);
     };
     const tables = withHookAfterWrites(createTables({ connectionString }), takeCopy);
     await fixture.audit.append(eventBy("before"));
@@ -187,7 +195,7 @@ test("verification names what was lost if the store is restored from a copy of a
     expect(await fixture.audit.verify({})).toMatchObject({ intact: true });
 
     if (folder !== undefined)
-      await restoreAccount(connectionString, folder, { append: fixture.audit.append, clock: fixture.clock });
+      await restore(connectionString, folder, { append: fixture.audit.append, clock: fixture.clock });
     const restarted = fixture.instance();
     const copied = `copied after write ${copyAt}`;
     if (folder === undefined) break;
@@ -206,7 +214,7 @@ test("verification names what was lost if the store is restored from a copy of a
     expect(actors).toContain("system store.restored");
     expect(actors).not.toContain("lost settings.changed");
     // Empties the account for the next step.
-    await restoreAccount(connectionString, await emptyCopy());
+    await restore(connectionString, await emptyCopy());
   }
   expect(copyAt).toBeGreaterThan(3);
 });
@@ -214,6 +222,6 @@ test("verification names what was lost if the store is restored from a copy of a
 /** Returns a copy of an account without rows. */
 async function emptyCopy(): Promise<string> {
   const folder = newFolder();
-  await copyAccount(storage.azurite.connectionString("replaced-empty"), folder);
+  await copy(storage.azurite.connectionString("replaced-empty"), folder);
   return folder;
 }

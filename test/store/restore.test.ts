@@ -19,7 +19,7 @@ import { SHORT_WAITS } from "../azure/config.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { BOSS, VAULT, World } from "../rotation/world.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { COMPILE_CACHE } from "../support/test-app.ts";
+import { COMMANDS, COMPILE_CACHE } from "../support/test-app.ts";
 import { copyAccount, newFolder, restoreAccount } from "./copies.ts";
 
 // Tests of copies of the store and of restores. One test runs the command `npm run store`, the others call its functions.
@@ -60,7 +60,6 @@ async function typedRows(account: string, table: string): Promise<object[]> {
 /** Runs `npm run store` on an account. */
 const run = (account: string, ...args: string[]): Promise<{ code: number; out: string; err: string }> =>
   new Promise((resolve) => {
-    const command = path.resolve(import.meta.dirname, "../../functions/commands/store.ts");
     const env = {
       PATH: process.env.PATH,
       NODE_COMPILE_CACHE: COMPILE_CACHE,
@@ -68,7 +67,7 @@ const run = (account: string, ...args: string[]): Promise<{ code: number; out: s
       JWT_SIGNING_KEYS,
       USER: "maria",
     };
-    execFile(process.execPath, [command, ...args], { env }, (error, out, err) =>
+    execFile(process.execPath, [COMMANDS.store, ...args], { env }, (error, out, err) =>
       resolve({ code: error ? Number(error.code) : 0, out, err }),
     );
   });

@@ -5,7 +5,7 @@ import type { StorageConnection } from "./connection.ts";
 import { entity, keysOnly } from "./entity.ts";
 import { StorageCorrupt } from "./errors.ts";
 import { isListKey } from "./keys.ts";
-import type { Operation } from "./operations.ts";
+import { type Operation, put } from "./operations.ts";
 import { type ComparedRow, createRowComparison, type Finding, type List, type SignedRange } from "./row-comparison.ts";
 import { isOlder, listEntity, listIndexOf, listKey } from "./row-lists.ts";
 import { createRows } from "./rows.ts";
@@ -224,12 +224,13 @@ export function createSignedPartitions(
 
     async acceptAll(range, { sequences, removed }) {
       const { table, partitionKey } = range;
+      const emptyList = (sequence: number, index: number) =>
+        put(listEntity(table), listKey(index), { sequence, writes: 0, rows: [] });
       const lists = range.listed ? await readLists(range) : [];
       const next = lists.map(
         (list, index) => Math.max(typeof list === "object" ? list.sequence : 0, sequences[index] ?? 0) + 1,
       );
-      for (const [index, sequence] of next.entries())
-        await tables.put(listEntity(table), partitionKey, listKey(index), { sequence, writes: 0, rows: [] });
+      if (range.listed) await tables.transaction(table, partitionKey, next.map(emptyList));
       const operations: Operation[] = [];
       const anyRow = rawEntity(range);
       for await (const { rowKey, etag, columns: all } of wholeRows(range)) {
