@@ -152,7 +152,8 @@ export const unitKey = (source: string, unit: string): string => `${source}|${te
 /** Returns a row key. `unit` is the result of `unitKey`, here and in the functions below. */
 export const unitRowKey = (unit: string): string => UNITS + unit;
 export const fenceKey = (unit: string): string => `f|${unit}`;
-export const resourcesPrefix = (unit: string): string => `r|${unit}|`;
+export const RESOURCES = "r|";
+export const resourcesPrefix = (unit: string): string => `${RESOURCES}${unit}|`;
 /** Returns a key part that identifies a resource within a unit. */
 export const resourceHash = (unit: string, id: string): string => hash(`${unit}\n${id.toLowerCase()}`, 22);
 export const resourceKey = (unit: string, resource: string): string => resourcesPrefix(unit) + resource;

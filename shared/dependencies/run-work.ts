@@ -11,7 +11,7 @@ import { put, remove, type Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS } from "../platform/time.ts";
 import { readUnits } from "./coverage.ts";
 import type { EdgeSource } from "./edge-source.ts";
-import { type ReadDeps, readUnit, removeUnit } from "./read-unit.ts";
+import { markDamagedResources, type ReadDeps, readUnit, removeUnit } from "./read-unit.ts";
 import type { References } from "./references.ts";
 import {
   DEPENDENCIES,
@@ -131,6 +131,7 @@ const endLease = (unit: LeasedRow<UnitWork>, event: UnitEvent, tables: Tables) =
 /** Plans the units of each source to read, and the units to remove. `source.off` says why a source is turned off, if it is. */
 async function planRun(run: Row<RunRecord>, deps: WorkDeps): Promise<void> {
   const { tables, sources, clock, randomness } = deps;
+  if (run.mode === "full") await markDamagedResources(tables);
   const storedUnits = await readUnits(tables);
   const works: UnitWork[] = [];
   const failures: RunRecord["failures"] = [];

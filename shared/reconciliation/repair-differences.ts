@@ -134,7 +134,11 @@ export function createRepairer(
     const lost = name === "" ? undefined : await findLostVault(tables, name, suspected, deps.rescans);
     if (lost) {
       const { copy, isRequested } = lost;
-      const restore = async () => copy && (await restoreVaultRow(tables, copy));
+      const restore = async () => {
+        if (copy) await restoreVaultRow(tables, copy);
+        // The evaluation after the re-scan writes the results again. Until then, unreadable ones would keep all totals from being renewed.
+        if (isSuspected("compliance")) await removeUnreadable(tables, name);
+      };
       if (copy || isRequested) {
         const details = { vaultRow: "missing", restored: copy !== undefined, rescan: isRequested };
         await repairAudited("inventory.mended", details, restore);

@@ -191,7 +191,11 @@ async function inspectBatch(
 ): Promise<Pick<Step, "suspected" | "vaults" | "rows">> {
   const suspected: SuspectedDifference[] = [];
   const skipped = new Set(unreadable);
-  for (const vault of unreadable.splice(0)) suspected.push({ about: "vault", vault });
+  for (const vault of unreadable.splice(0)) {
+    suspected.push({ about: "vault", vault });
+    // The results of a vault are compared with the vault's row, so they are compared after its repair.
+    if (compliance) suspected.push({ about: "compliance", vault });
+  }
   const inspectedVaults = new Map<string, EvaluatedVault>();
   let rows = 0;
   await pMap(

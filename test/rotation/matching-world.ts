@@ -33,6 +33,7 @@ export function openMatchingFixture(
   limits: Partial<CallLimits> = SHORT_WAITS,
 ) {
   const world = new World(cloud, config, connectionString);
+  world.limits = limits;
   const { control } = cloud;
   const tables = world.tables();
   const settings = {

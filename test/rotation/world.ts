@@ -1,6 +1,7 @@
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import { secretValueOf } from "simulated-cloud/company/applications.ts";
 import type { AuditEvent } from "../../shared/audit/event.ts";
+import type { CallLimits } from "../../shared/platform/azure/calls.ts";
 import { createGraph, type Graph } from "../../shared/platform/azure/graph.ts";
 import { createIdentity } from "../../shared/platform/azure/identity.ts";
 import { keyVaultRowKeys } from "../../shared/platform/azure/row-keys.ts";
@@ -14,6 +15,7 @@ import type { RowKeys } from "../../shared/platform/storage/signing.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { type ConsumersOfSecrets, unknownConsumers } from "../../shared/rotation/consumer.ts";
+import { heldCopyName } from "../../shared/rotation/held-copies.ts";
 import type { ClientSecretRequest, RotationRequest, VaultSecretRequest } from "../../shared/rotation/plan.ts";
 import { isOver, type RotationRecord } from "../../shared/rotation/rotation.ts";
 import { createRotations, type Rotations } from "../../shared/rotation/rotations.ts";
@@ -25,6 +27,8 @@ import { recordingLog, SHORT_WAITS } from "../azure/services.ts";
 export const BOSS: Caller = { actor: "boss", role: "admin", requestId: "request-1" };
 /** Vault that stores the client secrets of the test applications. */
 export const VAULT = "kv-rotation";
+/** The service's own vault, which stores a copy of a new value until the rotation ends. */
+export const SERVICE_VAULT = "kv-lifecycle-service";
 /** Number of failed deliveries after which a message is given up: `run` then calls `giveUp`, as the poison queue does. */
 const MAX_DELIVERIES = 5;
 /** The timer continues a rotation whose message was lost once it is overdue by 15 minutes. */
@@ -65,6 +69,8 @@ export class World {
   readonly sent: string[] = [];
   tier: Tier = "pro";
   consumers: ConsumersOfSecrets = unknownConsumers();
+  /** Limits of the calls to Azure. */
+  limits: Partial<CallLimits> = SHORT_WAITS;
   /** Log of secret reads and sign-ins. Tests replace it. */
   usage: SecretUsage = noLogs;
   /**
@@ -180,7 +186,7 @@ export class World {
     const worker = { calls: 0, hasCrashed: false };
     const crashable = <T extends object>(name: string, service: T): T => this.#crashable(name, service, worker, crash);
     const identity = createIdentity(config);
-    const cloud = { config, identity, log, limits: SHORT_WAITS };
+    const cloud = { config, identity, log, limits: this.limits };
     const vaults = createVaultSecrets(cloud);
     const proof = createSignInProof(config);
     const { tenantId } = this.cloud.app;
@@ -223,6 +229,20 @@ export class World {
         check: (consumer, version, since) => this.consumers.check(consumer, version, since),
       } satisfies ConsumersOfSecrets),
     });
+  }
+
+  /** Returns the copies of new secrets that the service's own vault stores until a rotation ends, as names and values. */
+  heldCopiesOf({ rotationId, attempts }: RotationRecord): [name: string, value: string][] {
+    return attempts.flatMap(({ keyId }) => {
+      const name = heldCopyName(rotationId, keyId);
+      const value = this.cloud.control.secretValue(SERVICE_VAULT, name);
+      return keyId === undefined || value === undefined ? [] : [[name, value]];
+    });
+  }
+
+  /** Stores copies again that the service deleted, as a user does who recovers deleted secrets of the service's own vault. */
+  restoreHeldCopies(copies: readonly [name: string, value: string][]): void {
+    for (const [name, value] of copies) this.cloud.control.putSecret(SERVICE_VAULT, { name, value });
   }
 
   /** Returns the tables that workers use, without simulated crashes. */
