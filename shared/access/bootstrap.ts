@@ -40,6 +40,7 @@ const mark = z.object({
   passwordHash: z.string(),
 });
 type Mark = z.infer<typeof mark>;
+/** Signed and listed, like the users. `adopted`: an unsigned row of an earlier version is accepted until it is signed. */
 export const BootstrapMark = entity("Users", mark, { signed: "adopted", listed: true });
 
 /** Attempts to write while other instances start and write at the same time. */

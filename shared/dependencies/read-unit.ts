@@ -246,6 +246,7 @@ async function readStoredUnit(tables: Tables, unit: string): Promise<StoredUnit>
     for (const row of rows) stored.set(row.rowKey.slice(prefix.length), withoutKeys(row));
   if (unreadable.length > 0)
     for (const [hash, resource] of await rebuildResources(tables, unreadable)) stored.set(hash, resource);
+  // A range of one key: `!` sorts before all characters that could follow. `onCorrupt` reports a row that can't be read.
   const own = { partitionKey: DEPENDENCIES, from: unitRowKey(unit), before: `${unitRowKey(unit)}!` };
   let before: UnitRecord | undefined;
   for await (const [row] of tables.pages(Units, { ...own, onCorrupt: ({ rowKey }) => unreadable.push(rowKey) }))
@@ -254,9 +255,9 @@ async function readStoredUnit(tables: Tables, unit: string): Promise<StoredUnit>
 }
 
 /**
- * Rebuilds the rows of resources that can't be read from their dependencies, which have the resource in their keys. Like after a
- * crashed write, the empty hash makes the writer check each dependency and write the resource again. Costs one request per
- * 1,000 dependencies of all units.
+ * Rebuilds the rows of resources that can't be read from their dependencies, which have the resource in their keys. Like after
+ * a crashed write, the empty hash makes the writer check each dependency and write the resource again. A dependency that can't
+ * be read either gets -1: the state of its reference is unknown. Costs one request per 1,000 dependencies of all units.
  */
 async function rebuildResources(tables: Tables, hashes: readonly string[]): Promise<Map<string, ResourceRecord>> {
   const found = new Map(hashes.map((hash) => [hash, { id: "", edges: new Map<string, Resolved>() }]));

@@ -22,7 +22,10 @@ import type { Stage } from "./walk-record.ts";
  * and a copy of it under its subscription.
  */
 
-/** Vaults inspected in one step. A step ends earlier at the number of assets, because their names are in memory at once. */
+/**
+ * Maximum number of vaults inspected in one step. A step ends earlier at the number of assets, because their names are in
+ * memory at once.
+ */
 const VAULTS_PER_STEP = 100;
 const ASSETS_PER_STEP = 20_000;
 const VAULTS_AT_ONCE = 4;

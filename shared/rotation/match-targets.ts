@@ -163,7 +163,7 @@ async function wasRotated(
   return versions.some(({ version }) => version === written.version);
 }
 
-/** Returns whether a user confirmed the place or a rotation wrote it, as far as that is known without an answer of its vault. */
+/** Returns whether a user confirmed the place or a rotation wrote it, as far as that is known without asking its vault. */
 async function isKnown(evidence: Evidence): Promise<boolean> {
   const { match, vault, record } = evidence;
   const { createdOn } = match.secret;

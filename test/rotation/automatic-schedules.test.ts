@@ -60,6 +60,7 @@ class Schedule {
   get now(): number {
     return this.fixture.world.clock.now().getTime();
   }
+  /** Returns true with this probability. On quiet days always false. */
   happens = (probability: number) => !this.isQuiet && this.dice.next() < probability;
 
   /** Returns the crash of the next worker, or undefined if it does not crash. */
@@ -173,6 +174,7 @@ class Schedule {
       const cameDue = Date.parse(expiresOn) - TRIGGER_DAYS * DAY_MS < this.now - DAY_MS;
       this.reached.count(cameDue ? "came due" : "did not come due");
       if (cameDue) expect([name, isDone || isNamed], JSON.stringify({ rotations, attention })).toEqual([name, true]);
+      // A gap is a time in which the vault secret (watched since `start`) held a value that did not sign in.
       expect(fixture.control.directory.gaps().filter((gap) => gap.appId === appId && gap.why !== "expired")).toEqual(
         [],
       );

@@ -63,8 +63,13 @@ const startRotation = async (app: App, rest: Parameters<typeof fixture.requestFo
 const runUntil = async (rotationId: string, condition: (row: RotationRecord) => boolean) =>
   (await fixture.world.run(rotationId, { until: condition })).row;
 const waitsForConfirmation = ({ needsConfirmation }: RotationRecord) => needsConfirmation;
+/** Returns the places that the rotation writes, as `<vault> <state>`. */
 const publicationStates = ({ publications }: Pick<RotationRecord, "publications">) =>
   publications.map(({ vaultName, state }) => `${vaultName} ${state}`);
+/**
+ * Returns the places that the rotation does not write, as `<vault> <confidence> <reason>`. Confidence: how certain it is that the
+ * place stores the old secret (`certain`, `likely`).
+ */
 const skippedPlaces = ({ notUpdated }: Pick<RotationRecord, "notUpdated">) =>
   notUpdated.map(({ vaultName, confidence, reason }) => `${vaultName} ${confidence} ${reason}`);
 

@@ -202,6 +202,8 @@ test.each(situations)(
   },
 );
 
+// `phase`: the status of the rotation at the backup. `held`: whether the service's vault still has its copy of the new value (the
+// held copy). `handover`: how a user removed the secret from the handover vault. `end`: the status after the restore.
 test.each([
   { phase: "proving", held: "gone", handover: "purged", end: "failed" },
   { phase: "proving", held: "restored too", handover: "purged", end: "overlapping" },

@@ -31,6 +31,8 @@ export const VAULT = "kv-rotation";
 export const SERVICE_VAULT = "kv-lifecycle-service";
 /** Number of failed deliveries after which a message is given up: `run` then calls `giveUp`, as the poison queue does. */
 const MAX_DELIVERIES = 5;
+/** The timer continues a rotation whose message was lost once it is overdue by 15 minutes. */
+const OVERDUE_MS = 16 * MINUTE_MS;
 /** Delay before a message whose processing failed is delivered again. */
 const REDELIVERY_DELAY_MS = 5 * SECOND_MS;
 
@@ -71,7 +73,10 @@ export class World {
   limits: Partial<CallLimits> = SHORT_WAITS;
   /** Log of secret reads and sign-ins. Tests replace it. */
   usage: SecretUsage = noLogs;
-  /** Vault secrets that a rotation of `appId` writes. Without `appId` the entry applies to every application. */
+  /**
+   * Vault secrets that a rotation of `appId` writes. Without `appId` the entry applies to every application. `matches` leaves out
+   * those that now store another client secret of the application.
+   */
   targets: (Target & { appId?: string })[] = [];
   matches: Matches = {
     targetsOf: async ({ appId }, keyId) =>
@@ -162,6 +167,7 @@ export class World {
     return { secret: { vaultName: VAULT, vaultUri: this.vaultUriOf(VAULT), secretName }, value, overlapDays: 0 };
   }
 
+  /** Returns a target that a rotation may write: the service is certain what it stores, and an earlier rotation wrote it. */
   target(secretName: string, rest: Partial<Target> = {}): Target {
     return {
       vaultName: VAULT,
@@ -203,6 +209,7 @@ export class World {
       randomness: systemRandomness(),
       log,
       graph: crashable("graph", this.graphOf(createGraph(cloud))),
+      // `crashable` wraps the methods of an object, and this dependency is a function.
       signIn: crashable("signIn", { once: (appId: string, secret: string) => proof(appId, secret, tenantId) }).once,
       vaults: { open: (vault) => crashable("vault", vaults.open(vault)) },
       serviceVault: crashable("own", createServiceKeyVault(cloud)!),
@@ -276,6 +283,7 @@ export class World {
     };
   }
 
+  /** Wraps a service so that each method call is counted, recorded in `calls`, and can be the one at which the worker crashes. */
   #crashable<T extends object>(
     name: string,
     whole: T,
@@ -325,8 +333,8 @@ export class World {
       this.messages.sort((a, b) => a.dueAtMs - b.dueAtMs);
       const message = this.messages.shift();
       const now = this.clock.now().getTime();
-      // Without a message the rotation waits for the timer. Skip to a timer run after the due time.
-      const next = message?.dueAtMs ?? Math.max(now, Date.parse(row.dueAt)) + 16 * MINUTE_MS;
+      // Without a message the rotation waits for the timer. Skip to a time at which the timer continues the rotation.
+      const next = message?.dueAtMs ?? Math.max(now, Date.parse(row.dueAt)) + OVERDUE_MS;
       if (next > now) this.advanceClock(next - now);
       try {
         if (message === undefined) await worker.continueOverdue();

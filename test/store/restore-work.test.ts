@@ -10,7 +10,7 @@ import { type MovedStorage, startMovedStorage } from "../support/moved-storage.t
 import { LONG_MS } from "../support/sampling.ts";
 import type { Steps } from "../support/simulated-crash.ts";
 import { COPIES, caller, openFixture as openSync, SOURCE } from "../sync/sync-fixture.ts";
-import { copyAccount, newFolder, restoreAccount, withHookAfterWrites } from "./copies.ts";
+import { copyAccount, newFolder, openExistingTables, restoreAccount, withHookAfterWrites } from "./copies.ts";
 
 // Restores from a copy of every step of a sync, of a scan, of an alert's delivery and of a sealing of the audit log. The work completed after the copy, so
 // the other stores, the inventory of the cloud and the key vault are ahead of the restored tables.
@@ -42,6 +42,14 @@ afterAll(async () => {
   await storage?.stop();
 });
 
+const copy = async (connectionString: string, folder: string) =>
+  await copyAccount(connectionString, folder, { tables: await openExistingTables(connectionString) });
+const restore = async (connectionString: string, folder: string, options: Parameters<typeof restoreAccount>[2] = {}) =>
+  await restoreAccount(connectionString, folder, {
+    ...options,
+    wholeTables: await openExistingTables(connectionString),
+  });
+
 async function openSyncAccount(account: string) {
   const connectionString = storage.azurite.connectionString(account);
   const fixture = openSync({ cloud, connectionString, storage });
@@ -67,7 +75,7 @@ async function openSyncAccount(account: string) {
         : cloud.control.requests({ operation: "keyvault.setSecret", vault: COPIES }).length,
     /** Restores the account. Messages are not part of a copy: the timer finds the due records. */
     async restoreAndRun(folder: string): Promise<void> {
-      await restoreAccount(connectionString, folder);
+      await restore(connectionString, folder);
       fixture.messages.splice(0);
       await fixture.passTime(TAKEOVER_MS);
       await fixture.sync.sendDueRecords();
@@ -82,7 +90,7 @@ test.each(["keyvault", "secretsmanager"])(
   async (account) => {
     const { fixture, connectionString, ...sync } = await openSyncAccount(account);
     let copies = 0;
-    // A worker crashes after its step number `crashAt`, and the copy is made then. Until a sync has fewer steps.
+    // A worker crashes after its step number `crashAt`, and the copy is made then. The loop ends when a sync has fewer steps.
     for (let crashAt = 1; ; crashAt++) {
       const record = await fixture.runAndGet((await sync.createRecord()).recordId);
       const newVersion = async (value: string) => {
@@ -96,7 +104,7 @@ test.each(["keyvault", "secretsmanager"])(
       });
       if (!steps.dead) break;
       const folder = newFolder();
-      await copyAccount(connectionString, folder);
+      await copy(connectionString, folder);
       copies++;
       await fixture.passTime(TAKEOVER_MS);
       await fixture.drainAll();
@@ -122,7 +130,7 @@ test("a restored record does not overwrite a target that another record took ove
   const { fixture, connectionString, ...sync } = await openSyncAccount("replaced");
   const { recordId, targetName, scheduleHours } = await fixture.runAndGet((await sync.createRecord()).recordId);
   const folder = newFolder();
-  await copyAccount(connectionString, folder);
+  await copy(connectionString, folder);
   await fixture.removeAllRecords();
   const sourceSecret = fixture.putSourceSecret("of the new record");
   await fixture.runAndGet((await fixture.createRecord({ targetName, sourceSecret, adopt: true })).recordId);
@@ -144,13 +152,13 @@ test("a scan that completed continues if the store is restored from a copy of an
     const takeCopy = async () => {
       if (++writes !== copyAt) return;
       folder = newFolder();
-      await copyAccount(connectionString, folder);
+      await copy(connectionString, folder);
     };
     const scanning = createScanFixture(connectionString, (tables) => withHookAfterWrites(tables, takeCopy));
     scanning.cloud.listedEntries = { secrets: [{ name: `password-${copyAt}` }] };
     expect(await scanning.scan("full")).toMatchObject({ status: "completed" });
     if (folder === undefined) break;
-    await restoreAccount(connectionString, folder);
+    await restore(connectionString, folder);
 
     const restarted = createScanFixture(connectionString);
     restarted.cloud.listedEntries = { secrets: [{ name: "added after the copy" }] };
@@ -186,7 +194,7 @@ test("verification names what was lost if the store is restored from a copy of a
     const takeCopy = async () => {
       if (++writes !== copyAt) return;
       folder = newFolder();
-      await copyAccount(connectionString, folder);
+      await copy(connectionString, folder);
     };
     const tables = withHookAfterWrites(createTables({ connectionString }), takeCopy);
     await fixture.audit.append(eventBy("before"));
@@ -198,7 +206,7 @@ test("verification names what was lost if the store is restored from a copy of a
     expect(await fixture.audit.verify({})).toMatchObject({ intact: true });
 
     if (folder !== undefined)
-      await restoreAccount(connectionString, folder, { append: fixture.audit.append, clock: fixture.clock });
+      await restore(connectionString, folder, { append: fixture.audit.append, clock: fixture.clock });
     const restarted = fixture.instance();
     const copied = `copied after write ${copyAt}`;
     if (folder === undefined) break;
@@ -217,7 +225,7 @@ test("verification names what was lost if the store is restored from a copy of a
     expect(actors).toContain("system store.restored");
     expect(actors).not.toContain("lost settings.changed");
     // Empties the account for the next step.
-    await restoreAccount(connectionString, await emptyCopy());
+    await restore(connectionString, await emptyCopy());
   }
   expect(copyAt).toBeGreaterThan(3);
 });
@@ -273,6 +281,6 @@ test("an alert that was delivered after the copy is not sent again if the store 
 /** Returns a copy of an account without rows. */
 async function emptyCopy(): Promise<string> {
   const folder = newFolder();
-  await copyAccount(storage.azurite.connectionString("replaced-empty"), folder);
+  await copy(storage.azurite.connectionString("replaced-empty"), folder);
   return folder;
 }

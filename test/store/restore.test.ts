@@ -19,7 +19,7 @@ import { SHORT_WAITS } from "../azure/config.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { BOSS, VAULT, World } from "../rotation/world.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { COMPILE_CACHE } from "../support/test-app.ts";
+import { COMMANDS, COMPILE_CACHE } from "../support/test-app.ts";
 import { copyAccount, newFolder, restoreAccount } from "./copies.ts";
 
 // Tests of copies of the store and of restores. One test runs the command `npm run store`, the others call its functions.
@@ -60,7 +60,6 @@ async function typedRows(account: string, table: string): Promise<object[]> {
 /** Runs `npm run store` on an account. */
 const run = (account: string, ...args: string[]): Promise<{ code: number; out: string; err: string }> =>
   new Promise((resolve) => {
-    const command = path.resolve(import.meta.dirname, "../../functions/commands/store.ts");
     const env = {
       PATH: process.env.PATH,
       NODE_COMPILE_CACHE: COMPILE_CACHE,
@@ -68,11 +67,12 @@ const run = (account: string, ...args: string[]): Promise<{ code: number; out: s
       JWT_SIGNING_KEYS,
       USER: "maria",
     };
-    execFile(process.execPath, [command, ...args], { env }, (error, out, err) =>
+    execFile(process.execPath, [COMMANDS.store, ...args], { env }, (error, out, err) =>
       resolve({ code: error ? Number(error.code) : 0, out, err }),
     );
   });
 
+/** A row with a column of each type, and with characters in its keys that are escaped in requests. */
 const row = {
   partitionKey: "a'b",
   rowKey: "ü|1",
@@ -287,6 +287,7 @@ test("a restore that crashes leaves no store that sends alerts of the copy again
   await fixture.handleAllMessages(alerts);
   const sent = () => [hook.received().length, mail.mails().length];
   expect(sent()).toEqual([1, 1]);
+  // The restore crashes before it writes this table, or before it reads the tables back to check them.
   for (const crashAt of ["AlertRules", "AlertStates", "AlertTold", "Vaults", "readBack"]) {
     const { clock } = fixture;
     await expect(restore("crash", folder, { replace: true, clock, crashAt })).rejects.toThrow("Crash");

@@ -15,7 +15,8 @@ import type { Recording } from "../upgrade/recording.ts";
 import { plantLateRows, plantRows } from "./planted-rows.ts";
 
 // Starts the service with a recorded store, adds rows of the kinds that the recording lacks, and makes one row of every kind
-// unreadable. Rows of many kinds are broken at the same time, because no answer may depend on most of them.
+// unreadable: it does not match its schema, as another program could write it. Rows of many kinds are broken at the same time,
+// because no answer may depend on most of them. A walk is one pass of the reconciliation, a job that compares stored rows.
 
 const ROOT = path.resolve(import.meta.dirname, "../..");
 const OPTIONS = { allowInsecureConnection: true };
@@ -46,6 +47,7 @@ interface Sample {
 }
 
 const samples: Sample[] = [];
+/** All kinds of stored rows: those that a walk compares with one another, and those that it only reads. */
 const kinds = [...COMPARED_ROWS, ...OTHER_ROWS];
 const folder = mkdtempSync(path.join(tmpdir(), "unreadable-rows-"));
 let service: RecordedService;
