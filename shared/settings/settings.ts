@@ -158,13 +158,17 @@ const SettingsRecord = z.object({
     z.string(),
     z.object({ value: z.union([z.string(), z.number(), z.boolean()]), updatedAt: z.string(), updatedBy: z.string() }),
   ),
-  /** Settings whose listeners were not all notified yet. */
+  /** Settings whose listeners were not all notified yet. Written with the change, and removed after the last listener. */
   unnotified: z.array(z.string()).optional(),
   /** True once the upgrade has preserved the earlier value of `watchAll`. */
   watchAllKept: z.boolean().optional(),
 });
 type SettingsRecord = z.infer<typeof SettingsRecord>;
-/** All overrides are in one row, so that one read loads them and a change of several is atomic. */
+/**
+ * All overrides are in one row (`settings`, `overrides`), so that one read loads them and a change of several is atomic. Signed
+ * and listed, so that the service does not use a row that was changed, removed or replaced by an older state outside of it.
+ * `adopted`: unsigned rows of earlier versions are accepted until this version has signed them.
+ */
 export const SettingsRow = entity("Settings", SettingsRecord, { signed: "adopted", listed: true });
 export const SETTINGS_PARTITION = "settings";
 export const OVERRIDES = "overrides";
@@ -174,7 +178,7 @@ const CACHE_MS = 20_000;
 
 const NO_VALUES: ReadonlyMap<string, string> = new Map();
 
-/** The values of all sources and the effective values. */
+/** The settings at one time: the values of all sources, and the effective values with and without their source. */
 interface State {
   layers: Layers;
   resolved: Record<SettingKey, Resolved>;
@@ -279,6 +283,8 @@ export function createSettings(deps: SettingsDependencies): Settings {
    * Changes overrides, for `update`, `remove` and `removeAll`. Records the intent in the audit log before the write, and the
    * outcome after it.
    *
+   * @param request - `target` names the changed settings in the audit log, and `keys` are the settings that `ifMatch` covers
+   * and that may change.
    * @param edit - Returns the new overrides, or undefined if nothing changes. Called again after a conflict with another write.
    */
   async function change(
@@ -312,6 +318,7 @@ export function createSettings(deps: SettingsDependencies): Settings {
 
     const firstPlan = planChange((await refresh()).layers.overrides);
     if (!firstPlan.newOverrides) {
+      // A repeated request may follow a change whose listeners failed.
       await notifyOrLog(notify);
       return { state: firstPlan.before, changed: [] };
     }
@@ -330,7 +337,8 @@ export function createSettings(deps: SettingsDependencies): Settings {
           planned.newOverrides && { ...(row && withoutKeys(row)), overrides: { ...planned.newOverrides }, unnotified }
         );
       });
-      // The time of the load does not change, because App Configuration was not read again.
+      // The time of the load does not change, because App Configuration was not read again. A load in progress may have read
+      // the row before the change, so later callers don't share it.
       loaded = { state: planned.after, loadedAtMs: loaded?.loadedAtMs ?? clock.now().getTime() };
       changes++;
       loading = undefined;
@@ -351,7 +359,7 @@ export function createSettings(deps: SettingsDependencies): Settings {
     await undefinedIfChanged(tables.replace(SettingsRow, { ...row, unnotified: undefined }));
   }
 
-  /** A failure to notify does not fail the change: the timer notifies later. */
+  /** A failure to notify does not fail the change: the timer calls `notify` later. */
   async function notifyOrLog(work: () => Promise<void>): Promise<void> {
     try {
       await work();
@@ -432,15 +440,24 @@ export function createSettings(deps: SettingsDependencies): Settings {
   };
 }
 
-/** @throws {Problem} conflict if a setting was turned on after the request was checked, and the request would turn it off. */
+/**
+ * Turning off `requireStepUp` or `requireApproval` needs the confirmations that are turned on. `confirmed` says which ones the
+ * request had when it was checked, before the row was read.
+ *
+ * @throws {Problem} conflict if one was turned on since then, and the request would turn one off.
+ */
 function requireConfirmed(before: SettingValues, after: SettingValues, confirmed: Confirmations | undefined): void {
   const turnsOff = (before.requireStepUp && !after.requireStepUp) || (before.requireApproval && !after.requireApproval);
   if (!confirmed || !turnsOff) return;
+  // `<=` of booleans: a confirmation that is turned on must be there.
   if (before.requireStepUp <= confirmed.stepUp && before.requireApproval <= confirmed.approval) return;
   throw new Problem("conflict", "The confirmations that a change needs were changed in the meantime. Send it again.");
 }
 
-/** Stores an override that preserves the behavior of an earlier version, which did not have this setting. */
+/**
+ * Stores an override of `watchAll` that preserves the behavior of an earlier version, which did not have this setting. Without
+ * an earlier version, or if its behavior is the effective value, stores only that this was decided (`watchAllKept`).
+ */
 async function preserveWatchAll(
   { tables, clock, audit }: SettingsDependencies,
   { values }: State,
@@ -474,7 +491,11 @@ function requireKey(category: Category, name: string): SettingKey {
   return key;
 }
 
-/** Returns the overrides without one of them. @throws {Problem} notFound if there is none; conflict. */
+/**
+ * Returns the overrides without one of them.
+ *
+ * @throws {Problem} notFound if there is none; conflict if the expiry thresholds conflict without it, and did not before.
+ */
 function withoutOverride(key: SettingKey, layers: Layers): Overrides {
   if (!layers.overrides[key]) throw notFound(`An override of ${key}`);
   const { [key]: _, ...overrides } = layers.overrides;
@@ -485,6 +506,7 @@ function withoutOverride(key: SettingKey, layers: Layers): Overrides {
   return overrides;
 }
 
+/** @throws {Problem} invalidRequest if the expiry thresholds, which are in one category, conflict after a change of it. */
 function requireNoConflict(keys: readonly SettingKey[], layers: Layers): void {
   const conflict = keys.includes("criticalExpiryDays") ? thresholdConflict(layers) : undefined;
   if (!conflict) return;
@@ -537,6 +559,7 @@ function describeKey(key: SettingKey, { layers, resolved }: State): SettingDescr
   };
 }
 
+/** Returns the ETag: 22 characters of a hash (132 bits) of the settings as the API returns them. */
 function etagOf(keys: readonly SettingKey[], state: State): string {
   const hash = createHash("sha256").update(JSON.stringify(describeKeys(keys, state)));
   return `"${hash.digest("base64url").slice(0, 22)}"`;

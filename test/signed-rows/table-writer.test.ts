@@ -25,8 +25,13 @@ import { COMMANDS, COMPILE_CACHE } from "../support/test-app.ts";
 import { type RawRow, TableWriter } from "./table-writer.ts";
 
 /*
- * What someone who can write the tables, and not the key vault, gains: nothing that is used, nothing that is not reported, and
- * no lockout that the command `npm run store -- sign` does not end.
+ * Tests of signed rows against an attacker who can write the tables, but not the key vault with the signing keys. For each row that
+ * decides something, the attacker changes, removes, copies or puts back the row. The service must not use such a row, must report
+ * it with a reason, and lets administrators in again after the command `npm run store -- sign` at the latest.
+ *
+ * A signature shows that the service wrote a row, but not that this is the row's current state. So most tables also have 16 signed
+ * lists: each names a sixteenth of the rows with the start of their current signatures. A check, which a timer runs each minute,
+ * compares rows with their lists, and stores in the key vault how new each list is.
  */
 
 const CALLER = { actor: "test", requestId: "test" };
@@ -42,7 +47,7 @@ let signIns = 0;
 const newServices = (): Services =>
   createServices(loadConfig({ ...service.environment, AzureWebJobsStorage: service.azurite.connectionString() }));
 
-/** A row that decides, with a request whose answer shows whether the service uses a changed one. */
+/** A row that decides something, and a request whose answer shows whether the service uses the row after the attacker's change. */
 interface Target {
   table: string;
   rowKey: string;
@@ -50,6 +55,7 @@ interface Target {
   change: Record<string, unknown>;
   read: () => Promise<Answer>;
 }
+/** The rows by the names that test titles use. */
 const targets: Record<string, Target> = {};
 /** Rows of every signed table before the last changes, by table and row key. */
 const earlier = new Map<string, Map<string, RawRow>>();
@@ -215,13 +221,17 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => service?.stop());
 
+/**
+ * Why a row is reported. `changed`: its signature is wrong. `unsigned`: it has none. `olderState`: it is not the state that its list
+ * names. `notListed`: its list does not name it. `missing`: its list names it, and it does not exist.
+ */
 type Reason = "changed" | "unsigned" | "olderState" | "notListed" | "missing";
 type Act = (target: Target, rows: Map<string, RawRow>) => Promise<string | undefined>;
 
 const listOf = ({ rowKey }: Target) => listKey(listIndexOf(rowKey));
 const earlierRow = ({ table }: Target, rowKey: string) => earlier.get(table)!.get(rowKey)!;
 
-/** What a writer does to a row. Returns the row key that must be reported, by default that of the row. */
+/** What the attacker does to a row. `act` returns the row key that must be reported, by default that of the row. */
 const ACTS: Record<string, { reason: Reason; act: Act }> = {
   "is changed": {
     reason: "changed",
@@ -284,8 +294,9 @@ const ACTS: Record<string, { reason: Reason; act: Act }> = {
   },
 };
 const LISTED_ACTS = Object.keys(ACTS);
-/** Rows that have one state only. */
+/** Rows that were never changed, so that they have no earlier state to put back. */
 const UNCHANGED = ["the first administrator's marker", "an API token", "a linked identity", "a blocked identity"];
+/** Rows of tables that have signatures but no lists. */
 const NOT_LISTED = ["a snooze", "a subscription"];
 const NAMES = [
   "the role of a user",
@@ -330,7 +341,8 @@ async function expectNoGain(
 
   const after = await target.read();
   const isUnchanged = after.status !== 200 || after.headers.has("x-unreadable-rows") || after.text === baseline.text;
-  // Without the list, nothing names the row. A sign-in with the identity fails, because it would write the same list.
+  // `isOnlyReported`: without the list, nothing names the removed row, so answers change. A sign-in with the identity still fails,
+  // because it would write the same list.
   const used = !isUnchanged && !expected.isOnlyReported;
   expect(used, `${after.status} ${after.text}`).toBe(false);
   const findings = await services.signedRows.inspect();

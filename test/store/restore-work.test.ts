@@ -1,7 +1,8 @@
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createTables } from "../../shared/platform/storage/tables.ts";
-import { MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
+import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
+import { openFixture as openAlerts } from "../alerts/alerts-setup.ts";
 import { eventBy, openFixture as openAudit, START } from "../audit/support.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { createScanFixture, firstThousand } from "../discovery/scan-fixture.ts";
@@ -11,18 +12,28 @@ import type { Steps } from "../support/simulated-crash.ts";
 import { COPIES, caller, openFixture as openSync, SOURCE } from "../sync/sync-fixture.ts";
 import { copyAccount, newFolder, openExistingTables, restoreAccount, withHookAfterWrites } from "./copies.ts";
 
-// Restores from a copy of every step of a sync, of a scan and of a sealing of the audit log. The work completed after the copy, so
+// Restores from a copy of every step of a sync, of a scan, of an alert's delivery and of a sealing of the audit log. The work completed after the copy, so
 // the other stores, the inventory of the cloud and the key vault are ahead of the restored tables.
 
 const REGION = "eu-west-1";
 /** Longer than a lease, so that another worker takes over. */
 const TAKEOVER_MS = 7 * MINUTE_MS;
 
+const ALERT_ACCOUNTS = Array.from({ length: 40 }, (_, index) => `alerts${index + 1}`);
+
 let storage: MovedStorage;
 let cloud: Cloud;
 
 beforeAll(async () => {
-  storage = await startMovedStorage(["keyvault", "secretsmanager", "replaced", "scan", "seal", "replaced-empty"]);
+  storage = await startMovedStorage([
+    "keyvault",
+    "secretsmanager",
+    "replaced",
+    "scan",
+    "seal",
+    "replaced-empty",
+    ...ALERT_ACCOUNTS,
+  ]);
   const vaults = [{ name: SOURCE }, { name: COPIES }];
   ({ cloud } = await startTestCloud({ company: { subscriptions: [{ name: "Shop", vaults }] } }));
 });
@@ -79,7 +90,7 @@ test.each(["keyvault", "secretsmanager"])(
   async (account) => {
     const { fixture, connectionString, ...sync } = await openSyncAccount(account);
     let copies = 0;
-    // A worker crashes after its step number `crashAt`, and the copy is made then. Until a sync has fewer steps.
+    // A worker crashes after its step number `crashAt`, and the copy is made then. The loop ends when a sync has fewer steps.
     for (let crashAt = 1; ; crashAt++) {
       const record = await fixture.runAndGet((await sync.createRecord()).recordId);
       const newVersion = async (value: string) => {
@@ -217,6 +228,54 @@ test("verification names what was lost if the store is restored from a copy of a
     await restore(connectionString, await emptyCopy());
   }
   expect(copyAt).toBeGreaterThan(3);
+});
+
+test("an alert that was delivered after the copy is not sent again if the store is restored from a copy of any step of its delivery", {
+  timeout: LONG_MS,
+}, async () => {
+  const statuses = new Set<string>();
+  let copyAt = 1;
+  for (; ; copyAt++) {
+    // A restore marks the account, so each copy needs an account of its own.
+    const connectionString = storage.azurite.connectionString(`alerts${copyAt}`);
+    const fixture = openAlerts({ connectionString, cloud });
+    const { clock } = fixture;
+    await fixture.writeAssets("kv-a", [{ name: "one", expiresInDays: 8.5 }]);
+    const [hook, mail] = [await fixture.webhookRule(), await fixture.mailRule()];
+    const sent = () => [hook.received().length, mail.mails().length];
+    let writes = 0;
+    let folder: string | undefined;
+    const takeCopy = async () => {
+      if (++writes !== copyAt) return;
+      folder = newFolder();
+      await copyAccount(connectionString, folder, { clock });
+    };
+    const tables = withHookAfterWrites(fixture.tables, takeCopy);
+    const alerts = fixture.instance(undefined, { tables, clock });
+    await alerts.evaluate();
+    await fixture.handleAllMessages(alerts);
+    expect(sent()).toEqual([1, 1]);
+    if (folder === undefined) break;
+    await restoreAccount(connectionString, folder, { clock });
+
+    const restarted = fixture.instance();
+    for (let round = 0; round < 2; round++) {
+      clock.add(HOUR_MS);
+      await restarted.evaluate();
+      await fixture.handleAllMessages(restarted);
+    }
+    const copied = `copied after write ${copyAt}`;
+    const { items } = await restarted.history.list({}, firstThousand);
+    expect([copied, ...sent(), items.length]).toEqual([copied, 1, 1, 2]);
+    for (const { status } of items) statuses.add(status);
+    // A copy of a delivered alert has nothing to hold. A person decides about the others.
+    for (const { status, deliveryId } of items) if (status === "inDoubt") await restarted.held.drop(deliveryId, caller);
+    await restarted.evaluate();
+    await fixture.handleAllMessages(restarted);
+    expect([copied, ...sent()]).toEqual([copied, 1, 1]);
+  }
+  expect(copyAt).toBeGreaterThan(8);
+  expect([...statuses].sort()).toEqual(["delivered", "inDoubt"]);
 });
 
 /** Returns a copy of an account without rows. */

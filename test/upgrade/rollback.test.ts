@@ -187,7 +187,7 @@ describe.skipIf(skipWithout("history")).each(EARLIER_BUILDS)("the build %s on a 
     expect(await runTimer(host.url, "sealAudit")).toBe(true);
     await host.stop("SIGKILL");
 
-    // The way forward again.
+    // The current build on the store that the earlier build has written since.
     host = await service.addHost();
     token = await signIn(ADMIN);
     expect((await send("GET", "/audit/verify")).body).toMatchObject({ intact: true });
