@@ -6,11 +6,9 @@ import type * as z from "zod";
 import { VaultBusy } from "../inventory/vault-claim.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
 import { isConflict } from "../platform/storage/conflict.ts";
-import { withoutKeys } from "../platform/storage/entity.ts";
-import { insert, type Operation, remove, type Tables } from "../platform/storage/tables.ts";
+import type { Operation, Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import {
-  doneKey,
   emptyTally,
   isHandedOff,
   type PlannedVault,
@@ -21,11 +19,11 @@ import {
   scanPartition,
   type VaultMessage,
   type VaultOutcome,
-  VaultOutcomes,
 } from "./scan.ts";
 import type { ScanEnd } from "./scan-end.ts";
 import { noChanges, type readVault, type VaultRead } from "./scan-vault.ts";
-import { type Claim, type Claims, PLAN_WORKER, type WaitingVault } from "./vault-claims.ts";
+import type { Claims, StoredVault } from "./vault-claims.ts";
+import { endOperations, nextVault, PLAN_WORKER, type ScanVault, vaultOperations } from "./vault-states.ts";
 
 /**
  * Number of vaults that one invocation scans at the same time, so that a scan of a few dozen vaults needs no second invocation.
@@ -61,7 +59,7 @@ interface Chain {
    * Returns the next waiting vault, if any. `wasTaken` is true if another worker claimed the previously returned vault, or if
    * the scan was canceled.
    */
-  next: (wasTaken: boolean) => Promise<WaitingVault | undefined>;
+  next: (wasTaken: boolean) => Promise<StoredVault | undefined>;
 }
 
 /** A chain that ends after its vault. */
@@ -89,9 +87,9 @@ export interface WorkDeps {
 export interface PlannedScan {
   scan: ScanRecord;
   /** Vaults that the invocation of the plan scans itself. */
-  claims: Claim[];
+  claims: ScanVault[];
   /** Vaults that are not claimed yet. */
-  waiting: WaitingVault[];
+  waiting: StoredVault[];
 }
 
 /** The workers of a scan. The number of vaults read at once is the number of claims that are not handed off. */
@@ -160,7 +158,7 @@ export function createScanWork(deps: WorkDeps): ScanWork {
   async function firstClaim(
     { scanId, index }: z.infer<typeof VaultMessage>,
     delivery: number,
-  ): Promise<Claim | undefined> {
+  ): Promise<ScanVault | undefined> {
     const row = await claims.readClaimed(scanId, index);
     if (!row) {
       // The vault is done. The message's worker crashed or failed at a later vault, or this is a duplicate delivery.
@@ -168,19 +166,18 @@ export function createScanWork(deps: WorkDeps): ScanWork {
       await finishIfLast(scanId);
       return undefined;
     }
-    const isRedelivered = delivery > 1 && (row.worker === undefined || row.worker === index);
-    if (row.begun && !isRedelivered) return undefined;
+    const isRedelivered = delivery > 1;
+    if (!nextVault(row, { type: "started", worker: index, redelivered: isRedelivered })) return undefined;
     // The crashed worker had handed this vault off and claimed a second one, which needs a message.
     if (isRedelivered && isHandedOff(row.rowKey)) await claims.resendClaimed(scanId, index, index);
-    if (!(await claims.start(scanId, row, index))) return undefined;
-    return { index, rowKey: row.rowKey, vault: { ...withoutKeys(row), begun: true, worker: index } };
+    return await claims.start(scanId, row, index, isRedelivered);
   }
 
   /**
    * Scans one vault after the other until none is left, the worker's time is over, or the scan has ended. Then waits for the
    * background write.
    */
-  async function scanChain(scanId: string, firstClaimResult: Claim, chain: Chain): Promise<void> {
+  async function scanChain(scanId: string, firstClaimResult: ScanVault, chain: Chain): Promise<void> {
     const background: BackgroundWrite = { written: Promise.resolve() };
     try {
       await runChain(scanId, firstClaimResult, chain, background);
@@ -191,7 +188,7 @@ export function createScanWork(deps: WorkDeps): ScanWork {
 
   async function runChain(
     scanId: string,
-    firstClaimResult: Claim,
+    firstClaimResult: ScanVault,
     chain: Chain,
     background: BackgroundWrite,
   ): Promise<void> {
@@ -204,7 +201,7 @@ export function createScanWork(deps: WorkDeps): ScanWork {
       if (typeof next === "string") return;
       currentClaim = next;
       if (clock.now().getTime() < chain.until) continue;
-      await claims.release(scanId, currentClaim.rowKey);
+      await claims.release(scanId, currentClaim);
       await claims.send(scanId, currentClaim.index);
       return;
     }
@@ -213,19 +210,19 @@ export function createScanWork(deps: WorkDeps): ScanWork {
   /** Scans one vault and claims the next one. Writes a vault with many changes in the background. */
   async function scanClaimed(
     scan: ScanRecord,
-    claim: Claim,
+    claim: ScanVault,
     chain: Chain,
     background: BackgroundWrite,
-  ): Promise<Claim | "noneLeft" | "continuedElsewhere"> {
+  ): Promise<ScanVault | "noneLeft" | "continuedElsewhere"> {
     const { index, vault } = claim;
     const next = await requeueIfBusy(scan, claim, async () => {
       const read = vault.action === "fail" ? noChanges(unreadableOutcome(vault)) : await readInTime(scan, index, vault);
       await background.written;
-      if (read.changes < MIN_BACKGROUND_CHANGES || read.changes > MAX_BACKGROUND_CHANGES) {
+      const handedOff = nextVault(claim, { type: "handedOff" });
+      if (!handedOff || read.changes < MIN_BACKGROUND_CHANGES || read.changes > MAX_BACKGROUND_CHANGES) {
         return await endVault(scan, claim, await read.write(), chain);
       }
-      const { handedOff, operations } = claims.handOff(claim);
-      const nextClaim = await claimNext(scan, claim, chain, { withNext: operations });
+      const nextClaim = await claimNext(scan, claim, chain, { withNext: vaultOperations(claim, handedOff) });
       if (nextClaim === "continuedElsewhere") return nextClaim;
       if (nextClaim === "noneLeft") return await endVault(scan, claim, await read.write(), NO_NEXT_VAULT);
       background.written = writeInBackground(scan, handedOff, read);
@@ -238,7 +235,7 @@ export function createScanWork(deps: WorkDeps): ScanWork {
   }
 
   /** Writes a vault that was handed off. If another worker writes the vault, requeues it. An error of storage is thrown. */
-  async function writeInBackground(scan: ScanRecord, claim: Claim, read: VaultRead): Promise<void> {
+  async function writeInBackground(scan: ScanRecord, claim: ScanVault, read: VaultRead): Promise<void> {
     await requeueIfBusy(scan, claim, async () => {
       await endVault(scan, claim, await read.write(), NO_NEXT_VAULT);
     });
@@ -247,7 +244,7 @@ export function createScanWork(deps: WorkDeps): ScanWork {
   /** Renews the lease of a vault during the work. If another scan is writing the vault, requeues it and returns undefined. */
   async function requeueIfBusy<T>(
     { scanId }: ScanRecord,
-    claim: Claim,
+    claim: ScanVault,
     work: () => Promise<T>,
   ): Promise<T | undefined> {
     try {
@@ -261,15 +258,15 @@ export function createScanWork(deps: WorkDeps): ScanWork {
   }
 
   /** Releases the vault and sends a new, delayed message. Throwing instead would count as a failed delivery. */
-  async function requeue(scanId: string, { index, rowKey }: Claim, { waitMs }: VaultBusy): Promise<void> {
+  async function requeue(scanId: string, claim: ScanVault, { waitMs }: VaultBusy): Promise<void> {
     const delaySeconds = Math.min(Math.max(1, Math.ceil(waitMs / SECOND_MS)), MAX_BUSY_DELAY_SECONDS);
-    await claims.release(scanId, rowKey);
-    await claims.send(scanId, index, { delaySeconds });
+    await claims.release(scanId, claim);
+    await claims.send(scanId, claim.index, { delaySeconds });
   }
 
   /** Renews the lease of a vault during the work. */
-  async function withHeartbeat<T>(scanId: string, { rowKey }: Claim, work: () => Promise<T>): Promise<T> {
-    const stopHeartbeat = claims.startHeartbeat(scanId, rowKey);
+  async function withHeartbeat<T>(scanId: string, claim: ScanVault, work: () => Promise<T>): Promise<T> {
+    const stopHeartbeat = claims.startHeartbeat(scanId, claim);
     try {
       return await work();
     } finally {
@@ -288,15 +285,8 @@ export function createScanWork(deps: WorkDeps): ScanWork {
   }
 
   /** Records the outcome and claims the next vault in one transaction. */
-  const endVault = (
-    scan: ScanRecord,
-    claim: Pick<Claim, "index" | "rowKey">,
-    outcome: VaultOutcome,
-    chain: Pick<Chain, "worker" | "next">,
-  ) =>
-    claimNext(scan, claim, chain, {
-      always: [remove(PlannedVaults, claim.rowKey), insert(VaultOutcomes, doneKey(claim.index), outcome)],
-    });
+  const endVault = (scan: ScanRecord, claim: ScanVault, outcome: VaultOutcome, chain: Pick<Chain, "worker" | "next">) =>
+    claimNext(scan, claim, chain, { always: endOperations(claim, outcome) });
 
   /**
    * Claims the next vault in one transaction with operations on this vault's row. They remove that row, so that only one of two
@@ -307,21 +297,21 @@ export function createScanWork(deps: WorkDeps): ScanWork {
    */
   async function claimNext(
     scan: ScanRecord,
-    { rowKey }: Pick<Claim, "rowKey">,
+    { rowKey }: Pick<ScanVault, "rowKey">,
     { worker, next }: Pick<Chain, "worker" | "next">,
     operationsOfVault: { always: Operation[] } | { withNext: Operation[] },
-  ): Promise<Claim | "noneLeft" | "continuedElsewhere"> {
+  ): Promise<ScanVault | "noneLeft" | "continuedElsewhere"> {
     const { scanId } = scan;
     for (let wasTaken = false; ; wasTaken = true) {
       const isBeforeDeadline = scan.deadline !== undefined && clock.now().toISOString() < scan.deadline;
       const waiting = isBeforeDeadline ? await next(wasTaken) : undefined;
-      const claim = waiting && claims.claimOperations(waiting, worker);
+      const claim: ScanVault | undefined = waiting && nextVault(waiting, { type: "claimed", worker });
       if (!claim && "withNext" in operationsOfVault) return "noneLeft";
       const operations = "always" in operationsOfVault ? operationsOfVault.always : operationsOfVault.withNext;
       try {
         await tables.transaction(PlannedVaults.table, scanPartition(scanId), [
           ...operations,
-          ...(claim?.operations ?? []),
+          ...(waiting && claim ? vaultOperations(waiting, claim, waiting.etag) : []),
         ]);
       } catch (error) {
         if (!isConflict(error)) throw error;
@@ -345,12 +335,12 @@ export function createScanWork(deps: WorkDeps): ScanWork {
   async function vaultFailed(scanId: string, index: string): Promise<void> {
     const scan = await runningScans.read(scanId);
     if (!scan) return;
-    const vault = await claims.readClaimed(scanId, index);
-    if (vault) {
+    const claim = await claims.readClaimed(scanId, index);
+    if (claim) {
       const failure = internalFailure(clock, "The vault could not be written to the inventory in five attempts.");
       // The next vault is claimed as started by this worker. So if this worker crashes, the watch finds it after a minute.
-      const chain = isHandedOff(vault.rowKey) ? NO_NEXT_VAULT : { worker: index, next: () => claims.findWaiting(scan) };
-      const next = await endVault(scan, { index, rowKey: vault.rowKey }, failedOutcome(vault, failure), chain);
+      const chain = isHandedOff(claim.rowKey) ? NO_NEXT_VAULT : { worker: index, next: () => claims.findWaiting(scan) };
+      const next = await endVault(scan, claim, failedOutcome(claim.vault, failure), chain);
       if (next === "continuedElsewhere") return;
     }
     if ((await claims.resendClaimed(scanId, index)) === 0) await end.finish(scanId);
