@@ -1,6 +1,6 @@
 /**
- * Claims: rows by which the workers of a scan take vaults, renew them and hand them off. Their states are in vault-states.ts. A worker's
- * name is `plan` for the scan's first message, otherwise the vault's index in the worker's message.
+ * Claims: rows by which the workers of a scan take vaults, renew them and hand them off (states: vault-states.ts). A worker's name
+ * is `plan` for the scan's first message, otherwise the vault's index in the worker's message.
  */
 import { startHeartbeat } from "../platform/runs/heartbeat.ts";
 import type { Randomness } from "../platform/runtime.ts";

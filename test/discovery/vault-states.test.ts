@@ -24,8 +24,8 @@ import { MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { Reached } from "../support/random-events.ts";
 import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 
-// Drives the states of a scan's vaults (vault-states.ts) with random events. Workers do what scan-worker.ts does, step by step: they
-// start vaults, hand them off, end them, claim the next one, send messages, crash, write late, and lose answers of storage.
+// Drives the states of a scan's vaults (vault-states.ts) with random events. Workers do what scan-worker.ts does, step by step:
+// they start vaults, hand them off, end them, claim the next one, send messages, crash, write late, and lose answers of storage.
 // Messages are delivered twice, redelivered or lost, and the watch sends them again.
 
 /** The table at the head of vault-states.ts, as `state event next state`. */
