@@ -1,6 +1,13 @@
 import fc from "fast-check";
 import { assert, expect, test } from "vitest";
-import { type DeliveryRecord, deliveryIdOf, isFinal, type Part, statusOf } from "../../shared/alerts/delivery.ts";
+import {
+  type DeliveryRecord,
+  deliveryIdOf,
+  isFinal,
+  operationIdOf,
+  type Part,
+  statusOf,
+} from "../../shared/alerts/delivery.ts";
 import { containsEntry, type Entry, entriesToSend, type MailboxRecord } from "../../shared/alerts/mailbox.ts";
 import {
   type MailboxEvent,
@@ -18,9 +25,9 @@ import { DAY_MS, HOUR_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { Reached, VersionedRow } from "../support/random-events.ts";
 import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 
-// Drives the states of mails (mailbox-states.ts) with random events: workers that read mailboxes, start mails, crash before or after
-// any request or write, and write late; deliveries that are added twice, held and sent after all; rules that are disabled; and a
-// mail provider that accepts, refuses, throttles, fails and loses its answers.
+// Drives the states of mails (mailbox-states.ts) with random events: workers that read mailboxes, start mails, crash before or
+// after any request or write, and write late; deliveries that are added twice, held and sent after all; rules that are disabled;
+// and a mail provider that accepts, refuses, throttles, fails and loses its answers.
 
 /** The first table at the head of mailbox-states.ts, as `state event next state`. */
 const MAILBOX_TRANSITIONS = [
@@ -62,7 +69,8 @@ interface Copy {
 type Job = Copy &
   (
     | { step: "send"; held: boolean }
-    | { step: "lookUp" | "report"; at?: number }
+    | { step: "lookUp" }
+    | { step: "report"; at: number }
     | { step: "write"; next: MailboxRecord }
   );
 
@@ -461,4 +469,18 @@ test("after any sequence of events each mail is sent at most once, no alert is l
       ...["late write", "final part reported rejected", "held mail was sent"],
     ]),
   );
+});
+
+test("a mail gets another operation ID after its first alert is removed, because that alert may be sent by itself later", () => {
+  const now = new Date("2026-11-01T00:00:00Z");
+  const [first, second] = ["A", "B"].map((deliveryId) => ({ deliveryId, part: 0, urgency: 3 })) as [Entry, Entry];
+  const queued: MailboxRecord = { ...emptyBox([RULE_ADDRESS], false), waiting: [first, second] };
+  const sending = nextMailbox(queued, { type: "started", ownerMailsPerDay: 1 }, now)!;
+  const waiting = nextMailbox(sending, { type: "answered", outcome: { status: "waiting" } }, now)!;
+  const restarted = (remaining: Entry[]) => {
+    const box = nextMailbox(waiting, { type: "withdrawn", remaining }, now)!;
+    return nextMailbox(box, { type: "started", ownerMailsPerDay: 1 }, now)!.mail!.operationId;
+  };
+  expect(restarted([first])).toBe(sending.mail!.operationId);
+  expect(restarted([second])).toBe(operationIdOf("B", 0));
 });
