@@ -31,17 +31,25 @@ import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 
 /** The first table at the head of mailbox-states.ts, as `state event next state`. */
 const MAILBOX_TRANSITIONS = [
-  ...["empty added queued", "empty added sending", "empty added accepted"],
+  "empty added queued",
+  "empty added sending",
+  "empty added accepted",
   ...["queued", "waiting", "sending", "accepted", "ended"].map((state) => `${state} added ${state}`),
   ...["queued", "waiting", "sending", "accepted", "ended"].map((state) => `${state} held ${state}`),
-  ...["queued held empty", "queued withdrawn queued", "queued withdrawn empty"],
+  "queued held empty",
+  "queued withdrawn queued",
+  "queued withdrawn empty",
   ...["waiting", "queued", "empty"].map((state) => `waiting withdrawn ${state}`),
-  ...["queued started sending", "waiting started sending", "queued started ended"],
+  "queued started sending",
+  "waiting started sending",
+  "queued started ended",
   ...["waiting", "sending", "accepted", "ended"].map((state) => `sending answered ${state}`),
   ...["sending", "accepted", "ended"].map((state) => `sending lookedUp ${state}`),
   "sending notFound waiting",
-  ...["accepted lookedUp accepted", "accepted lookedUp ended"],
-  ...["ended reported queued", "ended reported empty"],
+  "accepted lookedUp accepted",
+  "accepted lookedUp ended",
+  "ended reported queued",
+  "ended reported empty",
 ];
 /** The second table, as `state next state`. */
 const PART_TRANSITIONS = ["waiting", "sending", "accepted"].flatMap((state) =>
@@ -399,8 +407,27 @@ const emptyBox = (recipients: string[], ofOwner: boolean): MailboxRecord => ({
 
 /** Kinds that occur several times are more frequent. */
 const COMMANDS = [
-  ...["deliver", "add", "add", "read", "take", "take", "take", "work", "work", "work", "work", "work"],
-  ...["crash", "wait", "wait", "settle", "down", "rule", "hold", "sendHeld", "lateStep"],
+  "deliver",
+  "add",
+  "add",
+  "read",
+  "take",
+  "take",
+  "take",
+  "work",
+  "work",
+  "work",
+  "work",
+  "work",
+  "crash",
+  "wait",
+  "wait",
+  "settle",
+  "down",
+  "rule",
+  "hold",
+  "sendHeld",
+  "lateStep",
 ] as const;
 type Command = { kind: string; which: number; answer: Answer };
 const command: fc.Arbitrary<Command> = fc.record({
@@ -437,7 +464,8 @@ async function execute(model: Model, { kind, which, answer }: Command): Promise<
     const late: MailboxEvent[] = [
       { type: "answered", outcome: { status: "delivered" } },
       { type: "lookedUp", outcome: { status: "delivered" } },
-      ...[{ type: "notFound" } as const, { type: "reported" } as const],
+      { type: "notFound" } as const,
+      { type: "reported" } as const,
       { type: "started", ownerMailsPerDay: OWNER_MAILS_PER_DAY },
     ];
     const event = late[which % late.length]!;
@@ -466,7 +494,9 @@ test("after any sequence of events each mail is sent at most once, no alert is l
       ...["added", "started", "answered", "lookedUp", "notFound", "reported"].map((event) => `${event} rejected`),
       ...["send", "lookUp", "report", "write"].map((step) => `crash before ${step}`),
       ...["delivered", "partial", "failed", "cancelled"].map((status) => `ends ${status}`),
-      ...["late write", "final part reported rejected", "held mail was sent"],
+      "late write",
+      "final part reported rejected",
+      "held mail was sent",
     ]),
   );
 });

@@ -27,10 +27,16 @@ const RESULT_TRANSITIONS = [
 ];
 /** The second table. */
 const REQUEST_TRANSITIONS = [
-  ...["queued sent running", "queued sent completed", "queued sent partial", "running sent running"],
-  ...["queued vaultFailed queued", "running vaultFailed running", "running vaultFailed partial"],
+  "queued sent running",
+  "queued sent completed",
+  "queued sent partial",
+  "running sent running",
+  "queued vaultFailed queued",
+  "running vaultFailed running",
+  "running vaultFailed partial",
   // A duplicate message failed after the vault was evaluated.
-  ...["completed vaultFailed partial", "partial vaultFailed partial"],
+  "completed vaultFailed partial",
+  "partial vaultFailed partial",
 ];
 
 const CLAIM_MS = MINUTE_MS;
@@ -160,7 +166,11 @@ class Model {
   }
 
   event = (assets: "all" | "due" | readonly string[], vaultItself: boolean, { rbac }: Vault): ResultsEvent => ({
-    ...{ type: "evaluated", assets, vaultItself, rbac, now: this.now },
+    type: "evaluated",
+    assets,
+    vaultItself,
+    rbac,
+    now: this.now,
   });
 
   /** A worker runs its next step. */
@@ -357,7 +367,7 @@ class Model {
   /** Works without faults until nothing is left, and lets the last scan and the hourly timer run. */
   finish(): void {
     this.now += CLAIM_MS;
-    for (const job of [...this.jobs]) this.fail(job);
+    for (const job of this.jobs) this.fail(job);
     for (const entry of this.entries) {
       // Evaluates what an interrupted write left, as the reconciliation does.
       this.messages.push({ name: entry.name, assets: entry.stored.open ? "all" : [], references: true, deliveries: 0 });
@@ -393,8 +403,28 @@ class Model {
 
 /** Kinds that occur several times are more frequent. */
 const COMMANDS = [
-  ...["step", "step", "step", "step", "step", "step", "receive", "receive", "receive", "scan", "scan", "change"],
-  ...["some", "some", "due", "duplicate", "request", "crash", "crash", "failAlways", "wait", "exempt"],
+  "step",
+  "step",
+  "step",
+  "step",
+  "step",
+  "step",
+  "receive",
+  "receive",
+  "receive",
+  "scan",
+  "scan",
+  "change",
+  "some",
+  "some",
+  "due",
+  "duplicate",
+  "request",
+  "crash",
+  "crash",
+  "failAlways",
+  "wait",
+  "exempt",
 ] as const;
 const commands = fc.array(fc.record({ kind: fc.constantFrom(...COMMANDS), which: fc.nat(40) }), {
   minLength: 20,
@@ -442,8 +472,14 @@ test("after any sequence of events the results are those of the inventory, and r
       ...RESULT_TRANSITIONS,
       ...REQUEST_TRANSITIONS,
       ...["open", "vault", "claim", "write", "finish", "inventory"].map((step) => `crash before ${step}`),
-      ...["evaluation ends completed", "evaluation ends partial", "finished evaluation"],
-      ...["evaluated rejected", "vaultFailed rejected", "late write", "vault busy", "scanned"],
+      "evaluation ends completed",
+      "evaluation ends partial",
+      "finished evaluation",
+      "evaluated rejected",
+      "vaultFailed rejected",
+      "late write",
+      "vault busy",
+      "scanned",
     ]),
   );
 });

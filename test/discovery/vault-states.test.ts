@@ -30,10 +30,20 @@ import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 
 /** The table at the head of vault-states.ts, as `state event next state`. */
 const TRANSITIONS = [
-  ...["waiting claimed scanning", "waiting claimed queued", "queued started scanning", "scanning started scanning"],
-  ...["scanning handedOff scanning", "scanning renewed scanning", "queued renewed scanning"],
-  ...["scanning released queued", "queued released queued", "scanning workerFailed queued"],
-  ...["scanning watched queued", "queued watched queued", "scanning ended done", "queued ended done"],
+  "waiting claimed scanning",
+  "waiting claimed queued",
+  "queued started scanning",
+  "scanning started scanning",
+  "scanning handedOff scanning",
+  "scanning renewed scanning",
+  "queued renewed scanning",
+  "scanning released queued",
+  "queued released queued",
+  "scanning workerFailed queued",
+  "scanning watched queued",
+  "queued watched queued",
+  "scanning ended done",
+  "queued ended done",
   // By a late worker, whose vault was queued again meanwhile.
   "queued handedOff scanning",
 ];
@@ -344,7 +354,10 @@ class Model {
 }
 
 const worker = (message: Message, name: string, claim: Copy, step: Worker["step"]): Worker => ({
-  ...{ message, name, claim, step },
+  message,
+  name,
+  claim,
+  step,
   hasManyChanges: false,
 });
 
@@ -360,8 +373,23 @@ const endAndClaim = (vault: ScanVault, name: string, candidate: Copy | undefined
 
 /** Kinds that occur several times are more frequent. */
 const COMMANDS = [
-  ...["receive", "receive", "step", "step", "step", "step", "step", "step", "renew", "wait", "wait"],
-  ...["watch", "crash", "fail", "answerLost", "duplicate", "lose"],
+  "receive",
+  "receive",
+  "step",
+  "step",
+  "step",
+  "step",
+  "step",
+  "step",
+  "renew",
+  "wait",
+  "wait",
+  "watch",
+  "crash",
+  "fail",
+  "answerLost",
+  "duplicate",
+  "lose",
 ] as const;
 const commands = fc.array(fc.record({ kind: fc.constantFrom(...COMMANDS), which: fc.nat(30) }), {
   minLength: 10,
@@ -401,8 +429,13 @@ test("after any sequence of events every vault of a scan ends exactly once, and 
     expect.arrayContaining([
       ...TRANSITIONS,
       ...["start", "read", "end", "release", "send", "finish"].map((step) => `crash before ${step}`),
-      ...["started rejected", "watched rejected", "late write", "continued elsewhere", "next vault taken"],
-      ...["worker restarted", "message failed for good"],
+      "started rejected",
+      "watched rejected",
+      "late write",
+      "continued elsewhere",
+      "next vault taken",
+      "worker restarted",
+      "message failed for good",
     ]),
   );
 });
