@@ -31,7 +31,8 @@ import { endOperations, nextVault, PLAN_WORKER, type ScanVault, vaultOperations 
  */
 export const MAX_CONCURRENT_VAULTS = 10;
 /**
- * After this time the invocation continues with one worker. The other workers send one message each, which any instance can take.
+ * After this time the invocation continues with one worker. The other workers send one message each, which any instance can
+ * take.
  */
 export const CONCURRENT_PHASE_MS = 15 * SECOND_MS;
 /** After this time, a worker continues in a new message. */
