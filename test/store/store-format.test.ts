@@ -1,5 +1,4 @@
 import { execFile } from "node:child_process";
-import path from "node:path";
 import { TableClient } from "@azure/data-tables";
 import { QueueServiceClient } from "@azure/storage-queue";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -9,6 +8,7 @@ import { entity } from "../../shared/platform/storage/entity.ts";
 import { STORE_FORMAT } from "../../shared/platform/storage/store-format.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import { Service } from "../support/service.ts";
+import { COMMANDS, COMPILE_CACHE } from "../support/test-app.ts";
 
 // A store that a newer build has used: its row with the format, signed by the service's key, makes this build stop.
 
@@ -35,13 +35,12 @@ beforeAll(async () => {
 afterAll(() => service?.stop());
 
 const runCommand = (...args: string[]) => run("store", ...args);
-const run = (name: string, ...args: string[]): Promise<{ code: number; err: string }> =>
+const run = (name: keyof typeof COMMANDS, ...args: string[]): Promise<{ code: number; err: string }> =>
   new Promise((resolve) => {
-    const command = path.resolve(import.meta.dirname, `../../functions/commands/${name}.ts`);
     execFile(
       process.execPath,
-      [command, ...args],
-      { env: { ...service.environment, PATH: process.env.PATH } },
+      [COMMANDS[name], ...args],
+      { env: { ...service.environment, PATH: process.env.PATH, NODE_COMPILE_CACHE: COMPILE_CACHE } },
       (error, _out, err) => resolve({ code: error ? Number(error.code) : 0, err }),
     );
   });
@@ -103,8 +102,8 @@ test("requests, timers and messages fail on a store of a newer build, and the er
 });
 
 test("the preparation for a rollback removes the format, so that an earlier build can write its own", async () => {
-  expect(await runCommand("prepare-rollback", "--to", "3fd3c8ae", "--dry-run")).toMatchObject({ code: 0 });
+  expect(await runCommand("prepare-rollback", "--to", "9774d700", "--dry-run")).toMatchObject({ code: 0 });
   expect(await storedFormat()).toBe(STORE_FORMAT);
-  expect(await runCommand("prepare-rollback", "--to", "3fd3c8ae")).toMatchObject({ code: 0 });
+  expect(await runCommand("prepare-rollback", "--to", "9774d700")).toMatchObject({ code: 0 });
   expect(await storedFormat()).toBeUndefined();
 });

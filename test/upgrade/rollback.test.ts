@@ -10,6 +10,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { EARLIER_BUILDS } from "../../shared/store/rollback-losses.ts";
 import { licence, licenceKey } from "../support/licence.ts";
 import { ADMIN, Service } from "../support/service.ts";
+import { COMMANDS, COMPILE_CACHE } from "../support/test-app.ts";
 import { skipWithout } from "../support/tools.ts";
 import { createUsers } from "../support/users.ts";
 
@@ -90,9 +91,8 @@ describe.skipIf(skipWithout("history")).each(EARLIER_BUILDS)("the build %s on a 
   };
   /** Runs a command of the current build. Not synchronously, because the simulated cloud answers in this process. */
   const runCommand = async (...args: string[]): Promise<string> => {
-    const command = path.join(ROOT, "functions/commands/store.ts");
-    const env = { ...service.environment, PATH: process.env.PATH };
-    return (await promisify(execFile)(process.execPath, [command, ...args], { env })).stdout;
+    const env = { ...service.environment, PATH: process.env.PATH, NODE_COMPILE_CACHE: COMPILE_CACHE };
+    return (await promisify(execFile)(process.execPath, [COMMANDS.store, ...args], { env })).stdout;
   };
 
   beforeAll(async () => {
@@ -128,25 +128,40 @@ describe.skipIf(skipWithout("history")).each(EARLIER_BUILDS)("the build %s on a 
     rmSync(folder, { recursive: true, force: true });
   });
 
-  test("writes rows that the current build rejects if the store is not prepared, until an administrator accepts them", {
-    timeout: 300_000,
-  }, async () => {
-    host = await startEarlierHost();
-    token = await signIn(ADMIN);
-    await host.stop("SIGKILL");
+  const signsRows = commit !== "f8ec7568";
+  if (signsRows)
+    test("writes rows that the current build accepts also if the store is not prepared", {
+      timeout: 300_000,
+    }, async () => {
+      host = await startEarlierHost();
+      token = await signIn(ADMIN);
+      await host.stop("SIGKILL");
 
-    host = await service.addHost();
-    const rejected = await send("POST", "/auth/login", ADMIN);
-    expect([rejected.status, rejected.body.code]).toEqual([503, "rowUnreadable"]);
-    expect(rejected.body.detail).toContain("npm run store -- sign");
-    await host.stop("SIGKILL");
-    expect(await runCommand("sign")).toContain(`Users/user/${ADMIN.username}\tunsigned`);
-    expect(await runCommand("sign", "--accept")).toContain("signed all rows again");
-    host = await service.addHost();
-    token = await signIn(ADMIN);
-    expect((await send("GET", "/auth/users")).body.unreadableRows).toBeUndefined();
-    await host.stop("SIGKILL");
-  });
+      host = await service.addHost();
+      token = await signIn(ADMIN);
+      expect((await send("GET", "/auth/users")).body.unreadableRows).toBeUndefined();
+      await host.stop("SIGKILL");
+    });
+  else
+    test("writes rows that the current build rejects if the store is not prepared, until an administrator accepts them", {
+      timeout: 300_000,
+    }, async () => {
+      host = await startEarlierHost();
+      token = await signIn(ADMIN);
+      await host.stop("SIGKILL");
+
+      host = await service.addHost();
+      const rejected = await send("POST", "/auth/login", ADMIN);
+      expect([rejected.status, rejected.body.code]).toEqual([503, "rowUnreadable"]);
+      expect(rejected.body.detail).toContain("npm run store -- sign");
+      await host.stop("SIGKILL");
+      expect(await runCommand("sign")).toContain(`Users/user/${ADMIN.username}\tunsigned`);
+      expect(await runCommand("sign", "--accept")).toContain("signed all rows again");
+      host = await service.addHost();
+      token = await signIn(ADMIN);
+      expect((await send("GET", "/auth/users")).body.unreadableRows).toBeUndefined();
+      await host.stop("SIGKILL");
+    });
 
   test("works after the preparation: sign-in, lists, scans and alerts", { timeout: 300_000 }, async () => {
     expect(await runCommand("prepare-rollback", "--to", commit)).toContain(`The store is prepared for ${commit}.`);
@@ -172,7 +187,7 @@ describe.skipIf(skipWithout("history")).each(EARLIER_BUILDS)("the build %s on a 
     expect(await runTimer(host.url, "sealAudit")).toBe(true);
     await host.stop("SIGKILL");
 
-    // The way forward again.
+    // The current build on the store that the earlier build has written since.
     host = await service.addHost();
     token = await signIn(ADMIN);
     expect((await send("GET", "/audit/verify")).body).toMatchObject({ intact: true });
