@@ -1,14 +1,7 @@
 # The function app on Flex Consumption, and its settings (shared/platform/config/config.ts).
 locals {
   function_app_name = "func-${var.environment_name}-${local.suffix}"
-
-  # Domain of the apps in each cloud: https://learn.microsoft.com/azure/azure-government/compare-azure-government-global-azure
-  app_domains = {
-    AzureCloud        = "azurewebsites.net"
-    AzureUSGovernment = "azurewebsites.us"
-    AzureChinaCloud   = "chinacloudsites.cn"
-  }
-  service_url = "https://${local.function_app_name}.${local.app_domains[var.azure_cloud]}"
+  service_url       = "https://${local.function_app_name}.${local.cloud.appDomain}"
 }
 
 resource "azurerm_service_plan" "plan" {

@@ -1,21 +1,14 @@
 # A private endpoint and its DNS record for each service that the app uses.
 locals {
-  storage_domains = {
-    AzureCloud        = "core.windows.net"
-    AzureUSGovernment = "core.usgovcloudapi.net"
-    AzureChinaCloud   = "core.chinacloudapi.cn"
-  }
-  storage_suffix = local.storage_domains[var.azure_cloud]
-
   # Group ids and zones: https://learn.microsoft.com/azure/private-link/private-endpoint-dns
   endpoints = merge(
     {
-      blob  = { resource_id = azurerm_storage_account.storage_account.id, zone = "privatelink.blob.${local.storage_suffix}" }
-      table = { resource_id = azurerm_storage_account.storage_account.id, zone = "privatelink.table.${local.storage_suffix}" }
-      queue = { resource_id = azurerm_storage_account.storage_account.id, zone = "privatelink.queue.${local.storage_suffix}" }
-      vault = { resource_id = azurerm_key_vault.vault.id, zone = "privatelink.vaultcore.azure.net" }
+      blob  = { resource_id = azurerm_storage_account.storage_account.id, zone = "privatelink.blob.${local.cloud.storageDomain}" }
+      table = { resource_id = azurerm_storage_account.storage_account.id, zone = "privatelink.table.${local.cloud.storageDomain}" }
+      queue = { resource_id = azurerm_storage_account.storage_account.id, zone = "privatelink.queue.${local.cloud.storageDomain}" }
+      vault = { resource_id = azurerm_key_vault.vault.id, zone = local.cloud.vaultZone }
     },
-    var.app_configuration_enabled ? { configurationStores = { resource_id = azurerm_app_configuration.app_configuration[0].id, zone = "privatelink.azconfig.io" } } : {}
+    var.app_configuration_enabled ? { configurationStores = { resource_id = azurerm_app_configuration.app_configuration[0].id, zone = local.cloud.appConfigurationZone } } : {}
   )
   enabled_endpoints = { for group_id, endpoint in local.endpoints : group_id => endpoint if var.network_enabled }
 }

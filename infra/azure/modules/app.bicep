@@ -42,13 +42,9 @@ param literalScanSubscriptionIds string[]
 
 var name = 'func-${environmentName}-${suffix}'
 
-// Domain of the apps in each cloud: https://learn.microsoft.com/azure/azure-government/compare-azure-government-global-azure
-var appDomains = {
-  AzureCloud: 'azurewebsites.net'
-  AzureUSGovernment: 'azurewebsites.us'
-  AzureChinaCloud: 'chinacloudsites.cn'
-}
-var serviceUrl = 'https://${name}.${appDomains[environment().name]}'
+// Domains and zones of each cloud.
+var cloud = loadJsonContent('../clouds.json')[environment().name]
+var serviceUrl = 'https://${name}.${cloud.appDomain}'
 
 resource vault 'Microsoft.KeyVault/vaults@2026-02-01' existing = {
   name: vaultName

@@ -9,18 +9,19 @@ param vaultId string
 param appConfigurationEnabled bool
 param appConfigurationId string
 
-var storageSuffix = environment().suffixes.storage
+// Domains and zones of each cloud.
+var cloud = loadJsonContent('../clouds.json')[environment().name]
 
 // Group ids and zones: https://learn.microsoft.com/azure/private-link/private-endpoint-dns
 var endpoints = concat(
   [
-    { groupId: 'blob', resourceId: storageAccountId, zone: 'privatelink.blob.${storageSuffix}' }
-    { groupId: 'table', resourceId: storageAccountId, zone: 'privatelink.table.${storageSuffix}' }
-    { groupId: 'queue', resourceId: storageAccountId, zone: 'privatelink.queue.${storageSuffix}' }
-    { groupId: 'vault', resourceId: vaultId, zone: 'privatelink.vaultcore.azure.net' }
+    { groupId: 'blob', resourceId: storageAccountId, zone: 'privatelink.blob.${cloud.storageDomain}' }
+    { groupId: 'table', resourceId: storageAccountId, zone: 'privatelink.table.${cloud.storageDomain}' }
+    { groupId: 'queue', resourceId: storageAccountId, zone: 'privatelink.queue.${cloud.storageDomain}' }
+    { groupId: 'vault', resourceId: vaultId, zone: cloud.vaultZone }
   ],
   appConfigurationEnabled
-    ? [{ groupId: 'configurationStores', resourceId: appConfigurationId, zone: 'privatelink.azconfig.io' }]
+    ? [{ groupId: 'configurationStores', resourceId: appConfigurationId, zone: cloud.appConfigurationZone }]
     : []
 )
 

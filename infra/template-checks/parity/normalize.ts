@@ -15,7 +15,6 @@ export type Normalize = (expression: Expression) => string;
 /** Common text of expressions that the two languages write differently. */
 const EQUIVALENT_NAMES: Record<string, string> = {
   "environment().name": "{azure_cloud}",
-  "environment().suffixes.storage": "{storage_suffix}",
   "subscription().id": "/subscriptions/{subscription_id}",
   "subscription().tenantId": "{tenant_id}",
   "subscription().subscriptionId": "{subscription_id}",
@@ -31,7 +30,7 @@ const COMMON_MEMBER_NAMES: Record<string, string> = {
   role_definition_resource_id: "id",
 };
 /** Names that are not replaced by their definitions, because the two languages define them differently. */
-const OPAQUE = new Set(["suffix", "storage_suffix", "watched_subscription_ids", "scope", "scope_name"]);
+const OPAQUE = new Set(["cloud", "suffix", "watched_subscription_ids", "scope", "scope_name"]);
 /** Bicep functions with the Terraform function that does the same. */
 const FUNCTION_NAMES: Record<string, string> = { toLower: "lower", loadTextContent: "file", union: "merge" };
 
@@ -145,7 +144,7 @@ export function bicepNormalizer(
   return normalize;
 }
 
-/** Writes an expression such as `environment().suffixes.storage`: members of a call without arguments. */
+/** Writes an expression such as `subscription().id`: members of a call without arguments. */
 function callPath(expression: Expression): string {
   if (expression.kind === "member") return `${callPath(expression.of)}.${expression.name}`;
   return expression.kind === "call" ? `${expression.name}()` : "";
@@ -183,7 +182,7 @@ export function terraformNormalizer(
     const [root, name, ...rest] = names;
     const equivalent = EQUIVALENT_NAMES[names.join(".")];
     if (equivalent) return equivalent;
-    if (OPAQUE.has(name!) || isOpen(name!)) return `{${name}}`;
+    if (OPAQUE.has(name!) || isOpen(name!)) return `{${[name!, ...rest].map(snake).join(".")}}`;
     if (root === "var") return variableText(name!);
     if (root === "each") return `{each.${name}}`;
     if (root === "path") return "";

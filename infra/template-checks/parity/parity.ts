@@ -4,7 +4,7 @@
 import path from "node:path";
 import type { BicepFile } from "../bicep/parse.ts";
 import { type Expression, type Finding, property } from "../expression.ts";
-import { roleOfId, roleOfName } from "../roles.ts";
+import { roleOfName } from "../roles.ts";
 import { argumentOf, type TerraformModule } from "../terraform/check.ts";
 import type { Block } from "../terraform/parse.ts";
 import {
@@ -15,9 +15,11 @@ import {
   terraformResources,
 } from "./declared-resources.ts";
 import { compareEndpoints } from "./endpoints.ts";
-import { type Normalize, snake } from "./normalize.ts";
-import { KINDS, type Kind, type Pair, TERRAFORM_ONLY } from "./resource-kinds.ts";
+import { checkModuleCalls } from "./module-calls.ts";
+import { snake } from "./normalize.ts";
+import { KINDS, type Kind, TERRAFORM_ONLY } from "./resource-kinds.ts";
 import { bicepSettings, preventsStorageKey, STORAGE_KEY_SETTING, terraformSettings } from "./settings.ts";
+import { bicepValue, terraformValue } from "./values.ts";
 
 /** One row of the parity table, which lists the resources, roles and settings of Bicep with their counterparts in Terraform. */
 export interface ParityRow {
@@ -62,7 +64,7 @@ export function checkParity(
   findings.push(...compareWatchScopes(files), ...compareSeparateResources(bicep, terraform));
   const settings = compareSettings(files, modules);
   return {
-    findings: [...findings, ...settings.findings, ...compareEndpoints(files, modules)],
+    findings: [...findings, ...settings.findings, ...compareEndpoints(files, modules), ...checkModuleCalls(files, modules)],
     table: [...table, ...settings.table],
   };
 }
@@ -236,44 +238,6 @@ const hasProperty = (block: Block, argument: string): boolean =>
 /** Returns whether a path is one of the known paths, or below one. */
 const isCompared = (leaf: string, known: readonly string[]): boolean =>
   known.some((one) => leaf === one || leaf.startsWith(`${one}.`));
-
-/** Returns the common text of a property by its path, such as `properties.logs.0.category`. Undefined if it is not set. */
-function bicepValue({ resource, normalize, file }: BicepResource, propertyPath: string): string | undefined {
-  let value: Expression | undefined = resource.body;
-  for (const key of propertyPath.split(".")) {
-    value = /^\d$/.test(key)
-      ? value?.kind === "array"
-        ? value.items[Number(key)]
-        : undefined
-      : value?.kind === "object"
-        ? value.entries.find((entry) => entry.key === key)?.value
-        : undefined;
-  }
-  if (!value) return undefined;
-  if (propertyPath === "scope") return `{${snake(path.basename(normalize(value).slice(1, -1)))}.id}`;
-  if (propertyPath === "properties.roleDefinitionId") return roleName(value, normalize);
-  return file ? normalize(value) : undefined;
-}
-
-/** Returns the name of a built-in role by its ID, or the common text of a custom role's resource. */
-function roleName(value: Expression, normalize: Normalize): string {
-  const id = value.kind === "call" ? value.args.at(-1) : undefined;
-  return id?.kind === "literal" ? (roleOfId(String(id.value))?.name ?? String(id.value)) : normalize(value);
-}
-
-/** Returns the common text of the argument of a pair, in the words of Bicep. Undefined if it is not set. */
-function terraformValue(
-  { block, normalize }: TerraformResource,
-  { terraform, bicepValues = {} }: Pair,
-): string | undefined {
-  const argument =
-    argumentOf(block, terraform) ??
-    (terraform === "role_definition_name" ? argumentOf(block, "role_definition_id") : undefined);
-  if (!argument) return undefined;
-  const value = normalize(argument);
-  if (bicepValues[value] !== undefined) return bicepValues[value];
-  return value.replace(/\b(true|false)\b/g, (word) => bicepValues[word] ?? word);
-}
 
 /** Returns the paths of the properties that a resource sets, such as `properties.logs.0.category`. */
 function bicepProperties(value: Expression, prefix = ""): string[] {

@@ -10,6 +10,7 @@ import { checkInfra, parseTemplates, type Templates, typesIn } from "../check.ts
 import type { Finding } from "../expression.ts";
 import { readInfraFiles } from "../files.ts";
 import { allMistakes, type Mistake } from "./mistakes.ts";
+import { COMMON_MISTAKES } from "./mistakes-in-both.ts";
 
 // Tests `checkInfra`, which checks the Bicep templates, the Terraform configuration, the event policy and the documentation
 // pages about them. The real files must pass. Each test below changes one of these files in memory, as a person could by
@@ -160,6 +161,16 @@ test.each([
     ? text.replaceAll(original, replacement)
     : text.replace(original, () => replacement);
   const findings = await findingsWith(new Map([[file, changed]]));
+  expect(findings.map((finding) => finding.message)).toContainEqual(expect.stringMatching(message));
+});
+
+test.each(COMMON_MISTAKES)("a mistake that both languages contain is found: $what", async ({ changes, message }) => {
+  const changed = changes.map(([file, original, replacement]): [string, string] => {
+    const text = files.text.get(file)!;
+    expect(text).toContain(original);
+    return [file, text.replace(original, () => replacement)];
+  });
+  const findings = await findingsWith(new Map(changed));
   expect(findings.map((finding) => finding.message)).toContainEqual(expect.stringMatching(message));
 });
 
