@@ -4,8 +4,8 @@
 import type { BicepFile } from "./bicep/parse.ts";
 import type { Finding } from "./expression.ts";
 import {
-  bicepResources,
   type BicepResource,
+  bicepResources,
   findingAt,
   type TerraformResource,
   terraformResources,
@@ -82,6 +82,7 @@ const INVARIANTS: readonly Invariant[] = [
       kind: "StorageV2",
       "properties.allowSharedKeyAccess": "false",
       "properties.allowBlobPublicAccess": "false",
+      "properties.isLocalUserEnabled": "false",
       "properties.defaultToOAuthAuthentication": "true",
       "properties.minimumTlsVersion": "TLS1_2",
       "properties.supportsHttpsTrafficOnly": "true",
@@ -89,7 +90,8 @@ const INVARIANTS: readonly Invariant[] = [
       "properties.networkAcls.defaultAction": DENIED_IN_NETWORK,
       "properties.networkAcls.bypass": "AzureServices",
     },
-    reason: "only Entra identities may access the service's data, by TLS 1.2, and with the network option only from inside",
+    reason:
+      "only Entra identities may access the service's data, by TLS 1.2, and with the network option only from inside",
   },
   {
     type: "Microsoft.Storage/storageAccounts/blobServices/containers",
@@ -235,7 +237,8 @@ const INVARIANTS: readonly Invariant[] = [
     name: "event_subscription",
     values: {
       "properties.filter.advancedFilters.0.key": "data.operationName",
-      "properties.filter.advancedFilters.0.values": "[Microsoft.KeyVault/vaults/write, Microsoft.KeyVault/vaults/delete]",
+      "properties.filter.advancedFilters.0.values":
+        "[Microsoft.KeyVault/vaults/write, Microsoft.KeyVault/vaults/delete]",
     },
     reason: "the service needs the changes of vaults, and of nothing else in the subscription",
   },
@@ -321,14 +324,24 @@ function mustBe(
 /** Checks that an event subscription includes exactly the event types that the service needs from its kind of topic. */
 function checkEventTypes(one: BicepResource, all: readonly BicepResource[]): Finding[] {
   if (one.resource.type !== "Microsoft.EventGrid/systemTopics/eventSubscriptions") return [];
-  const topic = all.find(({ resource, file }) => file === one.file && resource.type === "Microsoft.EventGrid/systemTopics");
+  const topic = all.find(
+    ({ resource, file }) => file === one.file && resource.type === "Microsoft.EventGrid/systemTopics",
+  );
   const needed = EVENT_TYPES[(topic && bicepValue(topic, "properties.topicType")) ?? ""] ?? [];
   const list = bicepValue(one, "properties.filter.includedEventTypes") ?? "[]";
   const included = list.slice(1, -1).split(", ");
-  const wrong = [...included.filter((type) => !needed.includes(type)), ...needed.filter((type) => !included.includes(type))];
+  const wrong = [
+    ...included.filter((type) => !needed.includes(type)),
+    ...needed.filter((type) => !included.includes(type)),
+  ];
   return wrong.length === 0 && needed.length > 0
     ? []
-    : [findingAt(one, `includedEventTypes must be ${needed.join(", ") || "of a known topic"}: see ${wrong.join(", ")}`)];
+    : [
+        findingAt(
+          one,
+          `includedEventTypes must be ${needed.join(", ") || "of a known topic"}: see ${wrong.join(", ")}`,
+        ),
+      ];
 }
 
 /** Checks that a custom role on watched scopes can only read, and never a secret's value. */

@@ -6,7 +6,15 @@ const COMMON_COLUMNS = [
   ...["appId", "appName", "iKey", "application_Version", "cloud_RoleName", "cloud_RoleInstance"],
   ...["operation_Name", "operation_Id", "operation_ParentId", "operation_SyntheticSource"],
   ...["session_Id", "user_Id", "user_AuthenticatedId", "user_AccountId"],
-  ...["client_Type", "client_Model", "client_OS", "client_IP", "client_City", "client_CountryOrRegion", "client_Browser"],
+  ...[
+    "client_Type",
+    "client_Model",
+    "client_OS",
+    "client_IP",
+    "client_City",
+    "client_CountryOrRegion",
+    "client_Browser",
+  ],
 ];
 
 /** The tables that the queries may read, with their own columns. Same source. */

@@ -10,6 +10,7 @@ resource "azurerm_storage_account" "storage_account" {
   access_tier                     = "Hot"
   allow_nested_items_to_be_public = false
   shared_access_key_enabled       = false
+  local_user_enabled              = false
   default_to_oauth_authentication = true
   min_tls_version                 = "TLS1_2"
   https_traffic_only_enabled      = true

@@ -16,6 +16,7 @@ resource storageAccount 'Microsoft.Storage/storageAccounts@2025-01-01' = {
     accessTier: 'Hot'
     allowBlobPublicAccess: false
     allowSharedKeyAccess: false
+    isLocalUserEnabled: false
     defaultToOAuthAuthentication: true
     minimumTlsVersion: 'TLS1_2'
     supportsHttpsTrafficOnly: true

@@ -28,7 +28,11 @@ export function checkModuleCalls(
  * call without a scope is deployed to the scope of its own file.
  */
 function checkBicepScope(files: ReadonlyMap<string, BicepFile>, file: BicepFile, call: Module): Finding[] {
-  const finding = (message: string): Finding => ({ file: file.path, line: call.line, message: `${call.name}: ${message}` });
+  const finding = (message: string): Finding => ({
+    file: file.path,
+    line: call.line,
+    message: `${call.name}: ${message}`,
+  });
   const target = files.get(path.posix.join(path.posix.dirname(file.path), call.path));
   const scope = property(call.body, "scope");
   const kind = scope ? scopeKind(scope, file) : file.scope;
@@ -62,7 +66,11 @@ function compareCalls(files: ReadonlyMap<string, BicepFile>, modules: readonly T
   const [fromBicep, fromTerraform] = [bicepNormalizer(files, main), terraformNormalizer(module, modules)];
   return blocks(module, "module").flatMap(({ block, file }): Finding[] => {
     const call = main.modules.find(({ name }) => snake(name) === block.labels[0]);
-    const finding = (message: string): Finding => ({ file, line: block.line, message: `${block.labels[0]}: ${message}` });
+    const finding = (message: string): Finding => ({
+      file,
+      line: block.line,
+      message: `${block.labels[0]}: ${message}`,
+    });
     if (!call) return [finding("main.bicep has no such module")];
     const each = block.attributes.get("for_each")?.value;
     // `toset(list)`: only the list is compared.

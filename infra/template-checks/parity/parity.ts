@@ -1,11 +1,10 @@
 // The parity check: compares the Bicep files with the Terraform modules, which must create the same resources with the same
 // values.
 
-import path from "node:path";
 import type { BicepFile } from "../bicep/parse.ts";
 import { type Expression, type Finding, property } from "../expression.ts";
 import { roleOfName } from "../roles.ts";
-import { argumentOf, type TerraformModule } from "../terraform/check.ts";
+import { argumentOf, defaultsOf, type TerraformModule } from "../terraform/check.ts";
 import type { Block } from "../terraform/parse.ts";
 import {
   type BicepResource,
@@ -64,7 +63,12 @@ export function checkParity(
   findings.push(...compareWatchScopes(files), ...compareSeparateResources(bicep, terraform));
   const settings = compareSettings(files, modules);
   return {
-    findings: [...findings, ...settings.findings, ...compareEndpoints(files, modules), ...checkModuleCalls(files, modules)],
+    findings: [
+      ...findings,
+      ...settings.findings,
+      ...compareEndpoints(files, modules),
+      ...checkModuleCalls(files, modules),
+    ],
     table: [...table, ...settings.table],
   };
 }
@@ -209,6 +213,13 @@ function checkTerraformResource(
   const argumentPaths = terraformArguments(resource.block);
   return [
     ...missing.map(({ arm }) => findingAt(resource, `Bicep has no ${arm}`)),
+    ...defaultsOf(resource.block)
+      .filter((one) => one.value !== kind.azureDefaults?.[one.name])
+      .map((one) => {
+        const ofAzure = kind.azureDefaults?.[one.name] ?? "not in the parity table";
+        const message = `${name}: ${one.name} is not set. The provider's default is ${one.value}, Azure's ${ofAzure}`;
+        return findingAt(resource, message);
+      }),
     ...missingFrom(argumentPaths, Object.keys(kind.only?.terraform ?? {})).map((one) =>
       findingAt(resource, `${name}: ${one} is not set`),
     ),

@@ -11,6 +11,11 @@ export interface Kind {
   inside?: { name: string; argument: string };
   pairs: Pair[];
   /**
+   * What Azure uses if Bicep omits the property of an optional boolean argument, as the argument's value. Both languages may omit
+   * the argument if the provider's default is the same. https://learn.microsoft.com/azure/templates/<type>
+   */
+  azureDefaults?: Record<string, boolean>;
+  /**
    * Properties or arguments that only one language has, each with the reason. `always x` means that Bicep must set the value x,
    * which Terraform's provider sets by itself.
    */
@@ -52,6 +57,7 @@ export const KINDS: Kind[] = [
   {
     arm: "Microsoft.Storage/storageAccounts",
     azurerm: "azurerm_storage_account",
+    azureDefaults: { cross_tenant_replication_enabled: false, is_hns_enabled: false, nfsv3_enabled: false, large_file_share_enabled: false, infrastructure_encryption_enabled: false, sftp_enabled: false },
     pairs: [
       ...LOCATED,
       pair("kind", "account_kind"),
@@ -59,6 +65,7 @@ export const KINDS: Kind[] = [
       pair("properties.accessTier", "access_tier"),
       pair("properties.allowBlobPublicAccess", "allow_nested_items_to_be_public"),
       pair("properties.allowSharedKeyAccess", "shared_access_key_enabled"),
+      pair("properties.isLocalUserEnabled", "local_user_enabled"),
       pair("properties.defaultToOAuthAuthentication", "default_to_oauth_authentication"),
       pair("properties.minimumTlsVersion", "min_tls_version"),
       pair("properties.supportsHttpsTrafficOnly", "https_traffic_only_enabled"),
@@ -87,6 +94,7 @@ export const KINDS: Kind[] = [
   {
     arm: "Microsoft.Storage/storageAccounts/blobServices/containers",
     azurerm: "azurerm_storage_container",
+    azureDefaults: { encryption_scope_override_enabled: true },
     pairs: [...NAMED, pair("properties.publicAccess", "container_access_type", { private: "None" })],
     only: { terraform: { storage_account_id: "Bicep's parent" } },
   },
@@ -110,6 +118,7 @@ export const KINDS: Kind[] = [
   {
     arm: "Microsoft.EventGrid/systemTopics/eventSubscriptions",
     azurerm: "azurerm_eventgrid_system_topic_event_subscription",
+    azureDefaults: { advanced_filtering_on_arrays_enabled: false },
     pairs: [
       ...NAMED,
       pair("properties.deliveryWithResourceIdentity.identity.type", "delivery_identity.type"),
@@ -156,6 +165,7 @@ export const KINDS: Kind[] = [
   ...["azurerm_subscription_policy_assignment", "azurerm_management_group_policy_assignment"].map((azurerm) => ({
     arm: "Microsoft.Authorization/policyAssignments",
     azurerm,
+    azureDefaults: { enforce: true },
     pairs: [
       ...NAMED,
       pair("location", "location"),
@@ -177,6 +187,7 @@ export const KINDS: Kind[] = [
   {
     arm: "Microsoft.KeyVault/vaults",
     azurerm: "azurerm_key_vault",
+    azureDefaults: { enabled_for_deployment: false, enabled_for_disk_encryption: false, enabled_for_template_deployment: false },
     pairs: [
       ...LOCATED,
       pair("properties.tenantId", "tenant_id"),
@@ -207,17 +218,20 @@ export const KINDS: Kind[] = [
   {
     arm: "Microsoft.OperationalInsights/workspaces",
     azurerm: "azurerm_log_analytics_workspace",
+    azureDefaults: { allow_resource_only_permissions: false, cmk_for_query_forced: false, immediate_data_purge_on_30_days_enabled: false },
     pairs: [
       ...LOCATED,
       pair("properties.sku.name", "sku"),
       pair("properties.retentionInDays", "retention_in_days"),
       pair("properties.features.disableLocalAuth", "local_authentication_enabled", INVERTED),
+      pair("properties.features.enableLogAccessUsingOnlyResourcePermissions", "allow_resource_only_permissions"),
     ],
     only: { terraform: RESOURCE_GROUP },
   },
   {
     arm: "Microsoft.Insights/components",
     azurerm: "azurerm_application_insights",
+    azureDefaults: { daily_data_cap_notifications_enabled: true, ip_masking_enabled: true, internet_ingestion_enabled: true, internet_query_enabled: true, force_customer_storage_for_profiler: false },
     pairs: [
       ...LOCATED,
       pair("properties.Application_Type", "application_type"),
@@ -271,6 +285,7 @@ export const KINDS: Kind[] = [
   {
     arm: "Microsoft.AppConfiguration/configurationStores",
     azurerm: "azurerm_app_configuration",
+    azureDefaults: { data_plane_proxy_private_link_delegation_enabled: false },
     pairs: [
       ...LOCATED,
       pair("sku.name", "sku"),
@@ -290,6 +305,7 @@ export const KINDS: Kind[] = [
   {
     arm: "Microsoft.Network/virtualNetworks/subnets",
     azurerm: "azurerm_subnet",
+    azureDefaults: { default_outbound_access_enabled: true, private_link_service_network_policies_enabled: true },
     pairs: [
       ...NAMED,
       presencePair("properties.addressPrefix", "address_prefixes"),
@@ -364,12 +380,14 @@ export const KINDS: Kind[] = [
   {
     arm: "Microsoft.Web/serverfarms",
     azurerm: "azurerm_service_plan",
+    azureDefaults: { premium_plan_auto_scale_enabled: false, per_site_scaling_enabled: false, zone_balancing_enabled: false },
     pairs: [...LOCATED, pair("sku.name", "sku_name"), pair("properties.reserved", "os_type", { Linux: "true" })],
     only: { bicep: { kind: "Terraform derives it", "sku.tier": "always FlexConsumption" }, terraform: RESOURCE_GROUP },
   },
   {
     arm: "Microsoft.Web/sites",
     azurerm: "azurerm_function_app_flex_consumption",
+    azureDefaults: { client_certificate_enabled: false, enabled: true, public_network_access_enabled: true },
     pairs: [
       ...LOCATED,
       pair("identity.type", "identity.type"),
@@ -437,12 +455,12 @@ export const KINDS: Kind[] = [
   {
     arm: "Microsoft.Insights/scheduledQueryRules",
     azurerm: "azurerm_monitor_scheduled_query_rules_alert_v2",
+    azureDefaults: { auto_mitigation_enabled: true, workspace_alerts_storage_enabled: false, enabled: true, skip_query_validation: false },
     pairs: [
       ...LOCATED,
       pair("properties.displayName", "display_name"),
       pair("properties.severity", "severity"),
       pair("properties.enabled", "enabled"),
-      // The default is true in Azure and false in Terraform.
       pair("properties.autoMitigate", "auto_mitigation_enabled"),
       pair("properties.evaluationFrequency", "evaluation_frequency"),
       pair("properties.windowSize", "window_duration"),

@@ -12,6 +12,8 @@ interface Argument {
   required?: boolean;
   /** `string`, `number`, `bool`, `list` or `map`. Undefined for a block. */
   type?: string;
+  /** Value that the provider sends if an optional boolean is not set. */
+  default?: boolean;
   /** The allowed values of a text. */
   values?: string[];
   block?: Arguments;
@@ -47,6 +49,12 @@ export function blocks(module: TerraformModule, type: string): { block: Block; f
     file.blocks.filter((block) => block.type === type).map((block) => ({ block, file: file.path })),
   );
 }
+
+/** Returns the provider's defaults of the optional booleans of a resource type that a resource does not set. */
+export const defaultsOf = ({ labels: [type], attributes }: Block): { name: string; value: boolean }[] =>
+  Object.entries(RESOURCES[type!]?.arguments ?? {}).flatMap(([name, { default: value }]) =>
+    value === undefined || attributes.has(name) ? [] : [{ name, value }],
+  );
 
 /** Checks the names, arguments, values, variables and outputs of every module. */
 export function checkTerraform(files: readonly TerraformFile[], exists: (file: string) => boolean): Finding[] {

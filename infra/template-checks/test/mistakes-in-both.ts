@@ -83,11 +83,11 @@ export const COMMON_MISTAKES: readonly CommonMistake[] = [
     [`${BICEP}/events/topic.bicep`, "ResourceWriteSuccess", "ResourceWriteSucceeded"],
     [`${TERRAFORM}/events/main.tf`, "ResourceWriteSuccess", "ResourceWriteSucceeded"],
   ),
-  common("an event type of the policy does not exist", /includedEventTypes must be .* see Microsoft.KeyVault.SecretExpiring/, [
-    POLICY,
-    "Microsoft.KeyVault.SecretNearExpiry",
-    "Microsoft.KeyVault.SecretExpiring",
-  ]),
+  common(
+    "an event type of the policy does not exist",
+    /includedEventTypes must be .* see Microsoft.KeyVault.SecretExpiring/,
+    [POLICY, "Microsoft.KeyVault.SecretNearExpiry", "Microsoft.KeyVault.SecretExpiring"],
+  ),
   common(
     "the topic passes other changes than those of vaults",
     /advancedFilters.0.values must be/,
@@ -145,25 +145,25 @@ export const COMMON_MISTAKES: readonly CommonMistake[] = [
       '"Microsoft.KeyVault/vaults/read", "Microsoft.KeyVault/vaults/secrets/getSecret/action",',
     ],
   ),
+  common("the permissions are granted to another subscription", /watch: its scope must depend on subscriptionId/, [
+    `${BICEP}/main.bicep`,
+    "    scope: subscription(subscriptionId)\n    params: {\n      principalId",
+    "    scope: subscription()\n    params: {\n      principalId",
+  ]),
   common(
-    "the permissions are granted to another subscription",
-    /watch: its scope must depend on subscriptionId/,
+    "the permissions are granted to a resource group",
+    /its scope is a resourceGroup, but .* is for a subscription/,
     [
       `${BICEP}/main.bicep`,
       "    scope: subscription(subscriptionId)\n    params: {\n      principalId",
-      "    scope: subscription()\n    params: {\n      principalId",
+      "    scope: az.resourceGroup(subscriptionId, 'rg')\n    params: {\n      principalId",
     ],
   ),
-  common("the permissions are granted to a resource group", /its scope is a resourceGroup, but .* is for a subscription/, [
-    `${BICEP}/main.bicep`,
-    "    scope: subscription(subscriptionId)\n    params: {\n      principalId",
-    "    scope: az.resourceGroup(subscriptionId, 'rg')\n    params: {\n      principalId",
+  common("the permissions are granted for another list", /watch: its scope must be each.value/, [
+    `${TERRAFORM}/main.tf`,
+    '"/subscriptions/${each.value}"',
+    '"/subscriptions/${var.watched_subscription_ids[0]}"',
   ]),
-  common(
-    "the permissions are granted for another list",
-    /watch: its scope must be each.value/,
-    [`${TERRAFORM}/main.tf`, '"/subscriptions/${each.value}"', '"/subscriptions/${var.watched_subscription_ids[0]}"'],
-  ),
   common(
     "the search for copies gets the list of watched subscriptions",
     /literal_scan: it is called for {watched_subscription_ids}, in Bicep for {literal_scan_subscription_ids}/,
@@ -173,17 +173,13 @@ export const COMMON_MISTAKES: readonly CommonMistake[] = [
     "an alert notifies nobody",
     /actionGroups must be \[{action_group.id}\]/,
     [`${BICEP}/modules/alerts.bicep`, "actions: { actionGroups: [actionGroup.id] }", "actions: { actionGroups: [] }"],
-    [
-      `${TERRAFORM}/alerts.tf`,
-      "action_groups = [azurerm_monitor_action_group.action_group.id]",
-      "action_groups = []",
-    ],
+    [`${TERRAFORM}/alerts.tf`, "action_groups = [azurerm_monitor_action_group.action_group.id]", "action_groups = []"],
   ),
-  common("a query searches for a text that nobody writes", /neither the service nor the host writes .*"A scan ended "/, [
-    `${BICEP}/queries/failed-scans.kql`,
-    'startswith "A scan is over "',
-    'startswith "A scan ended "',
-  ]),
+  common(
+    "a query searches for a text that nobody writes",
+    /neither the service nor the host writes .*"A scan ended "/,
+    [`${BICEP}/queries/failed-scans.kql`, 'startswith "A scan is over "', 'startswith "A scan ended "'],
+  ),
   common("a query searches for a status that no scan has", /no scan ends with the status timeout/, [
     `${BICEP}/queries/failed-scans.kql`,
     '"timedOut"',
