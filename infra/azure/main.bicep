@@ -69,6 +69,9 @@ param appConfigurationEnabled bool = false
 @description('Whether storage, vault and App Configuration are reachable through private endpoints only.')
 param networkEnabled bool = false
 
+@description('Whether the service calls vaults with one fixed public address, through a NAT gateway. Needs networkEnabled.')
+param natGatewayEnabled bool = false
+
 @description('Address range of the virtual network, at least a /25.')
 param networkAddressPrefix string = '10.20.0.0/24'
 
@@ -137,6 +140,7 @@ module service 'service.bicep' = {
     mailPerHour: mailPerHour
     appConfigurationEnabled: appConfigurationEnabled
     networkEnabled: networkEnabled
+    natGatewayEnabled: natGatewayEnabled
     networkAddressPrefix: networkAddressPrefix
     licenseSecretName: licenseSecretName
     entraApiClientId: entraApiClientId
@@ -200,6 +204,9 @@ output SERVICE_URL string = service.outputs.serviceUrl
 output SERVICE_KEY_VAULT_ID string = service.outputs.vaultId
 output SERVICE_STORAGE_ACCOUNT_ID string = service.outputs.storageAccountId
 output SERVICE_FUNCTION_APP_ID string = service.outputs.functionAppId
+// What the firewall of a monitored vault must allow: the subnet, or with natGatewayEnabled the address. Empty: no fixed source.
+output SERVICE_SUBNET_ID string = service.outputs.subnetId
+output SERVICE_IP_ADDRESS string = service.outputs.ipAddress
 output SERVICE_IDENTITY_PRINCIPAL_ID string = service.outputs.identityPrincipalId
 // True if operatorEmailAddresses is empty: alerts fire, but no one is notified.
 output ALERTS_NOTIFY_NOBODY bool = empty(operatorEmailAddresses)

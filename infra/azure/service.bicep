@@ -17,6 +17,7 @@ param mailPerMinute string
 param mailPerHour string
 param appConfigurationEnabled bool
 param networkEnabled bool
+param natGatewayEnabled bool
 param networkAddressPrefix string
 param licenseSecretName string
 param entraApiClientId string
@@ -52,12 +53,21 @@ module monitoring 'modules/monitoring.bicep' = {
   }
 }
 
+module natGateway 'modules/nat-gateway.bicep' = if (networkEnabled && natGatewayEnabled) {
+  params: {
+    environmentName: environmentName
+    location: location
+    tags: tags
+  }
+}
+
 module network 'modules/network.bicep' = if (networkEnabled) {
   params: {
     name: 'vnet-${environmentName}'
     location: location
     tags: tags
     networkAddressPrefix: networkAddressPrefix
+    natGatewayId: natGatewayEnabled ? natGateway!.outputs.natGatewayId : ''
   }
 }
 
@@ -139,6 +149,8 @@ module app 'modules/app.bicep' = {
     appConfigurationEndpoint: appConfigurationEnabled ? appConfiguration!.outputs.appConfigurationEndpoint : ''
     networkEnabled: networkEnabled
     functionSubnetId: networkEnabled ? network!.outputs.functionSubnetId : ''
+    natGatewayEnabled: natGatewayEnabled
+    ipAddress: networkEnabled && natGatewayEnabled ? natGateway!.outputs.ipAddress : ''
     watchedSubscriptionIds: watchedSubscriptionIds
     bootstrapAdminUsername: bootstrapAdminUsername
     instanceMemoryMb: instanceMemoryMb
@@ -175,3 +187,5 @@ output serviceUrl string = app.outputs.serviceUrl
 output functionAppId string = app.outputs.functionAppId
 output vaultId string = vault.outputs.vaultId
 output storageAccountId string = storage.outputs.storageAccountId
+output subnetId string = networkEnabled && !natGatewayEnabled ? network!.outputs.functionSubnetId : ''
+output ipAddress string = networkEnabled && natGatewayEnabled ? natGateway!.outputs.ipAddress : ''

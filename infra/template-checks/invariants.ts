@@ -11,7 +11,7 @@ import {
   terraformResources,
 } from "./parity/declared-resources.ts";
 import { snake } from "./parity/normalize.ts";
-import { KINDS, type Kind } from "./parity/resource-kinds.ts";
+import { KINDS, type Kind, SERVICE_ENDPOINTS } from "./parity/resource-kinds.ts";
 import { bicepValue, terraformValue } from "./parity/values.ts";
 import type { TerraformModule } from "./terraform/check.ts";
 
@@ -170,8 +170,11 @@ const INVARIANTS: readonly Invariant[] = [
   {
     type: "Microsoft.Network/virtualNetworks/subnets",
     name: "function_subnet",
-    values: { "properties.delegations.0.properties.serviceName": "Microsoft.App/environments" },
-    reason: "Flex Consumption needs this delegation",
+    values: {
+      "properties.delegations.0.properties.serviceName": "Microsoft.App/environments",
+      "properties.serviceEndpoints": SERVICE_ENDPOINTS,
+    },
+    reason: "Flex Consumption needs the delegation, and the firewalls of watched vaults the service endpoint",
   },
   {
     type: "Microsoft.Network/privateEndpoints",

@@ -54,6 +54,11 @@ const SAMPLES: [placeholder: RegExp, sample: string][] = [
   [/^\{private_target_hosts\}$/, "login.sample.example:443"],
   [/^\{handover_key_vault_url\}$/, "https://sample.vault.azure.net"],
   [/^\{bootstrap_admin_username\}$/, "admin"],
+  [/^\{public_ip_address\.ip_address\}$/, "203.0.113.7"],
+  [
+    /^\{function_subnet\.id\}$/,
+    "/subscriptions/sample/resourceGroups/sample/providers/Microsoft.Network/virtualNetworks/sample/subnets/sample",
+  ],
   [/secrets\/(jwt|audit)-signing-keys\)$/, `sample:${Buffer.alloc(32, 7).toString("base64")}`],
   [/^@Microsoft\.KeyVault\(/, "a-sample-of-a-secret"],
   [

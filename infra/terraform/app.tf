@@ -100,6 +100,8 @@ resource "azurerm_function_app_flex_consumption" "function_app" {
     var.telemetry_headers_secret_name == "" ? {} : {
       OTEL_EXPORTER_OTLP_HEADERS = "@Microsoft.KeyVault(SecretUri=${azurerm_key_vault.vault.vault_uri}secrets/${var.telemetry_headers_secret_name})"
     },
+    var.network_enabled && var.nat_gateway_enabled ? { OUTBOUND_IP_ADDRESS = azurerm_public_ip.public_ip_address[0].ip_address } : {},
+    var.network_enabled && !var.nat_gateway_enabled ? { OUTBOUND_SUBNET_ID = azurerm_subnet.function_subnet[0].id } : {},
     var.private_target_hosts == "" ? {} : { PRIVATE_TARGET_HOSTS = var.private_target_hosts },
     var.handover_key_vault_url == "" ? {} : { HANDOVER_KEY_VAULT_URL = var.handover_key_vault_url },
     length(var.literal_scan_subscription_ids) == 0 ? {} : { DEPENDENCY_LITERAL_SCAN = "true" }

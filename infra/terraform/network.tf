@@ -16,6 +16,8 @@ locals {
 
 # The subnet of the app's instances:
 # https://learn.microsoft.com/azure/azure-functions/flex-consumption-how-to#enable-virtual-network-integration
+# The service endpoint lets the firewall of a vault allow the subnet. It hides the public address of calls to vaults, so a subnet
+# with a NAT gateway has none: https://learn.microsoft.com/azure/virtual-network/virtual-network-service-endpoints-overview
 resource "azurerm_subnet" "function_subnet" {
   count = var.network_enabled ? 1 : 0
 
@@ -32,6 +34,14 @@ resource "azurerm_subnet" "function_subnet" {
       actions = ["Microsoft.Network/virtualNetworks/subnets/join/action"]
     }
   }
+
+  dynamic "service_endpoint" {
+    for_each = var.nat_gateway_enabled ? [] : ["Microsoft.KeyVault"]
+
+    content {
+      service = service_endpoint.value
+    }
+  }
 }
 
 resource "azurerm_subnet" "private_endpoint_subnet" {
@@ -41,4 +51,40 @@ resource "azurerm_subnet" "private_endpoint_subnet" {
   resource_group_name  = azurerm_resource_group.resource_group.name
   virtual_network_name = azurerm_virtual_network.virtual_network[0].name
   address_prefixes     = [cidrsubnet(var.network_address_prefix, local.subnet_bits, 1)]
+}
+
+# A NAT gateway, so that the app calls with one fixed public address.
+resource "azurerm_public_ip" "public_ip_address" {
+  count = var.network_enabled && var.nat_gateway_enabled ? 1 : 0
+
+  name                = "pip-${var.environment_name}"
+  resource_group_name = azurerm_resource_group.resource_group.name
+  location            = var.location
+  tags                = local.tags
+  sku                 = "Standard"
+  allocation_method   = "Static"
+}
+
+resource "azurerm_nat_gateway" "nat_gateway" {
+  count = var.network_enabled && var.nat_gateway_enabled ? 1 : 0
+
+  name                = "ng-${var.environment_name}"
+  resource_group_name = azurerm_resource_group.resource_group.name
+  location            = var.location
+  tags                = local.tags
+  sku_name            = "Standard"
+}
+
+resource "azurerm_nat_gateway_public_ip_association" "nat_gateway_address" {
+  count = var.network_enabled && var.nat_gateway_enabled ? 1 : 0
+
+  nat_gateway_id       = azurerm_nat_gateway.nat_gateway[0].id
+  public_ip_address_id = azurerm_public_ip.public_ip_address[0].id
+}
+
+resource "azurerm_subnet_nat_gateway_association" "function_subnet_nat_gateway" {
+  count = var.network_enabled && var.nat_gateway_enabled ? 1 : 0
+
+  subnet_id      = azurerm_subnet.function_subnet[0].id
+  nat_gateway_id = azurerm_nat_gateway.nat_gateway[0].id
 }

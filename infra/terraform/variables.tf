@@ -166,6 +166,12 @@ variable "network_enabled" {
   default     = false
 }
 
+variable "nat_gateway_enabled" {
+  description = "Whether the service calls vaults with one fixed public address, through a NAT gateway. Needs network_enabled."
+  type        = bool
+  default     = false
+}
+
 variable "network_address_prefix" {
   description = "Address range of the virtual network, at least a /25."
   type        = string

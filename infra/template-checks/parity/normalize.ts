@@ -77,7 +77,12 @@ function normalizeCommon(expression: Expression, normalize: Normalize): string {
       return expression.index.kind === "literal" || expression.index.kind === "name"
         ? normalize(expression.of)
         : `${normalize(expression.of)}[${normalize(expression.index)}]`;
-    // Other expressions, such as operators, all have the same text and are not compared.
+    case "operation": {
+      const word = { "&&": " and ", "||": " or " }[expression.operator];
+      if (word) return expression.parts.map(normalize).join(word);
+      return expression.operator === "!" ? `not ${normalize(expression.parts[0]!)}` : "…";
+    }
+    // Other expressions, such as comparisons, all have the same text and are not compared.
     default:
       return "…";
   }

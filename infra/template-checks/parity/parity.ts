@@ -118,6 +118,7 @@ function compareResource(kind: Kind, bicep: BicepResource, terraform: TerraformR
   const comparedProperties = [
     ...kind.pairs.map((pair) => pair.bicep),
     ...Object.keys(kind.only?.bicep ?? {}),
+    ...Object.values(TERRAFORM_ONLY).flatMap(({ arm, property }) => (arm === kind.arm ? [property] : [])),
     "parent",
     "dependsOn",
     "scope",
@@ -169,18 +170,19 @@ function compareSeparateResources(
   bicep: ReadonlyMap<string, BicepResource[]>,
   terraform: ReadonlyMap<string, TerraformResource>,
 ): Finding[] {
-  return Object.entries(TERRAFORM_ONLY).flatMap(([type, { arm, property }]) => {
+  return Object.entries(TERRAFORM_ONLY).flatMap(([type, { arm, property, condition }]) => {
     const owner = [...bicep.values()].flat().find((one) => one.resource.type === arm && bicepValue(one, property));
     const other = [...terraform].find(([key]) => key.startsWith(`${type} `))?.[1];
     if (owner && !other) return [findingAt(owner, `Terraform has no ${type}, which ${property} is`)];
     if (other && !owner) return [findingAt(other, `Bicep has no ${property}, which ${type} is`)];
-    const isEqual = owner?.condition === other?.condition;
+    const ownerCondition = owner && (condition ?? owner.condition);
+    const isEqual = ownerCondition === other?.condition;
     return isEqual
       ? []
       : [
           findingAt(
             other!,
-            `${type} is created under the condition "${other!.condition}", in Bicep "${owner!.condition}"`,
+            `${type} is created under the condition "${other!.condition}", in Bicep "${ownerCondition}"`,
           ),
         ];
   });

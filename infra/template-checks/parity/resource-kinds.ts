@@ -45,6 +45,9 @@ const INVERTED = { true: "false", false: "true" };
 const ENABLED_OR_DISABLED = { true: "Enabled", false: "Disabled" };
 const RESOURCE_GROUP = { resource_group_name: "Bicep has the resource group as its scope" };
 
+/** The service endpoints of the app's subnet: none with a NAT gateway, whose address an endpoint would hide. */
+export const SERVICE_ENDPOINTS = "{nat_gateway.id} is given ? [] : [{service=Microsoft.KeyVault}]";
+
 /** All resource types that the templates create. */
 export const KINDS: Kind[] = [
   { arm: "Microsoft.Resources/resourceGroups", azurerm: "azurerm_resource_group", pairs: LOCATED },
@@ -311,14 +314,34 @@ export const KINDS: Kind[] = [
       presencePair("properties.addressPrefix", "address_prefixes"),
       pair("properties.delegations.0.name", "delegation.name"),
       pair("properties.delegations.0.properties.serviceName", "delegation.service_delegation.name"),
+      pair("properties.serviceEndpoints", "service_endpoint.for_each", {
+        "{nat_gateway_enabled} ? [] : [Microsoft.KeyVault]": SERVICE_ENDPOINTS,
+      }),
     ],
     only: {
       terraform: {
         ...RESOURCE_GROUP,
         virtual_network_name: "Bicep's parent",
         "delegation.service_delegation.actions": "Azure adds them",
+        "service_endpoint.service": "the item of for_each",
       },
     },
+  },
+  {
+    arm: "Microsoft.Network/publicIPAddresses",
+    azurerm: "azurerm_public_ip",
+    pairs: [
+      ...LOCATED,
+      pair("sku.name", "sku"),
+      pair("properties.publicIPAllocationMethod", "allocation_method"),
+    ],
+    only: { terraform: RESOURCE_GROUP },
+  },
+  {
+    arm: "Microsoft.Network/natGateways",
+    azurerm: "azurerm_nat_gateway",
+    pairs: [...LOCATED, pair("sku.name", "sku_name")],
+    only: { terraform: RESOURCE_GROUP },
   },
   {
     arm: "Microsoft.Network/privateDnsZones",
@@ -504,8 +527,20 @@ export const KINDS: Kind[] = [
   },
 ];
 
-/** Resources that only Terraform has, each with the equivalent Bicep property. */
-export const TERRAFORM_ONLY: Record<string, { arm: string; property: string }> = {
+/**
+ * Resources that only Terraform has, each with the equivalent Bicep property. `condition`: when Bicep sets the property, if that is
+ * not whenever the resource is created.
+ */
+export const TERRAFORM_ONLY: Record<string, { arm: string; property: string; condition?: string }> = {
+  azurerm_nat_gateway_public_ip_association: {
+    arm: "Microsoft.Network/natGateways",
+    property: "properties.publicIpAddresses",
+  },
+  azurerm_subnet_nat_gateway_association: {
+    arm: "Microsoft.Network/virtualNetworks/subnets",
+    property: "properties.natGateway",
+    condition: "{network_enabled} and {nat_gateway_enabled}",
+  },
   azurerm_communication_service_email_domain_association: {
     arm: "Microsoft.Communication/communicationServices",
     property: "properties.linkedDomains",

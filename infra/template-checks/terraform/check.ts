@@ -360,12 +360,13 @@ function kindOf(variable: Block): string | undefined {
 
 /**
  * Returns the value of an argument of a resource by its path, such as `site_config.minimum_tls_version`. A `dynamic` block
- * counts as the block that it creates.
+ * counts as the block that it creates. Its list has the path `name.for_each`.
  */
 export function argumentOf(block: Block, argumentPath: string): Expression | undefined {
   const [name, ...rest] = argumentPath.split(".");
   if (rest.length === 0) return block.attributes.get(name!)?.value;
   const inner = block.blocks.find(({ type, labels }) => type === name || (type === "dynamic" && labels[0] === name));
+  if (inner?.type === "dynamic" && rest[0] === "for_each") return inner.attributes.get("for_each")?.value;
   const body = inner?.type === "dynamic" ? inner.blocks.find(({ type }) => type === "content") : inner;
   if (body) return argumentOf(body, rest.join("."));
   return property(block.attributes.get(name!)?.value, ...rest);

@@ -78,6 +78,26 @@ export const COMMON_MISTAKES: readonly CommonMistake[] = [
     [`${TERRAFORM}/network.tf`, "Microsoft.App/environments", "Microsoft.Web/serverFarms"],
   ),
   common(
+    "the firewalls of vaults can't allow the app's subnet",
+    /serviceEndpoints must be/,
+    [`${BICEP}/modules/network.bicep`, "{ service: 'Microsoft.KeyVault' }", "{ service: 'Microsoft.Storage' }"],
+    [`${TERRAFORM}/network.tf`, '["Microsoft.KeyVault"]', '["Microsoft.Storage"]'],
+  ),
+  common(
+    "the fixed address has no gateway in the app's subnet",
+    /azurerm_subnet_nat_gateway_association is created under the condition/,
+    [
+      `${TERRAFORM}/network.tf`,
+      'resource "azurerm_subnet_nat_gateway_association" "function_subnet_nat_gateway" {\n  count = var.network_enabled && var.nat_gateway_enabled ? 1 : 0',
+      'resource "azurerm_subnet_nat_gateway_association" "function_subnet_nat_gateway" {\n  count = var.network_enabled && !var.nat_gateway_enabled ? 1 : 0',
+    ],
+  ),
+  common("both languages leave out an optional boolean with different defaults", /local_user_enabled is not set/, [
+    `${BICEP}/modules/storage.bicep`,
+    "    isLocalUserEnabled: false\n",
+    "",
+  ], [`${TERRAFORM}/storage.tf`, "  local_user_enabled              = false\n", ""]),
+  common(
     "an event type does not exist",
     /includedEventTypes must be .* see Microsoft.Resources.ResourceWriteSucceeded/,
     [`${BICEP}/events/topic.bicep`, "ResourceWriteSuccess", "ResourceWriteSucceeded"],
