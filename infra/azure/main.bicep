@@ -10,6 +10,13 @@ param environmentName string
 @description('Region of the resources.')
 param location string
 
+@description('Tags of all resources and resource groups, such as a cost center.')
+param tags object = {}
+
+@description('Copies of the stored data: LRS (one zone), ZRS (three zones), GRS or GZRS (also another region).')
+@allowed(['LRS', 'ZRS', 'GRS', 'GZRS'])
+param storageReplication string = 'ZRS'
+
 @description('Subscriptions to monitor. Empty if a management group grants the permissions (watch/management-group.bicep).')
 param watchedSubscriptionIds string[] = [subscription().subscriptionId]
 
@@ -111,12 +118,13 @@ param telemetryHeadersSecretName string = ''
 @description('Further app settings by name, such as schedules and limits (docs/deploy.md). Use key vault references for secrets.')
 param additionalSettings object = {}
 
-var tags = { 'azd-env-name': environmentName }
+// azd finds its resources by this tag.
+var resourceTags = union(tags, { 'azd-env-name': environmentName })
 
 resource resourceGroup 'Microsoft.Resources/resourceGroups@2025-04-01' = {
   name: 'rg-${environmentName}'
   location: location
-  tags: tags
+  tags: resourceTags
 }
 
 module service 'service.bicep' = {
@@ -124,7 +132,8 @@ module service 'service.bicep' = {
   params: {
     environmentName: environmentName
     location: location
-    tags: tags
+    tags: resourceTags
+    storageReplication: storageReplication
     watchedSubscriptionIds: watchedSubscriptionIds
     bootstrapAdminUsername: bootstrapAdminUsername
     instanceMemoryMb: instanceMemoryMb
@@ -163,7 +172,7 @@ module events 'events/subscription.bicep' = [
     params: {
       environmentName: environmentName
       location: location
-      tags: tags
+      tags: resourceTags
       storageAccountId: service.outputs.storageAccountId
     }
   }

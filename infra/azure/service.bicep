@@ -2,6 +2,7 @@
 param environmentName string
 param location string
 param tags object
+param storageReplication string
 param watchedSubscriptionIds string[]
 param bootstrapAdminUsername string
 param instanceMemoryMb int
@@ -76,6 +77,7 @@ module storage 'modules/storage.bicep' = {
     name: 'st${suffix}'
     location: location
     tags: tags
+    storageReplication: storageReplication
     networkEnabled: networkEnabled
     principalId: identity.outputs.principalId
   }

@@ -16,7 +16,7 @@ import { checkParity, type ParityRow } from "./parity/parity.ts";
 import { checkPolicy, type ParsedPolicy, parsePolicy } from "./policy.ts";
 import { checkProviders } from "./providers.ts";
 import { checkQueries } from "./queries.ts";
-import { checkPermissionsPage, checkRoleNames } from "./role-names.ts";
+import { checkPermissionsPage, checkRemovePage, checkRoleNames } from "./role-names.ts";
 import { checkSettings, checkSettingsPages } from "./settings.ts";
 import { checkTerraform, modulesOf } from "./terraform/check.ts";
 import { parseTerraform, type TerraformFile } from "./terraform/parse.ts";
@@ -82,6 +82,7 @@ export function checkInfra(input: {
     ),
     ...checkRoleNames(files),
     ...checkPermissionsPage(files, bicep),
+    ...checkRemovePage(files, bicep),
     ...checkDeployerRoles(files, bicep, modules),
     ...checkProviders({ files, bicep, modules, policy: policy.files }),
     ...checkInvariants(bicep, modules, policy.files),

@@ -1,7 +1,7 @@
 data "azurerm_client_config" "current" {}
 
 locals {
-  tags                     = { "azd-env-name" = var.environment_name }
+  tags                     = merge(var.tags, { "azd-env-name" = var.environment_name })
   watched_subscription_ids = var.watched_subscription_ids == null ? [data.azurerm_client_config.current.subscription_id] : var.watched_subscription_ids
 
   # Domains and zones of each cloud.

@@ -24,6 +24,23 @@ variable "azure_cloud" {
   }
 }
 
+variable "tags" {
+  description = "Tags of all resources and resource groups, such as a cost center."
+  type        = map(string)
+  default     = {}
+}
+
+variable "storage_replication" {
+  description = "Copies of the stored data: LRS (one zone), ZRS (three zones), GRS or GZRS (also another region)."
+  type        = string
+  default     = "ZRS"
+
+  validation {
+    condition     = contains(["LRS", "ZRS", "GRS", "GZRS"], var.storage_replication)
+    error_message = "storage_replication must be LRS, ZRS, GRS or GZRS."
+  }
+}
+
 variable "watched_subscription_ids" {
   description = "Subscriptions to monitor. Null: the one deployed to. Empty: a management group grants the permissions (watch/)."
   type        = list(string)

@@ -64,7 +64,7 @@ export const KINDS: Kind[] = [
     pairs: [
       ...LOCATED,
       pair("kind", "account_kind"),
-      pair("sku.name", "account_replication_type", { ZRS: "Standard_ZRS" }),
+      pair("sku.name", "account_replication_type", { "{storage_replication}": "Standard_{storage_replication}" }),
       pair("properties.accessTier", "access_tier"),
       pair("properties.allowBlobPublicAccess", "allow_nested_items_to_be_public"),
       pair("properties.allowSharedKeyAccess", "shared_access_key_enabled"),
