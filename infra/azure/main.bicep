@@ -79,6 +79,15 @@ param networkEnabled bool = false
 @description('Whether the service calls vaults with one fixed public address, through a NAT gateway. Needs networkEnabled.')
 param natGatewayEnabled bool = false
 
+@description('Existing subnet of the app, delegated to Microsoft.App/environments, as a resource id. Empty: creates a network.')
+param functionSubnetResourceId string = ''
+
+@description('Existing subnet of the private endpoints, as a resource id. Set both subnets, or none.')
+param privateEndpointSubnetResourceId string = ''
+
+@description('Whether to create private DNS zones. False if a policy adds private endpoints to central zones.')
+param privateDnsZonesEnabled bool = true
+
 @description('Address range of the virtual network, at least a /25.')
 param networkAddressPrefix string = '10.20.0.0/24'
 
@@ -150,6 +159,9 @@ module service 'service.bicep' = {
     appConfigurationEnabled: appConfigurationEnabled
     networkEnabled: networkEnabled
     natGatewayEnabled: natGatewayEnabled
+    functionSubnetResourceId: functionSubnetResourceId
+    privateEndpointSubnetResourceId: privateEndpointSubnetResourceId
+    privateDnsZonesEnabled: privateDnsZonesEnabled
     networkAddressPrefix: networkAddressPrefix
     licenseSecretName: licenseSecretName
     entraApiClientId: entraApiClientId

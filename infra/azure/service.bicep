@@ -19,6 +19,9 @@ param mailPerHour string
 param appConfigurationEnabled bool
 param networkEnabled bool
 param natGatewayEnabled bool
+param functionSubnetResourceId string
+param privateEndpointSubnetResourceId string
+param privateDnsZonesEnabled bool
 param networkAddressPrefix string
 param licenseSecretName string
 param entraApiClientId string
@@ -32,6 +35,10 @@ param additionalSettings object
 param privateTargetHosts string
 param handoverKeyVaultUrl string
 param literalScanSubscriptionIds string[]
+
+// Existing subnets have the network and the gateway of their owner.
+var networkCreated = networkEnabled && empty(functionSubnetResourceId)
+var natGatewayCreated = networkEnabled && empty(functionSubnetResourceId) && natGatewayEnabled
 
 // Names of storage accounts and vaults must be unique in all of Azure and have at most 24 characters.
 var suffix = uniqueString(subscription().subscriptionId, environmentName, location)
@@ -54,7 +61,7 @@ module monitoring 'modules/monitoring.bicep' = {
   }
 }
 
-module natGateway 'modules/nat-gateway.bicep' = if (networkEnabled && natGatewayEnabled) {
+module natGateway 'modules/nat-gateway.bicep' = if (natGatewayCreated) {
   params: {
     environmentName: environmentName
     location: location
@@ -62,13 +69,13 @@ module natGateway 'modules/nat-gateway.bicep' = if (networkEnabled && natGateway
   }
 }
 
-module network 'modules/network.bicep' = if (networkEnabled) {
+module network 'modules/network.bicep' = if (networkCreated) {
   params: {
     name: 'vnet-${environmentName}'
     location: location
     tags: tags
     networkAddressPrefix: networkAddressPrefix
-    natGatewayId: natGatewayEnabled ? natGateway!.outputs.natGatewayId : ''
+    natGatewayId: natGatewayCreated ? natGateway!.outputs.natGatewayId : ''
   }
 }
 
@@ -118,8 +125,11 @@ module privateEndpoints 'modules/private-endpoints.bicep' = if (networkEnabled) 
     environmentName: environmentName
     location: location
     tags: tags
-    virtualNetworkId: network!.outputs.virtualNetworkId
-    subnetId: network!.outputs.privateEndpointSubnetId
+    virtualNetworkId: networkCreated
+      ? network!.outputs.virtualNetworkId
+      : split(privateEndpointSubnetResourceId, '/subnets/')[0]
+    subnetId: networkCreated ? network!.outputs.privateEndpointSubnetId : privateEndpointSubnetResourceId
+    privateDnsZonesEnabled: privateDnsZonesEnabled
     storageAccountId: storage.outputs.storageAccountId
     vaultId: vault.outputs.vaultId
     appConfigurationEnabled: appConfigurationEnabled
@@ -150,9 +160,9 @@ module app 'modules/app.bicep' = {
     appConfigurationEnabled: appConfigurationEnabled
     appConfigurationEndpoint: appConfigurationEnabled ? appConfiguration!.outputs.appConfigurationEndpoint : ''
     networkEnabled: networkEnabled
-    functionSubnetId: networkEnabled ? network!.outputs.functionSubnetId : ''
-    natGatewayEnabled: natGatewayEnabled
-    ipAddress: networkEnabled && natGatewayEnabled ? natGateway!.outputs.ipAddress : ''
+    functionSubnetId: networkCreated ? network!.outputs.functionSubnetId : functionSubnetResourceId
+    natGatewayCreated: natGatewayCreated
+    ipAddress: natGatewayCreated ? natGateway!.outputs.ipAddress : ''
     watchedSubscriptionIds: watchedSubscriptionIds
     bootstrapAdminUsername: bootstrapAdminUsername
     instanceMemoryMb: instanceMemoryMb
@@ -189,5 +199,7 @@ output serviceUrl string = app.outputs.serviceUrl
 output functionAppId string = app.outputs.functionAppId
 output vaultId string = vault.outputs.vaultId
 output storageAccountId string = storage.outputs.storageAccountId
-output subnetId string = networkEnabled && !natGatewayEnabled ? network!.outputs.functionSubnetId : ''
-output ipAddress string = networkEnabled && natGatewayEnabled ? natGateway!.outputs.ipAddress : ''
+output subnetId string = natGatewayCreated || !networkEnabled
+  ? ''
+  : networkCreated ? network!.outputs.functionSubnetId : functionSubnetResourceId
+output ipAddress string = natGatewayCreated ? natGateway!.outputs.ipAddress : ''

@@ -11,7 +11,7 @@ import {
   terraformResources,
 } from "./parity/declared-resources.ts";
 import { snake } from "./parity/normalize.ts";
-import { KINDS, type Kind, SERVICE_ENDPOINTS } from "./parity/resource-kinds.ts";
+import { KINDS, type Kind, NETWORK_CREATED, SERVICE_ENDPOINTS } from "./parity/resource-kinds.ts";
 import { bicepValue, terraformValue } from "./parity/values.ts";
 import type { TerraformModule } from "./terraform/check.ts";
 
@@ -149,7 +149,7 @@ const INVARIANTS: readonly Invariant[] = [
     values: {
       "identity.type": "SystemAssigned, UserAssigned",
       "properties.httpsOnly": "true",
-      "properties.virtualNetworkSubnetId": "{function_subnet.id}",
+      "properties.virtualNetworkSubnetId": `${NETWORK_CREATED} ? {function_subnet.id} : {function_subnet_resource_id}`,
       "properties.siteConfig.minTlsVersion": "1.2",
       "properties.functionAppConfig.deployment.storage.type": "blobContainer",
       "properties.functionAppConfig.deployment.storage.authentication.type": "UserAssignedIdentity",
@@ -178,7 +178,7 @@ const INVARIANTS: readonly Invariant[] = [
   },
   {
     type: "Microsoft.Network/privateEndpoints",
-    values: { "properties.subnet.id": "{private_endpoint_subnet.id}" },
+    values: { "properties.subnet.id": `${NETWORK_CREATED} ? {private_endpoint_subnet.id} : {private_endpoint_subnet_resource_id}` },
     reason: "a delegated subnet accepts no private endpoint",
   },
   {
@@ -186,7 +186,7 @@ const INVARIANTS: readonly Invariant[] = [
     values: {
       "properties.registrationEnabled": "false",
       "properties.resolutionPolicy": "NxDomainRedirect",
-      "properties.virtualNetwork.id": "{virtual_network.id}",
+      "properties.virtualNetwork.id": `${NETWORK_CREATED} ? {virtual_network.id} : split(/subnets/, {private_endpoint_subnet_resource_id})`,
     },
     reason: "a watched vault that has a private endpoint elsewhere has no record in the zone",
   },

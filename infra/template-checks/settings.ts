@@ -56,7 +56,7 @@ const SAMPLES: [placeholder: RegExp, sample: string][] = [
   [/^\{bootstrap_admin_username\}$/, "admin"],
   [/^\{public_ip_address\.ip_address\}$/, "203.0.113.7"],
   [
-    /^\{function_subnet\.id\}$/,
+    /\{function_subnet\.id\}/,
     "/subscriptions/sample/resourceGroups/sample/providers/Microsoft.Network/virtualNetworks/sample/subnets/sample",
   ],
   [/secrets\/(jwt|audit)-signing-keys\)$/, `sample:${Buffer.alloc(32, 7).toString("base64")}`],

@@ -23,7 +23,7 @@ resource "azurerm_function_app_flex_consumption" "function_app" {
   service_plan_id                                = azurerm_service_plan.plan.id
   https_only                                     = true
   webdeploy_publish_basic_authentication_enabled = false
-  virtual_network_subnet_id                      = var.network_enabled ? azurerm_subnet.function_subnet[0].id : null
+  virtual_network_subnet_id                      = var.network_enabled ? local.function_subnet_id : null
   storage_container_type                         = "blobContainer"
   storage_container_endpoint                     = "${azurerm_storage_account.storage_account.primary_blob_endpoint}${azurerm_storage_container.deployment_container.name}"
   storage_authentication_type                    = "UserAssignedIdentity"
@@ -100,8 +100,8 @@ resource "azurerm_function_app_flex_consumption" "function_app" {
     var.telemetry_headers_secret_name == "" ? {} : {
       OTEL_EXPORTER_OTLP_HEADERS = "@Microsoft.KeyVault(SecretUri=${azurerm_key_vault.vault.vault_uri}secrets/${var.telemetry_headers_secret_name})"
     },
-    var.network_enabled && var.nat_gateway_enabled ? { OUTBOUND_IP_ADDRESS = azurerm_public_ip.public_ip_address[0].ip_address } : {},
-    var.network_enabled && !var.nat_gateway_enabled ? { OUTBOUND_SUBNET_ID = azurerm_subnet.function_subnet[0].id } : {},
+    local.nat_gateway_created ? { OUTBOUND_IP_ADDRESS = azurerm_public_ip.public_ip_address[0].ip_address } : {},
+    var.network_enabled && !local.nat_gateway_created ? { OUTBOUND_SUBNET_ID = local.function_subnet_id } : {},
     var.private_target_hosts == "" ? {} : { PRIVATE_TARGET_HOSTS = var.private_target_hosts },
     var.handover_key_vault_url == "" ? {} : { HANDOVER_KEY_VAULT_URL = var.handover_key_vault_url },
     length(var.literal_scan_subscription_ids) == 0 ? {} : { DEPENDENCY_LITERAL_SCAN = "true" }

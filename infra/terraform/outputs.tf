@@ -40,10 +40,10 @@ output "alerts_notify_nobody" {
 
 output "service_subnet_id" {
   description = "Subnet that the firewall of a monitored vault must allow. Empty without network_enabled, and with nat_gateway_enabled."
-  value       = var.network_enabled && !var.nat_gateway_enabled ? azurerm_subnet.function_subnet[0].id : ""
+  value       = var.network_enabled && !local.nat_gateway_created ? local.function_subnet_id : ""
 }
 
 output "service_ip_address" {
   description = "Public address that the firewall of a monitored vault must allow. Empty without nat_gateway_enabled."
-  value       = var.network_enabled && var.nat_gateway_enabled ? azurerm_public_ip.public_ip_address[0].ip_address : ""
+  value       = local.nat_gateway_created ? azurerm_public_ip.public_ip_address[0].ip_address : ""
 }

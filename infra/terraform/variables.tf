@@ -189,6 +189,24 @@ variable "nat_gateway_enabled" {
   default     = false
 }
 
+variable "function_subnet_resource_id" {
+  description = "Existing subnet of the app, delegated to Microsoft.App/environments, as a resource id. Empty: creates a network."
+  type        = string
+  default     = ""
+}
+
+variable "private_endpoint_subnet_resource_id" {
+  description = "Existing subnet of the private endpoints, as a resource id. Set both subnets, or none."
+  type        = string
+  default     = ""
+}
+
+variable "private_dns_zones_enabled" {
+  description = "Whether to create private DNS zones. False if a policy adds private endpoints to central zones."
+  type        = bool
+  default     = true
+}
+
 variable "network_address_prefix" {
   description = "Address range of the virtual network, at least a /25."
   type        = string

@@ -21,7 +21,7 @@ param appConfigurationEnabled bool
 param appConfigurationEndpoint string
 param networkEnabled bool
 param functionSubnetId string
-param natGatewayEnabled bool
+param natGatewayCreated bool
 param ipAddress string
 param watchedSubscriptionIds string[]
 param bootstrapAdminUsername string
@@ -179,8 +179,8 @@ resource appSettings 'Microsoft.Web/sites/config@2024-11-01' = {
       : {
           OTEL_EXPORTER_OTLP_HEADERS: '@Microsoft.KeyVault(SecretUri=${vault.properties.vaultUri}secrets/${telemetryHeadersSecretName})'
         },
-    networkEnabled && natGatewayEnabled ? { OUTBOUND_IP_ADDRESS: ipAddress } : {},
-    networkEnabled && !natGatewayEnabled ? { OUTBOUND_SUBNET_ID: functionSubnetId } : {},
+    natGatewayCreated ? { OUTBOUND_IP_ADDRESS: ipAddress } : {},
+    networkEnabled && !natGatewayCreated ? { OUTBOUND_SUBNET_ID: functionSubnetId } : {},
     empty(privateTargetHosts) ? {} : { PRIVATE_TARGET_HOSTS: privateTargetHosts },
     empty(handoverKeyVaultUrl) ? {} : { HANDOVER_KEY_VAULT_URL: handoverKeyVaultUrl },
     empty(literalScanSubscriptionIds) ? {} : { DEPENDENCY_LITERAL_SCAN: 'true' }

@@ -4,6 +4,7 @@ param location string
 param tags object
 param virtualNetworkId string
 param subnetId string
+param privateDnsZonesEnabled bool
 param storageAccountId string
 param vaultId string
 param appConfigurationEnabled bool
@@ -26,7 +27,7 @@ var endpoints = concat(
 )
 
 resource privateDnsZone 'Microsoft.Network/privateDnsZones@2024-06-01' = [
-  for endpoint in endpoints: {
+  for endpoint in endpoints: if (privateDnsZonesEnabled) {
     name: endpoint.zone
     location: 'global'
     tags: tags
@@ -36,7 +37,7 @@ resource privateDnsZone 'Microsoft.Network/privateDnsZones@2024-06-01' = [
 // A monitored vault or another store with a private endpoint elsewhere has no record in these zones. Its public address is used
 // then (https://learn.microsoft.com/azure/dns/private-dns-fallback).
 resource virtualNetworkLink 'Microsoft.Network/privateDnsZones/virtualNetworkLinks@2024-06-01' = [
-  for (endpoint, index) in endpoints: {
+  for (endpoint, index) in endpoints: if (privateDnsZonesEnabled) {
     parent: privateDnsZone[index]
     name: environmentName
     location: 'global'
@@ -70,7 +71,7 @@ resource privateEndpoint 'Microsoft.Network/privateEndpoints@2024-07-01' = [
 ]
 
 resource privateDnsZoneGroup 'Microsoft.Network/privateEndpoints/privateDnsZoneGroups@2024-07-01' = [
-  for (endpoint, index) in endpoints: {
+  for (endpoint, index) in endpoints: if (privateDnsZonesEnabled) {
     parent: privateEndpoint[index]
     name: 'default'
     properties: {

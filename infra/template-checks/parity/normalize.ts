@@ -68,7 +68,8 @@ function normalizeCommon(expression: Expression, normalize: Normalize): string {
       const name = FUNCTION_NAMES[expression.name] ?? expression.name;
       if (name === "jsonencode") return args[0]!;
       // The separator is the first argument in Terraform and the second in Bicep, so the arguments are sorted.
-      if (name === "join") return `join(${args.sort().join(", ")})`;
+      if (name === "join" || name === "split") return `${name}(${args.sort().join(", ")})`;
+      if (name === "empty") return `not ${args[0]} is given`;
       return name === "file" ? `file(${path.posix.basename(args[0]!)})` : `${name}(${args.join(", ")})`;
     }
     case "for":
@@ -80,6 +81,8 @@ function normalizeCommon(expression: Expression, normalize: Normalize): string {
     case "operation": {
       const word = { "&&": " and ", "||": " or " }[expression.operator];
       if (word) return expression.parts.map(normalize).join(word);
+      const [left, right] = expression.parts;
+      if (expression.operator === "==" && text(right) === "") return `not ${normalize(left!)} is given`;
       return expression.operator === "!" ? `not ${normalize(expression.parts[0]!)}` : "…";
     }
     // Other expressions, such as comparisons, all have the same text and are not compared.
@@ -232,5 +235,7 @@ function negated(test: Expression, normalize: Normalize): string {
   const [left, right] = operands;
   if (left?.kind === "call" && left.name === "length" && right?.kind === "literal" && Number(right.value) === 0)
     return `${normalize(left.args[0]!)} is given`;
-  return left !== undefined && text(right) === "" ? `${normalize(left)} is given` : `not ${normalize(test)}`;
+  if (left !== undefined && text(right) === "") return `${normalize(left)} is given`;
+  const condition = normalize(test);
+  return / (and|or) /.test(condition) ? `not (${condition})` : `not ${condition}`;
 }

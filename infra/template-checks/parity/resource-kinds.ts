@@ -45,6 +45,10 @@ const INVERTED = { true: "false", false: "true" };
 const ENABLED_OR_DISABLED = { true: "Enabled", false: "Disabled" };
 const RESOURCE_GROUP = { resource_group_name: "Bicep has the resource group as its scope" };
 
+/** Condition under which the templates create a network, and not only private endpoints in existing subnets. */
+export const NETWORK_CREATED = "{network_enabled} and not {function_subnet_resource_id} is given";
+const NAT_GATEWAY_CREATED = `${NETWORK_CREATED} and {nat_gateway_enabled}`;
+
 /** The service endpoints of the app's subnet: none with a NAT gateway, whose address an endpoint would hide. */
 export const SERVICE_ENDPOINTS = "{nat_gateway.id} is given ? [] : [{service=Microsoft.KeyVault}]";
 
@@ -315,7 +319,7 @@ export const KINDS: Kind[] = [
       pair("properties.delegations.0.name", "delegation.name"),
       pair("properties.delegations.0.properties.serviceName", "delegation.service_delegation.name"),
       pair("properties.serviceEndpoints", "service_endpoint.for_each", {
-        "{nat_gateway_enabled} ? [] : [Microsoft.KeyVault]": SERVICE_ENDPOINTS,
+        [`${NAT_GATEWAY_CREATED} ? [] : [Microsoft.KeyVault]`]: SERVICE_ENDPOINTS,
       }),
     ],
     only: {
@@ -539,7 +543,7 @@ export const TERRAFORM_ONLY: Record<string, { arm: string; property: string; con
   azurerm_subnet_nat_gateway_association: {
     arm: "Microsoft.Network/virtualNetworks/subnets",
     property: "properties.natGateway",
-    condition: "{network_enabled} and {nat_gateway_enabled}",
+    condition: NAT_GATEWAY_CREATED,
   },
   azurerm_communication_service_email_domain_association: {
     arm: "Microsoft.Communication/communicationServices",

@@ -88,8 +88,8 @@ export const COMMON_MISTAKES: readonly CommonMistake[] = [
     /azurerm_subnet_nat_gateway_association is created under the condition/,
     [
       `${TERRAFORM}/network.tf`,
-      'resource "azurerm_subnet_nat_gateway_association" "function_subnet_nat_gateway" {\n  count = var.network_enabled && var.nat_gateway_enabled ? 1 : 0',
-      'resource "azurerm_subnet_nat_gateway_association" "function_subnet_nat_gateway" {\n  count = var.network_enabled && !var.nat_gateway_enabled ? 1 : 0',
+      'resource "azurerm_subnet_nat_gateway_association" "function_subnet_nat_gateway" {\n  count = local.nat_gateway_created ? 1 : 0',
+      'resource "azurerm_subnet_nat_gateway_association" "function_subnet_nat_gateway" {\n  count = local.network_created ? 1 : 0',
     ],
   ),
   common("both languages leave out an optional boolean with different defaults", /local_user_enabled is not set/, [
