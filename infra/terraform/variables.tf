@@ -199,6 +199,11 @@ variable "private_endpoint_subnet_resource_id" {
   description = "Existing subnet of the private endpoints, as a resource id. Set both subnets, or none."
   type        = string
   default     = ""
+
+  validation {
+    condition     = (var.private_endpoint_subnet_resource_id == "") == (var.function_subnet_resource_id == "")
+    error_message = "Set both function_subnet_resource_id and private_endpoint_subnet_resource_id, or none."
+  }
 }
 
 variable "private_dns_zones_enabled" {
