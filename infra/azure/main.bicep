@@ -73,6 +73,9 @@ param mailPerHour string = ''
 @description('Whether settings can also come from an App Configuration store.')
 param appConfigurationEnabled bool = false
 
+@description('Address ranges that may call the app, in CIDR notation: 203.0.113.0/24. Empty: everyone.')
+param allowedIpRanges string[] = []
+
 @description('Whether storage, vault and App Configuration are reachable through private endpoints only.')
 param networkEnabled bool = false
 
@@ -157,6 +160,7 @@ module service 'service.bicep' = {
     mailPerMinute: mailPerMinute
     mailPerHour: mailPerHour
     appConfigurationEnabled: appConfigurationEnabled
+    allowedIpRanges: allowedIpRanges
     networkEnabled: networkEnabled
     natGatewayEnabled: natGatewayEnabled
     functionSubnetResourceId: functionSubnetResourceId

@@ -17,6 +17,7 @@ param alertOwnerDomains string
 param mailPerMinute string
 param mailPerHour string
 param appConfigurationEnabled bool
+param allowedIpRanges string[]
 param networkEnabled bool
 param natGatewayEnabled bool
 param functionSubnetResourceId string
@@ -160,6 +161,7 @@ module app 'modules/app.bicep' = {
     appConfigurationEnabled: appConfigurationEnabled
     appConfigurationEndpoint: appConfigurationEnabled ? appConfiguration!.outputs.appConfigurationEndpoint : ''
     networkEnabled: networkEnabled
+    allowedIpRanges: allowedIpRanges
     functionSubnetId: networkCreated ? network!.outputs.functionSubnetId : functionSubnetResourceId
     natGatewayCreated: natGatewayCreated
     ipAddress: natGatewayCreated ? natGateway!.outputs.ipAddress : ''

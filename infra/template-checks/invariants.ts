@@ -151,6 +151,7 @@ const INVARIANTS: readonly Invariant[] = [
       "properties.httpsOnly": "true",
       "properties.virtualNetworkSubnetId": `${NETWORK_CREATED} ? {function_subnet.id} : {function_subnet_resource_id}`,
       "properties.siteConfig.minTlsVersion": "1.2",
+      "properties.siteConfig.ipSecurityRestrictionsDefaultAction": "{allowed_ip_ranges} is given ? Deny : Allow",
       "properties.functionAppConfig.deployment.storage.type": "blobContainer",
       "properties.functionAppConfig.deployment.storage.authentication.type": "UserAssignedIdentity",
       "properties.functionAppConfig.runtime.name": "node",
@@ -178,7 +179,9 @@ const INVARIANTS: readonly Invariant[] = [
   },
   {
     type: "Microsoft.Network/privateEndpoints",
-    values: { "properties.subnet.id": `${NETWORK_CREATED} ? {private_endpoint_subnet.id} : {private_endpoint_subnet_resource_id}` },
+    values: {
+      "properties.subnet.id": `${NETWORK_CREATED} ? {private_endpoint_subnet.id} : {private_endpoint_subnet_resource_id}`,
+    },
     reason: "a delegated subnet accepts no private endpoint",
   },
   {

@@ -50,6 +50,18 @@ resource "azurerm_function_app_flex_consumption" "function_app" {
   site_config {
     minimum_tls_version                    = "1.2"
     application_insights_connection_string = azurerm_application_insights.application_insights.connection_string
+    ip_restriction_default_action          = length(var.allowed_ip_ranges) == 0 ? "Allow" : "Deny"
+
+    dynamic "ip_restriction" {
+      for_each = var.allowed_ip_ranges
+
+      content {
+        name       = "allowed-${ip_restriction.key}"
+        ip_address = ip_restriction.value
+        action     = "Allow"
+        priority   = 100 + ip_restriction.key
+      }
+    }
   }
 
   app_settings = merge(

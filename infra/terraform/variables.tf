@@ -177,6 +177,12 @@ variable "app_configuration_enabled" {
   default     = false
 }
 
+variable "allowed_ip_ranges" {
+  description = "Address ranges that may call the app, in CIDR notation: 203.0.113.0/24. Empty: everyone."
+  type        = list(string)
+  default     = []
+}
+
 variable "network_enabled" {
   description = "Whether storage, vault and App Configuration are reachable through private endpoints only."
   type        = bool

@@ -56,7 +56,8 @@ export type Outbound = Pick<Config, "OUTBOUND_IP_ADDRESS" | "OUTBOUND_SUBNET_ID"
 
 /** Returns what to allow in a vault's firewall, as an option of `az keyvault network-rule add`, and the advice for it. */
 function networkRule({ OUTBOUND_IP_ADDRESS: address, OUTBOUND_SUBNET_ID: subnet }: Outbound): [string, string] {
-  if (address) return [`--ip-address "${address}"`, `Allow the service's public address ${address} in the vault's firewall.`];
+  if (address)
+    return [`--ip-address "${address}"`, `Allow the service's public address ${address} in the vault's firewall.`];
   if (subnet) return [`--subnet "${subnet}"`, "Allow the service's subnet in the vault's firewall."];
   return [
     '--subnet "<subnet of the service>"',

@@ -239,13 +239,16 @@ test.each([
     'az keyvault network-rule add --name "kv-one" --subnet "<subnet of the service>"',
     /^The service calls from changing addresses of the platform\. Deploy it with networkEnabled/,
   ],
-])("the fix of a vault behind a firewall names where the service calls from: %j", async (environment, command, text) => {
-  cloud.set("kv-one/secrets", failure(403, "Forbidden", "ForbiddenByFirewall"));
-  const { steps } = await runConnectionTest({}, "managedIdentity", environment);
-  const remedy = steps.find((step) => !step.ok)?.remedy;
-  expect(remedy?.azCliCommand).toBe(command);
-  expect(remedy?.text).toMatch(text);
-});
+])(
+  "the fix of a vault behind a firewall names where the service calls from: %j",
+  async (environment, command, text) => {
+    cloud.set("kv-one/secrets", failure(403, "Forbidden", "ForbiddenByFirewall"));
+    const { steps } = await runConnectionTest({}, "managedIdentity", environment);
+    const remedy = steps.find((step) => !step.ok)?.remedy;
+    expect(remedy?.azCliCommand).toBe(command);
+    expect(remedy?.text).toMatch(text);
+  },
+);
 
 test("nothing is sent to a vault address outside the cloud's key vault domain", async () => {
   setVaults([vault("kv-one", { vaultUri: `https://evil.localhost:${server.port}/` })]);

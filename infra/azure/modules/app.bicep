@@ -19,6 +19,7 @@ param mailPerMinute string
 param mailPerHour string
 param appConfigurationEnabled bool
 param appConfigurationEndpoint string
+param allowedIpRanges string[]
 param networkEnabled bool
 param functionSubnetId string
 param natGatewayCreated bool
@@ -79,7 +80,18 @@ resource functionApp 'Microsoft.Web/sites@2024-11-01' = {
     serverFarmId: plan.id
     httpsOnly: true
     virtualNetworkSubnetId: networkEnabled ? functionSubnetId : null
-    siteConfig: { minTlsVersion: '1.2' }
+    siteConfig: {
+      minTlsVersion: '1.2'
+      ipSecurityRestrictionsDefaultAction: empty(allowedIpRanges) ? 'Allow' : 'Deny'
+      ipSecurityRestrictions: [
+        for (range, index) in allowedIpRanges: {
+          name: 'allowed-${index}'
+          ipAddress: range
+          action: 'Allow'
+          priority: 100 + index
+        }
+      ]
+    }
     functionAppConfig: {
       deployment: {
         storage: {

@@ -89,7 +89,9 @@ if (process.env.ALERTS_NOTIFY_NOBODY === "true") {
 /** Reads the password from standard input, without the line break at its end. Exits with 2 if the service would reject it. */
 async function readPassword(): Promise<string> {
   const password = (await text(process.stdin)).replace(/\r?\n$/, "");
-  return password.length >= 12 && password.length <= 256 ? password : usedWrong("The password must have 12 to 256 characters");
+  return password.length >= 12 && password.length <= 256
+    ? password
+    : usedWrong("The password must have 12 to 256 characters");
 }
 
 async function exists(name: string): Promise<boolean> {

@@ -64,7 +64,14 @@ export const KINDS: Kind[] = [
   {
     arm: "Microsoft.Storage/storageAccounts",
     azurerm: "azurerm_storage_account",
-    azureDefaults: { cross_tenant_replication_enabled: false, is_hns_enabled: false, nfsv3_enabled: false, large_file_share_enabled: false, infrastructure_encryption_enabled: false, sftp_enabled: false },
+    azureDefaults: {
+      cross_tenant_replication_enabled: false,
+      is_hns_enabled: false,
+      nfsv3_enabled: false,
+      large_file_share_enabled: false,
+      infrastructure_encryption_enabled: false,
+      sftp_enabled: false,
+    },
     pairs: [
       ...LOCATED,
       pair("kind", "account_kind"),
@@ -194,7 +201,11 @@ export const KINDS: Kind[] = [
   {
     arm: "Microsoft.KeyVault/vaults",
     azurerm: "azurerm_key_vault",
-    azureDefaults: { enabled_for_deployment: false, enabled_for_disk_encryption: false, enabled_for_template_deployment: false },
+    azureDefaults: {
+      enabled_for_deployment: false,
+      enabled_for_disk_encryption: false,
+      enabled_for_template_deployment: false,
+    },
     pairs: [
       ...LOCATED,
       pair("properties.tenantId", "tenant_id"),
@@ -225,7 +236,11 @@ export const KINDS: Kind[] = [
   {
     arm: "Microsoft.OperationalInsights/workspaces",
     azurerm: "azurerm_log_analytics_workspace",
-    azureDefaults: { allow_resource_only_permissions: false, cmk_for_query_forced: false, immediate_data_purge_on_30_days_enabled: false },
+    azureDefaults: {
+      allow_resource_only_permissions: false,
+      cmk_for_query_forced: false,
+      immediate_data_purge_on_30_days_enabled: false,
+    },
     pairs: [
       ...LOCATED,
       pair("properties.sku.name", "sku"),
@@ -238,7 +253,13 @@ export const KINDS: Kind[] = [
   {
     arm: "Microsoft.Insights/components",
     azurerm: "azurerm_application_insights",
-    azureDefaults: { daily_data_cap_notifications_enabled: true, ip_masking_enabled: true, internet_ingestion_enabled: true, internet_query_enabled: true, force_customer_storage_for_profiler: false },
+    azureDefaults: {
+      daily_data_cap_notifications_enabled: true,
+      ip_masking_enabled: true,
+      internet_ingestion_enabled: true,
+      internet_query_enabled: true,
+      force_customer_storage_for_profiler: false,
+    },
     pairs: [
       ...LOCATED,
       pair("properties.Application_Type", "application_type"),
@@ -334,11 +355,7 @@ export const KINDS: Kind[] = [
   {
     arm: "Microsoft.Network/publicIPAddresses",
     azurerm: "azurerm_public_ip",
-    pairs: [
-      ...LOCATED,
-      pair("sku.name", "sku"),
-      pair("properties.publicIPAllocationMethod", "allocation_method"),
-    ],
+    pairs: [...LOCATED, pair("sku.name", "sku"), pair("properties.publicIPAllocationMethod", "allocation_method")],
     only: { terraform: RESOURCE_GROUP },
   },
   {
@@ -407,7 +424,11 @@ export const KINDS: Kind[] = [
   {
     arm: "Microsoft.Web/serverfarms",
     azurerm: "azurerm_service_plan",
-    azureDefaults: { premium_plan_auto_scale_enabled: false, per_site_scaling_enabled: false, zone_balancing_enabled: false },
+    azureDefaults: {
+      premium_plan_auto_scale_enabled: false,
+      per_site_scaling_enabled: false,
+      zone_balancing_enabled: false,
+    },
     pairs: [...LOCATED, pair("sku.name", "sku_name"), pair("properties.reserved", "os_type", { Linux: "true" })],
     only: { bicep: { kind: "Terraform derives it", "sku.tier": "always FlexConsumption" }, terraform: RESOURCE_GROUP },
   },
@@ -423,6 +444,10 @@ export const KINDS: Kind[] = [
       pair("properties.httpsOnly", "https_only"),
       pair("properties.virtualNetworkSubnetId", "virtual_network_subnet_id"),
       pair("properties.siteConfig.minTlsVersion", "site_config.minimum_tls_version"),
+      pair("properties.siteConfig.ipSecurityRestrictionsDefaultAction", "site_config.ip_restriction_default_action"),
+      pair("properties.siteConfig.ipSecurityRestrictions", "site_config.ip_restriction.for_each", {
+        "{allowed_ip_ranges}": "each of {allowed_ip_ranges}",
+      }),
       pair("properties.functionAppConfig.deployment.storage.type", "storage_container_type"),
       pair("properties.functionAppConfig.deployment.storage.value", "storage_container_endpoint"),
       pair("properties.functionAppConfig.deployment.storage.authentication.type", "storage_authentication_type"),
@@ -445,6 +470,10 @@ export const KINDS: Kind[] = [
         app_settings: "compared setting by setting (settings.ts)",
         "site_config.application_insights_connection_string": "compared as a setting",
         "always_ready.name": "part of Bicep's list",
+        "site_config.ip_restriction.name": "part of Bicep's list",
+        "site_config.ip_restriction.ip_address": "part of Bicep's list",
+        "site_config.ip_restriction.action": "part of Bicep's list",
+        "site_config.ip_restriction.priority": "part of Bicep's list",
       },
     },
   },
@@ -482,7 +511,12 @@ export const KINDS: Kind[] = [
   {
     arm: "Microsoft.Insights/scheduledQueryRules",
     azurerm: "azurerm_monitor_scheduled_query_rules_alert_v2",
-    azureDefaults: { auto_mitigation_enabled: true, workspace_alerts_storage_enabled: false, enabled: true, skip_query_validation: false },
+    azureDefaults: {
+      auto_mitigation_enabled: true,
+      workspace_alerts_storage_enabled: false,
+      enabled: true,
+      skip_query_validation: false,
+    },
     pairs: [
       ...LOCATED,
       pair("properties.displayName", "display_name"),

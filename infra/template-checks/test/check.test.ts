@@ -151,7 +151,12 @@ test.each([
   ["docs/permissions.md", "| `events-policy` |", "| the policy |", /does not name the roles for events-policy/],
   ["docs/deploy.md", "| `Microsoft.Communication` |", "| mail |", /table of resource providers lacks Microsoft.Comm/],
   ["docs/deploy.md", "  Microsoft.ManagedIdentity", "  ", /command that registers lacks Microsoft.ManagedIdentity/],
-  ["docs/remove.md", "delete --name \"Credential Lifecycle Log", "delete --name \"Log", /remove the custom role .* Log Reader/],
+  [
+    "docs/remove.md",
+    'delete --name "Credential Lifecycle Log',
+    'delete --name "Log',
+    /remove the custom role .* Log Reader/,
+  ],
   ["docs/deploy.md", "`events_enabled`", "`events`", /parameter events_enabled/],
   ["docs/deploy-options.md", "`OWNER_TAG`", "`OWNERS`", /setting OWNER_TAG/],
 ])("a mistake in %s is found: %j replaced by %j", async (file, original, replacement, message) => {

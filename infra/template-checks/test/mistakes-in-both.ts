@@ -92,11 +92,12 @@ export const COMMON_MISTAKES: readonly CommonMistake[] = [
       'resource "azurerm_subnet_nat_gateway_association" "function_subnet_nat_gateway" {\n  count = local.network_created ? 1 : 0',
     ],
   ),
-  common("both languages leave out an optional boolean with different defaults", /local_user_enabled is not set/, [
-    `${BICEP}/modules/storage.bicep`,
-    "    isLocalUserEnabled: false\n",
-    "",
-  ], [`${TERRAFORM}/storage.tf`, "  local_user_enabled              = false\n", ""]),
+  common(
+    "both languages leave out an optional boolean with different defaults",
+    /local_user_enabled is not set/,
+    [`${BICEP}/modules/storage.bicep`, "    isLocalUserEnabled: false\n", ""],
+    [`${TERRAFORM}/storage.tf`, "  local_user_enabled              = false\n", ""],
+  ),
   common(
     "an event type does not exist",
     /includedEventTypes must be .* see Microsoft.Resources.ResourceWriteSucceeded/,
