@@ -60,16 +60,8 @@ export const COMMON_MISTAKES: readonly CommonMistake[] = [
   common(
     "a private endpoint is missing",
     /there is no private endpoint queue/,
-    [
-      `${BICEP}/modules/private-endpoints.bicep`,
-      "    { groupId: 'queue', resourceId: storageAccountId, zone: 'privatelink.queue.${cloud.storageDomain}' }\n",
-      "",
-    ],
-    [
-      `${TERRAFORM}/private-endpoints.tf`,
-      '      queue = { resource_id = azurerm_storage_account.storage_account.id, zone = "privatelink.queue.${local.cloud.storageDomain}" }\n',
-      "",
-    ],
+    [`${BICEP}/modules/private-endpoints.bicep`, "groupId: 'queue'", "groupId: 'file'"],
+    [`${TERRAFORM}/private-endpoints.tf`, "queue = { resource_id", "file = { resource_id"],
   ),
   common(
     "the app's subnet is delegated to another service",
@@ -182,8 +174,8 @@ export const COMMON_MISTAKES: readonly CommonMistake[] = [
   ),
   common("the permissions are granted for another list", /watch: its scope must be each.value/, [
     `${TERRAFORM}/main.tf`,
-    '"/subscriptions/${each.value}"',
-    '"/subscriptions/${var.watched_subscription_ids[0]}"',
+    '{each.value}"',
+    '{var.environment_name}"',
   ]),
   common(
     "the search for copies gets the list of watched subscriptions",
