@@ -4,7 +4,7 @@ import type { Caller } from "../platform/http/endpoint.ts";
 import { removeFormat } from "../platform/storage/store-format.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import type { WholeTables } from "../platform/storage/whole-tables.ts";
-import { EARLIER_BUILDS, type EarlierBuild, lossesOf } from "./rollback-losses.ts";
+import { EARLIER_BUILDS, type EarlierBuild, lossesOf, writesEntriesWithoutCode } from "./rollback-losses.ts";
 
 /**
  * Prepares the store of a stopped app for an earlier build, which can read every row. The preparation reports what the build
@@ -57,7 +57,7 @@ export async function prepareRollback(
   // A build that does not know the row ignores it, and any other writes its own.
   await audited(deps.audit, { type: "store.preparedForRollback", caller, details }, () => removeFormat(deps.tables));
   // After the last entry of this version.
-  await deps.audit.prepareForRollback();
+  if (writesEntriesWithoutCode(build)) await deps.audit.prepareForRollback();
 }
 
 /** Counts the rows whose members or content the build ignores or drops. */

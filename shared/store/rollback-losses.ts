@@ -1,9 +1,8 @@
 import { SIGNATURE } from "../platform/storage/signing.ts";
 import type { TypedRow } from "../platform/storage/whole-tables.ts";
-import { isOver, type RotationStatus } from "../rotation/rotation.ts";
 
 /** The landed builds for which a store can be prepared, by their commits, newest first. */
-export const EARLIER_BUILDS = ["f8ec7568", "3fd3c8ae"] as const;
+export const EARLIER_BUILDS = ["9774d700", "f8ec7568"] as const;
 export type EarlierBuild = (typeof EARLIER_BUILDS)[number];
 
 /**
@@ -17,34 +16,13 @@ interface Loss {
   line: (count: number) => string;
 }
 
-/** Tests of a row's stored columns. A column whose name ends with `_json` has a member as JSON text. */
-const has =
-  (name: string) =>
-  (columns: TypedRow["columns"]): boolean =>
-    columns[name] !== undefined;
-
-const contains = (name: string, text: string) => (columns: TypedRow["columns"]) =>
-  String(columns[name] ?? "").includes(text);
-
 const LOSSES: readonly Loss[] = [
   {
     table: "Users",
     upTo: "f8ec7568",
-    isIn: has(SIGNATURE),
+    isIn: (columns) => columns[SIGNATURE] !== undefined,
     line: (count) =>
       `Signed rows of users: ${count}. Rows of users, single sign-on, settings, alerts and subscriptions take effect without a valid signature. The next start of this version signs them as they are then.`,
-  },
-  {
-    table: "Users",
-    upTo: "3fd3c8ae",
-    isIn: has("secondFactor_json"),
-    line: (count) => `Users who enrolled a second factor: ${count}. They sign in with the password alone.`,
-  },
-  {
-    table: "Settings",
-    upTo: "3fd3c8ae",
-    isIn: contains("overrides_json", '"requireSecondFactor"'),
-    line: () => "The override of requireSecondFactor has no effect.",
   },
   ...["requireStepUp", "requireApproval"].map(
     (key): Loss => ({
@@ -54,18 +32,14 @@ const LOSSES: readonly Loss[] = [
       line: () => `The override of ${key} has no effect: no request needs a confirmation.`,
     }),
   ),
-  {
-    table: "Rotations",
-    upTo: "3fd3c8ae",
-    isIn: (columns) =>
-      typeof columns.status === "string" &&
-      !isOver(columns.status as RotationStatus) &&
-      contains("consumers_json", '"unclearBefore":true')(columns),
-    line: (count) =>
-      `Rotations in progress with consumers that may not have worked before: ${count}. They roll back if such a consumer does not take the new value. Complete or cancel them first.`,
-  },
 ];
 
+/** Returns whether a build is `upTo` or older. */
+const isUpTo = (build: EarlierBuild, upTo: EarlierBuild): boolean =>
+  EARLIER_BUILDS.indexOf(build) >= EARLIER_BUILDS.indexOf(upTo);
+
 /** Returns what a build loses or does differently. */
-export const lossesOf = (build: EarlierBuild): readonly Loss[] =>
-  LOSSES.filter(({ upTo }) => EARLIER_BUILDS.indexOf(build) >= EARLIER_BUILDS.indexOf(upTo));
+export const lossesOf = (build: EarlierBuild): readonly Loss[] => LOSSES.filter(({ upTo }) => isUpTo(build, upTo));
+
+/** Returns whether a build writes audit entries without an authentication code. */
+export const writesEntriesWithoutCode = (build: EarlierBuild): boolean => isUpTo(build, "f8ec7568");

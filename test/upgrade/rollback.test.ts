@@ -128,25 +128,40 @@ describe.skipIf(skipWithout("history")).each(EARLIER_BUILDS)("the build %s on a 
     rmSync(folder, { recursive: true, force: true });
   });
 
-  test("writes rows that the current build rejects if the store is not prepared, until an administrator accepts them", {
-    timeout: 300_000,
-  }, async () => {
-    host = await startEarlierHost();
-    token = await signIn(ADMIN);
-    await host.stop("SIGKILL");
+  const signsRows = commit !== "f8ec7568";
+  if (signsRows)
+    test("writes rows that the current build accepts also if the store is not prepared", {
+      timeout: 300_000,
+    }, async () => {
+      host = await startEarlierHost();
+      token = await signIn(ADMIN);
+      await host.stop("SIGKILL");
 
-    host = await service.addHost();
-    const rejected = await send("POST", "/auth/login", ADMIN);
-    expect([rejected.status, rejected.body.code]).toEqual([503, "rowUnreadable"]);
-    expect(rejected.body.detail).toContain("npm run store -- sign");
-    await host.stop("SIGKILL");
-    expect(await runCommand("sign")).toContain(`Users/user/${ADMIN.username}\tunsigned`);
-    expect(await runCommand("sign", "--accept")).toContain("signed all rows again");
-    host = await service.addHost();
-    token = await signIn(ADMIN);
-    expect((await send("GET", "/auth/users")).body.unreadableRows).toBeUndefined();
-    await host.stop("SIGKILL");
-  });
+      host = await service.addHost();
+      token = await signIn(ADMIN);
+      expect((await send("GET", "/auth/users")).body.unreadableRows).toBeUndefined();
+      await host.stop("SIGKILL");
+    });
+  else
+    test("writes rows that the current build rejects if the store is not prepared, until an administrator accepts them", {
+      timeout: 300_000,
+    }, async () => {
+      host = await startEarlierHost();
+      token = await signIn(ADMIN);
+      await host.stop("SIGKILL");
+
+      host = await service.addHost();
+      const rejected = await send("POST", "/auth/login", ADMIN);
+      expect([rejected.status, rejected.body.code]).toEqual([503, "rowUnreadable"]);
+      expect(rejected.body.detail).toContain("npm run store -- sign");
+      await host.stop("SIGKILL");
+      expect(await runCommand("sign")).toContain(`Users/user/${ADMIN.username}\tunsigned`);
+      expect(await runCommand("sign", "--accept")).toContain("signed all rows again");
+      host = await service.addHost();
+      token = await signIn(ADMIN);
+      expect((await send("GET", "/auth/users")).body.unreadableRows).toBeUndefined();
+      await host.stop("SIGKILL");
+    });
 
   test("works after the preparation: sign-in, lists, scans and alerts", { timeout: 300_000 }, async () => {
     expect(await runCommand("prepare-rollback", "--to", commit)).toContain(`The store is prepared for ${commit}.`);
