@@ -49,30 +49,31 @@ const EVENT_TYPES: Record<string, readonly string[]> = {
 const SERVICE_IDENTITY = "{identity.principal_id}";
 
 /**
- * Role assignments by name: the role, and who gets it. docs/permissions.md and docs/permissions-options.md say why each is
- * needed. The identity of the policy is not compared, because it has another name at each scope.
+ * Role assignments by name: the role, who gets it, and on which resource. docs/permissions.md and docs/permissions-options.md say
+ * why each is needed. Without a resource: on the scope of the file. The identity of the policy is not compared, because it has
+ * another name at each scope.
  */
-const ASSIGNMENTS: Record<string, [role: string, principal?: string]> = {
-  app_configuration_role: ["App Configuration Data Reader", SERVICE_IDENTITY],
-  blob_role: ["Storage Blob Data Owner", SERVICE_IDENTITY],
+const ASSIGNMENTS: Record<string, [role: string, principal?: string, scope?: string]> = {
+  app_configuration_role: ["App Configuration Data Reader", SERVICE_IDENTITY, "{app_configuration.id}"],
+  blob_role: ["Storage Blob Data Owner", SERVICE_IDENTITY, "{storage_account.id}"],
   dependency_reader_role: ["{dependency_reader_definition.id}", SERVICE_IDENTITY],
   event_deployer_role: ["{event_deployer_definition.id}"],
   inventory_reader_role: ["{inventory_reader_definition.id}", SERVICE_IDENTITY],
   key_vault_reader_role: ["Key Vault Reader", SERVICE_IDENTITY],
   literal_scanner_role: ["{literal_scanner_definition.id}", SERVICE_IDENTITY],
   log_reader_role: ["{log_reader_definition.id}", SERVICE_IDENTITY],
-  mail_role: ["Communication and Email Service Owner", SERVICE_IDENTITY],
+  mail_role: ["Communication and Email Service Owner", SERVICE_IDENTITY, "{communication_service.id}"],
   management_group_topics_role: ["EventGrid Contributor"],
   policy_access_role: ["Role Based Access Control Administrator"],
-  queue_role: ["Storage Queue Data Contributor", SERVICE_IDENTITY],
+  queue_role: ["Storage Queue Data Contributor", SERVICE_IDENTITY, "{storage_account.id}"],
   rotation_operator_role: ["{rotation_operator_definition.id}", SERVICE_IDENTITY],
   secrets_user_role: ["Key Vault Secrets User", SERVICE_IDENTITY],
   subscription_topics_role: ["EventGrid Contributor"],
-  table_role: ["Storage Table Data Contributor", SERVICE_IDENTITY],
-  telemetry_role: ["Monitoring Metrics Publisher", SERVICE_IDENTITY],
-  topic_sender_role: ["Storage Queue Data Message Sender", "{topic.identity_principal_id}"],
-  vault_reference_role: ["Key Vault Secrets User", "{function_app.identity_principal_id}"],
-  vault_role: ["Key Vault Secrets Officer", SERVICE_IDENTITY],
+  table_role: ["Storage Table Data Contributor", SERVICE_IDENTITY, "{storage_account.id}"],
+  telemetry_role: ["Monitoring Metrics Publisher", SERVICE_IDENTITY, "{application_insights.id}"],
+  topic_sender_role: ["Storage Queue Data Message Sender", "{topic.identity_principal_id}", "{vault_events_queue.id}"],
+  vault_reference_role: ["Key Vault Secrets User", "{function_app.identity_principal_id}", "{vault.id}"],
+  vault_role: ["Key Vault Secrets Officer", SERVICE_IDENTITY, "{vault.id}"],
 };
 
 const INVARIANTS: readonly Invariant[] = [
@@ -92,6 +93,11 @@ const INVARIANTS: readonly Invariant[] = [
     },
     reason:
       "only Entra identities may access the service's data, by TLS 1.2, and with the network option only from inside",
+  },
+  {
+    type: "Microsoft.Storage/storageAccounts/blobServices",
+    values: { "properties.deleteRetentionPolicy.enabled": "true", "properties.deleteRetentionPolicy.days": "7" },
+    reason: "a deleted package can be restored for a week",
   },
   {
     type: "Microsoft.Storage/storageAccounts/blobServices/containers",
@@ -127,14 +133,18 @@ const INVARIANTS: readonly Invariant[] = [
     values: {
       "properties.disableLocalAuth": "true",
       "properties.enablePurgeProtection": "true",
+      "properties.softDeleteRetentionInDays": "7",
       "properties.publicNetworkAccess": CLOSED_IN_NETWORK,
     },
     reason: "only Entra identities may access the store, and with the network option only from inside",
   },
   {
     type: "Microsoft.OperationalInsights/workspaces",
-    values: { "properties.features.disableLocalAuth": "true" },
-    reason: "only Entra identities may access logs",
+    values: {
+      "properties.features.disableLocalAuth": "true",
+      "properties.features.enableLogAccessUsingOnlyResourcePermissions": "true",
+    },
+    reason: "only Entra identities may access logs, and who may read a resource may read its logs",
   },
   {
     type: "Microsoft.Insights/components",
@@ -154,7 +164,9 @@ const INVARIANTS: readonly Invariant[] = [
       "properties.siteConfig.ipSecurityRestrictionsDefaultAction": "{allowed_ip_ranges} is given ? Deny : Allow",
       "properties.functionAppConfig.deployment.storage.type": "blobContainer",
       "properties.functionAppConfig.deployment.storage.authentication.type": "UserAssignedIdentity",
+      "properties.functionAppConfig.deployment.storage.authentication.userAssignedIdentityResourceId": "{identity.id}",
       "properties.functionAppConfig.runtime.name": "node",
+      "properties.serverFarmId": "{plan.id}",
     },
     reason: "the app accepts HTTPS with TLS 1.2 only, calls through its subnet and reads its package with its identity",
   },
@@ -176,6 +188,11 @@ const INVARIANTS: readonly Invariant[] = [
       "properties.serviceEndpoints": SERVICE_ENDPOINTS,
     },
     reason: "Flex Consumption needs the delegation, and the firewalls of watched vaults the service endpoint",
+  },
+  {
+    type: "Microsoft.Network/publicIPAddresses",
+    values: { "sku.name": "Standard", "properties.publicIPAllocationMethod": "Static" },
+    reason: "the firewalls of watched vaults allow this address",
   },
   {
     type: "Microsoft.Network/privateEndpoints",
@@ -203,17 +220,35 @@ const INVARIANTS: readonly Invariant[] = [
     },
     reason: "an alert must reach the operators, and be resolved when its condition is over",
   },
-  ...["failed_scans", "poison_queues", "no_scan", "errors"].map((name) => ({
+  ...Object.entries({ failed_scans: "0", poison_queues: "0", errors: "10" }).map(([name, threshold]) => ({
     type: "Microsoft.Insights/scheduledQueryRules",
     name: `${name}_alert`,
     values: {
-      ...(name === "no_scan" && { "properties.criteria.allOf.0.metricMeasureColumn": "scans" }),
+      "properties.severity": "2",
+      "properties.evaluationFrequency": "PT15M",
+      "properties.windowSize": "PT15M",
       "properties.criteria.allOf.0.query": `file(${name.replaceAll("_", "-")}.kql)`,
-      "properties.criteria.allOf.0.operator": name === "no_scan" ? "LessThan" : "GreaterThan",
-      "properties.criteria.allOf.0.timeAggregation": name === "no_scan" ? "Total" : "Count",
+      "properties.criteria.allOf.0.operator": "GreaterThan",
+      "properties.criteria.allOf.0.timeAggregation": "Count",
+      "properties.criteria.allOf.0.threshold": threshold,
     },
-    reason: "each alert compares the result of its own query",
+    reason: "the alert counts the rows of its own query, without a gap between two evaluations",
   })),
+  {
+    type: "Microsoft.Insights/scheduledQueryRules",
+    name: "no_scan_alert",
+    values: {
+      "properties.severity": "1",
+      "properties.evaluationFrequency": "PT1H",
+      "properties.windowSize": "P1D",
+      "properties.criteria.allOf.0.query": "file(no-scan.kql)",
+      "properties.criteria.allOf.0.operator": "LessThan",
+      "properties.criteria.allOf.0.timeAggregation": "Total",
+      "properties.criteria.allOf.0.metricMeasureColumn": "scans",
+      "properties.criteria.allOf.0.threshold": "1",
+    },
+    reason: "the alert fires if its query returns the number 0",
+  },
   {
     type: "Microsoft.Insights/actionGroups",
     values: { "properties.enabled": "true", location: "global" },
@@ -221,8 +256,18 @@ const INVARIANTS: readonly Invariant[] = [
   },
   {
     type: "Microsoft.Communication/emailServices/domains",
-    values: { "properties.domainManagement": "AzureManaged", "properties.userEngagementTracking": "Disabled" },
-    reason: "tracking would rewrite the links of every mail",
+    values: {
+      name: "AzureManagedDomain",
+      "properties.domainManagement": "AzureManaged",
+      "properties.userEngagementTracking": "Disabled",
+    },
+    reason: "Azure's own domain has this name, and tracking would rewrite the links of every mail",
+  },
+  {
+    type: "Microsoft.EventGrid/systemTopics",
+    name: "topic",
+    values: { "properties.source": "/subscriptions/{subscription_id}" },
+    reason: "the topic has the events of its subscription",
   },
   {
     type: "Microsoft.EventGrid/systemTopics",
@@ -249,16 +294,28 @@ const INVARIANTS: readonly Invariant[] = [
     reason: "the service needs the changes of vaults, and of nothing else in the subscription",
   },
   {
+    type: "Microsoft.Authorization/roleAssignments",
+    name: "policy_access_role",
+    values: { "properties.condition": "file(sender-only.txt)", "properties.conditionVersion": "2.0" },
+    reason: "without the condition the policy could assign any role on the queue",
+  },
+  {
+    type: "Microsoft.Authorization/policyAssignments",
+    values: { "identity.type": "SystemAssigned" },
+    reason: "the policy deploys with its own identity",
+  },
+  {
     type: "Microsoft.Authorization/policyDefinitions",
     values: { "properties.mode": "Indexed", "properties.policyType": "Custom" },
     reason: "the policy deploys next to resources that have a location",
   },
-  ...Object.entries(ASSIGNMENTS).map(([name, [role, principal]]) => ({
+  ...Object.entries(ASSIGNMENTS).map(([name, [role, principal, scope]]) => ({
     type: "Microsoft.Authorization/roleAssignments",
     name,
     values: {
       "properties.roleDefinitionId": role,
       ...(principal && { "properties.principalId": principal }),
+      ...(scope && { scope }),
       "properties.principalType": "ServicePrincipal",
     },
     reason: "each assignment gives one role to one identity",

@@ -70,6 +70,27 @@ const SAMPLES: [placeholder: RegExp, sample: string][] = [
   [/@/, "sample@sample.example"],
 ];
 
+const secret = (name: string) => `@Microsoft.KeyVault(SecretUri={vault.vault_uri}secrets/${name})`;
+
+/** Settings that must always be set, with their values in the common text of both languages (parity/normalize.ts). */
+const REQUIRED_SETTINGS: Record<string, string> = {
+  MALLOC_ARENA_MAX: "2",
+  MALLOC_TRIM_THRESHOLD_: "131072",
+  AzureWebJobsStorage__credential: "managedidentity",
+  AzureWebJobsStorage__clientId: "{identity.client_id}",
+  APPLICATIONINSIGHTS_AUTHENTICATION_STRING: "ClientId={identity.client_id};Authorization=AAD",
+  AZURE_CLIENT_ID: "{identity.client_id}",
+  AZURE_TENANT_ID: "{tenant_id}",
+  AZURE_CLOUD: "{azure_cloud}",
+  AZURE_SUBSCRIPTION_IDS: "join(,, {watched_subscription_ids})",
+  WATCH_ALL: "join(,, {watched_subscription_ids}) is given ? false : true",
+  SERVICE_KEY_VAULT_URL: "{vault.vault_uri}",
+  // The names are those of infra/azure/scripts/make-secrets.ts.
+  JWT_SIGNING_KEYS: secret("jwt-signing-keys"),
+  AUDIT_SIGNING_KEYS: secret("audit-signing-keys"),
+  BOOTSTRAP_ADMIN_PASSWORD: secret("bootstrap-admin-password"),
+};
+
 /**
  * Checks that the service or the platform reads every setting that the templates set. Also checks that the service accepts the
  * settings, both with all of them and without the conditional ones.
@@ -84,6 +105,16 @@ export function checkSettings(bicep: ReadonlyMap<string, BicepFile>): Finding[] 
       line,
       message: `neither the service nor the platform reads the setting ${name}`,
     }));
+  for (const [name, value] of Object.entries(REQUIRED_SETTINGS)) {
+    const setting = settings.find((one) => one.name === name && one.condition === "");
+    if (setting?.value !== value) {
+      const place = setting ?? { file: "infra/azure/modules/app.bicep", line: 1 };
+      findings.push({
+        ...place,
+        message: `${name} must be "${value}", but is ${setting ? `"${setting.value}"` : "not set"}`,
+      });
+    }
+  }
   for (const variant of [settings, settings.filter(({ condition }) => condition === "")]) {
     const environment = Object.fromEntries(variant.map(({ name, value }) => [name, sampleOf(value)]));
     try {

@@ -183,6 +183,39 @@ export const COMMON_MISTAKES: readonly CommonMistake[] = [
     [`${TERRAFORM}/main.tf`, "toset(var.literal_scan_subscription_ids)", "toset(local.watched_subscription_ids)"],
   ),
   common(
+    "the service's role on its vault is assigned on the whole resource group",
+    /vaultRole: scope must be {vault.id}/,
+    [`${BICEP}/modules/vault.bicep`, "  scope: vault\n", ""],
+    [
+      `${TERRAFORM}/vault.tf`,
+      "scope                = azurerm_key_vault.vault.id",
+      "scope                = azurerm_resource_group.resource_group.id",
+    ],
+  ),
+  common("the policy may assign any role on the queue", /properties.condition must be file\(sender-only.txt\)/, [
+    `${BICEP}/events-policy/roles.bicep`,
+    "    condition: loadTextContent('sender-only.txt')\n",
+    "",
+  ]),
+  common(
+    "the host has no identity for its storage",
+    /AzureWebJobsStorage__credential must be "managedidentity"/,
+    [`${BICEP}/modules/app.bicep`, "'managedidentity'", "'managedIdentity'"],
+    [`${TERRAFORM}/app.tf`, '"managedidentity"', '"managedIdentity"'],
+  ),
+  common(
+    "a setting refers to a secret that nobody makes",
+    /AUDIT_SIGNING_KEYS must be/,
+    [`${BICEP}/modules/app.bicep`, "secrets/audit-signing-keys", "secrets/audit-keys"],
+    [`${TERRAFORM}/app.tf`, "secrets/audit-signing-keys", "secrets/audit-keys"],
+  ),
+  common(
+    "an alert never fires",
+    /criteria.allOf.0.threshold must be 0/,
+    [`${BICEP}/modules/alerts.bicep`, "threshold: 0", "threshold: 1000"],
+    [`${TERRAFORM}/alerts.tf`, "threshold               = 0", "threshold               = 1000"],
+  ),
+  common(
     "an alert notifies nobody",
     /actionGroups must be \[{action_group.id}\]/,
     [`${BICEP}/modules/alerts.bicep`, "actions: { actionGroups: [actionGroup.id] }", "actions: { actionGroups: [] }"],
