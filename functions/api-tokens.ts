@@ -39,6 +39,7 @@ const createToken = endpoint({
   // Only people who signed in here: API tokens and Entra tokens are rejected.
   interactive: true,
   body: NewApiToken,
+  // Guarded requests need the confirmations that the settings requireStepUp and requireApproval require.
   guarded: ({ actor }) => actor.role === "admin",
   example: { body: { name: "nightly report", role: "user", expiresInDays: 90 } },
   responds: { 201: CreatedApiToken },

@@ -21,6 +21,8 @@ const rotateAsset = endpoint({
   params: RotateAssetParams,
   body: RotateAssetRequest,
   bodyOptional: true,
+  // Guarded requests need the confirmations that the settings requireStepUp and requireApproval require: here those that name
+  // the vault secrets to which the new value is written.
   guarded: ({ body }) => !body.dryRun && body.targets !== undefined,
   example: {
     params: { secret_id: "kv-payments-prod.secret.sql-password" },

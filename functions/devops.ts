@@ -41,6 +41,8 @@ const putSettings = endpoint({
   tier: "core",
   conditional: true,
   body: DevopsSettingsChange,
+  // Guarded requests need the confirmations that the settings requireStepUp and requireApproval require. Null turns the
+  // integration off.
   guarded: ({ body }) => body.orgUrl !== null,
   example: { body: { orgUrl: "https://dev.azure.com/acme" } },
   responds: { 200: DevopsSettingsView },

@@ -20,8 +20,8 @@ export const withLogContext = <T>(target: Target, requestId: string, work: () =>
 /**
  * Creates a logger. It writes lines of at least the current level, and events at every level. A line contains the message, then
  * its fields as JSON: first the request ID, then the trace ID if tracing is enabled. Lines outside of an invocation go to the
- * console, which the platform also collects. Line breaks and invisible characters in names become `\uXXXX`, so that no name adds a
- * line or hides a part of one.
+ * console, which the platform also collects. Line breaks and invisible characters in names become `\uXXXX`, so that no name
+ * adds a line or hides a part of one.
  */
 export function createLogger(level: () => Level): Logger {
   const write = (rank: Level, to: (target: Target, line: string) => void) => {

@@ -25,7 +25,9 @@ import { endpoint, poison, queue, timer } from "./declare.ts";
 
 const tag = "Rotation";
 
-/** Returns whether a policy is the first one, rotates automatically for the first time, or names another vault secret to write. */
+/**
+ * Returns whether a policy is the first one, rotates automatically for the first time, or names another vault secret to write.
+ */
 const reachesMore = (change: PolicyChange, current: Pick<PolicyChange, "automatic" | "targets"> | undefined): boolean =>
   current === undefined ||
   (change.automatic && !current.automatic) ||
@@ -84,6 +86,7 @@ const confirmRotationMatch = endpoint({
   tier: "pro",
   params,
   body: MatchToConfirm,
+  // Guarded requests need the confirmations that the settings requireStepUp and requireApproval require.
   guarded: ({ body }) => body.confirmed,
   problems: ["serviceVault", "conflict"],
   example: { body: { assetId: "kv-payments-prod.secret.payments-api-client-secret", confirmed: false } },

@@ -36,6 +36,8 @@ const rotate = endpoint({
   access: "admin",
   tier: "pro",
   body: RotateRequest,
+  // Guarded requests need the confirmations that the settings requireStepUp and requireApproval require: here those that name
+  // the vault secrets to which the new value is written.
   guarded: ({ body }) => !body.dryRun && body.targets !== undefined,
   example: {
     body: {

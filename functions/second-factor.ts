@@ -17,7 +17,10 @@ import type { Services } from "./services.ts";
 
 // Endpoints of the second factor: a user's own, and its reset by administrators. POST /auth/login (auth.ts) asks for it.
 
-/** The user's own endpoints: for a person who signed in, also before a required second factor was added. */
+/**
+ * The user's own endpoints: for a person who signed in (`interactive`: no API token), also before a required second factor was
+ * added.
+ */
 const own = {
   tag: "Second factor",
   access: "user",
@@ -170,6 +173,7 @@ const resetSecondFactor = endpoint({
   tier: "pro",
   interactive: true,
   params: z.object({ user_id: z.string() }),
+  // Guarded requests need the confirmations that the settings requireStepUp and requireApproval require.
   guarded: ({ params, services }) => services.access.administrators.isAdministrator(params.user_id),
   example: { params: { user_id: "no.such.user" } },
   responds: { 200: Deleted },

@@ -105,6 +105,8 @@ const removeAllOverrides = endpoint({
   tier: "core",
   conditional: true,
   query: previewQuery("returns the settings that have an override."),
+  // Guarded requests need the confirmations (a fresh second factor, an approval) that settings require. `required` are these
+  // confirmations now, so that a request that turns one of them off needs it.
   guarded: async ({ query, services }, required) => {
     if (query.preview) return false;
     for (const key of CONFIRMATION_KEYS) if (await turnsOff(services, key, required)) return true;

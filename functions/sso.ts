@@ -73,7 +73,8 @@ const putConfiguration = endpoint({
   tier: "pro",
   conditional: true,
   body: SsoChange,
-  // A provider or role mapping of one's own could sign in a second administrator.
+  // A provider or role mapping of one's own could sign in a second administrator. So requests are guarded: they need the
+  // confirmations that the settings requireStepUp and requireApproval require.
   guarded: () => true,
   example: { body: { loginButtonText: "Sign in with Acme" } },
   responds: { 200: SsoConfigurationView },

@@ -48,6 +48,7 @@ const createRecord = endpoint({
   access: "admin",
   tier: "pro",
   body: NewSyncRecord,
+  // Guarded requests need the confirmations that the settings requireStepUp and requireApproval require.
   guarded: () => true,
   problems: ["alreadyExists", "serviceVault", "syncLoop"],
   example: {

@@ -7,7 +7,9 @@ import { created, Deleted, deleted, ok, resource } from "../shared/platform/http
 import { endpoint } from "./declare.ts";
 import type { Services } from "./services.ts";
 
-// Endpoints for administrators: users, and the SSO identities that deleted users leave blocked.
+// Endpoints for administrators: users, and the SSO identities that deleted users leave blocked. `guarded` returns whether a
+// request needs the confirmations that the settings requireStepUp and requireApproval require. `conditional`: `If-Match` is
+// supported.
 
 const tag = "Users";
 const params = z.object({ user_id: z.string() });
@@ -85,7 +87,8 @@ const changeUser = endpoint({
     const { role, state, password, sso } = body;
     const changesAccess = [role, state, password, sso].some((member) => member !== undefined);
     const isGuarded = role === "admin" || (changesAccess && (await administrators.isAdministrator(params.user_id)));
-    // Otherwise, the requester could give the account to another person, or delete and create it again, after the approval.
+    // An approval counts only while the account is unchanged (`boundTo`). Otherwise, the requester could give the account to
+    // another person, or delete and create it again, after the approval.
     return isGuarded && { boundTo: await administrators.accountOf(params.user_id) };
   },
   example: { body: { email: "maria.lopez@acme.example" } },

@@ -528,7 +528,7 @@ describe("no secret is exposed", () => {
     expect(hasAll(responses, ["seen-secret", "invalidCredentials", "unavailable"])).toBe(true);
   });
 
-  test("no token of the cloud is exposed, and no value was read that is not copied or rotated", async () => {
+  test("not even a token of the cloud, and the service reads only values that it copies or rotates", async () => {
     const everything = [...logLines(), ...(await readRows()), ...queues.messages, ...responses];
     expect(everything.flatMap(tokensIn)).toEqual([]);
     expect(tokensIn(`x ${await makeToken(service, "maria")} y`)).toHaveLength(1);

@@ -3,7 +3,7 @@ import { generateKeyPairSync } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { CompactSign, importJWK } from "jose";
 import * as z from "zod";
-import { commandLine, usedWrong } from "../../infra/build/command-line.ts";
+import { commandLine, exitWithUsageError } from "../../infra/build/command-line.ts";
 import { DAY_SECONDS } from "../../shared/platform/time.ts";
 import { validationMessage } from "../../shared/platform/validation-message.ts";
 
@@ -55,7 +55,7 @@ async function readKey(file: string): Promise<{ kid: string; key: Awaited<Return
     const { kid, ...jwk } = PrivateKey.parse(JSON.parse(text));
     return { kid, key: await importJWK(jwk, "EdDSA") };
   } catch {
-    return usedWrong(`${file} is not a private key file of the command \`keys\``);
+    return exitWithUsageError(`${file} is not a private key file of the command \`keys\``);
   }
 }
 
@@ -91,13 +91,15 @@ async function run(): Promise<void> {
   });
   const [command, ...extraArguments] = positionals;
   if (command === "keys" && extraArguments.length === 0) {
-    const out = values.out ?? usedWrong("--out is missing");
+    const out = values.out ?? exitWithUsageError("--out is missing");
     return await createKeys(out, values.kid ?? `key-${new Date().toISOString().slice(0, 10)}`);
   }
-  if (command !== "issue" || extraArguments.length > 0) usedWrong("The command must be keys or issue");
+  if (command !== "issue" || extraArguments.length > 0) exitWithUsageError("The command must be keys or issue");
   const options = LicenseOptions.safeParse(values, { error: validationMessage });
   if (!options.success) {
-    usedWrong(options.error.issues.map((problem) => `--${problem.path.join(".")} ${problem.message}`).join("; "));
+    exitWithUsageError(
+      options.error.issues.map((problem) => `--${problem.path.join(".")} ${problem.message}`).join("; "),
+    );
   }
   await issue(options.data);
 }

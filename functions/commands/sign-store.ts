@@ -1,4 +1,4 @@
-import { usedWrong } from "../../infra/build/command-line.ts";
+import { exitWithUsageError } from "../../infra/build/command-line.ts";
 import type { Finding } from "../../shared/platform/storage/signed-partitions.ts";
 import { RollbackRefused } from "../../shared/store/prepare-rollback.ts";
 import type { Services } from "../services.ts";
@@ -15,8 +15,9 @@ const MEANINGS: Record<Finding["reason"], string> = {
 const nameOf = ({ table, partitionKey, rowKey }: Finding): string => `${table}/${partitionKey}/${rowKey}`;
 
 /**
- * Lists the signed rows that the service does not use, because another program changed, removed or returned them. With `accept`,
- * accepts all rows as they are and records it in the audit log. Rows in `remove`, named as they are listed, are removed instead.
+ * Lists the signed rows that the service does not use, because another program changed, removed or returned them. With
+ * `accept`, accepts all rows as they are and records it in the audit log. Rows in `remove`, named as they are listed, are
+ * removed instead.
  */
 export async function signStore(
   { signedRows, randomness, clock }: Pick<Services, "signedRows" | "randomness" | "clock">,
@@ -27,7 +28,7 @@ export async function signStore(
   for (const finding of findings)
     report([nameOf(finding), finding.reason, MEANINGS[finding.reason], finding.content ?? ""].join("\t"));
   const unknown = remove.find((name) => !findings.some((finding) => nameOf(finding) === name));
-  if (unknown !== undefined) return usedWrong(`The list has no row ${unknown}.`);
+  if (unknown !== undefined) return exitWithUsageError(`The list has no row ${unknown}.`);
   if (!accept) {
     report(`Rows: ${findings.length}. Nothing was written. With --accept, the service uses these rows as they are.`);
     return;
@@ -38,7 +39,9 @@ export async function signStore(
   report(`Accepted ${findings.length - removed.length} rows, removed ${removed.length}, and signed all rows again.`);
 }
 
-/** @throws {RollbackRefused} if the store has rows that this version does not use, because an earlier version would use them. */
+/**
+ * @throws {RollbackRefused} if the store has rows that this version does not use, because an earlier version would use them.
+ */
 export async function requireNoFindings({
   signedRows,
   serviceKeyVault,

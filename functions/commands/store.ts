@@ -6,7 +6,7 @@
 import { readFile } from "node:fs/promises";
 import path from "node:path";
 import * as z from "zod";
-import { commandLine, usedWrong } from "../../infra/build/command-line.ts";
+import { commandLine, exitWithUsageError } from "../../infra/build/command-line.ts";
 import type { DeliveryRecord } from "../../shared/alerts/delivery.ts";
 import { CloudFailure } from "../../shared/platform/azure/failure.ts";
 import { ConfigError, loadConfig } from "../../shared/platform/config/config.ts";
@@ -64,7 +64,7 @@ interface Options {
 
 /** Returns an option. Ends the process if the option is missing. */
 const required = (options: Options, name: "to" | "from" | "id"): string =>
-  options[name] ?? usedWrong(`--${name} is missing`);
+  options[name] ?? exitWithUsageError(`--${name} is missing`);
 
 /** Calls an action for one held delivery or for all. */
 async function forHeld(
@@ -178,7 +178,7 @@ async function main(): Promise<void> {
   if (name === "help") return console.log(HELP);
   const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
   if (!command || extraArguments.length > 0)
-    return usedWrong(`Unknown command: ${[name, ...extraArguments].join(" ")}`);
+    return exitWithUsageError(`Unknown command: ${[name, ...extraArguments].join(" ")}`);
   const { createServices } = await import("../services.ts");
   const services = createServices(loadConfig(process.env));
   // A restore replaces the store, whichever version used it last.

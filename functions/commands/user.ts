@@ -7,7 +7,7 @@ import { createInterface } from "node:readline/promises";
 import { Writable } from "node:stream";
 import { text } from "node:stream/consumers";
 import * as z from "zod";
-import { commandLine, usedWrong } from "../../infra/build/command-line.ts";
+import { commandLine, exitWithUsageError } from "../../infra/build/command-line.ts";
 import type { Access } from "../../shared/access/access.ts";
 import { NewPassword, NewUsername, Username } from "../../shared/access/api.ts";
 import { CloudFailure } from "../../shared/platform/azure/failure.ts";
@@ -188,10 +188,10 @@ const READING = ["list", "tokens", "sessions"];
 
 /** Returns the validated options of a command. Prints the problem and ends the process if an option is missing or invalid. */
 function validated<S extends z.ZodObject>(schema: S, options: Options): z.output<S> {
-  if (options.username === undefined) usedWrong("--username is missing");
+  if (options.username === undefined) exitWithUsageError("--username is missing");
   const result = schema.safeParse(options, { error: validationMessage });
   if (result.success) return result.data;
-  return usedWrong(result.error.issues.map((issue) => `${issue.path.join(".")} ${issue.message}`).join("; "));
+  return exitWithUsageError(result.error.issues.map((issue) => `${issue.path.join(".")} ${issue.message}`).join("; "));
 }
 
 /** Returns the entered password, or a generated one with `--generate` or an empty input. */
@@ -199,7 +199,7 @@ async function choosePassword({ generate }: Options): Promise<{ password: string
   const entered = generate ? "" : await readPassword();
   if (entered === "") return { password: randomBytes(18).toString("base64url"), generated: true };
   const problem = NewPassword.safeParse(entered, { error: validationMessage }).error?.issues[0]?.message;
-  if (problem !== undefined) usedWrong(`password ${problem}`);
+  if (problem !== undefined) exitWithUsageError(`password ${problem}`);
   return { password: entered, generated: false };
 }
 
@@ -223,7 +223,7 @@ async function main(): Promise<void> {
   if (name === "help") return console.log(HELP);
   const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
   if (!command || extraArguments.length > 0 || (username !== undefined && values.username !== undefined))
-    return usedWrong(`Unknown command: ${positionals.join(" ")}`);
+    return exitWithUsageError(`Unknown command: ${positionals.join(" ")}`);
   const { createServices } = await import("../services.ts");
   const { access, audit, settings, randomness, clock, tables } = createServices(loadConfig(process.env));
   await requireKnownFormat(tables);

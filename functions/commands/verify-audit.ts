@@ -5,7 +5,7 @@
 import type { KeyObject } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { gunzipSync } from "node:zlib";
-import { commandLine, usedWrong } from "../../infra/build/command-line.ts";
+import { commandLine, exitWithUsageError } from "../../infra/build/command-line.ts";
 import { publicKeyFrom } from "../../shared/audit/chain/signing.ts";
 import { type ExportVerification, verifyExport } from "../../shared/audit/verify/verify-export.ts";
 
@@ -29,27 +29,27 @@ function readArguments(): { keys: Map<string, KeyObject>; files: string[] } {
   const keys = new Map(
     (values["public-key"] ?? []).map((pair) => {
       const colon = pair.indexOf(":");
-      if (colon < 1) usedWrong("A public key must have the format KID:BASE64");
+      if (colon < 1) exitWithUsageError("A public key must have the format KID:BASE64");
       try {
         return [pair.slice(0, colon), publicKeyFrom(pair.slice(colon + 1))];
       } catch (error) {
-        return usedWrong((error as Error).message);
+        return exitWithUsageError((error as Error).message);
       }
     }),
   );
-  if (keys.size === 0) usedWrong("--public-key is missing. Keys in the export are not trusted");
-  if (positionals.length === 0) usedWrong("The files of the export are missing");
+  if (keys.size === 0) exitWithUsageError("--public-key is missing. Keys in the export are not trusted");
+  if (positionals.length === 0) exitWithUsageError("The files of the export are missing");
   return { keys, files: positionals };
 }
 
 async function readExport(file: string): Promise<unknown> {
-  const bytes = await readFile(file).catch((error: Error) => usedWrong(error.message));
+  const bytes = await readFile(file).catch((error: Error) => exitWithUsageError(error.message));
   // The first two bytes of every gzip file.
   const isGzip = bytes[0] === 0x1f && bytes[1] === 0x8b;
   try {
     return JSON.parse((isGzip ? gunzipSync(bytes) : bytes).toString("utf8"));
   } catch {
-    return usedWrong(`${file} is not JSON`);
+    return exitWithUsageError(`${file} is not JSON`);
   }
 }
 
@@ -85,6 +85,6 @@ const { keys, files } = readArguments();
 const parts: unknown[] = [];
 for (const file of files) parts.push(await readExport(file));
 // Throws if the file is not an export of this service.
-const result = await verifyExport(parts, keys).catch((error: Error) => usedWrong(error.message));
+const result = await verifyExport(parts, keys).catch((error: Error) => exitWithUsageError(error.message));
 report(result);
 process.exitCode = EXIT_CODES[result.verdict];

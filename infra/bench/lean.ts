@@ -65,64 +65,8 @@ interface Sample {
  * Python SDK (lean-loop.py) and the security scanner Prowler (lean-prowler.py) read the same vaults for comparison.
  */
 export async function lean(): Promise<Section> {
-  const bare: Record<Kind, Sample[]> = { delta: [], full: [], first: [] };
-  const ours: Record<Kind, Sample[]> = { delta: [], full: [], first: [] };
-  const writes: { bare: number; ours: number }[] = [];
-  const coldStart: Record<"bare" | "ours", Sample[]> = { bare: [], ours: [] };
-  const receiptSeconds: number[] = [];
-  let handshakes = 0;
-  let pythonLoop: { seconds: number; processorMs: number } | undefined;
-  let prowler: Awaited<ReturnType<typeof measureProwler>>;
-  for (let round = 0; round < ROUNDS; round++) {
-    const service = await Service.start({
-      company: { subscriptions: [...MEASURED_SUBSCRIPTIONS, ...WARM_UP_SUBSCRIPTIONS] },
-      env: { DISCOVERY_MAX_WORKERS: String(WORKERS) },
-      hosts: 0,
-    });
-    // Both connect to the tables directly, because the tests' proxy uses processor time on the same two cores.
-    await service.addHost({ AzureWebJobsStorage: service.azurite.connectionString() });
-    const bareClient = startBareClient(service);
-    try {
-      await service.admin("GET", "/auth/me"); // Signs in once, before the measurement.
-      const idleLoad = await measureIdleLoad(service);
-      service.cloud.control.addFault(LATENCY_FAULT);
-      const warmUpVaults = vaultUrls(service, WARM_UP_SUBSCRIPTIONS);
-      coldStart.bare.push(await bareClient.run({ kind: "full", vaults: warmUpVaults }));
-      coldStart.ours.push(...(await runScans(service, "full", 1, idleLoad, WARM_UP_SUBSCRIPTIONS)).samples);
-      const vaults = vaultUrls(service);
-
-      bare.first.push(await bareClient.run({ kind: "full", vaults }));
-      ours.first.push(...(await runScans(service, "full", 1, idleLoad)).samples);
-      const rows = await readAssetRows(service);
-      // This scan parses all responses like the first one, because their stored hashes are removed, but it writes no assets.
-      // The difference of both is the cost of writing.
-      await removeResponseHashes(service);
-      const [withoutWrites] = (await runScans(service, "full", 1, idleLoad)).samples;
-      for (const kind of ["full", "delta"] as const) {
-        const count = kind === "delta" ? DELTA_SCANS : 1;
-        for (let run = 0; run < count; run++) bare[kind].push(await bareClient.run({ kind, vaults }));
-        const measured = await runScans(service, kind, count, idleLoad);
-        ours[kind].push(...measured.samples);
-        receiptSeconds.push(...measured.receiptSeconds);
-        handshakes = Math.max(handshakes, measured.handshakes);
-      }
-      const bareWrite = await bareClient.run({
-        kind: "write",
-        connectionString: service.azurite.connectionString(),
-        rows,
-      });
-      const writeMs = ours.first.at(-1)!.ms - withoutWrites!.ms;
-      writes.push({ bare: (1000 * bareWrite.ms) / ASSETS, ours: (1000 * writeMs) / ASSETS });
-      if (round === 0) {
-        pythonLoop = await runPythonLoop(service, vaults);
-        prowler = await measureProwler(service, LATENCY_FAULT, () => runScans(service, "full", 1, idleLoad));
-      }
-    } finally {
-      bareClient.stop();
-      await service.stop();
-    }
-  }
-
+  const { bare, ours, writes, coldStart, receiptSeconds, handshakes, pythonLoop, prowler } = await measureRounds();
+  // The limits of the figures are the largest accepted ratios to the baseline.
   const medianSeconds = (samples: Sample[]) => median(samples.map(({ seconds }) => seconds));
   const msPer1000Calls = (samples: Sample[]) => (1000 * sum(samples, "ms")) / sum(samples, "calls");
   const idealSeconds = (Math.ceil(VAULTS / WORKERS) * minimumListChain() * LATENCY_MS) / 1000;
@@ -199,6 +143,71 @@ export async function lean(): Promise<Section> {
       ...prowlerFigures(prowler, { full: medianSeconds(ours.full), first: medianSeconds(ours.first) }),
     ],
   };
+}
+
+/**
+ * Measures all rounds. Returns for each kind of scan the samples of both processes (`bare` and `ours`), the milliseconds per 1,000
+ * written assets, the first scans of new processes, and the results of the Python programs, which run only in the first round.
+ */
+async function measureRounds() {
+  const bare: Record<Kind, Sample[]> = { delta: [], full: [], first: [] };
+  const ours: Record<Kind, Sample[]> = { delta: [], full: [], first: [] };
+  const writes: { bare: number; ours: number }[] = [];
+  const coldStart: Record<"bare" | "ours", Sample[]> = { bare: [], ours: [] };
+  const receiptSeconds: number[] = [];
+  let handshakes = 0;
+  let pythonLoop: { seconds: number; processorMs: number } | undefined;
+  let prowler: Awaited<ReturnType<typeof measureProwler>>;
+  for (let round = 0; round < ROUNDS; round++) {
+    const service = await Service.start({
+      company: { subscriptions: [...MEASURED_SUBSCRIPTIONS, ...WARM_UP_SUBSCRIPTIONS] },
+      env: { DISCOVERY_MAX_WORKERS: String(WORKERS) },
+      hosts: 0,
+    });
+    // Both connect to the tables directly, because the tests' proxy uses processor time on the same two cores.
+    await service.addHost({ AzureWebJobsStorage: service.azurite.connectionString() });
+    const bareClient = startBareClient(service);
+    try {
+      await service.admin("GET", "/auth/me"); // Signs in once, before the measurement.
+      const idleLoad = await measureIdleLoad(service);
+      service.cloud.control.addFault(LATENCY_FAULT);
+      const warmUpVaults = vaultUrls(service, WARM_UP_SUBSCRIPTIONS);
+      coldStart.bare.push(await bareClient.run({ kind: "full", vaults: warmUpVaults }));
+      coldStart.ours.push(...(await runScans(service, "full", 1, idleLoad, WARM_UP_SUBSCRIPTIONS)).samples);
+      const vaults = vaultUrls(service);
+
+      bare.first.push(await bareClient.run({ kind: "full", vaults }));
+      ours.first.push(...(await runScans(service, "full", 1, idleLoad)).samples);
+      const rows = await readAssetRows(service);
+      // This scan parses all responses like the first one, because their stored hashes are removed, but it writes no assets.
+      // The difference of both is the cost of writing.
+      await removeResponseHashes(service);
+      const [withoutWrites] = (await runScans(service, "full", 1, idleLoad)).samples;
+      for (const kind of ["full", "delta"] as const) {
+        const count = kind === "delta" ? DELTA_SCANS : 1;
+        for (let run = 0; run < count; run++) bare[kind].push(await bareClient.run({ kind, vaults }));
+        const measured = await runScans(service, kind, count, idleLoad);
+        ours[kind].push(...measured.samples);
+        receiptSeconds.push(...measured.receiptSeconds);
+        handshakes = Math.max(handshakes, measured.handshakes);
+      }
+      const bareWrite = await bareClient.run({
+        kind: "write",
+        connectionString: service.azurite.connectionString(),
+        rows,
+      });
+      const writeMs = ours.first.at(-1)!.ms - withoutWrites!.ms;
+      writes.push({ bare: (1000 * bareWrite.ms) / ASSETS, ours: (1000 * writeMs) / ASSETS });
+      if (round === 0) {
+        pythonLoop = await runPythonLoop(service, vaults);
+        prowler = await measureProwler(service, LATENCY_FAULT, () => runScans(service, "full", 1, idleLoad));
+      }
+    } finally {
+      bareClient.stop();
+      await service.stop();
+    }
+  }
+  return { bare, ours, writes, coldStart, receiptSeconds, handshakes, pythonLoop, prowler };
 }
 
 const sum = (samples: Sample[], member: keyof Sample): number =>

@@ -7,7 +7,7 @@ import { cpus } from "node:os";
 import path from "node:path";
 import { CLOUD_KEYS } from "../../test/support/test-app.ts";
 import { trust } from "../../test/support/trust.ts";
-import { commandLine, usedWrong } from "../build/command-line.ts";
+import { commandLine, exitWithUsageError } from "../build/command-line.ts";
 import { serverCertificate } from "../simulated-cloud/tls.ts";
 import { costPage } from "./cost-page.ts";
 import { mergedPage, problemsOf, render } from "./page.ts";
@@ -52,7 +52,7 @@ const { values: options, positionals } = commandLine(HELP, {
   options: { check: { type: "boolean", default: false } },
 });
 const names = positionals.length > 0 ? positionals : Object.keys(sections);
-for (const name of names) if (!Object.hasOwn(sections, name)) usedWrong(`There is no benchmark ${name}`);
+for (const name of names) if (!Object.hasOwn(sections, name)) exitWithUsageError(`There is no benchmark ${name}`);
 
 const file = path.resolve(import.meta.dirname, "../../BENCHMARKS.md");
 const page = existsSync(file) ? readFileSync(file, "utf8") : "";

@@ -79,6 +79,7 @@ export async function sync(): Promise<Section> {
           what: "reads of the service's own key vault, in both",
           value: String(firstRun.serviceVaultReads + unchangedRun.serviceVaultReads),
           comparedWith: "one per five minutes",
+          // Three more than one per five minutes: the runs start and end within an interval.
           bound: atMost(
             firstRun.serviceVaultReads + unchangedRun.serviceVaultReads,
             3 + Math.ceil((firstRun.seconds + unchangedRun.seconds) / 300),

@@ -10,7 +10,7 @@ import { createRequire } from "node:module";
 import path from "node:path";
 import { build, type Metafile, type Plugin } from "esbuild";
 import { gzipSync } from "fflate";
-import { commandLine, usedWrong } from "./command-line.ts";
+import { commandLine, exitWithUsageError } from "./command-line.ts";
 import { buildPage } from "./page.ts";
 
 const HELP = `npm run build -- [--development-licence-key KID:X]…
@@ -180,7 +180,7 @@ if (import.meta.main) {
   const { values } = commandLine(HELP, { options: { "development-licence-key": { type: "string", multiple: true } } });
   const keys = (values["development-licence-key"] ?? []).map((pair) => {
     const colon = pair.indexOf(":");
-    if (colon < 1) usedWrong("A development license key must have the format KID:X");
+    if (colon < 1) exitWithUsageError("A development license key must have the format KID:X");
     return { kid: pair.slice(0, colon), x: pair.slice(colon + 1) };
   });
   const { outdir } = await buildApp({ developmentLicenseKeys: keys });

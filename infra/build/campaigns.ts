@@ -4,7 +4,7 @@
  */
 import { spawnSync } from "node:child_process";
 import path from "node:path";
-import { commandLine, usedWrong } from "./command-line.ts";
+import { commandLine, exitWithUsageError } from "./command-line.ts";
 
 interface Campaign {
   readonly description: string;
@@ -43,6 +43,8 @@ const CAMPAIGNS: Record<string, Campaign> = {
   keycloak: {
     description: "sign-ins and sign-outs with the Keycloak at KEYCLOAK_URL; skipped without it",
     arguments: () => [VITEST, "run", "test/sso/keycloak"],
+    // Without the variable, Vitest leaves these files out (vitest.config.ts).
+    environment: { CAMPAIGN: "all" },
   },
   page: {
     description: "every view and dialog of the page in both themes and all widths",
@@ -65,8 +67,8 @@ CAMPAIGN=all npx vitest run PATH runs every case of one test file, which can tak
 
 const { values, positionals } = commandLine(HELP, { allowPositionals: true, options: { seed: { type: "string" } } });
 const seed = Number(values.seed ?? Math.floor(Math.random() * 2 ** 31));
-if (!Number.isSafeInteger(seed) || seed < 1) usedWrong("--seed must be a whole number of at least 1");
-for (const name of positionals) if (!Object.hasOwn(CAMPAIGNS, name)) usedWrong(`There is no campaign ${name}`);
+if (!Number.isSafeInteger(seed) || seed < 1) exitWithUsageError("--seed must be a whole number of at least 1");
+for (const name of positionals) if (!Object.hasOwn(CAMPAIGNS, name)) exitWithUsageError(`There is no campaign ${name}`);
 
 const failed: string[] = [];
 for (const name of positionals.length > 0 ? positionals : Object.keys(CAMPAIGNS)) {

@@ -15,12 +15,15 @@ export function commandLine<T extends ParseArgsConfig>(help: string, config: T):
     return parseArgs(config);
   } catch (error) {
     // After the first sentence, Node's message explains its own syntax for values that start with a dash.
-    return usedWrong((error as Error).message.split(/\. |\n/, 1)[0]!);
+    return exitWithUsageError((error as Error).message.split(/\. |\n/, 1)[0]!);
   }
 }
 
-/** Exits with 2 because the arguments are invalid. Exit code 1 is for failures. */
-export function usedWrong(reason: string): never {
+/**
+ * Prints why the arguments are invalid and exits with 2. Exit code 1 is for failures. A closing period or colon of the reason is
+ * replaced, because a reference to `--help` follows.
+ */
+export function exitWithUsageError(reason: string): never {
   console.error(`${reason.replace(/[.:]$/, "")}. See --help.`);
   process.exit(2);
 }

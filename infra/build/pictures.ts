@@ -41,7 +41,6 @@ const pdftoppm = process.env.PDFTOPPM ?? "/usr/bin/pdftoppm";
 const SUBSCRIPTION = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
 
 mkdirSync(folder, { recursive: true });
-await renderMail();
 
 async function renderMail(): Promise<void> {
   const at = "2026-11-21T10:00:00.000Z";
@@ -79,6 +78,7 @@ async function renderMail(): Promise<void> {
     items.push(asset(`kv-team-${team}-prod`, kinds[index % 3]!, `service-${index}-credential`, days, owners[team % 4]));
   }
   items.sort((a, b) => a.expiresOn - b.expiresOn);
+  // One notification of a rule. `news` (its items) are given beside it, and `newsTotal` is their number.
   const delivery: Omit<DeliveryRecord, "news"> = {
     deliveryId: "01KAJ4K3M0T5Q8W2Z7X9C1V6BN",
     ruleId: "01KAJ4K3M0P4R7S2T9V5W8X1YZ",
@@ -324,5 +324,7 @@ async function renderComplianceReports(): Promise<void> {
   renderPdf("violations", await violationsDocument(listed, exportInfo));
 }
 
+// At the end of the file, because the functions use the constants above.
+await renderMail();
 await renderAuditExport();
 await renderComplianceReports();

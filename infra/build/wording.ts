@@ -37,6 +37,7 @@ const vocabulary: { words: [string, string][]; openings: [string, string][] } = 
 );
 const RULES = [
   ...vocabulary.words.map(([pattern, better]) => ({ pattern: new RegExp(`\\b(?:${pattern})\\b`, "gi"), better })),
+  // An opening counts only at the start of a sentence. "What to …" and "What happens …" are allowed.
   ...vocabulary.openings.map(([pattern, better]) => ({
     pattern: new RegExp(`(?:^|[.:;] )(?:${pattern})\\b(?! (?:to|happens)\\b)`, "g"),
     better,

@@ -69,14 +69,7 @@ export function installCore(log: Log): Core {
     for (const hook of hooks[name]) await hook(context);
   };
 
-  /** Writes a log entry after the log hooks of the app have seen it. */
-  const writeLog = (
-    source: string,
-    level: LogLevel,
-    category: LogCategory,
-    message: string,
-    invocation?: { hookData: object; context: unknown },
-  ) => {
+  const writeLog: WriteLog = (source, level, category, message, invocation) => {
     const entry = { level, message };
     const context = createHookContext(entry, {
       category,
@@ -142,56 +135,83 @@ export function installCore(log: Log): Core {
       if (registered === undefined || model === undefined) {
         throw new Error(`Function code for '${request.functionId}' is not loaded and cannot be invoked.`);
       }
-      const hookData = {};
-      let invocationContext: unknown;
-      const core: CoreInvocationContext = {
-        invocationId: request.invocationId,
-        request,
-        metadata: registered.metadata,
-        log: (level, category, message) =>
-          writeLog(`Function.${registered.metadata.name}`, level, category, message, {
-            hookData,
-            context: invocationContext,
-          }),
-      };
-      const invocation = await model.getInvocationModel(core);
-      const { context, inputs } = await invocation.getArguments();
-      invocationContext = context;
-      const fixed = { hookData, appHookData, invocationContext: context };
-
-      const preContext = createHookContext({ inputs, functionCallback: registered.callback }, fixed);
-      core.state = "preInvocationHooks";
-      try {
-        await runHooks("preInvocation", preContext);
-      } finally {
-        core.state = undefined;
-      }
-
-      const postContext = createHookContext(
-        { inputs: preContext.inputs, result: null as unknown, error: null as unknown },
-        fixed,
-      );
-      core.state = "invocation";
-      try {
-        postContext.result = await invocation.invokeFunction(context, preContext.inputs, preContext.functionCallback);
-      } catch (error) {
-        postContext.error = error;
-      } finally {
-        core.state = undefined;
-      }
-
-      core.state = "postInvocationHooks";
-      try {
-        await runHooks("postInvocation", postContext);
-      } finally {
-        core.state = undefined;
-      }
-      if (postContext.error !== null && postContext.error !== undefined) throw postContext.error;
-      return invocation.getResponse(context, postContext.result);
+      return await runInvocation(request, registered, model, { runHooks, writeLog, appHookData });
     },
 
     terminate: () => runHooks("appTerminate", createHookContext({}, { hookData: appLevelHookData, appHookData })),
   };
+}
+
+/** The parts of the core that an invocation uses. */
+interface InvocationParts {
+  runHooks(name: HookName, context: object): Promise<void>;
+  writeLog: WriteLog;
+  /** Shared by all hooks of the app. */
+  appHookData: object;
+}
+
+/** Writes a log entry after the log hooks of the app have seen it. `invocation` is missing for entries outside of invocations. */
+type WriteLog = (
+  source: string,
+  level: LogLevel,
+  category: LogCategory,
+  message: string,
+  invocation?: { hookData: object; context: unknown },
+) => void;
+
+/** Runs a registered function between its preInvocation and postInvocation hooks. @throws the error of the function */
+async function runInvocation(
+  request: InvocationRequest,
+  registered: RegisteredFunction,
+  model: ProgrammingModel,
+  { runHooks, writeLog, appHookData }: InvocationParts,
+): Promise<InvocationResponse> {
+  const hookData = {};
+  let invocationContext: unknown;
+  const core: CoreInvocationContext = {
+    invocationId: request.invocationId,
+    request,
+    metadata: registered.metadata,
+    log: (level, category, message) =>
+      writeLog(`Function.${registered.metadata.name}`, level, category, message, {
+        hookData,
+        context: invocationContext,
+      }),
+  };
+  const invocation = await model.getInvocationModel(core);
+  const { context, inputs } = await invocation.getArguments();
+  invocationContext = context;
+  const fixed = { hookData, appHookData, invocationContext: context };
+
+  const preContext = createHookContext({ inputs, functionCallback: registered.callback }, fixed);
+  core.state = "preInvocationHooks";
+  try {
+    await runHooks("preInvocation", preContext);
+  } finally {
+    core.state = undefined;
+  }
+
+  const postContext = createHookContext(
+    { inputs: preContext.inputs, result: null as unknown, error: null as unknown },
+    fixed,
+  );
+  core.state = "invocation";
+  try {
+    postContext.result = await invocation.invokeFunction(context, preContext.inputs, preContext.functionCallback);
+  } catch (error) {
+    postContext.error = error;
+  } finally {
+    core.state = undefined;
+  }
+
+  core.state = "postInvocationHooks";
+  try {
+    await runHooks("postInvocation", postContext);
+  } finally {
+    core.state = undefined;
+  }
+  if (postContext.error !== null && postContext.error !== undefined) throw postContext.error;
+  return invocation.getResponse(context, postContext.result);
 }
 
 class CoreDisposable {

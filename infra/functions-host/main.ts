@@ -1,7 +1,7 @@
 // Command that runs a built Azure Functions app. See HELP.
 
 import { resolve } from "node:path";
-import { commandLine, usedWrong } from "../build/command-line.ts";
+import { commandLine, exitWithUsageError } from "../build/command-line.ts";
 import { type HostOptions, startHost } from "./host.ts";
 import type { Environment } from "./settings.ts";
 
@@ -46,7 +46,7 @@ function number(name: "port" | "lease" | "timer-lease" | "listeners-after" | "an
   const text = values[name];
   if (text === undefined) return undefined;
   const value = Number(text);
-  if (!(value >= 0)) usedWrong(`--${name} must be a number that is not negative`);
+  if (!(value >= 0)) exitWithUsageError(`--${name} must be a number that is not negative`);
   return value;
 }
 
@@ -55,9 +55,9 @@ function fail(reason: string): never {
   process.exit(1);
 }
 
-if (values.app === undefined) usedWrong("The option --app DIR is required");
+if (values.app === undefined) exitWithUsageError("The option --app DIR is required");
 if (values.environment !== "Development" && values.environment !== "Production")
-  usedWrong("--environment must be Development or Production");
+  exitWithUsageError("--environment must be Development or Production");
 
 // The platform restarts the worker after these errors. Here the caller must restart the host.
 process.on("uncaughtException", (error) =>

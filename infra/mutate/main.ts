@@ -8,7 +8,7 @@
 import { createHash } from "node:crypto";
 import { appendFileSync, existsSync, globSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
-import { commandLine, usedWrong } from "../build/command-line.ts";
+import { commandLine, exitWithUsageError } from "../build/command-line.ts";
 import { type Change, placesIn } from "./changes.ts";
 import { ProjectCopy, type TestRun } from "./copy.ts";
 import { moduleOf, readTests } from "./modules.ts";
@@ -231,7 +231,7 @@ function isSame(a: Change, b: Change): boolean {
 }
 
 function wholeNumber(name: string, text: string): number {
-  if (!/^[1-9]\d*$/.test(text)) usedWrong(`--${name} must be a whole number, not "${text}"`);
+  if (!/^[1-9]\d*$/.test(text)) exitWithUsageError(`--${name} must be a whole number, not "${text}"`);
   return Number(text);
 }
 

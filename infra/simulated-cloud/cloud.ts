@@ -156,16 +156,12 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   );
   const people = new People();
 
-  // The provider needs its port, so the server listens first.
-  let identityProvider: RequestListener = (_message, response) => response.destroy();
-  const identityProviderServer = createHttpServer((message, response) => identityProvider(message, response));
-  state.identityProviderPort = await listen(identityProviderServer, undefined, state.identityProviderPort);
-  // The address of the identity provider has the IP address, and the address of the service has the name `localhost`. A browser
-  // then treats them as two sites, like a real service and its identity provider.
-  const issuer = `http://127.0.0.1:${state.identityProviderPort}`;
-  const oidc = new OidcProvider(issuer, state.oidcClient, people);
-  const saml = new SamlProvider(issuer, people, signingKey);
-  identityProvider = identityProviders({ oidc, saml, faults, requestLog: requestLog });
+  const { issuer, oidc, saml, ...identityProvider } = await startIdentityProviders(state, {
+    signingKey,
+    people,
+    faults,
+    requestLog,
+  });
 
   // The URLs contain the port, which is known only after the server listens. `services`, `stores` and `providers` are therefore
   // created below. Clients know no address before that.
@@ -219,24 +215,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   const stores = new ConfigurationStores(store, tokens);
   const consumers = new Consumers(company, { resources, store, directory, clock });
   const events = new EventGrid({ clock, tenantId: state.tenantId, vaultUri });
-  resources.beforeChange = () => consumers.runDueWork();
-  resources.changed = (change) => events.sendChange(change);
-  resources.secretChanged = (vault, name) => {
-    targets.secretChanged(vault, name);
-    consumers.timedReaders.secretChanged(vault, name);
-  };
-  resources.secretRead = (vault, name, version, objectId) => {
-    const id = `${vaultUri(vault)}secrets/${name}/${version}`;
-    workspaces.recordVaultRequest(vault.name, {
-      operation: "SecretGet",
-      vaultId: vault.id,
-      id,
-      requestUri: `${id}?api-version=7.4`,
-      status: 200,
-      objectId,
-      appId: guidFrom(`client of ${objectId}`),
-    });
-  };
+  connectVaultStore(resources, { consumers, events, targets, workspaces, vaultUri });
   const devops = new Devops({
     organization: new Organization(company.devops ?? { organization: "acme", projects: [] }, state.tenantId),
     tokens,
@@ -269,10 +248,9 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     providers,
     workspaces,
   });
-  const logs = origin("loganalytics.localhost");
   const audiences = [
     resourceManagerUrl,
-    logs,
+    origin("loganalytics.localhost"),
     graphOrigin,
     `https://${VAULT_SUFFIX}`,
     MAIL_AUDIENCE,
@@ -311,25 +289,20 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
       authority,
       workspaces,
     }),
-    "loganalytics.localhost": logAnalytics({ workspaces, tokens, origin: logs }),
+    "loganalytics.localhost": logAnalytics({ workspaces, tokens, origin: origin("loganalytics.localhost") }),
     "acme.communication.localhost": mails.service,
     "acme.azconfig.localhost": appConfiguration.service,
     "devops.localhost": devops.service,
     ...providers.services(),
   };
 
-  const identity = { tokens, api, secret: state.identityHeader, identity: state.identity, resources: audiences };
-  const plainServices: Service = (request) => {
-    if (request.method === "GET" && request.path === "/msi/token") return managedIdentityToken(identity, request);
+  const plainServer = createPlainServer(control, listening, (request) => {
+    if (request.method === "GET" && request.path === "/msi/token") {
+      const { identity, identityHeader: secret } = state;
+      return managedIdentityToken({ tokens, api, secret, identity, resources: audiences }, request);
+    }
     if (request.segments[0] === "sink") return sinks.operation(request);
     return pagerDuty.operation(request) ?? serviceNow.operation(request);
-  };
-  const plainListener = listener({ ...listening, serviceFor: () => plainServices });
-  const plainServer = createHttpServer((message, response) => {
-    if (message.url?.startsWith("/control/") !== true) return plainListener(message, response);
-    readRequest(message)
-      .then(async (request) => send(response, await runControlRequest(control, request)))
-      .catch((error: unknown) => response.destroy(error instanceof Error ? error : undefined));
   });
   state.controlPort = await listen(plainServer, options.controlPort, state.controlPort);
   folder.writeState(state);
@@ -338,7 +311,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     environment: {
       AZURE_GRAPH_ENDPOINT: graphOrigin,
       AZURE_DEVOPS_ENDPOINT: origin("devops.localhost"),
-      LOG_ANALYTICS_ENDPOINT: logs,
+      LOG_ANALYTICS_ENDPOINT: origin("loganalytics.localhost"),
       ...environment(state, certificate.authorityPath, authority, resourceManagerUrl, origin),
       ...providers.environment(),
       PRIVATE_TARGET_HOSTS: [new URL(issuer).host, ...providers.privateHosts()].join(","),
@@ -352,10 +325,72 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     saml: { metadata: () => saml.metadata() },
     async stop() {
       await events.waitUntilSent();
-      await Promise.all([close(tlsServer), close(plainServer), close(identityProviderServer), close(kubernetesServer)]);
+      await Promise.all([tlsServer, plainServer, identityProvider.server, kubernetesServer].map(close));
       if (temporary !== undefined) rmSync(temporary, { recursive: true, force: true });
     },
   };
+}
+
+/** Starts the company's identity providers on a port of their own. */
+async function startIdentityProviders(
+  state: CloudState,
+  parts: { signingKey: ReturnType<DataFolder["signingKey"]>; people: People; faults: Faults; requestLog: RequestLog },
+) {
+  const { signingKey, people, faults, requestLog } = parts;
+  // The providers need their port, so the server listens first.
+  let answer: RequestListener = (_message, response) => response.destroy();
+  const server = createHttpServer((message, response) => answer(message, response));
+  state.identityProviderPort = await listen(server, undefined, state.identityProviderPort);
+  // The address of the identity provider has the IP address, and the address of the service has the name `localhost`. A browser
+  // then treats them as two sites, like a real service and its identity provider.
+  const issuer = `http://127.0.0.1:${state.identityProviderPort}`;
+  const oidc = new OidcProvider(issuer, state.oidcClient, people);
+  const saml = new SamlProvider(issuer, people, signingKey);
+  answer = identityProviders({ oidc, saml, faults, requestLog });
+  return { server, issuer, oidc, saml };
+}
+
+/** Makes the vault store notify the other parts of the cloud of changes and reads: consumers, Event Grid, and the logs. */
+function connectVaultStore(
+  resources: VaultStore,
+  parts: {
+    consumers: Consumers;
+    events: EventGrid;
+    targets: Targets;
+    workspaces: Workspaces;
+    vaultUri(vault: Vault): string;
+  },
+): void {
+  const { consumers, events, targets, workspaces, vaultUri } = parts;
+  resources.beforeChange = () => consumers.runDueWork();
+  resources.changed = (change) => events.sendChange(change);
+  resources.secretChanged = (vault, name) => {
+    targets.secretChanged(vault, name);
+    consumers.timedReaders.secretChanged(vault, name);
+  };
+  resources.secretRead = (vault, name, version, objectId) => {
+    const id = `${vaultUri(vault)}secrets/${name}/${version}`;
+    workspaces.recordVaultRequest(vault.name, {
+      operation: "SecretGet",
+      vaultId: vault.id,
+      id,
+      requestUri: `${id}?api-version=7.4`,
+      status: 200,
+      objectId,
+      appId: guidFrom(`client of ${objectId}`),
+    });
+  };
+}
+
+/** Creates the server of the plain HTTP port. It serves the control API, and the given service below all other paths. */
+function createPlainServer(control: Control, listening: ListenerOptions, service: Service): Server {
+  const plainListener = listener({ ...listening, serviceFor: () => service });
+  return createHttpServer((message, response) => {
+    if (message.url?.startsWith("/control/") !== true) return plainListener(message, response);
+    readRequest(message)
+      .then(async (request) => send(response, await runControlRequest(control, request)))
+      .catch((error: unknown) => response.destroy(error instanceof Error ? error : undefined));
+  });
 }
 
 /** Runs a request of the control API. An error is returned as status 400. */

@@ -1,6 +1,6 @@
 // Command that runs the simulated cloud as a process. See HELP.
 
-import { commandLine, usedWrong } from "../build/command-line.ts";
+import { commandLine, exitWithUsageError } from "../build/command-line.ts";
 
 const HELP = `node infra/simulated-cloud/main.ts --data DIR [options]
 
@@ -23,7 +23,7 @@ const { values } = commandLine(HELP, {
     "ready-json": { type: "boolean", default: false },
   },
 });
-if (values.data === undefined) usedWrong("The option --data DIR is required");
+if (values.data === undefined) exitWithUsageError("The option --data DIR is required");
 
 try {
   const { startCloud } = await import("./cloud.ts");
@@ -58,6 +58,6 @@ function exitWithError(error: unknown): never {
 /** Parses a numeric option. Returns an object with it, or an empty object if the option is missing. */
 function number<N extends string>(name: N, text: string | undefined): Partial<Record<N, number>> {
   if (text === undefined) return {};
-  if (!/^\d+$/.test(text)) usedWrong(`--${name} must be a number, not "${text}"`);
+  if (!/^\d+$/.test(text)) exitWithUsageError(`--${name} must be a number, not "${text}"`);
   return { [name]: Number(text) } as Record<N, number>;
 }

@@ -230,8 +230,11 @@ export function createAccess(deps: AccessDependencies): Access {
   /**
    * Creates or resets the bootstrap administrator before the first sign-in, and checks again after `maxAgeMs` or after a
    * failure.
+   *
+   * @returns a check of the user who signs in. It throws `StorageCorrupt` for the bootstrap administrator if a stored row can't be
+   *   read that shows whether the configured password changed, because the user's password and tokens may be outdated.
    */
-  async function ensureBootstrapAdministrator(maxAgeMs: number): Promise<void> {
+  async function ensureBootstrapAdministrator(maxAgeMs: number): Promise<(username: string) => void> {
     const nowMs = clock.now().getTime();
     if (!lastBootstrap || Math.abs(nowMs - lastBootstrap.startedAtMs) > maxAgeMs) {
       lastBootstrap = {
@@ -242,9 +245,13 @@ export function createAccess(deps: AccessDependencies): Access {
     const current = lastBootstrap;
     try {
       await current.done;
+      return () => {};
     } catch (error) {
       if (lastBootstrap === current) lastBootstrap = undefined;
-      throw error;
+      if (!(error instanceof StorageCorrupt)) throw error;
+      return (username) => {
+        if (reservedUsernames.includes(userKey(username))) throw error;
+      };
     }
   }
 
@@ -256,12 +263,12 @@ export function createAccess(deps: AccessDependencies): Access {
 
   return {
     async signIn(credentials, caller) {
-      await ensureBootstrapAdministrator(BOOTSTRAP_CHECK_MS);
+      (await ensureBootstrapAdministrator(BOOTSTRAP_CHECK_MS))(credentials.username);
       return await signIn(credentials, caller);
     },
 
     async signInToSession(credentials, caller, userAgent) {
-      await ensureBootstrapAdministrator(BOOTSTRAP_CHECK_MS);
+      (await ensureBootstrapAdministrator(BOOTSTRAP_CHECK_MS))(credentials.username);
       return await signInToSession(credentials, caller, userAgent);
     },
 

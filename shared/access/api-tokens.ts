@@ -56,7 +56,8 @@ type ApiTokenRow = Row<z.infer<typeof apiToken>>;
 /**
  * Maps a token to its user: for the administrators' list, for alerts, and for tokens of earlier versions, which don't name
  * their user. Stored in the partition of the users, so that a token and its user's list are written in one transaction. Row
- * key: `|token|` and the id.
+ * key: `|token|` and the id. Signed and listed, so that changed, removed and older rows are detected. `adopted`: unsigned rows
+ * of earlier versions are accepted until they are signed.
  */
 export const ApiToken = entity("Users", apiToken, { signed: "adopted", listed: true });
 const TOKENS = "|token|";
@@ -123,17 +124,10 @@ export function createApiTokens(deps: {
   randomness: Randomness;
   maxIdleDays: number;
 }): ApiTokens {
-  const { tables, users, audit, clock, randomness, maxIdleDays } = deps;
+  const { tables, users, audit, clock, randomness } = deps;
   const nowMs = () => clock.now().getTime();
-  const isExpired = ({ expiresAt }: { expiresAt: string }) => Date.parse(expiresAt) <= nowMs();
-  const rowOf = (id: string) => tables.get(ApiToken, USERS_PARTITION, TOKENS + id);
-
-  /** Returns true if the owner is active, lists the token, and (for an SSO user) signed in recently enough. */
-  function isTokenValid(user: UserRow | undefined, id: string): user is UserRow {
-    if (user?.state !== "active" || !user.apiTokens?.includes(id)) return false;
-    if (user.source !== "sso") return true;
-    return nowMs() - Date.parse(user.lastSsoSignInAt ?? user.createdAt) <= maxIdleDays * DAY_MS;
-  }
+  const { isExpired, rowOf, isTokenValid, detailsOf, listTokensOf, isPastListing, withOwners } =
+    createTokenReader(deps);
 
   const view = ({ id, name, role, createdAt, expiresAt, lastUsedOn }: ApiTokenDetails, user: string): ApiTokenView => ({
     id,
@@ -145,38 +139,6 @@ export function createApiTokens(deps: {
     expired: isExpired({ expiresAt }),
     lastUsedOn: lastUsedOn ?? null,
   });
-
-  /** Returns the details of a token. @param readRow - The token's own row, if the caller has already read it. */
-  async function detailsOf(user: UserRow, id: string, readRow?: ApiTokenRow): Promise<ApiTokenDetails | undefined> {
-    const details = detailsInUser(user, id);
-    if (details) return details;
-    const row = readRow ?? (await rowOf(id));
-    return row && detailsInRow(row);
-  }
-
-  async function listTokensOf(user: UserRow): Promise<ApiTokenDetails[]> {
-    const tokens = await pMap(user.apiTokens ?? [], (id) => detailsOf(user, id), { concurrency: MAX_CONCURRENT_READS });
-    return tokens.filter((details) => details !== undefined).filter((details) => !isPastListing(details));
-  }
-
-  const isPastListing = ({ expiresAt }: { expiresAt: string }) => Date.parse(expiresAt) + EXPIRED_SHOWN_MS <= nowMs();
-
-  /**
-   * Returns the rows whose user still lists the token. Reads the users after the rows: a token and its user's list are written
-   * together.
-   */
-  async function withOwners<T extends { user: string; rowKey: string }>(
-    rows: readonly T[],
-    readOwner = users.find,
-  ): Promise<{ row: T; user: UserRow }[]> {
-    const names = [...new Set(rows.map(({ user }) => user))];
-    const owners = await pMap(names, readOwner, { concurrency: MAX_CONCURRENT_READS });
-    const byName = new Map(names.map((name, index) => [name, owners[index]]));
-    return rows.flatMap((row) => {
-      const user = byName.get(row.user);
-      return user?.apiTokens?.includes(idOfRow(row)) ? [{ row, user }] : [];
-    });
-  }
 
   /**
    * Records the day of the last use: a day, so that not every request writes. The day never goes back, even if the clocks of
@@ -326,6 +288,64 @@ export function createApiTokens(deps: {
       }
     },
   };
+}
+
+/** Creates the functions that read tokens and tell whether they are valid. */
+function createTokenReader({
+  tables,
+  users,
+  clock,
+  maxIdleDays,
+}: {
+  tables: Tables;
+  users: Users;
+  clock: Clock;
+  maxIdleDays: number;
+}) {
+  const nowMs = () => clock.now().getTime();
+  const isExpired = ({ expiresAt }: { expiresAt: string }) => Date.parse(expiresAt) <= nowMs();
+  const rowOf = (id: string) => tables.get(ApiToken, USERS_PARTITION, TOKENS + id);
+
+  /** Returns true if the owner is active, lists the token, and (for an SSO user) signed in recently enough. */
+  function isTokenValid(user: UserRow | undefined, id: string): user is UserRow {
+    if (user?.state !== "active" || !user.apiTokens?.includes(id)) return false;
+    if (user.source !== "sso") return true;
+    return nowMs() - Date.parse(user.lastSsoSignInAt ?? user.createdAt) <= maxIdleDays * DAY_MS;
+  }
+
+  /** Returns the details of a token. @param readRow - The token's own row, if the caller has already read it. */
+  async function detailsOf(user: UserRow, id: string, readRow?: ApiTokenRow): Promise<ApiTokenDetails | undefined> {
+    const details = detailsInUser(user, id);
+    if (details) return details;
+    const row = readRow ?? (await rowOf(id));
+    return row && detailsInRow(row);
+  }
+
+  async function listTokensOf(user: UserRow): Promise<ApiTokenDetails[]> {
+    const tokens = await pMap(user.apiTokens ?? [], (id) => detailsOf(user, id), { concurrency: MAX_CONCURRENT_READS });
+    return tokens.filter((details) => details !== undefined).filter((details) => !isPastListing(details));
+  }
+
+  const isPastListing = ({ expiresAt }: { expiresAt: string }) => Date.parse(expiresAt) + EXPIRED_SHOWN_MS <= nowMs();
+
+  /**
+   * Returns the rows whose user still lists the token. Reads the users after the rows: a token and its user's list are written
+   * together.
+   */
+  async function withOwners<T extends { user: string; rowKey: string }>(
+    rows: readonly T[],
+    readOwner = users.find,
+  ): Promise<{ row: T; user: UserRow }[]> {
+    const names = [...new Set(rows.map(({ user }) => user))];
+    const owners = await pMap(names, readOwner, { concurrency: MAX_CONCURRENT_READS });
+    const byName = new Map(names.map((name, index) => [name, owners[index]]));
+    return rows.flatMap((row) => {
+      const user = byName.get(row.user);
+      return user?.apiTokens?.includes(idOfRow(row)) ? [{ row, user }] : [];
+    });
+  }
+
+  return { isExpired, rowOf, isTokenValid, detailsOf, listTokensOf, isPastListing, withOwners };
 }
 
 /** Returns the details of a token from its user's row. */

@@ -20,7 +20,7 @@ const SKEW_MS = MINUTE_MS;
  * reject the request: 401, and for tokens of Entra also 403 and 503.
  *
  * @param deps.ensureBootstrapAdministrator - Resolves once the bootstrap administrator matches the configuration. A reset
- * revokes earlier tokens, so it must come first.
+ * revokes earlier tokens, so it must come first. Returns a function that throws for a user for whom that is unknown.
  */
 export function createAuthentication(deps: {
   tokens: Tokens;
@@ -30,7 +30,7 @@ export function createAuthentication(deps: {
   entra: EntraTokens | undefined;
   /** Returns true if the user must enroll a second factor before anything else. */
   mustEnroll: (user: UserRow) => Promise<boolean>;
-  ensureBootstrapAdministrator: () => Promise<void>;
+  ensureBootstrapAdministrator: () => Promise<(username: string) => void>;
   clock: Clock;
 }): (credential: Credential) => Promise<Actor | Problem> {
   const { tokens, users, sessions, apiTokens, entra, mustEnroll, ensureBootstrapAdministrator, clock } = deps;
@@ -47,7 +47,7 @@ export function createAuthentication(deps: {
   async function authenticateToken(token: string): Promise<Actor | undefined> {
     const claims = await tokens.verify(token);
     if (!claims) return undefined;
-    await ensureBootstrapAdministrator();
+    (await ensureBootstrapAdministrator())(claims.username);
     const user = await users.find(claims.username);
     if (
       !user ||
@@ -68,9 +68,10 @@ export function createAuthentication(deps: {
   }
 
   async function authenticateSession(cookie: string): Promise<Actor | undefined> {
-    await ensureBootstrapAdministrator();
+    const requireCurrent = await ensureBootstrapAdministrator();
     const session = await sessions.find(cookie);
     if (!session) return undefined;
+    requireCurrent(session.user.username);
     const { username, role, mustChangePassword = false } = session.user;
     const credential = { kind: "session", id: session.id, since: session.since } as const;
     // Only a user who signed in with the password must change it: a user who signed in with SSO may not know it.
@@ -88,9 +89,10 @@ export function createAuthentication(deps: {
   }
 
   async function authenticateApiToken(token: string): Promise<Actor | undefined> {
-    await ensureBootstrapAdministrator();
+    const requireCurrent = await ensureBootstrapAdministrator();
     const apiToken = await apiTokens.find(token);
     if (!apiToken) return undefined;
+    requireCurrent(apiToken.user.username);
     return { username: apiToken.user.username, role: apiToken.role, credential: { kind: "apiToken", id: apiToken.id } };
   }
 

@@ -40,6 +40,7 @@ const mark = z.object({
   passwordHash: z.string(),
 });
 type Mark = z.infer<typeof mark>;
+/** Signed and listed, like the users. `adopted`: an unsigned row of an earlier version is accepted until it is signed. */
 export const BootstrapMark = entity("Users", mark, { signed: "adopted", listed: true });
 
 /** Attempts to write while other instances start and write at the same time. */
@@ -61,8 +62,8 @@ interface Dependencies {
  * Creates the bootstrap administrator: the user that the configuration names (BOOTSTRAP_ADMIN_USERNAME). A process calls this
  * before its first sign-in or authentication. If the configured username or password changed since the user was last created or
  * reset, resets the user, which restores access for the owner of the configuration. A reset also unlinks the user's SSO
- * identity and removes the second factor. Otherwise a deleted or changed user stays unchanged. The marker row and the user are written in one transaction, so
- * that concurrent instances write them once.
+ * identity and removes the second factor. Otherwise a deleted or changed user stays unchanged. The marker row and the user are
+ * written in one transaction, so that concurrent instances write them once.
  */
 export async function bootstrapAdministrator(deps: Dependencies): Promise<void> {
   const { tables, config, clock, randomness, audit, log, passwords } = deps;

@@ -17,7 +17,7 @@ export interface FairQueue {
    * @throws {Problem} rateLimited, without executing the work, if the queue is full. If another owner has at least two requests
    * more, that owner's newest request is rejected instead.
    */
-  run<T>(place: QueuePosition, work: () => Promise<T>): Promise<T>;
+  run<T>(position: QueuePosition, work: () => Promise<T>): Promise<T>;
 }
 
 interface Waiting {

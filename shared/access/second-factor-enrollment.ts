@@ -74,7 +74,7 @@ export interface SecondFactorEnrollment {
   reset(id: string, caller: Caller): Promise<void>;
 }
 
-export function createSecondFactorEnrollment(deps: {
+interface Dependencies {
   users: Users;
   identity: Pick<IdentityConfirmation, "confirmIdentity">;
   verification: SecondFactorVerification;
@@ -83,74 +83,16 @@ export function createSecondFactorEnrollment(deps: {
   audit: Audit;
   clock: Clock;
   randomness: Randomness;
-}): SecondFactorEnrollment {
-  const { users, identity, verification, totpSecrets, passkeys, audit, clock, randomness } = deps;
+}
+
+export function createSecondFactorEnrollment(deps: Dependencies): SecondFactorEnrollment {
+  const { users, verification, totpSecrets, passkeys, audit, clock, randomness } = deps;
+  const { confirmed, write, createCodes, add } = createSecondFactorWriter(deps);
 
   async function readUser(actor: Actor): Promise<UserRow> {
     const user = await users.find(actor.username);
     if (!user) throw notFound("This user");
     return user;
-  }
-
-  const eventOf = (type: string, user: UserRow, caller: Caller, details: Record<string, unknown> = {}) => ({
-    type,
-    caller,
-    target: { type: "user", id: user.rowKey },
-    details,
-  });
-
-  /** Confirms the user's identity, then does the work between two audit entries. A failed confirmation is recorded. */
-  async function confirmed<T>(
-    proof: IdentityProof,
-    user: UserRow,
-    event: ReturnType<typeof eventOf>,
-    work: (confirmedUser: UserRow) => Promise<T>,
-  ): Promise<T> {
-    if (user.passwordHash === undefined) {
-      throw new Problem(
-        "conflict",
-        "You sign in with single sign-on, so your identity provider asks for a second factor.",
-      );
-    }
-    return await audited(
-      audit,
-      event,
-      async () => await work(await identity.confirmIdentity(user, proof, event.caller)),
-    );
-  }
-
-  /** Writes the second factor, unless the sign-in or the password of the actor became invalid since the user was read. */
-  async function write(
-    actor: Actor,
-    user: UserRow,
-    next: (latest: SecondFactor) => SecondFactor,
-  ): Promise<SecondFactor> {
-    const changed = await users.change(user, (latest) => {
-      requireSignedIn(actor, latest);
-      if (latest.passwordHash !== user.passwordHash) {
-        throw new Problem("conflict", "The password was changed in the meantime. Sign in again.");
-      }
-      return { ...latest, secondFactor: next(secondFactorOf(latest)), ...newRevision(deps) };
-    });
-    if (!changed) throw notFound("This user");
-    return secondFactorOf(changed);
-  }
-
-  /** Returns new recovery codes and their hashes. */
-  function createCodes(user: UserRow) {
-    const codes = newRecoveryCodes(randomness);
-    return { codes, hashes: codes.map((code) => recoveryCodeHash(uidOf(user), code)) };
-  }
-
-  /** Adds a method, and recovery codes if the user has none. */
-  async function add(actor: Actor, user: UserRow, next: (latest: SecondFactor) => SecondFactor): Promise<Added> {
-    const { codes, hashes } = createCodes(user);
-    const after = await write(actor, user, (latest) => {
-      const added = next(latest);
-      return added.recoveryCodes.length > 0 ? added : { ...added, recoveryCodes: hashes };
-    });
-    // Null if the user had codes already: their hashes were kept, and the new codes were not stored.
-    return { recoveryCodes: after.recoveryCodes.includes(hashes[0]!) ? codes : null };
   }
 
   return {
@@ -198,6 +140,7 @@ export function createSecondFactorEnrollment(deps: {
         const now = clock.now();
         if (!pendingTotp || Date.parse(pendingTotp.expiresAt) <= now.getTime()) throw nothingStarted();
         const { secret } = pendingTotp;
+        // The number of the 30-second time step whose code this is. Undefined for a wrong code.
         const step = await totpSecrets.stepOf(secret, uidOf(user), code, now).catch((error: unknown) => {
           throw error instanceof UnreadableTotpSecret ? nothingStarted() : error;
         });
@@ -303,6 +246,73 @@ export function createSecondFactorEnrollment(deps: {
       });
     },
   };
+}
+
+const eventOf = (type: string, user: UserRow, caller: Caller, details: Record<string, unknown> = {}) => ({
+  type,
+  caller,
+  target: { type: "user", id: user.rowKey },
+  details,
+});
+
+/** Creates the functions that write a user's second factor. */
+function createSecondFactorWriter(deps: Pick<Dependencies, "users" | "identity" | "audit" | "clock" | "randomness">) {
+  const { users, identity, audit, randomness } = deps;
+  return { confirmed, write, createCodes, add };
+
+  /** Confirms the user's identity, then does the work between two audit entries. A failed confirmation is recorded. */
+  async function confirmed<T>(
+    proof: IdentityProof,
+    user: UserRow,
+    event: ReturnType<typeof eventOf>,
+    work: (confirmedUser: UserRow) => Promise<T>,
+  ): Promise<T> {
+    if (user.passwordHash === undefined) {
+      throw new Problem(
+        "conflict",
+        "You sign in with single sign-on, so your identity provider asks for a second factor.",
+      );
+    }
+    return await audited(
+      audit,
+      event,
+      async () => await work(await identity.confirmIdentity(user, proof, event.caller)),
+    );
+  }
+
+  /** Writes the second factor, unless the sign-in or the password of the actor became invalid since the user was read. */
+  async function write(
+    actor: Actor,
+    user: UserRow,
+    next: (latest: SecondFactor) => SecondFactor,
+  ): Promise<SecondFactor> {
+    const changed = await users.change(user, (latest) => {
+      requireSignedIn(actor, latest);
+      if (latest.passwordHash !== user.passwordHash) {
+        throw new Problem("conflict", "The password was changed in the meantime. Sign in again.");
+      }
+      return { ...latest, secondFactor: next(secondFactorOf(latest)), ...newRevision(deps) };
+    });
+    if (!changed) throw notFound("This user");
+    return secondFactorOf(changed);
+  }
+
+  /** Returns new recovery codes and their hashes. */
+  function createCodes(user: UserRow) {
+    const codes = newRecoveryCodes(randomness);
+    return { codes, hashes: codes.map((code) => recoveryCodeHash(uidOf(user), code)) };
+  }
+
+  /** Adds a method, and recovery codes if the user has none. */
+  async function add(actor: Actor, user: UserRow, next: (latest: SecondFactor) => SecondFactor): Promise<Added> {
+    const { codes, hashes } = createCodes(user);
+    const after = await write(actor, user, (latest) => {
+      const added = next(latest);
+      return added.recoveryCodes.length > 0 ? added : { ...added, recoveryCodes: hashes };
+    });
+    // Null if the user had codes already: their hashes were kept, and the new codes were not stored.
+    return { recoveryCodes: after.recoveryCodes.includes(hashes[0]!) ? codes : null };
+  }
 }
 
 const nothingStarted = (): Problem =>

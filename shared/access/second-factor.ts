@@ -88,6 +88,7 @@ export function createSecondFactorVerification(deps: {
   async function verifyTotp(user: UserRow, code: string): Promise<VerifiedFactor | undefined> {
     const { totp } = secondFactorOf(user);
     if (!totp) return undefined;
+    // The number of the 30-second time step whose code this is. Undefined for a wrong code.
     const step = await totpSecrets.stepOf(totp.secret, uidOf(user), code, clock.now()).catch((error: unknown) => {
       if (error instanceof UnreadableTotpSecret) throw new StorageCorrupt(User.table, user, error.message);
       throw error;

@@ -47,6 +47,7 @@ export interface CountedAttempt {
   /** True if the pair is blocked unless this attempt succeeds. */
   readonly isLast: boolean;
 }
+/** A count that this attempt increased: its row key, its value before, and its ETag after. */
 interface CountedRow {
   readonly key: string;
   readonly before: Row<Count> | undefined;

@@ -132,7 +132,10 @@ const userRecord = z.object({
 export type UserRecord = z.infer<typeof userRecord>;
 export type UserRow = Row<UserRecord>;
 
-/** Row key: the username in lower case. */
+/**
+ * Row key: the username in lower case. The rows of this file are signed and listed, so that changed, removed and older rows are
+ * detected. `adopted`: unsigned rows of earlier versions are accepted until they are signed.
+ */
 export const User = entity("Users", userRecord, { signed: "adopted", listed: true });
 
 /** An SSO identity: the issuer or entity id, and the subject there. Never an email address. */

@@ -34,7 +34,10 @@ export type AcknowledgementRecord = z.infer<typeof AcknowledgementRecord>;
 /** Stored in the table of snoozes, in one partition that one request reads. */
 export const AcknowledgementRows = entity("AlertSnoozes", AcknowledgementRecord);
 const ACKNOWLEDGEMENTS = "acknowledgements";
-/** Returns the row key of an acknowledgment. `alert` is the key of `alertKey`; empty: the prefix of the rule's rows. */
+/**
+ * Returns the row key of an acknowledgment. `alert` is the key of `alertKey`, such as `a!<vault>!<type>!<name>`; empty: the
+ * prefix of the rule's rows.
+ */
 const rowKeyOf = (ruleId: string, alert: string): string => `${ruleId}|${alert}`;
 
 export const acknowledgementId = ({ ruleId, itemId }: Pick<AcknowledgementRecord, "ruleId" | "itemId">): string =>

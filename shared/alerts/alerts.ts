@@ -47,7 +47,10 @@ export type { NewViolation, ViolationSource } from "./violation-items.ts";
  * Alerts about some items stay open (tracked) until they are resolved.
  */
 
-/** Milliseconds that a test delivery waits for the mail provider's report. Later reports appear in the history. */
+/**
+ * Milliseconds that a test waits until its delivery is complete, such as for the mail provider's report. Later reports appear
+ * in the history.
+ */
 const TEST_WAIT_MS = 12_000;
 /** Maximum seconds of one wait within a test delivery. A longer wait is left to the queue. */
 const TEST_STEP_SECONDS = 6;
@@ -213,6 +216,7 @@ export function createAlerts(deps: AlertsDependencies): Alerts {
       await history.record(newDelivery(rule, { ...fields, test: true, requestedBy: caller.actor }));
       const deadline = performance.now() + TEST_WAIT_MS;
       for (;;) {
+        // Seconds until the next step, such as the next request for the status of a mail. Undefined: the test is complete.
         const seconds = await deliveries.work(deliveryId);
         if (seconds === undefined) break;
         if (seconds > TEST_STEP_SECONDS || performance.now() + seconds * 1000 > deadline) {

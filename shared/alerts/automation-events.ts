@@ -4,8 +4,8 @@ import type { NotificationLog } from "./notification-log.ts";
 import type { RuleRecord } from "./rule.ts";
 
 /**
- * Alert rules about events of automation (rotations, syncs), of dependency discovery, and of the service's own storage. A source module returns its events; the rule
- * notifies of each event once.
+ * Alert rules about events of automation (rotations, syncs), of dependency discovery, and of the service's own storage. A
+ * source module returns its events; the rule notifies of each event once.
  */
 
 /** The alert types of these rules. */
@@ -47,8 +47,10 @@ export async function automationItems(
   limit: number,
 ): Promise<{ items: AutomationItem[]; more: boolean }> {
   const type = rule.alertType as AutomationType;
+  // `from` is the time of the last evaluation. Since the activation, there was none yet.
   const isFirst = from.toISOString() === rule.activeSince;
   const start = isFirst && PERSISTING_TYPES.has(type) ? new Date(0) : new Date(from.getTime() - LATE_MS);
+  // Empty: events of any age.
   const since = start.getTime() === 0 ? "" : rule.activeSince;
   const items: AutomationItem[] = [];
   for (const source of deps.sources) {

@@ -13,8 +13,9 @@ import { ALERT_TYPES, DELIVERY_METHODS, DELIVERY_MODES, type RuleRecord } from "
  */
 
 /**
- * `pending` changes to one of the others. `cancelled`: the rule was deleted or disabled before sending. `inDoubt`: the store was
- * restored and the message may have been sent before, so a person must send or drop it (held-deliveries.ts).
+ * `pending` changes to one of the others. `partial`: some parts were delivered, and others were not. `cancelled`: the rule was
+ * deleted or disabled before sending. `inDoubt`: the store was restored and the message may have been sent before, so a person
+ * must send it (then `pending` again) or drop it (`cancelled`): held-deliveries.ts.
  */
 export const DELIVERY_STATUSES = ["pending", "delivered", "partial", "failed", "cancelled", "inDoubt"] as const;
 export type DeliveryStatus = (typeof DELIVERY_STATUSES)[number];
@@ -26,8 +27,10 @@ export const MAX_ITEMS = 1000;
 export const DELIVERY_QUEUE = "alert-deliveries";
 export const DeliveryMessage = z.object({ deliveryId: z.string() });
 
-/** The part of a delivery for one group of recipients: some items by mail, or all items by webhook. The status changes
- * `waiting → sending → accepted → delivered | failed` for a mail; a webhook has no `accepted`.
+/**
+ * The part of a delivery for one group of recipients: some items by mail, or all items by webhook. The status changes
+ * `waiting → sending → accepted → delivered | failed` for a mail; a webhook has no `accepted`. Before a retry it is `waiting`
+ * again. `cancelled`: the rule was deleted or disabled before sending, or a person dropped the delivery after a restore.
  */
 export const Part = z.object({
   /** Email addresses, or the webhook's host. */

@@ -92,6 +92,7 @@ export function createEvaluation(
   async function run(): Promise<void> {
     if (!(await deps.settings.values()).enableNotifications) return log.info("Notifications are turned off");
     const now = clock.now();
+    // The marker that a restore from a copy of the store leaves. Undefined if there was none lately.
     const restored = await readRestoreMarker(tables, now);
     const failures: unknown[] = [];
     const states = new Map<string, Row<StateRecord>>();
@@ -124,6 +125,7 @@ export function createEvaluation(
       const context = await contextOf(due, now, true);
       await forEach(due, async (rule) => {
         const state = states.get(rule.ruleId);
+        // Still pending: the completion above failed, so the rule waits for the next run.
         if (!state?.pending) await evaluateRule(rule, state, context, restored);
       });
     }
@@ -159,6 +161,7 @@ export function createEvaluation(
     restored: RestoreMarker | undefined,
   ): Promise<void> {
     const { now, vaults } = context;
+    // Held deliveries may have been sent between the copy and the restore, so a person must send or drop them.
     const held = mayHaveBeenSent(rule, stored, restored);
     let row = stored;
     for (let round = 0; round < MAX_ROUNDS; round++) {
@@ -230,6 +233,7 @@ export function createEvaluation(
       const context = await contextOf([rule], clock.now(), false);
       const { items, more } = await findItems(rule, startOf(rule, row), row, context);
       const { stillFailing, escalated } = await followUps(rule, context);
+      // `itemsFor` leaves out resolutions if the rule does not send them.
       const all = [...itemsFor(rule, items), ...stillFailing, ...escalated].sort(byUrgency);
       return { items: all, more, isFirst: row === undefined, hidden: context.vaults?.hidden ?? [] };
     },

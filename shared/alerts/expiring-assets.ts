@@ -44,7 +44,7 @@ export interface Span {
   /** Time of the last evaluation, or of the rule's activation. */
   from: Date;
   to: Date;
-  /** The snapshot's revision at the last evaluation. 0 evaluates everything. */
+  /** The revision of the vaults' snapshot at the last evaluation; it grows when a vault changes. 0 evaluates everything. */
   revision: number;
 }
 
@@ -71,6 +71,7 @@ export async function expiringItems(
 ): Promise<{ items: AssetItem[]; more: boolean; isIncomplete: boolean }> {
   const { tables, notifications, ownerTag, suppressedSince } = deps;
   const thresholds = thresholdsOf(rule);
+  // Lower-cased names of vaults whose assets cause no notifications, such as vaults out of scope.
   const hidden = new Set(snapshot.hidden);
   const itemsById = new Map<string, AssetItem>();
   let more = false;

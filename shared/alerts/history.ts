@@ -82,7 +82,7 @@ const PURGE_PARALLEL = 8;
 /** Deliveries and their lists. */
 export interface History {
   /** Writes the list entries of a delivery and removes those of its former status, in one transaction unless the delivery was
-   * held. Idempotent.
+   * held (a restore of the store set it to `inDoubt`). Idempotent.
    */
   updateLists(delivery: DeliveryRecord): Promise<void>;
   /** Adds a new delivery and its list entries. If the delivery exists, only writes its list entries again. */
@@ -121,12 +121,15 @@ export function createHistory(tables: Tables): History {
       const row: DeliverySummary = { ...members, firstNews: itemsIn(delivery).slice(0, LISTED_ITEMS) };
       const { ruleId, deliveryId, status } = delivery;
       const entries = keysOf(ruleId, deliveryId, status).map((key) => put(HistoryRow, key, row));
+      // A delivery changes from `pending` to a final status. One that was held after a restore (`heldAt`) was `inDoubt` in
+      // between, and can be `pending` again. `stale` are its entries under the former statuses.
       const formerStatuses = delivery.heldAt === undefined ? (["pending"] as const) : (["pending", "inDoubt"] as const);
       const stale = formerStatuses
         .filter((former) => former !== status && (status !== "pending" || former === "inDoubt"))
         .flatMap((former) => keysOf(ruleId, deliveryId, former))
         .filter((key, index, keys) => keys.indexOf(key) === index && !entries.some(({ rowKey }) => rowKey === key))
         .map((key) => remove(HistoryRow, key));
+      // Without a transaction, which fails if an entry to remove does not exist. Not every held delivery has all of them.
       if (delivery.heldAt !== undefined) return await tables.write(HistoryRow.table, HISTORY, [...entries, ...stale]);
       try {
         await tables.transaction(HistoryRow.table, HISTORY, [...entries, ...stale]);

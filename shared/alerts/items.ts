@@ -6,7 +6,7 @@ import { SEVERITIES } from "./rule.ts";
 
 /** The items of alerts: what a notification is about, such as an expiring asset or the resolution of an earlier alert. */
 
-/** Urgencies of items, from the highest to the lowest. */
+/** Urgencies of items, from the highest to the lowest. `expired` is also the urgency of critical violations, for example. */
 export const URGENCIES = ["expired", "critical", "warning", "notice"] as const;
 export type Urgency = (typeof URGENCIES)[number];
 
@@ -253,7 +253,8 @@ export const thresholdOf = (rowKey: string): number => Number(rowKey.slice(rowKe
 
 /**
  * Returns the key in the notification log. A new expiry or a lower threshold is a new notification. The key of an asset begins
- * like its key in the index by expiry (`e!`). The other prefixes name the kind of item; alerts have other keys, see `alertKey`.
+ * like its key in the index by expiry (`e!`). The other prefixes name the kind of item, here and in `endKey` (`z!`),
+ * `escalationKey` (`x!`) and `automationKey` (`m!`). The keys of `alertKey`, for tracked alerts, are a separate set.
  */
 export function notificationKey(item: Item): string {
   switch (item.kind) {
@@ -308,6 +309,7 @@ export function byUrgency(a: Item, b: Item): number {
   if ("of" in a && "of" in b) return byUrgency(a.of, b.of);
   if ("of" in a !== "of" in b) return "of" in a ? 1 : -1;
   if (a.kind === "credential" && b.kind === "credential") return a.expiresOn - b.expiresOn || compare(a.id, b.id);
+  // Scans and break-glass sign-ins: the ids begin with their time, so the newest is first.
   return compare(b.id, a.id);
 }
 

@@ -86,7 +86,10 @@ export function createMailboxes(deps: {
   ownerMailsPerDay: number;
   /** Returns the content of a mail. */
   compose(sources: readonly MessageSource[]): Promise<MailContent>;
-  /** Writes the outcome of a part into its delivery. Does nothing if the outcome is already known. */
+  /**
+   * Writes the outcome of a part into its delivery. Does nothing if the outcome is already known. `looks` counts the requests
+   * to the provider for the mail's status.
+   */
   report(entry: Entry, mail: Outcome & Pick<MailInProgress, "attempts" | "looks">): Promise<void>;
   clock: Clock;
   log: Logger;
@@ -109,6 +112,7 @@ export function createMailboxes(deps: {
       const boxes = (await readMailboxes(tables)).filter(({ rowKey }) => !skipped.has(rowKey)).sort(byPriority);
       const step = (box: Mailbox) => nextStep(box, now);
       const box =
+        // First the mails in progress, whose outcome is known or can be requested.
         boxes.find((candidate) => step(candidate) === "complete") ??
         boxes.find((candidate) => step(candidate) === "send");
       if (!box) break;
@@ -146,7 +150,10 @@ export function createMailboxes(deps: {
     return contents;
   }
 
-  /** Starts a mail, counted against the rate limit, and sends it. */
+  /**
+   * Starts a mail, counted against the rate limit, and sends it. `sent`: the attempt has an outcome. `removed`: nothing was
+   * sent, because entries were removed from the mailbox; its next step is found again. `turnedOff`: notifications are off.
+   */
   async function send(box: Mailbox, now: Date): Promise<"sent" | "removed" | "rateLimited" | "turnedOff"> {
     const pace = await readPace();
     const nowMs = now.getTime();
@@ -249,7 +256,7 @@ export function createMailboxes(deps: {
       const waiting = boxes.filter((box) => nextStep(box, now) === "send").sort(byPriority);
       // Mailboxes whose entries wait for the mail in progress, until the later of its next attempt and the end of its lease.
       const reserved = boxes.flatMap(({ rowKey, mail, waiting: entries }): [string, SendSlot][] => {
-        const until = [mail?.notBefore ?? "", mail?.leasedUntil ?? ""].sort()[1]!;
+        const until = [mail?.notBefore ?? "", mail?.leasedUntil ?? ""].sort()[1]!; // the later one
         return entries.length > 0 && until > now.toISOString() ? [[rowKey, { at: new Date(until), before: -1 }]] : [];
       });
       if (waiting.length === 0) return new Map(reserved);

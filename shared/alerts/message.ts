@@ -88,6 +88,7 @@ const WARNING_DAYS = 30;
 
 /** The items of one delivery for one group of recipients. */
 export interface MessageSource {
+  /** The delivery without `news`, the stored form of all its items. */
   delivery: Omit<DeliveryRecord, "news">;
   items: readonly Item[];
   /** Why the items go to the rule's recipients although they have an owner. */
@@ -313,6 +314,7 @@ function urgencyOf(remainingMs: number): Urgency {
   return remainingMs <= WARNING_DAYS * DAY_MS ? "warning" : "notice";
 }
 
+/** `expired` is the highest urgency, also of items that don't expire. Mails label it "Act now". */
 const SEVERITY_URGENCY = { critical: "expired", high: "critical", medium: "warning", low: "notice" } as const;
 
 function violationLine(item: ViolationItem, links: Links): MessageLine {
@@ -336,6 +338,7 @@ function violationLine(item: ViolationItem, links: Links): MessageLine {
   };
 }
 
+/** How a scan ended, as the predicate of the line. */
 const SCAN_ENDS: Record<string, string> = {
   partial: "could not read every subscription and vault",
   failed: "failed",

@@ -27,6 +27,10 @@ const OwnersRecord = z.object({
   updatedBy: z.string(),
 });
 type OwnersRecord = z.infer<typeof OwnersRecord>;
+/**
+ * Signed, because it decides where alerts are sent. `adopted`: unsigned rows of earlier versions are accepted until they are
+ * signed. `listed`: the removal or an older state of the row is detected.
+ */
 export const OwnersRow = entity("AlertOwners", OwnersRecord, { signed: "adopted", listed: true });
 export const OWNERS = "owners";
 export const OWNERS_ROW = "0";

@@ -72,6 +72,7 @@ export function createWebhookDelivery(deps: {
     const from = part.posted ?? 0;
     /** Number of items that the receiver accepted or permanently rejected. */
     let posted = from;
+    /** `refused`: number of permanently rejected items. `refusal`: why the receiver rejected the first of them. */
     let { refused = 0, refusal } = part;
     let lastResponse: OutgoingAnswer | undefined;
     const progress = (answer: OutgoingAnswer | undefined): Partial<Part> => ({

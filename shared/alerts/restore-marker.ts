@@ -21,6 +21,7 @@ const RestoreMarker = z.object({
   caughtUpAt: z.iso.datetime().optional(),
 });
 export type RestoreMarker = z.infer<typeof RestoreMarker>;
+/** `withKeyVault`: signed and verified only if the service has its own key vault. */
 export const RestoreMarkers = entity("AlertStates", RestoreMarker, { signed: "withKeyVault" });
 /** The marker without a check of its signature. Its time shows whether the marker is too old to matter. */
 const RestoreTimes = entity("AlertStates", RestoreMarker.pick({ restoredAt: true }));

@@ -42,6 +42,7 @@ export function createRotationNotices(deps: {
 }): AutomationSource {
   const { tables, clock, rotations } = deps;
 
+  /** The row key of an event is the prefix and a ULID, which begins with the time of the event. */
   const eventsFrom = (from: Date) => rotations.events(EVENTS_PREFIX + encodeTime(Math.max(0, from.getTime())));
 
   /**

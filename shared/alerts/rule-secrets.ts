@@ -198,6 +198,7 @@ export function createRuleSecrets(deps: {
       });
     },
 
+    // `merge` fails if the row does not exist.
     requireStored: ({ ruleId, webhookVersion }) =>
       webhookVersion === undefined ? [] : [merge(RuleSecretRows, ruleSecretKey(ruleId), { ruleId })],
 
@@ -276,7 +277,7 @@ function credentialsOf(
   };
 }
 
-/** Returns the kind of receiver of a delivery method, and of a stored secret. */
+/** Return the kind of receiver of a delivery method, and of a stored secret. `message`: a webhook, Teams or Slack. */
 const kindOfMethod = (method: DeliveryMethod) => (opensIncidents(method) ? method : "message");
 const kindOf = ({ credentials }: WebhookSecret) =>
   credentials === undefined ? "message" : credentials.routingKey === undefined ? "serviceNow" : "pagerDuty";

@@ -138,9 +138,13 @@ export const RuleRecord = z.object({
 });
 export type RuleRecord = z.infer<typeof RuleRecord>;
 
-/** All rules are in one partition, so that one transaction can change a rule and its name. */
+/**
+ * All rules are in one partition, so that one transaction can change a rule and its name. Rules are signed, because they decide
+ * where alerts are sent. `adopted`: unsigned rows of earlier versions are accepted until they are signed. `listed`: the removal
+ * or an older state of a row is detected.
+ */
 export const Rules = entity("AlertRules", RuleRecord, { signed: "adopted", listed: true });
-/** Ensures unique names. */
+/** Ensures unique names: `n|<name>` names the rule. */
 export const RuleNames = entity("AlertRules", z.object({ ruleId: z.string() }));
 export const RULES = "rules";
 export const RULE_PREFIX = "r|";
@@ -194,7 +198,10 @@ export function tagOf(text: string): { name: string; value: string | undefined }
     : { name: text.slice(0, separator), value: text.slice(separator + 1) };
 }
 
-/** The facts that filters are compared with, of an asset, a violation or another item. An undefined member matches no filter on it. */
+/**
+ * The facts that filters are compared with, of an asset, a violation or another item. An undefined member matches no filter on
+ * it, with two exceptions: without a severity, an item matches any; without a source, it counts as from a key vault.
+ */
 export interface Subject {
   vaultName?: string | undefined;
   type?: string | undefined;

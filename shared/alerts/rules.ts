@@ -77,95 +77,16 @@ export function createRules(deps: {
   randomness: Randomness;
   log: Logger;
 }): AlertRules {
-  const { tables, audit, clock, randomness } = deps;
+  const { tables, audit, clock } = deps;
   const secrets = createRuleSecrets(deps);
-
-  const find = async (ruleId: string): Promise<Row<RuleRecord> | undefined> =>
-    isUlid(ruleId) ? await tables.get(Rules, RULES, ruleKey(ruleId)) : undefined;
-
-  async function get(ruleId: string): Promise<Row<RuleRecord>> {
-    const rule = await find(ruleId);
-    if (!rule) throw notFound(`The alert rule ${ruleId.slice(0, 64)}`);
-    return rule;
-  }
-
-  /** Returns a rule if its ETag matches. @throws {Problem} notFound; preconditionFailed. */
-  async function getIfMatch(ruleId: string, ifMatch: string | undefined): Promise<Row<RuleRecord>> {
-    const rule = await get(ruleId);
-    requireMatch(rule.etag, ifMatch, RULE);
-    return rule;
-  }
-
-  /** Leaves out rules that can't be read, so that the others are evaluated. */
-  async function all(): Promise<Row<RuleRecord>[]> {
-    const rules: Row<RuleRecord>[] = [];
-    const onCorrupt = "leaveOut" as const;
-    const range = { partitionKey: RULES, from: RULE_PREFIX, before: keyEnd(RULE_PREFIX), onCorrupt };
-    for await (const rows of tables.pages(Rules, range)) rules.push(...rows);
-    return rules;
-  }
-
-  async function ids(): Promise<Set<string>> {
-    const found = new Set<string>();
-    const range = { partitionKey: RULES, from: RULE_PREFIX, before: keyEnd(RULE_PREFIX), select: [] };
-    for await (const rows of tables.pages(RuleKeys, range))
-      for (const { rowKey } of rows) found.add(rowKey.slice(RULE_PREFIX.length));
-    return found;
-  }
+  const { find, get, getIfMatch, all, ids } = createRuleReader(tables);
+  const { planned, withPlannedChange, checkEscalation } = createRulePlans({ ...deps, find, getIfMatch });
 
   function checkUrl(url: string | undefined): void {
     if (url === undefined) return;
     const problem = addressProblem(new URL(url), deps.allowPrivateWebhooks);
     if (problem) throw invalidBody("webhookUrl", problem);
     secrets.requireVault();
-  }
-
-  /** Returns a new rule. @throws {Problem} if it is invalid. */
-  async function planned(given: NewRule, caller: Caller): Promise<RuleRecord> {
-    const now = clock.now();
-    const nowText = now.toISOString();
-    const emptyRule: RuleRecord = {
-      ruleId: randomness.ulid(now),
-      name: given.name,
-      alertType: given.alertType,
-      thresholds: [],
-      filters: {},
-      ...NEW_RULE_DEFAULTS,
-      recipients: [],
-      generation: 1,
-      activeSince: nowText,
-      createdAt: nowText,
-      createdBy: caller.actor,
-      updatedAt: nowText,
-      updatedBy: caller.actor,
-    };
-    const newRule = withChange(emptyRule, given, (await deps.settings.values()).defaultThresholdDays);
-    await checkEscalation(newRule);
-    return newRule;
-  }
-
-  /** Returns a rule before and after a change. */
-  async function withPlannedChange(ruleId: string, given: RuleChange, caller: Caller, ifMatch: string | undefined) {
-    const row = await getIfMatch(ruleId, ifMatch);
-    const before: RuleRecord = withoutKeys(row);
-    const now = clock.now().toISOString();
-    const newRule: RuleRecord = {
-      ...withChange(before, given, (await deps.settings.values()).defaultThresholdDays),
-      updatedAt: now,
-      updatedBy: caller.actor,
-    };
-    const isActivated = newRule.enabled && !before.enabled;
-    if (isActivated) newRule.activeSince = now;
-    if (isActivated || scopeOf(newRule) !== scopeOf(before)) newRule.generation = before.generation + 1;
-    return { before, newRule, etag: row.etag };
-  }
-
-  /** @throws {Problem} if the rule whose channel sends the escalations is this rule or does not exist. */
-  async function checkEscalation({ ruleId, escalation }: RuleRecord): Promise<void> {
-    const channelRuleId = escalation?.ruleId;
-    if (channelRuleId === undefined) return;
-    if (channelRuleId === ruleId) throw invalidBody("escalation.ruleId", "must be another rule");
-    if (!(await find(channelRuleId))) throw invalidBody("escalation.ruleId", "is not an alert rule");
   }
 
   /**
@@ -308,6 +229,111 @@ export function createRules(deps: {
       if (secretRemoval.length > 0) await secrets.remove(ruleId, caller);
     },
   };
+}
+
+/** Creates the functions that read rules. */
+function createRuleReader(tables: Tables) {
+  return { find, get, getIfMatch, all, ids };
+
+  async function find(ruleId: string): Promise<Row<RuleRecord> | undefined> {
+    return isUlid(ruleId) ? await tables.get(Rules, RULES, ruleKey(ruleId)) : undefined;
+  }
+
+  async function get(ruleId: string): Promise<Row<RuleRecord>> {
+    const rule = await find(ruleId);
+    if (!rule) throw notFound(`The alert rule ${ruleId.slice(0, 64)}`);
+    return rule;
+  }
+
+  /** Returns a rule if its ETag matches. @throws {Problem} notFound; preconditionFailed. */
+  async function getIfMatch(ruleId: string, ifMatch: string | undefined): Promise<Row<RuleRecord>> {
+    const rule = await get(ruleId);
+    requireMatch(rule.etag, ifMatch, RULE);
+    return rule;
+  }
+
+  /** Leaves out rules that can't be read, so that the others are evaluated. */
+  async function all(): Promise<Row<RuleRecord>[]> {
+    const rules: Row<RuleRecord>[] = [];
+    const onCorrupt = "leaveOut" as const;
+    const range = { partitionKey: RULES, from: RULE_PREFIX, before: keyEnd(RULE_PREFIX), onCorrupt };
+    for await (const rows of tables.pages(Rules, range)) rules.push(...rows);
+    return rules;
+  }
+
+  async function ids(): Promise<Set<string>> {
+    const found = new Set<string>();
+    const range = { partitionKey: RULES, from: RULE_PREFIX, before: keyEnd(RULE_PREFIX), select: [] };
+    for await (const rows of tables.pages(RuleKeys, range))
+      for (const { rowKey } of rows) found.add(rowKey.slice(RULE_PREFIX.length));
+    return found;
+  }
+}
+
+/** Creates the functions that make and check a new or changed rule before it is written. */
+function createRulePlans({
+  settings,
+  clock,
+  randomness,
+  find,
+  getIfMatch,
+}: {
+  settings: Pick<Settings, "values">;
+  clock: Clock;
+  randomness: Randomness;
+} & Pick<ReturnType<typeof createRuleReader>, "find" | "getIfMatch">) {
+  return { planned, withPlannedChange, checkEscalation };
+
+  /** Returns a new rule. @throws {Problem} if it is invalid. */
+  async function planned(given: NewRule, caller: Caller): Promise<RuleRecord> {
+    const now = clock.now();
+    const nowText = now.toISOString();
+    const emptyRule: RuleRecord = {
+      ruleId: randomness.ulid(now),
+      name: given.name,
+      alertType: given.alertType,
+      thresholds: [],
+      filters: {},
+      ...NEW_RULE_DEFAULTS,
+      recipients: [],
+      generation: 1,
+      activeSince: nowText,
+      createdAt: nowText,
+      createdBy: caller.actor,
+      updatedAt: nowText,
+      updatedBy: caller.actor,
+    };
+    const newRule = withChange(emptyRule, given, (await settings.values()).defaultThresholdDays);
+    await checkEscalation(newRule);
+    return newRule;
+  }
+
+  /**
+   * Returns a rule before and after a change. A new `generation` makes the next evaluation check everything in the rule's
+   * scope. Events before `activeSince` cause no notification.
+   */
+  async function withPlannedChange(ruleId: string, given: RuleChange, caller: Caller, ifMatch: string | undefined) {
+    const row = await getIfMatch(ruleId, ifMatch);
+    const before: RuleRecord = withoutKeys(row);
+    const now = clock.now().toISOString();
+    const newRule: RuleRecord = {
+      ...withChange(before, given, (await settings.values()).defaultThresholdDays),
+      updatedAt: now,
+      updatedBy: caller.actor,
+    };
+    const isActivated = newRule.enabled && !before.enabled;
+    if (isActivated) newRule.activeSince = now;
+    if (isActivated || scopeOf(newRule) !== scopeOf(before)) newRule.generation = before.generation + 1;
+    return { before, newRule, etag: row.etag };
+  }
+
+  /** @throws {Problem} if the rule whose channel sends the escalations is this rule or does not exist. */
+  async function checkEscalation({ ruleId, escalation }: RuleRecord): Promise<void> {
+    const channelRuleId = escalation?.ruleId;
+    if (channelRuleId === undefined) return;
+    if (channelRuleId === ruleId) throw invalidBody("escalation.ruleId", "must be another rule");
+    if (!(await find(channelRuleId))) throw invalidBody("escalation.ruleId", "is not an alert rule");
+  }
 }
 
 const RULE = "The alert rule";

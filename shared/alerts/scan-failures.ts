@@ -112,6 +112,7 @@ export async function scanFailures(
   }
   const items = (await deps.notifications.unnotified(rule.ruleId, newFailures)).sort((a, b) => (a.id < b.id ? -1 : 1));
   if (items.length <= limit) return { items, ended, others, more: false, scansSeen };
+  // The caller evaluates the same scans again once these items are sent, so the resolutions wait until then.
   return { items: items.slice(0, limit), ended: [], others, more: true, scansSeen: [...evaluatedBefore] };
 }
 

@@ -30,7 +30,10 @@ export const SnoozeRecord = z.object({
 });
 export type SnoozeRecord = z.infer<typeof SnoozeRecord>;
 
-/** One partition, because each evaluation reads all snoozes. */
+/**
+ * One partition, because each evaluation reads all snoozes. Signed, because a snooze silences alerts. `adopted`: unsigned rows
+ * of earlier versions are accepted until they are signed.
+ */
 export const SnoozeRows = entity("AlertSnoozes", SnoozeRecord, { signed: "adopted" });
 export const SNOOZES = "snoozes";
 type Named = Pick<SnoozeRecord, "ruleId" | "assetId" | "snoozeId">;

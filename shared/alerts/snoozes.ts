@@ -104,6 +104,7 @@ export function createSnoozes(deps: {
     }
     if (request.assetId === undefined) throw invalidBody("assetId", "is required without filters");
     if (ruleId === undefined) throw invalidBody("ruleId", "is required without filters");
+    // The id of an application's credential does not contain its type, so `placesOf` returns a place for each type.
     const [rule, ...assets] = await Promise.all([
       rules.get(ruleId),
       ...placesOf(request.assetId).map(({ vaultName, type, name }) =>

@@ -204,8 +204,8 @@ function contentsFromLists(
         applicationsByBucket?.get(bucket),
         principalsByBucket?.get(bucket),
       ];
-      // An application joins what the lists of applications and of service principals have. For a list that could not be read, the
-      // stored part of the application counts instead.
+      // An application joins what the lists of applications and of service principals have. For a list that could not be
+      // read, the stored part of the application counts instead.
       const basedOn = (stored: ReadonlyMap<string, ApplicationRecord>) => {
         const content = new Map<string, ReadApplication>();
         const ids = new Set([

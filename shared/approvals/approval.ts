@@ -16,7 +16,10 @@ const approval = z.object({
   path: z.string(),
   /** Query and body without secrets, for the approver. */
   details: z.record(z.string(), z.unknown()),
-  /** HMAC of requester, endpoint, parameters, query and body, secrets included: see `digestsOf`. */
+  /**
+   * HMAC of requester, endpoint, parameters, query and body, secrets included, and of the stored state that the request is
+   * about: see `digestsOf`.
+   */
   digest: z.string(),
   requestedBy: z.string(),
   /** `uid` of the requester, or the name of an Entra principal. */
@@ -36,7 +39,8 @@ export type ApprovalRow = Row<ApprovalRecord>;
 
 /**
  * Requests that need another administrator's approval. Row key: a ULID. The rows are signed and listed, so that someone who can
- * only write tables can neither approve a request nor return a used approval.
+ * only write tables can neither approve a request nor return a used approval. `adopted`: unsigned rows of earlier versions are
+ * accepted until they are signed. `uniqueWrites`: no two writes of a row have the same value, because of `writeId`.
  */
 export const Approvals = entity("Approvals", approval, {
   signed: "adopted",

@@ -60,11 +60,12 @@ export function createApprovals(deps: {
   randomness: Randomness;
 }): ApprovalService {
   const { tables, administrators, audit, config, clock, randomness } = deps;
+  /** Returns a new ID for each write, so that a write whose answer was lost recognizes itself. */
   const writeId = () => randomness.ulid(clock.now());
 
   /**
-   * Returns all approvals, which are in front of the partition's signed lists. A row that can't be read approves nothing, and
-   * must not block other requests. The tables report it.
+   * Returns all approvals. Their keys (ULIDs) sort before those of the partition's lists of rows, with which the tables detect
+   * removed and older rows. A row that can't be read approves nothing, and must not block other requests. The tables report it.
    */
   async function readAll(): Promise<ApprovalRow[]> {
     const all: ApprovalRow[] = [];

@@ -9,7 +9,8 @@ import type { GuardedRequest } from "../platform/http/admission.ts";
 
 /**
  * Returns the digests of a request under each key. They bind an approval to the requester, the endpoint, the whole validated
- * input, and the stored state that the request is about. Keyed, because the input can contain secrets that a reader of the tables could guess.
+ * input, and the stored state that the request is about (`boundTo`). Keyed, because the input can contain secrets that a reader
+ * of the tables could guess.
  */
 export function digestsOf(
   request: GuardedRequest,

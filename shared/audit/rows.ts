@@ -117,7 +117,10 @@ export const indexKeys = ({ id, occurredAt, actor, eventType }: AuditEntry): str
 /** Usernames are not case-sensitive. */
 const actorKey = (actor: string): string => keyText(actor.toLowerCase());
 
-/** Returns the position of an entry in the index: by time, newest first, then by the random part of its id. */
+/**
+ * Returns the position of an entry in the index: its time and the random part of its id as a ULID (26 characters), inverted so
+ * that the newest sorts first.
+ */
 export const position = (id: string, occurredAtMs: number): string =>
   newestFirst(encodeTime(occurredAtMs) + id.slice(10));
 

@@ -29,6 +29,7 @@ const KEPT_MS = MINUTE_MS;
 /** Creates the reader of the span. Costs four requests a minute, and one more in a log without digests. */
 export function createSpan(deps: { tables: Tables; clock: Clock; trust: Trust }): () => Promise<Span> {
   const { tables, clock, trust } = deps;
+  /** The last read bounds of the span, and until when this process uses them. */
   let kept: { until: number; bounds: ReturnType<typeof readBounds> } | undefined;
 
   async function readBounds() {

@@ -44,7 +44,10 @@ export interface Registry {
   find(tenantId: string): Promise<TenantRow | undefined>;
   /** Reads a tenant with its discovery status. @throws {Problem} notFound, conflict */
   get(tenantId: string): Promise<RegisteredTenant>;
-  /** Lists all rows, including those being removed. The answer names those that were tampered with. Costs one request per 1,000 rows. */
+  /**
+   * Lists all rows, including those being removed. The answer names those that were tampered with. Costs one request per 1,000
+   * rows.
+   */
   all(): Promise<RegisteredTenant[]>;
   /** Returns the client secrets of all tenants, or undefined if a tenant's row was tampered with. */
   usedSecrets(): Promise<SecretReference[] | undefined>;

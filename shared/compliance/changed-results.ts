@@ -102,7 +102,10 @@ export async function writeWithChangeMark<T>(
   const key = changedVaultKey(vaultName);
   const packedNow = packCounted(countedResultsOf(change.now));
   const inserted = insert(ChangedRows, key, { before: packCounted(countedResultsOf(change.before)), now: packedNow });
-  return await writeWithChangeRow({ inserted, merged: merge(ChangedRows, key, { now: packedNow }) }, false, write);
+  const merged = merge(ChangedRows, key, { now: packedNow });
+  // Tries to insert the mark first, and merges it if it exists.
+  const probablyExists = false;
+  return await writeWithChangeRow({ inserted, merged }, probablyExists, write);
 }
 
 /** Returns the write of a mark for a vault whose row was lost or damaged, so that the results in the totals are unknown. */

@@ -1,6 +1,6 @@
 /**
- * Types of checks. A check is a rule that passes or fails a vault or an asset (a secret, key or certificate). A failed result is a
- * violation. The checks themselves are in checks/.
+ * Types of checks. A check is a rule that passes or fails a vault or an asset (a secret, key or certificate). A failed result
+ * is a violation. The checks themselves are in checks/.
  */
 import type { AssetRecord, AssetSource, AssetType } from "../inventory/asset.ts";
 import type { VaultRecord } from "../inventory/vault.ts";

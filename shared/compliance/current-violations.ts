@@ -30,6 +30,7 @@ export async function currentViolations(
   limit: number,
 ): Promise<{ violations: NewViolation[]; cursor?: string }> {
   const page = await listViolations(tables, overview, {}, { limit, offset: 0, cursor });
+  /** The reads of vaults by name, so that each vault is read once. */
   const vaults = new Map<string, ReturnType<typeof readVault>>();
   const readVault = async (name: string) => await tables.get(Vaults, VAULTS, vaultKey(name));
   const violations = await pMap(

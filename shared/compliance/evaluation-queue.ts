@@ -145,11 +145,13 @@ export function createEvaluationWork(deps: {
 
   /**
    * Handles a message of the kind `crossed`. Sends messages for the assets that passed an expiry threshold since the previous
-   * call, and for those whose age changes a result. Sends messages for all vaults if evaluation was turned off or the checks
-   * changed.
+   * call, and for those whose age changes a result. Sends messages for all vaults if evaluation was turned off meanwhile
+   * (`paused`) or the checks changed (`edition`).
    */
   async function sendPassedThresholds(message: Extract<EvaluateMessage, { kind: "crossed" }>): Promise<void> {
+    /** The time and the thresholds of the previous call. */
     const row = await tables.get(ThresholdsRows, STATE, THRESHOLDS_KEY);
+    /** The time and the thresholds of now. Undefined while evaluation is turned off. */
     const checkContext = await evaluator.readContext();
     if (!row) {
       // Before the first evaluation, no asset can have passed a threshold.

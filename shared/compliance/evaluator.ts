@@ -169,10 +169,11 @@ export function createEvaluator(deps: {
     let prepared: OpenedState | undefined = isNew
       ? emptyState(tables, vault.name)
       : await openState(tables, vault.name);
+    // `confirm` throws if the scan's worker no longer has the claim of the vault.
     return async (assets, confirm) =>
       await repeatOnConflict(async () => {
         const previous = prepared ?? (await openState(tables, vault.name));
-        // Another worker may have claimed the vault and written these results. Then `confirm` throws.
+        // Another worker may have claimed the vault and written these results.
         if (!prepared) await confirm();
         prepared = undefined;
         if (vaultGone) return await removeState(previous, vault.name, clock.now().toISOString());

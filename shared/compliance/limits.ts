@@ -10,7 +10,10 @@ export const MAX_ACTIVE_DAYS = 730;
  * 0a075868-4c26-42ef-914c-5bc007359560.
  */
 export const MAX_CERTIFICATE_MONTHS = 12;
-/** Longest validity of an application's client secret, in days. Microsoft recommends less than 12 months: https://learn.microsoft.com/entra/identity-platform/how-to-add-credentials */
+/**
+ * Longest validity of an application's client secret, in days. Microsoft recommends less than 12 months:
+ * https://learn.microsoft.com/entra/identity-platform/how-to-add-credentials
+ */
 export const MAX_CLIENT_SECRET_DAYS = 365;
 /**
  * Longest validity of an application's certificate, in days: twelve months with a leap day, as for certificates in key vaults.

@@ -1,4 +1,7 @@
-/** Violations that evaluations found for the first time, for alerts. Alerts read them with a cursor, so that none is missed. */
+/**
+ * Violations that evaluations found for the first time, for alerts. Alerts read them with a cursor, so that none is missed. The
+ * row keys are `0!<time of the evaluation>!<vault>!<attempt>!<number>`, so rows are sorted by time.
+ */
 import * as z from "zod";
 import { assetId, placesOf } from "../inventory/asset.ts";
 import { decodeCursor, encodeCursor } from "../platform/http/paging.ts";

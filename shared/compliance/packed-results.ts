@@ -72,7 +72,7 @@ const unpackFacts = (bytes: Uint8Array | undefined): Facts | undefined =>
   bytes === undefined ? undefined : unpackBytes(bytes, Facts);
 
 /**
- * Splits items into chunks of `perRow`.
+ * Splits items into chunks of `perRow`. The items' facts are in a column of their own.
  *
  * @param stored - Returns an item in its stored form. Called twice per item, for the hash and for the row, because holding the
  * stored forms of a large vault would double the memory.

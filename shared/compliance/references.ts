@@ -84,7 +84,9 @@ export function factsOfAsset(
   return sum(types.map((one) => references.get(assetKey(one, name))));
 }
 
-/** Returns the references to the vault itself: those that name no asset, and those to assets that the vault does not contain. */
+/**
+ * Returns the references to the vault itself: those that name no asset, and those to assets that the vault does not contain.
+ */
 export function factsOfVault(
   references: VaultReferences,
   assets: { has(key: string): boolean },

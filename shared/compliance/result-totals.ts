@@ -61,6 +61,7 @@ export type ResultTotals = z.infer<typeof Packed>;
 
 /**
  * Returns the key of the group in which a vault is counted: its subscription, or for a holder of credentials the holder itself.
+ * A holder's `subscriptionId` is a fixed word such as `entra`, one of `HOLDER_SUBSCRIPTIONS`.
  */
 const groupKeyOf = ({ subscriptionId, name }: Pick<CountedResults, "subscriptionId" | "name">): string =>
   HOLDER_SUBSCRIPTIONS.includes(subscriptionId)
@@ -71,6 +72,7 @@ const groupKeyOf = ({ subscriptionId, name }: Pick<CountedResults, "subscription
  * Returns the totals of these results, without `totals` if they are too large for a row.
  *
  * @param individualVaults - Lower-case names of vaults to list individually, in addition to those with exemptions of assets.
+ * @param sequence - New with each write. A reader that finds two values in one query knows that the totals were replaced.
  */
 export function computeTotals(
   all: Iterable<CountedResults>,
@@ -161,7 +163,9 @@ export interface CurrentCounts {
 }
 
 /**
- * Returns the totals with the changes of marked vaults applied. Returns undefined if the result would not be exact.
+ * Returns the totals with the changes of marked vaults applied. Returns undefined if the result would not be exact. A change
+ * has the vault's results as the totals count them (`before`) and the current ones (`now`); either is undefined if there are
+ * none.
  *
  * @param changed - The marks, by the vault's lower-case name.
  * @param current - `exempt`: lower-case names of vaults with an active exemption of the whole vault.

@@ -1,6 +1,7 @@
 /**
  * Reads the rows that a page of violations needs. A "slice" is failing assets of one check in one vault. Its findings are in
- * rows that sort by check and vault. Slices whose rows are near each other are read as one range of rows.
+ * rows of 500 with the keys `1!<severity>!<check>!<vault>!<number>`, which sort by check and vault. Slices whose rows are near
+ * each other are read as one range of rows.
  */
 import { keyEnd } from "../platform/storage/keys.ts";
 import { toStorageCorrupt } from "../platform/storage/packed-members.ts";
@@ -170,6 +171,7 @@ function rowRangesOf(slices: readonly Slice[], overview: Overview): RowRange[] {
     const rows = last - first + 1;
     const gapRows = lastRange ? rowsBetween(lastRange.slices.at(-1)!, slice, overview) : Infinity;
     const combinedRows = lastRange ? lastRange.rows + gapRows + rows : Infinity;
+    // Slices without rows between them are always combined.
     if (lastRange && (gapRows === 0 || (gapRows <= MAX_GAP_ROWS && combinedRows <= MAX_ROWS_PER_RANGE))) {
       Object.assign(lastRange, { to, rows: combinedRows });
       lastRange.slices.push(slice);

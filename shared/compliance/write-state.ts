@@ -1,4 +1,9 @@
-/** Writes the results of one vault: only rows that differ from the stored ones, guarded by the vault's fence. */
+/**
+ * Writes the results of one vault: only rows that differ from the stored ones. The vault's fence guards the writes: a row whose
+ * ETag changes with each of them, so that a slower concurrent writer fails. A vault has its own row (with its counts and the
+ * failures of the vault itself), rows of details (all assets with their results) and rows of findings (the failing assets of
+ * one check). Long lists are divided into chunks, one for each row.
+ */
 import { randomUUID } from "node:crypto";
 import type { AssetRecord } from "../inventory/asset.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
@@ -75,7 +80,8 @@ export async function commitState(previous: OpenedState, next: NewState): Promis
 }
 
 /**
- * Writes the vault's own row together with the vault's mark, which makes readers correct the totals.
+ * Writes the vault's own row together with the vault's mark. The mark makes readers correct the totals, the stored sums over
+ * all vaults (changed-results.ts).
  *
  * @param write - Writes both in one transaction.
  */

@@ -98,6 +98,7 @@ export const Dependency = z
   })
   .meta({ id: "Dependency" });
 
+/** A coverage item: a scope that discovery could not read, and why. `NotLookedInto` is its published name. */
 const NotSeen = z
   .object({
     scope: z.string().meta({ description: "Resource ID, subscription, or identifier in another system." }),

@@ -93,7 +93,7 @@ export async function coverageOperations(
 /** `since`, `source` and `unit` are left out: they never change for the same row. */
 const comparedMembers = (one: NotSeenRecord | undefined) => (one ? [one.scope, one.code, one.message, one.remedy] : []);
 
-/** Returns the rows of all units, by unit key. Makes one request per 1,000. The next run over a unit replaces a row that can't be read. */
+/** Returns the rows of all units, by unit key. Makes one request per 1,000. The next run replaces rows that can't be read. */
 export async function readUnits(tables: Tables): Promise<Map<string, UnitRecord>> {
   const units = new Map<string, UnitRecord>();
   for await (const rows of tables.pages(Units, { ...rangeOf(UNITS), onCorrupt: "leaveOut" }))
@@ -116,6 +116,7 @@ export interface Coverage {
 
 /** The only item before the first run. */
 const NEVER_READ: Omit<NotSeenRecord, "since"> = {
+  // All scopes. Rotations show the message of this item without its scope.
   scope: "*",
   source: "",
   unit: "",

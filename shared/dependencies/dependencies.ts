@@ -97,7 +97,11 @@ export interface Dependencies {
   list(filter: EdgeFilter, request: PageRequest): Promise<{ page: Page<FoundEdge>; coverage: Coverage }>;
   /** Lists everything that could not be read. @throws {Problem} invalidCursor */
   coverage(request: PageRequest): Promise<Page<NotSeenRecord> & Pick<Coverage, "lastFullAt">>;
-  /** Returns the blast radius of an asset. @throws {Problem} notFound if the inventory has no such asset; serviceVault. */
+  /**
+   * Returns the blast radius of an asset.
+   *
+   * @throws {Problem} notFound if the inventory has no such asset; serviceVault if it is in the service's own key vault.
+   */
   blastRadius(id: string): Promise<BlastRadius>;
   /**
    * Returns the logged readers of an asset, and the last sign-in of an application's credential.
@@ -313,6 +317,7 @@ export function createDependencies(deps: {
     async blastRadius(id) {
       const moment = await inventory.moment();
       const asset = await assetOf(id, moment);
+      // Set for an asset whose consumers no source can find: a B2C credential, or a certificate of an application.
       const undetectable = undetectableOf(asset.asset);
       const units = await readUnits(tables);
       const [coverage, { places, notSeen }] = await Promise.all([

@@ -1,5 +1,6 @@
 import { CloudFailure } from "../platform/azure/failure.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
+import { undefinedIfChanged } from "../platform/storage/conflict.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
 import { put, remove, type StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS } from "../platform/time.ts";
@@ -12,6 +13,7 @@ import {
   type Failure,
   fenceKey,
   packEdges,
+  RESOURCES,
   type ReadTo,
   type Resolved,
   type ResourceRecord,
@@ -26,6 +28,7 @@ import {
   Units,
   unitKey,
   unitRowKey,
+  unpackEdges,
 } from "./rows.ts";
 import { createResourceWriter } from "./write-resource.ts";
 
@@ -243,6 +246,7 @@ async function readStoredUnit(tables: Tables, unit: string): Promise<StoredUnit>
     for (const row of rows) stored.set(row.rowKey.slice(prefix.length), withoutKeys(row));
   if (unreadable.length > 0)
     for (const [hash, resource] of await rebuildResources(tables, unreadable)) stored.set(hash, resource);
+  // A range of one key: `!` sorts before all characters that could follow. `onCorrupt` reports a row that can't be read.
   const own = { partitionKey: DEPENDENCIES, from: unitRowKey(unit), before: `${unitRowKey(unit)}!` };
   let before: UnitRecord | undefined;
   for await (const [row] of tables.pages(Units, { ...own, onCorrupt: ({ rowKey }) => unreadable.push(rowKey) }))
@@ -251,9 +255,9 @@ async function readStoredUnit(tables: Tables, unit: string): Promise<StoredUnit>
 }
 
 /**
- * Rebuilds the rows of resources that can't be read from their dependencies, which have the resource in their keys. Like after a
- * crashed write, the empty hash makes the writer check each dependency and write the resource again. Costs one request per
- * 1,000 dependencies of all units.
+ * Rebuilds the rows of resources that can't be read from their dependencies, which have the resource in their keys. Like after
+ * a crashed write, the empty hash makes the writer check each dependency and write the resource again. A dependency that can't
+ * be read either gets -1: the state of its reference is unknown. Costs one request per 1,000 dependencies of all units.
  */
 async function rebuildResources(tables: Tables, hashes: readonly string[]): Promise<Map<string, ResourceRecord>> {
   const found = new Map(hashes.map((hash) => [hash, { id: "", edges: new Map<string, Resolved>() }]));
@@ -274,6 +278,33 @@ async function rebuildResources(tables: Tables, hashes: readonly string[]): Prom
     count: edges.size,
   });
   return new Map([...found].map(([hash, rebuilt]) => [hash, record(rebuilt)]));
+}
+
+/**
+ * Prepares a full run so that it writes dependencies again whose rows can't be read: the empty hash of their resource makes the
+ * writer write the resource again, although it is unchanged. Removes such a row if no resource has its key. Costs one request
+ * per 1,000 dependencies, and if there are such rows, one per 1,000 resources.
+ */
+export async function markDamagedResources(tables: Tables): Promise<void> {
+  const damaged: StorageCorrupt[] = [];
+  for await (const _ of tables.pages(Edges, { ...rangeOf(EDGES), onCorrupt: (row) => damaged.push(row) }));
+  if (damaged.length === 0) return;
+  const byResource = Map.groupBy(damaged, ({ rowKey }) => resourceOfEdge(rowKey));
+  const hashOf = (rowKey: string) => rowKey.slice(rowKey.lastIndexOf("|") + 1);
+  // `readStoredUnit` rebuilds the row of a resource that can't be read.
+  const onCorrupt = ({ rowKey }: StorageCorrupt) => byResource.delete(hashOf(rowKey));
+  for await (const rows of tables.pages(Resources, { ...rangeOf(RESOURCES), onCorrupt })) {
+    for (const row of rows) {
+      const edges = byResource.get(hashOf(row.rowKey));
+      if (!edges) continue;
+      byResource.delete(hashOf(row.rowKey));
+      const all = new Map([...edges.map(({ rowKey }): [string, Resolved] => [rowKey, -1]), ...unpackEdges(row)]);
+      // Another run may write the resource now. Then the next full run finds the row again.
+      await undefinedIfChanged(tables.replace(Resources, { ...row, hash: "", edges: packEdges(all), count: all.size }));
+    }
+  }
+  for (const { rowKey, etag } of [...byResource.values()].flat())
+    await undefinedIfChanged(tables.remove(Edges, DEPENDENCIES, rowKey, etag));
 }
 
 /** Returns the start of an incremental run; undefined for a full run. */

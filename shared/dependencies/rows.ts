@@ -12,17 +12,17 @@ import { Edge } from "./edge.ts";
  * source that is read in one step, such as a subscription.
  *
  * Runs are in the partition `runs`, and the work of each run is in a partition of its own. All other rows are in one partition,
- * so that a resource, its dependencies and the resulting events change in one transaction. Prefixes of row keys in it:
+ * so that a resource, its dependencies and the resulting events change in one transaction. Row keys in it:
  *
- * | prefix | rows |
+ * | key | rows |
  * |---|---|
- * | `e\|` | dependencies (edges), by asset |
- * | `r\|` | resources, by unit |
- * | `u\|` | units |
- * | `f\|` | fences, one for each unit |
- * | `c\|` | coverage: items that could not be read, by unit |
- * | `o\|` | events of unresolved references |
- * | `q\|` | assets that compliance must evaluate again |
+ * | `e\|<vault>\|<type>\|<name>\|<resource hash>\|<hash>` | dependencies (edges), by asset. Whole vault: `*`, no name |
+ * | `r\|<unit>\|<resource hash>` | resources, by unit. A unit in a key is `<source>\|<name>` |
+ * | `u\|<unit>` | units |
+ * | `f\|<unit>` | fences: rows whose ETag rejects the writes of earlier workers |
+ * | `c\|<unit>\|<hash>` | coverage: items that could not be read, by unit |
+ * | `o\|<ULID>` | events of unresolved references |
+ * | `q\|<vault>\|<asset>` | assets that compliance must evaluate again, `*` for the vault itself |
  */
 export const TABLE = "Dependencies";
 export const DEPENDENCIES = "dependencies";
@@ -152,7 +152,8 @@ export const unitKey = (source: string, unit: string): string => `${source}|${te
 /** Returns a row key. `unit` is the result of `unitKey`, here and in the functions below. */
 export const unitRowKey = (unit: string): string => UNITS + unit;
 export const fenceKey = (unit: string): string => `f|${unit}`;
-export const resourcesPrefix = (unit: string): string => `r|${unit}|`;
+export const RESOURCES = "r|";
+export const resourcesPrefix = (unit: string): string => `${RESOURCES}${unit}|`;
 /** Returns a key part that identifies a resource within a unit. */
 export const resourceHash = (unit: string, id: string): string => hash(`${unit}\n${id.toLowerCase()}`, 22);
 export const resourceKey = (unit: string, resource: string): string => resourcesPrefix(unit) + resource;

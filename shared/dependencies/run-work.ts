@@ -11,7 +11,7 @@ import { put, remove, type Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS } from "../platform/time.ts";
 import { readUnits } from "./coverage.ts";
 import type { EdgeSource } from "./edge-source.ts";
-import { type ReadDeps, readUnit, removeUnit } from "./read-unit.ts";
+import { markDamagedResources, type ReadDeps, readUnit, removeUnit } from "./read-unit.ts";
 import type { References } from "./references.ts";
 import {
   DEPENDENCIES,
@@ -63,7 +63,7 @@ export interface WorkDeps extends ReadDeps {
 
 /**
  * Continues a run: plans it, works on units for some minutes, and ends it when all units have ended. Each message has one
- * worker.
+ * worker. The phases of a run (`phaseOf`) are `queued`, `running`, `ending` and `over`.
  *
  * @param isMessage - Whether the caller handles a message and must send another one for the remaining work. Otherwise a message
  * already exists.
@@ -83,6 +83,7 @@ export async function workOnRun(runId: string, isMessage: boolean, deps: WorkDep
     }
     // The units of a run that is `ending` have ended.
     const unit = phaseOf(run) === "running" ? await takeNextUnit(run, deps) : undefined;
+    // Other workers have the maximum number of units, or all remaining ones.
     if (unit === "busy") return await continueLater(BUSY_SECONDS);
     if (!unit) return await endRun(run, deps);
     await workOnUnit(unit, run, deps);
@@ -127,9 +128,10 @@ const changeRun = (run: Row<RunRecord>, event: RunEvent, { tables }: WorkDeps) =
 const endLease = (unit: LeasedRow<UnitWork>, event: UnitEvent, tables: Tables) =>
   undefinedIfChanged(unit.end((row) => tables.replace(UnitWorks, { ...row, ...nextUnit(row, event)! })));
 
-/** Plans the units of each source to read, and the units to remove. */
+/** Plans the units of each source to read, and the units to remove. `source.off` says why a source is turned off, if it is. */
 async function planRun(run: Row<RunRecord>, deps: WorkDeps): Promise<void> {
   const { tables, sources, clock, randomness } = deps;
+  if (run.mode === "full") await markDamagedResources(tables);
   const storedUnits = await readUnits(tables);
   const works: UnitWork[] = [];
   const failures: RunRecord["failures"] = [];
@@ -153,7 +155,7 @@ async function planRun(run: Row<RunRecord>, deps: WorkDeps): Promise<void> {
   const planId = randomness.ulid(clock.now());
   const rows = works.map((work, index) => put(UnitWorks, workKey(planId, index), work));
   await tables.write(TABLE, runPartition(run.runId), rows);
-  // Fails if another worker's plan became valid. The rows of this one are then never read, because their keys contain its plan ID.
+  // Fails if another worker's plan became valid. The rows of this one are then never read: their keys contain its plan ID.
   await undefinedIfChanged(changeRun(run, { type: "planned", planId, units: works.length, failures }, deps));
   // Starts more workers beside this one.
   for (let more = 1; more < Math.min(UNITS_AT_ONCE, works.length); more++) await send(run.runId, 0, deps);
@@ -255,6 +257,7 @@ async function recordEnd(ending: Row<RunRecord>, deps: WorkDeps): Promise<void> 
     target: { type: "dependencyRun", id: runId },
     details,
   };
+  // Stores another ID for the entry, if the audit log no longer accepts the first one.
   const keep = async (entryId: string) => {
     run = await changeRun(run, { type: "entryMoved", entryId }, deps);
   };

@@ -26,7 +26,7 @@ import {
 } from "./rows.ts";
 
 // Writes what discovery read of one resource: its dependencies are compared with the stored ones, and only differences are
-// written.
+// written. A fence is a row whose ETag each transaction requires, so that writes of an earlier worker fail.
 
 type ReadResource = Extract<ReadingItem, { resource: Resource }>;
 

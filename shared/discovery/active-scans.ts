@@ -197,6 +197,7 @@ export function createActiveScans({
       pageSize: Math.max(1, workers),
       select: [],
     };
+    // Row keys sort by state: waiting vaults first, then claimed ones, then those handed off.
     for await (const rows of tables.pages(PlannedVaults, range)) {
       if (rows[0]?.rowKey.startsWith(WAITING)) return 0;
       // A vault that is handed off is written in the background, so its worker already has another vault.

@@ -33,7 +33,8 @@ import { type Claim, type Claims, PLAN_WORKER, type WaitingVault } from "./vault
  */
 export const MAX_CONCURRENT_VAULTS = 10;
 /**
- * After this time the invocation continues with one worker. The other workers send one message each, which any instance can take.
+ * After this time the invocation continues with one worker. The other workers send one message each, which any instance can
+ * take.
  */
 export const CONCURRENT_PHASE_MS = 15 * SECOND_MS;
 /** After this time, a worker continues in a new message. */

@@ -55,8 +55,8 @@ export function createVaultFinder(deps: {
   return async (vaultName, ids) => {
     const isWanted = (name: string | undefined) => name?.toLowerCase() === vaultName.toLowerCase();
     let isInScope = false;
-    // Only the first ID of each subscription is read, because the subscription's listing has the vaults of all others. The order
-    // is reversed, because a `Map` keeps the last entry of a key.
+    // Only the first ID of each subscription is read, because the subscription's listing has the vaults of all others. The
+    // order is reversed, because a `Map` keeps the last entry of a key.
     const idBySubscription = new Map(
       ids.toReversed().map((id) => [parseResourceId(id)?.subscriptionId.toLowerCase(), id]),
     );

@@ -57,7 +57,8 @@ export const ChangeRows = entity(Vaults.table, ChangeRecord);
 const ITEMS_PER_ROW = 5_000;
 
 /**
- * Keys count down, so that the newest rows come first. Thirteen digits are enough for every millisecond until the year 2286.
+ * Keys are `c!<time>!<vault>!<UUID of the write>!<number of the row>`. The time counts down, so that the newest rows come
+ * first. Thirteen digits are enough for every millisecond until the year 2286.
  */
 const PREFIX = "c!";
 const MAX_INSTANT_MS = 9_999_999_999_999;

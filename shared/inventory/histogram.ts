@@ -9,8 +9,8 @@ import { UNSET } from "./expiries.ts";
  */
 
 /**
- * A period in which expiries are counted to the second: from <= expiry < before, in unix seconds. Windows of `countIn` are whole
- * days; windows of `countBetween` can start and end at any second.
+ * A period in which expiries are counted to the second: from <= expiry < before, in unix seconds. Windows of `countIn` are
+ * whole days; windows of `countBetween` can start and end at any second.
  */
 export type Window = [from: number, before: number];
 

@@ -45,7 +45,7 @@ import { type CountedGroups, groupKey, hiddenGroups, keyOfGroup, readGroups, sub
 /** Maximum number of pages of 1,000 rows that one call reads for filters without an index. */
 const MAX_SCANNED_PAGES = 10;
 const PAGE_ROWS = 1000;
-/** Vault rows read to find the last listings that the totals don't contain. */
+/** Number of vault rows that are read concurrently, for the last listings that the totals don't contain. */
 const MAX_CONCURRENT_READS = 8;
 
 export interface AssetFilter {

@@ -169,7 +169,7 @@ async function readStored(tables: Tables): Promise<StoredTotals> {
   }
 }
 
-/** Returns whether the packed data can be read. */
+/** Returns whether the packed data can be read. `unkept` totals, which are too large or incomplete, have none. */
 const isReadable = (record: TotalsRecord): boolean =>
   record.unkept === true ||
   (readTotals(record) !== undefined && (record.summary === undefined || unpackSummary(record.summary) !== undefined));

@@ -310,6 +310,7 @@ function eventsOf(
   const events = new Map<number, Map<AssetType, number>>();
   const exactUntil = windows[0]![1];
   const lastDay = firstDay + days.secret.length;
+  // The time of the event that counts an expiry: the next second while times are exact, then the end of the day.
   const boundOf = (instant: number) =>
     instant < exactUntil ? instant + 1 : (Math.floor(instant / DAY_SECONDS) + 1) * DAY_SECONDS;
   for (const type of ASSET_TYPES) {

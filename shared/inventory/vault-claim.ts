@@ -157,6 +157,7 @@ export async function claimVault(
   const { name } = current;
   const key = vaultKey(name);
   const copyKey = vaultInSubscriptionKey(current.subscriptionId, name);
+  // Without the ETags of the fences, which are wrong as soon as this worker writes. Earlier versions wrote `lockedUntil`.
   const { fences: _fences, lockedUntil: _until, ...unclaimed } = current;
   const claimed: VaultRecord = { ...unclaimed, pending: true, lockOwner: owner };
   // True if the write of the claim below also writes the vault's mark, which makes readers correct the totals.

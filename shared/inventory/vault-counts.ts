@@ -230,6 +230,8 @@ export async function readTotalsAndChanges<T extends { subscriptions: readonly {
     const onCorrupt = () => {
       isReadable = false;
     };
+    // The range has in this order: the totals (`k!totals`), a mark for each changed vault (`l!<vault>`), a row with the same
+    // `sequence` as the totals (`l!~`), and the scope (`m!scope`). `unkept` totals were too large to store, or are incomplete.
     const range = { partitionKey: VAULTS, from: TOTALS_KEY, before: `${SCOPE_KEY}!`, onCorrupt, select };
     for await (const rows of tables.pages(TotalsAndScope, range)) {
       for (const row of rows) {

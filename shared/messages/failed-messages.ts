@@ -34,7 +34,9 @@ const FailedMessageRecord = z.object({
 /** A message that failed five times, as stored. */
 export type FailedMessage = z.infer<typeof FailedMessageRecord>;
 
+/** Row key: the time of the failure counted down (`countdown`), so that the newest is first, `|`, and the message's ID. */
 export const FailedMessageRows = entity("FailedMessages", FailedMessageRecord);
+/** Partition of the failed messages. */
 const FAILED = "failed";
 
 /**
@@ -42,6 +44,7 @@ const FAILED = "failed";
  * can put a message into a poison queue, so a poison message counts only with this row.
  */
 export const LastDeliveries = entity("FailedMessages", z.object({ queue: z.string(), startedAt: z.string() }));
+/** Partition of the last deliveries. Row key: a hash of the queue and the body. */
 const LAST_DELIVERIES = "lastDeliveries";
 /** Retention of a last delivery whose poison message never arrived. */
 const LAST_DELIVERY_RETENTION_MS = 7 * DAY_MS;
@@ -81,8 +84,9 @@ export interface FailedMessages {
   handleDelivery(message: Pick<PoisonMessage, "queue" | "body" | "delivery">, run: () => Promise<void>): Promise<void>;
   /**
    * Stores the message, records it in the audit log, and passes it to `handle` if it is readable and `handleDelivery` saw its
-   * last delivery fail. A planted message and a duplicate delivery have no further effect. After a failure, the queue redelivers the message. After the last delivery the message is sent again as a
-   * new message, because a poison queue has no poison queue of its own.
+   * last delivery fail. A planted message (one that did not fail in its own queue) and a duplicate delivery have no further
+   * effect. After a failure, the queue redelivers the message. After the last delivery the message is sent again as a new
+   * message, because a poison queue has no poison queue of its own.
    *
    * @param handle - The handler of the module that the message belongs to.
    */
@@ -174,6 +178,7 @@ export function createFailedMessages(deps: {
         request.cursor === undefined
           ? undefined
           : decodeCursor(z.object({ after: z.string().max(512) }), request.cursor).after;
+      // With `offset`, rows are read from the cursor on, up to one after the page, which shows whether there is a next page.
       const endOfPage = request.offset + request.limit;
       const rows = [];
       const range = { partitionKey: FAILED, ...(after === undefined ? {} : { after }) };

@@ -31,7 +31,7 @@ export interface Metrics {
    * for each further 1,000. Label values are from fixed lists, never names.
    */
   text(): Promise<string>;
-  /** Sends the assets by status and the score to telemetry. Costs the same as in `text`. */
+  /** Sends the numbers of assets by status and the score to telemetry. Costs the same as in `text`. */
   record(): Promise<void>;
 }
 
@@ -46,6 +46,7 @@ export function createMetrics(deps: {
 }): Metrics {
   const { inventory, compliance, discovery, alerts, failedMessages, unreadableRows, clock } = deps;
 
+  /** `moment` is the time with the thresholds of the settings, which decide each asset's status. */
   async function readInventoryAndCompliance() {
     const figures = await inventory.assets.figures(await inventory.moment());
     return { figures, compliance: await compliance.scoreAndFrameworks(figures.isExcluded) };

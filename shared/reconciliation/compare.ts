@@ -53,6 +53,7 @@ export async function* compareMerged(
   whole: AsyncIterable<Entry>,
   parts: readonly AsyncIterable<Entry>[],
 ): AsyncGenerator<Compared, void> {
+  // `actual` is the next row of the combined partition, and `expected` the next rows of the parts.
   const wholeRows = whole[Symbol.asyncIterator]();
   const partRows = mergeByKey(parts);
   let actual = (await wholeRows.next()).value as Entry | undefined;

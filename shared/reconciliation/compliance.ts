@@ -2,7 +2,7 @@ import pMap from "p-map";
 import { unknownChangeMark } from "../compliance/changed-results.ts";
 import { ASSET_CHECKS, checkOfCode } from "../compliance/checks/all.ts";
 import {
-  Details,
+  DetailsRangeRows,
   detailsPrefix,
   Findings,
   fenceKey,
@@ -13,6 +13,7 @@ import {
   TABLE,
   type VaultState,
   VaultStates,
+  vaultOfFence,
   vaultStateKey,
 } from "../compliance/compliance-rows.ts";
 import { type AssetState, assetKey, findingsHash, unpackDetails, unpackTallies } from "../compliance/packed-results.ts";
@@ -21,7 +22,7 @@ import { findingRowsByCheck } from "../compliance/write-state.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
 import type { Row } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
-import { remove, type StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
+import { remove, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS } from "../platform/time.ts";
 import { readRowOrCorrupt } from "./suspected-differences.ts";
 
@@ -103,10 +104,24 @@ export async function inspectResults(
 export async function resultsVersion(tables: Tables, vaultName: string): Promise<string | undefined> {
   const [resultsRow, fence] = await Promise.all([
     readRowOrCorrupt(tables, VaultStates, STATE, vaultStateKey(vaultName)),
-    tables.getWithAge(ResultFences, STATE, fenceKey(vaultName)),
+    readFence(tables, vaultName),
   ]);
-  if (fence?.row.open && fence.ageMs < EVALUATION_TIMEOUT_MS) return undefined;
-  return `${resultsRow.row?.etag ?? resultsRow.unreadable?.etag} ${fence?.row.etag}`;
+  if (fence?.open && fence.ageMs < EVALUATION_TIMEOUT_MS) return undefined;
+  return `${resultsRow.row?.etag ?? resultsRow.unreadable?.etag} ${fence?.etag}`;
+}
+
+/** Returns the fence of a vault's results. One that can't be read is not open, because no evaluation can write with it. */
+async function readFence(
+  tables: Tables,
+  vaultName: string,
+): Promise<{ etag: string; open: boolean; ageMs: number } | undefined> {
+  try {
+    const fence = await tables.getWithAge(ResultFences, STATE, fenceKey(vaultName));
+    return fence && { etag: fence.row.etag, open: fence.row.open, ageMs: fence.ageMs };
+  } catch (error) {
+    if (!(error instanceof StorageCorrupt)) throw error;
+    return { etag: error.etag, open: false, ageMs: 0 };
+  }
 }
 
 /** Removes the unreadable rows of a vault's results if they are unchanged (by ETag). They would make every evaluation fail. */
@@ -147,10 +162,17 @@ async function readResults(tables: Tables, range: NameRange): Promise<Map<string
 
   // Without the `!` that follows the vault's name, which is empty here.
   const detailsStart = detailsPrefix("").slice(0, -1);
-  for await (const rows of tables.pages(Details, numberedRowsOf(detailsStart))) {
+  const vaultOf = (rowKey: string) => vaultIn(rowKey, detailsStart) ?? vaultOfFence(rowKey);
+  const detailsAndFences = {
+    ...rowsOf(detailsStart),
+    only: (rowKey: string) => vaultOf(rowKey) !== undefined,
+    onCorrupt: ({ rowKey, etag }: StorageCorrupt) => resultsOf(vaultOf(rowKey)!).unreadable.push({ rowKey, etag }),
+  };
+  for await (const rows of tables.pages(DetailsRangeRows, detailsAndFences)) {
     for (const { rowKey, etag, assets, facts } of rows) {
-      const chunk = undefinedIfCorrupt(() => unpackDetails(assets, facts));
-      const results = resultsOf(vaultIn(rowKey, detailsStart)!);
+      if (vaultOfFence(rowKey) !== undefined) continue;
+      const chunk = undefinedIfCorrupt(() => unpackDetails(assets ?? new Uint8Array(), facts));
+      const results = resultsOf(vaultOf(rowKey)!);
       if (!chunk) results.unreadable.push({ rowKey, etag });
       results.details.push(chunk?.hash ?? "");
       for (const asset of chunk?.assets ?? []) results.assets.set(assetKey(asset.type, asset.name), asset);

@@ -56,6 +56,7 @@ async function assetsOf(tables: Tables, name: string, suspected: readonly Suspec
   return (await Promise.all(read)).flatMap(({ row }) => row ?? []);
 }
 
+/** Returns the copy of the vault's row under the subscriptions that the suspected copies and the assets name. */
 async function copyOf(
   tables: Tables,
   name: string,

@@ -156,6 +156,9 @@ export async function findPointerFaults<T>(
   return { faults, unreadable, rows };
 }
 
+/**
+ * Reads a suspected pointer again with the records that it may belong to. Undefined if it is right or this can't be decided.
+ */
 async function recheck<T>(
   tables: Tables,
   records: PointedRecords<T>,

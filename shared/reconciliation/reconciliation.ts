@@ -48,8 +48,8 @@ export interface ReconciliationStatus {
 
 /**
  * The reconciliation, a job that finds and repairs inconsistencies that no scan would find: rows of the inventory and of
- * compliance that do not match the original rows of the vaults, and other rows that follow from stored records. A timer, hourly by default, sends a queue message that calls
- * `run`.
+ * compliance that do not match the original rows of the vaults, and other rows that follow from stored records. A timer, hourly
+ * by default, sends a queue message that calls `run`.
  *
  * One pass over all rows is a walk. It reads every row completely, so that a change of any member is found. With 5,000 vaults,
  * 500,000 assets and 300 subscriptions, a walk takes about 30,000 storage requests:
@@ -136,7 +136,8 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
 
   /**
    * Returns whether compliance results can be compared. They can't while the evaluation is turned off, or paused because all
-   * assets are evaluated again after a change of the rules, or while the row of the thresholds can't be read.
+   * assets are evaluated again after a change of the rules (`paused` in the row of the thresholds), or while that row can't be
+   * read.
    */
   async function isEvaluating(): Promise<boolean> {
     const { enableComplianceScanning } = await deps.settings.values();
@@ -147,6 +148,7 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
   /** Runs steps of the walk until it is complete or the time of the run is over. */
   async function continueWalk(stored: Row<WalkRecord>, requestId: string): Promise<void> {
     const until = clock.now().getTime() + runMs;
+    // Names this run in the leases of vaults, so that no scan writes a vault while it is repaired.
     const owner = `reconciliation/${stored.walkId}/${deps.randomness.ulid(clock.now())}`;
     const identity: WalkIdentity = { walkId: stored.walkId, owner, caller: { actor: "system", requestId } };
     const compliance = await isEvaluating();
@@ -180,7 +182,10 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
     return { ...walk, mended, finishedAt: clock.now().toISOString() };
   }
 
-  /** Recomputes the totals of the inventory and of compliance. Wrong totals are recorded in the audit log. */
+  /**
+   * Recomputes the totals of the inventory and of compliance. Wrong totals are recorded in the audit log, and counted as the
+   * fault that `fault` returns.
+   */
   async function repairTotals({ walkId, caller }: WalkIdentity): Promise<FaultCounts> {
     const { criticalExpiryDays, warningExpiryDays } = await deps.settings.values();
     const expiryDays = { criticalDays: criticalExpiryDays, warningDays: warningExpiryDays };
@@ -248,6 +253,7 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
         const walk = await findOrStartWalk(requestId);
         if (walk) await continueWalk(walk, requestId);
       } catch (error) {
+        // Another run has stored its step since this one read the record.
         if (!isConflict(error) || error.table !== Walks.table) throw error;
         log.info("Another worker continues the storage verification");
       }

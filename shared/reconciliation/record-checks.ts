@@ -81,8 +81,8 @@ async function checkActiveScans({ activeScans }: CheckContext): Promise<CheckRes
 }
 
 /**
- * Removes announced writes of vaults that do not exist. The transaction that removes a vault also removes them, so no worker
- * needs them.
+ * Removes announced writes (parts of a write that a worker stores before it writes a vault, so that another worker can complete
+ * it) of vaults that do not exist. The transaction that removes a vault also removes them, so no worker needs them.
  */
 async function checkAnnouncedWrites(context: CheckContext): Promise<CheckResult> {
   const { tables, directory } = context;
@@ -92,6 +92,7 @@ async function checkAnnouncedWrites(context: CheckContext): Promise<CheckResult>
   for await (const page of tables.pages(PendingWrites, range)) {
     rows += page.length;
     for (const { rowKey, etag } of page) {
+      // The key is the prefix, which ends with `!`, then the vault's lower-case name, `!` and the number of the part.
       const vault = rowKey.split("!")[1]!;
       if (directory.vaults.has(vault) || directory.unreadable.has(vault)) continue;
       const own = await readRowOrCorrupt(tables, Vaults, VAULTS, vaultKey(vault));
@@ -108,6 +109,7 @@ async function checkAuditIndex({ audit, walk }: CheckContext): Promise<CheckResu
   return { mended: { missing, extra }, rows };
 }
 
+/** Checks the rows that point to rotations or to sync records. They are compared with signed records. */
 async function checkPointers<T>(
   context: CheckContext,
   records: Parameters<typeof findPointerFaults<T>>[1],

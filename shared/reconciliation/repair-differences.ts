@@ -79,6 +79,8 @@ export function createRepairer(
   } & Restorers,
 ) {
   const { tables, audit, writer } = deps;
+  const { undisturbed, resultsProblem } = createChecks(tables);
+  const repairRows = createRowRepairer(deps);
 
   return async function repairVault(
     vault: string,
@@ -101,8 +103,10 @@ export function createRepairer(
   };
 
   /**
-   * Checks and repairs a vault, and adds the repaired faults to `mended`.
+   * Checks and repairs a vault, and adds the repaired faults to `mended`. The order follows from what is needed: the vault's
+   * own row, its copies, the rows of its assets, and last the compliance results, which are compared with these rows.
    *
+   * @param name - Lower-case name of the vault. Empty for rows with an invalid key, which belong to no vault.
    * @returns The number of wrong rows that are repaired only when the next scan lists the vault.
    */
   async function repairOnce(
@@ -130,7 +134,11 @@ export function createRepairer(
     const lost = name === "" ? undefined : await findLostVault(tables, name, suspected, deps.rescans);
     if (lost) {
       const { copy, isRequested } = lost;
-      const restore = async () => copy && (await restoreVaultRow(tables, copy));
+      const restore = async () => {
+        if (copy) await restoreVaultRow(tables, copy);
+        // The evaluation after the re-scan writes the results again. Until then, unreadable ones would keep all totals from being renewed.
+        if (isSuspected("compliance")) await removeUnreadable(tables, name);
+      };
       if (copy || isRequested) {
         const details = { vaultRow: "missing", restored: copy !== undefined, rescan: isRequested };
         await repairAudited("inventory.mended", details, restore);
@@ -188,6 +196,11 @@ export function createRepairer(
     }
     return recheck.faults.length - repairable.length;
   }
+}
+
+/** Creates the checks that need a vault that is not written meanwhile. */
+function createChecks(tables: Tables) {
+  return { undisturbed, resultsProblem };
 
   /**
    * Returns the result of a check if the vault was not written during the check: its row is not pending, and unchanged
@@ -203,6 +216,23 @@ export function createRepairer(
     if ((await read())?.etag !== before?.etag) throw new Disturbed();
     return result;
   }
+
+  /** Returns the problem of a vault's compliance results. Undefined if they are right. */
+  async function resultsProblem(name: string): Promise<string | undefined> {
+    return await undisturbed(name, async (vault) => {
+      const versionBefore = await resultsVersion(tables, name);
+      if (versionBefore === undefined) throw new Disturbed();
+      const existing = new Map(vault ? [[name, { vault, assets: (await inspectVault(tables, vault)).assets }]] : []);
+      const problem = (await inspectResults(tables, rangeOfVault(name), existing, new Set())).get(name);
+      if ((await resultsVersion(tables, name)) !== versionBefore) throw new Disturbed();
+      return problem;
+    });
+  }
+}
+
+/** Creates the function that repairs wrong rows of a vault's assets. */
+function createRowRepairer({ tables, writer }: { tables: Tables } & Pick<Restorers, "writer">) {
+  return repairRows;
 
   /**
    * Repairs rows with the inventory's writer, whose fences (rows that order the writes of one vault) protect them from late
@@ -260,18 +290,6 @@ export function createRepairer(
     };
     // No compliance results are derived here. The next scan evaluates the assets that it reads.
     await writer.apply(stored, next, changes, owner, async () => async () => {});
-  }
-
-  /** Returns the problem of a vault's compliance results. Undefined if they are right. */
-  async function resultsProblem(name: string): Promise<string | undefined> {
-    return await undisturbed(name, async (vault) => {
-      const versionBefore = await resultsVersion(tables, name);
-      if (versionBefore === undefined) throw new Disturbed();
-      const existing = new Map(vault ? [[name, { vault, assets: (await inspectVault(tables, vault)).assets }]] : []);
-      const problem = (await inspectResults(tables, rangeOfVault(name), existing, new Set())).get(name);
-      if ((await resultsVersion(tables, name)) !== versionBefore) throw new Disturbed();
-      return problem;
-    });
   }
 }
 

@@ -22,7 +22,10 @@ import type { Stage } from "./walk-record.ts";
  * and a copy of it under its subscription.
  */
 
-/** Vaults inspected in one step. A step ends earlier at the number of assets, because their names are in memory at once. */
+/**
+ * Maximum number of vaults inspected in one step. A step ends earlier at the number of assets, because their names are in
+ * memory at once.
+ */
 const VAULTS_PER_STEP = 100;
 const ASSETS_PER_STEP = 20_000;
 const VAULTS_AT_ONCE = 4;
@@ -188,7 +191,11 @@ async function inspectBatch(
 ): Promise<Pick<Step, "suspected" | "vaults" | "rows">> {
   const suspected: SuspectedDifference[] = [];
   const skipped = new Set(unreadable);
-  for (const vault of unreadable.splice(0)) suspected.push({ about: "vault", vault });
+  for (const vault of unreadable.splice(0)) {
+    suspected.push({ about: "vault", vault });
+    // The results of a vault are compared with the vault's row, so they are compared after its repair.
+    if (compliance) suspected.push({ about: "compliance", vault });
+  }
   const inspectedVaults = new Map<string, EvaluatedVault>();
   let rows = 0;
   await pMap(

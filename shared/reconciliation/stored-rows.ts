@@ -72,6 +72,7 @@ export interface StoredKind {
   readonly isOfKind?: ((rowKey: string, partitionKey: string) => boolean) | undefined;
 }
 
+/** Declares the rows of one kind. The meaning of each key prefix is in the module of its entity. */
 const rows = (
   entity: Entity<unknown>,
   partition: string,
@@ -85,7 +86,7 @@ const runs = (entity: Entity<unknown>, partition: string): StoredKind[] => [
   rows(activeRuns(entity.table), partition, "active"),
 ];
 
-/** The lists of the signed rows of a partition. */
+/** The signed lists that name the signed rows of a partition, with which older and removed rows are detected. */
 const lists = ({ table }: Entity<unknown>, partition: string): StoredKind =>
   rows(listEntity(table), partition, `${LIST_PREFIX}*`);
 

@@ -77,6 +77,7 @@ export interface RowOrCorrupt<T> {
   readonly unreadable: { readonly etag: string } | undefined;
 }
 
+/** Reads a row. A row that can't be read is returned as such, not thrown. */
 export async function readRowOrCorrupt<T>(
   tables: Tables,
   entity: Entity<T>,

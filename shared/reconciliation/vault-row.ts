@@ -66,6 +66,7 @@ export async function restoreVaultRow(tables: Tables, copy: Row<VaultRecord>): P
   ]);
 }
 
+/** Returns the copy of a vault's row under any subscription. */
 async function copyOf(tables: Tables, name: string): Promise<Row<VaultRecord> | undefined> {
   // Row keys of copies: `s!<subscription>!<vault>`.
   const range = { partitionKey: VAULTS, from: "s!", before: keyEnd("s!"), onCorrupt: () => undefined };

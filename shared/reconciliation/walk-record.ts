@@ -2,7 +2,8 @@ import * as z from "zod";
 import { entity } from "../platform/storage/entity.ts";
 
 /**
- * The stored record of a walk: one pass of the reconciliation over all stored rows. A walk takes many steps and often several runs, so its record contains the position.
+ * The stored record of a walk: one pass of the reconciliation over all stored rows. A walk takes many steps and often several
+ * runs, so its record contains the position.
  */
 
 /** The stages of a walk, in this order. Each compares other partitions; stages.ts describes them. */
@@ -12,7 +13,10 @@ export type Stage = (typeof STAGES)[number];
 /** Maximum number of unrepaired vaults named in a walk's record. `leftTotal` counts all. */
 export const MAX_NAMED_LEFT = 100;
 
-/** Numbers of repaired faults by kind. */
+/**
+ * Numbers of repaired faults by kind. Of rows that follow from other rows: `missing`, `extra` (should not exist), `stale` (has
+ * other values) and `unreadable`.
+ */
 export const FaultCounts = z.object({
   missing: z.int(),
   extra: z.int(),
@@ -42,9 +46,13 @@ export const WalkRecord = z.object({
   startedAt: z.string(),
   finishedAt: z.string().optional(),
   stage: z.enum(STAGES),
-  /** Position in the stage: after the vault, partition or subscription `at`, or within it after the row key `after`. */
+  /**
+   * Position in the stage: after the vault, partition, subscription or check `at`, or within it after the row key `after`. Both
+   * are empty at the start of a stage.
+   */
   at: z.string(),
   after: z.string(),
+  /** Number of inspected vaults. */
   vaults: z.int(),
   /** Number of compared rows. */
   rows: z.int(),

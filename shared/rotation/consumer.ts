@@ -23,8 +23,8 @@ export const PlannedConsumer = z.object({
   /** The consumer stores a copy of the value. Only a refresh changes it, and a check shows only whether the refresh worked. */
   copy: z.boolean().optional(),
   /**
-   * It stores a copy of a client secret, and no rotation has written it. Anyone who once had the value could have created it, so
-   * it gets a new value only if the request names it.
+   * It stores a copy of a client secret, and no rotation has written it. Anyone who once had the value could have created it,
+   * so it gets a new value only if the request names it.
    */
   newPlace: z.boolean().optional(),
   /** Marker that the refresh returned, so that a later check can recognize its effect. */

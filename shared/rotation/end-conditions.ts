@@ -62,8 +62,8 @@ export function throwIfTransient({ record }: StepContext, error: unknown): Cloud
 }
 
 /**
- * Returns reasons from places. A publication of the record is one place, or the handover, that the rotation writes the new value
- * to.
+ * Returns reasons from places. A publication of the record is one place, or the handover, that the rotation writes the new
+ * value to.
  */
 async function reasonsFromPlaces(context: StepContext): Promise<string[]> {
   const { publications } = context.record;
@@ -142,7 +142,8 @@ async function reasonsFromConsumers(
     const why = problem === undefined ? "" : ` ${problem}`;
     return [`${kind} ${name} ${holds === "old" ? "still uses" : "may still use"} the old value.${why}`];
   });
-  // A user who ends the overlap period vouches for the consumers that the service can't see. Old versions of a vault secret stay.
+  // A user who ends the overlap period vouches for the consumers that the service can't see. A vault secret keeps its old
+  // versions.
   const unseen = isUserRequest || isVaultSecret(context.record) ? [] : unread;
   return {
     reasons: [...reasons, ...unseen],

@@ -61,43 +61,31 @@ export async function findCandidates(
       `The application has ${app.passwords.length} credentials. Only the ${MAX_CREDENTIALS} with the latest expiry were searched for.`,
     );
 
-  // Results of earlier tests and confirmations of this application, by the key of their secret.
-  const records = new Map<string, MatchRecord>();
-  // Secrets whose row can't be read, by its key. They may store a credential: a user may have confirmed them.
-  const unreadable = new Map<string, { vaultName: string; secretName: string }>();
-  const onCorrupt = (row: StorageCorrupt) => {
-    deps.log.error(row.message);
-    const [vaultName = "", secretName = ""] = row.rowKey.split("|").map(keyTextOf);
-    unreadable.set(row.rowKey, { vaultName, secretName });
-    coverage.push(
-      `The stored confirmation and tests of ${vaultName}/${secretName} can't be read. Confirm the match again.`,
-    );
-  };
-  for await (const rows of tables.pages(MatchRows, { partitionKey: matchPartition(app.appId), onCorrupt }))
-    for (const row of rows) records.set(row.rowKey, row);
+  const earlier = await readEarlierResults(app.appId, deps);
+  coverage.push(...earlier.coverage);
 
-  const windows = await pMap(credentials, async (one) => ({ keyId: one.keyId, ...(await findByExpiry(one)) }), {
-    concurrency: PARALLEL,
-  });
+  const windows = await pMap(
+    credentials,
+    async (credential) => {
+      const { secrets, more } = await findByExpiry(tables, credential);
+      return { keyId: credential.keyId, secrets: secrets.filter(isCandidate), more };
+    },
+    { concurrency: PARALLEL },
+  );
   for (const { secrets } of windows) for (const secret of secrets) addCandidate(secret);
   if (windows.some(({ more }) => more))
     coverage.push("Not all secrets that expire on the same day as one of the credentials were searched.");
 
-  const named = await findByName(app);
+  const named = await findByName(tables, app);
   for (const secret of named.secrets) addCandidate(secret);
   if (named.more) coverage.push("Not all secrets whose name begins with the application's name were searched.");
 
-  const ids = [app.appId, app.objectId, ...credentials.map(({ keyId }) => keyId)];
-  const secretsWithId = (
-    await pMap(ids, (id) => index.findSecrets(id, MAX_SECRETS_PER_ID), { concurrency: PARALLEL })
-  ).flat();
-  const wanted = new Map(secretsWithId.map((one) => [matchKey(one.vaultName, one.secretName), one]));
-  for (const { vaultName, secretName } of secretsWithId)
-    for (const beside of companionsOf(secretName))
-      wanted.set(matchKey(vaultName, beside), { vaultName, secretName: beside });
-  for (const { vaultName, secretName } of records.values())
+  const wanted = new Map(
+    (await findById(app, credentials, index)).map((one) => [matchKey(one.vaultName, one.secretName), one]),
+  );
+  for (const { vaultName, secretName } of earlier.records.values())
     wanted.set(matchKey(vaultName, secretName), { vaultName, secretName });
-  for (const [key, place] of unreadable) wanted.set(key, place);
+  for (const [key, place] of earlier.unreadable) wanted.set(key, place);
   const missing = [...wanted].filter(([key]) => !secretsByKey.has(key)).map(([, one]) => one);
   for (const secret of await pMap(missing, (one) => readSecretRecord(tables, one.vaultName, one.secretName), {
     concurrency: PARALLEL,
@@ -128,50 +116,107 @@ export async function findCandidates(
       context: {
         isOnlyOneInWindow: (keyId: string) => onlyInWindow.has(keyId),
         hasCompanion: companions.has(key),
-        record: records.get(key),
-        hasUnreadableRecord: unreadable.has(key),
+        record: earlier.records.get(key),
+        hasUnreadableRecord: earlier.unreadable.has(key),
       },
     }));
   return { candidates, coverage };
+}
 
-  async function findByExpiry({ expiresOn }: PasswordCredential) {
-    if (expiresOn === undefined) return { secrets: [], more: false };
-    const bounds = expiryBounds(
-      "secret",
-      expiresOn - EXPIRY_WINDOW_SECONDS,
-      expiresOn + EXPIRY_WINDOW_SECONDS + 1,
-      false,
+/** The place of a secret. */
+interface SecretPlace {
+  vaultName: string;
+  secretName: string;
+}
+
+interface EarlierResults {
+  /** Results of earlier tests and confirmations of the application, by the key of their secret. */
+  records: Map<string, MatchRecord>;
+  /** Secrets whose row can't be read, by its key. They may store a credential: a user may have confirmed them. */
+  unreadable: Map<string, SecretPlace>;
+  /** Sentences about the unreadable rows. */
+  coverage: string[];
+}
+
+async function readEarlierResults(
+  appId: string,
+  { tables, log }: { tables: Tables; log: Logger },
+): Promise<EarlierResults> {
+  const earlier: EarlierResults = { records: new Map(), unreadable: new Map(), coverage: [] };
+  const onCorrupt = (row: StorageCorrupt) => {
+    log.error(row.message);
+    const [vaultName = "", secretName = ""] = row.rowKey.split("|").map(keyTextOf);
+    earlier.unreadable.set(row.rowKey, { vaultName, secretName });
+    earlier.coverage.push(
+      `The stored confirmation and tests of ${vaultName}/${secretName} can't be read. Confirm the match again.`,
     );
-    const { secrets, more } = await secretsIn(bounds);
-    return { secrets: secrets.filter(isCandidate), more };
-  }
+  };
+  for await (const rows of tables.pages(MatchRows, { partitionKey: matchPartition(appId), onCorrupt }))
+    for (const row of rows) earlier.records.set(row.rowKey, row);
+  return earlier;
+}
 
-  async function findByName({ displayName }: MatchedApp) {
-    const words = wordsOf(displayName);
-    const first = words[0];
-    if (first === undefined || first.length < SHORTEST_WORD || !/^[a-z0-9]+$/.test(first))
-      return { secrets: [], more: false };
-    const prefix = namePrefix("secret") + first;
-    return await secretsIn({ from: prefix, before: keyEnd(prefix) });
-  }
+/** Secrets found in one range of an index. `more`: the range has further secrets, which were not read. */
+interface FoundSecrets {
+  secrets: ComparedSecret[];
+  more: boolean;
+}
 
-  async function secretsIn(bounds: {
-    from: string;
-    before: string;
-  }): Promise<{ secrets: ComparedSecret[]; more: boolean }> {
-    const secrets: ComparedSecret[] = [];
-    let pages = 0;
-    for await (const rows of tables.pages(Assets, {
-      partitionKey: partitions.all,
-      ...bounds,
-      select: [...COMPARED_COLUMNS],
-    })) {
-      if (pages === MAX_PAGES) return { secrets, more: true };
-      secrets.push(...rows);
-      pages++;
-    }
-    return { secrets, more: false };
+/** Returns the secrets that expire at nearly the same time as the credential. */
+async function findByExpiry(tables: Tables, { expiresOn }: PasswordCredential): Promise<FoundSecrets> {
+  if (expiresOn === undefined) return { secrets: [], more: false };
+  const bounds = expiryBounds(
+    "secret",
+    expiresOn - EXPIRY_WINDOW_SECONDS,
+    expiresOn + EXPIRY_WINDOW_SECONDS + 1,
+    false,
+  );
+  return await secretsIn(tables, bounds);
+}
+
+/** Returns the secrets whose name begins with the first word of the application's name. */
+async function findByName(tables: Tables, { displayName }: MatchedApp): Promise<FoundSecrets> {
+  const words = wordsOf(displayName);
+  const first = words[0];
+  if (first === undefined || first.length < SHORTEST_WORD || !/^[a-z0-9]+$/.test(first))
+    return { secrets: [], more: false };
+  const prefix = namePrefix("secret") + first;
+  return await secretsIn(tables, { from: prefix, before: keyEnd(prefix) });
+}
+
+/**
+ * Returns the places of secrets whose metadata contains an ID of the application or of a credential, and of their companions:
+ * secrets such as `<prefix>-client-secret` beside `<prefix>-client-id`, whether they exist or not.
+ */
+async function findById(
+  app: MatchedApp,
+  credentials: readonly PasswordCredential[],
+  index: MatchIndex,
+): Promise<SecretPlace[]> {
+  const ids = [app.appId, app.objectId, ...credentials.map(({ keyId }) => keyId)];
+  const secretsWithId = (
+    await pMap(ids, (id) => index.findSecrets(id, MAX_SECRETS_PER_ID), { concurrency: PARALLEL })
+  ).flat();
+  const companions = secretsWithId.flatMap(({ vaultName, secretName }) =>
+    companionsOf(secretName).map((beside) => ({ vaultName, secretName: beside })),
+  );
+  return [...secretsWithId, ...companions];
+}
+
+/** Returns the secrets of the inventory in a range of its keys. */
+async function secretsIn(tables: Tables, bounds: { from: string; before: string }): Promise<FoundSecrets> {
+  const secrets: ComparedSecret[] = [];
+  let pages = 0;
+  for await (const rows of tables.pages(Assets, {
+    partitionKey: partitions.all,
+    ...bounds,
+    select: [...COMPARED_COLUMNS],
+  })) {
+    if (pages === MAX_PAGES) return { secrets, more: true };
+    secrets.push(...rows);
+    pages++;
   }
+  return { secrets, more: false };
 }
 
 /** Returns the vault and the name from the asset ID of a vault secret; undefined for other IDs. */

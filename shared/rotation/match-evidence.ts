@@ -47,6 +47,7 @@ export function evaluateMatch(secret: ComparedSecret, app: MatchedApp, context: 
   const namedKeyIds = new Set(
     claims.flatMap(({ keyId }) => (keyId !== undefined && passwordsByKeyId.has(keyId) ? [keyId] : [])),
   );
+  // All claims of the metadata name the same credential of the application.
   const isUnambiguous = namedKeyIds.size === 1 && new Set(claims.map(({ keyId }) => keyId)).size === 1;
   if (namedKeyIds.size > 0 && !isUnambiguous) foundEvidence.add("conflict");
   if (isUnambiguous) for (const { kind } of claims) foundEvidence.add(kind);

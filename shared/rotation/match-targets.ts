@@ -98,7 +98,7 @@ async function readTarget(deps: TargetDependencies, evidence: Evidence): Promise
     if (outcome === "unreadable") return unreadableTarget(evidence, newest.createdOn);
     if (outcome !== "accepted" || keyId === undefined || !keyIds.includes(keyId)) return unproved;
   }
-  return { ...certain, approval: (await wasRotated(deps, evidence)) ? "rotated" : "new" };
+  return { ...certain, approval: (await wasRotated(deps, evidence, newest)) ? "rotated" : "new" };
 }
 
 /**
@@ -147,16 +147,23 @@ async function writtenBefore({ vault, match, record, history }: Evidence): Promi
   return written !== undefined && isOf(vault, written) ? written : undefined;
 }
 
-async function wasRotated({ vaults }: TargetDependencies, evidence: Evidence): Promise<boolean> {
+/**
+ * Returns whether a rotation wrote the place. The version that it wrote must still exist: the vault may have been deleted, and
+ * another person may have created a vault of the same name since the last scan, of which the inventory has the former resource ID.
+ */
+async function wasRotated(
+  { vaults }: TargetDependencies,
+  evidence: Evidence,
+  newest: Pick<SecretVersion, "version">,
+): Promise<boolean> {
   const written = await writtenBefore(evidence);
   if (written === undefined) return false;
-  if (written.vaultId !== undefined) return true;
-  // Earlier versions stored no vault ID. The version that the rotation wrote exists only in the vault that it wrote.
-  const versions: SecretVersion[] = await vaults.open(evidence.vault).versions(evidence.match.secret.name);
+  if (written.version === newest.version) return true;
+  const versions = await vaults.open(evidence.vault).versions(evidence.match.secret.name);
   return versions.some(({ version }) => version === written.version);
 }
 
-/** Returns whether a user confirmed the place or a rotation wrote it, as far as that is known without an answer of its vault. */
+/** Returns whether a user confirmed the place or a rotation wrote it, as far as that is known without asking its vault. */
 async function isKnown(evidence: Evidence): Promise<boolean> {
   const { match, vault, record } = evidence;
   const { createdOn } = match.secret;

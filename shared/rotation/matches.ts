@@ -153,7 +153,10 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
     return { secret, vault };
   }
 
-  /** Stores a test result, a confirmation or a rotation. The pointer is written first, so `credentialOf` finds all records. */
+  /**
+   * Stores a test result, a confirmation or a rotation in the match record of an application and a secret. The pointer, from
+   * the secret to the application, is written first, so that `credentialOf` finds all records of a secret.
+   */
   async function storeStatement(
     app: Pick<MatchedApp, "appId">,
     secret: Pick<ComparedSecret, "vaultName" | "name">,
@@ -194,7 +197,12 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
     return { versionCreatedOn, at: clock.now().toISOString(), by: caller.actor, vaultId: vault.id };
   }
 
-  /** @param claimed - Key ID of the expected credential. It decides if several credentials have the same hint. */
+  /**
+   * Tests the value of a secret and stores the result.
+   *
+   * @param claimed - Key ID of the expected credential. It decides if several credentials have the same hint: the first
+   * characters of a client secret, which the directory lists.
+   */
   async function verifyAndStore(
     app: MatchedApp,
     secret: ComparedSecret,

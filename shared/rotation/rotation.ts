@@ -133,8 +133,9 @@ export const RotationConsumer = z.object({
   /** False if `includeResources` of the request does not name it. It is then not refreshed. */
   included: z.boolean(),
   /**
-   * It could not use the secret before the rotation wrote anything, or when it was first seen; `problem` says why. It is neither
-   * refreshed nor checked, and decides nothing. Before a client secret is removed it is read again, and counts if it recovered.
+   * It could not use the secret before the rotation wrote anything, or when it was first seen; `problem` says why. It is
+   * neither refreshed nor checked, and decides nothing. Before a client secret is removed it is read again, and counts if it
+   * recovered.
    */
   brokenBefore: z.boolean().optional(),
   /**
@@ -156,7 +157,7 @@ export const RotationConsumer = z.object({
    */
   since: z.string().optional(),
   actedAt: z.string().optional(),
-  /** Number of checks in the current attempt. */
+  /** Number of checks of its value in the current attempt. */
   looks: z.int().optional(),
 });
 export type RotationConsumer = z.infer<typeof RotationConsumer>;

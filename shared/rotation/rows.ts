@@ -41,8 +41,8 @@ const FOLLOW_UP_SLACK_MS = 5 * SECOND_MS;
 const UNCLAIMED_COPY_MS = HOUR_MS;
 
 // Row keys, all in one partition. `r|<id>`: the rotation. `u|<subject>`: its unfinished rotation. `d|<time>|<id>`: when it is
-// overdue. `h|<id>`: mark of a held copy. `e|<ULID>`: event. Lists, newest first: `a|` all, `s|<status>|`, `p|<subject>|`,
-// `b|<subject>|<status>|`.
+// overdue, with the time as in a ULID. `h|<id>`: mark of a held copy. `e|<ULID>`: event. Lists: `a|` all, `s|<status>|`,
+// `p|<subject>|`, `b|<subject>|<status>|`, each followed by the rotation's ID with inverted characters: newest first.
 export const recordKey = (rotationId: string): string => `r|${rotationId}`;
 export const unfinishedKey = (subject: string): string => `u|${keyText(subject.toLowerCase())}`;
 export const DUE_PREFIX = "d|";

@@ -15,8 +15,8 @@ import {
  * States of a rotation: pure functions of its record, for step-runner.ts.
  *
  * A step is started (`startStep`) before its work and ends with one event: finished (`finishStep`), failed (`startRollback`) or
- * stopped (`requestAttention`). The state is `status`, or `ending` during a rollback. `nextStep` returns the step of each state. An
- * event is rejected in any state for which this table has no row.
+ * stopped (`requestAttention`). The state is `status`. During a rollback it is `ending`, the status that follows the rollback.
+ * `nextStep` returns the step of each state. An event is rejected in any state for which this table has no row.
  *
  * | state | step | event | next state | written |
  * |---|---|---|---|---|
@@ -30,14 +30,19 @@ import {
  * | `overlapping`, cancelled meanwhile | `overlap` | finished | `overlapping` | the next start begins the rollback |
  * | `revoking` | `revoke`, not for a vault secret | finished | `revoking` | |
  * | `revoking` | `cleanUp` | finished | `completed` | time of the end |
- * | `creating` to `verifying` | its step | failed | rollback, unless one is in progress | failure; `ending`: `rolledBack`, or `failed` if no place may have the new value |
+ * | `creating` to `verifying` | its step | failed | rollback (see below) | failure; `ending`: `rolledBack` or `failed` |
  * | any before the old secret is removed, cancelled | the next of the rollback | started | rollback | `ending`: `cancelled` |
  * | rollback, places may have the new value | `putBack` | finished | rollback | |
  * | rollback, consumers may have it | `restore` | finished | rollback | |
  * | rollback, an attempt may exist | `removeNew` | finished | rollback | |
  * | rollback, nothing is left | `cleanUp` | finished | `ending` | time of the end |
- * | `overlapping`, `revoking`, rollback; any, if only a user can decide | its step | stopped | `needsAttention` | attention with the state to resume |
- * | `needsAttention` | none | retried, cancelled or finished by a user (rotations.ts) | the state to resume; finished: `overlapping` | |
+ * | `overlapping`, `revoking`, rollback | its step | stopped | `needsAttention` | attention with the state to resume |
+ * | any, if only a user can decide | its step | stopped | `needsAttention` | attention with the state to resume |
+ * | `needsAttention` | none | retried or cancelled by a user (rotations.ts) | the state to resume | |
+ * | `needsAttention` | none | finished by a user (rotations.ts) | `overlapping` | |
+ *
+ * After a failure, `ending` is `failed` if no place may have the new value, otherwise `rolledBack`. A failure during a
+ * rollback starts no other rollback.
  *
  * Steps also write the status: `prove` returns to `creating` to replace a secret whose value is lost, `overlap` returns to
  * `publishing` to write places that a user confirmed, and `revoke` returns to `overlapping` if the last check is too old.

@@ -19,6 +19,7 @@ const MIN_AGE_MS = DAY_MS;
 /** Seconds of `Retry-After` if the key vault did not specify a time. */
 const RETRY_SECONDS = 10;
 
+/** Prefix of the tracking rows' keys, which end with the secret's ID. */
 const PREFIX = "secret|";
 /** Tracking rows of the secrets of a table. `since`: time when the secret was created, ISO 8601. */
 export const secretRows = (table: string) => entity(table, z.object({ since: z.string() }));
@@ -115,6 +116,7 @@ export function createStoredSecrets(
       }
     },
 
+    // Changes nothing, but fails if the row is missing.
     requireStored: ({ id }) => merge(rows, PREFIX + id, {}),
 
     async read({ id, version }, purpose) {

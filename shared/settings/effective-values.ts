@@ -25,7 +25,7 @@ export interface Override {
 }
 export type Overrides = { readonly [key: string]: Override };
 
-/** The unvalidated values of each source. */
+/** The values of each source, of which only those of the environment were validated, at the start. */
 export interface Layers {
   overrides: Overrides;
   /** Values as text, by setting key. */
@@ -122,6 +122,7 @@ function settleThresholds(candidatesByKey: CandidatesByKey): {
       }))
       .filter((pair) => pair.criticalValue.value < pair.warningValue.value),
   );
+  // The sort keeps the order of equal pairs, and `flatMap` lists pairs with a smaller `criticalIndex` first.
   const [best] = pairs.sort((a, b) => a.ignoredCount - b.ignoredCount || a.highestRank - b.highestRank) as [
     (typeof pairs)[number],
   ];

@@ -89,6 +89,8 @@ export function createRetention(deps: {
   /**
    * Purges a history. Records the intent and the outcome in the audit log, in addition to entries that the history itself
    * records.
+   *
+   * @param rounds - Maximum number of calls of `HistoryStore.purge`.
    */
   async function purgeOne(
     historyType: HistoryType,
@@ -116,6 +118,10 @@ export function createRetention(deps: {
     return await audited(audit, event, purgeRepeatedly, () => ({ details: { ...report } }));
   }
 
+  /**
+   * Purges histories one after another. If there are several, a `Problem` becomes a report. Other errors are thrown after the
+   * last history.
+   */
   async function purgeEach(
     types: readonly HistoryType[],
     requestedDays: number | undefined,

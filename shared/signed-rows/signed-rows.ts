@@ -19,6 +19,10 @@ export interface SigningStatus {
 /**
  * The signed rows of users, single sign-on, settings and alerts. The service signs the rows of an earlier version once, and then
  * compares them every minute with their lists, which show older, returned and removed rows.
+ *
+ * The key vault stores the state, so that someone who can write only tables can't make the service accept other rows: since
+ * when the rows are signed, until when unsigned rows of earlier versions are accepted, whether that time is over (`complete`),
+ * and by table the sequences of its 16 lists. A sequence rises when the list was written, so an older list has a lower one.
  */
 export interface SignedRows {
   /**
@@ -78,6 +82,7 @@ export function createSignedRows(deps: {
     return { ...state, signed: { ...state.signed, complete: isOver } };
   }
 
+  /** Compares the rows with their lists and sets aside those that differ. Returns the state with the lists' new sequences. */
   async function compareRows(state: SigningState, from: SignedPartitions): Promise<SigningState> {
     const sequences: Record<string, readonly number[]> = { ...state.sequences };
     for (const range of LISTED_RANGES) {
@@ -88,11 +93,13 @@ export function createSignedRows(deps: {
     return { ...state, sequences };
   }
 
+  /** Sets aside a row that differs from its list: replaces its signature with the reason, so that no read accepts the row. */
   async function setAside(finding: ComparedRow, from: SignedPartitions): Promise<void> {
     const { table, partitionKey, rowKey, reason } = finding;
     // No instance can read a row with a wrong signature anyway.
     if (reason === "changed") return;
     const etag = await from.setAside({ ...finding, reason });
+    // The row was written or removed since the comparison.
     if (etag === undefined) return;
     await unreadableRows.report([new StorageCorrupt(table, { partitionKey, rowKey, etag }, reason)]);
   }
@@ -154,6 +161,7 @@ export function createSignedRows(deps: {
         signed: { at: signed?.at ?? now, unsignedUntil: now, complete: true },
         sequences: next,
       });
+      // `content` shows a person what the row is. The audit entry has only its keys and the reason.
       await audit.append({
         type: "storage.rowsAccepted",
         caller: { actor: "system", requestId },

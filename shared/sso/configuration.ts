@@ -5,7 +5,10 @@ import { secretReference } from "../secrets/stored-secrets.ts";
 
 // The stored configuration of single sign-on and the count of its sign-ins.
 
-/** Partition of the configuration, the counts and the secrets, so that a change is one transaction. */
+/**
+ * Partition of the configuration, the counts and the tracking rows of the secrets (`secret|` and the secret's ID), so that a
+ * change is one transaction.
+ */
 export const SSO = "sso";
 export const CONFIGURATION_KEY = "configuration";
 export const LOGINS_KEY = "logins";
@@ -54,6 +57,10 @@ const configuration = z.object({
 /** The stored configuration of single sign-on. */
 export type SsoConfiguration = z.infer<typeof configuration>;
 export type SsoConfigurationRow = Row<SsoConfiguration>;
+/**
+ * Signed and listed, so that the service does not use a row that was changed, removed or replaced by an older state outside of
+ * it. `adopted`: unsigned rows of earlier versions are accepted until this version has signed them.
+ */
 export const Configuration = entity("Sso", configuration, { signed: "adopted", listed: true });
 
 /** The configuration before an administrator saves one. */
@@ -72,9 +79,13 @@ export const UNCONFIGURED: SsoConfiguration = {
 };
 
 const logins = z.object({
+  /** Number of sign-ins, and the time of the last one. */
   total: z.number(),
   lastAt: z.string(),
-  /** The generation of the configuration with which an administrator last signed in. */
+  /**
+   * The generation of the configuration with which an administrator last signed in. Passwords can be turned off only if it is
+   * the current one.
+   */
   administratorUnder: z.string().optional(),
 });
 export type LoginsRecord = z.infer<typeof logins>;

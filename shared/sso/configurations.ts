@@ -34,7 +34,8 @@ export interface Configurations {
   /**
    * Changes the configuration.
    *
-   * @param testConnection - Tests a configuration that is about to be turned on, with the given secret. Throws to reject it.
+   * @param testConnection - Tests a configuration with which people can sign in after the change, with the new client secret if
+   * there is one. Throws to reject it.
    * @throws {Problem} invalidRequest, conflict, preconditionFailed, unavailable
    */
   change(
@@ -95,6 +96,7 @@ export function createConfigurations(deps: {
     }
   }
 
+  /** Writes the configuration in one transaction with other operations, if the row is unchanged since `before`. */
   async function write(
     before: SsoConfigurationRow | undefined,
     next: SsoConfiguration,
@@ -122,6 +124,8 @@ export function createConfigurations(deps: {
   /**
    * Writes the secrets that the new configuration references to the key vault, before the row that references them. Each secret
    * is bound to a text, its issuer or its use, and can be read only with that text.
+   *
+   * @returns The references, and operations for the transaction that stores them: it fails if a clean-up has deleted a secret.
    */
   async function writeSecrets(config: SsoConfiguration, clientSecret: string | undefined) {
     const references: Pick<SsoConfiguration, "oidcClientSecret" | "samlServiceKey" | "samlServiceCertificate"> = {};

@@ -81,11 +81,13 @@ export function emailOf(person: Person): string | undefined {
  * https://learn.microsoft.com/entra/identity-platform/optional-claims-reference (xms_edov)
  */
 export function verifiedDomainOf(person: Person): string | undefined {
+  // OIDC sends a boolean, 1 or text, and SAML a list of texts.
   const { email_verified: verified, xms_edov: domainOwner } = person.claims;
   const isVerified = [verified, domainOwner].some((claim) => ["true", "1"].includes(String([claim].flat()[0])));
   return isVerified ? emailOf(person)?.split("@")[1]?.toLowerCase() : undefined;
 }
 
+/** Returns the first of these claims that is a text and not too long. Of a list, the first item counts. */
 function firstClaim({ claims }: Person, names: readonly string[]): string | undefined {
   for (const name of names) {
     const value = Object.hasOwn(claims, name) ? [claims[name]].flat()[0] : undefined;

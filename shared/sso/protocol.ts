@@ -11,6 +11,11 @@ export interface Callback {
 
 /** Result of one step of a configuration's test. */
 export interface Check {
+  /**
+   * `address`: the issuer can be reached, or with SAML, the sign-in URL and the entity ID are set. `document`: the discovery
+   * document. `keys`: the keys or certificates with which the provider signs. `client`: the provider accepts the client and its
+   * secret.
+   */
   name: "address" | "document" | "keys" | "client";
   passed: boolean;
   /** The result, or how to fix the problem. */

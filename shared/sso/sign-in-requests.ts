@@ -24,6 +24,7 @@ export const BINDING_COOKIES = {
 } as const;
 export type ProtocolName = keyof typeof BINDING_COOKIES;
 
+/** Partition of the requests. The row key is the request's ID. */
 const PARTITION = "requests";
 const request = z.object({
   protocol: z.enum(["oidc", "saml"]),
@@ -31,7 +32,7 @@ const request = z.object({
   cookieHash: z.string(),
   /** Path of this service to return to. */
   returnUrl: z.string(),
-  /** Generation of the configuration when the sign-in started. */
+  /** Generation of the configuration when the sign-in started. It changes with each change of who can sign in. */
   generation: z.string(),
   /** True if the provider must authenticate the person again. */
   reauthenticate: z.boolean().optional(),
@@ -51,7 +52,10 @@ export interface SignInRequest extends Pick<RequestRecord, "returnUrl" | "genera
   reauthenticate?: boolean;
   /** The value that the provider returns (state, RelayState): the row's id. */
   id: string;
-  /** Derives a value for one purpose from the cookie and the id: 43 characters of base64url, as PKCE requires. */
+  /**
+   * Derives a value for one purpose from the cookie and the id, so that the row does not contain it: the nonce and the PKCE
+   * verifier of OpenID Connect, and the id of a SAML request. 43 characters of base64url, as PKCE requires.
+   */
   derived(purpose: string): string;
 }
 

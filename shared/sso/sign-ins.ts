@@ -98,6 +98,7 @@ export function createSignIns(deps: {
       throw retryLater("rateLimited", `Wait ${retryAfterSeconds} seconds, then try again.`, retryAfterSeconds);
   }
 
+  /** Signs in a person whom the provider authenticated, with the role of the mapping. @throws {SignInRefused} */
   async function signInPerson(
     config: SsoConfiguration,
     person: SignedInPerson,
@@ -155,6 +156,7 @@ export function createSignIns(deps: {
         person = await protocol.complete(config, request, { parameters }, ownOrigin);
         const signedIn = await signInPerson(config, person, caller, userAgent);
         await configurations.signedIn(config, signedIn.user.role);
+        // An empty value and a lifetime of 0 delete the binding cookie.
         return { location: request.returnUrl, cookies: [signedIn.cookie, bindingCookie(name, "", 0)] };
       } catch (error) {
         throw await recordRejection(error, caller, person);
@@ -165,7 +167,9 @@ export function createSignIns(deps: {
   };
 }
 
-/** @throws {Problem} conflict if single sign-on is not usable */
+/**
+ * Returns what a sign-in needs. @throws {Problem} conflict if single sign-on is turned off, or the own origin is not configured
+ */
 function ready(
   config: SsoConfiguration,
   protocols: Partial<Record<ProtocolName, Protocol>>,

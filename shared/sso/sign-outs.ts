@@ -74,7 +74,10 @@ export function createSignOuts(deps: {
     return error instanceof SamlRefused ? new LogoutRefused(error.reason).problem() : error.problem();
   }
 
-  /** Counts a rejected logout token. Accepted ones don't count: a provider sends all of them from a few addresses. */
+  /**
+   * Counts a rejected logout token. Beyond the limit, rejections are not recorded in the audit log either. Accepted ones don't
+   * count: a provider sends all of them from a few addresses.
+   */
   async function countRejection({ address }: Caller): Promise<void> {
     const { allowed, retryAfterSeconds } = await limiter.take(`address:${address}`);
     if (!allowed) throw retryLater("rateLimited", "Wait for the time in Retry-After.", retryAfterSeconds);

@@ -116,7 +116,9 @@ export function createSso(deps: SsoDependencies): Sso {
   const resolverOption = deps.resolve && { resolve: deps.resolve };
   const addressRules = { ...providerAddressRules(config), ...resolverOption };
   const outgoing = createOutgoing(addressRules);
+  /** Sends requests for `discover`, which anyone can call. */
   const anonymousDiscovery = createOutgoing({ ...PUBLIC_ADDRESS_RULES, ...resolverOption });
+  /** Returns whether the service may send requests and browsers to an address that the provider's discovery document names. */
   const allowed = (address: string) => issuerProblem(address, addressRules) === undefined;
   const secrets = createStoredSecrets(SSO_SECRETS, { tables, audit, vault: deps.vault, clock, randomness });
   const configurations: Configurations = createConfigurations({
@@ -159,6 +161,7 @@ export function createSso(deps: SsoDependencies): Sso {
     clock,
   });
 
+  /** Returns whether single sign-on is turned on and licensed. */
   const isOn = async ({ isEnabled }: SsoConfiguration) => isEnabled && (await licensing.tier()) === "pro";
 
   /**
@@ -175,6 +178,7 @@ export function createSso(deps: SsoDependencies): Sso {
     };
   }
 
+  /** Tests an issuer and a client. `origin` is the service's own origin. */
   const runOidcTest = (candidate: Candidate, origin: string): Promise<Check[]> =>
     testOidc(candidate, origin, { outgoing, clock, allowed });
 
@@ -281,7 +285,7 @@ export function createSso(deps: SsoDependencies): Sso {
     endByLogoutToken: signOuts.endByLogoutToken,
     endBySaml: signOuts.endBySaml,
 
-    // `breakGlass`: passwords are turned off for all users except the bootstrap administrator.
+    // If passwords are turned off, `refused`, and `breakGlass` for the bootstrap administrator, who may still use one.
     async passwordSignIn(username) {
       if (!(await readState()).ssoOnlyMode) return "allowed";
       return username === config.BOOTSTRAP_ADMIN_USERNAME?.toLowerCase() ? "breakGlass" : "refused";

@@ -4,7 +4,10 @@ import type { Clock } from "../platform/runtime.ts";
 import { entity } from "../platform/storage/entity.ts";
 import { RowExists, type Tables } from "../platform/storage/tables.ts";
 
-/** A row for each used message until it expires. */
+/**
+ * A row for each used message until it expires. Partition: the kind of message, `assertions` or `logouts`. Row key: SHA-256 of
+ * the issuer and the message's ID, in hexadecimal digits.
+ */
 export const UsedMessage = entity("Sso", z.object({ endsAt: z.string() }));
 
 /** Records the messages of a provider that were used, across all instances, so that none is used twice. */
@@ -22,7 +25,7 @@ export interface UsedMessages {
   cleanUp(): Promise<void>;
 }
 
-/** @param partition - Partition of one kind of message. */
+/** @param partition - Partition of one kind of message: `assertions` (sign-ins with SAML) or `logouts`. */
 export function createUsedMessages(partition: string, deps: { tables: Tables; clock: Clock }): UsedMessages {
   const { tables, clock } = deps;
   const keyOf = (issuer: string, id: string) => createHash("sha256").update(`${issuer}\0${id}`).digest("hex");

@@ -48,6 +48,7 @@ const lineOf = ({ partitionKey, rowKey, columns }: TypedRow): string => {
   const json = JSON.stringify([partitionKey, rowKey, columns]);
   return `${json.replaceAll("\u2028", "\\u2028").replaceAll("\u2029", "\\u2029")}\n`;
 };
+/** A parsed line: partition key, row key and columns. */
 const Line = z.tuple([z.string(), z.string(), z.record(z.string(), z.union([z.string(), z.number(), z.boolean()]))]);
 
 /**
@@ -155,6 +156,7 @@ export async function* readTable(folder: string, table: string): AsyncGenerator<
   await file.close();
   for await (const line of createInterface({ input: createReadStream(fileOf(folder, table)), crlfDelay: Infinity })) {
     const [partitionKey, rowKey, columns] = Line.parse(JSON.parse(line));
+    // A file has no ETags.
     yield { partitionKey, rowKey, columns, etag: "" };
   }
 }

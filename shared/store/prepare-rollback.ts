@@ -7,8 +7,8 @@ import type { WholeTables } from "../platform/storage/whole-tables.ts";
 import { EARLIER_BUILDS, type EarlierBuild, lossesOf, writesEntriesWithoutCode } from "./rollback-losses.ts";
 
 /**
- * Prepares the store of a stopped app for an earlier build, which can read every row. The preparation reports what the build
- * ignores or does differently.
+ * Prepares the store of a stopped app for an earlier build. Such a build can read every row of this version. The preparation
+ * reports what the build ignores or does differently.
  */
 
 /** The store is not prepared. Each line of the message says what to do first. */
@@ -41,6 +41,7 @@ function buildOf(commit: string): EarlierBuild {
  *
  * @param to - Commit of the earlier build.
  * @param dryRun - Only reports, and writes nothing.
+ * @param startedBy - Account of the person on the machine that runs the command, for the audit log.
  * @param report - Receives a line about each thing that the earlier build loses or does differently.
  * @throws {RollbackRefused} for a commit without a known preparation.
  */
@@ -54,9 +55,9 @@ export async function prepareRollback(
   for (const line of losses) report(line);
   if (dryRun) return;
   const details = { to: build, startedBy, losses };
-  // A build that does not know the row ignores it, and any other writes its own.
+  // The row with the store's format, which would stop a build of a lower format. A later build writes the row again.
   await audited(deps.audit, { type: "store.preparedForRollback", caller, details }, () => removeFormat(deps.tables));
-  // After the last entry of this version.
+  // After the last entry of this version, because it makes the log accept entries without authentication codes.
   if (writesEntriesWithoutCode(build)) await deps.audit.prepareForRollback();
 }
 

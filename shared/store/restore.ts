@@ -24,11 +24,14 @@ interface Restored {
 
 /**
  * Writes a copy into the store. The app must be stopped. Deliveries that were pending at the time of the copy become
- * `inDoubt`. The restore marker makes later evaluations hold alerts that may have been sent between the copy and the restore.
+ * `inDoubt` (held until a person sends or drops them). The restore marker, a row with the times of the copy and the restore,
+ * makes later evaluations hold alerts that may have been sent between the two times.
  *
  * The call can be repeated with `replace` after a crash. An app that is started after a crash sends no alert that was in the
- * copy: the store is marked before its rows are written, and no delivery is written as pending. Every table is read back. At the
- * end, an audit entry says who restored which copy and what it replaced.
+ * copy: the store is marked before its rows are written, and no delivery is written as pending. Every table is read back. At
+ * the end, an audit entry says who restored which copy and what it replaced. In a service with a key
+ * vault, the command then accepts the signed rows: until then, the service does not use older rows, nor approvals, whose state
+ * the restore changes.
  *
  * @param deps.clock - Follows the table service's time, and so do the requests of `wholeTables`.
  * @param replace - Whether to remove the rows of a store that is not empty.
@@ -64,6 +67,7 @@ export async function restoreStore(
     await wholeTables.write(table, rowsToWrite(folder, table, restoredAt, heldIds));
     await report(`Restored ${table}: ${rows} rows.`);
   }
+  // Compares all tables, also those without a file in the copy, which must be empty.
   const different: string[] = [];
   for (const table of TABLE_NAMES) {
     const stored = await summarizeRows(comparable(table, wholeTables.rows(table)));

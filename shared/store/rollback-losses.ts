@@ -10,9 +10,12 @@ export type EarlierBuild = (typeof EARLIER_BUILDS)[number];
  * newest build that lacks the content in `upTo`; all builds before it lack it too.
  */
 interface Loss {
+  /** Table whose rows are searched. */
   table: string;
   upTo: EarlierBuild;
+  /** Returns whether a row has such content. */
   isIn: (columns: TypedRow["columns"]) => boolean;
+  /** Returns the line of the report, if `count` rows have such content. */
   line: (count: number) => string;
 }
 
@@ -38,7 +41,7 @@ const LOSSES: readonly Loss[] = [
 const isUpTo = (build: EarlierBuild, upTo: EarlierBuild): boolean =>
   EARLIER_BUILDS.indexOf(build) >= EARLIER_BUILDS.indexOf(upTo);
 
-/** Returns what a build loses or does differently. */
+/** Returns what a build loses or does differently: the losses of this build and of newer ones. */
 export const lossesOf = (build: EarlierBuild): readonly Loss[] => LOSSES.filter(({ upTo }) => isUpTo(build, upTo));
 
 /** Returns whether a build writes audit entries without an authentication code. */

@@ -16,14 +16,17 @@ import {
 import { listPrefix, listRange, recordKey } from "../rotation/rows.ts";
 import { DUE_PREFIX, IndexKeys, SYNC } from "../sync/record.ts";
 
-/** Returns what to do about a rotation whose record is older than the directory and the vaults. */
+/** Returns a sentence about what to do about a rotation whose record is older than the directory and the vaults. */
 function nextStepOf(status: RotationStatus): string {
   if (status === "needsAttention") return "It waits for your decision in #/rotation.";
   if (status === "planned") return "It has changed nothing yet. Cancel it in #/rotation, or let it continue.";
   return "It continues when the app starts, and reads every place and the application's credentials before it removes one. Watch it in #/rotation.";
 }
 
-/** Attempts whose client secret exists, as far as the record knows. */
+/**
+ * States of a rotation's attempt to add a client secret in which the secret exists, as far as the record knows. `made`: added.
+ * `discarding`: unused, and will be removed. `left`: stays, because it may be in use.
+ */
 const LIVE_ATTEMPTS: readonly string[] = ["made", "discarding", "left"];
 
 /** Returns sentences about the differences between a rotation's record and the client secrets of its application. */
@@ -45,6 +48,8 @@ async function differencesOf(
 }
 
 function compareSecrets(record: RotationRecord, { passwords }: GraphApplication): string {
+  // `knownKeyIds`: the client secrets from before the rotation. `removeExpired`: the expired one that the step `makeRoom`
+  // removes if the application has the maximum number of secrets.
   const { oldKeyId, knownKeyIds, attempts, removeExpired, steps } = record;
   const madeRoom = steps.some(({ name, status }) => name === "makeRoom" && status === "done");
   const added = attempts.flatMap(({ keyId, state }) =>
@@ -89,6 +94,7 @@ export async function* workInProgress({
     ];
     yield sentences.filter(Boolean).join(" ");
   }
+  // The index key of a due record is `DUE_PREFIX`, the time of its next run (ISO 8601), `|` and its ID.
   const range = { from: DUE_PREFIX, before: DUE_PREFIX + clock.now().toISOString(), partitionKey: SYNC };
   let due = 0;
   for await (const rows of tables.pages(IndexKeys, range)) due += rows.length;
@@ -100,6 +106,7 @@ export async function* workInProgress({
 }
 
 async function* unfinishedRotations(tables: Tables): AsyncGenerator<RotationSummary, void> {
+  // The list without a filter, and without limits in time.
   const allRotations = listRange(listPrefix({}), {});
   for await (const rows of tables.pages(RotationSummaries, allRotations))
     for (const row of rows) if (!isOver(row.status)) yield row;

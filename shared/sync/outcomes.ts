@@ -23,7 +23,8 @@ import type { RunFailed } from "./run-failure.ts";
  * | any | ended in any way, but another run was requested meanwhile | unchanged | immediately |
  * | any | ended in any way, but the record was paused meanwhile | as above | none |
  *
- * A new record is `new`. A request or a change by a user makes any other record `pending` (records.ts).
+ * A new record is `new`. A requested run, or a user's change that leaves the record enabled, makes any other record `pending`
+ * (records.ts).
  */
 
 /** Wait after the first transient failure. It doubles with each further failure, up to the record's schedule. */

@@ -7,16 +7,19 @@ import { secretReference } from "../secrets/stored-secrets.ts";
 
 /**
  * Rows of sync. A sync record copies a secret of a key vault (the source) to another vault or provider (the target). All rows
- * are in one partition. Prefixes of their keys:
+ * are in one partition. Their keys (IDs are ULIDs):
  *
- * | prefix | rows |
+ * | key | rows |
  * |---|---|
- * | `r\|` | records |
- * | `t\|`, `s\|`, `d\|` | indexes of records by target, by source, and by the time when they are due |
- * | `l\|` | leases on records |
- * | `p\|` | configurations of providers |
- * | `h\|`, `o\|` | history entries, each once by record (newest first) and once by time (oldest first) |
- * | `n\|` | date of the last notice about a missing license |
+ * | `r\|<id>` | records |
+ * | `t\|<provider>\|<service>\|<region>\|<hash of the name>` | index of records by target |
+ * | `s\|<vault>\|<secret>\|<id>` | index of records by source |
+ * | `d\|<time>\|<id>` | index of records by the time when they are due |
+ * | `l\|<id>` | leases on records |
+ * | `p\|<provider>` | configurations of providers |
+ * | `h\|<id>\|<inverted entry ID>` | history entries by record, newest first |
+ * | `o\|<entry ID>` | the same entries by time, oldest first |
+ * | `n\|licence` | date of the last notice about a missing license |
  */
 
 /** Partition of all rows of sync, so that a record and its index rows change in one transaction. */

@@ -89,8 +89,8 @@ const isDue = ({ nextRunAt }: SyncRecord, { clock }: RunDeps): boolean =>
   nextRunAt !== undefined && Date.parse(nextRunAt) <= clock.now().getTime() + CLOCK_SLACK_MS;
 
 /**
- * Takes the lease of a record. If another worker has it, sends a message for a later attempt and returns undefined. All messages
- * that come during the lease send one together, so that duplicates don't multiply.
+ * Takes the lease of a record. If another worker has it, sends a message for a later attempt and returns undefined. All
+ * messages that come during the lease send one together, so that duplicates don't multiply.
  */
 async function leaseOrRequeue(record: SyncRecord, deps: RunDeps): Promise<Lease | undefined> {
   const { recordId } = record;
@@ -134,11 +134,12 @@ async function sendFollowUp(
  * another worker has the lease, or has just run the record.
  */
 async function underLease(
-  { recordId, ...due }: SyncRecordRow,
+  dueRecord: SyncRecordRow,
   work: (record: SyncRecord, lease: Lease) => Promise<Outcome>,
   deps: RunDeps,
 ): Promise<void> {
-  const lease = await leaseOrRequeue({ recordId, ...due }, deps);
+  const { recordId } = dueRecord;
+  const lease = await leaseOrRequeue(dueRecord, deps);
   if (!lease) return;
   const taken = lease.row;
   let isSettled: boolean;
@@ -167,7 +168,8 @@ async function underLease(
 }
 
 /**
- * Copies the source of a record to its target, if needed, and returns the outcome.
+ * Copies the source of a record to its target, if needed, and returns the outcome. The `mark` of a write names the record and
+ * the source version. Providers that can (`service.marks`) store its ID, `markId`, beside the value.
  *
  * @throws {RunFailed}; a conflict if another worker has taken the lease
  */

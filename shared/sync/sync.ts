@@ -89,11 +89,15 @@ export interface Sync {
   remove(recordId: string, removeTarget: boolean, ifMatch: string | undefined, caller: Caller): Promise<void>;
   /** Called after a vault secret got a new version: runs its records immediately. Does nothing without a license. */
   runFor(vault: string, secret: string): Promise<void>;
-  /** Handlers of the queues and timers of sync. */
+  /** Handles a message of the queue: runs a record. */
   run(recordId: string): Promise<void>;
+  /** Records a run whose message failed five times. */
   failRun(recordId: string): Promise<void>;
+  /** Called by a timer: sends a message for each record that is due. */
   sendDueRecords(): Promise<void>;
+  /** Called after a provider's configuration changed: starts the records that failed because of it. */
   configured(provider: string): Promise<void>;
+  /** Called by a timer once a day: deletes secrets that no provider's configuration names anymore. */
   cleanUp(caller: Caller): Promise<void>;
   /**
    * Lists all records in the order of their creation, with or without a license. Leaves out tampered ones. Makes one request
@@ -235,8 +239,8 @@ export function createSync(deps: SyncDependencies): Sync {
       const details = { removeTarget: withTarget };
       const event = { type: "syncRecord.deleted", caller, target, before: withoutKeys(first), details };
       await audited(audit, event, async () => {
-        // Takes over an interrupted deletion immediately if it keeps the target. A deletion of the target calls the provider and
-        // may still be in progress, so its lease must expire first.
+        // Takes over an interrupted deletion immediately if it keeps the target. A deletion of the target calls the provider
+        // and may still be in progress, so its lease must expire first.
         const lease = await takeRecordLease(tables, recordId, deletionWorker(caller.requestId, withTarget));
         if ("waitMs" in lease) {
           throw retryLater(

@@ -7,6 +7,7 @@ import { USERS_PARTITION, User } from "../../shared/access/user.ts";
 import { APPROVALS, type ApprovalRecord, Approvals } from "../../shared/approvals/approval.ts";
 import { CloudFailure } from "../../shared/platform/azure/failure.ts";
 import { MINUTE_MS } from "../../shared/platform/time.ts";
+import { codeOf, confirmWithPreviousCode } from "../support/authenticator-app.ts";
 import { licence } from "../support/licence.ts";
 import { type Answer, Service } from "../support/service.ts";
 import { createUsers, servicesOf } from "../support/users.ts";
@@ -56,10 +57,6 @@ const call = (
     headers: address === undefined ? {} : { "X-Forwarded-For": address },
   });
 
-/** Returns the code of a person's authenticator app. @param steps - Which one: 1 for the next code, 30 seconds later. */
-const codeOf = ({ secret }: { secret: string }, steps = 0): string =>
-  new TOTP({ secret: Secret.fromBase32(secret) }).generate({ timestamp: Date.now() + steps * 30_000 });
-
 const signIn = async (username: string, address: string, factor: object = {}): Promise<Answer> =>
   await service.call("POST", "/auth/login", {
     body: { username, password: PASSWORD, ...factor },
@@ -69,16 +66,15 @@ const signIn = async (username: string, address: string, factor: object = {}): P
 /** Creates a user who is signed in, by default with an authenticator app, whose current code was not used yet. */
 async function createPerson(role: "admin" | "user" = "admin", enrolled = true): Promise<Person> {
   const username = `person${randomBytes(4).toString("hex")}`;
-  await createUsers(service, [{ username, password: PASSWORD, role }]);
+  await createUsers(service, [{ username, password: PASSWORD, role }], services);
   const address = newAddress();
   const token = (await signIn(username, address)).body.access_token;
   const person = { username, token, address, secret: "" };
   if (!enrolled) return person;
   const proof = { currentPassword: PASSWORD };
   const { secret } = (await call(person, "POST", "/auth/me/second-factor/totp", proof)).body;
-  // The previous code is still accepted, and leaves the current one unused.
-  const code = codeOf({ secret }, -1);
-  expect((await call(person, "POST", "/auth/me/second-factor/totp/confirm", { code })).status).toBe(200);
+  const confirm = (body: object) => call(person, "POST", "/auth/me/second-factor/totp/confirm", body);
+  expect((await confirmWithPreviousCode({ secret }, confirm)).status).toBe(200);
   return { ...person, secret };
 }
 
@@ -192,8 +188,12 @@ describe("while both settings are off", () => {
 
   // The administrator of the other tests stays as it is.
   const callable = GUARDED.filter(([, path]) => !path.startsWith("/auth/users/admin"));
+  let person: Person;
+  beforeAll(async () => {
+    person = await createPerson("admin", false);
+  });
   test.each(callable)("%s %s needs none either", async (method, path, body) => {
-    const answer = await call(await createPerson("admin", false), method, path, body);
+    const answer = await call(person, method, path, body);
     expect(CONFIRMATION_CODES).not.toContain(resultOf(answer));
     expect(answer.status).toBeLessThan(500);
     expect((await service.admin("GET", "/approvals")).body.items).toEqual([]);
@@ -208,10 +208,13 @@ describe("while both settings are off", () => {
 });
 
 describe("with requireStepUp", () => {
+  let unconfirmed: Person;
+  beforeAll(async () => {
+    unconfirmed = await createPerson();
+  });
   test.each(GUARDED)("%s %s needs a step-up", async (method, path, body) => {
-    const person = await createPerson();
     await setRequired(true);
-    const answer = await call(person, method, path, body);
+    const answer = await call(unconfirmed, method, path, body);
     expect([answer.status, answer.body.code]).toEqual([403, "stepUpRequired"]);
     expect(answer.body.methods).toEqual(["totp", "recoveryCode"]);
   });
@@ -471,7 +474,7 @@ describe("with requireApproval", () => {
     const { requester, approver, name, id } = await requested();
     await approve(approver, id);
     await services.access.users.remove(approver.username, undefined, SYSTEM);
-    await createUsers(service, [{ username: approver.username, password: PASSWORD, role: "admin" }]);
+    await createUsers(service, [{ username: approver.username, password: PASSWORD, role: "admin" }], services);
     expect(resultOf(await newToken(requester, name))).toBe("approvalRequired");
   });
 
@@ -485,7 +488,7 @@ describe("with requireApproval", () => {
       "it was deleted and created again",
       async (username: string) => {
         await services.access.users.remove(username, undefined, SYSTEM);
-        await createUsers(service, [{ username, password: PASSWORD, role: "user" }]);
+        await createUsers(service, [{ username, password: PASSWORD, role: "user" }], services);
       },
     ],
   ])("an approval to make a user an administrator does not count after %s", async (_what, act) => {

@@ -82,7 +82,9 @@ export class Deployment {
       /** Connection string of a proxy in front of the storage account. */
       connectionString?: string;
       derive?: Derive;
+      /** Returns whether single sign-on assigns the roles of its users. */
       roleMapped?: () => Promise<boolean>;
+      /** Keys that encrypt the secrets of authenticator apps. Without them, users can't add one. */
       secondFactorKeys?: RowKeys;
       requireSecondFactor?: SettingValues["requireSecondFactor"];
     } = {},

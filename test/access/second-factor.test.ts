@@ -1,25 +1,27 @@
 import { randomBytes } from "node:crypto";
 import { TableClient } from "@azure/data-tables";
-import { Secret, TOTP } from "otpauth";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { Services } from "../../functions/services.ts";
+import { codeOf, confirmWithPreviousCode } from "../support/authenticator-app.ts";
 import { licence } from "../support/licence.ts";
 import { type Answer, Service } from "../support/service.ts";
-import { createUsers } from "../support/users.ts";
+import { createUsers, servicesOf } from "../support/users.ts";
 
 // The second factor over HTTP, on two hosts. Passkeys need a browser: test/page/second-factor.test.ts.
 
 let service: Service;
+let services: Services;
 beforeAll(async () => {
   service = await Service.start({
     hosts: 2,
     tableProxy: true,
     env: { TRUSTED_PROXY_HOPS: "2", LICENSE_KEY: await licence(), PUBLIC_BASE_URL: "https://service.example" },
   });
+  services = await servicesOf(service);
 });
 afterAll(() => service.stop());
 
 const PASSWORD = "seven green bicycles uphill";
-const STEP_MS = 30_000;
 
 /** Each user has an address of its own, so that the failures of one test don't block another one. */
 let sequence = 0;
@@ -46,7 +48,7 @@ const signIn = (
 
 async function createUser(role: "user" | "admin" = "user"): Promise<TestUser> {
   const username = `person${randomBytes(4).toString("hex")}`;
-  await createUsers(service, [{ username, password: PASSWORD, role }]);
+  await createUsers(service, [{ username, password: PASSWORD, role }], services);
   const address = newAddress();
   const { body } = await signIn({ username, address });
   return { username, address, token: body.access_token };
@@ -60,16 +62,12 @@ interface EnrolledUser extends TestUser {
   recoveryCodes: string[];
 }
 
-/** Returns the code of an app whose clock is this number of steps ahead of this machine's. Negative: behind. */
-const codeOf = ({ secret }: { secret: string }, steps = 0): string =>
-  new TOTP({ secret: Secret.fromBase32(secret) }).generate({ timestamp: Date.now() + steps * STEP_MS });
-
-/** Enrolls an authenticator app with the code of the previous step, so that the current one can still be used. */
+/** Enrolls an authenticator app, whose current code is not used yet. */
 async function enrollApp(user: TestUser): Promise<EnrolledUser> {
   const started = await call(user, "POST", "/totp", { currentPassword: PASSWORD });
   expect(started.status).toBe(200);
   const { secret } = started.body;
-  const confirmed = await call(user, "POST", "/totp/confirm", { code: codeOf({ secret }, -1) });
+  const confirmed = await confirmWithPreviousCode({ secret }, (body) => call(user, "POST", "/totp/confirm", body));
   expect(confirmed.status).toBe(200);
   return { ...user, secret, recoveryCodes: confirmed.body.recoveryCodes };
 }

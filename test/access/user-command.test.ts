@@ -1,10 +1,7 @@
 import { execFile } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import path from "node:path";
 import { fileURLToPath } from "node:url";
-import { build } from "esbuild";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { REQUIRE_BANNER } from "../../infra/build/build.ts";
 import { deriveWithScrypt } from "../../shared/access/passwords.ts";
 import { NO_SECOND_FACTOR } from "../../shared/access/second-factor-record.ts";
 import { USERS_PARTITION, User } from "../../shared/access/user.ts";
@@ -15,7 +12,7 @@ import { createTables } from "../../shared/platform/storage/tables.ts";
 import { createSettings } from "../../shared/settings/settings.ts";
 import { recordingLog } from "../azure/services.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { COMPILE_CACHE, TEST_APP } from "../support/test-app.ts";
+import { COMMANDS, COMPILE_CACHE } from "../support/test-app.ts";
 import { authenticateToken, CALLER, Deployment, type Instance } from "./instances.ts";
 
 // Tests of the command line tool that manages users (`npm run user`), which runs as a process of its own.
@@ -25,7 +22,6 @@ let deployment: Deployment;
 let instance: Instance;
 
 beforeAll(async () => {
-  await bundleCommand();
   azurite = await openStorage(["test", "authenticated"]);
   deployment = new Deployment(azurite.connectionString());
   // No bootstrap administrator: the command creates all users.
@@ -35,31 +31,13 @@ beforeAll(async () => {
 afterAll(() => azurite.stop());
 
 const SOURCE = fileURLToPath(new URL("../../functions/commands/user.ts", import.meta.url));
-const BUNDLES = path.join(TEST_APP, "user-command");
-const BUNDLED = path.join(BUNDLES, "user.js");
-
-/** Bundles the command into few files, which start in a third of the processor time of its sources. */
-async function bundleCommand(): Promise<void> {
-  await build({
-    entryPoints: [SOURCE],
-    outdir: BUNDLES,
-    bundle: true,
-    splitting: true,
-    format: "esm",
-    platform: "node",
-    mainFields: ["module", "main"],
-    external: ["@azure/functions-core", "supports-color"],
-    banner: REQUIRE_BANNER,
-    logLevel: "warning",
-  });
-}
 
 /** Runs the command with `typed` on its standard input. */
 function run(
   args: string[],
   typed = "",
   change: NodeJS.ProcessEnv = {},
-  command = BUNDLED,
+  command = COMMANDS.user,
 ): Promise<{ code: number; out: string; err: string }> {
   const env = {
     PATH: process.env.PATH,

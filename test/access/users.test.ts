@@ -1,4 +1,6 @@
+import { TableClient } from "@azure/data-tables";
 import { beforeEach, describe, expect, test } from "vitest";
+import { BOOTSTRAP_KEY, USERS_PARTITION } from "../../shared/access/user.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
 import {
   ADMIN,
@@ -91,6 +93,38 @@ describe("the bootstrap administrator", () => {
       code: "invalidCredentials",
     });
     expect((await restartedAgain.access.users.list(PAGE)).items.map(({ id }) => id)).toEqual(["second"]);
+  });
+
+  test("is the only user who can't sign in while a row that shows a changed password can't be read", async () => {
+    const table = TableClient.fromConnectionString(deployment.connectionString, "Users", {
+      allowInsecureConnection: true,
+    });
+    await instance.access.signIn(ADMIN, CALLER);
+    const second = newUser("second", "admin");
+    await instance.access.users.create(second, CALLER);
+    const tokenOf = async (user: { username: string; password: string }, { access } = instance) =>
+      (await access.signIn(user, CALLER)).access_token;
+    const [adminToken, secondToken] = [await tokenOf(ADMIN), await tokenOf(second)];
+    const sessionOf = async (user: typeof ADMIN) =>
+      (await instance.access.signInToSession(user, CALLER, undefined)).cookie;
+    const [adminSession, secondSession] = [await sessionOf(ADMIN), await sessionOf(second)];
+    const keys = { partitionKey: USERS_PARTITION, rowKey: BOOTSTRAP_KEY };
+    await table.upsertEntity({ ...keys, username: 5 }, "Replace");
+
+    const restarted = deployment.start();
+    const corrupt = { name: "StorageCorrupt", rowKey: BOOTSTRAP_KEY };
+    const authenticateSession = ({ value: cookie }: { value: string }) =>
+      restarted.access.authenticate({ kind: "session", cookie });
+    await expect(tokenOf(ADMIN, restarted)).rejects.toMatchObject(corrupt);
+    await expect(authenticateToken(restarted, adminToken)).rejects.toMatchObject(corrupt);
+    await expect(authenticateSession(adminSession)).rejects.toMatchObject(corrupt);
+    expect(await authenticateToken(restarted, await tokenOf(second, restarted))).toMatchObject({ kind: "valid" });
+    expect(await authenticateToken(restarted, secondToken)).toMatchObject({ kind: "valid" });
+    expect(await authenticateSession(secondSession)).toMatchObject({ username: "second" });
+    await table.deleteEntity(keys.partitionKey, keys.rowKey);
+    // Without the row, the user is reset to the configured password.
+    expect(await authenticateToken(restarted, adminToken)).toEqual({ kind: "invalid" });
+    expect(await authenticateToken(restarted, await tokenOf(ADMIN, restarted))).toMatchObject({ kind: "valid" });
   });
 
   test("costs one read and no password hash at the start of a process", async () => {

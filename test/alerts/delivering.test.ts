@@ -89,7 +89,7 @@ describe("a mail", () => {
     await alerts.evaluate();
     const { deliveryId } = fixture.messages[0]!.message as { deliveryId: string };
     const leasedUntil = new Date(fixture.clock.now().getTime() + 60_000).toISOString();
-    // `part` is an index in the delivery. Urgency 1 is `critical`.
+    // `part` is an index in the delivery. Urgency 1 is `critical`. `looks` counts the requests for the mail's status.
     const entry = { deliveryId, part: 0, urgency: 1 };
     const mail = { recipients: recipients.slice(0, 50), operationId: operationIdOf(deliveryId, 0), entries: [entry] };
     const leasedMail = { ...mail, status: "sending" as const, attempts: 1, looks: 0, leasedUntil };

@@ -197,10 +197,11 @@ describe("an owner", () => {
   test("receives at most as many mails per day as OWNER_MAIL_PER_DAY", async () => {
     fixture = open({ environment: { ...DOMAINS, OWNER_MAIL_PER_DAY: 2 } });
     const { rule, mails } = await fixture.mailRule();
-    for (let day = 0; day < 4; day++) {
+    // Each hour, one more asset of the owner appears.
+    for (let hour = 0; hour < 4; hour++) {
       await fixture.writeAssets(
         "kv-a",
-        Array.from({ length: day + 1 }, (_, index) => ownedAsset(`s${index}`, "ann@acme.example")),
+        Array.from({ length: hour + 1 }, (_, index) => ownedAsset(`s${index}`, "ann@acme.example")),
       );
       await deliver();
       fixture.clock.add(HOUR_MS);
@@ -248,6 +249,7 @@ describe("the mail rate limit", () => {
     ] as const)
       for (const from of slots)
         expect(slots.filter((at) => at >= from && at < from + length).length).toBeLessThanOrEqual(most);
+    // 40 mails at 10 an hour: the last 10 start after 3 hours, and the last 5 of them a minute later.
     expect(slots.at(-1)).toBe(3 * HOUR_MS + MINUTE_MS);
     expect(nextFreeTime(withSent([], 1000), 1000, { perMinute: 1, perHour: 0 })).toBe(1000 + MINUTE_MS);
     expect(nextSlots([1, 2, 3], 5, { perMinute: 0, perHour: 0 }, 3)).toEqual([5, 5, 5]);
@@ -358,12 +360,14 @@ describe("the mail rate limit", () => {
     fixture = open();
     await fixture.writeAssets("kv-a", [{ name: "one", expiresInDays: 3 }]);
     const recipients = Array.from({ length: 60 }, (_, index) => `old${index}@acme.example`);
+    // A mail has at most 50 recipients, so the delivery has two parts, and each part is a mail.
     const { rule } = await fixture.mailRule({ recipients });
     const alerts = fixture.instance();
     await alerts.evaluate();
     const { deliveryId } = fixture.messages[0]!.message as { deliveryId: string };
     const row = (await fixture.tables.get(Deliveries, deliveryId, DELIVERY_ROW))!;
     const leasedUntil = new Date(fixture.clock.now().getTime() - 1000).toISOString();
+    // An earlier version, without mailboxes, started the mail of the first part. `operationId` is the mail's ID at the provider.
     const operationId = "0b5d2e3c-5f0a-8b4c-8d1e-2f3a4b5c6d7e";
     const started = { ...row.parts[0]!, operationId, status: "sending" as const, attempts: 1, leasedUntil };
     await fixture.tables.replace(Deliveries, { ...row, parts: [started, row.parts[1]!] });
@@ -441,7 +445,7 @@ describe("the mail rate limit", () => {
       );
       await alerts.evaluate();
       await fixture.handleVisibleMessages(alerts);
-      fixture.clock.add(10 * 60 * MINUTE_MS);
+      fixture.clock.add(10 * HOUR_MS);
       await fixture.handleVisibleMessages(alerts);
     }
   });
@@ -511,12 +515,14 @@ describe("a crashed process", () => {
 
   /**
    * Sends the alerts of three assets: of an owner, of an owner whose address bounces, and without an owner. The process crashes at
-   * the step that `steps` selects, and a new process continues.
+   * the step that `steps` selects, and a new process continues. A step is a call that changes storage or the cloud. `steps.taken`
+   * counts them, and `steps.dead` is true from the crash on.
    */
   async function runWithCrash(steps: Steps) {
     fixture.clock.set(START);
     for (const { ruleId } of await fixture.instance().rules.all())
       await fixture.instance().rules.remove(ruleId, caller, undefined);
+    // Removes the row of the rate limit, which counts the mails of the last hour.
     for await (const rows of fixture.tables.pages(Pace, { partitionKey: MAILBOXES, from: PACE_ROW }))
       for (const { rowKey } of rows) await fixture.tables.remove(Pace, MAILBOXES, rowKey);
     fixture.messages.length = 0;
@@ -571,6 +577,7 @@ describe("a crashed process", () => {
       ownedAsset("g1", "gone@suppressed.example", 3),
       ownedAsset("n1", undefined, 4),
     ]);
+    // The address of g1's owner bounces after the mail was accepted, so the rule's recipients receive g1, too.
     const expected = {
       received: { "ann@acme.example": ["a1"], "gone@suppressed.example": ["g1"], recipients: ["g1", "n1"] },
       oneMailPerHour: true,

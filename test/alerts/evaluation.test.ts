@@ -423,6 +423,7 @@ describe("snoozes", () => {
       until: dayAfterStart(10).toISOString(),
     });
     const { snoozes } = fixture.instance();
+    // Both snoozes ended on day 10. The last evaluation was on day 9, and this one is on day 11. "r" is the ID of the rule.
     const { suppressedSince } = snoozes.split(
       [snooze(3, "secret"), snooze(5, "key")],
       "r",

@@ -51,6 +51,7 @@ class Model {
 
   constructor(reached: Reached) {
     this.reached = reached;
+    // `looks` counts the requests for the status of an accepted mail, so it stays 0 for a webhook.
     const part: Part = { recipients: ["hooks.example"], status: "waiting", attempts: 0, looks: 0 };
     this.row = new VersionedRow(part, this.now);
   }

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import type { Cloud } from "simulated-cloud/cloud.ts";
-import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { createIdentity } from "../../shared/platform/azure/identity.ts";
 import { keyVaultRowKeys } from "../../shared/platform/azure/row-keys.ts";
 import { createServiceKeyVault, type ServiceKeyVault } from "../../shared/platform/azure/service-key-vault.ts";
@@ -22,6 +22,7 @@ beforeAll(async () => {
 });
 afterAll(() => cloud?.stop());
 afterEach(() => {
+  vi.restoreAllMocks();
   cloud.control.clearFaults();
   cloud.control.resetCounts();
 });
@@ -56,6 +57,25 @@ test("invalid key names and values are rejected", async () => {
   for (const name of ["", "x", "../other", "0".repeat(32)]) expect(await createRowKeys().named(name)).toBeUndefined();
   await vault.writeSecret("row-signing", "short", "text/plain");
   expect((await expectFailure(createRowKeys().current())).code).toBe("badResponse");
+});
+
+test("a version that the vault did not have is asked for again after a minute", async () => {
+  await vault.writeSecret("row-signing", randomBytes(32).toString("base64"), "text/plain");
+  const { name, key } = await createRowKeys().current();
+  const rowKeys = createRowKeys();
+  // For example, a vault that was restored from a backup, and whose newest versions followed later.
+  cloud.control.addFault({
+    match: { operation: "keyvault.getSecret" },
+    action: { kind: "fail", status: 404 },
+  });
+  expect(await rowKeys.named(name)).toBeUndefined();
+  cloud.control.clearFaults();
+  cloud.control.resetCounts();
+  expect(await rowKeys.named(name)).toBeUndefined();
+  expect(cloud.control.counts().total ?? 0).toBe(0);
+  const now = performance.now.bind(performance);
+  vi.spyOn(performance, "now").mockImplementation(() => now() + 61_000);
+  expect(await rowKeys.named(name)).toEqual(key);
 });
 
 test("names that no key has cost the vault 20 requests a minute at most, however many rows have them", async () => {

@@ -215,6 +215,7 @@ export function openFixture(
       if (changes.length === 0 && vaultBefore && checkedProperties(vaultBefore) === checkedProperties(record)) {
         return await writer.writeVaultOnly(stored, record);
       }
+      // The fourth argument names this writer. The last one returns the function that writes the results of the changed assets.
       await writer.apply(stored, record, changes, `test/${randomUUID()}`, async () => {
         const write = await compliance.prepareChange({ vault: record, vaultBefore, vaultGone: false });
         return async (...change) => {
@@ -283,6 +284,7 @@ export function expectedResults(
         if (result !== "notApplicable") results.push({ check, resourceId: vault.name.toLowerCase(), result });
         continue;
       }
+      // Checks of assets in key vaults do not apply to credentials of applications, and the reverse.
       const source = sourceOf(check);
       for (const asset of assets.filter(({ type }) => type === check.resourceType)) {
         if (sourceOf(asset) !== source) continue;

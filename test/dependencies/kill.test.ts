@@ -4,6 +4,9 @@ import { type MovedStorage, startMovedStorage } from "../support/moved-storage.t
 import { IS_CAMPAIGN, LONG_MS, SEED } from "../support/sampling.ts";
 import { app, caller, crashAt, Deployment, denied, notSeen, resolved, unresolved } from "./discovery-fixture.ts";
 
+// Tests that a discovery of dependencies ends with the same rows if its process is killed at a write. A run reads which
+// resources (such as web apps) refer to which vault secrets, and stores each reference. A campaign is the long test run.
+
 /** Number of killed runs. A campaign instead kills a run at each of its writes, before and after the write is applied. */
 const SAMPLE = 4;
 
@@ -67,6 +70,7 @@ test(
     const undisturbed = new Deployment(storage.azurite.connectionString("undisturbed"), storage.move);
     const expected: Awaited<ReturnType<Deployment["readState"]>>[] = [];
     const writes: number[] = [];
+    // The first two runs only prepare: a state's last run must follow a run of the other state, as the killed ones do.
     for (const company of [0, 1, 0, 1]) {
       writes[company] = await runWithCrash(undisturbed, company, Number.POSITIVE_INFINITY, false);
       expected[company] = await undisturbed.readState();

@@ -242,6 +242,7 @@ test("a day with two million log rows costs 24 queries, also with failures and t
         action: { kind: "refuse", as: "partial" },
         times: 1,
       });
+    // A workspace is queried once an hour, also if the query fails. Further reads in that hour repeat the failure.
     for (const minute of hour === 5 || hour === 8 ? [0, 20] : [0]) {
       const all = await Promise.all(instances.map(({ source }) => readWorkspace(source)));
       if (hour === 5 && minute === 20) expect(notSeenIn(all.flat())).toEqual(["throttled", "throttled"]);

@@ -1,6 +1,8 @@
-import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { TableClient } from "@azure/data-tables";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { createReferenceNotices } from "../../shared/alerts/reference-notices.ts";
 import type { ReadingItem } from "../../shared/dependencies/edge-source.ts";
+import { DEPENDENCIES, TABLE } from "../../shared/dependencies/rows.ts";
 import type { CloudFailure } from "../../shared/platform/azure/failure.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import {
@@ -24,7 +26,7 @@ let account = 0;
 let deployment: Deployment;
 
 beforeAll(async () => {
-  storage = await openStorage(Array.from({ length: 20 }, (_, index) => `deps${index}`));
+  storage = await openStorage(Array.from({ length: 30 }, (_, index) => `deps${index}`));
 });
 afterAll(() => storage?.stop());
 beforeEach(() => {
@@ -122,6 +124,64 @@ test("resources that can't be read stay unchanged and are listed in the coverage
   company.itemsByUnit = { s1: [app("one", { A: {} }), app("two", { A: {} })], s2: [app("four", { A: {} })] };
   expect(await deployment.run()).toMatchObject({ status: "completed", notSeen: 0, edges: 3 });
   expect((await listNames()).sort()).toEqual(["kv-one/db four A", "kv-one/db one A", "kv-one/db two A"]);
+});
+
+describe("a stored row that can't be read", () => {
+  const table = () =>
+    TableClient.fromConnectionString(deployment.connectionString, TABLE, { allowInsecureConnection: true });
+
+  /** Makes the first row with this prefix unreadable. Returns its key. */
+  async function corrupt(prefix: string): Promise<string> {
+    for await (const { rowKey } of table().listEntities())
+      if (rowKey!.startsWith(prefix)) {
+        await table().upsertEntity({ partitionKey: DEPENDENCIES, rowKey: rowKey!, edges: true, source: 1 }, "Replace");
+        return rowKey!;
+      }
+    throw new Error(`No row starts with ${prefix}.`);
+  }
+  const secretPlace = { vaultName: "kv-one", type: "secret", name: "db" } as const;
+  const isIncomplete = async () => (await deployment.start().dependencies.edgesOf(secretPlace)).more;
+
+  beforeEach(async () => {
+    deployment.company.itemsByUnit = {
+      s1: [app("one", { A: unresolved, B: {} }), app("two", { A: {} }), notSeen("/subscriptions/s1/sites/three")],
+    };
+    await deployment.run();
+  });
+
+  test.each([
+    ["a dependency", "e|"],
+    ["a resource", "r|"],
+    ["a unit", "u|"],
+    ["an item of the coverage", "c|"],
+  ])("of %s is written again by a full run, although the resource is unchanged", async (_, prefix) => {
+    const before = await deployment.readState();
+    await corrupt(prefix);
+    await expect(deployment.readState()).rejects.toThrow("can't be read");
+    expect(await isIncomplete()).toBe(prefix === "e|");
+    await deployment.run();
+    expect(await deployment.readState()).toEqual(before);
+    expect(await isIncomplete()).toBe(false);
+  });
+
+  test("of a dependency and of its resource are written again together", async () => {
+    const before = await deployment.readState();
+    for (const prefix of ["e|", "r|"]) await corrupt(prefix);
+    await deployment.run();
+    // Neither row says that the reference was unresolved before, so it is reported again.
+    expect(await deployment.readState()).toEqual({ ...before, unresolved: before.unresolved + 1 });
+  });
+
+  test("of a dependency that no resource has is removed by a full run", async () => {
+    const before = await deployment.readState();
+    const planted = { partitionKey: DEPENDENCIES, rowKey: "e|kv-one|secret|db|planted|planted", vaultName: true };
+    await table().createEntity(planted);
+    expect(await isIncomplete()).toBe(true);
+    await deployment.run("changes");
+    expect(await isIncomplete()).toBe(true);
+    await deployment.run();
+    expect([await isIncomplete(), await deployment.readState()]).toEqual([false, before]);
+  });
 });
 
 test("a unit that is read in parts has the same result as one that is read at once", async () => {

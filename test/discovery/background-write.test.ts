@@ -1,6 +1,10 @@
 /*
  * Background writes: a worker hands a vault with many changed assets off, writes it in the background, and reads the next vault
  * meanwhile. Workers claim the vaults of a scan. A crashed worker's vault is left to a queue message.
+ *
+ * Members of a claim: `begun` is true while a worker scans the vault, and false while its message waits. `worker` is `plan` for the
+ * process that planned the scan, otherwise the index in the worker's message. `startHanging` starts a worker that may hang in
+ * `untilTestEnds`, like a crashed one.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";

@@ -30,8 +30,8 @@ async function countRequestsOfScan(mode: string) {
 }
 
 /**
- * Returns the additional requests of a slow machine: lease renewals and, after 15 seconds, requests for vaults that are handed
- * to messages.
+ * Returns the additional requests of a slow machine: lease renewals and, after 15 seconds, up to six requests for each vault that
+ * is handed to a message.
  */
 const requestsOfSlowMachine = ({ startedAt, finishedAt }: { startedAt: string; finishedAt: string }): number => {
   const durationMs = Date.parse(finishedAt) - Date.parse(startedAt);

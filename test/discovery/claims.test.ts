@@ -1,6 +1,7 @@
 /*
  * Recovery of crashed workers and lost messages. A worker claims a vault of a scan with a row, and renews the claim while it
  * works. The watch, a timer, finds crashed workers and lost messages by the age of these rows, measured with the storage clock.
+ * `startHanging` starts a worker that hangs in `untilTestEnds`, like a crashed one. Stored members call re-scans `looks`.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import * as z from "zod";

@@ -1,4 +1,5 @@
-// Scans of a simulated company over HTTP while vaults, subscriptions or storage fail, and scans that run at the same time.
+// Scans of a simulated company over HTTP while vaults, subscriptions or storage fail, and scans that run at the same time. A scan of
+// mode "delta" skips vaults that could not be read a short time ago. One of mode "force" does not, and can run beside another scan.
 import type { Company } from "simulated-cloud/company/company.ts";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { Service } from "../support/service.ts";
@@ -200,9 +201,7 @@ describe("concurrent scans", () => {
       action: { kind: "latency", milliseconds: 1000 },
     });
     await service.admin("PUT", "/api/settings/performance", { discoveryMaxWorkers: 1 });
-    const started = await Service.prototype.admin.call(service, "POST", "/api/assets/discovery/scan", {
-      mode: "force",
-    });
+    const started = await service.admin("POST", "/api/assets/discovery/scan", { mode: "force" });
     const { scanId } = started.body;
     expect((await service.admin("DELETE", `/api/assets/discovery/scan/${scanId}`)).body).toEqual({ deleted: true });
     service.cloud.control.clearFaults();

@@ -1,7 +1,8 @@
 /*
  * Plans of scans: a scan's first message lists the vaults (the plan), claims as many as workers are allowed, and scans up to
  * ten of them in the same invocation. Also: vaults that move between subscriptions. The watch is a timer that replaces lost
- * messages.
+ * messages. `run.scan(scanId, delivery)` handles a scan's first message. `delivery` is 1 the first time, and 2 if the queue
+ * delivers the message again because the first invocation did not end.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
@@ -53,6 +54,7 @@ describe("a plan", () => {
       if (++listings === 4) releaseBoth();
       await untilBothListed;
     };
+    // Each planner waits in its listings for the other. If one ended early, `releaseBoth` would let the other continue.
     await Promise.all([1, 2].map(() => fixture.plan(scanId).then(releaseBoth)));
     expect(
       sentMessages

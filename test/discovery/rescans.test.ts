@@ -395,7 +395,8 @@ describe("a scan and a re-scan", () => {
     });
     const working = fixture.handleMessage(long!);
     await reached;
-    // A re-scan gets no worker while both workers of the scan are busy.
+    // The second worker reads two vaults, one after the other. An event arrives while it reads the second one. The re-scan gets no
+    // worker, because both workers of the scan are busy.
     fixture.cloud.vaults.get(FIRST_SUBSCRIPTION)!.push("kv-new");
     fixture.cloud.whileListingSecrets = async () => {
       fixture.cloud.whileListingSecrets = async () => {
@@ -411,6 +412,7 @@ describe("a scan and a re-scan", () => {
     };
     await fixture.handleMessage(short!);
     await deliverRescans();
+    // Listed so far: the three vaults of the scan, and kv-new by the re-scan.
     expect([await readRescanRows(), fixture.cloud.secretListings]).toEqual([[], 4]);
     // Another event arrives while one worker still reads the long vault.
     await moveTime(MINUTE_MS);
@@ -438,6 +440,7 @@ describe("a scan and a re-scan", () => {
 
   test("share the workers: a crashed re-scan's worker is free after a minute", async () => {
     fixture.settings.discoveryMaxWorkers = 2;
+    // The last argument of `enterRescan` and `takeWorkers` is the maximum number of workers. The scan asks for five.
     expect(await fixture.active.enterRescan({ worker: "one", subscriptionId: FIRST_SUBSCRIPTION }, 2)).toBe(true);
     expect(await fixture.active.enterRescan({ worker: "two", subscriptionId: FIRST_SUBSCRIPTION }, 2)).toBe(true);
     expect(await fixture.active.enterRescan({ worker: "three", subscriptionId: FIRST_SUBSCRIPTION }, 2)).toBe(false);

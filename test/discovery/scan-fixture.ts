@@ -222,6 +222,7 @@ export function createScanFixture(connectionString: string, wrap: (tables: Table
     clock,
     ownerTag: "owner",
     detailRefreshDays: 7,
+    // Writes nothing: in the service, this callback writes the compliance results of changed assets.
     prepareChange: async () => async () => {},
   };
   const rescans = createRescans({

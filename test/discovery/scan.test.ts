@@ -5,7 +5,10 @@ import { type Answer, Service } from "../support/service.ts";
 
 const DAY_MS = 86_400_000;
 
-/** The company: small enough to check by eye, with at least one object of every kind. */
+/**
+ * The company: small enough to check by eye, with at least one object of every kind. An asset is `critical` if it expires within
+ * 7 days, and `warning` within 30 days.
+ */
 const company: Company = {
   subscriptions: [
     {

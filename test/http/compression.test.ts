@@ -4,6 +4,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { accepts, acceptsGzip } from "../../shared/platform/http/compression.ts";
 import { ADMIN, Service } from "../support/service.ts";
 
+// Tests of gzip-compressed responses over HTTP: which responses are compressed, and for which callers.
+
 let service: Service;
 let token: string;
 beforeAll(async () => {

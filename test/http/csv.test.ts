@@ -2,6 +2,8 @@ import { expect, test } from "vitest";
 import { assetsCsv } from "../../shared/inventory/csv.ts";
 import { createCsv } from "../../shared/platform/csv.ts";
 
+// Tests of the CSV writer. A text that a spreadsheet could run as a formula must be read as text.
+
 const csv = createCsv<{ text: string | null; count: number | undefined; on: boolean }>([
   { label: "text", value: ({ text }) => text },
   { label: "count", value: ({ count }) => count },

@@ -63,5 +63,6 @@ export async function writeVault(writer: InventoryWriter, vault: VaultRecord, as
     record.owners = { ...record.owners, [type]: countOwners(ofType, effectiveOwnerTag(vault, "owner")) };
     record.listings = { ...record.listings, [type]: `${ofType.length}` };
   }
+  // The fourth argument names this writer. The last one would write data derived from the change, such as compliance results.
   await writer.apply(stored, record, changes, `test/${randomUUID()}`, async () => async () => {});
 }

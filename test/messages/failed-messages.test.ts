@@ -20,8 +20,7 @@ beforeAll(async () => {
 }, 600_000);
 afterAll(() => service?.stop());
 
-const queueOf = (name: string) =>
-  new QueueClient(service.azurite.connectionString().replace(/TableEndpoint=[^;]+;/, ""), name);
+const queueOf = (name: string) => new QueueClient(service.azurite.connectionString(), name);
 const encodeMessage = (text: string) => Buffer.from(text).toString("base64");
 const listFailures = async () =>
   (await service.listAll("/system/failed-messages")) as { queue: string; readable: boolean }[];

@@ -5,7 +5,8 @@ import { createHeldDelivery, createRuleWithAlert, mailRule, storedRule } from ".
 
 /**
  * Returns the entries for alert rules: `prepare` creates what a request needs, and outcomes.test.ts sends the request during a
- * fault of storage.
+ * fault of storage. `state` then reads whether the change happened (`begun`: a repeated request completes it), and
+ * `allowedOnRepeat` are the statuses of a repeated request.
  */
 export function ruleEndpoints(context: EndpointContext): ChangingEndpoint[] {
   const { service, call, uniqueName, stateIfRemoved } = context;

@@ -2,7 +2,10 @@ import { randomUUID } from "node:crypto";
 import type { ChangingEndpoint } from "./changing-endpoint.ts";
 import type { EndpointContext } from "./endpoint-context.ts";
 
-/** Returns the entries for B2C tenants. outcomes.test.ts sends their requests during faults of storage. */
+/**
+ * Returns the entries for B2C tenants. outcomes.test.ts sends their requests during faults of storage, and once more if the outcome
+ * is unknown (`allowedOnRepeat`). `state` reads whether the change happened.
+ */
 export function b2cEndpoints(context: EndpointContext): ChangingEndpoint[] {
   const { call, nextNumber, uniqueName, stateIfExists, stateIfRemoved } = context;
   const newTenant = () => ({

@@ -3,7 +3,8 @@ import type { ChangingEndpoint } from "./changing-endpoint.ts";
 import type { EndpointContext } from "./endpoint-context.ts";
 
 /**
- * Returns the entries for exemptions and requested evaluations. outcomes.test.ts sends their requests during faults of storage.
+ * Returns the entries for exemptions and requested evaluations. outcomes.test.ts sends their requests during faults of storage, and
+ * once more if the outcome is unknown (`allowedOnRepeat`). `state` reads whether the change happened.
  */
 export function complianceEndpoints(context: EndpointContext): ChangingEndpoint[] {
   const { service, call, token, stateIfExists, stateIfRemoved } = context;

@@ -5,7 +5,10 @@ import { SCAN_ROW, Scans, scanPartition } from "../../shared/discovery/scan.ts";
 import type { ChangingEndpoint } from "./changing-endpoint.ts";
 import type { EndpointContext } from "./endpoint-context.ts";
 
-/** Returns the entries for subscriptions. outcomes.test.ts sends their requests during faults of storage. */
+/**
+ * Returns the entries for subscriptions. outcomes.test.ts sends their requests during faults of storage, and once more if the
+ * outcome is unknown (`allowedOnRepeat`). `state` reads whether the change happened. `begun`: a repeated request completes it.
+ */
 export function subscriptionEndpoints(context: EndpointContext): ChangingEndpoint[] {
   const { service, call, token, stateIfExists } = context;
   async function addSubscription() {

@@ -14,7 +14,10 @@ const devopsChanges: Record<string, (sequence: number) => object> = {
   }),
 };
 
-/** Returns the entries for settings. outcomes.test.ts sends their requests during faults of storage. */
+/**
+ * Returns the entries for settings. outcomes.test.ts sends their requests during faults of storage, and once more if the outcome is
+ * unknown (`allowedOnRepeat`). `state` reads whether the change happened.
+ */
 export function settingsEndpoints(context: EndpointContext): ChangingEndpoint[] {
   const { call, nextNumber } = context;
   const readWorkersSetting = async () =>

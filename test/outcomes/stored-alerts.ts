@@ -35,6 +35,7 @@ export async function createRuleWithAlert({ call, services }: EndpointContext, n
     threshold: 30,
   };
   const alertedAt = new Date().toISOString();
+  // `toldAt`: when the alert was last sent. `times`: how often.
   const alert = { deliveryId: "", since: alertedAt, toldAt: alertedAt, times: 1, item };
   await services().tables.put(TrackedRows, id, trackedKey(item), alert);
   return id;

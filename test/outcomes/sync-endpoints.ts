@@ -6,7 +6,8 @@ const SYNC_RECORDS = "/api/automation/sync/records";
 const SYNC_PROVIDER = "/api/automation/sync/providers/aws";
 
 /**
- * Returns the entries for sync records and sync providers. outcomes.test.ts sends their requests during faults of storage.
+ * Returns the entries for sync records and sync providers. outcomes.test.ts sends their requests during faults of storage, and once
+ * more if the outcome is unknown (`allowedOnRepeat`). `state` reads whether the change happened.
  */
 export function syncEndpoints(context: EndpointContext): ChangingEndpoint[] {
   const { service, call, token, nextNumber, stateIfRemoved } = context;

@@ -4,7 +4,11 @@ import type { ChangingEndpoint } from "./changing-endpoint.ts";
 import type { EndpointContext } from "./endpoint-context.ts";
 import { createUser, PASSWORD } from "./test-users.ts";
 
-/** Returns the entries for users. outcomes.test.ts sends their requests during faults of storage. */
+/**
+ * Returns the entries for users. outcomes.test.ts sends their requests during faults of storage, and once more if the outcome is
+ * unknown (`allowedOnRepeat`). `state` reads whether the change happened. A request that hashes a password is slow, so only the two
+ * faults that lose the response are tested with it.
+ */
 export function userEndpoints(context: EndpointContext): ChangingEndpoint[] {
   const { services, call, nextNumber, stateIfExists, stateIfRemoved } = context;
   return [

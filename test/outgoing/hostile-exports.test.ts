@@ -1,7 +1,9 @@
+import { TableClient } from "@azure/data-tables";
 import { PDFDocument, PDFName } from "pdf-lib";
 import { parse } from "simulated-cloud/arm/kql.ts";
 import type { Company } from "simulated-cloud/company/company.ts";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Rules } from "../../shared/alerts/rule.ts";
 import { summaryQuery } from "../../shared/dependencies/logs/query.ts";
 import { toQueryLiteral } from "../../shared/platform/azure/resource-graph.ts";
 import { metricsIn } from "../metrics/exposition.ts";
@@ -12,9 +14,9 @@ import { readPages } from "../support/pdf-contents.ts";
 import { ADMIN, Service } from "../support/service.ts";
 
 /**
- * Tests that a hostile name adds no line, markup or formula to an export, a query or a metric. Each name is
- * used for a subscription, the owner of a vault, secret, key and certificate, an application, its credential, and a username.
- * `hostile-names.test.ts` in test/alerts tests the receivers of alerts, and `log.test.ts` in test/http the service's log.
+ * Tests that a hostile name adds no line, markup or formula to an export, a query, a metric or the log. Each name is
+ * used for a subscription, the owner of a vault, secret, key and certificate, an application, its credential, a username, and the
+ * key of a stored row. `hostile-names.test.ts` in test/alerts tests the receivers of alerts.
  */
 
 /** Maximum length of a tag's value and of an application's name. */
@@ -158,6 +160,20 @@ test("the metrics follow their grammar and contain no name", async () => {
   const { text } = await service.admin("GET", "/metrics");
   expect(metricsIn(text).length).toBeGreaterThan(10);
   expect(text).not.toContain("FORGED");
+});
+
+test("the service's log names rows that can't be read, and no name adds a line or hides a part of one", async () => {
+  const table = TableClient.fromConnectionString(service.azurite.connectionString(), Rules.table, {
+    allowInsecureConnection: true,
+  });
+  // A key can't have control characters and the characters / \ # ?
+  const keys = new Set(NAMES.map((name) => `r|${name.toWellFormed().replaceAll(/[\p{Cc}/\\#?]/gu, "")}`));
+  await table.createTable();
+  for (const rowKey of keys) await table.upsertEntity({ partitionKey: "rules", rowKey, name: true });
+  expect((await service.admin("GET", "/alerts/rules")).body.unreadableRows.count).toBe(keys.size);
+  const lines = service.hosts.flatMap((host) => host.lines);
+  expect(lines.filter((line) => line.includes("FORGED")).length).toBeGreaterThanOrEqual(2);
+  expect(lines.filter((line) => NOT_IN_A_LINE.test(line) || line.startsWith("FORGED"))).toEqual([]);
 });
 
 describe.each(HOSTILE_NAMES)("with %s", (_, name) => {

@@ -10,6 +10,9 @@ import {
 } from "./fixture.ts";
 import { limitedHost } from "./rate-limited-host.ts";
 
+// Tests of the number and size of the requests of the web page, which page.test.ts runs. `withBrowser` declares a test that needs a
+// browser.
+
 withBrowser(
   "the overview needs nine API calls after an incomplete scan, and shows the remediation of failures",
   async () => {
@@ -58,6 +61,7 @@ withBrowser("opening every view within a minute stays within the rate limits", a
   const calls = callsAmong(requestedUrls);
   expect(browserErrors).toEqual([]);
   expect(calls.length, calls.join("\n")).toBeGreaterThan(20);
+  // The host's rate limit per minute.
   expect(calls.length, calls.join("\n")).toBeLessThanOrEqual(60);
 });
 

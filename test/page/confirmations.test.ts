@@ -6,8 +6,10 @@ import { licence } from "../support/licence.ts";
 import { Service } from "../support/service.ts";
 import { skipWithout } from "../support/tools.ts";
 import { createUsers, servicesOf } from "../support/users.ts";
+import { addVirtualAuthenticator } from "../support/virtual-authenticator.ts";
 
-// Step-up and approval in a real browser, with a passkey of Chromium's virtual authenticator.
+// Two protections of sensitive requests in a real browser. Step-up: the user confirms with a second factor. Approval: another
+// administrator decides. The passkey is one of Chromium's virtual authenticator.
 
 const withBrowser = test.skipIf(skipWithout("browser"));
 const PASSWORD = "seven green bicycles uphill";
@@ -26,12 +28,12 @@ afterAll(async () => {
   await service?.stop();
 });
 
-/** Sets the settings as the command does, without a confirmation. */
-const require = async (requireStepUp: boolean, requireApproval: boolean) => {
+/** Turns the two protections on or off as the command line does, without a confirmation. */
+const setProtections = async (requireStepUp: boolean, requireApproval: boolean) => {
   const { settings } = await servicesOf(service);
   await settings.update("features", { requireStepUp, requireApproval }, { actor: "system", requestId: "test" });
 };
-afterEach(() => require(false, false));
+afterEach(() => setProtections(false, false));
 
 let sequence = 0;
 async function createAdministrator(): Promise<string> {
@@ -60,18 +62,7 @@ async function createToken(page: Page, name: string): Promise<void> {
 withBrowser("a user confirms with a passkey, and the page sends the request again", async () => {
   const page = await context.newPage();
   page.setDefaultTimeout(60_000);
-  const devtools = await context.newCDPSession(page);
-  await devtools.send("WebAuthn.enable");
-  await devtools.send("WebAuthn.addVirtualAuthenticator", {
-    options: {
-      protocol: "ctap2",
-      transport: "internal",
-      hasResidentKey: true,
-      hasUserVerification: true,
-      isUserVerified: true,
-      automaticPresenceSimulation: true,
-    },
-  });
+  await addVirtualAuthenticator(page);
   await openAs(page, await createAdministrator());
   await page.getByRole("button", { name: "Add passkey" }).click();
   const dialog = page.getByRole("dialog");
@@ -81,7 +72,7 @@ withBrowser("a user confirms with a passkey, and the page sends the request agai
   await dialog.getByText("Save these recovery codes now").waitFor();
   const codes = (await dialog.locator("pre").textContent())!.split("\n");
   await dialog.getByRole("button", { name: "Close" }).click();
-  await require(true, false);
+  await setProtections(true, false);
 
   await createToken(page, "Nightly export");
   const confirmation = page.getByRole("alertdialog", { name: "Confirm your identity" });
@@ -99,7 +90,7 @@ withBrowser("a user confirms with a passkey, and the page sends the request agai
 
 withBrowser("another administrator approves a request, which its requester then sends again", async () => {
   const [requester, approver] = [await createAdministrator(), await createAdministrator()];
-  await require(false, true);
+  await setProtections(false, true);
   const page = await context.newPage();
   page.setDefaultTimeout(60_000);
   await openAs(page, requester);
@@ -125,7 +116,7 @@ withBrowser(
   "an approver sees markup as text, and characters that could hide or reorder text by their codes",
   async () => {
     const [requester, approver] = [await createAdministrator(), await createAdministrator()];
-    await require(false, true);
+    await setProtections(false, true);
     const page = await context.newPage();
     page.setDefaultTimeout(60_000);
     await openAs(page, requester);

@@ -4,6 +4,9 @@ import { fillIn } from "./fill-in.ts";
 import { seedAddresses, service, visitLoadedPage, withSeedData } from "./fixture.ts";
 import { expectNoVisualProblems } from "./visual-checks.ts";
 
+// Tests of a rotation plan and of forms in the web page, which page.test.ts runs. `withSeedData` declares a test that needs the seed
+// data of seed-data.ts.
+
 withSeedData(
   "a rotation plan names each place that is not written, with the reason and a link to confirm it",
   async () => {
@@ -20,6 +23,7 @@ withSeedData(
     control.putSecret("kv-copies", { ...copiedSecret, createdDaysAgo: 1 });
     await service.scan();
     await service.admin("POST", "/api/automation/rotation/discover");
+    // Runs the timer that finds vault secrets which store the application's secret (matches).
     await fetch(`${service.url}/admin/functions/indexRotationMatches`, { method: "POST", body: "{}" });
     const countMatches = async () =>
       (await service.admin("GET", `/api/automation/rotation/apps/${appId}/matches`)).body.total;
@@ -106,6 +110,7 @@ withSeedData("an expiry date keeps its time of day until a user edits it", async
   };
   const edit = page.getByRole("button", { name: "Edit tenant", exact: true });
   await edit.click();
+  // Enters a new secret and another date, and takes both back before saving.
   await fillIn(dialog, { "Client secret": "another", "Client secret expires": "2032-01-01" });
   await fillIn(dialog, { "Client secret": "" });
   expect(await dialog.getByText("Changed by another user").count()).toBe(0);

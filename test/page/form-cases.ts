@@ -116,7 +116,9 @@ const addressWithPassword = { URL: "https://somebody:else@hooks.example.invalid/
 /**
  * The form case of a sync provider, with a sync record of that provider.
  *
+ * @param wrong - Invalid input. `wrongField` is the field that shows the error.
  * @param labels - For each field label, the member of the provider's configuration in the simulated cloud that is valid input.
+ * @param target - The target of the sync record: the page's name of the provider's service, and the name of the copy.
  */
 function providerCase(
   title: string,
@@ -245,6 +247,7 @@ function syncRecordCase(target: string, targetService: string, name: string, mor
 /** The address of an identity provider that does not exist. Its configuration can be saved but not enabled. */
 const UNREACHABLE_IDP = "https://idp.example.invalid";
 const readSsoConfig = () => get("/auth/sso/config");
+/** Returns the B2C tenant of the simulated company that the service does not know yet, with the client secret of its registration. */
 const readOutletTenant = () => {
   const tenant = service.cloud.control.tenants.list().find(({ domain }) => domain === OUTLET.domain)!;
   return { ...tenant, secret: secretValueOf(OUTLET.registration, "lifecycle") };
@@ -254,11 +257,13 @@ const readSetting = async (category: string, key: string) =>
   (await get(`/api/settings/${category}`)).find((item: { key: string }) => item.key === key);
 const readTypedUser = () => findItem("/auth/users", "username", "typed.user");
 const readTypedToken = () => findItem("/auth/tokens", "name", "Nightly export");
+/** Returns an application with a client secret, other than the one whose name is hostile text. */
 const readApplication = async () =>
   (await get("/api/automation/rotation/apps?limit=100")).items.find(
     ({ credentials, displayName }: { credentials: { kind: string }[]; displayName: string }) =>
       displayName.startsWith("App") && credentials.some(({ kind }) => kind === "secret"),
   );
+/** App 001 has a client secret, and the vault secret APP_001_SECRET is tagged with the application's ID. */
 const readApp001 = () => findItem("/api/automation/rotation/apps", "displayName", "App 001");
 const matchesOf = (appId: string) => `/api/automation/rotation/apps/${appId}/matches`;
 const readApp001Match = async () => findItem(matchesOf((await readApp001()).appId), "assetId", APP_001_SECRET);
@@ -488,7 +493,7 @@ export const FORM_CASES: Record<string, FormCase> = {
         open: "Create token",
         typed: {
           Name: "Nightly export",
-          Role: "Operator: read access, starting scans, snoozes and exemptions",
+          Role: "Operator: read access, starting scans and syncs, canceling rotations, snoozes and exemptions",
           "Validity (days)": "14",
         },
         press: ["Create token"],
@@ -763,6 +768,7 @@ export const FORM_CASES: Record<string, FormCase> = {
   "a matching vault secret": {
     view: async () => {
       const { appId } = await readApp001();
+      // Runs the timer that finds matches now.
       await fetch(`${service.url}/admin/functions/indexRotationMatches`, { method: "POST", body: "{}" });
       const isListed = async () => (await get(matchesOf(appId))).items.length > 0;
       await vi.waitUntil(isListed, { timeout: 150_000, interval: 200 });

@@ -3,6 +3,8 @@ import { expect } from "vitest";
 import { showView, visitLoadedPage, withBrowser } from "./fixture.ts";
 import { MANY_ASSETS } from "./seed-data.ts";
 
+// Tests of the list of assets in the web page, which page.test.ts runs. `withBrowser` declares a test that needs a browser.
+
 withBrowser("the asset list loads pages as the user scrolls, and drops pages that are far away", async () => {
   const { page, requestedUrls, browserErrors } = await visitLoadedPage("/#/inventory?vault=kv-many");
   const list = page.getByRole("region", { name: "Assets" });

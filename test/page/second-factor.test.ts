@@ -8,9 +8,10 @@ import { licence } from "../support/licence.ts";
 import { ADMIN, Service } from "../support/service.ts";
 import { skipWithout } from "../support/tools.ts";
 import { createUsers, servicesOf } from "../support/users.ts";
+import { addVirtualAuthenticator } from "../support/virtual-authenticator.ts";
 
 // The second factor in a real browser: the sign-in form, the account's methods, and the administrator's reset. Passkeys are those
-// of Chromium's virtual authenticator: https://chromedevtools.github.io/devtools-protocol/tot/WebAuthn/
+// of Chromium's virtual authenticator.
 
 const withBrowser = test.skipIf(skipWithout("browser"));
 const PASSWORD = "seven green bicycles uphill";
@@ -118,18 +119,7 @@ withBrowser(
 
 withBrowser("a user adds a passkey and signs in with it, and its answer works once", async () => {
   const { page, username } = await openAsNewUser();
-  const devtools = await context.newCDPSession(page);
-  await devtools.send("WebAuthn.enable");
-  await devtools.send("WebAuthn.addVirtualAuthenticator", {
-    options: {
-      protocol: "ctap2",
-      transport: "internal",
-      hasResidentKey: true,
-      hasUserVerification: true,
-      isUserVerified: true,
-      automaticPresenceSimulation: true,
-    },
-  });
+  await addVirtualAuthenticator(page);
   await signIn(page, username);
   await accessView(page).waitFor();
   await page.getByRole("button", { name: "Add passkey" }).click();

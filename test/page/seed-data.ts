@@ -48,6 +48,7 @@ export const COMPANY: Company = {
           ],
           keys: [{ name: "signing", expiresInDays: 200 }],
         },
+        // A vault that denies the service access to its objects.
         { name: "kv-walled", generate: { secrets: 3 }, reach: "denied" },
         // Assets without violations of compliance checks, except that they fill more than two pages.
         {
@@ -99,6 +100,7 @@ export const COMPANY: Company = {
 export const PASSWORD = "a password of their own";
 /** Users other than the administrator, named after their roles. */
 export const OTHER_USERS = ["user", "auditor", "operator"] as const;
+/** ID of a registered B2C tenant that the simulated cloud does not have. */
 const TENANT = "11111111-2222-4333-8444-555555555555";
 
 /** Addresses of the views of created objects: an alert rule, an entry of the alert history, an application and so on. */

@@ -20,27 +20,30 @@ withSeedData("an application's certificate has no score, because the service can
   expect(browserErrors).toEqual([]);
 });
 
-withSeedData("a score of 0 is unknown before the first complete discovery, and a lower bound after it", async () => {
-  const path = "/api/assets/dependencies/blast-radius/kv-shop.secret.smtp";
-  const { body } = await service.admin("GET", path);
-  const { page, browserErrors } = await visitLoadedPage("/#/license");
-  const main = page.getByRole("main");
-  const show = async (change: object) => {
-    await page.route(`**${path}`, (route) => route.fulfill({ json: { ...body, score: 0, drivers: [], ...change } }));
-    await page.goto(`${service.url}/#/dependencies/kv-shop.secret.smtp`);
-    await page.reload();
-  };
-  const coverage = { ...body.coverage, lastFullAt: null };
-  await show({ consumers: [], edges: [], incomplete: true, incompleteReason: "neverSearched", coverage });
-  await main.getByText("Impact score of a rotation: unknown").waitFor();
-  await main.getByRole("link", { name: "Discover dependencies" }).click();
-  await page.getByRole("heading", { name: "Dependencies", exact: true }).waitFor();
-  await page.unrouteAll();
-  await show({ incomplete: true, incompleteReason: "notAllSearched" });
-  await main.getByText("Impact score of a rotation: at least 0 of 100").waitFor();
-  await page.unrouteAll();
-  expect(browserErrors).toEqual([]);
-});
+withSeedData(
+  "a score of 0 is shown as unknown before the first complete discovery, then as a lower bound",
+  async () => {
+    const path = "/api/assets/dependencies/blast-radius/kv-shop.secret.smtp";
+    const { body } = await service.admin("GET", path);
+    const { page, browserErrors } = await visitLoadedPage("/#/license");
+    const main = page.getByRole("main");
+    const show = async (change: object) => {
+      await page.route(`**${path}`, (route) => route.fulfill({ json: { ...body, score: 0, drivers: [], ...change } }));
+      await page.goto(`${service.url}/#/dependencies/kv-shop.secret.smtp`);
+      await page.reload();
+    };
+    const coverage = { ...body.coverage, lastFullAt: null };
+    await show({ consumers: [], edges: [], incomplete: true, incompleteReason: "neverSearched", coverage });
+    await main.getByText("Impact score of a rotation: unknown").waitFor();
+    await main.getByRole("link", { name: "Discover dependencies" }).click();
+    await page.getByRole("heading", { name: "Dependencies", exact: true }).waitFor();
+    await page.unrouteAll();
+    await show({ incomplete: true, incompleteReason: "notAllSearched" });
+    await main.getByText("Impact score of a rotation: at least 0 of 100").waitFor();
+    await page.unrouteAll();
+    expect(browserErrors).toEqual([]);
+  },
+);
 
 withBrowser("the form of another single sign-on protocol says which provider it replaces", async () => {
   const put = async (body: object) => expect((await service.admin("PUT", "/auth/sso/config", body)).status).toBe(200);

@@ -97,7 +97,10 @@ async function enumValuesOfApi(): Promise<Set<string>> {
   return values;
 }
 
-/** A normal run checks a sample of views in one look each (theme and width), a campaign all views in all looks. */
+/**
+ * A normal run checks a sample of views in one look each (theme and width), a campaign, the long test run, all views in all looks.
+ * `EXTREMES`, used above, are the looks of the narrowest and the widest supported screen.
+ */
 withSeedData(
   "each view renders in light and dark theme, on narrow and wide screens",
   async () => {

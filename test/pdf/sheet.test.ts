@@ -2,6 +2,8 @@ import { expect, test } from "vitest";
 import { CONTENT_BOTTOM, type Column, MARGIN, numberPages, PADDING, PAGE } from "../../shared/platform/pdf/sheet.ts";
 import { drawPages } from "../support/pdf-contents.ts";
 
+// Tests of the layout of PDF pages: where texts, boxes and lines are drawn. Positions are in points from the lower left corner.
+
 const COLUMNS: Column[] = [
   { title: "Vault", width: 100 },
   { title: "Assets", width: 60, right: true },

@@ -30,7 +30,7 @@ import {
  * one by expiry. The row by name in the vault's partition is the original (called the asset's own row). The others are copies.
  */
 
-/** Vaults in whose copies of rows faults are planted. */
+/** Vaults in whose copies of asset rows faults are planted. The vaults below are for one special fault each. */
 const COPIED = Array.from({ length: 12 }, (_, index) => `kv-copied-${index}`);
 /** Vaults in whose assets' own rows faults are planted, one vault for each kind of fault. */
 const OWN = ["missing", "extra", "stale", "tampered", "unreadable"].map((kind) => `kv-own-${kind}`);
@@ -77,7 +77,10 @@ const deleteRow = (table: string, partition: string, key: string) => fixture.raw
 const makeUnreadable = (table: string, partition: string, key: string, columns: object = { name: 7, tags_json: "{" }) =>
   fixture.raw(table).upsertEntity({ partitionKey: partition, rowKey: key, ...columns }, "Replace");
 
-/** Plants every kind of fault in the copies of asset rows: in each partition, by name and by expiry, for every type. */
+/**
+ * Plants every kind of fault in the copies of asset rows: in each partition, by name and by expiry, for every type. A copy is
+ * deleted (`missing`), added (`extra`), replaced by an older state (`stale`) or made `unreadable`.
+ */
 async function plantCopies(): Promise<void> {
   // Another asset for each fault, so that the repair of one does not repair the next.
   const pool = Object.fromEntries(

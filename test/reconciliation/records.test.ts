@@ -37,6 +37,11 @@ import { columnsOf, openReconciliation, type ReconciliationFixture } from "./rec
 /**
  * Tests of the walk's checks outside of the inventory. The tests delete rows of each kind, make them unreadable, or invent rows,
  * one after the other. One walk then restores rows that follow from other rows, and reports signed rows.
+ *
+ * A walk is one run of the reconciliation, a timer that compares stored rows with each other. A pointer is a row whose key
+ * contains a value of a record, such as its target or its due time, and that names the record. Row keys of pointers: of
+ * rotations `d|` due time and `u|` unfinished rotation of an application; of sync records `d|` due time, `s|` source and `t|`
+ * target.
  */
 
 const KEY = new Uint8Array(32).fill(9);
@@ -79,6 +84,7 @@ beforeAll(async () => {
   const connection = storage.azurite.connectionString("walked");
   scans = createScanFixture(connection);
   fixture = openReconciliation(connection, undefined, 0, keys);
+  // `|`, `!` and `%` are escaped in row keys.
   const entry = (type: string) =>
     scans.audit.append({ type, caller: { actor: "eve|!%", requestId: "r" }, outcome: "success" });
   const idOf = async (type: string) => (await scans.auditEntriesOf(type))[0]!.id;
@@ -206,6 +212,7 @@ describe("one walk rebuilds", () => {
     "each row that follows from others and is %s",
     async (fault) => {
       const rows = await derivedRows();
+      // The list of active scans, four index rows of each audit entry, and the pointers of the rotation and of the sync record.
       expect(rows.length).toBe(1 + 4 + 4 + 2 + 3);
       for (const { table, partitionKey, rowKey, garbage, event } of rows) {
         const where = `${table} ${rowKey}`;

@@ -66,6 +66,7 @@ describe("while a vault is written", () => {
     await fixture.walk();
     const { newest } = await fixture.reconciliation.status();
     expect(differences(rowsBefore, await snapshot(fixture))).toEqual([]);
+    // The numbers of repairs, by kind of fault.
     expect(Object.values(newest!.mended)).toEqual([0, 0, 0, 0, 0, 0]);
     expect(newest!.left).toContainEqual({ vault, reason: "it was being written" });
     walkFinished.resolve();
@@ -153,6 +154,7 @@ describe("the cost of a walk", () => {
     // Compliance results of the vaults of the only step, and of vault names after the last one: one request per check and two
     // more.
     const results = 2 * (ASSET_CHECKS.length + 2);
+    // Three requests for each subscription's partition, and a fixed number for the stages of a walk, measured.
     const partitionsAndStages = 3 * SUBSCRIPTIONS.length + 33;
     // Reads all vaults twice, the changed ones, and the totals before and after and their renewal. The same for the results.
     const totals = 24;

@@ -7,7 +7,7 @@ import { isOver } from "../../shared/rotation/rotation.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { Reached } from "../support/random-events.ts";
 import { IS_CAMPAIGN, LONG_MS, SEED } from "../support/sampling.ts";
-import { openStorage, type TestStorage } from "../support/storage.ts";
+import { openStorage } from "../support/storage.ts";
 import { openMatchingFixture } from "./matching-world.ts";
 import { type SimulatedCrash, VAULT, WorkerCrashed } from "./world.ts";
 
@@ -37,16 +37,11 @@ const FAULTS: [name: string, fault: Fault][] = [
   ["sign-in 503", { match: { operation: "entra.token" }, action: { kind: "fail", status: 503 } }],
 ];
 
-let azurite: TestStorage;
 let live: Awaited<ReturnType<typeof startTestCloud>>;
 beforeAll(async () => {
-  azurite = await openStorage(Array.from({ length: SCHEDULES }, (_, index) => `schedules${index}`));
   live = await startTestCloud({ company });
 });
-afterAll(async () => {
-  await live.cloud.stop();
-  await azurite.stop();
-});
+afterAll(() => live.cloud.stop());
 
 class Schedule {
   readonly fixture: ReturnType<typeof openMatchingFixture>;
@@ -55,16 +50,17 @@ class Schedule {
   readonly reached: Reached;
   isQuiet = false;
 
-  constructor(index: number, reached: Reached) {
+  constructor(index: number, reached: Reached, connectionString: string) {
     this.dice = new Dice(SEED + index);
     this.reached = reached;
-    this.fixture = openMatchingFixture(live, azurite.connectionString(`schedules${index}`));
+    this.fixture = openMatchingFixture(live, connectionString);
     this.fixture.settings = { rotationTriggerDays: TRIGGER_DAYS, defaultValidityDays: 180 };
   }
 
   get now(): number {
     return this.fixture.world.clock.now().getTime();
   }
+  /** Returns true with this probability. On quiet days always false. */
   happens = (probability: number) => !this.isQuiet && this.dice.next() < probability;
 
   /** Returns the crash of the next worker, or undefined if it does not crash. */
@@ -178,6 +174,7 @@ class Schedule {
       const cameDue = Date.parse(expiresOn) - TRIGGER_DAYS * DAY_MS < this.now - DAY_MS;
       this.reached.count(cameDue ? "came due" : "did not come due");
       if (cameDue) expect([name, isDone || isNamed], JSON.stringify({ rotations, attention })).toEqual([name, true]);
+      // A gap is a time in which the vault secret (watched since `start`) held a value that did not sign in.
       expect(fixture.control.directory.gaps().filter((gap) => gap.appId === appId && gap.why !== "expired")).toEqual(
         [],
       );
@@ -188,7 +185,8 @@ class Schedule {
 test("no policy that came due is forgotten", { timeout: LONG_MS }, async () => {
   const reached = new Reached();
   for (let index = 0; index < SCHEDULES; index++) {
-    const schedule = new Schedule(index, reached);
+    const storage = await openStorage();
+    const schedule = new Schedule(index, reached, storage.connectionString());
     try {
       live.cloud.control.clearFaults();
       await schedule.start();
@@ -200,6 +198,8 @@ test("no policy that came due is forgotten", { timeout: LONG_MS }, async () => {
       throw new Error(`SEED=${SEED}, schedule ${index}: ${error instanceof Error ? error.message : error}`, {
         cause: error,
       });
+    } finally {
+      await storage.stop();
     }
   }
   console.info(`Reached by ${SCHEDULES} random schedules, SEED=${SEED}:\n${reached}`);

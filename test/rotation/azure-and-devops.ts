@@ -2,7 +2,6 @@ import type { Connection } from "simulated-cloud/devops/organization.ts";
 import { createDevops } from "../../shared/devops/devops.ts";
 import { createIdentity } from "../../shared/platform/azure/identity.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
-import { SHORT_WAITS } from "../azure/services.ts";
 import { createConsumerDiscovery } from "./consumer-discovery.ts";
 import { BOSS, type World } from "./world.ts";
 
@@ -12,12 +11,12 @@ import { BOSS, type World } from "./world.ts";
  * @param subscriptions - IDs of the subscriptions whose resources are read.
  */
 export async function connectAzureAndDevops(world: World, subscriptions: readonly string[]) {
-  const { config, log, clock } = world;
+  const { config, log, clock, limits } = world;
   const devops = createDevops({
     config,
     identity: createIdentity(config),
     log,
-    limits: SHORT_WAITS,
+    limits,
     tables: world.tables(),
     audit: { append: async () => {} },
     clock,

@@ -99,7 +99,7 @@ export class AzureConsumers {
     return consumers;
   }
 
-  /** Returns the value that each consumer uses now, and the periods in which a consumer had no working value. */
+  /** Returns the value that each consumer uses now, and the gaps: the periods in which a consumer had no working value. */
   currentValues() {
     const { consumers } = this.#world.cloud.control;
     const place = { vault: VAULT, secret: this.#secret };

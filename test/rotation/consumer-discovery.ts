@@ -9,7 +9,6 @@ import { createIdentity } from "../../shared/platform/azure/identity.ts";
 import { createResourceManager } from "../../shared/platform/azure/resource-manager.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import type { ConsumersOfSecrets } from "../../shared/rotation/consumer.ts";
-import { SHORT_WAITS } from "../azure/services.ts";
 import { BOSS, type World } from "./world.ts";
 
 /** Dependency discovery in the simulated cloud, and the consumers that it found. */
@@ -31,8 +30,8 @@ export function createConsumerDiscovery(
   subscriptions: readonly string[],
   devops?: Devops,
 ): ConsumerDiscovery {
-  const { config, log, clock } = world;
-  const services = { config, identity: createIdentity(config), log, limits: SHORT_WAITS };
+  const { config, log, clock, limits } = world;
+  const services = { config, identity: createIdentity(config), log, limits };
   const arm = createArm(services);
   const tenantId = async () => world.cloud.app.tenantId;
   const azure = createAzureEdges({

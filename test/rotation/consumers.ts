@@ -9,6 +9,10 @@ import type {
 } from "../../shared/rotation/consumer.ts";
 import { VAULT, type World } from "./world.ts";
 
+/**
+ * How a consumer gets a new value. `automatic`: it loads the value by itself. `action`: the service refreshes it. `blind`: the
+ * service can neither refresh it nor see its value. `willBreak`: it keeps the old value.
+ */
 type RefreshMethod = PlannedConsumer["how"];
 
 /**

@@ -158,6 +158,7 @@ test("a rotation continues in another process after its host was killed", async 
   for (const place of places) {
     expect(directory.keyIdOf(appId, control.secretValue(VAULT, place)!)).toBe(ended.newKeyId);
   }
+  // No watched vault secret ever held a value that did not sign in.
   expect(directory.gaps()).toEqual([]);
   const text = JSON.stringify([ended, service.hosts[0]!.lines]);
   for (const value of [secretValueOf(APP, "primary"), control.secretValue(VAULT, places[0]!)!]) {

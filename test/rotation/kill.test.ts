@@ -9,6 +9,9 @@ import { SimulatedConsumers } from "./consumers.ts";
 import { expectNoValueStored, expectRotationInvariants } from "./invariants.ts";
 import { BOSS, type SimulatedCrash, VAULT, World } from "./world.ts";
 
+// Tests that a rotation ends correctly after its worker crashed at any call to storage or the cloud. A campaign, the long test run,
+// crashes at each call.
+
 /** Number of calls to storage and the cloud between crashes. */
 const CALLS_BETWEEN_CRASHES = IS_CAMPAIGN ? 1 : 97;
 /**

@@ -5,7 +5,7 @@ import { VAULTS, vaultKey } from "../../shared/inventory/vault.ts";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import type { MatchedApp } from "../../shared/rotation/match.ts";
-import { createMatchIndex } from "../../shared/rotation/match-index.ts";
+import { createMatchIndex, VaultIndexes } from "../../shared/rotation/match-index.ts";
 import { createMatches, type MatchFinder } from "../../shared/rotation/matches.ts";
 import { assetRecord, vaultRecord, writeVault } from "../inventory/write-assets.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
@@ -27,9 +27,15 @@ let azurite: TestStorage;
 let accountIndex = 0;
 beforeAll(async () => {
   // One storage account for each test and one for its retry: tests share no tables.
-  azurite = await openStorage(Array.from({ length: 26 }, (_, index) => `matches${index}`));
+  azurite = await openStorage(Array.from({ length: 30 }, (_, index) => `matches${index}`));
 });
 afterAll(async () => await azurite.stop());
+
+/** Returns a client of a table of the current test. */
+const tableClient = (table: string) =>
+  TableClient.fromConnectionString(azurite.connectionString(`matches${accountIndex - 1}`), table, {
+    allowInsecureConnection: true,
+  });
 
 let tables: Tables;
 let app: MatchedApp & { passwords: { keyId: string; hint?: string; startsOn: number; expiresOn: number }[] };
@@ -201,12 +207,29 @@ describe("index of application and credential IDs", () => {
     await writeScannedVault("kv-a", { tagged: { tags: entraTags() } });
     await writeScannedVault("kv-b", {});
     await finder.index.update();
-    const connection = azurite.connectionString(`matches${accountIndex - 1}`);
-    const vaults = TableClient.fromConnectionString(connection, "Vaults", { allowInsecureConnection: true });
-    await vaults.upsertEntity({ partitionKey: VAULTS, rowKey: vaultKey("kv-a"), name: 5 }, "Replace");
+    await tableClient("Vaults").upsertEntity({ partitionKey: VAULTS, rowKey: vaultKey("kv-a"), name: 5 }, "Replace");
     await finder.index.update();
     expect(await finder.index.findSecrets(app.appId, 10)).toEqual([{ vaultName: "kv-a", secretName: "tagged" }]);
     expect(await finder.index.status()).toMatchObject({ vaults: 2, waiting: 1 });
+  });
+
+  test("an index row of a vault that can't be read is built again, and stale entries are removed", async () => {
+    await writeScannedVault("kv-a", { tagged: { tags: entraTags() } });
+    await writeScannedVault("kv-b", { copy: { tags: entraTags() } });
+    await finder.index.update();
+    await writeScannedVault("kv-a", { other: { tags: entraTags() } });
+    for (const rowKey of ["kv-a", "kv-b", "kv-removed"])
+      await tableClient(VaultIndexes.table).upsertEntity({ partitionKey: "vaults", rowKey, contents: 5 }, "Replace");
+    // The entry of a vault that is not in the inventory any more.
+    await tableClient(VaultIndexes.table).upsertEntity({ partitionKey: "guids", rowKey: `${app.appId}|kv-removed|x` });
+    await finder.index.update();
+    expect(await finder.index.findSecrets(app.appId, 10)).toEqual([
+      { vaultName: "kv-a", secretName: "other" },
+      { vaultName: "kv-b", secretName: "copy" },
+    ]);
+    expect(await finder.index.status()).toMatchObject({ vaults: 2, waiting: 0 });
+    expect(await tables.get(VaultIndexes, "vaults", "kv-a")).toMatchObject({ keys: expect.any(Uint8Array) });
+    expect(await tables.get(VaultIndexes, "vaults", "kv-removed")).toBeUndefined();
   });
 
   test("an update reads an unchanged vault again only after a week", async () => {

@@ -33,6 +33,7 @@ export function openMatchingFixture(
   limits: Partial<CallLimits> = SHORT_WAITS,
 ) {
   const world = new World(cloud, config, connectionString);
+  world.limits = limits;
   const { control } = cloud;
   const tables = world.tables();
   const settings = {
@@ -51,6 +52,7 @@ export function openMatchingFixture(
     config,
     clock,
     log,
+    // Allows twenty sign-ins that prove what a vault secret stores.
     limiter: {
       take: async () => ({
         allowed: ++proofCount <= 20,
@@ -235,6 +237,7 @@ async function writeScannedVault(
     ...vaultRecord(place),
     ...(vaultId !== undefined && { id: vaultId }),
     vaultUri: world.vaultUriOf(place),
+    // A new fingerprint of the vault's secrets, so that the update of the matches reads this vault again.
     contents: { secret: `${Math.random()}` },
   };
   const secretOf = ({ name, contentType, createdOn, tags }: DiscoveredApplication) =>
@@ -246,7 +249,10 @@ async function writeScannedVault(
   await writeVault(writer, vault, apps.map(secretOf));
 }
 
-/** Writes the rows that a discovery of applications creates for their client secrets. */
+/**
+ * Writes the rows that a discovery of applications creates for their client secrets. Credentials that are in no key vault are
+ * stored like assets of a vault, in internal vault records (holders). Each holder has the applications of one bucket of IDs.
+ */
 async function writeDirectory({ world, writer }: Writing, apps: readonly DiscoveredApplication[]): Promise<void> {
   const byAppId = [...new Map(apps.map(({ appId, name }) => [appId, { appId, name }])).values()];
   for (const bucket of new Set(byAppId.map(({ appId }) => bucketOf(appId)))) {

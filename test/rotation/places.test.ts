@@ -63,8 +63,13 @@ const startRotation = async (app: App, rest: Parameters<typeof fixture.requestFo
 const runUntil = async (rotationId: string, condition: (row: RotationRecord) => boolean) =>
   (await fixture.world.run(rotationId, { until: condition })).row;
 const waitsForConfirmation = ({ needsConfirmation }: RotationRecord) => needsConfirmation;
+/** Returns the places that the rotation writes, as `<vault> <state>`. */
 const publicationStates = ({ publications }: Pick<RotationRecord, "publications">) =>
   publications.map(({ vaultName, state }) => `${vaultName} ${state}`);
+/**
+ * Returns the places that the rotation does not write, as `<vault> <confidence> <reason>`. Confidence: how certain it is that the
+ * place stores the old secret (`certain`, `likely`).
+ */
 const skippedPlaces = ({ notUpdated }: Pick<RotationRecord, "notUpdated">) =>
   notUpdated.map(({ vaultName, confidence, reason }) => `${vaultName} ${confidence} ${reason}`);
 
@@ -346,6 +351,35 @@ describe("a vault of the same name with another resource id", () => {
     fixture.vaultIds[VAULT] = "/subscriptions/other/vaults/recreated";
     await fixture.discover(next);
     expect(await approvalsOf(next)).toEqual(["new"]);
+  });
+
+  test("is not written before a scan has noticed it, unless it has the version that a rotation wrote", async () => {
+    const app = fixture.addApplication();
+    const second = fixture.copySecretTo(app, SECOND_VAULT);
+    await fixture.discover(app, second);
+    await fixture.confirm(app, second);
+    const { row } = await fixture.world.run((await startRotation(app)).rotationId);
+    const next = { ...app, keyId: row.newKeyId!, contentType: `${app.name}:${app.appId}:${row.newKeyId}` };
+    const value = fixture.control.secretValue(SECOND_VAULT, app.name)!;
+    await fixture.discover(next, { ...next, place: SECOND_VAULT });
+    // A new version by hand leaves the one that the rotation wrote.
+    for (const vault of [VAULT, SECOND_VAULT])
+      fixture.control.putSecret(vault, { name: app.name, value, contentType: next.contentType });
+    const approvals = async () => {
+      const directory = (await fixture.graph.findApplication({ appId: next.appId }))!;
+      const targets = await fixture.matches.targetsOf(directory, next.keyId);
+      return targets.map(({ vaultName, approval }) => `${vaultName} ${approval}`).sort();
+    };
+    expect(await approvals()).toEqual([`${SECOND_VAULT} rotated`, `${VAULT} rotated`].sort());
+    // The vault is deleted for good, and a stranger creates one of the same name with a copy of the value.
+    fixture.control.putVault(company.subscriptions![0]!.id!, { name: SECOND_VAULT });
+    fixture.control.putSecret(SECOND_VAULT, { name: app.name, value, contentType: next.contentType });
+    expect(await approvals()).toEqual([`${SECOND_VAULT} new`, `${VAULT} rotated`].sort());
+    const again = await startRotation(next);
+    expect([publicationStates(again), skippedPlaces(again)]).toEqual([
+      [`${VAULT} planned`],
+      [`${SECOND_VAULT} certain newPlace`],
+    ]);
   });
 });
 

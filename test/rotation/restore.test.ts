@@ -7,15 +7,13 @@ import type { RotationRecord } from "../../shared/rotation/rotation.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { SimulatedConsumers } from "./consumers.ts";
-import { BOSS, VAULT, World } from "./world.ts";
+import { BOSS, SERVICE_VAULT, VAULT, World } from "./world.ts";
 
 // An operator may restore the tables from a backup. The restored tables are older than the directory and the vaults, so a
 // rotation that was in progress at the backup resumes from an outdated record. These tests check that it causes no lockout.
 
 /** Vault that receives a new value if a rotation must not write the vaults that store the old one. */
 const HANDOVER_VAULT = "kv-handover";
-/** The service's own vault, which stores a copy of a new value until the rotation ends. */
-const SERVICE_VAULT = "kv-lifecycle-service";
 
 let world: World;
 let azurite: TestStorage;
@@ -75,26 +73,36 @@ interface Situation {
   prepare?: (company: SimulatedConsumers, place: string) => void;
   /** Continues the rotation after the backup, up to the state in which the table is restored. */
   continueRotation: (app: App, rotationId: string) => Promise<unknown>;
+  /**
+   * The copies of the new value in the service's own vault at the backup: by default as the rotation left them. `restored`: put
+   * back with the table. `gone`: deleted.
+   */
+  heldCopies?: "restored" | "gone";
 }
 
 const runToCompletion = async (_app: App, rotationId: string): Promise<void> => {
   expect((await world.run(rotationId)).row.status).toBe("completed");
 };
 
+const runToOverlap = (_app: App, rotationId: string) =>
+  world.run(rotationId, { until: ({ status }) => status === "overlapping" });
+
+const runToRollback: Pick<Situation, "prepare" | "continueRotation"> = {
+  prepare: (company, place) => {
+    company.add("web-good", place, "action", { blast: 1 });
+    company.add("web-bad", place, "action", { blast: 2, refreshFault: "never takes it" });
+  },
+  continueRotation: async (_app, rotationId) => expect((await world.run(rotationId)).row.status).toBe("rolledBack"),
+};
+
+// A rotation deletes the copies of the new value at its end, so they are gone after the first and the third situation.
 const situations: Situation[] = [
   { name: "that completed", continueRotation: runToCompletion },
-  {
-    name: "that reached its overlap",
-    continueRotation: (_app, rotationId) => world.run(rotationId, { until: ({ status }) => status === "overlapping" }),
-  },
-  {
-    name: "that was rolled back",
-    prepare: (company, place) => {
-      company.add("web-good", place, "action", { blast: 1 });
-      company.add("web-bad", place, "action", { blast: 2, refreshFault: "never takes it" });
-    },
-    continueRotation: async (_app, rotationId) => expect((await world.run(rotationId)).row.status).toBe("rolledBack"),
-  },
+  { name: "that reached its overlap", continueRotation: runToOverlap },
+  { name: "that was rolled back", ...runToRollback },
+  { name: "that completed, with its held copies", continueRotation: runToCompletion, heldCopies: "restored" },
+  { name: "that reached its overlap, without its held copies", continueRotation: runToOverlap, heldCopies: "gone" },
+  { name: "that was rolled back, with its held copies", ...runToRollback, heldCopies: "restored" },
   {
     name: "whose new value was copied by hand without tags after it completed",
     continueRotation: async (app, rotationId) => {
@@ -128,22 +136,29 @@ async function restoreAtStep(at: number, situation: Situation) {
   const reader = world.start();
   const recordedSteps: string[] = [];
   let copy: Awaited<ReturnType<typeof copyTable>> | undefined;
+  let held: ReturnType<World["heldCopiesOf"]> = [];
   world.afterWrite = async () => {
     const rotationId = copy === undefined ? await reader.unfinishedOf(app.appId) : undefined;
     if (rotationId === undefined) return;
-    const progress = progressOf(await reader.get(rotationId));
+    const rotation = await reader.get(rotationId);
+    const progress = progressOf(rotation);
     if (recordedSteps.includes(progress)) return;
     recordedSteps.push(progress);
-    if (recordedSteps.length === at) copy = await copyTable();
+    if (recordedSteps.length !== at) return;
+    copy = await copyTable();
+    held = world.heldCopiesOf(rotation);
   };
   const { rotationId } = await world.start().begin(app.request, BOSS);
   await situation.continueRotation(app, rotationId);
   world.afterWrite = async () => {};
   if (copy === undefined) return undefined;
   await restoreTable(copy);
+  if (situation.heldCopies === "restored") world.restoreHeldCopies(held);
+  if (situation.heldCopies === "gone")
+    for (const [name] of held) world.cloud.control.remove(SERVICE_VAULT, "secrets", name);
   world.messages.length = 0;
   await world.run(rotationId, { until: ({ needsConfirmation }) => needsConfirmation });
-  return { app, copied: recordedSteps.at(-1)! };
+  return { app, copied: recordedSteps.at(-1)!, held: held.length };
 }
 
 /** Checks that the application has a client secret, and that each vault secret signs in and did so at all times. */
@@ -174,17 +189,21 @@ test("a completed rotation restored from a backup of its proving phase completes
 test.each(situations)(
   "a rotation $name causes no lockout if the table is restored from any step",
   async (situation) => {
-    let steps = 0;
+    let [steps, withHeldCopies] = [0, 0];
     for (let step = 1; ; step++) {
       const restored = await restoreAtStep(step, situation);
       if (restored === undefined) break;
       steps++;
+      if (restored.held > 0) withHeldCopies++;
       expectNobodyLockedOut(restored.app, restored.copied);
     }
     expect(steps).toBeGreaterThan(8);
+    expect(withHeldCopies).toBeGreaterThan(4);
   },
 );
 
+// `phase`: the status of the rotation at the backup. `held`: whether the service's vault still has its copy of the new value (the
+// held copy). `handover`: how a user removed the secret from the handover vault. `end`: the status after the restore.
 test.each([
   { phase: "proving", held: "gone", handover: "purged", end: "failed" },
   { phase: "proving", held: "restored too", handover: "purged", end: "overlapping" },

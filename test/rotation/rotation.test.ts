@@ -50,9 +50,13 @@ afterEach(() => {
   world.consumers = unknownConsumers();
   world.usage = noLogs;
   world.graphOf = (real) => real;
+  // Lags of the directory's replicas: in reads and writes, and how long a new secret can't sign in, then only at some replicas.
   world.cloud.control.directory.set({ readLagSeconds: 0, writesLag: false, signInDelaySeconds: 0, flappingSeconds: 0 });
   world.cloud.control.directory.set({ writeGapMilliseconds: 0 });
 });
+
+/** The crash of a worker in its first step, just after the worker took the rotation's lease. */
+const CRASH_AFTER_LEASE = { callNumber: 3, crashKind: "before" } as const;
 
 type App = ReturnType<World["addApplication"]>;
 const control = () => world.cloud.control;
@@ -182,8 +186,7 @@ test("copies of a message send one follow-up while a rotation is leased or not d
     const workers = Array.from({ length: 20 }, () => world.start());
     await Promise.all(workers.map((worker) => worker.work(rotationId, "copy")));
   };
-  // The worker crashes in its first step, after it took the lease.
-  const crashing = world.start({ callNumber: 3, crashKind: "before" });
+  const crashing = world.start(CRASH_AFTER_LEASE);
   await expect(crashing.work(rotationId, "crashed")).rejects.toBeInstanceOf(WorkerCrashed);
   expect((await world.start().get(rotationId)).working).toBeDefined();
   for (let deliveries = 0; deliveries < 2; deliveries++) {
@@ -207,7 +210,7 @@ test("a follow-up that could not be sent is sent by the redelivered message", as
   const app = world.addApplication(newAppName());
   const rotationId = await startRotation(app);
   world.messages.length = 0;
-  const crashing = world.start({ callNumber: 3, crashKind: "before" });
+  const crashing = world.start(CRASH_AFTER_LEASE);
   await expect(crashing.work(rotationId, "crashed")).rejects.toBeInstanceOf(WorkerCrashed);
   world.queueFails = true;
   await expect(world.start().work(rotationId, "waits for the lease")).rejects.toThrow("The queue rejects messages.");

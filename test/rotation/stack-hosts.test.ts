@@ -4,7 +4,7 @@ import { QueueServiceClient } from "@azure/storage-queue";
 import { Dice } from "simulated-cloud/company/dice.ts";
 import type { CompanyResource } from "simulated-cloud/company/resources.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
+import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { licence } from "../support/licence.ts";
 import { movedClock } from "../support/moved-clock.ts";
 import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
@@ -228,7 +228,9 @@ async function rotateWithKill(outcome: Outcome, moment: KillMoment) {
   const { consumers } = control;
   const [oldValue, value] = [control.secretValue(VAULT, SECRET)!, `a-new-value-${secretValues.length}-of-the-secret`];
   secretValues.push(value);
+  // The issuer is the simulated system that checks the secret, for example a database. It accepts the old and the new value.
   consumers.accept(SECRET_PLACE, value, true);
+  // A consumer that never reads the new value makes the rotation roll back.
   const failing = `${consumers.idOf("api-shop")}/namedValues/db`;
   consumers.setNamedValueStaysOld(failing, outcome === "rolledBack");
   await advanceClock(10 * MINUTE_MS);
@@ -275,7 +277,7 @@ async function expectFinalState(value: string, row: Rotation, where: string): Pr
   expect([consumers.gaps(), control.directory.gaps()], where).toEqual([[], []]);
   if (storedCopies().length > 0) {
     // The timer removes a copy that a killed request left behind.
-    await advanceClock(2 * 60 * MINUTE_MS);
+    await advanceClock(2 * HOUR_MS);
     await runRotationTimer();
   }
   await expect.poll(storedCopies, { timeout: 150_000, message: where }).toEqual([]);

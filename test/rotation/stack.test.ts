@@ -74,7 +74,11 @@ function addFortyConsumers(secretName: string, faulty?: { id: string; refreshFau
   }
 }
 
-/** Checks that consumers used valid values only, and that the vault and refreshed consumers have the value of the outcome. */
+/**
+ * Checks that consumers used valid values only, and that the vault and refreshed consumers have the value of the outcome. A consumer's
+ * `state` in the record: `waiting` until its refresh, `acted` after it, then `verified` or `unverified`; `failed`; after a rollback
+ * `restored`, or `left` by decision of a user.
+ */
 function expectNoConsumerBroken(request: SecretRequest, row: RotationRecord): void {
   for (const { id, value } of consumers.usedValues) expect([OLD_VALUE, NEW_VALUE], id).toContain(value);
   const storedCopies = control()
@@ -238,6 +242,7 @@ test("more consumers than a table row can store are rejected before the secret i
   expect(storedValue(request)).toBe(OLD_VALUE);
 });
 
+// `finish` with force also continues a rollback that a consumer blocks.
 test("a forced finish skips a consumer that can't be restored", async () => {
   const request = createSecretRequest();
   const { secretName } = request.secret;
@@ -393,6 +398,7 @@ test.each(["completed", "rolledBack"] as const)(
     const { calls } = await rotateWithCrash();
     const dice = new Dice(SEED);
     let crashes = 0;
+    // The worker crashes before or after one of its calls, or before a call that the network still delivers later ("late").
     for (let moment = 0; moment < CRASH_COUNT; moment++) {
       const callNumber = 1 + Math.floor(((moment + dice.next()) * calls) / CRASH_COUNT);
       crashes += (await rotateWithCrash({ callNumber, crashKind: (["before", "after", "late"] as const)[moment % 3]! }))

@@ -1,6 +1,7 @@
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import { secretValueOf } from "simulated-cloud/company/applications.ts";
 import type { AuditEvent } from "../../shared/audit/event.ts";
+import type { CallLimits } from "../../shared/platform/azure/calls.ts";
 import { createGraph, type Graph } from "../../shared/platform/azure/graph.ts";
 import { createIdentity } from "../../shared/platform/azure/identity.ts";
 import { keyVaultRowKeys } from "../../shared/platform/azure/row-keys.ts";
@@ -14,6 +15,7 @@ import type { RowKeys } from "../../shared/platform/storage/signing.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { type ConsumersOfSecrets, unknownConsumers } from "../../shared/rotation/consumer.ts";
+import { heldCopyName } from "../../shared/rotation/held-copies.ts";
 import type { ClientSecretRequest, RotationRequest, VaultSecretRequest } from "../../shared/rotation/plan.ts";
 import { isOver, type RotationRecord } from "../../shared/rotation/rotation.ts";
 import { createRotations, type Rotations } from "../../shared/rotation/rotations.ts";
@@ -25,8 +27,12 @@ import { recordingLog, SHORT_WAITS } from "../azure/services.ts";
 export const BOSS: Caller = { actor: "boss", role: "admin", requestId: "request-1" };
 /** Vault that stores the client secrets of the test applications. */
 export const VAULT = "kv-rotation";
+/** The service's own vault, which stores a copy of a new value until the rotation ends. */
+export const SERVICE_VAULT = "kv-lifecycle-service";
 /** Number of failed deliveries after which a message is given up: `run` then calls `giveUp`, as the poison queue does. */
 const MAX_DELIVERIES = 5;
+/** The timer continues a rotation whose message was lost once it is overdue by 15 minutes. */
+const OVERDUE_MS = 16 * MINUTE_MS;
 /** Delay before a message whose processing failed is delivered again. */
 const REDELIVERY_DELAY_MS = 5 * SECOND_MS;
 
@@ -63,9 +69,14 @@ export class World {
   readonly sent: string[] = [];
   tier: Tier = "pro";
   consumers: ConsumersOfSecrets = unknownConsumers();
+  /** Limits of the calls to Azure. */
+  limits: Partial<CallLimits> = SHORT_WAITS;
   /** Log of secret reads and sign-ins. Tests replace it. */
   usage: SecretUsage = noLogs;
-  /** Vault secrets that a rotation of `appId` writes. Without `appId` the entry applies to every application. */
+  /**
+   * Vault secrets that a rotation of `appId` writes. Without `appId` the entry applies to every application. `matches` leaves out
+   * those that now store another client secret of the application.
+   */
   targets: (Target & { appId?: string })[] = [];
   matches: Matches = {
     targetsOf: async ({ appId }, keyId) =>
@@ -156,6 +167,7 @@ export class World {
     return { secret: { vaultName: VAULT, vaultUri: this.vaultUriOf(VAULT), secretName }, value, overlapDays: 0 };
   }
 
+  /** Returns a target that a rotation may write: the service is certain what it stores, and an earlier rotation wrote it. */
   target(secretName: string, rest: Partial<Target> = {}): Target {
     return {
       vaultName: VAULT,
@@ -174,7 +186,7 @@ export class World {
     const worker = { calls: 0, hasCrashed: false };
     const crashable = <T extends object>(name: string, service: T): T => this.#crashable(name, service, worker, crash);
     const identity = createIdentity(config);
-    const cloud = { config, identity, log, limits: SHORT_WAITS };
+    const cloud = { config, identity, log, limits: this.limits };
     const vaults = createVaultSecrets(cloud);
     const proof = createSignInProof(config);
     const { tenantId } = this.cloud.app;
@@ -197,6 +209,7 @@ export class World {
       randomness: systemRandomness(),
       log,
       graph: crashable("graph", this.graphOf(createGraph(cloud))),
+      // `crashable` wraps the methods of an object, and this dependency is a function.
       signIn: crashable("signIn", { once: (appId: string, secret: string) => proof(appId, secret, tenantId) }).once,
       vaults: { open: (vault) => crashable("vault", vaults.open(vault)) },
       serviceVault: crashable("own", createServiceKeyVault(cloud)!),
@@ -216,6 +229,20 @@ export class World {
         check: (consumer, version, since) => this.consumers.check(consumer, version, since),
       } satisfies ConsumersOfSecrets),
     });
+  }
+
+  /** Returns the copies of new secrets that the service's own vault stores until a rotation ends, as names and values. */
+  heldCopiesOf({ rotationId, attempts }: RotationRecord): [name: string, value: string][] {
+    return attempts.flatMap(({ keyId }) => {
+      const name = heldCopyName(rotationId, keyId);
+      const value = this.cloud.control.secretValue(SERVICE_VAULT, name);
+      return keyId === undefined || value === undefined ? [] : [[name, value]];
+    });
+  }
+
+  /** Stores copies again that the service deleted, as a user does who recovers deleted secrets of the service's own vault. */
+  restoreHeldCopies(copies: readonly [name: string, value: string][]): void {
+    for (const [name, value] of copies) this.cloud.control.putSecret(SERVICE_VAULT, { name, value });
   }
 
   /** Returns the tables that workers use, without simulated crashes. */
@@ -256,6 +283,7 @@ export class World {
     };
   }
 
+  /** Wraps a service so that each method call is counted, recorded in `calls`, and can be the one at which the worker crashes. */
   #crashable<T extends object>(
     name: string,
     whole: T,
@@ -305,8 +333,8 @@ export class World {
       this.messages.sort((a, b) => a.dueAtMs - b.dueAtMs);
       const message = this.messages.shift();
       const now = this.clock.now().getTime();
-      // Without a message the rotation waits for the timer. Skip to a timer run after the due time.
-      const next = message?.dueAtMs ?? Math.max(now, Date.parse(row.dueAt)) + 16 * MINUTE_MS;
+      // Without a message the rotation waits for the timer. Skip to a time at which the timer continues the rotation.
+      const next = message?.dueAtMs ?? Math.max(now, Date.parse(row.dueAt)) + OVERDUE_MS;
       if (next > now) this.advanceClock(next - now);
       try {
         if (message === undefined) await worker.continueOverdue();

@@ -1,27 +1,37 @@
 import { execFile } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import path from "node:path";
+import { isDeepStrictEqual } from "node:util";
 import { Secret, TOTP } from "otpauth";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import * as z from "zod";
 import { requireNoFindings } from "../../functions/commands/sign-store.ts";
 import { createServices, type Services } from "../../functions/services.ts";
 import { keyVaultRowKeys } from "../../shared/platform/azure/row-keys.ts";
 import { keyVaultSigningStates } from "../../shared/platform/azure/signing-state.ts";
 import { loadConfig } from "../../shared/platform/config/config.ts";
 import { storageAccount } from "../../shared/platform/storage/connection.ts";
+import { entity } from "../../shared/platform/storage/entity.ts";
 import { isListKey } from "../../shared/platform/storage/keys.ts";
+import { type Operation, remove } from "../../shared/platform/storage/operations.ts";
 import { listIndexOf, listKey } from "../../shared/platform/storage/row-lists.ts";
 import { createSignedPartitions } from "../../shared/platform/storage/signed-partitions.ts";
-import { createWholeTables, type TypedRow } from "../../shared/platform/storage/whole-tables.ts";
+import { createWholeTables, type TypedRow, type WholeTables } from "../../shared/platform/storage/whole-tables.ts";
+import { SIGNED_RANGES } from "../../shared/signed-rows/ranges.ts";
 import { CONFIGURATION_KEY, Configuration, SSO, UNCONFIGURED } from "../../shared/sso/configuration.ts";
 import { useManagedIdentity } from "../azure/live-cloud.ts";
 import { licence } from "../support/licence.ts";
 import { ADMIN, type Answer, Service } from "../support/service.ts";
+import { COMMANDS, COMPILE_CACHE } from "../support/test-app.ts";
 import { type RawRow, TableWriter } from "./table-writer.ts";
 
 /*
- * What someone who can write the tables, and not the key vault, gains: nothing that is used, nothing that is not reported, and
- * no lockout that the command `npm run store -- sign` does not end.
+ * Tests of signed rows against an attacker who can write the tables, but not the key vault with the signing keys. For each row that
+ * decides something, the attacker changes, removes, copies or puts back the row. The service must not use such a row, must report
+ * it with a reason, and lets administrators in again after the command `npm run store -- sign` at the latest.
+ *
+ * A signature shows that the service wrote a row, but not that this is the row's current state. So most tables also have 16 signed
+ * lists: each names a sixteenth of the rows with the start of their current signatures. A check, which a timer runs each minute,
+ * compares rows with their lists, and stores in the key vault how new each list is.
  */
 
 const CALLER = { actor: "test", requestId: "test" };
@@ -30,13 +40,14 @@ const PASSWORD = "a password of their own";
 
 let service: Service;
 let writer: TableWriter;
+let wholeTables: WholeTables;
 const cases = new Set<string>();
-/** Sign-ins of one user, each from an address of its own, because their number is limited. */
+/** Number of sign-ins, each from an address of its own, because their number is limited for each address. */
 let signIns = 0;
 const newServices = (): Services =>
   createServices(loadConfig({ ...service.environment, AzureWebJobsStorage: service.azurite.connectionString() }));
 
-/** A row that decides, with a request whose answer shows whether the service uses a changed one. */
+/** A row that decides something, and a request whose answer shows whether the service uses the row after the attacker's change. */
 interface Target {
   table: string;
   rowKey: string;
@@ -44,6 +55,7 @@ interface Target {
   change: Record<string, unknown>;
   read: () => Promise<Answer>;
 }
+/** The rows by the names that test titles use. */
 const targets: Record<string, Target> = {};
 /** Rows of every signed table before the last changes, by table and row key. */
 const earlier = new Map<string, Map<string, RawRow>>();
@@ -78,6 +90,7 @@ beforeAll(async () => {
   service = await Service.start({ tableProxy: true, env: { LICENSE_KEY: await licence(), TRUSTED_PROXY_HOPS: "2" } });
   await useManagedIdentity(service.cloud);
   writer = new TableWriter(service.azurite.connectionString());
+  wholeTables = createWholeTables({ connectionString: service.azurite.connectionString() });
   const user = (username: string, more: object = {}) =>
     admin("POST", "/auth/users", { username, password: PASSWORD, ...more });
   await user("mallory", { role: "admin" });
@@ -132,11 +145,14 @@ beforeAll(async () => {
     // Used if the sign-in with the password alone succeeds, or if the list of methods is another one.
     "the second factor of a user": {
       ...users("grace", { secondFactor_json: undefined }, ""),
-      read: () =>
-        service.call("POST", "/auth/login", {
+      read: async () => {
+        // The number of sign-ins of a user is limited too.
+        for (const row of (await writer.rows("RateLimits")).values()) await writer.remove("RateLimits", row);
+        return await service.call("POST", "/auth/login", {
           body: { username: "grace", password: PASSWORD },
           headers: { "X-Forwarded-For": `198.51.100.${++signIns}` },
-        }),
+        });
+      },
     },
     "the methods of a second factor": {
       ...users("grace", { secondFactor_json: '{"passkeys":[],"recoveryCodes":["planted"],"usedChallenges":[]}' }, ""),
@@ -205,13 +221,17 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => service?.stop());
 
+/**
+ * Why a row is reported. `changed`: its signature is wrong. `unsigned`: it has none. `olderState`: it is not the state that its list
+ * names. `notListed`: its list does not name it. `missing`: its list names it, and it does not exist.
+ */
 type Reason = "changed" | "unsigned" | "olderState" | "notListed" | "missing";
 type Act = (target: Target, rows: Map<string, RawRow>) => Promise<string | undefined>;
 
 const listOf = ({ rowKey }: Target) => listKey(listIndexOf(rowKey));
 const earlierRow = ({ table }: Target, rowKey: string) => earlier.get(table)!.get(rowKey)!;
 
-/** What a writer does to a row. Returns the row key that must be reported, by default that of the row. */
+/** What the attacker does to a row. `act` returns the row key that must be reported, by default that of the row. */
 const ACTS: Record<string, { reason: Reason; act: Act }> = {
   "is changed": {
     reason: "changed",
@@ -274,8 +294,9 @@ const ACTS: Record<string, { reason: Reason; act: Act }> = {
   },
 };
 const LISTED_ACTS = Object.keys(ACTS);
-/** Rows that have one state only. */
+/** Rows that were never changed, so that they have no earlier state to put back. */
 const UNCHANGED = ["the first administrator's marker", "an API token", "a linked identity", "a blocked identity"];
+/** Rows of tables that have signatures but no lists. */
 const NOT_LISTED = ["a snooze", "a subscription"];
 const NAMES = [
   "the role of a user",
@@ -295,8 +316,12 @@ const NAMES = [
   "the owners",
 ];
 
-/** Rows without their lists, which the command writes anew. */
-const contents = (rows: ReadonlyMap<string, RawRow>) => new Map([...rows].filter(([rowKey]) => !isListKey(rowKey)));
+/** Returns the rows of a table, without its lists, with their columns and their types. */
+async function typedRows(table: string): Promise<Map<string, TypedRow>> {
+  const rows = new Map<string, TypedRow>();
+  for await (const row of wholeTables.rows(table)) if (!isListKey(row.rowKey)) rows.set(row.rowKey, row);
+  return rows;
+}
 
 /**
  * Runs one case: changes the tables, and expects the check to report the row, requests not to use it, and the command to let
@@ -308,7 +333,7 @@ async function expectNoGain(
   expected: { reason: Reason; isOnlyReported?: boolean },
 ) {
   cases.add(expect.getState().currentTestName!);
-  const before = await writer.rows(target.table);
+  const before = await typedRows(target.table);
   const baseline = await target.read();
   const reportedKey = (await act()) ?? target.rowKey;
   const services = newServices();
@@ -316,7 +341,8 @@ async function expectNoGain(
 
   const after = await target.read();
   const isUnchanged = after.status !== 200 || after.headers.has("x-unreadable-rows") || after.text === baseline.text;
-  // Without the list, nothing names the row. A sign-in with the identity fails, because it would write the same list.
+  // `isOnlyReported`: without the list, nothing names the removed row, so answers change. A sign-in with the identity still fails,
+  // because it would write the same list.
   const used = !isUnchanged && !expected.isOnlyReported;
   expect(used, `${after.status} ${after.text}`).toBe(false);
   const findings = await services.signedRows.inspect();
@@ -339,12 +365,26 @@ async function expectNoGain(
     await services.access.users.create(rescue, CALLER);
     expect(await services.access.users.get(rescue.username)).toMatchObject({ role: "admin" });
   }
-  await writer.restore(target.table, new Map([...(await lists(target.table)), ...contents(before)]));
-  await services.signedRows.accept(await services.signedRows.inspect(), { requestId: "test" });
+  await writeAsService(services, target.table, before);
   expect((await target.read()).status).toBe(baseline.status);
 }
 const targetIsListed = ({ table }: Target) => table !== "AlertSnoozes" && table !== "Subscriptions";
-const lists = async (table: string) => [...(await writer.rows(table))].filter(([rowKey]) => isListKey(rowKey));
+
+/** Makes a table have exactly these rows, as the service writes them: signed and listed. */
+async function writeAsService({ tables }: Services, table: string, rows: ReadonlyMap<string, TypedRow>): Promise<void> {
+  const { partitionKey, listed } = SIGNED_RANGES.find((range) => range.table === table)!;
+  const anyRow = entity(table, z.object({}), { signed: "adopted", listed });
+  const current = await typedRows(table);
+  const removed = [...current.keys()].filter((rowKey) => !rows.has(rowKey));
+  const changed = [...rows.values()].filter(
+    ({ rowKey, columns }) => !isDeepStrictEqual(columns, current.get(rowKey)?.columns),
+  );
+  const operations = [
+    ...removed.map((rowKey) => remove(anyRow, rowKey)),
+    ...changed.map(({ rowKey, columns }): Operation => ({ kind: "put", entity: anyRow, rowKey, columns })),
+  ];
+  if (operations.length > 0) await tables.transaction(table, partitionKey, operations);
+}
 
 describe.each(NAMES)("%s", (name) => {
   const acts = LISTED_ACTS.filter((act) => !(UNCHANGED.includes(name) && act.startsWith("is put back")));
@@ -408,20 +448,13 @@ test("all 145 cases of the tests above have run", () => {
 
 /** Writes a row with columns that the SDK would not send, for example `rowKey`. */
 async function writeColumns(table: string, row: TypedRow): Promise<void> {
-  await createWholeTables(newServices().connection).write(
-    table,
-    (async function* () {
-      yield row;
-    })(),
-  );
+  const rows = async function* () {
+    yield row;
+  };
+  await wholeTables.write(table, rows());
 }
 
-/** Returns a row with its columns and their types. */
-async function typedRow(table: string, rowKey: string): Promise<TypedRow> {
-  for await (const row of createWholeTables(newServices().connection).rows(table))
-    if (row.rowKey === rowKey) return row;
-  throw new Error(`${table} has no row ${rowKey}.`);
-}
+const typedRow = async (table: string, rowKey: string): Promise<TypedRow> => (await typedRows(table)).get(rowKey)!;
 
 /** Compares the rows, and accepts them as they are. */
 async function acceptAll(): Promise<void> {
@@ -576,11 +609,10 @@ test("the administrator signs in at the end, and a reported row is in the audit 
 });
 
 test("the command lists the row, and accepts or removes it; a rollback is refused until then", async () => {
-  const command = path.resolve(import.meta.dirname, "../../functions/commands/store.ts");
   const run = (...args: string[]): Promise<{ code: number; out: string; err: string }> =>
     new Promise((resolve) => {
-      const env = { ...process.env, ...service.environment };
-      execFile(process.execPath, [command, ...args], { env }, (error, out, err) => {
+      const env = { ...process.env, ...service.environment, NODE_COMPILE_CACHE: COMPILE_CACHE };
+      execFile(process.execPath, [COMMANDS.store, ...args], { env }, (error, out, err) => {
         resolve({ code: error ? Number(error.code) : 0, out, err });
       });
     });

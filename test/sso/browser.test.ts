@@ -92,7 +92,7 @@ async function expectErrorPage(page: Page, status: number, address: string | Reg
   const text = await page.locator("body").innerText();
   expect(text).toContain(response.headers()["x-request-id"]);
   expect(text).toMatch(/sign in|returnUrl/i);
-  const { cookies } = await context.storageState();
+  const cookies = await context.cookies();
   expect(cookies.filter(({ name }) => name === "__Host-session")).toEqual([]);
 }
 

@@ -18,6 +18,9 @@ import { createWorkers, differences, readAllRows } from "./inventory-fixture.ts"
 // vault by a lease and protects its writes by fences: rows whose ETag is part of each transaction. The next worker rewrites the
 // fences, so that transactions with an old ETag are rejected. In the tests, `slow` is the worker whose write is held until
 // another worker has finished.
+//
+// Row keys start with the kind of row. Assets: `n!` by name, `e!` by expiry date, `f!` fence; each in three partitions (all, the
+// subscription's, the vault's). Vaults: `n!` vault, `w!` pending writes. Compliance: `1!` findings, `6!` details, `…!!fence` fence.
 
 // Shortens the delays between attempts, which would take most of the time.
 vi.mock("../../shared/platform/storage/limits.ts", async (original) => ({
@@ -110,6 +113,8 @@ const isClaim = ({ path, body }: Write) => path === "$batch" && body.includes("/
 
 const planVault = async () =>
   (await workers.plan(undisturbed().tables, [HERE, THERE])).find(({ name }) => name.toLowerCase() === "kv-t")!;
+/** An expiry date in Unix seconds, 1970, that no asset has. Tests write rows with it as wrong ones. */
+const WRONG_EXPIRY = 5;
 /** Makes the secret `moving` expire in this number of days. A negative number means that it has expired. */
 const setExpiryDays = (days: number) => cloud.control.change("kv-t", "secrets", "moving", { expiresInDays: days });
 
@@ -279,7 +284,7 @@ describe("repairs and clean-ups", () => {
     for (const partition of allPartitions) {
       await tables.write("Assets", partition, [
         remove(Assets, expiryKey("secret", moving.expiresOn, "moving", "kv-t")),
-        put(Assets, expiryKey("secret", 5, "moving", "kv-t"), moving),
+        put(Assets, expiryKey("secret", WRONG_EXPIRY, "moving", "kv-t"), moving),
       ]);
     }
     await tables.write("Assets", "all", [
@@ -292,7 +297,7 @@ describe("repairs and clean-ups", () => {
     const restored = await writer.restore(
       "kv-t",
       [
-        { type: "secret", name: "moving", expiresOn: 5 },
+        { type: "secret", name: "moving", expiresOn: WRONG_EXPIRY },
         { type: "secret", name: "other", expiresOn },
         { type: "secret", name: "ghost", expiresOn },
         { type: "secret", name: "other", expiresOn: undefined, subscriptionId: THERE },
@@ -325,7 +330,7 @@ describe("repairs and clean-ups", () => {
     async (name) => {
       const wrong: AssetRecord = { ...(await asset("other")), vaultName: name };
       for (const partition of ["all", `vault:${name}`]) {
-        await undisturbed().tables.put(Assets, partition, expiryKey("secret", 5, "other", name), wrong);
+        await undisturbed().tables.put(Assets, partition, expiryKey("secret", WRONG_EXPIRY, "other", name), wrong);
       }
       let [isFenceCut, isWriteHeld] = [false, false];
       const proxy = await startDelayingProxy(connectionString, (write) => {
@@ -338,7 +343,7 @@ describe("repairs and clean-ups", () => {
         return "hold";
       });
       proxies.push(proxy);
-      const entry = { type: "secret", name: "other", expiresOn: 5 } as const;
+      const entry = { type: "secret", name: "other", expiresOn: WRONG_EXPIRY } as const;
       const restored = workers.worker(proxy.connectionString).writer.restore(name, [entry], "repair");
       // The worker sent the cut-off fence request again, which passed, and then its first write of assets. So the two held
       // writes are the old fence request, which changes the fence when it arrives, and the write of assets.

@@ -132,7 +132,10 @@ export async function runSchedule(environment: Environment, seed: number): Promi
 
   const contentType = () => (random() < 0.5 ? { contentType: "text" } : {});
 
-  /** About one write in four of a worker is disturbed. */
+  /**
+   * About one write in four of a worker is disturbed. `hold`: it arrives later, and the worker waits. `cut`: it arrives later, and
+   * the worker gets an error at once. `drop`: it never arrives. `lose`: it arrives, but its response does not.
+   */
   function fateOf(name: string, { method, path }: Write): Fate {
     const fate = random() < 0.75 ? "pass" : oneOf<Fate>(["hold", "hold", "hold", "cut", "cut", "cut", "drop", "lose"]);
     if (fate === "drop") reached["writes never arrived"]++;

@@ -4,6 +4,8 @@ import { createQueues, type Queues } from "../../shared/platform/storage/queues.
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
 
+// Tests of sending messages to storage queues.
+
 let azurite: TestStorage;
 let queues: Queues;
 

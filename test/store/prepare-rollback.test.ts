@@ -7,7 +7,7 @@ import { createWholeTables } from "../../shared/platform/storage/whole-tables.ts
 import { prepareRollback } from "../../shared/store/prepare-rollback.ts";
 import { EARLIER_BUILDS, type EarlierBuild } from "../../shared/store/rollback-losses.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { COMPILE_CACHE } from "../support/test-app.ts";
+import { COMMANDS, COMPILE_CACHE } from "../support/test-app.ts";
 
 // The preparation of a store for an earlier build, once by the command itself. rollback.test.ts runs the builds themselves.
 
@@ -96,9 +96,9 @@ test("the preparation for another commit is refused", async () => {
 
 test("the command reports in a dry run, prepares the store, and can be repeated", async () => {
   const connectionString = storage.connectionString("command");
-  const run = (...args: string[]): Promise<{ code: number; out: string; err: string }> =>
+  const source = path.resolve(import.meta.dirname, "../../functions/commands/store.ts");
+  const runFile = (command: string, args: string[]): Promise<{ code: number; out: string; err: string }> =>
     new Promise((resolve) => {
-      const command = path.resolve(import.meta.dirname, "../../functions/commands/store.ts");
       const env = {
         PATH: process.env.PATH,
         NODE_COMPILE_CACHE: COMPILE_CACHE,
@@ -109,8 +109,10 @@ test("the command reports in a dry run, prepares the store, and can be repeated"
         resolve({ code: error ? Number(error.code) : 0, out, err }),
       );
     });
+  const run = (...args: string[]) => runFile(COMMANDS.store, args);
   const line = "The override of requireApproval has no effect: no request needs a confirmation.\n";
-  const dryRun = await run("--to", OLDEST, "--dry-run");
+  // The source file, as users run it. The other runs are of the bundle, which starts faster.
+  const dryRun = await runFile(source, ["--to", OLDEST, "--dry-run"]);
   expect(dryRun).toMatchObject({ code: 0, err: "", out: expect.stringContaining(line) });
   expect(dryRun.out).toContain("Nothing was written.");
   for (let time = 0; time < 2; time++)

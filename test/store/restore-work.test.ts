@@ -1,7 +1,8 @@
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createTables } from "../../shared/platform/storage/tables.ts";
-import { MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
+import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
+import { openFixture as openAlerts } from "../alerts/alerts-setup.ts";
 import { eventBy, openFixture as openAudit, START } from "../audit/support.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { createScanFixture, firstThousand } from "../discovery/scan-fixture.ts";
@@ -9,20 +10,30 @@ import { type MovedStorage, startMovedStorage } from "../support/moved-storage.t
 import { LONG_MS } from "../support/sampling.ts";
 import type { Steps } from "../support/simulated-crash.ts";
 import { COPIES, caller, openFixture as openSync, SOURCE } from "../sync/sync-fixture.ts";
-import { copyAccount, newFolder, restoreAccount, withHookAfterWrites } from "./copies.ts";
+import { copyAccount, newFolder, openExistingTables, restoreAccount, withHookAfterWrites } from "./copies.ts";
 
-// Restores from a copy of every step of a sync, of a scan and of a sealing of the audit log. The work completed after the copy, so
+// Restores from a copy of every step of a sync, of a scan, of an alert's delivery and of a sealing of the audit log. The work completed after the copy, so
 // the other stores, the inventory of the cloud and the key vault are ahead of the restored tables.
 
 const REGION = "eu-west-1";
 /** Longer than a lease, so that another worker takes over. */
 const TAKEOVER_MS = 7 * MINUTE_MS;
 
+const ALERT_ACCOUNTS = Array.from({ length: 40 }, (_, index) => `alerts${index + 1}`);
+
 let storage: MovedStorage;
 let cloud: Cloud;
 
 beforeAll(async () => {
-  storage = await startMovedStorage(["keyvault", "secretsmanager", "replaced", "scan", "seal", "replaced-empty"]);
+  storage = await startMovedStorage([
+    "keyvault",
+    "secretsmanager",
+    "replaced",
+    "scan",
+    "seal",
+    "replaced-empty",
+    ...ALERT_ACCOUNTS,
+  ]);
   const vaults = [{ name: SOURCE }, { name: COPIES }];
   ({ cloud } = await startTestCloud({ company: { subscriptions: [{ name: "Shop", vaults }] } }));
 });
@@ -30,6 +41,14 @@ afterAll(async () => {
   await cloud?.stop();
   await storage?.stop();
 });
+
+const copy = async (connectionString: string, folder: string) =>
+  await copyAccount(connectionString, folder, { tables: await openExistingTables(connectionString) });
+const restore = async (connectionString: string, folder: string, options: Parameters<typeof restoreAccount>[2] = {}) =>
+  await restoreAccount(connectionString, folder, {
+    ...options,
+    wholeTables: await openExistingTables(connectionString),
+  });
 
 async function openSyncAccount(account: string) {
   const connectionString = storage.azurite.connectionString(account);
@@ -56,7 +75,7 @@ async function openSyncAccount(account: string) {
         : cloud.control.requests({ operation: "keyvault.setSecret", vault: COPIES }).length,
     /** Restores the account. Messages are not part of a copy: the timer finds the due records. */
     async restoreAndRun(folder: string): Promise<void> {
-      await restoreAccount(connectionString, folder);
+      await restore(connectionString, folder);
       fixture.messages.splice(0);
       await fixture.passTime(TAKEOVER_MS);
       await fixture.sync.sendDueRecords();
@@ -71,7 +90,7 @@ test.each(["keyvault", "secretsmanager"])(
   async (account) => {
     const { fixture, connectionString, ...sync } = await openSyncAccount(account);
     let copies = 0;
-    // A worker crashes after its step number `crashAt`, and the copy is made then. Until a sync has fewer steps.
+    // A worker crashes after its step number `crashAt`, and the copy is made then. The loop ends when a sync has fewer steps.
     for (let crashAt = 1; ; crashAt++) {
       const record = await fixture.runAndGet((await sync.createRecord()).recordId);
       const newVersion = async (value: string) => {
@@ -85,7 +104,7 @@ test.each(["keyvault", "secretsmanager"])(
       });
       if (!steps.dead) break;
       const folder = newFolder();
-      await copyAccount(connectionString, folder);
+      await copy(connectionString, folder);
       copies++;
       await fixture.passTime(TAKEOVER_MS);
       await fixture.drainAll();
@@ -111,7 +130,7 @@ test("a restored record does not overwrite a target that another record took ove
   const { fixture, connectionString, ...sync } = await openSyncAccount("replaced");
   const { recordId, targetName, scheduleHours } = await fixture.runAndGet((await sync.createRecord()).recordId);
   const folder = newFolder();
-  await copyAccount(connectionString, folder);
+  await copy(connectionString, folder);
   await fixture.removeAllRecords();
   const sourceSecret = fixture.putSourceSecret("of the new record");
   await fixture.runAndGet((await fixture.createRecord({ targetName, sourceSecret, adopt: true })).recordId);
@@ -133,13 +152,13 @@ test("a scan that completed continues if the store is restored from a copy of an
     const takeCopy = async () => {
       if (++writes !== copyAt) return;
       folder = newFolder();
-      await copyAccount(connectionString, folder);
+      await copy(connectionString, folder);
     };
     const scanning = createScanFixture(connectionString, (tables) => withHookAfterWrites(tables, takeCopy));
     scanning.cloud.listedEntries = { secrets: [{ name: `password-${copyAt}` }] };
     expect(await scanning.scan("full")).toMatchObject({ status: "completed" });
     if (folder === undefined) break;
-    await restoreAccount(connectionString, folder);
+    await restore(connectionString, folder);
 
     const restarted = createScanFixture(connectionString);
     restarted.cloud.listedEntries = { secrets: [{ name: "added after the copy" }] };
@@ -175,7 +194,7 @@ test("verification names what was lost if the store is restored from a copy of a
     const takeCopy = async () => {
       if (++writes !== copyAt) return;
       folder = newFolder();
-      await copyAccount(connectionString, folder);
+      await copy(connectionString, folder);
     };
     const tables = withHookAfterWrites(createTables({ connectionString }), takeCopy);
     await fixture.audit.append(eventBy("before"));
@@ -187,7 +206,7 @@ test("verification names what was lost if the store is restored from a copy of a
     expect(await fixture.audit.verify({})).toMatchObject({ intact: true });
 
     if (folder !== undefined)
-      await restoreAccount(connectionString, folder, { append: fixture.audit.append, clock: fixture.clock });
+      await restore(connectionString, folder, { append: fixture.audit.append, clock: fixture.clock });
     const restarted = fixture.instance();
     const copied = `copied after write ${copyAt}`;
     if (folder === undefined) break;
@@ -206,14 +225,62 @@ test("verification names what was lost if the store is restored from a copy of a
     expect(actors).toContain("system store.restored");
     expect(actors).not.toContain("lost settings.changed");
     // Empties the account for the next step.
-    await restoreAccount(connectionString, await emptyCopy());
+    await restore(connectionString, await emptyCopy());
   }
   expect(copyAt).toBeGreaterThan(3);
+});
+
+test("an alert that was delivered after the copy is not sent again if the store is restored from a copy of any step of its delivery", {
+  timeout: LONG_MS,
+}, async () => {
+  const statuses = new Set<string>();
+  let copyAt = 1;
+  for (; ; copyAt++) {
+    // A restore marks the account, so each copy needs an account of its own.
+    const connectionString = storage.azurite.connectionString(`alerts${copyAt}`);
+    const fixture = openAlerts({ connectionString, cloud });
+    const { clock } = fixture;
+    await fixture.writeAssets("kv-a", [{ name: "one", expiresInDays: 8.5 }]);
+    const [hook, mail] = [await fixture.webhookRule(), await fixture.mailRule()];
+    const sent = () => [hook.received().length, mail.mails().length];
+    let writes = 0;
+    let folder: string | undefined;
+    const takeCopy = async () => {
+      if (++writes !== copyAt) return;
+      folder = newFolder();
+      await copyAccount(connectionString, folder, { clock });
+    };
+    const tables = withHookAfterWrites(fixture.tables, takeCopy);
+    const alerts = fixture.instance(undefined, { tables, clock });
+    await alerts.evaluate();
+    await fixture.handleAllMessages(alerts);
+    expect(sent()).toEqual([1, 1]);
+    if (folder === undefined) break;
+    await restoreAccount(connectionString, folder, { clock });
+
+    const restarted = fixture.instance();
+    for (let round = 0; round < 2; round++) {
+      clock.add(HOUR_MS);
+      await restarted.evaluate();
+      await fixture.handleAllMessages(restarted);
+    }
+    const copied = `copied after write ${copyAt}`;
+    const { items } = await restarted.history.list({}, firstThousand);
+    expect([copied, ...sent(), items.length]).toEqual([copied, 1, 1, 2]);
+    for (const { status } of items) statuses.add(status);
+    // A copy of a delivered alert has nothing to hold. A person decides about the others.
+    for (const { status, deliveryId } of items) if (status === "inDoubt") await restarted.held.drop(deliveryId, caller);
+    await restarted.evaluate();
+    await fixture.handleAllMessages(restarted);
+    expect([copied, ...sent()]).toEqual([copied, 1, 1]);
+  }
+  expect(copyAt).toBeGreaterThan(8);
+  expect([...statuses].sort()).toEqual(["delivered", "inDoubt"]);
 });
 
 /** Returns a copy of an account without rows. */
 async function emptyCopy(): Promise<string> {
   const folder = newFolder();
-  await copyAccount(storage.azurite.connectionString("replaced-empty"), folder);
+  await copy(storage.azurite.connectionString("replaced-empty"), folder);
   return folder;
 }

@@ -1,5 +1,4 @@
 import { execFile } from "node:child_process";
-import path from "node:path";
 import { TableClient } from "@azure/data-tables";
 import { QueueServiceClient } from "@azure/storage-queue";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -9,6 +8,7 @@ import { entity } from "../../shared/platform/storage/entity.ts";
 import { STORE_FORMAT } from "../../shared/platform/storage/store-format.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import { Service } from "../support/service.ts";
+import { COMMANDS, COMPILE_CACHE } from "../support/test-app.ts";
 
 // A store that a newer build has used: its row with the format, signed by the service's key, makes this build stop.
 
@@ -35,13 +35,12 @@ beforeAll(async () => {
 afterAll(() => service?.stop());
 
 const runCommand = (...args: string[]) => run("store", ...args);
-const run = (name: string, ...args: string[]): Promise<{ code: number; err: string }> =>
+const run = (name: keyof typeof COMMANDS, ...args: string[]): Promise<{ code: number; err: string }> =>
   new Promise((resolve) => {
-    const command = path.resolve(import.meta.dirname, `../../functions/commands/${name}.ts`);
     execFile(
       process.execPath,
-      [command, ...args],
-      { env: { ...service.environment, PATH: process.env.PATH } },
+      [COMMANDS[name], ...args],
+      { env: { ...service.environment, PATH: process.env.PATH, NODE_COMPILE_CACHE: COMPILE_CACHE } },
       (error, _out, err) => resolve({ code: error ? Number(error.code) : 0, err }),
     );
   });

@@ -273,6 +273,7 @@ function companyOf(options: DaysOptions): Company {
     const items = (kind: (typeof ASSET_KINDS)[number]) =>
       Array.from({ length: options.assets }, (_, index) => index)
         .filter((index) => vaultOf(index, options) === name && ASSET_KINDS[index % ASSET_KINDS.length] === kind)
+        // Steps of 37 days spread neighboring assets, and reach each of the 100 days, because 37 and 100 have no common factor.
         .map((index) => ({ name: nameOf(index), expiresInDays: FIRST_EXPIRY_DAY + ((index * 37) % EXPIRY_DAYS) }));
     return { name, secrets: items("secrets"), keys: items("keys"), certificates: items("certificates") };
   });

@@ -1,5 +1,5 @@
 /** Sends generated requests to a new service. See HELP. */
-import { commandLine, usedWrong } from "../../infra/build/command-line.ts";
+import { commandLine, exitWithUsageError } from "../../infra/build/command-line.ts";
 
 const HELP = `npm run fuzz -- [--count N] [--seed N]
 
@@ -14,7 +14,8 @@ const { values } = commandLine(HELP, {
 });
 const count = Number(values.count);
 const seed = Number(values.seed ?? Math.floor(Math.random() * 2 ** 31));
-if (!Number.isSafeInteger(count) || !Number.isSafeInteger(seed)) usedWrong("--count and --seed are whole numbers");
+if (!Number.isSafeInteger(count) || !Number.isSafeInteger(seed))
+  exitWithUsageError("--count and --seed are whole numbers");
 
 const [{ readExistingIds, sendGenerated }, { default: buildTestApp }, { licence }, { Service }] = await Promise.all([
   import("./generated-requests.ts"),

@@ -2,16 +2,16 @@ import { generateKeyPairSync } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import path from "node:path";
-import { build } from "esbuild";
+import { type BuildOptions, build } from "esbuild";
 import { createKeys } from "simulated-cloud/cloud.ts";
 import { buildLocalApp, REQUIRE_BANNER } from "../../infra/build/build.ts";
 import { openTemporaryFolder } from "./temporary-folder.ts";
-import { APP_IS_BUILT, CLOUD_KEYS, HOST, TEST_APP } from "./test-app.ts";
+import { APP_IS_BUILT, CLOUD_KEYS, COMMANDS, HOST, TEST_APP } from "./test-app.ts";
 import { skippedTools } from "./tools.ts";
 
 /**
  * Prepares a test run. Vitest calls it once, before the first test file. It creates the run's temporary folder, builds the app
- * with a license key of its own, creates the keys of the simulated clouds, and bundles the functions host.
+ * with a license key of its own, creates the keys of the simulated clouds, and bundles the functions host and the commands.
  *
  * A run that a test starts uses the app of the outer run (`APP_IS_BUILT`).
  *
@@ -39,9 +39,8 @@ async function buildApp(): Promise<void> {
   writeFileSync(path.join(TEST_APP, "built.json"), JSON.stringify(built));
   writeFileSync(path.join(TEST_APP, "license-key.pem"), privateKey.export({ type: "pkcs8", format: "pem" }));
   createKeys(CLOUD_KEYS);
-  await build({
-    entryPoints: [path.resolve(import.meta.dirname, "../../infra/functions-host/main.ts")],
-    outfile: HOST,
+  const root = path.resolve(import.meta.dirname, "../..");
+  const options = {
     bundle: true,
     format: "esm",
     platform: "node",
@@ -49,5 +48,14 @@ async function buildApp(): Promise<void> {
     target: "node22",
     banner: REQUIRE_BANNER,
     logLevel: "warning",
+  } as const satisfies BuildOptions;
+  await build({ ...options, entryPoints: [path.join(root, "infra/functions-host/main.ts")], outfile: HOST });
+  await build({
+    ...options,
+    entryPoints: Object.keys(COMMANDS).map((name) => path.join(root, `functions/commands/${name}.ts`)),
+    outdir: TEST_APP,
+    splitting: true,
+    chunkNames: "commands/[name]-[hash]",
+    external: ["@azure/functions-core", "supports-color"],
   });
 }

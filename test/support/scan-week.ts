@@ -107,6 +107,7 @@ export async function runWeek(options: WeekOptions): Promise<WeekOutcome> {
       clock,
       ownerTag: "owner",
       detailRefreshDays: config.DETAIL_REFRESH_DAYS,
+      // Writes nothing: in the service, this callback writes the compliance results of changed assets.
       prepareChange: async () => async () => {},
     };
     /** Moves the clocks of the scans and of the cloud to this time. */

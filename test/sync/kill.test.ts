@@ -42,7 +42,7 @@ afterAll(async () => {
 interface Scenario {
   /** Creates a record with work for a run. Returns the record and the value that its target must have after the run. */
   arrange(): Promise<{ recordId: string; targetName: string; expected: string }>;
-  /** Kinds of the history entries afterwards, newest first. */
+  /** Kinds of the history entries afterwards, newest first. `mended`: the run replaced the value of another writer. */
   kinds: string[];
 }
 

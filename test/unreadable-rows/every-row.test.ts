@@ -5,6 +5,7 @@ import { gunzipSync } from "node:zlib";
 import { TableClient, TableServiceClient } from "@azure/data-tables";
 import pMap from "p-map";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { vaultKey } from "../../shared/inventory/vault.ts";
 import type { Entity } from "../../shared/platform/storage/entity.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import { DAY_MS } from "../../shared/platform/time.ts";
@@ -14,7 +15,8 @@ import type { Recording } from "../upgrade/recording.ts";
 import { plantLateRows, plantRows } from "./planted-rows.ts";
 
 // Starts the service with a recorded store, adds rows of the kinds that the recording lacks, and makes one row of every kind
-// unreadable. Rows of many kinds are broken at the same time, because no answer may depend on most of them.
+// unreadable: it does not match its schema, as another program could write it. Rows of many kinds are broken at the same time,
+// because no answer may depend on most of them. A walk is one pass of the reconciliation, a job that compares stored rows.
 
 const ROOT = path.resolve(import.meta.dirname, "../..");
 const OPTIONS = { allowInsecureConnection: true };
@@ -45,6 +47,7 @@ interface Sample {
 }
 
 const samples: Sample[] = [];
+/** All kinds of stored rows: those that a walk compares with one another, and those that it only reads. */
 const kinds = [...COMPARED_ROWS, ...OTHER_ROWS];
 const folder = mkdtempSync(path.join(tmpdir(), "unreadable-rows-"));
 let service: RecordedService;
@@ -311,6 +314,8 @@ function groupsOf(all: readonly Sample[]): Sample[][] {
 
 /** Breaks rows, requests every path, and repairs the rows. Returns what is wrong with the answers. */
 async function failuresWith(broken: readonly [Sample, RawRow][]): Promise<string[]> {
+  const lengthsBefore = new Map<string, number>();
+  for (const at of lists) lengthsBefore.set(at, (await send("GET", at)).body.items.length);
   await write(broken);
   const failures: string[] = [];
   for (const at of paths) {
@@ -321,6 +326,9 @@ async function failuresWith(broken: readonly [Sample, RawRow][]): Promise<string
       failures.push(`${at}: ${status} ${text.slice(0, 300)}`);
     if (leftOut > 0 && Array.isArray(body?.items) && body.unreadableRows?.count !== leftOut)
       failures.push(`${at} does not name the rows`);
+    const before = lengthsBefore.get(at);
+    if (leftOut === 0 && Array.isArray(body?.items) && before !== undefined && body.items.length < before)
+      failures.push(`${at} is silently shorter: ${body.items.length} of ${before}`);
   }
   await restore(broken.map(([sample]) => sample));
   if (!(await runTimer("clearExpiredRows"))) failures.push("the daily cleanup");
@@ -354,13 +362,109 @@ test("bytes that can't be unpacked make their row unreadable, and cause no 500",
   expect(await failuresWith(broken)).toEqual([]);
 }, 60_000);
 
-test("one walk finds every unreadable row that no answer needs", async () => {
-  // A walk starts three days after the previous one.
-  writeFileSync(path.join(folder, "clock"), String(Date.parse(recording.recordedAt) + 4 * DAY_MS - Date.now()));
-  // The service follows the clock of the storage, which reads its file now and then. The token has then expired.
+/** Moves the clock of the storage, which the service follows, to a time after the recording, and signs in again. */
+async function moveClock(days: number): Promise<void> {
+  writeFileSync(path.join(folder, "clock"), String(Date.parse(recording.recordedAt) + days * DAY_MS - Date.now()));
+  // The service reads the storage's clock now and then. The token has then expired.
   await vi.waitFor(async () => expect((await send("GET", "/subscriptions")).status).toBe(401), { timeout: 10_000 });
   token = (await send("POST", "/auth/login", { username: "admin", password: "correct-horse-battery" })).body
     .access_token;
+}
+
+/**
+ * Rows that follow from no other row. A walk reports those of the audit log and signed records, and leaves them as they are. The
+ * own row of a vault and that of an asset follow from their copies, so they can be rebuilt unless all copies are unreadable.
+ */
+const ORIGINAL_ROWS =
+  /^Audit(?!Index)|^Vaults\/vaults\/n!|^Assets\/vault:[^/]*\/n!|^Rotations\/rotations\/r\||^Sync\/sync\/r\|/;
+
+/** Returns the samples of rows that follow from others. */
+const derivedRows = () =>
+  samples.filter(({ kind, place }) => COMPARED_ROWS.includes(kind) && !ORIGINAL_ROWS.test(place));
+
+/** Makes these rows unreadable, and checks that no path answers 500 and that the health counts unreadable rows. */
+async function breakTogether(broken: readonly Sample[]): Promise<void> {
+  await write(broken.map((sample) => [sample, unreadable(sample)]));
+  const failures: string[] = [];
+  for (const at of paths) {
+    const { status, text } = await send("GET", at);
+    if (status === 500) failures.push(`${at}: ${text.slice(0, 200)}`);
+  }
+  expect(failures).toEqual([]);
+  expect(await listedRows()).toBeGreaterThan(0);
+}
+
+/** Returns the number of listed unreadable rows, as the health says it. */
+async function listedRows(): Promise<number> {
+  const { status, body } = await send("GET", "/health?deep=true");
+  expect([status, body.unreadableRows.more]).toEqual([200, false]);
+  return body.unreadableRows.listed;
+}
+
+/** Returns the places of those rows that can't be read. */
+async function stillUnreadable(rows: readonly Sample[]): Promise<string[]> {
+  const found: string[] = [];
+  for (const { kind, place, original } of rows) {
+    const row = await tables.get(kind.entity, original.partitionKey, original.rowKey).catch((error: Error) => error);
+    if (row instanceof Error) found.push(`${place}: ${row.message}`);
+  }
+  return found;
+}
+
+test("all rows that follow from others, broken at once, are rebuilt within one walk and recorded once", async () => {
+  // A walk starts three days after the previous one.
+  await moveClock(4);
+  const broken = derivedRows();
+  expect(broken.length).toBeGreaterThan(15);
+  await breakTogether(broken);
+  const { left } = await walk();
+  expect([await stillUnreadable(broken), left]).toEqual([[], []]);
+  const places = broken.map(({ place }) => place);
+  const recorded = (await recordedPlaces()).filter((place) => places.includes(place));
+  expect(recorded).toHaveLength(new Set(recorded).size);
+}, 120_000);
+
+test("if a vault's row, an asset's row and all of their copies are broken too, a full scan on request writes them again", async () => {
+  await moveClock(8);
+  const own = samples.find(({ place }) => place.startsWith(`Vaults/vaults/${vaultKey("")}`))!;
+  const name = own.original.rowKey.slice(vaultKey("").length);
+  const copy = (await readTable("Vaults")).find(({ rowKey }) => /^s!.*!/.test(rowKey) && rowKey.endsWith(`!${name}`))!;
+  const lost = [
+    own,
+    { ...own, original: copy, place: `Vaults/vaults/${copy.rowKey}` },
+    ...samples.filter(({ place }) => place.startsWith(`Assets/vault:${name}/n!`)),
+  ];
+  expect(lost).toHaveLength(3);
+  const broken = [...derivedRows().filter(({ original }) => original.rowKey !== copy.rowKey), ...lost];
+  await breakTogether(broken);
+  await walk();
+  // Only rows of this vault may wait for the scan, and the health counts them.
+  const left = await stillUnreadable(broken);
+  expect(left.filter((place) => !place.includes(name))).toEqual([]);
+  expect(await listedRows()).toBeGreaterThanOrEqual(left.length);
+
+  const { status, body } = await send("POST", "/api/assets/discovery/scan", { mode: "full" });
+  expect(status).toBe(201);
+  await vi.waitFor(
+    async () => {
+      const scan = (await send("GET", `/api/assets/discovery/scan/${body.scanId}/status`)).body;
+      // Other vaults may fail.
+      expect(["completed", "partial"]).toContain(scan.status);
+    },
+    { timeout: 60_000, interval: 200 },
+  );
+  expect(await stillUnreadable(broken)).toEqual([]);
+  for (const { kind, place, original } of lost)
+    expect([place, await tables.get(kind.entity, original.partitionKey, original.rowKey)]).toEqual([
+      place,
+      expect.objectContaining({ rowKey: original.rowKey }),
+    ]);
+  await runTimer("clearExpiredRows");
+  expect(await listedRows()).toBe(0);
+}, 120_000);
+
+test("one walk finds every unreadable row that no answer needs", async () => {
+  await moveClock(12);
   const before = new Set(await recordedPlaces());
   // The list of unreadable rows does not report its own rows, and a walk needs the settings and its own record.
   const isBroken = ({ kind, place }: Sample) =>

@@ -9,6 +9,8 @@ import { HOUR_MS } from "../../shared/platform/time.ts";
 import { createUnreadableRows, MAX_LISTED, type UnreadableRows } from "../../shared/unreadable-rows/unreadable-rows.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 
+// Tests of the list of unreadable rows: table rows that do not match the schema of their table.
+
 const Things = entity("Things", z.object({ size: z.number() }));
 const log = { debug() {}, info() {}, warn() {}, error() {} };
 

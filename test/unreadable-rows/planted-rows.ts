@@ -30,7 +30,10 @@ import { UsedMessage } from "../../shared/sso/used-messages.ts";
 import * as sync from "../../shared/sync/record.ts";
 import { Listed, Summary } from "../../shared/unreadable-rows/unreadable-rows.ts";
 
-/** Rows of the kinds that a recorded store lacks, as the service writes them. */
+/**
+ * Rows of the kinds that a recorded store lacks, as the service writes them. Keys with a prefix such as `|token|` or `e|` are those
+ * of the service: the prefix names the kind of row.
+ */
 
 const ID = "01M83W0CN6SDG6BGCAGDABN0C3";
 const GUID = "aaaaaaaa-0000-4000-8000-000000000001";

@@ -198,12 +198,13 @@ try {
     await admin<{ items: { subscriptionId: string }[] }>("GET", "/api/assets/discovery/vaults")
   ).items)
     await admin("POST", "/subscriptions", { subscription_id: subscription.subscriptionId, name: "Recorded" }).catch(
-      () => undefined, // an earlier vault already has the name
+      () => undefined, // an earlier vault of the same subscription has added it already
     );
   await runTimer("evaluateAlerts");
   // The mails and webhook posts are sent in the meantime.
   await delay(3000);
 
+  // The half hour has passed. The recorded tokens are issued now, so that they are still valid ten minutes after the recording.
   await moveClock(0);
   token = await signIn(ADMIN);
   const reader = await signIn(READER);
@@ -248,7 +249,7 @@ try {
   });
   await runTimer("evaluateAlerts");
   await admin("PUT", "/api/settings/compliance-policy", { criticalExpiryDays: 9 });
-  // Kills the process at its twelfth transaction from here, which is applied but not answered.
+  // Kills the process at its twelfth transaction from here, which is applied but not answered. The full scan is then in progress.
   let writes = 0;
   const killed = new Promise<void>((resolve, reject) => {
     proxy.fail(["LostAnswer"], ({ method, path: at }) => {

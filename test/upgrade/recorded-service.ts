@@ -13,7 +13,7 @@ import type { Recording } from "./recording.ts";
 const INFRA = path.resolve(import.meta.dirname, "../../infra");
 const MOVED_PORTS = new URL("./moved-ports.mjs", import.meta.url).href;
 
-/** A host of the current version with a recorded storage account and cloud. */
+/** A host of the current version with a recorded storage account and cloud. An earlier version wrote what is recorded. */
 export interface RecordedService {
   azurite: Azurite;
   cloud: RunningProcess;

@@ -10,6 +10,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { EARLIER_BUILDS } from "../../shared/store/rollback-losses.ts";
 import { licence, licenceKey } from "../support/licence.ts";
 import { ADMIN, Service } from "../support/service.ts";
+import { COMMANDS, COMPILE_CACHE } from "../support/test-app.ts";
 import { skipWithout } from "../support/tools.ts";
 import { createUsers } from "../support/users.ts";
 
@@ -90,9 +91,8 @@ describe.skipIf(skipWithout("history")).each(EARLIER_BUILDS)("the build %s on a 
   };
   /** Runs a command of the current build. Not synchronously, because the simulated cloud answers in this process. */
   const runCommand = async (...args: string[]): Promise<string> => {
-    const command = path.join(ROOT, "functions/commands/store.ts");
-    const env = { ...service.environment, PATH: process.env.PATH };
-    return (await promisify(execFile)(process.execPath, [command, ...args], { env })).stdout;
+    const env = { ...service.environment, PATH: process.env.PATH, NODE_COMPILE_CACHE: COMPILE_CACHE };
+    return (await promisify(execFile)(process.execPath, [COMMANDS.store, ...args], { env })).stdout;
   };
 
   beforeAll(async () => {
@@ -187,7 +187,7 @@ describe.skipIf(skipWithout("history")).each(EARLIER_BUILDS)("the build %s on a 
     expect(await runTimer(host.url, "sealAudit")).toBe(true);
     await host.stop("SIGKILL");
 
-    // The way forward again.
+    // The current build on the store that the earlier build has written since.
     host = await service.addHost();
     token = await signIn(ADMIN);
     expect((await send("GET", "/audit/verify")).body).toMatchObject({ intact: true });

@@ -178,6 +178,7 @@ export class ConsumerValues {
     const item = owner?.collections.secrets.get(secret) ?? owner?.deletedSecrets.get(secret.toLowerCase())?.secret;
     const always = { from: Number.NEGATIVE_INFINITY, to: Number.POSITIVE_INFINITY };
     if (item !== undefined) return item.versions.map(({ value }) => ({ value, ...always }));
+    // The secret of a certificate has no real value. This text with the version's ID stands for it, as in read-secret.ts.
     const versions = owner?.collections.certificates.get(secret)?.versions ?? [];
     return versions.map(({ id }) => ({ value: `certificate ${id}`, ...always }));
   }

@@ -29,6 +29,7 @@ export function wrap(xml: string, attack: Wrapping, forge: (xml: string) => stri
     for (const one of children(copy, SIGNATURE, "Signature")) copy.removeChild(one);
     return copy;
   };
+  /** Wraps an element in an `Object`, the part of a signature that can contain any content. */
   const object = (content: Element): Element => {
     const created = document.createElementNS(SIGNATURE, "ds:Object");
     created.appendChild(content);

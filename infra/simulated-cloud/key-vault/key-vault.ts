@@ -78,13 +78,12 @@ function logRequest(
 ): void {
   const { vault, claims, request, operation, response } = entry;
   const [, verb = "", object = ""] = /^keyvault\.([a-z]+)(\w+)$/.exec(operation) ?? [];
-  const { id, kid } = (response.body ?? {}) as { id?: string; kid?: string; key?: { kid?: string } };
-  // The ID is in `id` for secrets and certificates, in `key.kid` for keys.
-  const key = (response.body as { key?: { kid?: string } } | undefined)?.key?.kid;
+  // The ID is in `id` for secrets and certificates, in `key.kid` for keys. Lists have no ID.
+  const { id, key } = (response.body ?? {}) as { id?: string; key?: { kid?: string } };
   workspaces.recordVaultRequest(vault.name, {
     operation: `${object.replace(/s$/, "")}${verb[0]?.toUpperCase()}${verb.slice(1)}`,
     vaultId: vault.id,
-    id: id ?? key ?? kid ?? "",
+    id: id ?? key?.kid ?? "",
     requestUri: `https://${request.authority}${request.target}`,
     status: response.status,
     objectId: claims.oid,

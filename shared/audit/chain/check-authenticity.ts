@@ -9,8 +9,10 @@ import type { Finding } from "./findings.ts";
 import { type EntryName, intervalOfName, type Link, readLink, rowOfName } from "./link.ts";
 
 /**
- * Checks the entries of an interval that is not sealed yet: their authentication codes, and whether every entry exists that a link
- * names. Sealing and verification use it.
+ * Checks the entries of an interval that is not sealed yet: their authentication codes, and whether every entry exists that a
+ * link names. Sealing and verification use it. Each process writes its entries in sequences: the link of an entry has its
+ * number in the sequence, and names entries that the process wrote before. The newest entry of a sequence is named by the row
+ * of its last entry.
  */
 
 /** Maximum number of findings of one interval that are listed. */

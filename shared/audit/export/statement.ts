@@ -49,8 +49,10 @@ export const ExportFile = z.object({
   ),
   /** The digest before the first one of this part, which names its hash. */
   predecessor: z.string().nullable(),
+  /** Signed records of purges, and signed statements by which keys vouch for older ones (compact JWS). */
   purges: z.array(z.string()),
   keys: z.array(z.string()),
+  /** The signed `ExportStatement`. Null without a signing key. */
   statement: z.string().nullable(),
   nextCursor: z.string().nullable(),
 });

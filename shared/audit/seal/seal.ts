@@ -113,6 +113,7 @@ export function createSealer(deps: SealDependencies): () => Promise<Sealing> {
     const checkDeps = { tables, authentication, authenticatedFrom: start.authenticatedFrom, keptFrom };
     for (const batch of intervalsByDay(first, first + Math.min(due, MAX_INTERVALS) * INTERVAL_MS, BATCH)) {
       const operations: Operation[] = [];
+      // Rows under the keys of these digests that this service did not sign. The digests replace them.
       const foreign = await foreignRows(tables, keys, batch);
       if (foreign === "genuine") return { configured: true, sealed, more: true, ...loss };
       const mayHaveEntries = await closeIntervals(tables, batch, signer);

@@ -156,7 +156,10 @@ async function digestFindings(
   return findings;
 }
 
-/** Finds fingerprints whose key names no interval before the log's beginning, or that are a day or more after its end. */
+/**
+ * Finds fingerprints that belong to no sealed interval: rows before the log's beginning whose key names no interval, and rows
+ * that are a day or more after the log's end.
+ */
 async function manifestFindings({ tables }: ReadingDependencies, { end, keptFrom }: ChainState): Promise<Finding[]> {
   if (!end || keptFrom === undefined) return [];
   const findings: Finding[] = [];

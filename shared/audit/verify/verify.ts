@@ -25,7 +25,7 @@ export const VERIFY_LIMITS = { entries: 200_000, intervals: 20_000 };
 /** The next interval to check, and the end of the period in milliseconds, null for none. */
 const Cursor = z.object({ from: z.string().refine(isIntervalName), end: z.int().nullable() });
 
-/** The sealed intervals to check: all that overlap `start <= instant < end`. */
+/** The intervals to check: all that overlap `start <= instant < end`. */
 export interface VerifyRequest {
   start?: Date | undefined;
   end?: Date | undefined;
@@ -33,9 +33,10 @@ export interface VerifyRequest {
 }
 
 /**
- * Verifies the sealed intervals of a period: the chain of digests, the fingerprints of the entries, the marks, and the index
- * that lists use. If the limits are reached, the response has a cursor for the next intervals. The first response also reports
- * changed rows outside the requested intervals.
+ * Verifies the sealed intervals of a period: the chain of digests, the fingerprints of the entries, the marks (rows that close
+ * an interval for writers), and the index that lists use. The last response also verifies the entries of the period that are
+ * not sealed yet, by their authentication codes. If the limits are reached, the response has a cursor for the next intervals.
+ * The first response also reports changed rows outside the requested intervals.
  *
  * @throws {Problem} invalidCursor
  */

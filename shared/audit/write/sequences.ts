@@ -4,6 +4,12 @@ import type { EntryAuthentication } from "../chain/entry-authentication.ts";
 import { type EntryName, type Link, rowOfName } from "../chain/link.ts";
 import { LastRow, lastRowKey } from "../rows.ts";
 
+/*
+ * The sequences in which a process writes its audit entries, one write of a sequence at a time. The link of an entry has its
+ * number in the sequence, and names entries that the process wrote before. So the removal of an entry shows. No entry names the
+ * newest one, so each sequence has a row for its last entry (`~last|<sequence>`), which each write replaces.
+ */
+
 /** Maximum number of earlier entries that a link names. The others are named by the next entries. */
 const MAX_PREVIOUS = 20;
 

@@ -10,8 +10,9 @@ import { usageChecks } from "./usage.ts";
 import { vaultChecks } from "./vault.ts";
 
 /**
- * Version of the checks. Increase it when a check is removed or its results change. Then all assets are evaluated again within a
- * day. Edition 2 removed `vault-recoverable` and the warning in addition to a critical result, and stores owners with violations.
+ * Version of the checks. Increase it when a check is removed or its results change. Then all assets are evaluated again within
+ * a day. Edition 2 removed `vault-recoverable` and the warning in addition to a critical result, and stores owners with
+ * violations.
  */
 export const EDITION = 2;
 

@@ -1,6 +1,6 @@
 /**
- * Checks of Key Vault references: settings of apps and other resources that name a secret or certificate. Their platform reports
- * whether a reference resolves, and dependency discovery reads that status.
+ * Checks of Key Vault references: settings of apps and other resources that name a secret or certificate. Their platform
+ * reports whether a reference resolves, and dependency discovery reads that status.
  */
 import type { AssetType } from "../../inventory/asset.ts";
 import {

@@ -1,8 +1,9 @@
 import type { Mapping } from "./frameworks.ts";
 
 /**
- * Mappings of checks to controls by the frameworks' own texts on expiry, rotation, lifetime and strength, beyond the mappings of
- * Azure's policies. `basis` paraphrases the text. A check is listed if a resource that fails the check clearly violates the text.
+ * Mappings of checks to controls by the frameworks' own texts on expiry, rotation, lifetime and strength, beyond the mappings
+ * of Azure's policies. `basis` paraphrases the text. A check is listed if a resource that fails the check clearly violates the
+ * text.
  *
  * Sources: NIST SP 800-53 R5 (AC-2, IA-5, SC-12, SC-13); PCI DSS 4.0.1 (3.7.4, 3.7.5, 4.2.1, 8.6.3); ISO/IEC 27002:2022, the
  * guidance of 27001's Annex A (5.9, 5.17, 8.24); the AICPA's trust services criteria with their points of focus (CC6.1, CC6.2);

@@ -51,7 +51,10 @@ const listCommand = (kind: Kind, target: Target): string =>
 const addStep = (kind: Kind, target: Target): string =>
   `${portalPath(target)} > ${kind === "secret" ? "New client secret" : "Certificates > Upload certificate"}`;
 
-/** Sign-ins of service principals: https://learn.microsoft.com/entra/identity/monitoring-health/concept-service-principal-sign-ins */
+/**
+ * Sign-ins of service principals:
+ * https://learn.microsoft.com/entra/identity/monitoring-health/concept-service-principal-sign-ins
+ */
 const SIGN_INS = "Sign-in logs > Service principal sign-ins > Credential key ID";
 
 /** Returns a commented command that deletes the credential. Deleted credentials can't be restored in Entra. */

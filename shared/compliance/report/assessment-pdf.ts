@@ -219,8 +219,8 @@ function writeEvidence(sheet: Sheet, { framework: { controls }, violations }: As
 }
 
 /**
- * Returns a line for each reason (`basis`) why the check is mapped, preceded by the IDs of the controls with that reason, unless
- * the reason's own text begins with them.
+ * Returns a line for each reason (`basis`) why the check is mapped, preceded by the IDs of the controls with that reason,
+ * unless the reason's own text begins with them.
  */
 function reasonsOf({ id }: CheckResult, controls: readonly ControlResult[]): string[] {
   const byBasis = new Map<string, string[]>();

@@ -28,7 +28,7 @@ const SLOWEST_SECONDS = 4 * HOUR_SECONDS;
  * Finds references of API Management services to key vaults: named values, which can be refreshed on request, certificates
  * of backends, and certificates of host names. Named values and backend certificates are not in Resource Graph.
  *
- * source.ts calls `find` for each of these resources that Resource Graph returns.
+ * subscription-reading.ts calls `find` for each of these resources that Resource Graph returns.
  */
 export const apiManagement: Finder = {
   types: ["microsoft.apimanagement/service"],

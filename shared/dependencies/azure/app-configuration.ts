@@ -7,8 +7,8 @@ const properties = z.object({ endpoint: z.string() });
  * Finds references of App Configuration stores: key-values that refer to a key vault. The library of each app decides when
  * it reads such a secret again. The key-values are not in Azure Resource Manager.
  *
- * source.ts calls `find` for each of these resources that Resource Graph returns. `blind` means that the service can't
- * observe when the resource loads a new version.
+ * subscription-reading.ts calls `find` for each of these resources that Resource Graph returns. `blind` means that the service
+ * can't observe when the resource loads a new version.
  */
 export const appConfiguration: Finder = {
   types: ["microsoft.appconfiguration/configurationstores"],

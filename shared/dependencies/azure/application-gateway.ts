@@ -16,7 +16,7 @@ const properties = z.object({ sslCertificates: certificates, trustedRootCertific
  * Application gateways check for new certificates every four hours:
  * https://learn.microsoft.com/azure/application-gateway/key-vault-certs
  *
- * source.ts calls `find` for each of these resources that Resource Graph returns.
+ * subscription-reading.ts calls `find` for each of these resources that Resource Graph returns.
  */
 export const applicationGateway: Finder = {
   types: ["microsoft.network/applicationgateways"],

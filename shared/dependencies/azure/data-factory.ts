@@ -7,7 +7,7 @@ import { ASSET_NAME, type KeyVaultNames, type NamedAsset } from "./key-vault-nam
  * Finds references of data factories: linked services whose fields are secrets of a key vault. Each run reads them when it
  * starts. https://learn.microsoft.com/azure/data-factory/store-credentials-in-key-vault
  *
- * source.ts calls `find` for each of these resources that Resource Graph returns.
+ * subscription-reading.ts calls `find` for each of these resources that Resource Graph returns.
  */
 export const dataFactory: Finder = {
   types: ["microsoft.datafactory/factories"],
@@ -77,7 +77,10 @@ function assetOf(secret: Record<string, unknown>, vaults: Map<string, string>): 
   return { vaultName, type: "secret", name, ...(isPinned && { version }) };
 }
 
-/** Returns whether a value is an expression, such as `@pipeline().parameters.secret`: https://learn.microsoft.com/azure/data-factory/control-flow-expression-language-functions */
+/**
+ * Returns whether a value is an expression, such as `@pipeline().parameters.secret`:
+ * https://learn.microsoft.com/azure/data-factory/control-flow-expression-language-functions
+ */
 const isExpression = (value: unknown): boolean =>
   typeof value === "string"
     ? value.startsWith("@")

@@ -61,8 +61,8 @@ export interface FinderContext {
 }
 
 /**
- * Finds the assets of key vaults that resources of one kind use. source.ts queries the resources of all finders' types from
- * Azure Resource Graph and calls `find` for each row.
+ * Finds the assets of key vaults that resources of one kind use. subscription-reading.ts queries the resources of all finders'
+ * types from Azure Resource Graph and calls `find` for each row.
  */
 export interface Finder {
   /** Resource types of Azure Resource Manager, in lower case. */

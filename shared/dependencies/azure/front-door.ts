@@ -2,13 +2,16 @@ import { DAY_SECONDS } from "../../platform/time.ts";
 import { type Finder, usesIn } from "./finder.ts";
 import { type NamedAsset, ofVaultId } from "./key-vault-names.ts";
 
-/** Front Door uses a new version of a certificate within three days: https://learn.microsoft.com/azure/frontdoor/standard-premium/how-to-configure-https-custom-domain */
+/**
+ * Front Door uses a new version of a certificate within three days:
+ * https://learn.microsoft.com/azure/frontdoor/standard-premium/how-to-configure-https-custom-domain
+ */
 const SLOWEST_SECONDS = 3 * DAY_SECONDS;
 
 /**
  * Finds certificates of Front Door Standard and Premium that come from key vaults. They are not in Resource Graph.
  *
- * source.ts calls `find` for each of these resources that Resource Graph returns.
+ * subscription-reading.ts calls `find` for each of these resources that Resource Graph returns.
  */
 export const frontDoor: Finder = {
   types: ["microsoft.cdn/profiles"],

@@ -30,7 +30,7 @@ export function vaultOfConnection(properties: unknown): string | undefined {
 /**
  * Finds connections of the Azure Key Vault connector. They open a whole vault.
  *
- * source.ts calls `find` for each of these resources that Resource Graph returns.
+ * subscription-reading.ts calls `find` for each of these resources that Resource Graph returns.
  */
 export const apiConnection: Finder = {
   types: ["microsoft.web/connections"],

@@ -7,8 +7,8 @@ const properties = z.object({ keyVault: z.string().nullish() });
 /**
  * Finds vaults of Machine Learning workspaces. Each workspace has its own vault for the secrets of its connections.
  *
- * source.ts calls `find` for each of these resources that Resource Graph returns. `blind` means that the service can't
- * observe when the resource loads a new version.
+ * subscription-reading.ts calls `find` for each of these resources that Resource Graph returns. `blind` means that the service
+ * can't observe when the resource loads a new version.
  */
 export const machineLearning: Finder = {
   types: ["microsoft.machinelearningservices/workspaces"],

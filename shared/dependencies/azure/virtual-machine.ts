@@ -39,7 +39,7 @@ const scaleSet = z.object({
 /**
  * Finds certificates that were installed on virtual machines at their creation.
  *
- * source.ts calls `find` for each of these resources that Resource Graph returns.
+ * subscription-reading.ts calls `find` for each of these resources that Resource Graph returns.
  */
 export const virtualMachine: Finder = {
   types: ["microsoft.compute/virtualmachines"],

@@ -52,7 +52,10 @@ export function createConsumersOfSecrets(deps: {
     return found;
   };
 
-  /** Returns how a consumer gets a new version of the secret. */
+  /**
+   * Returns how a consumer gets a new version of the secret. `automatic`: it reads it by itself. `action`: the service
+   * refreshes it. `blind`: the service can't tell when. `willBreak`: never, it keeps the old one.
+   */
   function howOf({ resource, evidence, pinned, refresh: { how } }: Edge): PlannedConsumer["how"] {
     if (pinned !== undefined) return "willBreak";
     const kind = kinds[resource.kind];
@@ -81,6 +84,7 @@ export function createConsumersOfSecrets(deps: {
         slowestSeconds: Math.max(...found.map(({ edge }) => edge.refresh.slowestSeconds ?? 0)),
         blast: Math.round(weight * BLAST_PER_WEIGHT),
       };
+      // A new place stores a copy of a client secret that no rotation wrote. A rotation writes it only if the request names it.
       return (await kinds[kind]?.isNewPlace?.(planned)) ? { ...planned, newPlace: true } : planned;
     };
     const consumers = await Promise.all(consumersOf(named).map(toPlanned));
@@ -125,8 +129,8 @@ export function createConsumersOfSecrets(deps: {
 }
 
 /**
- * How a consumer gets a new value, in the order of how long it may keep the old one: always, unknown, until it reads the new
- * value by itself, until the service refreshes it. If a resource uses a secret several times, the first that applies counts.
+ * Values of `howOf`, in the order of how long a consumer may keep the old value: always, unknown, until it reads the new value
+ * by itself, until the service refreshes it. If a resource uses a secret several times, the first that applies counts.
  */
 const SLOWEST_FIRST = ["willBreak", "blind", "automatic", "action"] as const;
 

@@ -1,5 +1,6 @@
 /**
- * Decides which texts are compared by the detection of plaintext secrets, which finds settings whose value equals a secret's value.
+ * Decides which texts are compared by the detection of plaintext secrets, which finds settings whose value equals a secret's
+ * value.
  */
 
 /** Shorter values occur in settings by chance: names, ports, words. */

@@ -3,8 +3,8 @@ import { DAY_MS } from "../../platform/time.ts";
 import type { SignInLine, UseLine, VaultLine } from "./query.ts";
 import { type AssetUseRecord, type Reader, readersOf, type SignInRecord, type VaultUseRecord } from "./rows.ts";
 
-// Merges the result of a query into the stored state. Merging is idempotent: times keep the latest, daily counts the maximum, and
-// operations are a union. A later query counts a whole day again.
+// Merges the result of a query into the stored state. Merging is idempotent: times keep the latest, daily counts the maximum,
+// and operations are a union. A later query counts a whole day again.
 
 /** Maximum number of readers that are stored for one asset, most recent first. */
 const MAX_READERS = 200;
@@ -13,12 +13,12 @@ const MAX_VERSIONS = 10;
 /** Number of days for which daily counts are stored. */
 export const DAYS_COUNTED = 30;
 /**
- * Scans list each vault several times a day. So a longer time without events is a gap in the log, and coverage (`since`) restarts
- * after the gap.
+ * Scans list each vault several times a day. So a longer time without events is a gap in the log, and coverage (`since`)
+ * restarts after the gap.
  */
 const MAX_GAP_MS = 2 * DAY_MS;
 
-/** Returns the stored use of an asset, merged with the query's lines about it. The oldest readers are dropped above MAX_READERS. */
+/** Returns the stored use of an asset, merged with the query's lines about it. Drops the oldest readers above MAX_READERS. */
 export function mergedAsset(
   stored: AssetUseRecord | undefined,
   lines: readonly UseLine[],

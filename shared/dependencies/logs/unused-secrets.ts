@@ -119,7 +119,7 @@ export function createUnusedSecrets(deps: {
     today: string,
     reportedRows: readonly Row<ReportedUnusedRecord>[],
   ): Promise<void> {
-    // Names with UNUSED_MARK in front of unused secrets, so a change of the state also changes the name.
+    // Assets (`secret.<name>`), with UNUSED_MARK in front of unused ones: a change of the state also changes the text.
     const reported = new Set(reportedRows.flatMap((row) => unpack(ReportedUnused, row, "assets", z.array(z.string()))));
     const current = new Set((await of(vaultName)).map(({ asset, unused }) => (unused ? UNUSED_MARK : "") + asset));
     const differences = [...current]

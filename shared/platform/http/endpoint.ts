@@ -218,7 +218,10 @@ export interface EndpointDeclaration<
   cookies?: readonly string[];
   /** `caller` (default) counts against the caller's limit, `signIn` against the stricter sign-in limit, `none` not at all. */
   rateLimit?: "caller" | "signIn" | "none";
-  /** Slots that an answer takes in the pace (see `Pace`), so that callers of expensive answers slow only each other. */
+  /**
+   * Slots that an answer takes in the pace, which spaces out such answers (see `Pace`), so that callers of expensive answers
+   * slow only each other. Undefined: not paced.
+   */
   paced?: number;
   /** True if the endpoint is open, not counted, and answered without loading the services. */
   standalone?: boolean;

@@ -83,8 +83,8 @@ export async function serve<Services>(
 }
 
 /**
- * Returns the reply of `handle` to a GET request. If rows could not be read and were left out, the header `X-Unreadable-Rows` has their number, and
- * a list names them in `unreadableRows`.
+ * Returns the reply of `handle` to a GET request. If rows could not be read and were left out, the header `X-Unreadable-Rows`
+ * has their number, and a list names them in `unreadableRows`.
  */
 async function withoutUnreadableRows(handle: () => Promise<Reply>): Promise<Reply> {
   const { result: reply, leftOut } = await collectLeftOut(handle);

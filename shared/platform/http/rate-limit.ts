@@ -83,6 +83,7 @@ export function createRateLimiter(deps: { tables: Tables; clock: Clock; limits: 
     return memory;
   }
 
+  /** Counts the waiting calls of a caller. Calls that arrive meanwhile are counted next. Never rejects. */
   async function countWaiting(caller: string, memory: CachedCaller): Promise<void> {
     memory.running = true;
     const batch = memory.waiting.splice(0);

@@ -18,8 +18,9 @@ export const guardedFetch =
   (outgoing: Outgoing): Fetch =>
   async (address, { method, headers, body, signal }) => {
     if (method !== "GET" && method !== "POST") throw new TypeError(`The method ${method} is not sent.`);
-    const sent = body === undefined || body === null ? {} : { body: String(body) };
-    const answer = await outgoing.send(address, { method, headers, ...sent, ...(signal && { signal }) });
+    // A form is a `URLSearchParams`, whose text is the encoded form.
+    const bodyText = body === undefined || body === null ? {} : { body: String(body) };
+    const answer = await outgoing.send(address, { method, headers, ...bodyText, ...(signal && { signal }) });
     if (!answer.complete) {
       throw new Unreachable(`${new URL(address).hostname} sent a response that exceeds the size limit.`, {
         sent: true,

@@ -139,8 +139,8 @@ const ANSWER_ERRORS = new Set(["RestError", "TransactionRejected", "TransactionT
  * Returns whether it is unknown if a failed write was applied.
  *
  * True if no complete answer arrived, after 408 and all statuses from 500, and after the rejection of a request that was sent
- * more than once. False for RowExists, RowChanged and RowMissing. After an unclear error, don't report an outcome to the caller or in the
- * audit log.
+ * more than once. False for RowExists, RowChanged and RowMissing. After an unclear error, don't report an outcome to the caller
+ * or in the audit log.
  */
 export function isUnclear(error: unknown): boolean {
   if (error instanceof AggregateError) return error.errors.some(isUnclear);

@@ -19,6 +19,13 @@ import { type RowSigning, type SetAsideReason, SIGNATURE, setAsideReason } from 
 import type { ConnectedTable, TableClients } from "./table-clients.ts";
 import type { Tables } from "./tables.ts";
 
+/*
+ * Compares signed rows with the lists of their partition. A list is one of 16 signed rows that name the partition's other rows,
+ * each with the start of its current signature (row-lists.ts). So an earlier state of a row, a removal and a returned row
+ * differ from the list. The sequence of a list counts the comparisons that found it changed; the key vault stores it too, so an
+ * earlier state of a list has a lower one. Rows that must not take effect are set aside: a reason replaces their signature.
+ */
+
 /** Rows of one partition that are all signed with keys: from <= rowKey < before. */
 export interface SignedRange {
   readonly table: string;
@@ -89,7 +96,7 @@ const filterOf = ({ partitionKey, from, before }: Pick<SignedRange, "partitionKe
     ...(before === undefined ? [] : [`RowKey lt '${before}'`]),
   ].join(" and ");
 
-/** Returns a text that differs after each write of a list. */
+/** Returns a text that differs after each write of a list. `writes` counts the writes with the same sequence. */
 const stateOf = (list: List) => (typeof list === "object" ? `${list.sequence} ${list.writes}` : list);
 
 /** Returns why the rows of a list can't be trusted, or undefined. */
@@ -189,7 +196,9 @@ export function createRowComparison(deps: {
     }
   }
 
-  /** Reads a row and its list again, because the two were not read at the same time. */
+  /**
+   * Reads a row and its list again, because the two were not read at the same time. Returns undefined if they do not differ.
+   */
   async function confirmed(range: SignedRange, rowKey: string, sequence: number): Promise<ComparedRow | undefined> {
     const { table, partitionKey } = range;
     const found = { table, partitionKey, rowKey };

@@ -9,10 +9,11 @@ import { type RowSigning, SIGNATURE } from "./signing.ts";
 
 /*
  * A signature shows that the service wrote a row, but not that it is the row's current state. So a partition with `listed`
- * entities also has 16 signed lists: each names the rows of one sixteenth with the start of their current signatures. A list changes in the
- * transaction of its rows. A row that is put back, removed or returned differs from its list. The comparison of every minute gives
- * a list that was written a higher sequence, and stores it in the service's key vault (signed-partitions.ts). Writers keep the
- * sequence, so a list that is put back stays older than the key vault says, also after the service wrote it.
+ * entities also has 16 signed lists. Each list is a row that names one sixteenth of the partition's rows, by a hash of their
+ * keys, with the start of their current signatures. A list changes in the transaction of its rows. A row that is put back,
+ * removed or returned differs from its list. The comparison of every minute gives a list that was written a higher sequence,
+ * and stores the sequence in the service's key vault (signed-partitions.ts). Writers keep the sequence, so a list that is put
+ * back stays older than the key vault says, also after the service wrote it.
  */
 
 /** Number of lists of a partition. More lists mean fewer conflicts between writers, and more rows to compare. */

@@ -5,7 +5,7 @@ import type { StorageConnection } from "./connection.ts";
 import { entity, keysOnly } from "./entity.ts";
 import { StorageCorrupt } from "./errors.ts";
 import { isListKey } from "./keys.ts";
-import type { Operation } from "./operations.ts";
+import { type Operation, put } from "./operations.ts";
 import { type ComparedRow, createRowComparison, type Finding, type List, type SignedRange } from "./row-comparison.ts";
 import { isOlder, listEntity, listIndexOf, listKey } from "./row-lists.ts";
 import { createRows } from "./rows.ts";
@@ -22,7 +22,11 @@ import type { Tables } from "./tables.ts";
 
 export type { ComparedRow, Finding, SignedRange } from "./row-comparison.ts";
 
-/** Compares signed rows with their lists, signs rows, and sets rows aside. `Tables` signs and lists each row that it writes. */
+/**
+ * Compares signed rows with their lists, signs rows, and sets rows aside. `Tables` signs and lists each row that it writes. A
+ * list is one of 16 signed rows that name the partition's other rows with their signatures (row-lists.ts). To set a row aside
+ * is to replace its signature with a reason, so that no process can read the row.
+ */
 export interface SignedPartitions {
   /** Returns whether a row of the range has no signature. */
   hasUnsigned(range: SignedRange): Promise<boolean>;
@@ -94,6 +98,7 @@ export function createSignedPartitions(
     list: List,
     sequence: number,
   ): Promise<number> {
+    // The list can't be read, does not exist, or is an earlier state of the list.
     if (typeof list !== "object" || list.sequence < sequence) return sequence;
     if (list.writes === 0) return list.sequence;
     try {
@@ -118,6 +123,7 @@ export function createSignedPartitions(
     return { sequences: next, findings };
   }
 
+  /** Writes the operations in transactions. Returns how many were applied: a row that another writer changed is skipped. */
   async function rewrite(range: SignedRange, operations: readonly Operation[]): Promise<number> {
     let written = 0;
     for (let at = 0; at < operations.length; at += ROWS_PER_TRANSACTION) {
@@ -218,12 +224,13 @@ export function createSignedPartitions(
 
     async acceptAll(range, { sequences, removed }) {
       const { table, partitionKey } = range;
+      const emptyList = (sequence: number, index: number) =>
+        put(listEntity(table), listKey(index), { sequence, writes: 0, rows: [] });
       const lists = range.listed ? await readLists(range) : [];
       const next = lists.map(
         (list, index) => Math.max(typeof list === "object" ? list.sequence : 0, sequences[index] ?? 0) + 1,
       );
-      for (const [index, sequence] of next.entries())
-        await tables.put(listEntity(table), partitionKey, listKey(index), { sequence, writes: 0, rows: [] });
+      if (range.listed) await tables.transaction(table, partitionKey, next.map(emptyList));
       const operations: Operation[] = [];
       const anyRow = rawEntity(range);
       for await (const { rowKey, etag, columns: all } of wholeRows(range)) {

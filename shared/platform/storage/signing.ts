@@ -47,7 +47,8 @@ const SET_ASIDE = "rejected.";
 
 /**
  * Why a row must not take effect, although it has no wrong signature. `olderState`: it is an earlier state of the row.
- * `notListed`: its list does not name it, for example because it was removed. `missing`: only its list names it.
+ * `notListed`: its list does not name it, for example because it was removed. `missing`: only its list names it. `unsigned`: it
+ * has no signature, but was written after the service began to sign such rows.
  */
 export type SetAsideReason = "olderState" | "notListed" | "missing" | "unsigned";
 

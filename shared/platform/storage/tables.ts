@@ -14,9 +14,9 @@ import { MAX_PAGE_SIZE, MAX_TRANSACTION_BYTES, MAX_TRANSACTION_OPERATIONS } from
 import { type Operation, remove } from "./operations.ts";
 import { type Continuation, type PageQuery, queryPage, type StoredPage } from "./query.ts";
 import { createWrittenLists, isOlder, type ListState, listEntity, type RowList, writeListed } from "./row-lists.ts";
-import { createRows } from "./rows.ts";
-import { createRowSigning, type RowKeys } from "./signing.ts";
-import { createTableClients } from "./table-clients.ts";
+import { createRows, type Rows } from "./rows.ts";
+import { createRowSigning, type RowKeys, type RowSigning } from "./signing.ts";
+import { createTableClients, type TableClients } from "./table-clients.ts";
 import { BODY_FRAME_BYTES, checkTable, transactionParts } from "./transaction.ts";
 
 export type { WriteOptions } from "./bulk-write.ts";
@@ -170,6 +170,7 @@ export interface Tables {
   partitions(table: string, after?: string): AsyncGenerator<string, void>;
 }
 
+/** `modify` waits a random time between its attempts, up to a maximum that doubles from the first to the last of these. */
 const MODIFY_TRIES = 10;
 const MODIFY_FIRST_PAUSE_MS = 20;
 const MODIFY_MAX_PAUSE_MS = 500;
@@ -231,6 +232,10 @@ export function createTables(
     return { ...checked, partitionKey, rowKey, etag };
   }
 
+  /**
+   * Returns whether a write also changes a list of rows: a signed row that names rows of its partition with their signatures
+   * (row-lists.ts). A removed row, or an earlier state of a row, differs from its list. One transaction writes both.
+   */
   const isListed = ({ entity }: Operation) => entity.listed && signing.isSigned(entity);
 
   /** Reads a list of rows, for a write of one of its rows. */
@@ -320,6 +325,26 @@ export function createTables(
 
     fence: (e, partitionKey, rowKey, hold) => createFence({ rows, clients }, e, { partitionKey, rowKey }, hold),
   };
+
+  const { pages, partitions } = createPageReader({ clients, rows, signing, verifyAndDecode, onUnreadable });
+
+  async function leaveOut(row: StorageCorrupt): Promise<void> {
+    await onUnreadable?.([row]);
+    countLeftOut(row);
+  }
+
+  return { ...tables, pages: pages as Tables["pages"], partitions, leaveOut };
+}
+
+/** Creates the reads of many rows: see `Tables.pages` and `Tables.partitions`. */
+function createPageReader(deps: {
+  clients: TableClients;
+  rows: Rows;
+  signing: RowSigning;
+  verifyAndDecode: <T>(e: Entity<T>, stored: StoredRow, selected?: Selected) => Promise<Row<T>>;
+  onUnreadable: ((rows: readonly StorageCorrupt[]) => Promise<void>) | undefined;
+}) {
+  const { clients, rows, signing, verifyAndDecode, onUnreadable } = deps;
 
   /** Returns undefined if the table does not exist. */
   async function readPage(table: string, query: PageQuery): Promise<StoredPage | undefined> {
@@ -419,12 +444,7 @@ export function createTables(
     return undefined;
   }
 
-  async function leaveOut(row: StorageCorrupt): Promise<void> {
-    await onUnreadable?.([row]);
-    countLeftOut(row);
-  }
-
-  return { ...tables, pages: pages as Tables["pages"], partitions, leaveOut };
+  return { pages, partitions };
 }
 
 /** Reads, changes and writes a row, and repeats that on a conflict: see `Tables.modify`. */

@@ -119,7 +119,7 @@ export function setOrDelete<C>(counted: Map<string, C>, key: string, now: C | un
 }
 
 /** Maximum attempts. Another process that writes totals can remove or add the change row before each attempt. */
-const MARK_ATTEMPTS = 6;
+const CHANGE_ROW_ATTEMPTS = 6;
 
 /**
  * Writes an object together with its change row. The change row is inserted, or merged into an existing one, which keeps how
@@ -138,7 +138,7 @@ export async function writeWithChangeRow<T>(
       return await write(inserts ? row.inserted : row.merged);
     } catch (error) {
       const isRow = (error instanceof RowExists || error instanceof RowMissing) && error.rowKey === row.inserted.rowKey;
-      if (!isRow || attempt === MARK_ATTEMPTS) throw error;
+      if (!isRow || attempt === CHANGE_ROW_ATTEMPTS) throw error;
       inserts = !inserts;
     }
   }

@@ -48,6 +48,7 @@ export async function refreshConsumers(context: StepContext): Promise<void> {
     }
     if (next.unclearBefore) {
       // Counts only if it can use the secret now. One that the service may not read keeps the old secret from being removed.
+      // `updateMarks` reads the consumer again and updates `brokenBefore` and `unclearBefore`.
       const [updated] = (await updateMarks(context.deps.consumers, [next])) as [RotationConsumer];
       const { brokenBefore, unclearBefore } = updated;
       if (brokenBefore || unclearBefore) {
@@ -99,7 +100,7 @@ export async function restoreConsumers(context: StepContext): Promise<void> {
 export const resetFailedRestores = (consumers: readonly RotationConsumer[]): RotationConsumer[] =>
   consumers.map((one) => (one.state === "restoring" ? { ...one, ...CLEARED_RESULTS } : one));
 
-/** Clears the results of an earlier attempt. */
+/** Clears the results of an earlier attempt. `mark` is what its refresh returned, and `looks` the number of its checks. */
 const CLEARED_RESULTS = {
   problem: undefined,
   since: undefined,
@@ -290,18 +291,20 @@ export async function consumersOfNewValue(context: StepContext): Promise<string[
       one.how !== "willBreak" &&
       written.has(placeOf(one)),
   );
+  /** Consumers that may have the new value. */
   const users = all.filter(isLeft);
-  let wait = 0;
+  let waitMs = 0;
   // In a rollback the expected version is the previous one, so `holds: "new"` means that the consumer has the previous value.
   for (const one of await checkConsumers(context, open)) {
     if (one.how !== "blind" && (one.holds === "new" || one.holds === "gone" || (await neverTookNewValue(context, one))))
       continue;
     const publication = publicationOf(context.record, one);
     const until = Date.parse(publication?.restoredAt ?? context.record.createdAt) + slowestMs(one);
-    const rest = one.how === "blind" ? 0 : until - context.now().getTime();
-    if (rest > 0) wait = Math.max(wait, Math.min(rest, Math.max(MIN_PAUSE_MS, slowestMs(one) / CHECKS_WHILE_WAITING)));
+    const restMs = one.how === "blind" ? 0 : until - context.now().getTime();
+    const pauseMs = Math.max(MIN_PAUSE_MS, slowestMs(one) / CHECKS_WHILE_WAITING);
+    if (restMs > 0) waitMs = Math.max(waitMs, Math.min(restMs, pauseMs));
     else users.push(one);
   }
-  if (wait > 0) throw new ContinueLater(Math.ceil(wait / SECOND_MS));
+  if (waitMs > 0) throw new ContinueLater(Math.ceil(waitMs / SECOND_MS));
   return users.map(({ kind, name }) => `${kind} ${name}`);
 }

@@ -21,6 +21,7 @@ export interface Candidate {
 interface Dependencies {
   outgoing: Outgoing;
   clock: Clock;
+  /** Decides whether the service uses an address that the document names. */
   allowed: (address: string) => boolean;
 }
 

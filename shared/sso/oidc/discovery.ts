@@ -156,6 +156,7 @@ export interface Discovery {
 /** Time for which a valid document is cached. */
 const CACHE_MS = 10 * MINUTE_MS;
 
+/** @param deps.allowed - Decides whether the service uses an address that a document names. */
 export function createDiscovery(deps: {
   outgoing: Outgoing;
   clock: Clock;

@@ -15,10 +15,13 @@ import type { SsoConfiguration } from "../configuration.ts";
 import { LogoutRefused } from "../logout-refused.ts";
 import { algorithms, type Discovery, isUnreachable, NoDiscoveryDocument } from "./discovery.ts";
 
+// Sections in comments are those of OpenID Connect Back-Channel Logout 1.0.
+
 /** Tolerated clock difference to the provider, in seconds. */
 const SKEW_SECONDS = 60;
 /** Maximum age of a token. Providers send tokens at once; a retry after an outage may be some minutes late. */
 const MAX_AGE_SECONDS = 10 * 60;
+/** Maximum length of a token, as in the schema of the endpoint. */
 const MAX_TOKEN_CHARACTERS = 16_384;
 /** The member of `events` that makes a token a logout token (section 2.4). */
 const LOGOUT_EVENT = "http://schemas.openid.net/event/backchannel-logout";
@@ -92,7 +95,7 @@ export function createLogoutTokens(deps: { discovery: Discovery; outgoing: Outgo
   };
 }
 
-/** @throws {LogoutRefused} */
+/** Returns the issuer that a token claims, before its signature is verified. @throws {LogoutRefused} malformed */
 function claimedIssuer(token: string): string | undefined {
   if (token.length > MAX_TOKEN_CHARACTERS) throw new LogoutRefused("malformed");
   try {
@@ -125,6 +128,7 @@ function logoutTokenOf({ iss, jti, sub, sid, exp, events, nonce }: JWTPayload): 
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
+/** Converts an error of the library or of a request to the provider. Returns any other error unchanged. */
 function rejectionOf(error: unknown): unknown {
   if (error instanceof NoDiscoveryDocument || isUnreachable(error) || error instanceof errors.JWKSTimeout)
     return new LogoutRefused("providerUnreachable");

@@ -89,6 +89,7 @@ export function createOidc(deps: {
     }
   }
 
+  /** Returns the client secret. Undefined for a public client. @throws {SignInRefused} secretUnreadable */
   async function secretOf({ oidcClientSecret, oidcIssuer }: SsoConfiguration): Promise<string | undefined> {
     if (!oidcClientSecret) return undefined;
     let secret: string | undefined;
@@ -110,6 +111,7 @@ export function createOidc(deps: {
   return {
     /** Builds the authentication request: OpenID Connect Core, 3.1.2.1, with the challenge of RFC 7636, 4.3. */
     async begin(config, request, origin) {
+      // The URL needs no secret.
       const client = await clientOf(config, undefined);
       const { buildAuthorizationUrl, calculatePKCECodeChallenge } = await import("openid-client");
       return buildAuthorizationUrl(client, {
@@ -153,6 +155,7 @@ export function createOidc(deps: {
         if (!isIssuedWith(tokens.access_token, tokens.id_token!, claims.at_hash)) {
           throw new SignInRefused("badResponse", { code: "at_hash" });
         }
+        // UserInfo is read only if the ID token lacks a claim that the sign-in needs.
         if (
           !client.serverMetadata().userinfo_endpoint ||
           neededClaims(config).every((name) => Object.hasOwn(claims, name))

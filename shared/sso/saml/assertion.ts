@@ -44,7 +44,7 @@ export interface VerifiedAssertion {
   attributes: ReadonlyMap<string, readonly string[]>;
   /** The NameID and the SessionIndex, which a logout request must repeat. */
   session: Omit<ProviderSession, "issuer">;
-  /** The time of the first authentication, if it is valid. */
+  /** The time at which the provider authenticated the person, if the first statement has a valid one. */
   authenticatedAt: Date | undefined;
   assertionId: string;
   /** The assertion expires at this time, clock tolerance included. */
@@ -64,6 +64,7 @@ export function checkAssertion(assertion: Element, expected: ExpectedValues): Ve
   requireIssuer(child(assertion, "assertion", "Issuer"), expected.idpEntityId);
   const subject = child(assertion, "assertion", "Subject");
   if (!subject) throw new SamlRefused("confirmation");
+  // Not empty: each confirmation must have an expiry time.
   const expiryTimes = [...checkConditions(assertion, expected), ...checkConfirmations(subject, expected)];
   const { sessionIndex, authenticatedAt } = checkStatements(assertion, expected.now);
   const attributes = attributesOf(assertion);
@@ -78,7 +79,7 @@ export function checkAssertion(assertion: Element, expected: ExpectedValues): Ve
   };
 }
 
-/** @throws {SamlRefused} issuer */
+/** Requires that an Issuer element names the identity provider. @throws {SamlRefused} issuer */
 export function requireIssuer(issuer: Element | undefined, entityId: string): void {
   const format = issuer && attribute(issuer, "Format");
   if (textOf(issuer) !== entityId || (format !== undefined && format !== ENTITY)) throw new SamlRefused("issuer");
@@ -121,7 +122,7 @@ function checkConfirmations(subject: Element, { acsUrl, requestId, now }: Expect
 /**
  * Requires an authentication at the identity provider in a session that has not expired (Core, 2.7.2).
  *
- * @returns The SessionIndex and the time of the first authentication, if it has them.
+ * @returns The SessionIndex and the time of the first statement about an authentication, if it has them.
  */
 function checkStatements(
   assertion: Element,
@@ -150,7 +151,7 @@ function sessionOf(subject: Element, sessionIndex: string | undefined): Verified
   };
 }
 
-/** Checks `NotBefore` and `NotOnOrAfter` of an element. @returns The expiry time, if there is one. */
+/** Checks `NotBefore` and `NotOnOrAfter` of an element. @returns A list with the expiry time, or an empty one. */
 function checkPeriod(element: Element, now: Date): number[] {
   const [start, end] = [timeOf(element, "NotBefore"), timeOf(element, "NotOnOrAfter")];
   if (start !== undefined && start - SKEW_MS > now.getTime()) throw new SamlRefused("notYetValid");

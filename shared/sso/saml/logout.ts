@@ -11,8 +11,9 @@ import { attribute, child, children, isElement, parseXml, textOf } from "./xml.t
 const SKEW_MS = 60 * SECOND_MS;
 /** Maximum age of a request. */
 const MAX_AGE_MS = 10 * 60 * SECOND_MS;
+/** Maximum size of an inflated request. */
 const MAX_REQUEST_BYTES = 64 * 1024;
-/** SAML Bindings, 3.4.3. */
+/** The limit of SAML Bindings, 3.4.3. */
 const MAX_RELAY_STATE_BYTES = 80;
 /** Hashes by signature algorithm. The provider's keys are RSA keys. */
 const HASHES: Readonly<Record<string, string>> = {
@@ -87,6 +88,7 @@ function requireSignature(query: string, keys: readonly KeyObject[]): void {
   if (!keys.some((key) => verify(hash, signed, key, value))) throw new SamlRefused("signature");
 }
 
+/** Decodes a message: base64 of raw DEFLATE of UTF-8 (Bindings, 3.4.4.1). @throws {SamlRefused} malformed */
 function inflate(encoded: string): string {
   try {
     const bytes = inflateRawSync(Buffer.from(encoded, "base64"), { maxOutputLength: MAX_REQUEST_BYTES });

@@ -4,7 +4,8 @@ import { PERSISTENT } from "./assertion.ts";
 import type { ServiceNames } from "./service-names.ts";
 
 // The SAML messages that this service sends: sign-in and logout requests, logout responses and its metadata, built with the
-// library samlify.
+// library samlify. Its option `customTagReplacement` gets the library's template of a message, whose values are tags such as
+// `{ID}`, and returns the message's ID and the filled template.
 
 const POST = "urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST";
 const REDIRECT = "urn:oasis:names:tc:SAML:2.0:bindings:HTTP-Redirect";
@@ -24,6 +25,7 @@ export interface AuthnRequest {
   /** Id of the request, which the response must name. */
   id: string;
   issuedAt: Date;
+  /** Value that the provider returns unchanged. */
   relayState: string;
   /** Sign-in URL of the identity provider, which may have a query. */
   entryPoint: string;
@@ -138,6 +140,7 @@ export function logoutResponseUrl(
   return new URL(context);
 }
 
+/** Returns the values that all logout messages have. */
 const messageValues = ({ id, issuedAt, names, logoutUrl }: LogoutParties) => ({
   ID: id,
   IssueInstant: issuedAt.toISOString(),
@@ -145,6 +148,7 @@ const messageValues = ({ id, issuedAt, names, logoutUrl }: LogoutParties) => ({
   Destination: logoutUrl,
 });
 
+/** Returns both parties as objects of the library. */
 function logoutEntities({ names, idpEntityId, logoutUrl, signingKey }: LogoutParties) {
   return {
     service: serviceProvider(names, { signingKey, signed: true }),

@@ -68,7 +68,7 @@ function signerOf(signature: Element, keys: readonly string[]): string {
   return key;
 }
 
-/** Returns the canonical bytes that were signed. @throws {SamlRefused} signature */
+/** Returns the content that the signature covers, in canonical form. @throws {SamlRefused} signature */
 function verifiedContent(xml: string, signature: Element, key: string): Buffer {
   const signed = load(signature, key);
   try {

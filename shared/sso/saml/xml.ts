@@ -71,6 +71,7 @@ export const children = (parent: Element, namespace: Namespace, localName: strin
 /**
  * Returns the only child with this name and namespace, undefined if there is none.
  *
+ * @param reason - Reason of the error.
  * @throws {SamlRefused} if there are several
  */
 export function child(

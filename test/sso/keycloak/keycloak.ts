@@ -232,6 +232,7 @@ export class Browser {
         [url, body] = [next, undefined];
         continue;
       }
+      // A form with a SAML message or artifact submits itself in a real browser.
       const automatic = /name="SAML(Response|Request|art)"/i.test(text) ? formOf(page, undefined) : undefined;
       if (!automatic) return page;
       [url, body] = [automatic.action, new URLSearchParams(automatic.fields)];

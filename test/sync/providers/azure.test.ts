@@ -15,6 +15,8 @@ import { startTestCloud } from "../../azure/live-cloud.ts";
 import { recordingLog, SHORT_WAITS } from "../../azure/services.ts";
 import { providerSuite, type Trouble } from "./suite.ts";
 
+// Runs the tests of sync providers (suite.ts) for copies in another Key Vault.
+
 const VAULT = "kv-copies";
 
 const FAULTS: Record<Trouble, FaultAction> = {
@@ -71,7 +73,7 @@ providerSuite("azure", async () => {
 
 // Versions of a secret are ordered by their creation time in whole seconds. If several are of the same second, the service
 // recognizes its own version as the newest because the version's tags name the others. The tags have room for 28 of them.
-test("its own version is recognized as the newest among up to 28 versions of the same second", async () => {
+test("the version that the service wrote is recognized as the newest among up to 28 versions of the same second", async () => {
   const mark = { recordId: "01K00000000000000000000000", sourceVersion: "1", source: "kv-shop/password" };
   const signal = AbortSignal.timeout(5000);
   const recognizesOwnVersion = async (others: number) => {

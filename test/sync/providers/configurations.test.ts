@@ -6,6 +6,8 @@ import type { TargetDependencies } from "../../../shared/sync/providers/provider
 import { PROVIDERS, providerOf } from "../../../shared/sync/providers/providers.ts";
 import { providersCloud } from "./simulated-provider.ts";
 
+// Tests of the configurations of the sync providers: which are accepted, and which members are secrets.
+
 let cloud: Cloud;
 let deps: TargetDependencies;
 beforeAll(async () => {

@@ -8,6 +8,8 @@ import { providerOf } from "../../../shared/sync/providers/providers.ts";
 import { FAULTS, failureOf, markOf, providersCloud } from "./simulated-provider.ts";
 import { providerSuite } from "./suite.ts";
 
+// Runs the tests of sync providers (suite.ts) for Kubernetes secrets.
+
 const settingsIn = (cloud: Cloud): KubernetesSettings => {
   const { token: _, ...settings } = cloud.control.providers.configurations().kubernetes!;
   return settings as unknown as KubernetesSettings;

@@ -174,6 +174,7 @@ export function providerSuite(title: string, make: () => Promise<Harness & { sto
     test("a target of another owner is recognized, if the provider stores marks", async () => {
       await harness.writeByOthers(name, "by-others");
       const found = await target.describe(name);
+      // `ownedBy` is null if the provider stores marks but the target has none.
       expect([found.exists, found.ownedBy, found.holds]).toEqual([true, storesMarks ? null : undefined, undefined]);
     });
 

@@ -75,8 +75,8 @@ function wait(seconds: number, signal: AbortSignal): Promise<void> {
 }
 
 /**
- * Sign-ins and step-ups are never sent again, and their 401 responses say that the password or the second factor is wrong, not that
- * the session ended.
+ * Sign-ins and step-ups are never sent again, and their 401 responses say that the password or the second factor is wrong, not
+ * that the session ended.
  */
 const isSignIn = ({ url }: Request): boolean => ["/auth/login", "/auth/step-up"].includes(new URL(url).pathname);
 

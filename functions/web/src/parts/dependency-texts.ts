@@ -15,7 +15,7 @@ export const STRENGTHS = {
 export const REFRESHES = {
   automatic: "updates automatically",
   action: "needs an update or restart",
-  blind: "can't tell whether it uses the new value",
+  blind: "unknown when it uses the new value",
   willBreak: "keeps the old version and breaks",
 } as const satisfies Record<Dependency["refresh"]["how"], string>;
 

@@ -116,7 +116,6 @@ function Form({
   const [shownPreview, showPreview] = useState<ReactNode>();
   /** The result of `submit`, which is shown in place of the fields. */
   const [outcome, setOutcome] = useState<ReactNode>();
-  const isDestructive = action.startsWith("Delete");
   const fullTitle = kind === undefined ? title : `${title} ${kind}`;
   const heading = about === undefined ? fullTitle : `${fullTitle}: ${about}`;
   /** Number of edits. A preview whose request precedes the last edit is outdated. */
@@ -221,56 +220,114 @@ function Form({
               {shownPreview}
             </div>
           )}
-          {problem && (
-            <div ref={scrollIntoView}>
-              <ProblemNotice problem={withoutFieldErrors(problem, members.current)} />
-            </div>
-          )}
-          {problem && CONFLICTS.includes(problem.code) && (
-            <div>
-              <Button onClick={() => void reload()}>Reload</Button> Loads the changes of the other user. Your input is
-              kept.
-            </div>
-          )}
-          {isBusy && (
-            <>
-              <Spinner
-                size="tiny"
-                delay={SPINNER_AFTER_MS}
-                label={isSaved ? "Saved. Refreshing data" : "Waiting for a response"}
-                labelPosition="after"
-              />
-              {!isSaved && <RateLimitNotice />}
-            </>
-          )}
+          <RequestState
+            problem={problem}
+            members={members.current}
+            isBusy={isBusy}
+            isSaved={isSaved}
+            reload={() => void reload()}
+          />
         </DialogContent>
-        <DialogActions fluid>
-          <DialogTrigger disableButtonEnhancement>
-            <Button>{isOver || isSaved ? "Close" : "Cancel"}</Button>
-          </DialogTrigger>
-          {!isOver && preview && (
-            <Button
-              type="submit"
-              value="preview"
-              appearance={needsPreview ? "primary" : "secondary"}
-              disabledFocusable={isBusy}
-            >
-              {preview.action}
-            </Button>
-          )}
-          {!isOver && !needsPreview && (
-            <Button
-              type="submit"
-              appearance="primary"
-              className={isDestructive && !isBusy ? styles.destructive : undefined}
-              disabledFocusable={isBusy}
-            >
-              {action}
-            </Button>
-          )}
-        </DialogActions>
+        <FormButtons
+          action={action}
+          previewAction={isOver ? undefined : preview?.action}
+          needsPreview={needsPreview}
+          isOver={isOver}
+          isSaved={isSaved}
+          isBusy={isBusy}
+        />
       </DialogBody>
     </form>
+  );
+}
+
+/** The problem of the last request, or that a request is in progress. */
+function RequestState({
+  problem,
+  members,
+  isBusy,
+  isSaved,
+  reload,
+}: {
+  problem: Problem | undefined;
+  /** Body members whose validation errors a field shows. */
+  members: ReadonlySet<string>;
+  isBusy: boolean;
+  isSaved: boolean;
+  reload(): void;
+}) {
+  return (
+    <>
+      {problem && (
+        <div ref={scrollIntoView}>
+          <ProblemNotice problem={withoutFieldErrors(problem, members)} />
+        </div>
+      )}
+      {problem && CONFLICTS.includes(problem.code) && (
+        <div>
+          <Button onClick={reload}>Reload</Button> Loads the changes of the other user. Your input is kept.
+        </div>
+      )}
+      {isBusy && (
+        <>
+          <Spinner
+            size="tiny"
+            delay={SPINNER_AFTER_MS}
+            label={isSaved ? "Saved. Refreshing data" : "Waiting for a response"}
+            labelPosition="after"
+          />
+          {!isSaved && <RateLimitNotice />}
+        </>
+      )}
+    </>
+  );
+}
+
+/** The buttons of the form: close, preview if it has one, and submit unless a preview must be shown first. */
+function FormButtons({
+  action,
+  previewAction,
+  needsPreview,
+  isOver,
+  isSaved,
+  isBusy,
+}: {
+  action: string;
+  previewAction: string | undefined;
+  needsPreview: boolean;
+  /** Whether the result is shown, so that only the button to close is left. */
+  isOver: boolean;
+  isSaved: boolean;
+  isBusy: boolean;
+}) {
+  const styles = useStyles();
+  const isDestructive = action.startsWith("Delete");
+  return (
+    <DialogActions fluid>
+      <DialogTrigger disableButtonEnhancement>
+        <Button>{isOver || isSaved ? "Close" : "Cancel"}</Button>
+      </DialogTrigger>
+      {previewAction !== undefined && (
+        <Button
+          type="submit"
+          value="preview"
+          appearance={needsPreview ? "primary" : "secondary"}
+          disabledFocusable={isBusy}
+        >
+          {previewAction}
+        </Button>
+      )}
+      {!isOver && !needsPreview && (
+        <Button
+          type="submit"
+          appearance="primary"
+          className={isDestructive && !isBusy ? styles.destructive : undefined}
+          disabledFocusable={isBusy}
+        >
+          {action}
+        </Button>
+      )}
+    </DialogActions>
   );
 }
 

@@ -3,8 +3,8 @@ import { type ReactNode, useState } from "react";
 import { useCurrentUser } from "../api/access.ts";
 
 /**
- * Renders PRO data, which remains readable after the license expired. Without a license, the data is loaded only after a click: most
- * installations without a license have no such data, and the API rejects the request.
+ * Renders PRO data, which remains readable after the license expired. Without a license, the data is loaded only after a click:
+ * most installations without a license have no such data, and the API rejects the request.
  */
 export function LapsedProData({ children }: { children: ReactNode }) {
   const { tier } = useCurrentUser();

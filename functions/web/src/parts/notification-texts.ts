@@ -16,7 +16,8 @@ export const DELIVERY_STATUSES = {
   partial: "Partially delivered",
   failed: "Failed",
   cancelled: "Canceled",
-  inDoubt: "In doubt (restored)",
+  // Waits for a decision: the tables were restored from a backup, and the service may have sent it before.
+  inDoubt: "Held after a restore",
 } as const satisfies Record<Schemas["AlertHistoryEntry"]["status"], string>;
 
 export const RECIPIENT_STATUSES = {

@@ -81,7 +81,7 @@ const targetText = ({ vaultName, secretName, kind }: Schemas["RotationTarget"]):
 const HOW = {
   automatic: "updates automatically",
   action: "the rotation updates or restarts it",
-  blind: "can't tell whether it uses the new value",
+  blind: "unknown when it uses the new value",
   willBreak: "keeps the old value and breaks",
 } as const;
 

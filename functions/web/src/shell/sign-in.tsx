@@ -7,7 +7,8 @@ import { storeView } from "./restored-view.ts";
 import { useStyles } from "./styles.ts";
 
 /**
- * The sign-in form: username and password, then the second factor of a user who has one, and single sign-on if it is configured.
+ * The sign-in form: username and password, then the second factor of a user who has one, and single sign-on if it is
+ * configured.
  *
  * @param props.hasEnded - Whether a session expired. The form then appears over the current view, which keeps its input.
  * @param props.signedIn - Called after a sign-in with a password. Single sign-on leaves the page instead.

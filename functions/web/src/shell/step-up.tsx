@@ -5,7 +5,10 @@ import { onStepUpRequired, type StepUpRequest } from "../api/events.ts";
 import { type Factor, FactorForm } from "./factor-form.tsx";
 import { useStyles } from "./styles.ts";
 
-/** The dialog in which the user confirms the session, after a request needed it. The request is then sent again. */
+/**
+ * The dialog in which the user confirms the session, after a request needed it. The request is then sent again. The API client
+ * opens the dialog only for a user who can confirm: with a second factor (`methods`) or by single sign-on (`signInUrl`).
+ */
 export function StepUp() {
   const styles = useStyles();
   const [request, setRequest] = useState<StepUpRequest>();
@@ -34,9 +37,10 @@ export function StepUp() {
     setProblem(error);
   }
 
-  // The URL already has a query, to which the link adds `returnUrl`. Undefined if the user did not sign in with single sign-on.
+  // Undefined if the user did not sign in with single sign-on. The URL already has a query, to which the link adds `returnUrl`.
   const { signInUrl } = request.problem;
-  // The problem of a failed attempt has a new challenge for passkeys, because each is accepted once.
+  // The first challenge is in the problem of the rejected request. A failed attempt brings a new one, because a challenge for a
+  // passkey is accepted once. `methods` is empty for a user without a second factor, who can only sign in again.
   const challenge = challengeIn(problem) ?? challengeIn(request.problem)!;
   return (
     <Dialog modalType="alert" open surfaceMotion={null}>

@@ -8,9 +8,10 @@ import type { AwsSecrets } from "./configuration.ts";
 type Sdk = typeof import("@aws-sdk/client-ssm");
 
 /**
- * Target in AWS Systems Manager Parameter Store, as `SecureString`. The description is written in one call with the value. It
- * contains the mark and the number that the new version gets. If another writer creates a version, the numbers differ, even if
- * the description stays.
+ * Target in AWS Systems Manager Parameter Store, as `SecureString`. A mark identifies the sync record and the source version of
+ * a write; `holds` is the ID of the current version's mark. The parameter's description is written in one call with the value.
+ * It contains the mark's ID and the number that the new version gets. If another writer creates a version, the numbers differ,
+ * even if the description stays. The record that owns the parameter is in its tags.
  */
 export function parameterStore(to: AwsAddress, credentials: AwsSecrets): SyncTarget {
   let opened: Promise<[Sdk, SSMClient]> | undefined;

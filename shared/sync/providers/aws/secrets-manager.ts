@@ -19,7 +19,7 @@ type Sdk = typeof import("@aws-sdk/client-secrets-manager");
 /**
  * Target in AWS Secrets Manager. A mark identifies the sync record and the source version of a write. The ID of a version is
  * the mark's ID: the client request token, which makes a write idempotent, becomes the `VersionId`. So a list of versions shows
- * which one is current without reading a value.
+ * which one is current (`holds`) without reading a value.
  */
 export function secretsManager(to: AwsAddress, credentials: AwsSecrets): SyncTarget {
   let opened: Promise<[Sdk, SecretsManagerClient]> | undefined;

@@ -8,8 +8,12 @@ import { asSyncFailure } from "./failures.ts";
 const UNKNOWN_TIME = "unknown";
 
 /**
- * Target in another key vault. The mark is in the tags of the version. Key Vault has no conditional write: a version that
- * another writer creates between the last read and the write is superseded by a newer one and stays readable.
+ * Target in another key vault. A mark identifies the sync record that owns the target, and the source version of a write; it is
+ * in the tags of the target's version. `holds` is the ID of the current version's mark. Key Vault has no conditional write: a
+ * version that another writer creates between the last read and the write is superseded by a newer one and stays readable.
+ *
+ * @param open - Opens the vault. `readsValue`: whether a value is read or written next, so that the vault must be looked up
+ * now.
  */
 export function azureTarget(open: (readsValue: boolean) => Promise<VaultSecrets>): SyncTarget {
   /** Converts all errors into failures of the target. */

@@ -10,8 +10,8 @@ const PublicKey = z.object({ key_id: z.string(), key: z.base64() });
 
 /**
  * Target in GitHub Actions: secrets of a repository or an environment. https://docs.github.com/rest/actions/secrets GitHub
- * stores no marks and returns no values, only whether a secret exists and when it was last written. The value is encrypted with
- * the repository's public key.
+ * returns no values and stores no marks (which record and source version a value comes from), only whether a secret exists and
+ * when it was last written. The value is encrypted with the repository's public key.
  */
 export function githubTarget(settings: GithubSettings, secrets: GithubSecrets, deps: ProviderDependencies): SyncTarget {
   const client = githubClient(settings, secrets, deps);

@@ -26,8 +26,9 @@ const numberOf = (name: string): number => Number(name.slice(name.lastIndexOf("/
 
 /**
  * Target in Google Secret Manager. https://cloud.google.com/secret-manager/docs/reference/rest Versions have no metadata, so
- * annotations of the secret contain the owner and which version holds what. There is no conditional write: a version that
- * another writer adds between the read and the write is recognized by its number and corrected by the next run.
+ * annotations of the secret contain the owner (a sync record) and a note of which version holds which mark. A mark identifies
+ * the record and the source version of a write; `holds` is the ID of the current version's mark. There is no conditional write:
+ * a version that another writer adds between the read and the write is recognized by its number and corrected by the next run.
  */
 export function googleTarget(settings: GoogleSettings, secrets: GoogleSecrets, deps: ProviderDependencies): SyncTarget {
   const client = googleClient(settings, secrets, deps);

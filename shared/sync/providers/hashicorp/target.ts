@@ -33,7 +33,9 @@ const isDeleted = ({ current_version, versions }: z.infer<typeof Metadata>["data
 
 /**
  * Target in the KV secrets engine of HashiCorp Vault, version 2. https://developer.hashicorp.com/vault/api-docs/secret/kv/kv-v2
- * Values are written with check-and-set of the previous version. The metadata contains the owner and which version holds what.
+ * Values are written with check-and-set of the previous version. The metadata contains the owner (a sync record) and a note of
+ * which version holds which mark. A mark identifies the record and the source version of a write; `holds` is the ID of the
+ * current version's mark.
  */
 export function hashicorpTarget(
   settings: HashicorpSettings,

@@ -29,9 +29,10 @@ const Metadata = z.object({
 const Stored = z.object({ kind: z.literal("Secret"), metadata: z.object({ resourceVersion }) });
 
 /**
- * Target in Kubernetes: Secrets of one namespace. A record owns a whole Secret and writes one key of it. `managedFields`, which
- * the server maintains, shows who wrote the current value of the key. After another writer changed the value it no longer
- * counts as written by the record, whatever the annotations say.
+ * Target in Kubernetes: Secrets of one namespace. A record owns a whole Secret and writes one key of it. A mark identifies the
+ * record and the source version of a write; the Secret's annotations have both. `holds` is the ID of the current value's mark.
+ * `managedFields`, which the server maintains, shows who wrote the current value of the key. After another writer changed the
+ * value it no longer counts as written by the record, whatever the annotations say.
  * https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
  */
 export function kubernetesTarget(

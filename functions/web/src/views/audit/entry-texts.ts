@@ -96,7 +96,7 @@ const LABELS: Record<string, string> = {
   trigger: "cause",
 };
 
-/** Returns a line per member of a details object. */
+/** Returns a line per member of a details object. The value of `kind` is a code, so it is split into words like a name. */
 const linesOf = (prefix: string, members: unknown, eventType: string): Line[] =>
   Object.entries((members ?? {}) as Record<string, unknown>).map(([name, value]) => ({
     label: `${prefix}${LABELS[`${eventType} ${name}`] ?? LABELS[name] ?? wordsOf(name)}`,

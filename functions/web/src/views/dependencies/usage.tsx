@@ -5,7 +5,9 @@ import { Instant } from "../../parts/instant.tsx";
 import { counted } from "../../parts/plural.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 
-/** The content of the card with the reads of the asset, or the last sign-in with it, in the configured Log Analytics workspaces. */
+/**
+ * The content of the card with the reads of the asset, or the last sign-in with it, in the configured Log Analytics workspaces.
+ */
 export function Usage({ assetId }: { assetId: string }) {
   const usage = api.useQuery("get", "/api/assets/dependencies/usage/{secret_id}", {
     params: { path: { secret_id: assetId } },

@@ -42,7 +42,9 @@ export function Approvals() {
   );
 }
 
-/** Invisible characters, characters that reorder text, and unusual spaces: they could hide from the approver what is approved. */
+/**
+ * Invisible characters, characters that reorder text, and unusual spaces: they could hide from the approver what is approved.
+ */
 const UNCLEAR = /[\p{Cf}\p{DI}\p{Zl}\p{Zp}\u007f-\u009f\u2800]|(?! )\p{Zs}/gu;
 const escaped = (text: string): string =>
   text.replace(UNCLEAR, (character) => `\\u{${character.codePointAt(0)!.toString(16)}}`);

@@ -9,7 +9,10 @@ import { SecondFactor } from "./second-factor.tsx";
 import { Sessions } from "./sessions.tsx";
 import { Users } from "./users.tsx";
 
-/** The Access page: API tokens, sessions, second factors and users. With a user in the address, it also shows the sessions of that user. */
+/**
+ * The Access page: API tokens, sessions, second factors and users. With a user in the address, it also shows the sessions of
+ * that user.
+ */
 export default function People() {
   const [params] = useSearchParams();
   const may = useMay();

@@ -77,5 +77,5 @@ export const VERIFICATION_RESULTS = {
   new: "uses the new secret",
   old: "uses the old secret",
   gone: "no longer uses the secret",
-  unknown: "can't tell which secret it uses",
+  unknown: "unknown which secret it uses",
 } as const satisfies Record<NonNullable<Rotation["consumers"][number]["holds"]>, string>;

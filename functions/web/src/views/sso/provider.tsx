@@ -122,7 +122,10 @@ function ConfigureProvider({ saved, type }: { saved: Configuration; type: "oidc"
   );
 }
 
-/** A warning in the form of one protocol if a provider of the other one is saved. Users belong to the issuer that they come from. */
+/**
+ * A warning in the form of one protocol if a provider of the other one is saved. Users belong to the issuer that they come
+ * from.
+ */
 function ReplacedProvider({ saved, type }: { saved: Configuration; type: "oidc" | "saml" }) {
   const current = saved.providerType === "oidc" ? saved.oidcIssuer : saved.samlIdpEntityId;
   if (saved.providerType === type || current === null) return null;

@@ -4,7 +4,8 @@ import { Copyable } from "../../parts/copyable.tsx";
 import { QueryResult } from "../../parts/query-result.tsx";
 
 /**
- * The card of the Single sign-on page with the addresses to register at the identity provider, from the service's SAML metadata.
+ * The card of the Single sign-on page with the addresses to register at the identity provider, from the service's SAML
+ * metadata.
  */
 export function ServiceMetadata() {
   const metadata = api.useQuery("get", "/auth/sso/metadata", { parseAs: "text" });

@@ -112,8 +112,8 @@ function Actions({ record }: { record: SyncRecord }) {
         }
       >
         <RecordFields record={record} />
-        {/* `otherPlace`: the source or target vault is not the one that the sync used before. With the side `service`, the provider's
-            configuration has changed instead, which this confirmation can't fix. */}
+        {/* `otherPlace`: the source or target vault is not the one that the sync used before. With the side `service`, the
+            provider's configuration has changed instead, which this confirmation can't fix. */}
         {record.failure?.code === "otherPlace" && record.failure.side !== "service" && (
           <CheckField
             name="confirmVaults"
@@ -151,7 +151,7 @@ const EVENTS = {
   driftFound: "Copy was changed, not overwritten",
   failed: "Sync failed",
   recovered: "Sync works again",
-  removed: "Copy deleted",
+  removed: "Sync deleted",
 } as const satisfies Record<Schemas["SyncHistoryEntry"]["kind"], string>;
 
 const HISTORY: Column<Schemas["SyncHistoryEntry"]>[] = [
