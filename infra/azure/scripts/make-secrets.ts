@@ -7,7 +7,7 @@
 import { randomBytes } from "node:crypto";
 import { text } from "node:stream/consumers";
 import { cloudEndpoints } from "../../../shared/platform/config/clouds.ts";
-import { commandLine, usedWrong } from "../../build/command-line.ts";
+import { commandLine, exitWithUsageError } from "../../build/command-line.ts";
 
 const HELP = `npm run make-secrets [-- --password-stdin]
 
@@ -91,7 +91,7 @@ async function readPassword(): Promise<string> {
   const password = (await text(process.stdin)).replace(/\r?\n$/, "");
   return password.length >= 12 && password.length <= 256
     ? password
-    : usedWrong("The password must have 12 to 256 characters");
+    : exitWithUsageError("The password must have 12 to 256 characters");
 }
 
 async function exists(name: string): Promise<boolean> {
