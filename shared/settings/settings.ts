@@ -186,153 +186,8 @@ interface State {
 }
 
 export function createSettings(deps: SettingsDependencies): Settings {
-  const { tables, clock, audit, log } = deps;
-  const loader = createLoader(deps);
-  const { stateWith, refresh, reload, cachedState, lastState, setState } = loader;
-  const { onChange, notify, callListeners, notifyOrLog } = createNotifications({ tables, log });
-
-  /**
-   * Changes overrides, for `update`, `remove` and `removeAll`. Records the intent in the audit log before the write, and the
-   * outcome after it.
-   *
-   * @param request - `target` names the changed settings in the audit log, and `keys` are the settings that `ifMatch` covers
-   * and that may change.
-   * @param edit - Returns the new overrides, or undefined if nothing changes. Called again after a conflict with another write.
-   */
-  async function change(
-    request: {
-      target: string;
-      keys: readonly SettingKey[];
-      caller: Caller;
-      ifMatch: string | undefined;
-      confirmed: Confirmations | undefined;
-    },
-    edit: (current: State) => Overrides | undefined,
-  ): Promise<{ state: State; changed: SettingKey[] }> {
-    const { keys, caller } = request;
-    const planChange = (overrides: Overrides) => {
-      const before = stateWith(overrides);
-      requireMatch(etagOf(keys, before), request.ifMatch, "At least one setting");
-      const newOverrides = edit(before);
-      const after = newOverrides ? stateWith(newOverrides) : before;
-      requireConfirmed(before.values, after.values, request.confirmed);
-      return {
-        before,
-        after,
-        newOverrides,
-        changed: keys.filter((key) => overrides[key] !== after.layers.overrides[key]),
-      };
-    };
-    const auditViewOf = ({ before, after, changed }: ReturnType<typeof planChange>) => ({
-      before: auditView(changed, before),
-      after: auditView(changed, after),
-    });
-
-    const firstPlan = planChange((await refresh()).layers.overrides);
-    if (!firstPlan.newOverrides) {
-      // A repeated request may follow a change whose listeners failed.
-      await notifyOrLog(notify);
-      return { state: firstPlan.before, changed: [] };
-    }
-    const event = {
-      type: "settings.changed",
-      caller,
-      target: { type: "settings", id: request.target },
-      ...auditViewOf(firstPlan),
-    };
-    const write = async () => {
-      let planned = firstPlan;
-      const stored = await tables.modify(SettingsRow, SETTINGS_PARTITION, OVERRIDES, (row) => {
-        planned = planChange(row?.overrides ?? {});
-        const unnotified = [...new Set([...(row?.unnotified ?? []), ...planned.changed])];
-        return (
-          planned.newOverrides && { ...(row && withoutKeys(row)), overrides: { ...planned.newOverrides }, unnotified }
-        );
-      });
-      setState(planned.after);
-      return { ...planned, stored };
-    };
-    const planned = await audited(audit, event, write, auditViewOf);
-    await notifyOrLog(() => callListeners(planned.stored));
-    return { state: planned.after, changed: planned.changed };
-  }
-
-  return {
-    values: async () => (cachedState() ?? (await refresh())).values,
-    current: () => lastState()?.values,
-
-    async fresh() {
-      const values = await reload();
-      return loader.isAppConfigurationRead() ? values : undefined;
-    },
-
-    async freshOrLastKnown() {
-      const values = await reload();
-      return loader.isAppConfigurationKnown() ? values : undefined;
-    },
-    async describeAll() {
-      const state = await refresh();
-      const described = CATEGORY_NAMES.map((category) => [category, describeKeys(keysOf(category), state)] as const);
-      return {
-        etag: etagOf(SETTING_KEYS, state),
-        settings: Object.fromEntries(described) as Record<Category, SettingDescription[]>,
-      };
-    },
-
-    describe: async (category) => describeSettings(keysOf(category), await refresh()),
-
-    async update(category, given, caller, ifMatch, confirmed) {
-      const requested = parse(changesOf(category), given, "body");
-      const keys = keysOf(category);
-      const { state } = await change({ target: category, keys, caller, ifMatch, confirmed }, (current) => {
-        const override = { updatedAt: clock.now().toISOString(), updatedBy: caller.actor };
-        const different = keys.filter(
-          (key) => requested[key] !== undefined && current.layers.overrides[key]?.value !== requested[key],
-        );
-        if (different.length === 0) return undefined;
-        const overrides = {
-          ...current.layers.overrides,
-          ...Object.fromEntries(different.map((key) => [key, { ...override, value: requested[key]! }])),
-        };
-        requireNoConflict(keys, { ...current.layers, overrides });
-        return overrides;
-      });
-      return describeSettings(keys, state);
-    },
-
-    async remove(category, name, caller, ifMatch, confirmed) {
-      const key = requireKey(category, name);
-      const request = { target: `${category}/${key}`, keys: keysOf(category), caller, ifMatch, confirmed };
-      const { state } = await change(request, ({ layers }) => withoutOverride(key, layers));
-      return describeKey(key, state);
-    },
-
-    async afterRemoval(category, name) {
-      const key = requireKey(category, name);
-      const { layers } = await refresh();
-      return describeKey(key, stateWith(withoutOverride(key, layers)));
-    },
-
-    async removeAll(caller, ifMatch, confirmed) {
-      const request = { target: "all", keys: SETTING_KEYS, caller, ifMatch, confirmed };
-      const { changed } = await change(request, ({ layers }) =>
-        Object.keys(layers.overrides).length === 0 ? undefined : {},
-      );
-      return changed;
-    },
-
-    onChange,
-    notify,
-  };
-}
-
-/**
- * Creates the functions that load the settings: the row of overrides and App Configuration. The last loaded state is cached.
- * `isAppConfigurationRead` says whether the last read of App Configuration succeeded, and `isAppConfigurationKnown` whether any
- * did.
- */
-function createLoader(deps: SettingsDependencies) {
-  const { tables, config, clock, appConfiguration, log } = deps;
+  const { tables, config, clock, audit, appConfiguration, log } = deps;
+  const listeners: ChangeListener[] = [];
   let loaded: { state: State; loadedAtMs: number } | undefined;
   let loading: Promise<State> | undefined;
   /**
@@ -346,17 +201,6 @@ function createLoader(deps: SettingsDependencies) {
   /** True once a read of App Configuration succeeded, or if there is none. */
   let isAppConfigurationKnown = !appConfiguration;
   let loggedWarnings = new Set<string>();
-
-  return {
-    stateWith: (overrides: Overrides) => stateOf(overrides, appConfigurationValues),
-    refresh,
-    reload,
-    cachedState,
-    lastState: () => loaded?.state,
-    setState,
-    isAppConfigurationRead: () => !isAppConfigurationUnread,
-    isAppConfigurationKnown: () => isAppConfigurationKnown,
-  };
 
   function stateOf(overrides: Overrides, fromAppConfiguration: ReadonlyMap<string, string>): State {
     const layers: Layers = { overrides, appConfiguration: fromAppConfiguration, config };
@@ -380,7 +224,6 @@ function createLoader(deps: SettingsDependencies) {
     return appConfigurationValues;
   }
 
-  /** Loads the settings and caches them, unless this instance has changed them meanwhile. */
   async function load(): Promise<State> {
     const loadedAtMs = clock.now().getTime();
     const changesBefore = changes;
@@ -436,28 +279,77 @@ function createLoader(deps: SettingsDependencies) {
     return age >= 0 && age < CACHE_MS ? loaded?.state : undefined;
   }
 
-  /** Uses the state after a change of this instance as the loaded one. */
-  function setState(state: State): void {
-    // The time of the load does not change, because App Configuration was not read again. A load in progress may have read
-    // the row before the change, so later callers don't share it.
-    loaded = { state, loadedAtMs: loaded?.loadedAtMs ?? clock.now().getTime() };
-    changes++;
-    loading = undefined;
-  }
-}
+  /**
+   * Changes overrides, for `update`, `remove` and `removeAll`. Records the intent in the audit log before the write, and the
+   * outcome after it.
+   *
+   * @param request - `target` names the changed settings in the audit log, and `keys` are the settings that `ifMatch` covers
+   * and that may change.
+   * @param edit - Returns the new overrides, or undefined if nothing changes. Called again after a conflict with another write.
+   */
+  async function change(
+    request: {
+      target: string;
+      keys: readonly SettingKey[];
+      caller: Caller;
+      ifMatch: string | undefined;
+      confirmed: Confirmations | undefined;
+    },
+    edit: (current: State) => Overrides | undefined,
+  ): Promise<{ state: State; changed: SettingKey[] }> {
+    const { keys, caller } = request;
+    const planChange = (overrides: Overrides) => {
+      const before = stateOf(overrides, appConfigurationValues);
+      requireMatch(etagOf(keys, before), request.ifMatch, "At least one setting");
+      const newOverrides = edit(before);
+      const after = newOverrides ? stateOf(newOverrides, appConfigurationValues) : before;
+      requireConfirmed(before.values, after.values, request.confirmed);
+      return {
+        before,
+        after,
+        newOverrides,
+        changed: keys.filter((key) => overrides[key] !== after.layers.overrides[key]),
+      };
+    };
+    const auditViewOf = ({ before, after, changed }: ReturnType<typeof planChange>) => ({
+      before: auditView(changed, before),
+      after: auditView(changed, after),
+    });
 
-/** Creates the functions that call the listeners of changes. */
-function createNotifications({ tables, log }: Pick<SettingsDependencies, "tables" | "log">) {
-  const listeners: ChangeListener[] = [];
-  return { onChange, notify, callListeners, notifyOrLog };
-
-  function onChange(listener: ChangeListener): void {
-    listeners.push(listener);
+    const firstPlan = planChange((await refresh()).layers.overrides);
+    if (!firstPlan.newOverrides) {
+      // A repeated request may follow a change whose listeners failed.
+      await notifyOrLog(notify);
+      return { state: firstPlan.before, changed: [] };
+    }
+    const event = {
+      type: "settings.changed",
+      caller,
+      target: { type: "settings", id: request.target },
+      ...auditViewOf(firstPlan),
+    };
+    const write = async () => {
+      let planned = firstPlan;
+      const stored = await tables.modify(SettingsRow, SETTINGS_PARTITION, OVERRIDES, (row) => {
+        planned = planChange(row?.overrides ?? {});
+        const unnotified = [...new Set([...(row?.unnotified ?? []), ...planned.changed])];
+        return (
+          planned.newOverrides && { ...(row && withoutKeys(row)), overrides: { ...planned.newOverrides }, unnotified }
+        );
+      });
+      // The time of the load does not change, because App Configuration was not read again. A load in progress may have read
+      // the row before the change, so later callers don't share it.
+      loaded = { state: planned.after, loadedAtMs: loaded?.loadedAtMs ?? clock.now().getTime() };
+      changes++;
+      loading = undefined;
+      return { ...planned, stored };
+    };
+    const planned = await audited(audit, event, write, auditViewOf);
+    await notifyOrLog(() => callListeners(planned.stored));
+    return { state: planned.after, changed: planned.changed };
   }
 
-  async function notify(): Promise<void> {
-    await callListeners(await tables.get(SettingsRow, SETTINGS_PARTITION, OVERRIDES));
-  }
+  const notify = async () => await callListeners(await tables.get(SettingsRow, SETTINGS_PARTITION, OVERRIDES));
 
   async function callListeners(row: Row<SettingsRecord> | undefined): Promise<void> {
     const keys = SETTING_KEYS.filter((key) => row?.unnotified?.includes(key));
@@ -476,6 +368,76 @@ function createNotifications({ tables, log }: Pick<SettingsDependencies, "tables
       log.error("The effects of a changed setting could not be started. The timer retries", { problem });
     }
   }
+
+  return {
+    values: async () => (cachedState() ?? (await refresh())).values,
+    current: () => loaded?.state.values,
+
+    async fresh() {
+      const values = await reload();
+      return isAppConfigurationUnread ? undefined : values;
+    },
+
+    async freshOrLastKnown() {
+      const values = await reload();
+      return isAppConfigurationKnown ? values : undefined;
+    },
+    async describeAll() {
+      const state = await refresh();
+      const described = CATEGORY_NAMES.map((category) => [category, describeKeys(keysOf(category), state)] as const);
+      return {
+        etag: etagOf(SETTING_KEYS, state),
+        settings: Object.fromEntries(described) as Record<Category, SettingDescription[]>,
+      };
+    },
+
+    describe: async (category) => describeSettings(keysOf(category), await refresh()),
+
+    async update(category, given, caller, ifMatch, confirmed) {
+      const requested = parse(changesOf(category), given, "body");
+      const keys = keysOf(category);
+      const { state } = await change({ target: category, keys, caller, ifMatch, confirmed }, (current) => {
+        const override = { updatedAt: clock.now().toISOString(), updatedBy: caller.actor };
+        const different = keys.filter(
+          (key) => requested[key] !== undefined && current.layers.overrides[key]?.value !== requested[key],
+        );
+        if (different.length === 0) return undefined;
+        const overrides = {
+          ...current.layers.overrides,
+          ...Object.fromEntries(different.map((key) => [key, { ...override, value: requested[key]! }])),
+        };
+        requireNoConflict(keys, { ...current.layers, overrides });
+        return overrides;
+      });
+      return describeSettings(keys, state);
+    },
+
+    async remove(category, name, caller, ifMatch, confirmed) {
+      const key = requireKey(category, name);
+      const request = { target: `${category}/${key}`, keys: keysOf(category), caller, ifMatch, confirmed };
+      const { state } = await change(request, ({ layers }) => withoutOverride(key, layers));
+      return describeKey(key, state);
+    },
+
+    async afterRemoval(category, name) {
+      const key = requireKey(category, name);
+      const { layers } = await refresh();
+      return describeKey(key, stateOf(withoutOverride(key, layers), appConfigurationValues));
+    },
+
+    async removeAll(caller, ifMatch, confirmed) {
+      const request = { target: "all", keys: SETTING_KEYS, caller, ifMatch, confirmed };
+      const { changed } = await change(request, ({ layers }) =>
+        Object.keys(layers.overrides).length === 0 ? undefined : {},
+      );
+      return changed;
+    },
+
+    onChange: (listener) => {
+      listeners.push(listener);
+    },
+    notify,
+  };
 }
 
 /**
