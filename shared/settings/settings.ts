@@ -196,10 +196,7 @@ export function createSettings(deps: SettingsDependencies): Settings {
   const listeners: ChangeListener[] = [];
   let loaded: { state: State; loadedAtMs: number } | undefined;
   let loading: Promise<State> | undefined;
-  /**
-   * Number of changes by this instance. With it a load finds that it started before a change, and must not replace the changed
-   * values.
-   */
+  /** Number of changes by this instance. A load that started before the last one must not replace the changed values. */
   let changes = 0;
   let appConfigurationValues = NO_VALUES;
   /** True if the last read of App Configuration failed. */
