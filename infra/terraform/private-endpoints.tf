@@ -59,4 +59,9 @@ resource "azurerm_private_endpoint" "private_endpoint" {
       private_dns_zone_ids = [private_dns_zone_group.value]
     }
   }
+
+  # Without private_dns_zones_enabled, a policy adds the zone group after the creation. The next apply must not remove it.
+  lifecycle {
+    ignore_changes = [private_dns_zone_group]
+  }
 }

@@ -34,7 +34,8 @@ interface PrimaryRow {
 
 /**
  * Returns the entries that index rows name, and findings for index rows without a matching entry. Costs one request per day
- * with at least ten of the entries (one page of 1,000 rows), and one request for each entry that such a page does not contain.
+ * with at least ten of the entries (one page of 1,000 rows), and one request for each entry that such a page does not contain. `isAuthentic` may
+ * cost more.
  */
 export async function readIndexed(
   tables: Tables,
@@ -48,12 +49,18 @@ export async function readIndexed(
   );
   const items: AuditEntry[] = [];
   const findings: Finding[] = [];
+  const authentic = await pMap(
+    primaries,
+    async (primary) => {
+      const content = primary && contents.get(primary);
+      return primary && content && (await isAuthentic(rowOf(primary, content))) ? content : undefined;
+    },
+    { concurrency: ROWS_AT_ONCE },
+  );
   for (const [index, primary] of primaries.entries()) {
     const { rowKey, position } = rows[index]!;
-    const content = primary && contents.get(primary);
-    const entry = readEntry(content?.entry);
-    const isWritten = primary && content && (await isAuthentic(rowOf(primary, content)));
-    if (entry && isWritten && indexKeys(entry).includes(rowKey)) items.push(entry);
+    const entry = readEntry(authentic[index]?.entry);
+    if (entry && indexKeys(entry).includes(rowKey)) items.push(entry);
     else findings.push(findingOf(primary, position, primary !== undefined && contents.has(primary)));
   }
   return { items, findings };

@@ -20,8 +20,8 @@ export interface Span {
   /** Time before which all entries are. Infinity without keys, because then nothing is verified. */
   to: number;
   /**
-   * Returns false for a changed or inserted entry. A sealed entry without a code of a configured key is compared with the digest of
-   * its interval. This costs two requests for each such interval, and no request for other entries.
+   * Returns false for a changed or inserted entry. A sealed entry without a valid code of a configured key is compared with the digest
+   * of its interval. This costs two requests for each such interval, and no request for other entries.
    */
   isAuthentic(row: Pick<StoredEntry, "interval" | "rowKey" | "id" | "text" | "link" | "mac">): Promise<boolean>;
 }
@@ -76,16 +76,22 @@ export function createSpan(deps: { tables: Tables; clock: Clock; trust: Trust })
   };
 }
 
-/** Returns the ids and hashes of the entries that an interval was sealed with. Empty if its digest or manifest was changed. */
+/**
+ * Returns the ids and hashes of the entries that an interval was sealed with, without those that the sealing found to be changed or
+ * inserted. Empty if the digest or the manifest was changed, or if the sealing found more than the digest names.
+ */
 async function sealedFingerprints(tables: Tables, interval: Interval, keys: PublicKeys): Promise<ReadonlySet<string>> {
   const reading = await digestAt(tables, intervalName(interval), keys);
   if (reading?.state !== "genuine") return new Set();
+  const { manifest, falsified = { total: 0, listed: [] } } = reading.digest;
+  if (falsified.total > falsified.listed.length) return new Set();
+  const falsifiedIds = new Set(falsified.listed.map(({ entryId }) => entryId));
   const fingerprints = new Set<string>();
   const hash = manifestHash();
   for await (const page of readManifests(tables, { from: interval, to: interval + INTERVAL_MS }))
     for (const { fingerprint } of page) {
       hash.add(fingerprint);
-      fingerprints.add(fingerprint.join(" "));
+      if (!falsifiedIds.has(fingerprint[0])) fingerprints.add(fingerprint.join(" "));
     }
-  return hash.digest() === reading.digest.manifest ? fingerprints : new Set();
+  return hash.digest() === manifest ? fingerprints : new Set();
 }

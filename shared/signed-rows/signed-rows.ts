@@ -128,8 +128,7 @@ export function createSignedRows(deps: {
       if (signed && !signed.complete) state = await signRows({ signed, sequences }, partitions);
       if (state.signed?.complete) state = await compareRows(state, partitions);
       if (JSON.stringify(state) !== JSON.stringify(before)) await states.write(state);
-      if (!isRegistered) await states.registerStore();
-      isRegistered = true;
+      isRegistered ||= (await states.registerStore()).registered;
     },
 
     async status() {
@@ -137,7 +136,7 @@ export function createSignedRows(deps: {
       try {
         const { signed } = await states.read();
         if (!signed?.complete) return { status: "starting" };
-        const others = await states.registerStore();
+        const { others } = await states.registerStore();
         return { status: "signed", since: signed.at, ...(others.length > 0 && { detail: sharedKey(others) }) };
       } catch (error) {
         return { status: "unknown", detail: error instanceof Error ? error.message : "failed" };

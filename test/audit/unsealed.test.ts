@@ -53,7 +53,7 @@ interface Log extends Fixture {
 let azurite: TestStorage;
 let used = 0;
 beforeAll(async () => {
-  azurite = await openStorage(Array.from({ length: 40 }, (_, index) => `unsealed${index}`));
+  azurite = await openStorage(Array.from({ length: 44 }, (_, index) => `unsealed${index}`));
 });
 afterAll(() => azurite.stop());
 
@@ -100,9 +100,8 @@ async function openLog(): Promise<Log> {
 }
 
 /** Writes the row of an entry, and its index rows, as someone without the keys can. */
-async function plant(log: Log, instant: string, mac?: string): Promise<string> {
+async function plant(log: Log, instant: string, mac?: string, id = "01M7YRRT80N8G1C0BA1J86DWCA"): Promise<string> {
   const source = await log.rowOf("a1");
-  const id = "01M7YRRT80N8G1C0BA1J86DWCA";
   const entry = { ...JSON.parse(source.entry), id, occurredAt: instant, actor: "victim" };
   const interval = intervalOf(Date.parse(instant));
   const row = { entry: entryText(entry), ...(mac && { mac, link: source.link }) };
@@ -349,6 +348,31 @@ for (const [code, mac] of [
     expect((await log.audit.verify({})).findings.map(({ kind }) => kind)).toContain("entryInserted");
   });
 }
+
+for (const [code, mac] of [
+  ["a wrong code", `k1.${"A".repeat(43)}`],
+  ["a code of an unknown key", `k9.${"A".repeat(43)}`],
+  ["no code", undefined],
+] as const) {
+  test(`an entry with ${code}, planted before its interval is sealed, is not listed after the sealing either`, async () => {
+    const log = await openLog();
+    await plant(log, "2026-11-21T10:05:00.000Z", mac);
+    log.clock.set("2026-11-21T10:12:00Z");
+    expect((await log.audit.seal()).falsified).toBe(1);
+    const { items, findings } = await log.audit.list({ actor: "victim" }, page());
+    expect([items, findings?.map(({ kind }) => kind)]).toEqual([[], ["entryChanged"]]);
+  });
+}
+
+test("no planted entry is listed if more were planted before the sealing than the digest names", async () => {
+  const log = await openLog();
+  for (let number = 10; number < 61; number++)
+    await plant(log, "2026-11-21T10:05:00.000Z", `k9.${"A".repeat(43)}`, `01M7YRRT80N8G1C0BA1J86DW${number}`);
+  log.clock.set("2026-11-21T10:12:00Z");
+  expect((await log.audit.seal()).falsified).toBe(51);
+  const { items, findings } = await log.audit.list({ actor: "victim" }, page());
+  expect([items, findings?.length]).toEqual([[], 51]);
+});
 
 test("sealed entries are listed after their key was removed, and an inserted one is not, although the manifest names it", async () => {
   const log = await openLog();

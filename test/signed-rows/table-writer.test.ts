@@ -564,10 +564,23 @@ test("a store is told of the other stores whose rows the same key signs, and the
   await vault.writeTags(ROW_SIGNING, { ...tags, owner: "platform" });
 
   const other = keyVaultSigningStates(vault, "otheraccount", services.clock);
-  expect(await other.registerStore()).toEqual([account]);
+  expect((await other.registerStore()).others).toEqual([account]);
   expect(await vault.readTags(ROW_SIGNING)).toEqual({ owner: "platform", stores: `${account} otheraccount` });
   const { body } = await service.admin("GET", "/health?deep=true");
   expect(body.signedRows).toMatchObject({ status: "signed", detail: expect.stringContaining(": otheraccount.") });
+  await vault.writeTags(ROW_SIGNING, { ...tags });
+});
+
+test("a store registers again if another store, which registered at the same time, replaced the tag", async () => {
+  const services = newServices();
+  const vault = services.serviceKeyVault!;
+  const tags = await vault.readTags(ROW_SIGNING);
+  for (let check = 1; check <= 2; check++) {
+    await vault.writeTags(ROW_SIGNING, { ...tags, stores: "otheraccount" });
+    await services.signedRows.check();
+    const stores = `otheraccount ${storageAccount(services.connection)}`;
+    expect(await vault.readTags(ROW_SIGNING)).toMatchObject({ stores });
+  }
   await vault.writeTags(ROW_SIGNING, { ...tags });
 });
 

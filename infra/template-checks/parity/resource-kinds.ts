@@ -403,6 +403,7 @@ export const KINDS: Kind[] = [
       terraform: {
         ...RESOURCE_GROUP,
         "private_service_connection.is_manual_connection": "Bicep has another property for manual connections",
+        "lifecycle.ignore_changes": "Bicep does not change a zone group that a policy added",
         "private_dns_zone_group.name": "part of the zone group, which is a separate resource in Bicep",
         "private_dns_zone_group.private_dns_zone_ids": "part of the zone group, which is a separate resource in Bicep",
       },

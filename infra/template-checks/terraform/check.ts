@@ -250,7 +250,10 @@ class ModuleCheck {
       else if (!isType && block.type !== "terraform" && block.type !== "required_providers")
         this.#checkNames(value, file, inner);
     }
-    for (const child of block.blocks) this.#checkExpressions(child, file, inner);
+    // `ignore_changes` of `lifecycle` names arguments of the resource.
+    const argumentNames = new Set(Object.keys(RESOURCES[block.labels[0] ?? ""]?.arguments ?? {}));
+    for (const child of block.blocks)
+      this.#checkExpressions(child, file, child.type === "lifecycle" ? argumentNames : inner);
   }
 
   /** Checks that the providers that a module call passes are declared, as in `{ azurerm = azurerm.other }`. */

@@ -85,6 +85,7 @@ const VAULT = "infra/azure/modules/vault.bicep";
 const APP = "infra/azure/modules/app.bicep";
 const ALERTS = "infra/azure/modules/alerts.bicep";
 const PRIVATE_ENDPOINTS = "infra/azure/modules/private-endpoints.bicep";
+const ENDPOINTS = "infra/terraform/private-endpoints.tf";
 const ROLES = "Contributor and User Access Administrator, or Owner";
 // Each row: the file, a text in it, its replacement, and the expected finding.
 test.each([
@@ -121,6 +122,9 @@ test.each([
   [VAULT, "vaults@2026-02-01", "vaults@2025-05-01", /is retired on 2027-02-27: use 2026-02-01/],
   [APP, "vaults@2026-02-01", "vaults@2024-11-01", /is retired on 2027-02-27: use 2026-02-01/],
   [PRIVATE_ENDPOINTS, "resolutionPolicy: 'NxDomainRedirect'", "", /resolutionPolicy must be NxDomainRedirect/],
+  // A policy adds the zone group, and the next apply would remove it.
+  [ENDPOINTS, "ignore_changes = [private_dns_zone_group]", "", /lifecycle.ignore_changes is not set/],
+  [ENDPOINTS, "changes = [private_dns_zone_group]", "changes = [dns_zone_group]", /dns_zone_group.* is not declared/],
   [ALERTS, "autoMitigate: true", "", /autoMitigate must be true/],
   ["infra/terraform/alerts.tf", "    error_message =", "    message =", /a check has asserts/],
   ["infra/terraform/alerts.tf", "auto_mitigation_enabled = true", "", /auto_mitigation_enabled is not set/],

@@ -30,8 +30,11 @@ export interface SigningStates {
   /**
    * Adds this store to those whose rows the vault's key signs, and returns the others. Rows can be copied between stores with one
    * key. Costs one request, and two more if the store is new.
+   *
+   * @returns `registered`: whether the store needed no registration. Otherwise call it again: another store that registers at the
+   *   same time may replace the tag, and before the first signed row there is no key.
    */
-  registerStore(): Promise<string[]>;
+  registerStore(): Promise<{ others: string[]; registered: boolean }>;
   /**
    * Returns `unsignedUntil` in milliseconds since 1970, or undefined before the rows are signed. A process asks the vault until
    * it knows the time, at most every 30 seconds, and then never again.
@@ -101,13 +104,14 @@ export function keyVaultSigningStates(vault: ServiceKeyVault, storageAccount: st
     async registerStore() {
       const tags = await vault.readTags(ROW_SIGNING);
       // The first signed row creates the key.
-      if (!tags) return [];
+      if (!tags) return { others: [], registered: false };
       const stores = new Set((tags[STORES] ?? "").split(" ").filter(Boolean));
       const text = [...stores, storageAccount].join(" ");
-      if (!stores.has(storageAccount) && text.length <= MAX_TAG)
-        await vault.writeTags(ROW_SIGNING, { ...tags, [STORES]: text });
+      // A tag that is full can't name the store.
+      const registered = stores.has(storageAccount) || text.length > MAX_TAG;
+      if (!registered) await vault.writeTags(ROW_SIGNING, { ...tags, [STORES]: text });
       stores.delete(storageAccount);
-      return [...stores];
+      return { others: [...stores], registered };
     },
 
     async unsignedUntil() {
