@@ -34,8 +34,8 @@ interface PrimaryRow {
 
 /**
  * Returns the entries that index rows name, and findings for index rows without a matching entry. Costs one request per day
- * with at least ten of the entries (one page of 1,000 rows), and one request for each entry that such a page does not contain. `isAuthentic` may
- * cost more.
+ * with at least ten of the entries (one page of 1,000 rows), one request for each entry that such a page does not contain, and
+ * those of `isAuthentic`.
  */
 export async function readIndexed(
   tables: Tables,
