@@ -54,7 +54,7 @@ const MAX_BACKGROUND_CHANGES = 1_000;
 
 /** How a worker moves through the vaults of a scan. */
 interface Chain {
-  /** The worker's name in the claims. Undefined if a message is sent for the next vault. */
+  /** The worker's name in the claims. Undefined for a chain that claims no next vault. */
   worker: string | undefined;
   /** Time in milliseconds since 1970 after which the worker continues in a new message. */
   until: number;
@@ -149,6 +149,7 @@ export function createScanWork(deps: WorkDeps): ScanWork {
     const until = clock.now().getTime() + MAX_CHAIN_MS;
     const firstClaimResult = await firstClaim(message, delivery);
     if (!firstClaimResult) return;
+    // The worker of a handed-off vault had claimed a second vault, which has its own message. That message continues the chain.
     const next = async () => {
       const scan = isHandedOff(firstClaimResult.rowKey) ? undefined : await runningScans.read(scanId);
       return scan && (await claims.findWaiting(scan));
@@ -169,10 +170,12 @@ export function createScanWork(deps: WorkDeps): ScanWork {
       await finishIfLast(scanId);
       return undefined;
     }
+    // A started vault is scanned again only if the worker of this message failed, or the row names no worker. Otherwise this
+    // is a duplicate delivery, or another worker scans the vault.
     const isRedelivered = delivery > 1 && (row.worker === undefined || row.worker === index);
     if (row.begun && !isRedelivered) return undefined;
     // The crashed worker had handed this vault off and claimed a second one, which needs a message.
-    if (isRedelivered && isHandedOff(row.rowKey)) await claims.resendClaimed(scanId, index, index);
+    if (isRedelivered && isHandedOff(row.rowKey)) await claims.resendClaimed(scanId, index, { exceptIndex: index });
     if (!(await claims.start(scanId, row, index))) return undefined;
     return { index, rowKey: row.rowKey, vault: { ...withoutKeys(row), begun: true, worker: index } };
   }

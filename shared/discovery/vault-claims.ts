@@ -83,10 +83,10 @@ export interface Claims {
    * vaults that no worker has started. Vaults of other workers are left to the messages of those. Otherwise, after an outage,
    * each redelivered message would send a message for every vault.
    *
-   * @param exceptIndex - Index of a vault that the caller is already scanning.
+   * @param options.exceptIndex - Index of a vault that the caller is already scanning.
    * @returns the number of claimed vaults of the scan, by any worker.
    */
-  resendClaimed(scanId: string, worker: string, exceptIndex?: string): Promise<number>;
+  resendClaimed(scanId: string, worker: string, options?: { exceptIndex: string }): Promise<number>;
   /** Records that a worker starts a claimed vault. Returns false if another worker did so first, or if the vault is done. */
   start(scanId: string, claimed: Row<PlannedVault>, worker: string): Promise<boolean>;
   /** Records that no worker scans the claimed vault any more. The worker of its next message starts it again. */
@@ -163,7 +163,7 @@ export function createClaims({ tables, queues, randomness }: ClaimsDeps): Claims
 
     send: (scanId, index, options) => queues.send(QUEUES.vaults, { scanId, index }, options),
 
-    async resendClaimed(scanId, worker, exceptIndex) {
+    async resendClaimed(scanId, worker, options) {
       let claimed = 0;
       const range = { partitionKey: scanPartition(scanId), from: CLAIMED, before: DONE, onCorrupt: skipUnreadable };
       for await (const rows of tables.pages(PlannedVaults, range)) {
@@ -172,7 +172,7 @@ export function createClaims({ tables, queues, randomness }: ClaimsDeps): Claims
           // A vault that no worker has started yet has no worker's name. The scan's first message is responsible for it.
           const sender = row.worker ?? (row.begun ? undefined : PLAN_WORKER);
           const index = indexOf(row.rowKey);
-          if (sender !== worker || index === exceptIndex) continue;
+          if (sender !== worker || index === options?.exceptIndex) continue;
           if (row.begun) await claims.release(scanId, row.rowKey);
           await claims.send(scanId, index);
         }
