@@ -149,7 +149,8 @@ export function createScanWork(deps: WorkDeps): ScanWork {
     const until = clock.now().getTime() + MAX_CHAIN_MS;
     const firstClaimResult = await firstClaim(message, delivery);
     if (!firstClaimResult) return;
-    // The worker of a handed-off vault had claimed a second vault, which has its own message. That message continues the chain.
+    // The worker that handed this vault off claimed a second one. The chain continues there, in that worker or in a message. So
+    // a handed-off vault has no next one here.
     const next = async () => {
       const scan = isHandedOff(firstClaimResult.rowKey) ? undefined : await runningScans.read(scanId);
       return scan && (await claims.findWaiting(scan));
