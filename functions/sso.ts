@@ -203,7 +203,9 @@ const samlCallback = endpoint({
   handle: async ({ body, headers, origin, caller, services }) => {
     const arrival = {
       protocol: "saml" as const,
-      parameters: new URLSearchParams({ SAMLResponse: body.SAMLResponse }),
+      parameters: new URLSearchParams(
+        body.SAMLResponse === undefined ? { SAMLart: body.SAMLart! } : { SAMLResponse: body.SAMLResponse },
+      ),
       requestId: body.RelayState,
       cookie: cookieOf(headers, BINDING_COOKIES.saml.name),
       userAgent: userAgentOf(headers),

@@ -84,9 +84,9 @@ const changeUser = endpoint({
   body: UserChange,
   guarded: async ({ params, body, services }) => {
     const { administrators } = services.access;
-    const { role, state, password, sso } = body;
-    const changesAccess = [role, state, password, sso].some((member) => member !== undefined);
-    const isGuarded = role === "admin" || (changesAccess && (await administrators.isAdministrator(params.user_id)));
+    const { role, state, password, sso, email } = body;
+    const isSensitive = [role, state, password, sso, email].some((member) => member !== undefined);
+    const isGuarded = role === "admin" || (isSensitive && (await administrators.isAdministrator(params.user_id)));
     // An approval counts only while the account is unchanged (`boundTo`). Otherwise, the requester could give the account to
     // another person, or delete and create it again, after the approval.
     return isGuarded && { boundTo: await administrators.accountOf(params.user_id) };

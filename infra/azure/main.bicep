@@ -10,6 +10,13 @@ param environmentName string
 @description('Region of the resources.')
 param location string
 
+@description('Tags of all resources and resource groups, such as a cost center.')
+param tags object = {}
+
+@description('Copies of the stored data: LRS (one zone), ZRS (three zones), GRS or GZRS (also another region).')
+@allowed(['LRS', 'ZRS', 'GRS', 'GZRS'])
+param storageReplication string = 'ZRS'
+
 @description('Subscriptions to monitor. Empty if a management group grants the permissions (watch/management-group.bicep).')
 param watchedSubscriptionIds string[] = [subscription().subscriptionId]
 
@@ -66,8 +73,23 @@ param mailPerHour string = ''
 @description('Whether settings can also come from an App Configuration store.')
 param appConfigurationEnabled bool = false
 
+@description('Address ranges that may call the app, in CIDR notation: 203.0.113.0/24. Empty: everyone.')
+param allowedIpRanges string[] = []
+
 @description('Whether storage, vault and App Configuration are reachable through private endpoints only.')
 param networkEnabled bool = false
+
+@description('Whether the service calls vaults with one fixed public address, through a NAT gateway. Needs networkEnabled.')
+param natGatewayEnabled bool = false
+
+@description('Existing subnet of the app, delegated to Microsoft.App/environments, as a resource id. Empty: creates a network.')
+param functionSubnetResourceId string = ''
+
+@description('Existing subnet of the private endpoints, as a resource id. Set both subnets, or none.')
+param privateEndpointSubnetResourceId string = ''
+
+@description('Whether to create private DNS zones. False if a policy adds private endpoints to central zones.')
+param privateDnsZonesEnabled bool = true
 
 @description('Address range of the virtual network, at least a /25.')
 param networkAddressPrefix string = '10.20.0.0/24'
@@ -108,12 +130,13 @@ param telemetryHeadersSecretName string = ''
 @description('Further app settings by name, such as schedules and limits (docs/deploy.md). Use key vault references for secrets.')
 param additionalSettings object = {}
 
-var tags = { 'azd-env-name': environmentName }
+// azd finds its resources by this tag.
+var resourceTags = union(tags, { 'azd-env-name': environmentName })
 
 resource resourceGroup 'Microsoft.Resources/resourceGroups@2025-04-01' = {
   name: 'rg-${environmentName}'
   location: location
-  tags: tags
+  tags: resourceTags
 }
 
 module service 'service.bicep' = {
@@ -121,7 +144,8 @@ module service 'service.bicep' = {
   params: {
     environmentName: environmentName
     location: location
-    tags: tags
+    tags: resourceTags
+    storageReplication: storageReplication
     watchedSubscriptionIds: watchedSubscriptionIds
     bootstrapAdminUsername: bootstrapAdminUsername
     instanceMemoryMb: instanceMemoryMb
@@ -136,7 +160,12 @@ module service 'service.bicep' = {
     mailPerMinute: mailPerMinute
     mailPerHour: mailPerHour
     appConfigurationEnabled: appConfigurationEnabled
+    allowedIpRanges: allowedIpRanges
     networkEnabled: networkEnabled
+    natGatewayEnabled: natGatewayEnabled
+    functionSubnetResourceId: functionSubnetResourceId
+    privateEndpointSubnetResourceId: privateEndpointSubnetResourceId
+    privateDnsZonesEnabled: privateDnsZonesEnabled
     networkAddressPrefix: networkAddressPrefix
     licenseSecretName: licenseSecretName
     entraApiClientId: entraApiClientId
@@ -159,7 +188,7 @@ module events 'events/subscription.bicep' = [
     params: {
       environmentName: environmentName
       location: location
-      tags: tags
+      tags: resourceTags
       storageAccountId: service.outputs.storageAccountId
     }
   }
@@ -200,6 +229,9 @@ output SERVICE_URL string = service.outputs.serviceUrl
 output SERVICE_KEY_VAULT_ID string = service.outputs.vaultId
 output SERVICE_STORAGE_ACCOUNT_ID string = service.outputs.storageAccountId
 output SERVICE_FUNCTION_APP_ID string = service.outputs.functionAppId
+// What the firewall of a monitored vault must allow: the subnet, or with natGatewayEnabled the address. Empty: no fixed source.
+output SERVICE_SUBNET_ID string = service.outputs.subnetId
+output SERVICE_IP_ADDRESS string = service.outputs.ipAddress
 output SERVICE_IDENTITY_PRINCIPAL_ID string = service.outputs.identityPrincipalId
 // True if operatorEmailAddresses is empty: alerts fire, but no one is notified.
 output ALERTS_NOTIFY_NOBODY bool = empty(operatorEmailAddresses)

@@ -2,6 +2,7 @@
 param environmentName string
 param location string
 param tags object
+param storageReplication string
 param watchedSubscriptionIds string[]
 param bootstrapAdminUsername string
 param instanceMemoryMb int
@@ -16,7 +17,12 @@ param alertOwnerDomains string
 param mailPerMinute string
 param mailPerHour string
 param appConfigurationEnabled bool
+param allowedIpRanges string[]
 param networkEnabled bool
+param natGatewayEnabled bool
+param functionSubnetResourceId string
+param privateEndpointSubnetResourceId string
+param privateDnsZonesEnabled bool
 param networkAddressPrefix string
 param licenseSecretName string
 param entraApiClientId string
@@ -30,6 +36,10 @@ param additionalSettings object
 param privateTargetHosts string
 param handoverKeyVaultUrl string
 param literalScanSubscriptionIds string[]
+
+// Existing subnets have the network and the gateway of their owner.
+var networkCreated = networkEnabled && empty(functionSubnetResourceId)
+var natGatewayCreated = networkEnabled && empty(functionSubnetResourceId) && natGatewayEnabled
 
 // Names of storage accounts and vaults must be unique in all of Azure and have at most 24 characters.
 var suffix = uniqueString(subscription().subscriptionId, environmentName, location)
@@ -52,12 +62,21 @@ module monitoring 'modules/monitoring.bicep' = {
   }
 }
 
-module network 'modules/network.bicep' = if (networkEnabled) {
+module natGateway 'modules/nat-gateway.bicep' = if (natGatewayCreated) {
+  params: {
+    environmentName: environmentName
+    location: location
+    tags: tags
+  }
+}
+
+module network 'modules/network.bicep' = if (networkCreated) {
   params: {
     name: 'vnet-${environmentName}'
     location: location
     tags: tags
     networkAddressPrefix: networkAddressPrefix
+    natGatewayId: natGatewayCreated ? natGateway!.outputs.natGatewayId : ''
   }
 }
 
@@ -66,6 +85,7 @@ module storage 'modules/storage.bicep' = {
     name: 'st${suffix}'
     location: location
     tags: tags
+    storageReplication: storageReplication
     networkEnabled: networkEnabled
     principalId: identity.outputs.principalId
   }
@@ -106,8 +126,11 @@ module privateEndpoints 'modules/private-endpoints.bicep' = if (networkEnabled) 
     environmentName: environmentName
     location: location
     tags: tags
-    virtualNetworkId: network!.outputs.virtualNetworkId
-    subnetId: network!.outputs.privateEndpointSubnetId
+    virtualNetworkId: networkCreated
+      ? network!.outputs.virtualNetworkId
+      : split(privateEndpointSubnetResourceId, '/subnets/')[0]
+    subnetId: networkCreated ? network!.outputs.privateEndpointSubnetId : privateEndpointSubnetResourceId
+    privateDnsZonesEnabled: privateDnsZonesEnabled
     storageAccountId: storage.outputs.storageAccountId
     vaultId: vault.outputs.vaultId
     appConfigurationEnabled: appConfigurationEnabled
@@ -138,7 +161,10 @@ module app 'modules/app.bicep' = {
     appConfigurationEnabled: appConfigurationEnabled
     appConfigurationEndpoint: appConfigurationEnabled ? appConfiguration!.outputs.appConfigurationEndpoint : ''
     networkEnabled: networkEnabled
-    functionSubnetId: networkEnabled ? network!.outputs.functionSubnetId : ''
+    allowedIpRanges: allowedIpRanges
+    functionSubnetId: networkCreated ? network!.outputs.functionSubnetId : functionSubnetResourceId
+    natGatewayCreated: natGatewayCreated
+    ipAddress: natGatewayCreated ? natGateway!.outputs.ipAddress : ''
     watchedSubscriptionIds: watchedSubscriptionIds
     bootstrapAdminUsername: bootstrapAdminUsername
     instanceMemoryMb: instanceMemoryMb
@@ -175,3 +201,7 @@ output serviceUrl string = app.outputs.serviceUrl
 output functionAppId string = app.outputs.functionAppId
 output vaultId string = vault.outputs.vaultId
 output storageAccountId string = storage.outputs.storageAccountId
+output subnetId string = natGatewayCreated || !networkEnabled
+  ? ''
+  : networkCreated ? network!.outputs.functionSubnetId : functionSubnetResourceId
+output ipAddress string = natGatewayCreated ? natGateway!.outputs.ipAddress : ''

@@ -6,16 +6,17 @@ import { checkAzureYaml } from "./azure-yaml.ts";
 import { checkBicep } from "./bicep/check.ts";
 import type { TypeLibrary } from "./bicep/library.ts";
 import { type BicepFile, parseBicep } from "./bicep/parse.ts";
+import { checkClouds } from "./clouds.ts";
 import { checkDeployerRoles } from "./deployer.ts";
 import type { Finding } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";
+import { checkInvariants } from "./invariants.ts";
 import { checkDeployPage, checkParametersFile, compareParameters } from "./parameters.ts";
 import { checkParity, type ParityRow } from "./parity/parity.ts";
 import { checkPolicy, type ParsedPolicy, parsePolicy } from "./policy.ts";
 import { checkProviders } from "./providers.ts";
 import { checkQueries } from "./queries.ts";
-import { checkRequiredValues } from "./required-values.ts";
-import { checkPermissionsPage, checkRoleNames } from "./role-names.ts";
+import { checkPermissionsPage, checkRemovePage, checkRoleNames } from "./role-names.ts";
 import { checkSettings, checkSettingsPages } from "./settings.ts";
 import { checkTerraform, modulesOf } from "./terraform/check.ts";
 import { parseTerraform, type TerraformFile } from "./terraform/parse.ts";
@@ -81,9 +82,11 @@ export function checkInfra(input: {
     ),
     ...checkRoleNames(files),
     ...checkPermissionsPage(files, bicep),
+    ...checkRemovePage(files, bicep),
     ...checkDeployerRoles(files, bicep, modules),
     ...checkProviders({ files, bicep, modules, policy: policy.files }),
-    ...checkRequiredValues(bicep.values()),
+    ...checkInvariants(bicep, modules, policy.files),
+    ...checkClouds(files),
     ...checkQueries(files, bicep),
     ...checkSettings(bicep),
     ...checkSettingsPages(files, bicep),

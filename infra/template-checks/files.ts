@@ -9,6 +9,8 @@ export interface InfraFiles {
   text: ReadonlyMap<string, string>;
   /** Returns whether a file exists in the repository, also one that is not in `text`. */
   exists(file: string): boolean;
+  /** Returns whether the source code of scans (shared/discovery) contains a text. */
+  isInSource(text: string): boolean;
 }
 
 export const ROOT = path.resolve(import.meta.dirname, "../..");
@@ -18,8 +20,12 @@ export function readInfraFiles(): InfraFiles {
     ["azure.yaml", "host.json", "infra/azure/**/*.{bicep,json,kql,txt}", "infra/terraform/**/*.tf", "docs/*.md"],
     { cwd: ROOT },
   );
+  const source = globSync("shared/discovery/**/*.ts", { cwd: ROOT })
+    .map((file) => readFileSync(path.join(ROOT, file), "utf8"))
+    .join("\n");
   return {
     text: new Map(paths.sort().map((file) => [file, readFileSync(path.join(ROOT, file), "utf8")])),
     exists: (file) => existsSync(path.join(ROOT, file)),
+    isInSource: (text) => source.includes(text),
   };
 }

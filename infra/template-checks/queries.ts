@@ -1,10 +1,12 @@
-// Checks the KQL queries of the alert rules and of the workbook against host.json and against the time ranges of the rules.
+// Checks the KQL queries of the alert rules and of the workbook: their tables, columns and texts, host.json, and the time ranges
+// of the rules.
 
 import path from "node:path";
 import * as z from "zod";
 import type { BicepFile } from "./bicep/parse.ts";
 import { type Expression, type Finding, property, text } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";
+import { messageTextsIn, queryProblems, statusesIn } from "./kql.ts";
 
 const HOST = "host.json";
 
@@ -20,16 +22,86 @@ const HostJson = z.looseObject({
   }),
 });
 
+/**
+ * Texts of messages that the Functions host writes, not the service:
+ * https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-queue-trigger#poison-messages
+ */
+export const HOST_MESSAGES: ReadonlySet<string> = new Set(["Message has reached MaxDequeueCount"]);
+
+const WORKBOOK = "infra/azure/workbook.json";
+/** Items of a workbook, as far as they are checked: https://learn.microsoft.com/azure/azure-monitor/visualize/workbooks-create-workbook */
+const Workbook = z.looseObject({
+  items: z.array(
+    z.looseObject({
+      content: z.looseObject({
+        query: z.string().optional(),
+        queryType: z.literal(0).optional(),
+        resourceType: z.literal("microsoft.insights/components").optional(),
+        timeContextFromParameter: z.string().optional(),
+        parameters: z.array(z.looseObject({ name: z.string() })).optional(),
+      }),
+    }),
+  ),
+});
+
 const DAY_HOURS = 24;
 /** Hours per unit of a KQL timespan: days, hours, minutes. */
 const HOURS_PER_UNIT: Record<string, number> = { d: DAY_HOURS, h: 1, m: 1 / 60 };
 
 /**
- * Checks two conditions. host.json must exclude the tables that the queries read from sampling, because sampling could drop a
- * message that is logged once a day. The time range of each alert rule must be longer than the range in its query (`ago(…)`).
+ * Checks each query against the tables and columns that exist and the messages that the service writes. host.json must exclude
+ * the tables that the queries read from sampling, because sampling could drop a message that is logged once a day. The time
+ * range of each alert rule must be longer than the range in its query (`ago(…)`).
  */
 export function checkQueries(files: InfraFiles, bicep: ReadonlyMap<string, BicepFile>): Finding[] {
-  return [...checkSampling(files), ...[...bicep.values()].flatMap((file) => checkRanges(files, file))];
+  const workbook = checkWorkbook(files);
+  const kqlFiles = [...files.text].filter(([file]) => file.endsWith(".kql"));
+  const queries = [...kqlFiles, ...workbook.queries.map((query) => [WORKBOOK, query] as const)];
+  return [
+    ...workbook.findings,
+    ...queries.flatMap(([file, query]) =>
+      [...queryProblems(query), ...unwrittenTexts(files, query)].map((message) => ({ file, line: 1, message })),
+    ),
+    ...checkSampling(files),
+    ...[...bicep.values()].flatMap((file) => checkRanges(files, file)),
+  ];
+}
+
+/** Returns the workbook's queries, and findings if it isn't a workbook or refers to a parameter that it does not have. */
+function checkWorkbook(files: InfraFiles): { queries: string[]; findings: Finding[] } {
+  const finding = (message: string): Finding => ({ file: WORKBOOK, line: 1, message });
+  let content: unknown;
+  try {
+    content = JSON.parse(files.text.get(WORKBOOK) ?? "");
+  } catch {
+    return { queries: [], findings: [finding("is not JSON")] };
+  }
+  const parsed = Workbook.safeParse(content);
+  if (!parsed.success) {
+    const findings = parsed.error.issues.map((issue) => finding(`${issue.path.join(".")}: ${issue.message}`));
+    return { queries: [], findings };
+  }
+  const contents = parsed.data.items.map((item) => item.content);
+  const parameters = contents.flatMap((one) => one.parameters ?? []).map(({ name }) => name);
+  return {
+    queries: contents.flatMap(({ query }) => query ?? []),
+    findings: contents
+      .flatMap(({ timeContextFromParameter }) => timeContextFromParameter ?? [])
+      .filter((name) => !parameters.includes(name))
+      .map((name) => finding(`has no parameter ${name}`)),
+  };
+}
+
+/** Returns a message for each text that a query searches for, if neither the service nor the host writes it. */
+function unwrittenTexts(files: InfraFiles, query: string): string[] {
+  return [
+    ...messageTextsIn(query)
+      .filter((text) => !HOST_MESSAGES.has(text) && !files.isInSource(`"${text.trimEnd()}"`))
+      .map((text) => `neither the service nor the host writes a message that starts with "${text}"`),
+    ...statusesIn(query)
+      .filter((status) => !files.isInSource(`"${status}"`))
+      .map((status) => `no scan ends with the status ${status}`),
+  ];
 }
 
 function checkSampling(files: InfraFiles): Finding[] {

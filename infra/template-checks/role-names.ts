@@ -2,7 +2,7 @@
 // roles.
 
 import type { BicepFile } from "./bicep/parse.ts";
-import type { Finding } from "./expression.ts";
+import { type Finding, property, text } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";
 import { grantsOf } from "./grants.ts";
 import { BUILT_IN_ROLES, roleOfId, roleOfName } from "./roles.ts";
@@ -20,6 +20,23 @@ export function checkPermissionsPage(files: InfraFiles, bicep: ReadonlyMap<strin
       .filter((one) => !page.includes(one))
       .map((one) => ({ file, line: 1, message: `does not list ${one}, which the templates assign` }));
   });
+}
+
+/** Checks that docs/remove.md says how to remove each custom role, whose definition outlives the service. */
+export function checkRemovePage(files: InfraFiles, bicep: ReadonlyMap<string, BicepFile>): Finding[] {
+  const file = "docs/remove.md";
+  const page = files.text.get(file) ?? "";
+  const definitions = [...bicep.values()].flatMap(({ resources }) =>
+    resources.filter(({ type }) => type === "Microsoft.Authorization/roleDefinitions"),
+  );
+  // The name is `guid(scope, environment, 'Name of the role')`.
+  const names = definitions.flatMap(({ body }) => {
+    const name = property(body, "name");
+    return (name?.kind === "call" && text(name.args.at(-1))) || [];
+  });
+  return [...new Set(names)]
+    .filter((name) => !page.includes(`az role definition delete --name "${name} (`))
+    .map((name) => ({ file, line: 1, message: `does not remove the custom role ${name}` }));
 }
 
 /** Checks that every role ID matches the role name next to it, and that every role name exists. */

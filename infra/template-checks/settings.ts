@@ -54,6 +54,11 @@ const SAMPLES: [placeholder: RegExp, sample: string][] = [
   [/^\{private_target_hosts\}$/, "login.sample.example:443"],
   [/^\{handover_key_vault_url\}$/, "https://sample.vault.azure.net"],
   [/^\{bootstrap_admin_username\}$/, "admin"],
+  [/^\{public_ip_address\.ip_address\}$/, "203.0.113.7"],
+  [
+    /\{function_subnet\.id\}/,
+    "/subscriptions/sample/resourceGroups/sample/providers/Microsoft.Network/virtualNetworks/sample/subnets/sample",
+  ],
   [/secrets\/(jwt|audit)-signing-keys\)$/, `sample:${Buffer.alloc(32, 7).toString("base64")}`],
   [/^@Microsoft\.KeyVault\(/, "a-sample-of-a-secret"],
   [
@@ -64,6 +69,27 @@ const SAMPLES: [placeholder: RegExp, sample: string][] = [
   [/^https:\/\//, "https://sample.example"],
   [/@/, "sample@sample.example"],
 ];
+
+const secret = (name: string) => `@Microsoft.KeyVault(SecretUri={vault.vault_uri}secrets/${name})`;
+
+/** Settings that must always be set, with their values in the common text of both languages (parity/normalize.ts). */
+const REQUIRED_SETTINGS: Record<string, string> = {
+  MALLOC_ARENA_MAX: "2",
+  MALLOC_TRIM_THRESHOLD_: "131072",
+  AzureWebJobsStorage__credential: "managedidentity",
+  AzureWebJobsStorage__clientId: "{identity.client_id}",
+  APPLICATIONINSIGHTS_AUTHENTICATION_STRING: "ClientId={identity.client_id};Authorization=AAD",
+  AZURE_CLIENT_ID: "{identity.client_id}",
+  AZURE_TENANT_ID: "{tenant_id}",
+  AZURE_CLOUD: "{azure_cloud}",
+  AZURE_SUBSCRIPTION_IDS: "join(,, {watched_subscription_ids})",
+  WATCH_ALL: "join(,, {watched_subscription_ids}) is given ? false : true",
+  SERVICE_KEY_VAULT_URL: "{vault.vault_uri}",
+  // The names are those of infra/azure/scripts/make-secrets.ts.
+  JWT_SIGNING_KEYS: secret("jwt-signing-keys"),
+  AUDIT_SIGNING_KEYS: secret("audit-signing-keys"),
+  BOOTSTRAP_ADMIN_PASSWORD: secret("bootstrap-admin-password"),
+};
 
 /**
  * Checks that the service or the platform reads every setting that the templates set. Also checks that the service accepts the
@@ -79,6 +105,16 @@ export function checkSettings(bicep: ReadonlyMap<string, BicepFile>): Finding[] 
       line,
       message: `neither the service nor the platform reads the setting ${name}`,
     }));
+  for (const [name, value] of Object.entries(REQUIRED_SETTINGS)) {
+    const setting = settings.find((one) => one.name === name && one.condition === "");
+    if (setting?.value !== value) {
+      const place = setting ?? { file: "infra/azure/modules/app.bicep", line: 1 };
+      findings.push({
+        ...place,
+        message: `${name} must be "${value}", but is ${setting ? `"${setting.value}"` : "not set"}`,
+      });
+    }
+  }
   for (const variant of [settings, settings.filter(({ condition }) => condition === "")]) {
     const environment = Object.fromEntries(variant.map(({ name, value }) => [name, sampleOf(value)]));
     try {

@@ -1,14 +1,7 @@
 # The function app on Flex Consumption, and its settings (shared/platform/config/config.ts).
 locals {
   function_app_name = "func-${var.environment_name}-${local.suffix}"
-
-  # Domain of the apps in each cloud: https://learn.microsoft.com/azure/azure-government/compare-azure-government-global-azure
-  app_domains = {
-    AzureCloud        = "azurewebsites.net"
-    AzureUSGovernment = "azurewebsites.us"
-    AzureChinaCloud   = "chinacloudsites.cn"
-  }
-  service_url = "https://${local.function_app_name}.${local.app_domains[var.azure_cloud]}"
+  service_url       = "https://${local.function_app_name}.${local.cloud.appDomain}"
 }
 
 resource "azurerm_service_plan" "plan" {
@@ -30,7 +23,7 @@ resource "azurerm_function_app_flex_consumption" "function_app" {
   service_plan_id                                = azurerm_service_plan.plan.id
   https_only                                     = true
   webdeploy_publish_basic_authentication_enabled = false
-  virtual_network_subnet_id                      = var.network_enabled ? azurerm_subnet.function_subnet[0].id : null
+  virtual_network_subnet_id                      = var.network_enabled ? local.function_subnet_id : null
   storage_container_type                         = "blobContainer"
   storage_container_endpoint                     = "${azurerm_storage_account.storage_account.primary_blob_endpoint}${azurerm_storage_container.deployment_container.name}"
   storage_authentication_type                    = "UserAssignedIdentity"
@@ -57,6 +50,18 @@ resource "azurerm_function_app_flex_consumption" "function_app" {
   site_config {
     minimum_tls_version                    = "1.2"
     application_insights_connection_string = azurerm_application_insights.application_insights.connection_string
+    ip_restriction_default_action          = length(var.allowed_ip_ranges) == 0 ? "Allow" : "Deny"
+
+    dynamic "ip_restriction" {
+      for_each = var.allowed_ip_ranges
+
+      content {
+        name       = "allowed-${ip_restriction.key}"
+        ip_address = ip_restriction.value
+        action     = "Allow"
+        priority   = 100 + ip_restriction.key
+      }
+    }
   }
 
   app_settings = merge(
@@ -107,6 +112,8 @@ resource "azurerm_function_app_flex_consumption" "function_app" {
     var.telemetry_headers_secret_name == "" ? {} : {
       OTEL_EXPORTER_OTLP_HEADERS = "@Microsoft.KeyVault(SecretUri=${azurerm_key_vault.vault.vault_uri}secrets/${var.telemetry_headers_secret_name})"
     },
+    local.nat_gateway_created ? { OUTBOUND_IP_ADDRESS = azurerm_public_ip.public_ip_address[0].ip_address } : {},
+    var.network_enabled && !local.nat_gateway_created ? { OUTBOUND_SUBNET_ID = local.function_subnet_id } : {},
     var.private_target_hosts == "" ? {} : { PRIVATE_TARGET_HOSTS = var.private_target_hosts },
     var.handover_key_vault_url == "" ? {} : { HANDOVER_KEY_VAULT_URL = var.handover_key_vault_url },
     length(var.literal_scan_subscription_ids) == 0 ? {} : { DEPENDENCY_LITERAL_SCAN = "true" }

@@ -1,8 +1,11 @@
 data "azurerm_client_config" "current" {}
 
 locals {
-  tags                     = { "azd-env-name" = var.environment_name }
+  tags                     = merge(var.tags, { "azd-env-name" = var.environment_name })
   watched_subscription_ids = var.watched_subscription_ids == null ? [data.azurerm_client_config.current.subscription_id] : var.watched_subscription_ids
+
+  # Domains and zones of each cloud.
+  cloud = jsondecode(file("${path.module}/../azure/clouds.json"))[var.azure_cloud]
 
   # Names of storage accounts and vaults are unique in all of Azure, with at most 24 letters and digits.
   suffix = substr(sha1("${data.azurerm_client_config.current.subscription_id}/${var.environment_name}/${var.location}"), 0, 13)

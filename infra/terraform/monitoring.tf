@@ -8,6 +8,8 @@ resource "azurerm_log_analytics_workspace" "log_analytics_workspace" {
   sku                          = "PerGB2018"
   retention_in_days            = var.log_retention_days
   local_authentication_enabled = false
+  # Who may read a resource may read its logs. The provider's default, but not Azure's.
+  allow_resource_only_permissions = true
 }
 
 resource "azurerm_application_insights" "application_insights" {

@@ -1,6 +1,6 @@
 # A virtual network with one subnet for the app's instances and one for private endpoints.
 resource "azurerm_virtual_network" "virtual_network" {
-  count = var.network_enabled ? 1 : 0
+  count = local.network_created ? 1 : 0
 
   name                = "vnet-${var.environment_name}"
   resource_group_name = azurerm_resource_group.resource_group.name
@@ -10,14 +10,23 @@ resource "azurerm_virtual_network" "virtual_network" {
 }
 
 locals {
+  # Existing subnets have the network and the gateway of their owner.
+  network_created            = var.network_enabled && var.function_subnet_resource_id == ""
+  nat_gateway_created        = var.network_enabled && var.function_subnet_resource_id == "" && var.nat_gateway_enabled
+  function_subnet_id         = local.network_created ? azurerm_subnet.function_subnet[0].id : var.function_subnet_resource_id
+  private_endpoint_subnet_id = local.network_created ? azurerm_subnet.private_endpoint_subnet[0].id : var.private_endpoint_subnet_resource_id
+  virtual_network_id         = local.network_created ? azurerm_virtual_network.virtual_network[0].id : split("/subnets/", var.private_endpoint_subnet_resource_id)[0]
+
   # Both subnets are a /26, whatever the network's size.
   subnet_bits = 26 - tonumber(split("/", var.network_address_prefix)[1])
 }
 
 # The subnet of the app's instances:
 # https://learn.microsoft.com/azure/azure-functions/flex-consumption-how-to#enable-virtual-network-integration
+# The service endpoint lets the firewall of a vault allow the subnet. It hides the public address of calls to vaults, so a subnet
+# with a NAT gateway has none: https://learn.microsoft.com/azure/virtual-network/virtual-network-service-endpoints-overview
 resource "azurerm_subnet" "function_subnet" {
-  count = var.network_enabled ? 1 : 0
+  count = local.network_created ? 1 : 0
 
   name                 = "functions"
   resource_group_name  = azurerm_resource_group.resource_group.name
@@ -32,13 +41,57 @@ resource "azurerm_subnet" "function_subnet" {
       actions = ["Microsoft.Network/virtualNetworks/subnets/join/action"]
     }
   }
+
+  dynamic "service_endpoint" {
+    for_each = local.nat_gateway_created ? [] : ["Microsoft.KeyVault"]
+
+    content {
+      service = service_endpoint.value
+    }
+  }
 }
 
 resource "azurerm_subnet" "private_endpoint_subnet" {
-  count = var.network_enabled ? 1 : 0
+  count = local.network_created ? 1 : 0
 
   name                 = "private-endpoints"
   resource_group_name  = azurerm_resource_group.resource_group.name
   virtual_network_name = azurerm_virtual_network.virtual_network[0].name
   address_prefixes     = [cidrsubnet(var.network_address_prefix, local.subnet_bits, 1)]
+}
+
+# A NAT gateway, so that the app calls with one fixed public address.
+resource "azurerm_public_ip" "public_ip_address" {
+  count = local.nat_gateway_created ? 1 : 0
+
+  name                = "pip-${var.environment_name}"
+  resource_group_name = azurerm_resource_group.resource_group.name
+  location            = var.location
+  tags                = local.tags
+  sku                 = "Standard"
+  allocation_method   = "Static"
+}
+
+resource "azurerm_nat_gateway" "nat_gateway" {
+  count = local.nat_gateway_created ? 1 : 0
+
+  name                = "ng-${var.environment_name}"
+  resource_group_name = azurerm_resource_group.resource_group.name
+  location            = var.location
+  tags                = local.tags
+  sku_name            = "Standard"
+}
+
+resource "azurerm_nat_gateway_public_ip_association" "nat_gateway_address" {
+  count = local.nat_gateway_created ? 1 : 0
+
+  nat_gateway_id       = azurerm_nat_gateway.nat_gateway[0].id
+  public_ip_address_id = azurerm_public_ip.public_ip_address[0].id
+}
+
+resource "azurerm_subnet_nat_gateway_association" "function_subnet_nat_gateway" {
+  count = local.nat_gateway_created ? 1 : 0
+
+  subnet_id      = azurerm_subnet.function_subnet[0].id
+  nat_gateway_id = azurerm_nat_gateway.nat_gateway[0].id
 }

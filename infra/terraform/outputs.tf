@@ -37,3 +37,13 @@ output "alerts_notify_nobody" {
   description = "True if operator_email_addresses is empty: alerts fire, but no one is notified."
   value       = length(var.operator_email_addresses) == 0
 }
+
+output "service_subnet_id" {
+  description = "Subnet that the firewall of a monitored vault must allow. Empty without network_enabled, and with nat_gateway_enabled."
+  value       = var.network_enabled && !local.nat_gateway_created ? local.function_subnet_id : ""
+}
+
+output "service_ip_address" {
+  description = "Public address that the firewall of a monitored vault must allow. Empty without nat_gateway_enabled."
+  value       = local.nat_gateway_created ? azurerm_public_ip.public_ip_address[0].ip_address : ""
+}

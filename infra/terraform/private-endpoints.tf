@@ -1,27 +1,21 @@
 # A private endpoint and its DNS record for each service that the app uses.
 locals {
-  storage_domains = {
-    AzureCloud        = "core.windows.net"
-    AzureUSGovernment = "core.usgovcloudapi.net"
-    AzureChinaCloud   = "core.chinacloudapi.cn"
-  }
-  storage_suffix = local.storage_domains[var.azure_cloud]
-
   # Group ids and zones: https://learn.microsoft.com/azure/private-link/private-endpoint-dns
   endpoints = merge(
     {
-      blob  = { resource_id = azurerm_storage_account.storage_account.id, zone = "privatelink.blob.${local.storage_suffix}" }
-      table = { resource_id = azurerm_storage_account.storage_account.id, zone = "privatelink.table.${local.storage_suffix}" }
-      queue = { resource_id = azurerm_storage_account.storage_account.id, zone = "privatelink.queue.${local.storage_suffix}" }
-      vault = { resource_id = azurerm_key_vault.vault.id, zone = "privatelink.vaultcore.azure.net" }
+      blob  = { resource_id = azurerm_storage_account.storage_account.id, zone = "privatelink.blob.${local.cloud.storageDomain}" }
+      table = { resource_id = azurerm_storage_account.storage_account.id, zone = "privatelink.table.${local.cloud.storageDomain}" }
+      queue = { resource_id = azurerm_storage_account.storage_account.id, zone = "privatelink.queue.${local.cloud.storageDomain}" }
+      vault = { resource_id = azurerm_key_vault.vault.id, zone = local.cloud.vaultZone }
     },
-    var.app_configuration_enabled ? { configurationStores = { resource_id = azurerm_app_configuration.app_configuration[0].id, zone = "privatelink.azconfig.io" } } : {}
+    var.app_configuration_enabled ? { configurationStores = { resource_id = azurerm_app_configuration.app_configuration[0].id, zone = local.cloud.appConfigurationZone } } : {}
   )
   enabled_endpoints = { for group_id, endpoint in local.endpoints : group_id => endpoint if var.network_enabled }
+  enabled_zones     = { for group_id, endpoint in local.endpoints : group_id => endpoint if var.private_dns_zones_enabled && var.network_enabled }
 }
 
 resource "azurerm_private_dns_zone" "private_dns_zone" {
-  for_each = local.enabled_endpoints
+  for_each = local.enabled_zones
 
   name                = each.value.zone
   resource_group_name = azurerm_resource_group.resource_group.name
@@ -31,11 +25,11 @@ resource "azurerm_private_dns_zone" "private_dns_zone" {
 # A monitored vault or another store with a private endpoint elsewhere has no record in these zones. Its public address is used
 # then (https://learn.microsoft.com/azure/dns/private-dns-fallback).
 resource "azurerm_private_dns_zone_virtual_network_link" "virtual_network_link" {
-  for_each = local.enabled_endpoints
+  for_each = local.enabled_zones
 
   name                 = var.environment_name
   private_dns_zone_id  = azurerm_private_dns_zone.private_dns_zone[each.key].id
-  virtual_network_id   = azurerm_virtual_network.virtual_network[0].id
+  virtual_network_id   = local.virtual_network_id
   registration_enabled = false
   resolution_policy    = "NxDomainRedirect"
   tags                 = local.tags
@@ -48,7 +42,7 @@ resource "azurerm_private_endpoint" "private_endpoint" {
   resource_group_name = azurerm_resource_group.resource_group.name
   location            = var.location
   tags                = local.tags
-  subnet_id           = azurerm_subnet.private_endpoint_subnet[0].id
+  subnet_id           = local.private_endpoint_subnet_id
 
   private_service_connection {
     name                           = each.key
@@ -57,8 +51,12 @@ resource "azurerm_private_endpoint" "private_endpoint" {
     is_manual_connection           = false
   }
 
-  private_dns_zone_group {
-    name                 = "default"
-    private_dns_zone_ids = [azurerm_private_dns_zone.private_dns_zone[each.key].id]
+  dynamic "private_dns_zone_group" {
+    for_each = var.private_dns_zones_enabled ? [azurerm_private_dns_zone.private_dns_zone[each.key].id] : []
+
+    content {
+      name                 = "default"
+      private_dns_zone_ids = [private_dns_zone_group.value]
+    }
   }
 }

@@ -6,10 +6,11 @@ resource "azurerm_storage_account" "storage_account" {
   tags                            = local.tags
   account_kind                    = "StorageV2"
   account_tier                    = "Standard"
-  account_replication_type        = "ZRS"
+  account_replication_type        = var.storage_replication
   access_tier                     = "Hot"
   allow_nested_items_to_be_public = false
   shared_access_key_enabled       = false
+  local_user_enabled              = false
   default_to_oauth_authentication = true
   min_tls_version                 = "TLS1_2"
   https_traffic_only_enabled      = true

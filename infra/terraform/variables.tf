@@ -24,6 +24,23 @@ variable "azure_cloud" {
   }
 }
 
+variable "tags" {
+  description = "Tags of all resources and resource groups, such as a cost center."
+  type        = map(string)
+  default     = {}
+}
+
+variable "storage_replication" {
+  description = "Copies of the stored data: LRS (one zone), ZRS (three zones), GRS or GZRS (also another region)."
+  type        = string
+  default     = "ZRS"
+
+  validation {
+    condition     = contains(["LRS", "ZRS", "GRS", "GZRS"], var.storage_replication)
+    error_message = "storage_replication must be LRS, ZRS, GRS or GZRS."
+  }
+}
+
 variable "watched_subscription_ids" {
   description = "Subscriptions to monitor. Null: the one deployed to. Empty: a management group grants the permissions (watch/)."
   type        = list(string)
@@ -160,10 +177,45 @@ variable "app_configuration_enabled" {
   default     = false
 }
 
+variable "allowed_ip_ranges" {
+  description = "Address ranges that may call the app, in CIDR notation: 203.0.113.0/24. Empty: everyone."
+  type        = list(string)
+  default     = []
+}
+
 variable "network_enabled" {
   description = "Whether storage, vault and App Configuration are reachable through private endpoints only."
   type        = bool
   default     = false
+}
+
+variable "nat_gateway_enabled" {
+  description = "Whether the service calls vaults with one fixed public address, through a NAT gateway. Needs network_enabled."
+  type        = bool
+  default     = false
+}
+
+variable "function_subnet_resource_id" {
+  description = "Existing subnet of the app, delegated to Microsoft.App/environments, as a resource id. Empty: creates a network."
+  type        = string
+  default     = ""
+}
+
+variable "private_endpoint_subnet_resource_id" {
+  description = "Existing subnet of the private endpoints, as a resource id. Set both subnets, or none."
+  type        = string
+  default     = ""
+
+  validation {
+    condition     = (var.private_endpoint_subnet_resource_id == "") == (var.function_subnet_resource_id == "")
+    error_message = "Set both function_subnet_resource_id and private_endpoint_subnet_resource_id, or none."
+  }
+}
+
+variable "private_dns_zones_enabled" {
+  description = "Whether to create private DNS zones. False if a policy adds private endpoints to central zones."
+  type        = bool
+  default     = true
 }
 
 variable "network_address_prefix" {

@@ -16,7 +16,7 @@ import { type Administrators, createAdministrators } from "./administrators.ts";
 import type { Principal } from "./api.ts";
 import { type ApiTokens, createApiTokens } from "./api-tokens.ts";
 import { createAuthentication } from "./authentication.ts";
-import { bootstrapAdministrator } from "./bootstrap.ts";
+import { createBootstrapCheck } from "./bootstrap.ts";
 import type { EntraTokens } from "./entra.ts";
 import { createFederatedSignIn, type FederatedSignIn } from "./federated-sign-in.ts";
 import { createIdentities, type Identities } from "./identities.ts";
@@ -226,34 +226,10 @@ export function createAccess(deps: AccessDependencies): Access {
     }
   }
 
-  let lastBootstrap: { startedAtMs: number; done: Promise<void> } | undefined;
-  /**
-   * Creates or resets the bootstrap administrator before the first sign-in, and checks again after `maxAgeMs` or after a
-   * failure.
-   *
-   * @returns a check of the user who signs in. It throws `StorageCorrupt` for the bootstrap administrator if a stored row can't be
-   *   read that shows whether the configured password changed, because the user's password and tokens may be outdated.
-   */
-  async function ensureBootstrapAdministrator(maxAgeMs: number): Promise<(username: string) => void> {
-    const nowMs = clock.now().getTime();
-    if (!lastBootstrap || Math.abs(nowMs - lastBootstrap.startedAtMs) > maxAgeMs) {
-      lastBootstrap = {
-        startedAtMs: nowMs,
-        done: bootstrapAdministrator({ ...deps, passwords, clearFailures: failures.clear }),
-      };
-    }
-    const current = lastBootstrap;
-    try {
-      await current.done;
-      return () => {};
-    } catch (error) {
-      if (lastBootstrap === current) lastBootstrap = undefined;
-      if (!(error instanceof StorageCorrupt)) throw error;
-      return (username) => {
-        if (reservedUsernames.includes(userKey(username))) throw error;
-      };
-    }
-  }
+  const ensureBootstrapAdministrator = createBootstrapCheck(
+    { ...deps, passwords, clearFailures: failures.clear },
+    reservedUsernames[0],
+  );
 
   async function readUser(actor: Actor): Promise<UserRow> {
     const user = await users.find(actor.username);

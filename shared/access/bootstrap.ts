@@ -7,7 +7,7 @@ import type { Caller } from "../platform/http/endpoint.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { repeatOnConflict } from "../platform/storage/conflict.ts";
 import { entity } from "../platform/storage/entity.ts";
-import { insert, remove, replace, type Tables } from "../platform/storage/tables.ts";
+import { insert, remove, replace, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import type { Passwords } from "./passwords.ts";
 import { keyedHash } from "./tokens.ts";
 import {
@@ -59,13 +59,12 @@ interface Dependencies {
 }
 
 /**
- * Creates the bootstrap administrator: the user that the configuration names (BOOTSTRAP_ADMIN_USERNAME). A process calls this
- * before its first sign-in or authentication. If the configured username or password changed since the user was last created or
- * reset, resets the user, which restores access for the owner of the configuration. A reset also unlinks the user's SSO
- * identity and removes the second factor. Otherwise a deleted or changed user stays unchanged. The marker row and the user are
- * written in one transaction, so that concurrent instances write them once.
+ * Creates the bootstrap administrator: the user that the configuration names (BOOTSTRAP_ADMIN_USERNAME). If the configured
+ * username or password changed since the user was last created or reset, resets the user, which restores access for the owner of
+ * the configuration. A reset also unlinks the user's SSO identity and removes the second factor. Otherwise a deleted or changed
+ * user stays unchanged. The marker row and the user are written in one transaction, so that concurrent instances write them once.
  */
-export async function bootstrapAdministrator(deps: Dependencies): Promise<void> {
+async function bootstrapAdministrator(deps: Dependencies): Promise<void> {
   const { tables, config, clock, randomness, audit, log, passwords } = deps;
   const {
     BOOTSTRAP_ADMIN_USERNAME: username,
@@ -145,4 +144,34 @@ export async function bootstrapAdministrator(deps: Dependencies): Promise<void> 
     });
     log.warn(user ? "Reset the bootstrap administrator" : "Created the bootstrap administrator", { username });
   }, ATTEMPTS);
+}
+
+/**
+ * Creates the function that creates or resets the bootstrap administrator before the first sign-in of a process, and again after
+ * `maxAgeMs` or after a failure.
+ *
+ * @param bootstrapUser - Result of `userKey` for the configured username; undefined if there is none.
+ * @returns a function that returns a check of the user who signs in. The check throws `StorageCorrupt` for the bootstrap
+ *   administrator if a stored row can't be read that shows whether the configured password changed, because the user's password
+ *   and tokens may be outdated.
+ */
+export function createBootstrapCheck(deps: Dependencies, bootstrapUser: string | undefined) {
+  let last: { startedAtMs: number; done: Promise<void> } | undefined;
+
+  return async (maxAgeMs: number): Promise<(username: string) => void> => {
+    const nowMs = deps.clock.now().getTime();
+    if (!last || Math.abs(nowMs - last.startedAtMs) > maxAgeMs)
+      last = { startedAtMs: nowMs, done: bootstrapAdministrator(deps) };
+    const current = last;
+    try {
+      await current.done;
+      return () => {};
+    } catch (error) {
+      if (last === current) last = undefined;
+      if (!(error instanceof StorageCorrupt)) throw error;
+      return (username) => {
+        if (userKey(username) === bootstrapUser) throw error;
+      };
+    }
+  };
 }

@@ -11,11 +11,12 @@ import { mailOf } from "./email.ts";
 import type { History } from "./history.ts";
 import type { Links } from "./links.ts";
 import type { MailRateLimits } from "./mail-rate-limit.ts";
+import { type MailProgress, partsAfterReport } from "./mailbox-states.ts";
 import { createMailboxes, type MailboxQueue } from "./mailboxes.ts";
 import { messageOf } from "./message.ts";
-import { partsByOwner, replacementsOf } from "./owner-routing.ts";
+import { partsByOwner } from "./owner-routing.ts";
 import type { Owners } from "./owners.ts";
-import type { Attempts, Outcome } from "./retry-schedule.ts";
+import type { Attempts } from "./retry-schedule.ts";
 import type { AlertRules } from "./rules.ts";
 import { createMailDelivery } from "./send-mail.ts";
 
@@ -66,8 +67,8 @@ export function createMailDeliveries(deps: {
   randomness: Randomness;
   log: Logger;
 }): MailDeliveries {
-  const { history } = deps;
-  const { write, writeParts, withOutcome, recordIntent, conclude, secondsUntil } = deps.writer;
+  const { history, clock } = deps;
+  const { write, writeParts, recordIntent, conclude, secondsUntil } = deps.writer;
   const mailboxes = createMailboxes({
     ...deps,
     mails: createMailDelivery(deps),
@@ -128,31 +129,13 @@ export function createMailDeliveries(deps: {
    * Writes the outcome of a mail into its delivery. Items that did not reach an owner go to the rule's recipients. `looks`
    * counts the requests to the provider for the mail's status.
    */
-  async function reportOutcome(
-    entry: { deliveryId: string; part: number },
-    mail: Outcome & Pick<Part, "attempts" | "looks">,
-  ) {
+  async function reportOutcome(entry: { deliveryId: string; part: number }, mail: MailProgress): Promise<void> {
     const isReplaced = await repeatOnConflict(async () => {
       const row = await history.get(entry.deliveryId);
-      const part = row?.parts[entry.part];
-      // The outcome of a mail whose delivery is held is known after all.
-      const isOpen = row?.status === "pending" || row?.status === "inDoubt";
-      if (!row || !part || !isOpen || isFinal(part)) return false;
-      const { status, attempts, looks, error, notBefore } = mail;
-      const outcome = {
-        status,
-        attempts,
-        looks,
-        ...(error !== undefined && { error }),
-        ...(notBefore && { notBefore }),
-      };
-      let next = withOutcome(part, outcome);
-      const mustReplace = next.status === "failed" && next.owner !== undefined && (row.fallback ?? []).length > 0;
-      if (mustReplace) next = { ...next, replaced: true };
-      const parts = row.parts.map((existing, index) => (index === entry.part ? next : existing));
-      if (mustReplace) parts.push(...replacementsOf(next, { recipients: row.fallback! }, itemsIn(row)));
+      const parts = row && partsAfterReport(row, entry.part, mail, clock.now());
+      if (!parts) return false;
       await conclude(await writeParts(row, parts));
-      return mustReplace;
+      return parts.length > row.parts.length;
     });
     if (isReplaced) await mailboxes.add(entry.deliveryId);
   }

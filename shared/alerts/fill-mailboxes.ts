@@ -13,20 +13,19 @@ import {
   Mailboxes,
   type MailboxRecord,
   mailboxKey,
-  withoutRetryDelay,
 } from "./mailbox.ts";
+import { nextMailbox } from "./mailbox-states.ts";
 import { urgencyIn } from "./message.ts";
 
 /** Operations of one transaction. */
 const OPERATIONS_PER_TRANSACTION = 100;
-const CRITICAL = URGENCIES.indexOf("critical");
 /** Urgency of a test, because a user waits for the mail. */
-const TEST_URGENCY = CRITICAL;
+const TEST_URGENCY = URGENCIES.indexOf("critical");
 
 /**
  * Adds the waiting parts of a delivery to their recipients' mailboxes. Idempotent and safe to call concurrently.
  *
- * @returns The key of each part's mailbox, by the part's index, for all parts that are waiting or `alone`. A held part that was
+ * @returns The key of each part's mailbox, by the part's index, for all parts that are waiting, held or `alone`. A held part that was
  * added to a shared mailbox before it was held stays there, but has the key of a private mailbox in the result.
  */
 export async function addToMailboxes(
@@ -41,11 +40,12 @@ export async function addToMailboxes(
     const added = new Map<number, string>();
     const changed = new Map<string, MailboxRecord>();
     for (const [index, part] of (row?.parts ?? []).entries()) {
-      if (isFinal(part) || (part.status !== "waiting" && !part.alone)) continue;
+      const wasHeld = row!.heldAt !== undefined;
+      // A held part can lose its mailbox in any status, because a mail is not sent with entries of held deliveries.
+      if (isFinal(part) || (part.status !== "waiting" && !part.alone && !wasHeld)) continue;
       // A test, and a part whose mail an earlier version started, get a private mailbox. So does a delivery that was held after
       // a restore: a mail's operation id at the provider is derived from the mail's first part. In a private mailbox that is
       // this part, so the provider can tell whether this mail was already sent.
-      const wasHeld = row!.heldAt !== undefined;
       const alone = row!.test || part.alone || wasHeld ? `${deliveryId}/${index}` : "";
       const ofOwner = part.owner !== undefined;
       const key = mailboxKey(part.recipients, ofOwner, alone);
@@ -55,15 +55,10 @@ export async function addToMailboxes(
       added.set(index, key);
       // Only holding changes a part's key: it may already be in a shared mailbox, to which it was added before it was held.
       const isInProgress = wasHeld && [...boxes.values()].some((other) => containsEntry(other, entry));
-      if (isInProgress || containsEntry(box, entry)) continue;
-      // An earlier version, without mailboxes, started this part's mail. The mail gets a mailbox of its own, already in
-      // progress.
-      if (part.alone) changed.set(key, { ...box, mail: { ...part, entries: [entry] } });
-      else {
-        // Lower numbers are more urgent: critical or expired.
-        const mail = urgency <= CRITICAL ? withoutRetryDelay(box.mail, clock.now()) : box.mail;
-        changed.set(key, { ...box, waiting: [...box.waiting, entry], ...(mail && { mail }) });
-      }
+      if (isInProgress) continue;
+      // The mail of a part that is `alone` was started by an earlier version, without mailboxes.
+      const next = nextMailbox(box, { type: "added", entry, ...(part.alone && { startedMail: part }) }, clock.now());
+      if (next) changed.set(key, next);
     }
     const operations = [...changed].map(([key, box]): Operation => {
       const stored = boxes.get(key);

@@ -18,6 +18,7 @@ import {
 } from "./delivery.ts";
 import type { History } from "./history.ts";
 import { MAILBOX_PREFIX, MAILBOXES, Mailboxes } from "./mailbox.ts";
+import { nextMailbox } from "./mailbox-states.ts";
 
 /**
  * Deliveries of a restored store that may have been sent before the restore. They are `inDoubt`: no worker sends them until a
@@ -112,11 +113,10 @@ export function createHeldDeliveries(deps: {
       // mail gets a mailbox again if a person sends it.
       const range = { partitionKey: MAILBOXES, from: MAILBOX_PREFIX, before: keyEnd(MAILBOX_PREFIX) };
       for await (const boxes of tables.pages(Mailboxes, range)) {
-        for (const box of boxes.filter(({ waiting }) => waiting.some((entry) => entry.deliveryId === deliveryId)))
-          await tables.replace(Mailboxes, {
-            ...box,
-            waiting: box.waiting.filter((entry) => entry.deliveryId !== deliveryId),
-          });
+        for (const box of boxes) {
+          const next = nextMailbox(box, { type: "held", deliveryId }, clock.now());
+          if (next) await tables.replace(Mailboxes, next);
+        }
       }
     },
 

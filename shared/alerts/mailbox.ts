@@ -1,13 +1,12 @@
 import { createHash } from "node:crypto";
-import { decodeTime } from "ulid";
 import * as z from "zod";
 import { entity, type Row } from "../platform/storage/entity.ts";
 import { DAY_MS } from "../platform/time.ts";
-import { isFinal, Part } from "./delivery.ts";
+import { Part } from "./delivery.ts";
 
 /**
  * Mailboxes: rows that combine the alerts for one group of recipients into mails. A delivery (one message of a rule) has parts
- * for groups of recipients; an entry of a mailbox refers to such a part.
+ * for groups of recipients; an entry of a mailbox refers to such a part. mailbox-states.ts has their states.
  */
 
 /** A part of a delivery that is sent with the next mail to its recipients. */
@@ -59,33 +58,6 @@ export function mailboxKey(recipients: readonly string[], ofOwner: boolean, alon
 const isSameEntry = (a: Entry, b: Entry): boolean => a.deliveryId === b.deliveryId && a.part === b.part;
 export const containsEntry = ({ waiting, mail }: MailboxRecord, entry: Entry): boolean =>
   [...waiting, ...(mail?.entries ?? [])].some((existing) => isSameEntry(existing, entry));
-
-/**
- * Returns the next step of a mailbox that is due. `complete`: the outcome of the mail in progress is known or can be requested
- * from the provider. `send`: a mail can be sent, new or again. Undefined if nothing is due.
- */
-export function nextStep(box: MailboxRecord, now: Date): "complete" | "send" | undefined {
-  const { mail } = box;
-  if (!mail) return box.waiting.length > 0 ? "send" : undefined;
-  if (isFinal(mail)) return "complete";
-  const nowText = now.toISOString();
-  if ((mail.notBefore ?? "") > nowText || (mail.status === "sending" && (mail.leasedUntil ?? "") > nowText))
-    return undefined;
-  return mail.status === "waiting" ? "send" : "complete";
-}
-
-/**
- * Returns the mail in progress for adding a critical item: the mail is retried without waiting for the current delay. After a
- * day, the attempts are no longer reset, so that the mail fails eventually.
- */
-export function withoutRetryDelay(mail: MailboxRecord["mail"], now: Date): MailboxRecord["mail"] {
-  // `sending` without a lease: the outcome of the last attempt is unknown and is requested from the provider later.
-  const isPaused = mail?.status === "waiting" || (mail?.status === "sending" && mail.leasedUntil === undefined);
-  if (!isPaused || mail.throttled) return mail;
-  const [oldest] = mail.entries.map(({ deliveryId }) => deliveryId).sort();
-  const isOld = oldest !== undefined && now.getTime() - decodeTime(oldest) >= DAY_MS;
-  return { ...mail, notBefore: undefined, looks: 0, ...(isOld ? {} : { attemptsBefore: mail.attempts }) };
-}
 
 /** Returns all entries of the next mail. */
 export const entriesToSend = ({ waiting, mail }: MailboxRecord): Entry[] => [...(mail?.entries ?? []), ...waiting];

@@ -3,7 +3,7 @@ import { isConflict } from "../platform/storage/conflict.ts";
 import { insert, type Operation, replace, type Tables } from "../platform/storage/tables.ts";
 import { DAY_MS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
-import { isFinal, itemsIn, itemsOf, operationIdOf } from "./delivery.ts";
+import { isFinal, itemsIn, itemsOf } from "./delivery.ts";
 import type { MailContent } from "./email.ts";
 import { addToMailboxes, readMailboxes } from "./fill-mailboxes.ts";
 import type { History } from "./history.ts";
@@ -25,12 +25,11 @@ import {
   type Mailbox,
   Mailboxes,
   type MailboxRecord,
-  type MailInProgress,
-  nextStep,
   sentLastDay,
 } from "./mailbox.ts";
+import { type MailProgress, nextMailbox, nextStep } from "./mailbox-states.ts";
 import type { MessageSource } from "./message.ts";
-import { LEASE_MS, type Outcome } from "./retry-schedule.ts";
+import type { Outcome } from "./retry-schedule.ts";
 import type { RuleRecord } from "./rule.ts";
 import type { AlertRules } from "./rules.ts";
 import type { MailDelivery } from "./send-mail.ts";
@@ -74,8 +73,7 @@ export interface MailboxQueue {
   cleanUp(): Promise<void>;
 }
 
-/** Creates the mailboxes: each combines the alerts that wait for the same recipients into mails within the rate limit. */
-export function createMailboxes(deps: {
+interface MailboxDeps {
   tables: Tables;
   settings: Pick<Settings, "values">;
   rules: Pick<AlertRules, "find">;
@@ -90,164 +88,17 @@ export function createMailboxes(deps: {
    * Writes the outcome of a part into its delivery. Does nothing if the outcome is already known. `looks` counts the requests
    * to the provider for the mail's status.
    */
-  report(entry: Entry, mail: Outcome & Pick<MailInProgress, "attempts" | "looks">): Promise<void>;
+  report(entry: Entry, mail: MailProgress): Promise<void>;
   clock: Clock;
   log: Logger;
-}): MailboxQueue {
-  const { tables, history, mails, limits, clock, log } = deps;
-  const hasRateLimit = isLimited(limits);
+}
 
-  const readPace = async () => (hasRateLimit ? await tables.get(Pace, MAILBOXES, PACE_ROW) : undefined);
-
-  const write = (box: Mailbox, change: Partial<MailboxRecord>): Promise<Mailbox> =>
-    tables.replace(Mailboxes, { ...box, ...change });
-
-  async function run(budgetMs: number): Promise<void> {
-    const deadline = performance.now() + budgetMs;
-    /** Mailboxes that are not processed again in this run, because they failed or notifications are turned off. */
-    const skipped = new Set<string>();
-    const failures: unknown[] = [];
-    while (performance.now() < deadline) {
-      const now = clock.now();
-      const boxes = (await readMailboxes(tables)).filter(({ rowKey }) => !skipped.has(rowKey)).sort(byPriority);
-      const step = (box: Mailbox) => nextStep(box, now);
-      const box =
-        // First the mails in progress, whose outcome is known or can be requested.
-        boxes.find((candidate) => step(candidate) === "complete") ??
-        boxes.find((candidate) => step(candidate) === "send");
-      if (!box) break;
-      try {
-        if (step(box) === "complete") await complete(box);
-        else {
-          const outcome = await send(box, now);
-          if (outcome === "rateLimited") break;
-          if (outcome === "turnedOff") skipped.add(box.rowKey);
-        }
-      } catch (error) {
-        if (isConflict(error)) log.debug("Another worker is processing the mailbox", { mailbox: box.rowKey });
-        else {
-          // A failing mailbox must not stop the others.
-          skipped.add(box.rowKey);
-          failures.push(error);
-        }
-      }
-    }
-    if (failures.length > 0) throw failures[0];
-  }
-
-  /** Returns the content of the next mail of a mailbox. */
-  async function contentsOf(box: MailboxRecord): Promise<EntryContent[]> {
-    const contents: EntryContent[] = [];
-    for (const entry of entriesToSend(box)) {
-      const row = await history.get(entry.deliveryId);
-      const part = row?.parts[entry.part];
-      if (row?.status !== "pending" || !part || isFinal(part)) continue;
-      const { news: _, ...delivery } = row;
-      const rule = await deps.rules.find(row.ruleId);
-      const { reason, owner } = part;
-      contents.push({ delivery, items: itemsOf(part, itemsIn(row)), reason, owner, entry, rule });
-    }
-    return contents;
-  }
-
-  /**
-   * Starts a mail, counted against the rate limit, and sends it. `sent`: the attempt has an outcome. `removed`: nothing was
-   * sent, because entries were removed from the mailbox; its next step is found again. `turnedOff`: notifications are off.
-   */
-  async function send(box: Mailbox, now: Date): Promise<"sent" | "removed" | "rateLimited" | "turnedOff"> {
-    const pace = await readPace();
-    const nowMs = now.getTime();
-    if (nextFreeTime(pace?.sent ?? [], nowMs, limits) > nowMs) return "rateLimited";
-    const contents = await contentsOf(box);
-    const test = contents.some(({ delivery }) => delivery.test);
-    if (!test && !(await deps.settings.values()).enableNotifications) return "turnedOff";
-    const cancelled = contents.filter(({ delivery, rule }) => !rule || (!rule.enabled && !delivery.test));
-    if (cancelled.length > 0 || contents.length < entriesToSend(box).length) {
-      await removeEntries(box, contents, cancelled);
-      return "removed";
-    }
-
-    const entries = contents.map(({ entry }) => entry);
-    const previous = box.mail;
-    const mail: MailInProgress = {
-      ...previous,
-      recipients: box.recipients,
-      operationId: previous?.operationId ?? operationIdOf(entries[0]!.deliveryId, entries[0]!.part),
-      entries,
-      status: "sending",
-      attempts: (previous?.attempts ?? 0) + 1,
-      looks: previous?.looks ?? 0,
-      leasedUntil: new Date(now.getTime() + LEASE_MS).toISOString(),
-    };
-    const sent = sentLastDay(box, now);
-    if (box.ofOwner && previous === undefined && sent.length >= deps.ownerMailsPerDay) {
-      const error = `${box.recipients[0]} already received ${sent.length} mails as an owner in 24 hours, the limit of OWNER_MAIL_PER_DAY.`;
-      await finish(await write(box, { waiting: [], mail: { ...mail, status: "failed", error } }));
-      return "sent";
-    }
-    const claimed = { ...box, waiting: [], mail, sent: box.ofOwner ? [...sent, nowMs] : [] };
-    const operations: Operation[] = [replace(Mailboxes, box.rowKey, claimed, box.etag)];
-    if (hasRateLimit) {
-      const next = { sent: withSent(pace?.sent ?? [], nowMs) };
-      operations.push(pace ? replace(Pace, PACE_ROW, next, pace.etag) : insert(Pace, PACE_ROW, next));
-    }
-    const content = await deps.compose(contents);
-    const etags = await tables.transaction(Mailboxes.table, MAILBOXES, operations);
-    // The mail of a delivery that was held after a restore may have been sent under this operation id.
-    const wasHeld = contents.some(({ delivery }) => delivery.heldAt !== undefined);
-    const known = wasHeld ? await mails.findOutcome(mail) : undefined;
-    const outcome = known ?? (await mails.send(mail, content, test));
-    await applyOutcome({ ...claimed, etag: etags.get(box.rowKey)! }, outcome);
-    return "sent";
-  }
-
-  /** Removes entries whose delivery was deleted or is final, and cancels those whose rule was deleted or disabled. */
-  async function removeEntries(
-    box: Mailbox,
-    contents: readonly { entry: Entry }[],
-    cancelled: readonly Pick<EntryContent, "entry" | "rule">[],
-  ): Promise<void> {
-    for (const { entry, rule } of cancelled) {
-      const error = rule ? "The rule was disabled before this was sent." : "The rule was deleted before this was sent.";
-      await deps.report(entry, { status: "cancelled", error, attempts: box.mail?.attempts ?? 0, looks: 0 });
-    }
-    const remaining = new Set(
-      contents
-        .filter((content) => !cancelled.some(({ entry }) => entry === content.entry))
-        .map((content) => content.entry),
-    );
-    const { mail, ...withoutMail } = box;
-    const entries = mail?.entries.filter((entry) => remaining.has(entry)) ?? [];
-    const waiting = box.waiting.filter((entry) => remaining.has(entry));
-    await write({ ...withoutMail, waiting, ...(mail && entries.length > 0 && { mail: { ...mail, entries } }) }, {});
-  }
-
-  /** Completes a mail in progress. Requests the outcome from the provider if it is unknown. */
-  async function complete(box: Mailbox): Promise<void> {
-    const mail = box.mail!;
-    if (isFinal(mail)) return await finish(box);
-    if (mail.status === "accepted") return await applyOutcome(box, await mails.requestStatus(mail));
-    const outcome = await mails.findOutcome(mail);
-    // The provider does not know the mail, so it can be sent.
-    await applyOutcome(box, outcome ?? { status: "waiting" });
-  }
-
-  async function applyOutcome(box: Mailbox, outcome: Outcome): Promise<void> {
-    const { leasedUntil: _l, notBefore: _n, error: _e, throttled: _t, ...mail } = box.mail!;
-    const next = await write(box, { mail: { ...mail, ...outcome } });
-    if (isFinal(next.mail!)) return await finish(next);
-    for (const entry of next.mail!.entries) await deps.report(entry, next.mail!);
-  }
-
-  /** Writes the outcome to the deliveries and then removes the mail, so that the parts of removed entries are final. */
-  async function finish({ mail, ...box }: Mailbox): Promise<void> {
-    for (const entry of mail!.entries) await deps.report(entry, mail!);
-    await write(box, {});
-  }
-
+/** Creates the mailboxes: each combines the alerts that wait for the same recipients into mails within the rate limit. */
+export function createMailboxes(deps: MailboxDeps): MailboxQueue {
+  const { tables, history, limits, clock } = deps;
   return {
     add: (deliveryId) => addToMailboxes({ tables, history, clock }, deliveryId),
-    run,
+    run: (budgetMs) => runDue(deps, budgetMs),
     pace: rateLimitText(limits),
 
     async sendSlots() {
@@ -260,7 +111,7 @@ export function createMailboxes(deps: {
         return entries.length > 0 && until > now.toISOString() ? [[rowKey, { at: new Date(until), before: -1 }]] : [];
       });
       if (waiting.length === 0) return new Map(reserved);
-      const slots = nextSlots((await readPace())?.sent ?? [], now.getTime(), limits, waiting.length);
+      const slots = nextSlots((await readPace(deps))?.sent ?? [], now.getTime(), limits, waiting.length);
       const slotOf = (before: number): SendSlot => ({ at: new Date(slots[before]!), before });
       return new Map([...reserved, ...waiting.map(({ rowKey }, index): [string, SendSlot] => [rowKey, slotOf(index)])]);
     },
@@ -280,4 +131,141 @@ export function createMailboxes(deps: {
       }
     },
   };
+}
+
+/** Runs the due steps of all mailboxes, each step of `nextStep` by `complete` or `send`. */
+async function runDue(deps: MailboxDeps, budgetMs: number): Promise<void> {
+  const { tables, clock, log } = deps;
+  const deadline = performance.now() + budgetMs;
+  /** Mailboxes that are not processed again in this run, because they failed or notifications are turned off. */
+  const skipped = new Set<string>();
+  const failures: unknown[] = [];
+  while (performance.now() < deadline) {
+    const now = clock.now();
+    const boxes = (await readMailboxes(tables)).filter(({ rowKey }) => !skipped.has(rowKey)).sort(byPriority);
+    const step = (box: Mailbox) => nextStep(box, now);
+    const box =
+      // First the mails in progress, whose outcome is known or can be requested.
+      boxes.find((candidate) => step(candidate) === "complete") ??
+      boxes.find((candidate) => step(candidate) === "send");
+    if (!box) break;
+    try {
+      if (step(box) === "complete") await complete(deps, box, now);
+      else {
+        const outcome = await send(deps, box, now);
+        if (outcome === "rateLimited") break;
+        if (outcome === "turnedOff") skipped.add(box.rowKey);
+      }
+    } catch (error) {
+      if (isConflict(error)) log.debug("Another worker is processing the mailbox", { mailbox: box.rowKey });
+      else {
+        // A failing mailbox must not stop the others.
+        skipped.add(box.rowKey);
+        failures.push(error);
+      }
+    }
+  }
+  if (failures.length > 0) throw failures[0];
+}
+
+/**
+ * Starts a mail, counted against the rate limit, and sends it. `sent`: the attempt has an outcome. `removed`: nothing was sent,
+ * because entries were removed from the mailbox; its next step is found again. `turnedOff`: notifications are off.
+ */
+async function send(
+  deps: MailboxDeps,
+  box: Mailbox,
+  now: Date,
+): Promise<"sent" | "removed" | "rateLimited" | "turnedOff"> {
+  const { tables, mails, limits, ownerMailsPerDay } = deps;
+  const pace = await readPace(deps);
+  const nowMs = now.getTime();
+  if (nextFreeTime(pace?.sent ?? [], nowMs, limits) > nowMs) return "rateLimited";
+  const contents = await contentsOf(deps, box);
+  const test = contents.some(({ delivery }) => delivery.test);
+  if (!test && !(await deps.settings.values()).enableNotifications) return "turnedOff";
+  const cancelled = contents.filter(({ delivery, rule }) => !rule || (!rule.enabled && !delivery.test));
+  if (cancelled.length > 0 || contents.length < entriesToSend(box).length) {
+    await withdraw(deps, box, { contents, cancelled }, now);
+    return "removed";
+  }
+  // Not undefined: `send` is the mailbox's next step.
+  const started = nextMailbox(box, { type: "started", ownerMailsPerDay }, now)!;
+  const mail = started.mail!;
+  if (isFinal(mail)) {
+    await finish(deps, await tables.replace(Mailboxes, started), now);
+    return "sent";
+  }
+  const operations: Operation[] = [replace(Mailboxes, box.rowKey, started, box.etag)];
+  if (isLimited(limits)) {
+    const next = { sent: withSent(pace?.sent ?? [], nowMs) };
+    operations.push(pace ? replace(Pace, PACE_ROW, next, pace.etag) : insert(Pace, PACE_ROW, next));
+  }
+  const content = await deps.compose(contents);
+  const etags = await tables.transaction(Mailboxes.table, MAILBOXES, operations);
+  // The mail of a delivery that was held after a restore may have been sent under this operation id.
+  const wasHeld = contents.some(({ delivery }) => delivery.heldAt !== undefined);
+  const known = wasHeld ? await mails.findOutcome(mail) : undefined;
+  const outcome = known ?? (await mails.send(mail, content, test));
+  const sending = { ...started, etag: etags.get(box.rowKey)! };
+  await writeOutcome(deps, nextMailbox(sending, { type: "answered", outcome }, now)!, now);
+  return "sent";
+}
+
+/** Completes a mail in progress. Requests the outcome from the provider if it is unknown. */
+async function complete(deps: MailboxDeps, box: Mailbox, now: Date): Promise<void> {
+  const mail = box.mail!;
+  if (isFinal(mail)) return await finish(deps, box, now);
+  const find = mail.status === "accepted" ? deps.mails.requestStatus : deps.mails.findOutcome;
+  const outcome: Outcome | undefined = await find(mail);
+  const event = outcome ? ({ type: "lookedUp", outcome } as const) : ({ type: "notFound" } as const);
+  // Not undefined: `complete` is the mailbox's next step.
+  await writeOutcome(deps, nextMailbox(box, event, now)!, now);
+}
+
+/** Writes the outcome of an attempt or of a request to the provider into the mailbox, then into the deliveries. */
+async function writeOutcome(deps: MailboxDeps, box: Mailbox, now: Date): Promise<void> {
+  const written = await deps.tables.replace(Mailboxes, box);
+  if (isFinal(written.mail!)) return await finish(deps, written, now);
+  for (const entry of written.mail!.entries) await deps.report(entry, written.mail!);
+}
+
+/** Writes the outcome to the deliveries and then removes the mail, so that the parts of removed entries are final. */
+async function finish(deps: MailboxDeps, box: Mailbox, now: Date): Promise<void> {
+  for (const entry of box.mail!.entries) await deps.report(entry, box.mail!);
+  await deps.tables.replace(Mailboxes, nextMailbox(box, { type: "reported" }, now)!);
+}
+
+/** Removes entries whose delivery was deleted or is final, and cancels those whose rule was deleted or disabled. */
+async function withdraw(
+  deps: MailboxDeps,
+  box: Mailbox,
+  { contents, cancelled }: { contents: readonly EntryContent[]; cancelled: readonly EntryContent[] },
+  now: Date,
+): Promise<void> {
+  for (const { entry, rule } of cancelled) {
+    const error = rule ? "The rule was disabled before this was sent." : "The rule was deleted before this was sent.";
+    await deps.report(entry, { status: "cancelled", error, attempts: box.mail?.attempts ?? 0, looks: 0 });
+  }
+  const remaining = contents.filter((content) => !cancelled.includes(content)).map(({ entry }) => entry);
+  await deps.tables.replace(Mailboxes, nextMailbox(box, { type: "withdrawn", remaining }, now)!);
+}
+
+/** Returns the content of the next mail of a mailbox. */
+async function contentsOf({ history, rules }: MailboxDeps, box: MailboxRecord): Promise<EntryContent[]> {
+  const contents: EntryContent[] = [];
+  for (const entry of entriesToSend(box)) {
+    const row = await history.get(entry.deliveryId);
+    const part = row?.parts[entry.part];
+    if (row?.status !== "pending" || !part || isFinal(part)) continue;
+    const { news: _, ...delivery } = row;
+    const rule = await rules.find(row.ruleId);
+    const { reason, owner } = part;
+    contents.push({ delivery, items: itemsOf(part, itemsIn(row)), reason, owner, entry, rule });
+  }
+  return contents;
+}
+
+async function readPace({ tables, limits }: MailboxDeps) {
+  return isLimited(limits) ? await tables.get(Pace, MAILBOXES, PACE_ROW) : undefined;
 }

@@ -52,7 +52,7 @@ export async function readIndexed(
     const { rowKey, position } = rows[index]!;
     const content = primary && contents.get(primary);
     const entry = readEntry(content?.entry);
-    const isWritten = primary && content && isAuthentic(rowOf(primary, content));
+    const isWritten = primary && content && (await isAuthentic(rowOf(primary, content)));
     if (entry && isWritten && indexKeys(entry).includes(rowKey)) items.push(entry);
     else findings.push(findingOf(primary, position, primary !== undefined && contents.has(primary)));
   }
@@ -96,16 +96,17 @@ async function readContents(tables: Tables, primaries: PrimaryRow[]): Promise<Ma
   return contents;
 }
 
+/** Length of the part of a primary row's key before the entry's id: `10:40|`. */
+const ID_START = 6;
+
 const rowOf = ({ timeMs, key }: PrimaryRow, { entry, link, mac }: Content) => ({
   interval: intervalOf(timeMs),
   rowKey: key,
+  id: key.slice(ID_START),
   text: entry,
   link,
   mac,
 });
-
-/** Length of the part of a primary row's key before the entry's id: `10:40|`. */
-const ID_START = 6;
 
 /** Returns the finding for an index row without a matching entry. `exists`: the primary row exists. */
 function findingOf(primary: PrimaryRow | undefined, position: string, exists: boolean): Finding {

@@ -1,12 +1,15 @@
 import type { Clock } from "../platform/runtime.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS } from "../platform/time.ts";
+import { sha256 } from "./canonical.ts";
 import { requiredSince } from "./chain/authenticated-from.ts";
-import { chainEnd, oldestBeginning, purgedEnd } from "./chain/chain.ts";
+import { chainEnd, digestAt, oldestBeginning, purgedEnd } from "./chain/chain.ts";
 import { isAuthentic } from "./chain/check-authenticity.ts";
+import { manifestHash, readManifests } from "./chain/manifest.ts";
 import { purgedTo, readPurges } from "./chain/purge-record.ts";
+import type { PublicKeys } from "./chain/signing.ts";
 import type { Trust } from "./chain/trust.ts";
-import { type Interval, intervalFrom } from "./interval.ts";
+import { INTERVAL_MS, type Interval, intervalFrom, intervalName } from "./interval.ts";
 import type { StoredEntry } from "./stored-entries.ts";
 import { entriesEnd } from "./verify/check-unsealed.ts";
 
@@ -17,10 +20,10 @@ export interface Span {
   /** Time before which all entries are. Infinity without keys, because then nothing is verified. */
   to: number;
   /**
-   * Returns false for a changed or inserted entry. Sealed entries whose key is no longer configured are accepted: verification compares
-   * them with their digest.
+   * Returns false for a changed or inserted entry. A sealed entry without a code of a configured key is compared with the digest of
+   * its interval. This costs two requests for each such interval, and no request for other entries.
    */
-  isAuthentic(row: Pick<StoredEntry, "interval" | "rowKey" | "text" | "link" | "mac">): boolean;
+  isAuthentic(row: Pick<StoredEntry, "interval" | "rowKey" | "id" | "text" | "link" | "mac">): Promise<boolean>;
 }
 
 /** How long a process uses the span that it read. */
@@ -40,7 +43,7 @@ export function createSpan(deps: { tables: Tables; clock: Clock; trust: Trust })
     const beginning = end?.beginning ?? (end && (await oldestBeginning(chainDeps, purges)));
     const from = purgedTo(purges) ?? (beginning && intervalFrom(beginning.interval));
     const authenticatedFrom = await requiredSince(tables, keys, end);
-    return { from, authenticatedFrom, newest: end?.interval };
+    return { from, authenticatedFrom, newest: end?.interval, keys };
   }
 
   return async () => {
@@ -53,15 +56,36 @@ export function createSpan(deps: { tables: Tables; clock: Clock; trust: Trust })
         kept = undefined;
       });
     }
-    const { from, authenticatedFrom, newest } = await kept.bounds;
-    const { authentication } = trust;
+    const { from, authenticatedFrom, newest, keys } = await kept.bounds;
+    const { authentication, signer } = trust;
+    const sealed = new Map<Interval, Promise<ReadonlySet<string>>>();
     return {
       from,
-      to: trust.signer ? entriesEnd(now, newest) : Number.POSITIVE_INFINITY,
-      isAuthentic(row) {
-        const acceptsUnknownKeys = newest !== undefined && row.interval <= newest;
-        return isAuthentic({ authentication, authenticatedFrom, acceptsUnknownKeys }, row);
+      to: signer ? entriesEnd(now, newest) : Number.POSITIVE_INFINITY,
+      async isAuthentic(row) {
+        if (newest === undefined || row.interval > newest)
+          return isAuthentic({ authentication, authenticatedFrom }, row);
+        // Without a key, no digest can be verified.
+        if (!signer) return isAuthentic({ authentication, authenticatedFrom, acceptsUnknownKeys: true }, row);
+        if (isAuthentic({ authentication, authenticatedFrom: 0 }, row)) return true;
+        const fingerprints = sealed.get(row.interval) ?? sealedFingerprints(tables, row.interval, keys);
+        sealed.set(row.interval, fingerprints);
+        return (await fingerprints).has(`${row.id} ${sha256(row.text ?? "")}`);
       },
     };
   };
+}
+
+/** Returns the ids and hashes of the entries that an interval was sealed with. Empty if its digest or manifest was changed. */
+async function sealedFingerprints(tables: Tables, interval: Interval, keys: PublicKeys): Promise<ReadonlySet<string>> {
+  const reading = await digestAt(tables, intervalName(interval), keys);
+  if (reading?.state !== "genuine") return new Set();
+  const fingerprints = new Set<string>();
+  const hash = manifestHash();
+  for await (const page of readManifests(tables, { from: interval, to: interval + INTERVAL_MS }))
+    for (const { fingerprint } of page) {
+      hash.add(fingerprint);
+      fingerprints.add(fingerprint.join(" "));
+    }
+  return hash.digest() === reading.digest.manifest ? fingerprints : new Set();
 }

@@ -18,6 +18,7 @@ import {
   VaultStates,
   vaultsRange,
 } from "./compliance-rows.ts";
+import { nextEvaluation } from "./evaluation-states.ts";
 import { type EvaluationStore, hasEnded } from "./evaluations.ts";
 import { type Evaluator, editionOf } from "./evaluator.ts";
 import type { Overview } from "./overview.ts";
@@ -140,7 +141,7 @@ export function createEvaluationWork(deps: {
     const names = await namesOfAllVaults(vaults);
     await sendAll([...names].map((vault) => ({ kind: "vault", vault, evaluationId })));
     if (evaluationId === undefined) return;
-    await evaluations.change(evaluationId, (record) => ({ ...record, vaults: names.size }));
+    await evaluations.change(evaluationId, (record) => nextEvaluation(record, { type: "sent", vaults: names.size }));
   }
 
   /**
@@ -209,12 +210,8 @@ export function createEvaluationWork(deps: {
       target: vault === undefined ? { type: "evaluation", id: message.kind } : { type: "vault", id: vault },
     });
     if (message.kind !== "vault" || message.evaluationId === undefined) return;
-    const { vault: failedVault, evaluationId } = message;
-    await evaluations.change(evaluationId, (record) =>
-      record.failedVaults.includes(failedVault)
-        ? undefined
-        : { ...record, failedVaults: [...record.failedVaults, failedVault] },
-    );
+    const event = { type: "vaultFailed", vault: message.vault } as const;
+    await evaluations.change(message.evaluationId, (record) => nextEvaluation(record, event));
   }
 
   async function policyChanged(keys: readonly string[]): Promise<void> {

@@ -26,6 +26,7 @@ import {
   vaultOfFence,
 } from "./compliance-rows.ts";
 import { createResultWriter } from "./evaluate-and-write.ts";
+import { nextResults } from "./evaluation-states.ts";
 import { assetKey } from "./packed-results.ts";
 import {
   type AssetUse,
@@ -105,7 +106,7 @@ export interface Evaluator {
   ensureThresholds(checkContext: Context): Promise<void>;
 }
 
-export function createEvaluator(deps: {
+interface EvaluatorDeps {
   tables: Tables;
   settings: Pick<Settings, "values">;
   /** Returns the known references to a vault and its assets. */
@@ -116,177 +117,188 @@ export function createEvaluator(deps: {
   ownerTag?: string;
   clock: Clock;
   log: Logger;
-}): Evaluator {
-  const { tables, settings, references = async () => [], licensed = async () => true, clock, log } = deps;
-  const { ownerTag = DEFAULT_OWNER_TAG } = deps;
+}
 
-  const { commitAll, commitSome } = createResultWriter(ownerTag);
+/** What the steps of an evaluation use. */
+interface Evaluating extends Required<Omit<EvaluatorDeps, "ownerTag">>, ReturnType<typeof createResultWriter> {
+  ensureThresholds(checkContext: Context): Promise<void>;
+}
 
-  const currentReferences = async (vaultName: string) => summarizeReferences(await references(vaultName));
-  /** Returns the stored references of a vault. For a new vault, reads them if a license allows dependency discovery. */
-  async function storedReferences({ row }: OpenedState, vaultName: string): Promise<VaultReferences> {
-    if (row && !row.gone) {
-      const previous = undefinedIfNotPacked(() => unpackReferences(row.references));
-      // Stored references that can't be unpacked are ignored.
-      return previous ?? (await currentReferences(vaultName));
+/** A request to evaluate a vault and some or all of its assets. */
+interface EvaluationRequest {
+  assets: "all" | "due" | readonly string[];
+  /** Whether the references to the vault are read again. Then the vault itself is evaluated in any case. */
+  references: boolean;
+  evaluationId?: string | undefined;
+  repair?: boolean;
+}
+
+export function createEvaluator(deps: EvaluatorDeps): Evaluator {
+  const { tables, ownerTag = DEFAULT_OWNER_TAG, references = async () => [], licensed = async () => true } = deps;
+  const ensureThresholds = createThresholds(tables, ownerTag);
+  const evaluating = { ...deps, references, licensed, ...createResultWriter(ownerTag), ensureThresholds };
+  return {
+    prepareChange: (change) => prepareChange(evaluating, change),
+    evaluateWholeVault: (vaultName, evaluationId) =>
+      evaluateVault(evaluating, vaultName, { assets: "all", references: true, evaluationId }),
+    evaluateAssets: (vaultName, assets, options = {}) =>
+      evaluateVault(evaluating, vaultName, {
+        assets: options.references && assets !== "due" ? affectedAssets(assets) : assets,
+        references: options.references === true,
+      }),
+    restore: (vaultName) => evaluateVault(evaluating, vaultName, { assets: "all", references: true, repair: true }),
+    removeOldFences: () => removeOldFences(tables),
+    readContext: () => readContext(deps),
+    ensureThresholds,
+  };
+}
+
+/** Returns the stored references of a vault. For a new vault, reads them if a license allows dependency discovery. */
+async function storedReferences(
+  { references, licensed }: Evaluating,
+  { row }: OpenedState,
+  vaultName: string,
+): Promise<VaultReferences> {
+  if (row && !row.gone) {
+    const previous = undefinedIfNotPacked(() => unpackReferences(row.references));
+    // Stored references that can't be unpacked are ignored.
+    return previous ?? summarizeReferences(await references(vaultName));
+  }
+  return (await licensed()) ? summarizeReferences(await references(vaultName)) : new Map();
+}
+
+async function readContext({ settings, clock }: Pick<EvaluatorDeps, "settings" | "clock">) {
+  const values = await settings.values();
+  if (!values.enableComplianceScanning) return undefined;
+  return { now: clock.now().getTime(), criticalDays: values.criticalExpiryDays, warningDays: values.warningExpiryDays };
+}
+
+/** Creates `ensureThresholds`. */
+function createThresholds(tables: Tables, ownerTag: string): Evaluator["ensureThresholds"] {
+  let stored: Promise<void> | undefined;
+  async function store({ now, criticalDays, warningDays }: Context): Promise<void> {
+    if (await tables.get(ThresholdsRows, STATE, THRESHOLDS_KEY)) return;
+    const evaluatedAt = new Date(now).toISOString();
+    const record = { at: evaluatedAt, criticalDays, warningDays, paused: false, edition: editionOf(ownerTag) };
+    try {
+      await tables.insert(ThresholdsRows, STATE, THRESHOLDS_KEY, record);
+    } catch (error) {
+      if (!(error instanceof RowExists)) throw error;
     }
-    return (await licensed()) ? await currentReferences(vaultName) : new Map();
   }
-
-  async function readContext(): Promise<Context | undefined> {
-    const values = await settings.values();
-    if (!values.enableComplianceScanning) return undefined;
-    return {
-      now: clock.now().getTime(),
-      criticalDays: values.criticalExpiryDays,
-      warningDays: values.warningExpiryDays,
-    };
-  }
-
-  let thresholdsStored: Promise<void> | undefined;
-  function ensureThresholds({ now, criticalDays, warningDays }: Context): Promise<void> {
-    thresholdsStored ??= (async () => {
-      if (await tables.get(ThresholdsRows, STATE, THRESHOLDS_KEY)) return;
-      const evaluatedAt = new Date(now).toISOString();
-      const record = { at: evaluatedAt, criticalDays, warningDays, paused: false, edition: editionOf(ownerTag) };
-      try {
-        await tables.insert(ThresholdsRows, STATE, THRESHOLDS_KEY, record);
-      } catch (error) {
-        if (!(error instanceof RowExists)) throw error;
-      }
-    })().catch((error: unknown) => {
-      thresholdsStored = undefined;
+  return (checkContext) => {
+    stored ??= store(checkContext).catch((error: unknown) => {
+      stored = undefined;
       throw error;
     });
-    return thresholdsStored;
-  }
-
-  async function prepareChange(change: VaultChange): Promise<WriteDerivedData> {
-    const { vault, vaultBefore, vaultGone } = change;
-    if (!vaultGone && !(await readContext())) return async () => {};
-    const isNew = vaultBefore === undefined && !vaultGone;
-    // Used by the first attempt only. After a conflict, the stored results are read again.
-    let prepared: OpenedState | undefined = isNew
-      ? emptyState(tables, vault.name)
-      : await openState(tables, vault.name);
-    // `confirm` throws if the scan's worker no longer has the claim of the vault.
-    return async (assets, confirm) =>
-      await repeatOnConflict(async () => {
-        const previous = prepared ?? (await openState(tables, vault.name));
-        // Another worker may have claimed the vault and written these results.
-        if (!prepared) await confirm();
-        prepared = undefined;
-        if (vaultGone) return await removeState(previous, vault.name, clock.now().toISOString());
-        const evaluated = await evaluateChange(previous, change, assets);
-        log.debug("A vault was evaluated", { vault: vault.name, kind: "scan", evaluated });
-      });
-  }
-
-  async function evaluateChange(
-    previous: OpenedState,
-    { vault, vaultBefore }: VaultChange,
-    assets: AssetChange[],
-  ): Promise<number> {
-    const checkContext = await readContext();
-    if (!checkContext) return 0;
-    await ensureThresholds(checkContext);
-    const facts = await storedReferences(previous, vault.name);
-    if (canUpdate(previous, vault)) {
-      const changedAssets = new Map(assets.map(({ type, name, after }) => [assetKey(type, name), after]));
-      await commitSome(previous, vault, checkContext, changedAssets, facts);
-      return changedAssets.size;
-    }
-    const allAssets = vaultBefore ? await readAssetsOfVault(tables, vault.name) : new Map<string, AssetRecord>();
-    for (const { type, name, after } of assets) {
-      if (after) allAssets.set(assetKey(type, name), after);
-      else allAssets.delete(assetKey(type, name));
-    }
-    await commitAll(previous, vault, checkContext, allAssets, facts);
-    return allAssets.size;
-  }
-
-  const evaluateWholeVault = (vaultName: string, evaluationId?: string) => evaluateAll(vaultName, { evaluationId });
-  const restore = (vaultName: string) => evaluateAll(vaultName, { repair: true });
-
-  async function evaluateAll(vaultName: string, options: { evaluationId?: string | undefined; repair?: boolean }) {
-    const checkContext = await readContext();
-    if (!checkContext) return 0;
-    await ensureThresholds(checkContext);
-    return await withoutConcurrentScan(vaultName, options, async (vault, previous) => {
-      const assets = await readAssetsOfVault(tables, vaultName);
-      await commitAll(previous, vault, checkContext, assets, await currentReferences(vaultName), options.evaluationId);
-      return assets.size;
-    });
-  }
-
-  const evaluateAssets: Evaluator["evaluateAssets"] = async (vaultName, requestedAssets, options = {}) => {
-    const checkContext = await readContext();
-    if (!checkContext) return 0;
-    return await withoutConcurrentScan(vaultName, {}, async (vault, previous) => {
-      const isUpdatable = canUpdate(previous, vault);
-      const keys =
-        requestedAssets === "due"
-          ? assetsDueByAge(previous, checkContext)
-          : options.references
-            ? affectedAssets(requestedAssets)
-            : requestedAssets;
-      if (isUpdatable && keys.length === 0 && !options.references) return 0;
-      const facts = await (options.references ? currentReferences(vaultName) : storedReferences(previous, vaultName));
-      const assets =
-        isUpdatable && keys.length <= MAX_POINT_READS
-          ? await readAssetsByKey(tables, vaultName, keys)
-          : await readAssetsOfVault(tables, vaultName);
-      if (!isUpdatable) {
-        await commitAll(previous, vault, checkContext, assets, facts);
-        return assets.size;
-      }
-      await commitSome(previous, vault, checkContext, new Map(keys.map((key) => [key, assets.get(key)])), facts);
-      return keys.length;
-    });
+    return stored;
   };
+}
 
-  /**
-   * Runs `work` on a vault that no scan is writing, or removes the results if the inventory no longer has the vault. This reads
-   * the stored results before the vault's row in the inventory. A scan that claims the vault later also writes results. Then
-   * the write of `work` fails with a conflict, and the reads and `work` are repeated.
-   */
-  async function withoutConcurrentScan(
-    vaultName: string,
-    options: { repair?: boolean },
-    work: (vault: Row<VaultRecord>, previous: OpenedState) => Promise<number>,
-  ): Promise<number> {
-    return await repeatOnConflict(async () => {
-      const previous = await openState(tables, vaultName, options);
-      const vault = await readUnclaimedVault(tables, vaultName);
-      if (vault) return await work(vault, previous);
-      await removeState(previous, vaultName, clock.now().toISOString());
-      return 0;
+async function prepareChange(deps: Evaluating, change: VaultChange): Promise<WriteDerivedData> {
+  const { tables, clock, log } = deps;
+  const { vault, vaultBefore, vaultGone } = change;
+  if (!vaultGone && !(await readContext(deps))) return async () => {};
+  const isNew = vaultBefore === undefined && !vaultGone;
+  // Used by the first attempt only. After a conflict, the stored results are read again.
+  let prepared: OpenedState | undefined = isNew ? emptyState(tables, vault.name) : await openState(tables, vault.name);
+  // `confirm` throws if the scan's worker no longer has the claim of the vault.
+  return async (assets, confirm) =>
+    await repeatOnConflict(async () => {
+      const previous = prepared ?? (await openState(tables, vault.name));
+      // Another worker may have claimed the vault and written these results.
+      if (!prepared) await confirm();
+      prepared = undefined;
+      if (vaultGone) return await removeState(previous, vault.name, clock.now().toISOString());
+      const evaluated = await evaluateChange(deps, previous, change, assets);
+      log.debug("A vault was evaluated", { vault: vault.name, kind: "scan", evaluated });
     });
-  }
+}
 
-  async function removeOldFences(): Promise<number> {
-    const vaults = await subscriptionsOfVaults(tables);
-    let removed = 0;
-    for await (const rows of tables.pages(DetailsRangeRows, { ...detailsRange, select: [] })) {
-      for (const { rowKey } of rows) {
-        const vaultName = vaultOfFence(rowKey);
-        if (vaultName === undefined || vaults.has(vaultName)) continue;
-        if (await removeOldRow(tables, ResultFences, STATE, rowKey)) removed++;
-      }
+async function evaluateChange(
+  deps: Evaluating,
+  previous: OpenedState,
+  { vault, vaultBefore }: VaultChange,
+  assets: AssetChange[],
+): Promise<number> {
+  const checkContext = await readContext(deps);
+  if (!checkContext) return 0;
+  await deps.ensureThresholds(checkContext);
+  const facts = await storedReferences(deps, previous, vault.name);
+  const changedAssets = new Map(assets.map(({ type, name, after }) => [assetKey(type, name), after]));
+  const event = { type: "evaluated", assets: [...changedAssets.keys()], vaultItself: true } as const;
+  const next = nextResults(previous, { ...event, rbac: vault.rbacAuthorization, now: checkContext.now });
+  if (next?.evaluate !== "all") {
+    await deps.commitSome(previous, vault, checkContext, changedAssets, facts);
+    return changedAssets.size;
+  }
+  const allAssets = vaultBefore ? await readAssetsOfVault(deps.tables, vault.name) : new Map<string, AssetRecord>();
+  for (const [key, after] of changedAssets) {
+    if (after) allAssets.set(key, after);
+    else allAssets.delete(key);
+  }
+  await deps.commitAll(previous, vault, checkContext, allAssets, facts);
+  return allAssets.size;
+}
+
+/** Evaluates a vault that no scan is writing. Returns the number of evaluated assets. */
+async function evaluateVault(deps: Evaluating, vaultName: string, request: EvaluationRequest): Promise<number> {
+  const { tables } = deps;
+  const { assets: requested, references, evaluationId } = request;
+  const checkContext = await readContext(deps);
+  if (!checkContext) return 0;
+  if (requested === "all") await deps.ensureThresholds(checkContext);
+  return await withoutConcurrentScan(deps, vaultName, request, async (vault, previous) => {
+    const event = { type: "evaluated", assets: requested, vaultItself: references } as const;
+    const next = nextResults(previous, { ...event, rbac: vault.rbacAuthorization, now: checkContext.now });
+    if (!next?.evaluate) return 0;
+    const { evaluate } = next;
+    const facts = references
+      ? summarizeReferences(await deps.references(vaultName))
+      : await storedReferences(deps, previous, vaultName);
+    const assets =
+      evaluate !== "all" && evaluate.length <= MAX_POINT_READS
+        ? await readAssetsByKey(tables, vaultName, evaluate)
+        : await readAssetsOfVault(tables, vaultName);
+    if (evaluate === "all") {
+      await deps.commitAll(previous, vault, checkContext, assets, facts, evaluationId);
+      return assets.size;
     }
-    return removed;
-  }
-
-  return { prepareChange, evaluateWholeVault, evaluateAssets, restore, removeOldFences, readContext, ensureThresholds };
+    const evaluated = new Map(evaluate.map((key) => [key, assets.get(key)]));
+    await deps.commitSome(previous, vault, checkContext, evaluated, facts);
+    return evaluate.length;
+  });
 }
 
 /**
- * Returns whether the results of some assets can be replaced. Otherwise all assets must be evaluated, such as after a change of
- * the vault's access model, on which checks of assets depend.
+ * Runs `work` on a vault that no scan is writing, or removes the results if the inventory no longer has the vault. This reads
+ * the stored results before the vault's row in the inventory. A scan that claims the vault later also writes results. Then
+ * the write of `work` fails with a conflict, and the reads and `work` are repeated.
  */
-const canUpdate = ({ row, isComplete }: OpenedState, vault: VaultRecord): boolean =>
-  row !== undefined && !row.gone && isComplete && row.rbac === vault.rbacAuthorization;
+async function withoutConcurrentScan(
+  { tables, clock }: Pick<Evaluating, "tables" | "clock">,
+  vaultName: string,
+  options: { repair?: boolean },
+  work: (vault: Row<VaultRecord>, previous: OpenedState) => Promise<number>,
+): Promise<number> {
+  return await repeatOnConflict(async () => {
+    const previous = await openState(tables, vaultName, options);
+    const vault = await readUnclaimedVault(tables, vaultName);
+    if (vault) return await work(vault, previous);
+    await removeState(previous, vaultName, clock.now().toISOString());
+    return 0;
+  });
+}
 
-/** Returns the keys of assets whose age has changed a result. */
-const assetsDueByAge = ({ assets }: OpenedState, { now }: Context): string[] =>
-  [...assets].filter(([, { dueAt }]) => dueAt !== undefined && dueAt * 1000 <= now).map(([key]) => key);
+async function removeOldFences(tables: Tables): Promise<number> {
+  const vaults = await subscriptionsOfVaults(tables);
+  let removed = 0;
+  for await (const rows of tables.pages(DetailsRangeRows, { ...detailsRange, select: [] })) {
+    for (const { rowKey } of rows) {
+      const vaultName = vaultOfFence(rowKey);
+      if (vaultName === undefined || vaults.has(vaultName)) continue;
+      if (await removeOldRow(tables, ResultFences, STATE, rowKey)) removed++;
+    }
+  }
+  return removed;
+}

@@ -25,6 +25,7 @@ import {
   vaultStateKey,
 } from "./compliance-rows.ts";
 import { countResults, type VaultResults } from "./evaluate.ts";
+import { nextResults } from "./evaluation-states.ts";
 import {
   type AssetState,
   type Chunk,
@@ -105,26 +106,27 @@ async function writeVaultRow(
 export async function removeState(previous: OpenedState, vaultName: string, removedAt: string): Promise<void> {
   const { row, fence } = previous;
   const operations = previous.isComplete ? removalsOfStoredRows(row) : removalsOfUnwrittenRows(previous, []);
-  const vaultRowOperation: Operation[] = [];
-  if (row && !row.gone) {
-    const key = vaultStateKey(row.name);
-    vaultRowOperation.push(
-      row.exemptions.length > 0
-        ? replace(VaultStates, key, withoutResults(row), row.etag)
-        : remove(VaultStates, key, row.etag),
-    );
-  }
-  if (!row && previous.exemptions.length > 0) {
-    vaultRowOperation.push(
-      insert(VaultStates, vaultStateKey(vaultName), exemptionsOnlyState(vaultName, previous.exemptions, removedAt)),
-    );
-  }
+  const vaultRowOperation = removalOfVaultRow(previous, vaultName, removedAt);
   if (vaultRowOperation.length > 0)
     await writeVaultRow(previous, vaultName, undefined, (mark) =>
       fence.write(operations, { inLastTransaction: [...vaultRowOperation, mark] }),
     );
   else if (operations.length > 0) await fence.write(operations);
   else await fence.advance();
+}
+
+/** Returns the operation by which a removed vault's own row changes to its next state, if it changes. */
+function removalOfVaultRow(previous: OpenedState, vaultName: string, removedAt: string): Operation[] {
+  const { row, exemptions } = previous;
+  if (row?.gone) return [];
+  const key = vaultStateKey(row?.name ?? vaultName);
+  if (nextResults(previous, { type: "vaultRemoved" })?.state === "none")
+    return row ? [remove(VaultStates, key, row.etag)] : [];
+  return [
+    row
+      ? replace(VaultStates, key, withoutResults(row), row.etag)
+      : insert(VaultStates, key, exemptionsOnlyState(vaultName, exemptions, removedAt)),
+  ];
 }
 
 /** Returns the row of a removed vault that has no stored row, with only the exemptions of its assets. */

@@ -17,11 +17,9 @@ import type { ActiveScanList } from "./active-scans.ts";
 import { planVaults, type VaultPlan, type WatchedSubscriptions } from "./plan-vaults.ts";
 import { failureRecord } from "./read-list.ts";
 import {
-  claimedKey,
   DONE,
   hasEnded,
   indexText,
-  type PlannedVault,
   PlannedVaults,
   QUEUES,
   SCAN_ROW,
@@ -29,11 +27,11 @@ import {
   Scans,
   scanPartition,
   WAITING,
-  waitingKey,
 } from "./scan.ts";
 import type { ScanEnd } from "./scan-end.ts";
 import { internalFailure, MAX_CONCURRENT_VAULTS, type PlannedScan } from "./scan-worker.ts";
-import { type Claims, PLAN_WORKER } from "./vault-claims.ts";
+import type { Claims } from "./vault-claims.ts";
+import { nextVault, PLAN_WORKER, plannedVault, type ScanVault } from "./vault-states.ts";
 
 /** If other scans use all slots, the scan's message is sent again with this delay. */
 const RETRY_WITHOUT_WORKER_SECONDS = 5;
@@ -116,14 +114,11 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
     // At least one, even if other scans use all slots by now: then the limit is exceeded by one.
     const neededSlots = Math.max(1, planned.vaults.length);
     const slots = Math.max(1, await active.takeWorkers(scanId, neededSlots, settings.discoveryMaxWorkers));
-    // `begun` has three values. Undefined: the vault waits, no worker has claimed it. True: it is claimed and being scanned,
-    // here by the caller of this function (`PLAN_WORKER`). False: it is claimed, and its message in the queue starts a worker
-    // for it. The caller scans up to `MAX_CONCURRENT_VAULTS` vaults itself.
-    const vaults = planned.vaults.map((vault, index) => {
-      if (index >= slots) return vault;
-      return index < MAX_CONCURRENT_VAULTS
-        ? { ...vault, begun: true, worker: PLAN_WORKER }
-        : { ...vault, begun: false };
+    // The caller scans up to `MAX_CONCURRENT_VAULTS` vaults itself. For each further slot, a message starts a worker.
+    const vaults = planned.vaults.map((vault, at) => {
+      const waiting = plannedVault(indexText(at), vault);
+      const worker = at < MAX_CONCURRENT_VAULTS ? PLAN_WORKER : undefined;
+      return at < slots ? nextVault(waiting, { type: "claimed", worker })! : waiting;
     });
     const writtenPlan = await undefinedIfChanged(writeVaults(scan, vaults));
     if (!writtenPlan) return undefined;
@@ -138,14 +133,11 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
     });
     if (!running) return undefined;
     if (vaults.length === 0) return await endPlan(end.finish(scanId));
-    const rows = vaults.map((vault, at) => ({ index: indexText(at), vault }));
-    await Promise.all(rows.slice(MAX_CONCURRENT_VAULTS, slots).map(({ index }) => claims.send(scanId, index)));
+    await Promise.all(vaults.slice(MAX_CONCURRENT_VAULTS, slots).map(({ index }) => claims.send(scanId, index)));
     return {
       scan: withoutKeys(running),
-      claims: rows
-        .slice(0, Math.min(slots, MAX_CONCURRENT_VAULTS))
-        .map((row) => ({ ...row, rowKey: claimedKey(row.index) })),
-      waiting: rows.slice(slots).map((row) => ({ ...row, etag: writtenPlan.etags.get(waitingKey(row.index))! })),
+      claims: vaults.slice(0, Math.min(slots, MAX_CONCURRENT_VAULTS)),
+      waiting: vaults.slice(slots).map((vault) => ({ ...vault, etag: writtenPlan.etags.get(vault.rowKey)! })),
     };
   }
 
@@ -168,12 +160,9 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
    */
   async function writeVaults(
     scan: Row<ScanRecord>,
-    vaults: PlannedVault[],
+    vaults: readonly ScanVault[],
   ): Promise<{ scan: Row<ScanRecord>; etags: Map<string, string> }> {
-    // Only claimed vaults have a value of `begun`.
-    const keyOf = ({ begun }: PlannedVault, at: number) =>
-      (begun === undefined ? waitingKey : claimedKey)(indexText(at));
-    const rows = new Map(vaults.map((vault, at) => [keyOf(vault, at), vault]));
+    const rows = new Map(vaults.map(({ rowKey, vault }) => [rowKey, vault]));
     const operations: Operation[] = [...rows].map(([key, row]) => put(PlannedVaults, key, row));
     const range = { partitionKey: scan.partitionKey, from: WAITING, before: DONE };
     for await (const staleRows of tables.pages(PlannedVaults, { ...range, select: [] })) {

@@ -23,6 +23,7 @@ import {
 } from "./scan.ts";
 import { countOutcomes, countRemaining, failureOfScan, subscriptionTitles } from "./scan-outcomes.ts";
 import type { Claims } from "./vault-claims.ts";
+import { nextVault, vaultOperations } from "./vault-states.ts";
 
 export interface EndDeps {
   tables: Tables;
@@ -103,13 +104,11 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
   async function restartWorker(scan: ScanRecord): Promise<void> {
     const { scanId } = scan;
     const waiting = await claims.findWaiting(scan);
-    if (!waiting) return;
+    const claimed = waiting && nextVault(waiting, { type: "claimed", worker: undefined });
+    if (!claimed) return;
     try {
-      await tables.transaction(
-        PlannedVaults.table,
-        scanPartition(scanId),
-        claims.claimOperations(waiting, undefined).operations,
-      );
+      const operations = vaultOperations(waiting, claimed, waiting.etag);
+      await tables.transaction(PlannedVaults.table, scanPartition(scanId), operations);
     } catch (error) {
       if (isConflict(error)) return; // Another worker restarts the scan.
       throw error;

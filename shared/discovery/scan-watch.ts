@@ -3,7 +3,7 @@ import type { Clock, Logger } from "../platform/runtime.ts";
 import { undefinedIfChanged } from "../platform/storage/conflict.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import type { Tables } from "../platform/storage/tables.ts";
-import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
+import { MINUTE_MS } from "../platform/time.ts";
 import type { ActiveScanList } from "./active-scans.ts";
 import {
   CLAIMED,
@@ -18,23 +18,14 @@ import {
   scanPartition,
 } from "./scan.ts";
 import type { ScanRun } from "./scan-run.ts";
-import { skipUnreadable } from "./vault-claims.ts";
+import { skipUnreadable, storedVault } from "./vault-claims.ts";
+import { LEASE_MS, nextVault } from "./vault-states.ts";
 
 /**
  * The watch of scans: every minute it finds scans whose worker crashed or whose message was lost, and lets them
  * continue or ends them.
  */
 
-/**
- * If a claim's row is not renewed for this time (three missed renewals), its worker has crashed. Also the minimum age of a
- * scan's row before its messages are checked.
- */
-const LEASE_MS = 60 * SECOND_MS;
-/**
- * If no worker has started a claimed vault after this time, the vault's message is lost. The platform redelivers the message of
- * a crashed process after ten minutes.
- */
-const LOST_MESSAGE_MS = 11 * MINUTE_MS;
 /** If a queued scan's row does not change for this time, the scan's message is sent again. */
 const LOST_PLAN_MESSAGE_MS = 10 * MINUTE_MS;
 /** Time after a scan's deadline in which workers can end the scan themselves. */
@@ -110,9 +101,10 @@ export function createScanWatch({ tables, queues, active, run, clock, log }: Wat
 
   async function resendIfLost(scanId: string, rowKey: string): Promise<void> {
     const stored = await tables.getWithAge(PlannedVaults, scanPartition(scanId), rowKey);
-    if (!stored || stored.ageMs < (stored.row.begun ? LEASE_MS : LOST_MESSAGE_MS)) return;
+    const next = stored && nextVault(storedVault(stored.row), { type: "watched", ageMs: stored.ageMs });
+    if (!next) return;
     // The write fails if the worker has just finished the vault.
-    if (!(await undefinedIfChanged(tables.replace(PlannedVaults, { ...stored.row, begun: false })))) return;
+    if (!(await undefinedIfChanged(tables.replace(PlannedVaults, { ...stored.row, ...next.vault })))) return;
     log.warn("The worker or message of a vault was lost. The message is sent again", {
       scanId,
       vault: stored.row.name,

@@ -6,11 +6,9 @@ import type * as z from "zod";
 import { VaultBusy } from "../inventory/vault-claim.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
 import { isConflict } from "../platform/storage/conflict.ts";
-import { withoutKeys } from "../platform/storage/entity.ts";
-import { insert, type Operation, remove, type Tables } from "../platform/storage/tables.ts";
+import type { Operation, Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import {
-  doneKey,
   emptyTally,
   isHandedOff,
   type PlannedVault,
@@ -21,11 +19,11 @@ import {
   scanPartition,
   type VaultMessage,
   type VaultOutcome,
-  VaultOutcomes,
 } from "./scan.ts";
 import type { ScanEnd } from "./scan-end.ts";
 import { noChanges, type readVault, type VaultRead } from "./scan-vault.ts";
-import { type Claim, type Claims, PLAN_WORKER, type WaitingVault } from "./vault-claims.ts";
+import type { Claims, StoredVault } from "./vault-claims.ts";
+import { endOperations, nextVault, PLAN_WORKER, type ScanVault, vaultOperations } from "./vault-states.ts";
 
 /**
  * Number of vaults that one invocation scans at the same time, so that a scan of a few dozen vaults needs no second invocation.
@@ -62,7 +60,7 @@ interface Chain {
    * Returns the next waiting vault, if any. `wasTaken` is true if another worker claimed the previously returned vault, or if
    * the scan was canceled.
    */
-  next: (wasTaken: boolean) => Promise<WaitingVault | undefined>;
+  next: (wasTaken: boolean) => Promise<StoredVault | undefined>;
 }
 
 /** A chain that ends after its vault. */
@@ -90,9 +88,9 @@ export interface WorkDeps {
 export interface PlannedScan {
   scan: ScanRecord;
   /** Vaults that the invocation of the plan scans itself. */
-  claims: Claim[];
+  claims: ScanVault[];
   /** Vaults that are not claimed yet. */
-  waiting: WaitingVault[];
+  waiting: StoredVault[];
 }
 
 /** The workers of a scan. The number of vaults read at once is the number of claims that are not handed off. */
@@ -115,253 +113,268 @@ export interface ScanWork {
   vaultFailed(scanId: string, index: string): Promise<void>;
 }
 
+/** What the steps of a worker use. */
+type Work = WorkDeps & { runningScans: ReturnType<typeof createRunningScans> };
+
 export function createScanWork(deps: WorkDeps): ScanWork {
-  const { tables, claims, end, readVault, clock, randomness } = deps;
-  const runningScans = createRunningScans(tables, clock);
+  const work: Work = { ...deps, runningScans: createRunningScans(deps.tables, deps.clock) };
+  return {
+    scanPlanned: (planned) => scanPlanned(work, planned),
+    scanVaults: (message, delivery) => scanVaults(work, message, delivery),
+    vaultFailed: (scanId, index) => vaultFailed(work, scanId, index),
+  };
+}
 
-  async function scanPlanned({ scan, claims: claimed, waiting }: PlannedScan): Promise<void> {
-    const { scanId } = scan;
-    const startedAt = clock.now().getTime();
-    runningScans.add(scan);
-    // Waiting rows are only removed, not added. So the list in memory is correct until another worker claims one of them.
-    let hasOtherWorkers = false;
-    const next = async (wasTaken: boolean) => {
-      hasOtherWorkers ||= wasTaken;
-      return hasOtherWorkers ? await claims.findWaiting(scan) : waiting.shift();
-    };
-    const results = await Promise.allSettled(
-      claimed.map((claim, at) =>
-        scanChain(scanId, claim, {
-          worker: PLAN_WORKER,
-          until: startedAt + (at === 0 ? MAX_CHAIN_MS : CONCURRENT_PHASE_MS),
-          next,
-        }),
-      ),
-    );
-    const failed = results.find((one) => one.status === "rejected");
-    // The message is redelivered, and its handler sends messages for the vaults that are still claimed.
-    if (failed) throw failed.reason;
-    await finishIfLast(scanId);
+/** The vault that a worker has claimed next. `continuedElsewhere`: another worker has this worker's vault. */
+type Next = ScanVault | "noneLeft" | "continuedElsewhere";
+
+async function scanPlanned(deps: Work, { scan, claims: claimed, waiting }: PlannedScan): Promise<void> {
+  const { scanId } = scan;
+  const startedAt = deps.clock.now().getTime();
+  deps.runningScans.add(scan);
+  // Waiting rows are only removed, not added. So the list in memory is correct until another worker claims one of them.
+  let hasOtherWorkers = false;
+  const next = async (wasTaken: boolean) => {
+    hasOtherWorkers ||= wasTaken;
+    return hasOtherWorkers ? await deps.claims.findWaiting(scan) : waiting.shift();
+  };
+  const results = await Promise.allSettled(
+    claimed.map((claim, at) =>
+      scanChain(deps, scanId, claim, {
+        worker: PLAN_WORKER,
+        until: startedAt + (at === 0 ? MAX_CHAIN_MS : CONCURRENT_PHASE_MS),
+        next,
+      }),
+    ),
+  );
+  const failed = results.find((one) => one.status === "rejected");
+  // The message is redelivered, and its handler sends messages for the vaults that are still claimed.
+  if (failed) throw failed.reason;
+  await finishIfLast(deps, scanId);
+}
+
+async function scanVaults(deps: Work, message: z.infer<typeof VaultMessage>, delivery: number): Promise<void> {
+  const { scanId } = message;
+  const until = deps.clock.now().getTime() + MAX_CHAIN_MS;
+  const firstClaimResult = await firstClaim(deps, message, delivery);
+  if (!firstClaimResult) return;
+  // The worker that handed this vault off claimed a second one. The chain continues there, in that worker or in a message. So
+  // a handed-off vault has no next one here.
+  const next = async () => {
+    const scan = isHandedOff(firstClaimResult.rowKey) ? undefined : await deps.runningScans.read(scanId);
+    return scan && (await deps.claims.findWaiting(scan));
+  };
+  await scanChain(deps, scanId, firstClaimResult, { worker: message.index, until, next });
+  // Also needed if the worker continued in a message, because its background write may have finished the last vault.
+  await finishIfLast(deps, scanId);
+}
+
+async function firstClaim(
+  deps: Work,
+  { scanId, index }: z.infer<typeof VaultMessage>,
+  delivery: number,
+): Promise<ScanVault | undefined> {
+  const row = await deps.claims.readClaimed(scanId, index);
+  if (!row) {
+    // The vault is done. The message's worker crashed or failed at a later vault, or this is a duplicate delivery.
+    if (delivery > 1) await deps.claims.resendClaimed(scanId, index);
+    await finishIfLast(deps, scanId);
+    return undefined;
   }
+  const isRedelivered = delivery > 1;
+  if (!nextVault(row, { type: "started", worker: index, redelivered: isRedelivered })) return undefined;
+  // The crashed worker had handed this vault off and claimed a second one, which needs a message.
+  if (isRedelivered && isHandedOff(row.rowKey)) await deps.claims.resendClaimed(scanId, index, { exceptIndex: index });
+  return await deps.claims.start(scanId, row, index, isRedelivered);
+}
 
-  async function scanVaults(message: z.infer<typeof VaultMessage>, delivery: number): Promise<void> {
-    const { scanId } = message;
-    const until = clock.now().getTime() + MAX_CHAIN_MS;
-    const firstClaimResult = await firstClaim(message, delivery);
-    if (!firstClaimResult) return;
-    // The worker that handed this vault off claimed a second one. The chain continues there, in that worker or in a message. So
-    // a handed-off vault has no next one here.
-    const next = async () => {
-      const scan = isHandedOff(firstClaimResult.rowKey) ? undefined : await runningScans.read(scanId);
-      return scan && (await claims.findWaiting(scan));
-    };
-    await scanChain(scanId, firstClaimResult, { worker: message.index, until, next });
-    // Also needed if the worker continued in a message, because its background write may have finished the last vault.
-    await finishIfLast(scanId);
+/**
+ * Scans one vault after the other until none is left, the worker's time is over, or the scan has ended. Then waits for the
+ * background write.
+ */
+async function scanChain(deps: Work, scanId: string, firstClaimResult: ScanVault, chain: Chain): Promise<void> {
+  const background: BackgroundWrite = { written: Promise.resolve() };
+  try {
+    await runChain(deps, scanId, firstClaimResult, chain, background);
+  } finally {
+    await background.written;
   }
+}
 
-  async function firstClaim(
-    { scanId, index }: z.infer<typeof VaultMessage>,
-    delivery: number,
-  ): Promise<Claim | undefined> {
-    const row = await claims.readClaimed(scanId, index);
-    if (!row) {
-      // The vault is done. The message's worker crashed or failed at a later vault, or this is a duplicate delivery.
-      if (delivery > 1) await claims.resendClaimed(scanId, index);
-      await finishIfLast(scanId);
-      return undefined;
-    }
-    // A started vault is scanned again only if the worker of this message failed, or the row names no worker. Otherwise this
-    // is a duplicate delivery, or another worker scans the vault.
-    const isRedelivered = delivery > 1 && (row.worker === undefined || row.worker === index);
-    if (row.begun && !isRedelivered) return undefined;
-    // The crashed worker had handed this vault off and claimed a second one, which needs a message.
-    if (isRedelivered && isHandedOff(row.rowKey)) await claims.resendClaimed(scanId, index, { exceptIndex: index });
-    if (!(await claims.start(scanId, row, index))) return undefined;
-    return { index, rowKey: row.rowKey, vault: { ...withoutKeys(row), begun: true, worker: index } };
-  }
-
-  /**
-   * Scans one vault after the other until none is left, the worker's time is over, or the scan has ended. Then waits for the
-   * background write.
-   */
-  async function scanChain(scanId: string, firstClaimResult: Claim, chain: Chain): Promise<void> {
-    const background: BackgroundWrite = { written: Promise.resolve() };
-    try {
-      await runChain(scanId, firstClaimResult, chain, background);
-    } finally {
-      await background.written;
-    }
-  }
-
-  async function runChain(
-    scanId: string,
-    firstClaimResult: Claim,
-    chain: Chain,
-    background: BackgroundWrite,
-  ): Promise<void> {
-    for (let currentClaim = firstClaimResult; ; ) {
-      const scan = await runningScans.read(scanId);
-      if (!scan) return;
-      await withHeartbeat(scanId, currentClaim, () => deps.between(scan.requestId));
-      const next = await scanClaimed(scan, currentClaim, chain, background);
-      if (next === "noneLeft") await deps.workerFreed();
-      if (typeof next === "string") return;
-      currentClaim = next;
-      if (clock.now().getTime() < chain.until) continue;
-      await claims.release(scanId, currentClaim.rowKey);
-      await claims.send(scanId, currentClaim.index);
-      return;
-    }
-  }
-
-  /** Scans one vault and claims the next one. Writes a vault with many changes in the background. */
-  async function scanClaimed(
-    scan: ScanRecord,
-    claim: Claim,
-    chain: Chain,
-    background: BackgroundWrite,
-  ): Promise<Claim | "noneLeft" | "continuedElsewhere"> {
-    const { index, vault } = claim;
-    const next = await requeueIfBusy(scan, claim, async () => {
-      const read = vault.action === "fail" ? noChanges(unreadableOutcome(vault)) : await readInTime(scan, index, vault);
-      await background.written;
-      if (read.changes < MIN_BACKGROUND_CHANGES || read.changes > MAX_BACKGROUND_CHANGES) {
-        return await endVault(scan, claim, await read.write(), chain);
-      }
-      const { handedOff, operations } = claims.handOff(claim);
-      const nextClaim = await claimNext(scan, claim, chain, { withNext: operations });
-      if (nextClaim === "continuedElsewhere") return nextClaim;
-      if (nextClaim === "noneLeft") return await endVault(scan, claim, await read.write(), NO_NEXT_VAULT);
-      background.written = writeInBackground(scan, handedOff, read);
-      // A rejection is thrown where `written` is awaited, after the next read. Without this handler it would end the process
-      // before.
-      background.written.catch(() => {});
-      return nextClaim;
-    });
-    return next ?? "continuedElsewhere";
-  }
-
-  /** Writes a vault that was handed off. If another worker writes the vault, requeues it. An error of storage is thrown. */
-  async function writeInBackground(scan: ScanRecord, claim: Claim, read: VaultRead): Promise<void> {
-    await requeueIfBusy(scan, claim, async () => {
-      await endVault(scan, claim, await read.write(), NO_NEXT_VAULT);
-    });
-  }
-
-  /** Renews the lease of a vault during the work. If another scan is writing the vault, requeues it and returns undefined. */
-  async function requeueIfBusy<T>(
-    { scanId }: ScanRecord,
-    claim: Claim,
-    work: () => Promise<T>,
-  ): Promise<T | undefined> {
-    try {
-      return await withHeartbeat(scanId, claim, work);
-    } catch (error) {
-      if (!(error instanceof VaultBusy)) throw error;
-      // The renewals have stopped. A renewal after the release would make the worker of the new message ignore the vault.
-      await requeue(scanId, claim, error);
-      return undefined;
-    }
-  }
-
-  /** Releases the vault and sends a new, delayed message. Throwing instead would count as a failed delivery. */
-  async function requeue(scanId: string, { index, rowKey }: Claim, { waitMs }: VaultBusy): Promise<void> {
-    const delaySeconds = Math.min(Math.max(1, Math.ceil(waitMs / SECOND_MS)), MAX_BUSY_DELAY_SECONDS);
-    await claims.release(scanId, rowKey);
-    await claims.send(scanId, index, { delaySeconds });
-  }
-
-  /** Renews the lease of a vault during the work. */
-  async function withHeartbeat<T>(scanId: string, { rowKey }: Claim, work: () => Promise<T>): Promise<T> {
-    const stopHeartbeat = claims.startHeartbeat(scanId, rowKey);
-    try {
-      return await work();
-    } finally {
-      await stopHeartbeat();
-    }
-  }
-
-  async function readInTime(scan: ScanRecord, index: string, vault: PlannedVault): Promise<VaultRead> {
-    const now = clock.now();
-    return await readVault(vault, {
-      mode: scan.mode,
-      scheduled: scan.trigger === "schedule",
-      owner: `${scan.scanId}/${index}/${randomness.ulid(now)}`,
-      signal: AbortSignal.timeout(Math.max(1, Date.parse(scan.deadline!) - now.getTime())),
-    });
-  }
-
-  /** Records the outcome and claims the next vault in one transaction. */
-  const endVault = (
-    scan: ScanRecord,
-    claim: Pick<Claim, "index" | "rowKey">,
-    outcome: VaultOutcome,
-    chain: Pick<Chain, "worker" | "next">,
-  ) =>
-    claimNext(scan, claim, chain, {
-      always: [remove(PlannedVaults, claim.rowKey), insert(VaultOutcomes, doneKey(claim.index), outcome)],
-    });
-
-  /**
-   * Claims the next vault in one transaction with operations on this vault's row. They remove that row, so that only one of two
-   * workers of the same vault succeeds.
-   *
-   * @param operationsOfVault - `always`: written whether or not another vault is left. `withNext`: written only if one is left.
-   * @returns `continuedElsewhere` if another worker of this vault was faster.
-   */
-  async function claimNext(
-    scan: ScanRecord,
-    { rowKey }: Pick<Claim, "rowKey">,
-    { worker, next }: Pick<Chain, "worker" | "next">,
-    operationsOfVault: { always: Operation[] } | { withNext: Operation[] },
-  ): Promise<Claim | "noneLeft" | "continuedElsewhere"> {
-    const { scanId } = scan;
-    for (let wasTaken = false; ; wasTaken = true) {
-      const isBeforeDeadline = scan.deadline !== undefined && clock.now().toISOString() < scan.deadline;
-      const waiting = isBeforeDeadline ? await next(wasTaken) : undefined;
-      const claim = waiting && claims.claimOperations(waiting, worker);
-      if (!claim && "withNext" in operationsOfVault) return "noneLeft";
-      const operations = "always" in operationsOfVault ? operationsOfVault.always : operationsOfVault.withNext;
-      try {
-        await tables.transaction(PlannedVaults.table, scanPartition(scanId), [
-          ...operations,
-          ...(claim?.operations ?? []),
-        ]);
-      } catch (error) {
-        if (!isConflict(error)) throw error;
-        // Another worker of this vault has finished it and continues, or another worker has claimed the next vault.
-        if (!(await claims.exists(scanId, rowKey))) return "continuedElsewhere";
-        continue;
-      }
-      return claim ?? "noneLeft";
-    }
-  }
-
-  async function finishIfLast(scanId: string): Promise<void> {
-    if (!(await claims.hasClaimed(scanId))) await end.finish(scanId);
-  }
-
-  /** Returns the outcome of a vault whose description could not be read. Its stored assets stay. */
-  function unreadableOutcome(vault: PlannedVault): VaultOutcome {
-    return failedOutcome(vault, vault.failure ?? internalFailure(clock, "The vault's description could not be read."));
-  }
-
-  async function vaultFailed(scanId: string, index: string): Promise<void> {
-    const scan = await runningScans.read(scanId);
+async function runChain(
+  deps: Work,
+  scanId: string,
+  firstClaimResult: ScanVault,
+  chain: Chain,
+  background: BackgroundWrite,
+): Promise<void> {
+  for (let currentClaim = firstClaimResult; ; ) {
+    const scan = await deps.runningScans.read(scanId);
     if (!scan) return;
-    const vault = await claims.readClaimed(scanId, index);
-    if (vault) {
-      const failure = internalFailure(clock, "The vault could not be written to the inventory in five attempts.");
-      // The next vault is claimed as started by this worker. So if this worker crashes, the watch finds it after a minute.
-      const chain = isHandedOff(vault.rowKey) ? NO_NEXT_VAULT : { worker: index, next: () => claims.findWaiting(scan) };
-      const next = await endVault(scan, { index, rowKey: vault.rowKey }, failedOutcome(vault, failure), chain);
-      if (next === "continuedElsewhere") return;
-    }
-    if ((await claims.resendClaimed(scanId, index)) === 0) await end.finish(scanId);
+    await withHeartbeat(deps, scanId, currentClaim, () => deps.between(scan.requestId));
+    const next = await scanClaimed(deps, scan, currentClaim, chain, background);
+    if (next === "noneLeft") await deps.workerFreed();
+    if (typeof next === "string") return;
+    currentClaim = next;
+    if (deps.clock.now().getTime() < chain.until) continue;
+    await deps.claims.release(scanId, currentClaim);
+    await deps.claims.send(scanId, currentClaim.index);
+    return;
   }
+}
 
-  return { scanPlanned, scanVaults, vaultFailed };
+/** Scans one vault and claims the next one. Writes a vault with many changes in the background. */
+async function scanClaimed(
+  deps: Work,
+  scan: ScanRecord,
+  claim: ScanVault,
+  chain: Chain,
+  background: BackgroundWrite,
+): Promise<Next> {
+  const { index, vault } = claim;
+  const next = await requeueIfBusy(deps, scan, claim, async () => {
+    const read =
+      vault.action === "fail"
+        ? noChanges(unreadableOutcome(vault, deps.clock))
+        : await readInTime(deps, scan, index, vault);
+    await background.written;
+    const handedOff = nextVault(claim, { type: "handedOff" });
+    if (!handedOff || read.changes < MIN_BACKGROUND_CHANGES || read.changes > MAX_BACKGROUND_CHANGES) {
+      return await endVault(deps, scan, claim, await read.write(), chain);
+    }
+    const nextClaim = await claimNext(deps, scan, claim, chain, { withNext: vaultOperations(claim, handedOff) });
+    if (nextClaim === "continuedElsewhere") return nextClaim;
+    if (nextClaim === "noneLeft") return await endVault(deps, scan, claim, await read.write(), NO_NEXT_VAULT);
+    background.written = writeInBackground(deps, scan, handedOff, read);
+    // A rejection is thrown where `written` is awaited, after the next read. Without this handler it would end the process
+    // before.
+    background.written.catch(() => {});
+    return nextClaim;
+  });
+  return next ?? "continuedElsewhere";
+}
+
+/** Writes a vault that was handed off. If another worker writes the vault, requeues it. An error of storage is thrown. */
+async function writeInBackground(deps: Work, scan: ScanRecord, claim: ScanVault, read: VaultRead): Promise<void> {
+  await requeueIfBusy(deps, scan, claim, async () => {
+    await endVault(deps, scan, claim, await read.write(), NO_NEXT_VAULT);
+  });
+}
+
+/** Renews the lease of a vault during the work. If another scan is writing the vault, requeues it and returns undefined. */
+async function requeueIfBusy<T>(
+  deps: Work,
+  { scanId }: ScanRecord,
+  claim: ScanVault,
+  work: () => Promise<T>,
+): Promise<T | undefined> {
+  try {
+    return await withHeartbeat(deps, scanId, claim, work);
+  } catch (error) {
+    if (!(error instanceof VaultBusy)) throw error;
+    // The renewals have stopped. A renewal after the release would make the worker of the new message ignore the vault.
+    await requeue(deps, scanId, claim, error);
+    return undefined;
+  }
+}
+
+/** Releases the vault and sends a new, delayed message. Throwing instead would count as a failed delivery. */
+async function requeue(deps: Work, scanId: string, claim: ScanVault, { waitMs }: VaultBusy): Promise<void> {
+  const delaySeconds = Math.min(Math.max(1, Math.ceil(waitMs / SECOND_MS)), MAX_BUSY_DELAY_SECONDS);
+  await deps.claims.release(scanId, claim);
+  await deps.claims.send(scanId, claim.index, { delaySeconds });
+}
+
+/** Renews the lease of a vault during the work. */
+async function withHeartbeat<T>(deps: Work, scanId: string, claim: ScanVault, work: () => Promise<T>): Promise<T> {
+  const stopHeartbeat = deps.claims.startHeartbeat(scanId, claim);
+  try {
+    return await work();
+  } finally {
+    await stopHeartbeat();
+  }
+}
+
+async function readInTime(deps: Work, scan: ScanRecord, index: string, vault: PlannedVault): Promise<VaultRead> {
+  const now = deps.clock.now();
+  return await deps.readVault(vault, {
+    mode: scan.mode,
+    scheduled: scan.trigger === "schedule",
+    owner: `${scan.scanId}/${index}/${deps.randomness.ulid(now)}`,
+    signal: AbortSignal.timeout(Math.max(1, Date.parse(scan.deadline!) - now.getTime())),
+  });
+}
+
+/** Records the outcome and claims the next vault in one transaction. */
+async function endVault(
+  deps: Work,
+  scan: ScanRecord,
+  claim: ScanVault,
+  outcome: VaultOutcome,
+  chain: Pick<Chain, "worker" | "next">,
+): Promise<Next> {
+  return await claimNext(deps, scan, claim, chain, { always: endOperations(claim, outcome) });
+}
+
+/**
+ * Claims the next vault in one transaction with operations on this vault's row. They remove that row, so that only one of two
+ * workers of the same vault succeeds.
+ *
+ * @param operationsOfVault - `always`: written whether or not another vault is left. `withNext`: written only if one is left.
+ * @returns `continuedElsewhere` if another worker of this vault was faster.
+ */
+async function claimNext(
+  deps: Work,
+  scan: ScanRecord,
+  { rowKey }: Pick<ScanVault, "rowKey">,
+  { worker, next }: Pick<Chain, "worker" | "next">,
+  operationsOfVault: { always: Operation[] } | { withNext: Operation[] },
+): Promise<Next> {
+  const { scanId } = scan;
+  for (let wasTaken = false; ; wasTaken = true) {
+    const isBeforeDeadline = scan.deadline !== undefined && deps.clock.now().toISOString() < scan.deadline;
+    const waiting = isBeforeDeadline ? await next(wasTaken) : undefined;
+    const claim: ScanVault | undefined = waiting && nextVault(waiting, { type: "claimed", worker });
+    if (!claim && "withNext" in operationsOfVault) return "noneLeft";
+    const operations = "always" in operationsOfVault ? operationsOfVault.always : operationsOfVault.withNext;
+    try {
+      await deps.tables.transaction(PlannedVaults.table, scanPartition(scanId), [
+        ...operations,
+        ...(waiting && claim ? vaultOperations(waiting, claim, waiting.etag) : []),
+      ]);
+    } catch (error) {
+      if (!isConflict(error)) throw error;
+      // Another worker of this vault has finished it and continues, or another worker has claimed the next vault.
+      if (!(await deps.claims.exists(scanId, rowKey))) return "continuedElsewhere";
+      continue;
+    }
+    return claim ?? "noneLeft";
+  }
+}
+
+async function finishIfLast(deps: Work, scanId: string): Promise<void> {
+  if (!(await deps.claims.hasClaimed(scanId))) await deps.end.finish(scanId);
+}
+
+/** Returns the outcome of a vault whose description could not be read. Its stored assets stay. */
+function unreadableOutcome(vault: PlannedVault, clock: Clock): VaultOutcome {
+  return failedOutcome(vault, vault.failure ?? internalFailure(clock, "The vault's description could not be read."));
+}
+
+async function vaultFailed(deps: Work, scanId: string, index: string): Promise<void> {
+  const scan = await deps.runningScans.read(scanId);
+  if (!scan) return;
+  const claim = await deps.claims.readClaimed(scanId, index);
+  if (claim) {
+    const failure = internalFailure(deps.clock, "The vault could not be written to the inventory in five attempts.");
+    // The next vault is claimed as started by this worker. So if this worker crashes, the watch finds it after a minute.
+    const chain = isHandedOff(claim.rowKey)
+      ? NO_NEXT_VAULT
+      : { worker: index, next: () => deps.claims.findWaiting(scan) };
+    const next = await endVault(deps, scan, claim, failedOutcome(claim.vault, failure), chain);
+    if (next === "continuedElsewhere") return;
+  }
+  if ((await deps.claims.resendClaimed(scanId, index)) === 0) await deps.end.finish(scanId);
 }
 
 /** Caches running scans for a minute, so that a worker does not read the scan's row before each vault. */

@@ -129,7 +129,7 @@ export const PlannedVault = z.object({
   failure: VaultFailure.optional(),
   /**
    * Undefined until a worker claims the vault. For a claimed vault: true while a worker scans the vault and renews its row,
-   * false while the vault's message waits in the queue.
+   * false while the vault's message waits in the queue. See the table of states in vault-states.ts.
    */
   begun: z.boolean().optional(),
   /** For claimed vaults: the last worker. `plan` for the scan's first message, otherwise the index in the worker's message. */

@@ -1,13 +1,13 @@
 /**
- * Claims: rows by which the workers of a scan take vaults, renew them and hand them off. Row keys are in scan.ts. A worker's
- * name is `plan` for the scan's first message, otherwise the vault's index in the worker's message.
+ * Claims: rows by which the workers of a scan take vaults, renew them and hand them off (states: vault-states.ts). A worker's name
+ * is `plan` for the scan's first message, otherwise the vault's index in the worker's message.
  */
 import { startHeartbeat } from "../platform/runs/heartbeat.ts";
 import type { Randomness } from "../platform/runtime.ts";
 import { isConflict } from "../platform/storage/conflict.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import type { Queues } from "../platform/storage/queues.ts";
-import { insert, merge, type Operation, remove, type Tables } from "../platform/storage/tables.ts";
+import type { Tables } from "../platform/storage/tables.ts";
 import { SECOND_MS } from "../platform/time.ts";
 import {
   CLAIMED,
@@ -24,35 +24,16 @@ import {
   WAITING,
   waitingKey,
 } from "./scan.ts";
+import { nextVault, type ScanVault, type VaultEvent, vaultOperations, vaultState } from "./vault-states.ts";
 
 /**
  * Interval at which a worker renews its claim of a vault. If a claim is not renewed for a minute, its worker has crashed
  * (scan-watch.ts).
  */
 export const RENEWAL_MS = 20 * SECOND_MS;
-/** Worker name in the claims of vaults that the planning invocation scans itself. */
-export const PLAN_WORKER = "plan";
-
-/** A vault of the plan. */
-interface IndexedVault {
-  index: string;
-  vault: PlannedVault;
-}
-
-/** A vault that a worker has claimed. */
-export interface Claim extends IndexedVault {
-  /** Key of the vault's row in the scan's partition. */
-  rowKey: string;
-}
-
-/** A waiting vault, as its row was read or written. */
-export interface WaitingVault extends IndexedVault {
+/** A vault of the plan as its row was read or written. */
+export interface StoredVault extends ScanVault {
   etag: string;
-}
-
-/** A vault with the operations that claim it, for a transaction in the scan's partition. */
-export interface NextVault extends Claim {
-  operations: Operation[];
 }
 
 /**
@@ -64,18 +45,7 @@ export interface Claims {
    * Returns a waiting vault, or undefined if none is left. Takes the first one after a random position, so that concurrent
    * workers usually choose different vaults. Reads one row, or two near the end.
    */
-  findWaiting(scan: Pick<ScanRecord, "scanId" | "vaultsTotal">): Promise<WaitingVault | undefined>;
-  /**
-   * Returns the operations that claim a waiting vault.
-   *
-   * @param worker - The worker that starts at once; undefined if a message is sent for the vault.
-   */
-  claimOperations(waiting: WaitingVault, worker: string | undefined): NextVault;
-  /**
-   * Returns the operations that hand a vault off: it is written in the background and no longer counts as its worker's vault.
-   * They belong into the transaction that claims the worker's next vault.
-   */
-  handOff(claim: Claim): { handedOff: Claim; operations: Operation[] };
+  findWaiting(scan: Pick<ScanRecord, "scanId" | "vaultsTotal">): Promise<StoredVault | undefined>;
   /** Sends the message of a claimed vault without an active worker. A duplicate does no harm: only one worker starts. */
   send(scanId: string, index: string, options?: { delaySeconds?: number }): Promise<void>;
   /**
@@ -87,14 +57,18 @@ export interface Claims {
    * @returns the number of claimed vaults of the scan, by any worker.
    */
   resendClaimed(scanId: string, worker: string, options?: { exceptIndex: string }): Promise<number>;
-  /** Records that a worker starts a claimed vault. Returns false if another worker did so first, or if the vault is done. */
-  start(scanId: string, claimed: Row<PlannedVault>, worker: string): Promise<boolean>;
+  /**
+   * Records that the worker of a message starts a claimed vault. Returns undefined if another worker scans it.
+   *
+   * @param redelivered - Whether the message's worker crashed or failed before.
+   */
+  start(scanId: string, claimed: StoredVault, worker: string, redelivered: boolean): Promise<ScanVault | undefined>;
   /** Records that no worker scans the claimed vault any more. The worker of its next message starts it again. */
-  release(scanId: string, rowKey: string): Promise<void>;
+  release(scanId: string, claim: ScanVault): Promise<void>;
   /** Starts renewing the row of a claimed vault. Call the returned function to stop. */
-  startHeartbeat(scanId: string, rowKey: string): () => Promise<void>;
+  startHeartbeat(scanId: string, claim: ScanVault): () => Promise<void>;
   /** Returns a claimed vault's row, also if it is handed off. One or two requests. */
-  readClaimed(scanId: string, index: string): Promise<Row<PlannedVault> | undefined>;
+  readClaimed(scanId: string, index: string): Promise<StoredVault | undefined>;
   /** Returns whether the claim's row still exists: the vault is neither finished nor handed off. */
   exists(scanId: string, rowKey: string): Promise<boolean>;
   hasClaimed(scanId: string): Promise<boolean>;
@@ -110,24 +84,28 @@ interface ClaimsDeps {
 }
 
 export function createClaims({ tables, queues, randomness }: ClaimsDeps): Claims {
-  /** Updates a claimed vault's row. Returns false if the row has changed or was removed. */
-  async function updateRow(
+  /**
+   * Writes a claimed vault's state after an event. Returns the vault, or undefined if the event is rejected, or if the row has
+   * changed or was removed.
+   */
+  async function update<V extends ScanVault>(
     scanId: string,
-    rowKey: string,
-    changes: Partial<PlannedVault>,
+    claim: V,
+    event: VaultEvent,
     etag?: string,
-  ): Promise<boolean> {
+  ): Promise<V | undefined> {
+    const next = nextVault(claim, event);
+    if (!next) return undefined;
     try {
-      const operation = merge(PlannedVaults, rowKey, changes, etag);
-      await tables.transaction(PlannedVaults.table, scanPartition(scanId), [operation]);
-      return true;
+      await tables.transaction(PlannedVaults.table, scanPartition(scanId), vaultOperations(claim, next, etag));
+      return next;
     } catch (error) {
-      if (isConflict(error)) return false;
+      if (isConflict(error)) return undefined;
       throw error;
     }
   }
 
-  async function readFirstWaiting(scanId: string, from: string): Promise<WaitingVault | undefined> {
+  async function readFirstWaiting(scanId: string, from: string): Promise<StoredVault | undefined> {
     const range = {
       partitionKey: scanPartition(scanId),
       from,
@@ -136,7 +114,7 @@ export function createClaims({ tables, queues, randomness }: ClaimsDeps): Claims
       onCorrupt: skipUnreadable,
     };
     for await (const [row] of tables.pages(PlannedVaults, range)) {
-      if (row) return { index: indexOf(row.rowKey), vault: withoutKeys(row), etag: row.etag };
+      if (row) return storedVault(row);
     }
     return undefined;
   }
@@ -148,19 +126,6 @@ export function createClaims({ tables, queues, randomness }: ClaimsDeps): Claims
       return waitingVault ?? (startIndex > 0 ? await readFirstWaiting(scanId, WAITING) : undefined);
     },
 
-    claimOperations({ index, vault, etag }, worker) {
-      const claimed = { ...vault, ...(worker === undefined ? { begun: false } : { begun: true, worker }) };
-      const rowKey = claimedKey(index);
-      const operations = [remove(PlannedVaults, waitingKey(index), etag), insert(PlannedVaults, rowKey, claimed)];
-      return { index, rowKey, vault: claimed, operations };
-    },
-
-    handOff(claim) {
-      const rowKey = handedOffKey(claim.index);
-      const operations = [remove(PlannedVaults, claim.rowKey), insert(PlannedVaults, rowKey, claim.vault)];
-      return { handedOff: { ...claim, rowKey }, operations };
-    },
-
     send: (scanId, index, options) => queues.send(QUEUES.vaults, { scanId, index }, options),
 
     async resendClaimed(scanId, worker, options) {
@@ -169,33 +134,34 @@ export function createClaims({ tables, queues, randomness }: ClaimsDeps): Claims
       for await (const rows of tables.pages(PlannedVaults, range)) {
         claimed += rows.length;
         for (const row of rows) {
-          // A vault that no worker has started yet has no worker's name. The scan's first message is responsible for it.
-          const sender = row.worker ?? (row.begun ? undefined : PLAN_WORKER);
-          const index = indexOf(row.rowKey);
-          if (sender !== worker || index === options?.exceptIndex) continue;
-          if (row.begun) await claims.release(scanId, row.rowKey);
-          await claims.send(scanId, index);
+          const claim = storedVault(row);
+          const failed = { type: "workerFailed", worker } as const;
+          if (claim.index === options?.exceptIndex || !nextVault(claim, failed)) continue;
+          if (vaultState(claim) === "scanning") await update(scanId, claim, failed);
+          await claims.send(scanId, claim.index);
         }
       }
       return claimed;
     },
 
-    start: (scanId, { rowKey, etag }, worker) => updateRow(scanId, rowKey, { begun: true, worker }, etag),
+    start: (scanId, claimed, worker, redelivered) =>
+      update(scanId, claimed, { type: "started", worker, redelivered }, claimed.etag),
 
-    async release(scanId, rowKey) {
-      await updateRow(scanId, rowKey, { begun: false });
+    async release(scanId, claim) {
+      await update(scanId, claim, { type: "released" });
     },
 
-    startHeartbeat(scanId, rowKey) {
+    startHeartbeat(scanId, claim) {
       // After failed renewals another worker may read the vault at the same time. Only one of them can write it: a write fails
       // if the ETag of the vault's fence row changed since the read.
-      const renewals = startHeartbeat(RENEWAL_MS, () => updateRow(scanId, rowKey, { begun: true }));
+      const renewals = startHeartbeat(RENEWAL_MS, () => update(scanId, claim, { type: "renewed" }));
       return () => renewals.stop();
     },
 
     async readClaimed(scanId, index) {
       const row = await tables.get(PlannedVaults, scanPartition(scanId), claimedKey(index));
-      return row ?? (await tables.get(PlannedVaults, scanPartition(scanId), handedOffKey(index)));
+      const claimed = row ?? (await tables.get(PlannedVaults, scanPartition(scanId), handedOffKey(index)));
+      return claimed && storedVault(claimed);
     },
 
     async exists(scanId, rowKey) {
@@ -216,3 +182,11 @@ export function createClaims({ tables, queues, randomness }: ClaimsDeps): Claims
   };
   return claims;
 }
+
+/** Returns the vault of a row in the scan's partition. */
+export const storedVault = (row: Row<PlannedVault>): StoredVault => ({
+  index: indexOf(row.rowKey),
+  rowKey: row.rowKey,
+  vault: withoutKeys(row),
+  etag: row.etag,
+});

@@ -185,15 +185,18 @@ interface State {
   values: SettingValues;
 }
 
+function stateOf(config: Layers["config"], overrides: Overrides, appConfiguration: Layers["appConfiguration"]): State {
+  const layers: Layers = { overrides, appConfiguration, config };
+  const resolved = resolve(layers);
+  return { layers, resolved, values: valuesOf(resolved) };
+}
+
 export function createSettings(deps: SettingsDependencies): Settings {
   const { tables, config, clock, audit, appConfiguration, log } = deps;
   const listeners: ChangeListener[] = [];
   let loaded: { state: State; loadedAtMs: number } | undefined;
   let loading: Promise<State> | undefined;
-  /**
-   * Number of changes by this instance. With it a load finds that it started before a change, and must not replace the changed
-   * values.
-   */
+  /** Number of changes by this instance. A load that started before the last one must not replace the changed values. */
   let changes = 0;
   let appConfigurationValues = NO_VALUES;
   /** True if the last read of App Configuration failed. */
@@ -201,12 +204,6 @@ export function createSettings(deps: SettingsDependencies): Settings {
   /** True once a read of App Configuration succeeded, or if there is none. */
   let isAppConfigurationKnown = !appConfiguration;
   let loggedWarnings = new Set<string>();
-
-  function stateOf(overrides: Overrides, fromAppConfiguration: ReadonlyMap<string, string>): State {
-    const layers: Layers = { overrides, appConfiguration: fromAppConfiguration, config };
-    const resolved = resolve(layers);
-    return { layers, resolved, values: valuesOf(resolved) };
-  }
 
   /** Reads App Configuration. If that fails, returns the values of the last successful read, and none before the first. */
   async function readAppConfiguration(): Promise<ReadonlyMap<string, string>> {
@@ -234,10 +231,14 @@ export function createSettings(deps: SettingsDependencies): Settings {
     const { watchedAllBefore } = deps;
     const row =
       watchedAllBefore && !stored?.watchAllKept
-        ? await preserveWatchAll(deps, stateOf(stored?.overrides ?? {}, fromAppConfiguration), await watchedAllBefore())
+        ? await preserveWatchAll(
+            deps,
+            stateOf(config, stored?.overrides ?? {}, fromAppConfiguration),
+            await watchedAllBefore(),
+          )
         : stored;
     if (loaded && changes !== changesBefore) return loaded.state;
-    const state = stateOf(row?.overrides ?? {}, fromAppConfiguration);
+    const state = stateOf(config, row?.overrides ?? {}, fromAppConfiguration);
     loaded = { state, loadedAtMs };
     warnOfIgnored(state);
     return state;
@@ -299,10 +300,10 @@ export function createSettings(deps: SettingsDependencies): Settings {
   ): Promise<{ state: State; changed: SettingKey[] }> {
     const { keys, caller } = request;
     const planChange = (overrides: Overrides) => {
-      const before = stateOf(overrides, appConfigurationValues);
+      const before = stateOf(config, overrides, appConfigurationValues);
       requireMatch(etagOf(keys, before), request.ifMatch, "At least one setting");
       const newOverrides = edit(before);
-      const after = newOverrides ? stateOf(newOverrides, appConfigurationValues) : before;
+      const after = newOverrides ? stateOf(config, newOverrides, appConfigurationValues) : before;
       requireConfirmed(before.values, after.values, request.confirmed);
       return {
         before,
@@ -422,7 +423,7 @@ export function createSettings(deps: SettingsDependencies): Settings {
     async afterRemoval(category, name) {
       const key = requireKey(category, name);
       const { layers } = await refresh();
-      return describeKey(key, stateOf(withoutOverride(key, layers), appConfigurationValues));
+      return describeKey(key, stateOf(config, withoutOverride(key, layers), appConfigurationValues));
     },
 
     async removeAll(caller, ifMatch, confirmed) {

@@ -12,7 +12,7 @@ export interface SigningStatus {
   status: "off" | "starting" | "signed" | "unknown";
   /** Time since which the rows are signed, ISO 8601. */
   since?: string;
-  /** Why the status is unknown. */
+  /** Why the status is unknown, or that other stores use the same key. */
   detail?: string;
 }
 
@@ -44,6 +44,9 @@ export interface SignedRows {
   forget(): Promise<void>;
 }
 
+const sharedKey = (others: readonly string[]) =>
+  `The key row-signing in the service's key vault also signs the rows of other storage accounts: ${others.join(", ")}. Someone who can write the tables of both can copy rows from one to the other. Give each deployment its own key vault. If a deployment is gone, remove its account from the tag "stores" of the key.`;
+
 /** Maximum number of accepted rows that the audit entry names. */
 const MAX_NAMED = 50;
 const LISTED_RANGES = SIGNED_RANGES.filter(({ listed }) => listed);
@@ -58,6 +61,7 @@ export function createSignedRows(deps: {
   log: Logger;
 }): SignedRows {
   const { partitions, states, unreadableRows, audit, clock, log } = deps;
+  let isRegistered = false;
 
   /**
    * Returns the state in which this version begins to sign the rows. Without a row of an earlier version there is no grace
@@ -124,13 +128,17 @@ export function createSignedRows(deps: {
       if (signed && !signed.complete) state = await signRows({ signed, sequences }, partitions);
       if (state.signed?.complete) state = await compareRows(state, partitions);
       if (JSON.stringify(state) !== JSON.stringify(before)) await states.write(state);
+      if (!isRegistered) await states.registerStore();
+      isRegistered = true;
     },
 
     async status() {
       if (!states) return { status: "off" };
       try {
         const { signed } = await states.read();
-        return signed?.complete ? { status: "signed", since: signed.at } : { status: "starting" };
+        if (!signed?.complete) return { status: "starting" };
+        const others = await states.registerStore();
+        return { status: "signed", since: signed.at, ...(others.length > 0 && { detail: sharedKey(others) }) };
       } catch (error) {
         return { status: "unknown", detail: error instanceof Error ? error.message : "failed" };
       }

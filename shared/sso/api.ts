@@ -244,10 +244,20 @@ export const SsoLogin = z.strictObject({
 /**
  * The form that an identity provider makes a browser post. Any site can post it, so the service trusts only its signed content.
  */
-export const SamlCallback = z.looseObject({
-  SAMLResponse: z.string().meta({ description: "SAML Response in base64." }),
-  RelayState: z.string().optional().meta({ description: "State of the sign-in request." }),
-});
+export const SamlCallback = z
+  .looseObject({
+    SAMLResponse: z.string().optional().meta({ description: "SAML Response in base64." }),
+    SAMLart: z
+      .string()
+      .optional()
+      .meta({ description: "Artifact of a provider that uses the artifact binding, which is always rejected." }),
+    RelayState: z.string().optional().meta({ description: "State of the sign-in request." }),
+  })
+  // A post with neither is not recorded, because anyone can send it.
+  .refine(({ SAMLResponse, SAMLart }) => SAMLResponse !== undefined || SAMLart !== undefined, {
+    path: ["SAMLResponse"],
+    message: "is required",
+  });
 
 /** The form that an OpenID Connect provider posts to end sessions. Providers may add members of their own. */
 export const SsoLogoutToken = z

@@ -3,7 +3,7 @@ import type { Identity } from "../platform/azure/identity.ts";
 import type { KeyVaults } from "../platform/azure/key-vault.ts";
 import type { ResourceManager, VaultResource } from "../platform/azure/resource-manager.ts";
 import type { Clock } from "../platform/runtime.ts";
-import { type Principal, type Remedy, remedyFor, type Step } from "./remedy.ts";
+import { type Outbound, type Principal, type Remedy, remedyFor, type Step } from "./remedy.ts";
 
 /** One step of a connection test. `code`, `detail` and `remedy` are null if it succeeded. */
 export interface TestStep {
@@ -40,7 +40,13 @@ const TEST_TIMEOUT_MS = 120_000;
  */
 export async function testConnection(
   subscriptionId: string,
-  deps: { resourceManager: ResourceManager; keyVaults: KeyVaults; identity: Identity; clock: Clock },
+  deps: {
+    resourceManager: ResourceManager;
+    keyVaults: KeyVaults;
+    identity: Identity;
+    clock: Clock;
+    config: Outbound;
+  },
 ): Promise<ConnectionTest> {
   const { resourceManager, keyVaults } = deps;
   const signal = AbortSignal.timeout(TEST_TIMEOUT_MS);
@@ -54,7 +60,7 @@ export async function testConnection(
       return { step, resource, ok: true, code: null, detail: null, remedy: null };
     } catch (error) {
       const failure = asCloudFailure(error, { operation: OPERATIONS[step], resource });
-      const remedy = remedyFor(failure, { step, scope: resource, vault, principal });
+      const remedy = remedyFor(failure, { step, scope: resource, vault, principal, outbound: deps.config });
       return { step, resource, ok: false, code: failure.code, detail: failure.message, remedy };
     }
   }

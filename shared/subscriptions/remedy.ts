@@ -1,6 +1,7 @@
 import type { CloudFailure } from "../platform/azure/failure.ts";
 import type { VaultResource } from "../platform/azure/resource-manager.ts";
 import { INVENTORY_READER, INVENTORY_ROLE, WATCH_TEMPLATE } from "../platform/azure/watch-roles.ts";
+import type { Config } from "../platform/config/config.ts";
 
 // The fixes for failed steps of a subscription's connection test, with commands of the Azure CLI.
 
@@ -50,10 +51,30 @@ const POLICY_PERMISSIONS: Partial<Record<Step, string>> = {
  */
 const CLI_VERSION = "The command needs Azure CLI 2.90 or later.";
 
+/** Where the service's calls come from. Both are undefined if the platform chooses the addresses. */
+export type Outbound = Pick<Config, "OUTBOUND_IP_ADDRESS" | "OUTBOUND_SUBNET_ID">;
+
+/** Returns what to allow in a vault's firewall, as an option of `az keyvault network-rule add`, and the advice for it. */
+function networkRule({ OUTBOUND_IP_ADDRESS: address, OUTBOUND_SUBNET_ID: subnet }: Outbound): [string, string] {
+  if (address)
+    return [`--ip-address "${address}"`, `Allow the service's public address ${address} in the vault's firewall.`];
+  if (subnet) return [`--subnet "${subnet}"`, "Allow the service's subnet in the vault's firewall."];
+  return [
+    '--subnet "<subnet of the service>"',
+    "The service calls from changing addresses of the platform. Deploy it with networkEnabled, then allow its subnet in the vault's firewall, or with natGatewayEnabled its fixed address (docs/deploy-options.md).",
+  ];
+}
+
 /** Returns the fix of a failed step. */
 export function remedyFor(
   failure: CloudFailure,
-  failed: { step: Step; scope: string; vault: VaultResource | undefined; principal: Principal | undefined },
+  failed: {
+    step: Step;
+    scope: string;
+    vault: VaultResource | undefined;
+    principal: Principal | undefined;
+    outbound: Outbound;
+  },
 ): Remedy {
   const { scope, vault } = failed;
   const { objectId, type } = failed.principal ?? {
@@ -62,10 +83,11 @@ export function remedyFor(
   };
   const textOnly: Remedy = { text: failure.remedy, roleDefinition: null, scope, azCliCommand: null };
   if (failure.code === "firewall" && vault?.publicNetworkAccess === "Enabled") {
+    const [option, advice] = networkRule(failed.outbound);
     return {
       ...textOnly,
-      text: `${textOnly.text} ${CLI_VERSION}`,
-      azCliCommand: `az keyvault network-rule add --name "${vault.name}" --ip-address "<outbound address of the service>"`,
+      text: `${advice} ${CLI_VERSION}`,
+      azCliCommand: `az keyvault network-rule add --name "${vault.name}" ${option}`,
     };
   }
   // Azure returns 404 or 403 for a subscription that the identity can't read.

@@ -141,6 +141,7 @@ const GUARDED: [string, string, object?][] = [
   ["POST", "/auth/users", { username: "second", password: PASSWORD, role: "admin" }],
   ["PUT", "/auth/users/no.such.user", { role: "admin" }],
   ["PUT", "/auth/users/admin", { state: "disabled" }],
+  ["PUT", "/auth/users/admin", { email: "admin@example.com" }],
   ["PUT", "/auth/users/admin", { sso: { issuer: "https://login.example", subject: "1" } }],
   ["DELETE", "/auth/users/admin"],
   ["DELETE", "/auth/users/admin/second-factor"],
@@ -162,8 +163,7 @@ const NOT_GUARDED: [string, string, object?][] = [
     { appId: APP, secretId: APP, targets: ["kv-payments-prod.secret.payments-api-client-secret"], dryRun: true },
   ],
   ["PUT", "/api/settings/integrations/devops", { orgUrl: null }],
-  ["PUT", "/auth/users/admin", { email: "admin@example.com" }],
-  ["PUT", "/auth/users/no.such.user", { role: "user" }],
+  ["PUT", "/auth/users/no.such.user", { role: "user", email: "admin@example.com" }],
   ["PUT", "/api/settings/features?preview=true", { requireStepUp: false }],
   ["DELETE", "/api/settings/all?preview=true"],
 ];

@@ -382,6 +382,23 @@ describe("the mail rate limit", () => {
     expect((await history(rule.ruleId))[0]!.status).toBe("delivered");
   });
 
+  test("sends an alert that was held while its mail was being sent, although no mailbox has it anymore", async () => {
+    fixture = open();
+    await fixture.writeAssets("kv-a", [{ name: "one", expiresInDays: 3 }]);
+    const { rule } = await fixture.mailRule();
+    const alerts = fixture.instance();
+    await alerts.evaluate();
+    const { deliveryId } = fixture.messages[0]!.message as { deliveryId: string };
+    const row = (await fixture.tables.get(Deliveries, deliveryId, DELIVERY_ROW))!;
+    const heldAt = fixture.clock.now().toISOString();
+    const sending = { ...row.parts[0]!, status: "sending" as const, attempts: 1 };
+    await fixture.tables.replace(Deliveries, { ...row, heldAt, fallback: rule.recipients, parts: [sending] });
+    await fixture.handleVisibleMessages(alerts);
+    expect(cloud.control.mails()).toHaveLength(1);
+    await fixture.handleAllMessages(alerts);
+    expect((await history(rule.ruleId))[0]!.status).toBe("delivered");
+  });
+
   test("retries immediately when a critical item is added, unless the provider throttles", async () => {
     fixture = open();
     const recipients = ["both@acme.example"];

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { sha256 } from "../../shared/audit/canonical.ts";
 import { rollbackStatement } from "../../shared/audit/chain/authenticated-from.ts";
 import type { ChainEnd } from "../../shared/audit/chain/chain.ts";
 import { signingKey } from "../../shared/audit/chain/signing.ts";
@@ -16,6 +17,8 @@ import {
   LAST_ROWS,
   LastRow,
   lastRowKey,
+  MANIFESTS_PARTITION,
+  ManifestRow,
   RecordRow,
   ROLLBACK,
 } from "../../shared/audit/rows.ts";
@@ -331,6 +334,39 @@ for (const [where, instant, interval] of [
     expect((await log.audit.verify({})).findings).toMatchObject([{ kind: "entryInserted", interval }]);
   });
 }
+
+for (const [code, mac] of [
+  ["a code of an unknown key", `k9.${"A".repeat(43)}`],
+  ["no code", undefined],
+] as const) {
+  test(`an entry with ${code}, planted in a sealed interval, is not listed`, async () => {
+    const log = await openLog();
+    log.clock.set("2026-11-21T10:12:00Z");
+    await log.audit.seal();
+    await plant(log, "2026-11-21T10:05:00.000Z", mac);
+    const { items, findings } = await log.audit.list({ actor: "victim" }, page());
+    expect([items, findings?.map(({ kind }) => kind)]).toEqual([[], ["entryChanged"]]);
+    expect((await log.audit.verify({})).findings.map(({ kind }) => kind)).toContain("entryInserted");
+  });
+}
+
+test("sealed entries are listed after their key was removed, and an inserted one is not, although the manifest names it", async () => {
+  const log = await openLog();
+  log.clock.set("2026-11-21T10:12:00Z");
+  const next = makeKey("k2");
+  await log.instance({ keys: [next, ...log.keys] }).seal();
+  const audit = log.instance({ keys: [next] });
+  const actors = async () => (await audit.list({}, page())).items.map(({ actor }) => actor);
+  expect(await actors()).toEqual(expect.arrayContaining(["a1", "a2", "a3", "b1", "refused"]));
+
+  const id = await plant(log, "2026-11-21T10:05:00.000Z", (await log.rowOf("a1")).mac);
+  const { entry } = (await log.tables.get(EntryRow, DAY, entryKey(intervalOf(Date.parse(`${DAY}T10:00Z`)), id)))!;
+  const rowKey = `${DAY}T10:00Z|000000`;
+  const { hashes } = (await log.tables.get(ManifestRow, MANIFESTS_PARTITION, rowKey))!;
+  const planted = [Buffer.from(id), Buffer.from(sha256(entry), "base64url")];
+  await log.tables.put(ManifestRow, MANIFESTS_PARTITION, rowKey, { hashes: Buffer.concat([hashes, ...planted]) });
+  expect(await actors()).not.toContain("victim");
+});
 
 /** Writes an entry of the actor `victim` as an earlier version does: without a code and a link. */
 async function writeAsEarlierVersion(log: Log, instant: string): Promise<void> {

@@ -26,7 +26,10 @@ beforeEach(() => {
   cloud.control.resetCounts();
 });
 
-function runScript(environment: Record<string, string> = {}): Promise<{ stdout: string; stderr: string }> {
+function runScript(
+  environment: Record<string, string> = {},
+  password?: string,
+): Promise<{ stdout: string; stderr: string }> {
   const env = {
     PATH: process.env.PATH,
     ...cloud.environment,
@@ -36,7 +39,9 @@ function runScript(environment: Record<string, string> = {}): Promise<{ stdout: 
     SERVICE_FUNCTION_APP_ID: `${RESOURCE_GROUP_ID}/providers/Microsoft.Web/sites/func-own`,
     ...environment,
   };
-  return promisify(execFile)(process.execPath, [SCRIPT], { env });
+  const run = promisify(execFile)(process.execPath, [SCRIPT, ...(password ? ["--password-stdin"] : [])], { env });
+  run.child.stdin?.end(password);
+  return run;
 }
 
 const secretNames = () => cloud.control.items("kv-own", "secrets").map(({ name }) => name);
@@ -82,6 +87,19 @@ test("a repeated deployment creates the secrets that an interrupted one did not,
   expect(stdout).toContain("Nothing was changed.");
   expect(stderr).toBe("");
   expect((await runScript({ ALERTS_NOTIFY_NOBODY: "true" })).stderr).toContain("WARNING: nobody is notified");
+});
+
+test("a password from standard input becomes the first administrator's, also in place of an existing one", {
+  timeout: 150_000,
+}, async () => {
+  for (const password of ["a password of my own", "another password"]) {
+    const { stdout, stderr } = await runScript({}, `${password}\n`);
+    expect(cloud.control.secretValue("kv-own", "bootstrap-admin-password")).toBe(password);
+    expect(stdout + stderr).not.toContain(password);
+  }
+  const before = secretValues();
+  await expect(runScript({}, "short")).rejects.toMatchObject({ code: 2, stderr: expect.stringContaining("12 to 256") });
+  expect(secretValues()).toEqual(before);
 });
 
 test("an invalid resource ID is rejected before any request", async () => {

@@ -464,7 +464,7 @@ test("a secret is unused if complete logs show no read during the days of the po
   });
   secrets = [
     secret("db", 300),
-    secret("API", 300),
+    secret("my-API", 300),
     secret("never", 300),
     secret("fresh", 1),
     secret("off", 300, false),
@@ -478,16 +478,16 @@ test("a secret is unused if complete logs show no read during the days of the po
   const complete = createInstances().start();
   for (const daysAgo of [4, 5, 6]) listed(daysAgo);
   logRead({ secret: "db", at: now() - 5.5 * DAY_MS });
-  logRead({ secret: "api", at: now() - DAY_MS });
+  logRead({ secret: "my-api", at: now() - DAY_MS });
   const first = now() - 6 * DAY_MS;
   await readWorkspace(complete.source);
   const day = (at: number) => new Date(at).toISOString().slice(0, 10);
   expect(await complete.unused.of(VAULT)).toEqual([
     { asset: "secret.db", unused: true, evidence: `No log shows a read after ${day(now() - 5.5 * DAY_MS)}.` },
-    { asset: "secret.API", unused: false, evidence: "A log shows a read within the last 5 days." },
+    { asset: "secret.my-API", unused: false, evidence: "A log shows a read within the last 5 days." },
     { asset: "secret.never", unused: true, evidence: expect.stringContaining(`since ${day(first)}, the start of`) },
   ]);
-  expect(changed).toEqual([[VAULT, "secret.API", "secret.db", "secret.never"]]);
+  expect(changed).toEqual([[VAULT, "secret.db", "secret.my-API", "secret.never"]]);
 
   control().moveClock(DAY_MS);
   logRead({ secret: "db" });
@@ -497,7 +497,7 @@ test("a secret is unused if complete logs show no read during the days of the po
   control().moveClock(3 * DAY_MS);
   await readWorkspace(complete.source);
   expect(await complete.unused.of(VAULT)).toEqual([]);
-  expect(changed.slice(2)).toEqual([[VAULT, "secret.API", "secret.db", "secret.never"]]);
+  expect(changed.slice(2)).toEqual([[VAULT, "secret.db", "secret.my-API", "secret.never"]]);
 });
 
 test("all secrets of a vault with 20,000 secrets are evaluated", async () => {

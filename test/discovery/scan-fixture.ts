@@ -306,9 +306,9 @@ export function createScanFixture(connectionString: string, wrap: (tables: Table
    */
   async function plan(scanId: string): Promise<void> {
     const claims = createClaims({ tables, queues, randomness });
-    for (const { index, rowKey } of (await run.plan(scanId, 1))?.claims ?? []) {
-      await claims.release(scanId, rowKey);
-      await claims.send(scanId, index);
+    for (const claim of (await run.plan(scanId, 1))?.claims ?? []) {
+      await claims.release(scanId, claim);
+      await claims.send(scanId, claim.index);
     }
   }
 

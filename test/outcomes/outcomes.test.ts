@@ -15,6 +15,7 @@ import { keyEnd } from "../../shared/platform/storage/keys.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";
 import { secretReference } from "../../shared/secrets/stored-secrets.ts";
 import { CONFIGURATION_PREFIX, SYNC } from "../../shared/sync/record.ts";
+import { useManagedIdentity } from "../azure/live-cloud.ts";
 import { licence } from "../support/licence.ts";
 import { IS_CAMPAIGN, LONG_MS, SEED } from "../support/sampling.ts";
 import { type Answer, Service } from "../support/service.ts";
@@ -96,6 +97,8 @@ beforeAll(async () => {
     },
     shortWaits: true,
   });
+  // This process reads signed rows, whose keys are in the key vault of the service.
+  await useManagedIdentity(service.cloud);
   const scan = await service.scan({ mode: "full" });
   expect(scan.status, JSON.stringify(scan)).toBe("completed");
   admin = await makeToken(service, "admin");

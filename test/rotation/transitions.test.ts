@@ -118,6 +118,8 @@ class Model {
     } else if (record.status !== "needsAttention") {
       const next = nextStep(record);
       expect(record.ending ? BACKWARD : FORWARD).toContain(next);
+      const isRestored = !record.publications.some(mayHoldNewValue) && !record.consumers?.some(isToRestore);
+      if (next === "removeNew") expect(isRestored, "places and consumers are restored before the removal").toBe(true);
       if (isVaultSecret(record)) expect(["makeRoom", "create", "prove", "revoke", "removeNew"]).not.toContain(next);
     } else expect(record.attention?.resume).toBe(before.status);
   }

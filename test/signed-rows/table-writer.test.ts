@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import * as z from "zod";
 import { requireNoFindings } from "../../functions/commands/sign-store.ts";
 import { createServices, type Services } from "../../functions/services.ts";
-import { keyVaultRowKeys } from "../../shared/platform/azure/row-keys.ts";
+import { keyVaultRowKeys, ROW_SIGNING } from "../../shared/platform/azure/row-keys.ts";
 import { keyVaultSigningStates } from "../../shared/platform/azure/signing-state.ts";
 import { loadConfig } from "../../shared/platform/config/config.ts";
 import { storageAccount } from "../../shared/platform/storage/connection.ts";
@@ -552,6 +552,23 @@ test("a row that is planted after the time for unsigned rows is not signed, alth
   expect(isUsed(await read(), baseline)).toBe(false);
   await writeColumns(table, row);
   await acceptAll();
+});
+
+test("a store is told of the other stores whose rows the same key signs, and the tags of others stay", async () => {
+  const services = newServices();
+  const vault = services.serviceKeyVault!;
+  const account = storageAccount(services.connection);
+  await services.signedRows.check();
+  expect((await services.signedRows.status()).detail).toBeUndefined();
+  const tags = await vault.readTags(ROW_SIGNING);
+  await vault.writeTags(ROW_SIGNING, { ...tags, owner: "platform" });
+
+  const other = keyVaultSigningStates(vault, "otheraccount", services.clock);
+  expect(await other.registerStore()).toEqual([account]);
+  expect(await vault.readTags(ROW_SIGNING)).toEqual({ owner: "platform", stores: `${account} otheraccount` });
+  const { body } = await service.admin("GET", "/health?deep=true");
+  expect(body.signedRows).toMatchObject({ status: "signed", detail: expect.stringContaining(": otheraccount.") });
+  await vault.writeTags(ROW_SIGNING, { ...tags });
 });
 
 test("a row that the service wrote since it was found is not set aside", async () => {

@@ -15,6 +15,7 @@ import { stillClock } from "../settings/support.ts";
 
 const SUBSCRIPTION = "11111111-1111-4111-8111-111111111111";
 const SCOPE = `/subscriptions/${SUBSCRIPTION}`;
+const SUBNET = `${SCOPE}/resourceGroups/rg/providers/Microsoft.Network/virtualNetworks/vnet/subnets/functions`;
 const OBJECT_ID = "99999999-9999-4999-8999-999999999999";
 
 let server: FakeServer;
@@ -60,8 +61,13 @@ const pathOf = (request: IncomingMessage) =>
 const setVaults = (vaults: object[]) =>
   cloud.set(`management${SCOPE}/providers/Microsoft.KeyVault/vaults`, success({ value: vaults }));
 
-function runConnectionTest(identity: Partial<Identity> = {}, credentialType: CredentialType = "managedIdentity") {
+function runConnectionTest(
+  identity: Partial<Identity> = {},
+  credentialType: CredentialType = "managedIdentity",
+  environment: Record<string, string> = {},
+) {
   const config = testConfig({
+    ...environment,
     AZURE_KEY_VAULT_SUFFIX: "vault.localhost",
     AZURE_RESOURCE_MANAGER_ENDPOINT: `https://management.localhost:${server.port}`,
   });
@@ -82,6 +88,7 @@ function runConnectionTest(identity: Partial<Identity> = {}, credentialType: Cre
     keyVaults: createKeyVaults(clients),
     identity: testIdentity,
     clock: stillClock(),
+    config,
   });
 }
 
@@ -209,6 +216,39 @@ test("the fix of a vault behind a firewall changes its network rules", async () 
   const withoutPublicAccess = (await runConnectionTest()).steps.find((step) => !step.ok);
   expect([withoutPublicAccess?.code, withoutPublicAccess?.remedy?.azCliCommand]).toEqual(["firewall", null]);
 });
+
+test.each([
+  [
+    { OUTBOUND_IP_ADDRESS: "20.1.2.3" },
+    'az keyvault network-rule add --name "kv-one" --ip-address "20.1.2.3"',
+    /^Allow the service's public address 20\.1\.2\.3 in the vault's firewall\./,
+  ],
+  [
+    { OUTBOUND_SUBNET_ID: SUBNET },
+    `az keyvault network-rule add --name "kv-one" --subnet "${SUBNET}"`,
+    /^Allow the service's subnet in the vault's firewall\./,
+  ],
+  // The subnet of a service with a fixed address has no service endpoint.
+  [
+    { OUTBOUND_IP_ADDRESS: "20.1.2.3", OUTBOUND_SUBNET_ID: SUBNET },
+    'az keyvault network-rule add --name "kv-one" --ip-address "20.1.2.3"',
+    /public address/,
+  ],
+  [
+    {},
+    'az keyvault network-rule add --name "kv-one" --subnet "<subnet of the service>"',
+    /^The service calls from changing addresses of the platform\. Deploy it with networkEnabled/,
+  ],
+])(
+  "the fix of a vault behind a firewall names where the service calls from: %j",
+  async (environment, command, text) => {
+    cloud.set("kv-one/secrets", failure(403, "Forbidden", "ForbiddenByFirewall"));
+    const { steps } = await runConnectionTest({}, "managedIdentity", environment);
+    const remedy = steps.find((step) => !step.ok)?.remedy;
+    expect(remedy?.azCliCommand).toBe(command);
+    expect(remedy?.text).toMatch(text);
+  },
+);
 
 test("nothing is sent to a vault address outside the cloud's key vault domain", async () => {
   setVaults([vault("kv-one", { vaultUri: `https://evil.localhost:${server.port}/` })]);

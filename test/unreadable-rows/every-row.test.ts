@@ -10,6 +10,7 @@ import type { Entity } from "../../shared/platform/storage/entity.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import { DAY_MS } from "../../shared/platform/time.ts";
 import { COMPARED_ROWS, isOfKind, OTHER_ROWS, type StoredKind } from "../../shared/reconciliation/stored-rows.ts";
+import { Listed } from "../../shared/unreadable-rows/unreadable-rows.ts";
 import { type RecordedService, startRecorded } from "../upgrade/recorded-service.ts";
 import type { Recording } from "../upgrade/recording.ts";
 import { plantLateRows, plantRows } from "./planted-rows.ts";
@@ -414,13 +415,14 @@ async function stillUnreadable(rows: readonly Sample[]): Promise<string[]> {
 test("all rows that follow from others, broken at once, are rebuilt within one walk and recorded once", async () => {
   // A walk starts three days after the previous one.
   await moveClock(4);
+  const before = await recordedPlaces();
   const broken = derivedRows();
   expect(broken.length).toBeGreaterThan(15);
   await breakTogether(broken);
   const { left } = await walk();
   expect([await stillUnreadable(broken), left]).toEqual([[], []]);
-  const places = broken.map(({ place }) => place);
-  const recorded = (await recordedPlaces()).filter((place) => places.includes(place));
+  // Earlier tests broke and repaired the same rows, which the audit log has then recorded.
+  const recorded = (await recordedPlaces()).slice(0, -before.length || undefined);
   expect(recorded).toHaveLength(new Set(recorded).size);
 }, 120_000);
 
@@ -459,8 +461,12 @@ test("if a vault's row, an asset's row and all of their copies are broken too, a
       place,
       expect.objectContaining({ rowKey: original.rowKey }),
     ]);
+  // The daily cleanup removes the repaired rows from the list.
   await runTimer("clearExpiredRows");
-  expect(await listedRows()).toBe(0);
+  const listed: string[] = [];
+  for await (const rows of tables.pages(Listed, { partitionKey: "rows" }))
+    listed.push(...rows.map(({ table, partition, key }) => `${table}/${partition}/${key}`));
+  expect(listed.filter((place) => broken.some((sample) => sample.place === place))).toEqual([]);
 }, 120_000);
 
 test("one walk finds every unreadable row that no answer needs", async () => {

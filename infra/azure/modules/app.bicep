@@ -19,8 +19,11 @@ param mailPerMinute string
 param mailPerHour string
 param appConfigurationEnabled bool
 param appConfigurationEndpoint string
+param allowedIpRanges string[]
 param networkEnabled bool
 param functionSubnetId string
+param natGatewayCreated bool
+param ipAddress string
 param watchedSubscriptionIds string[]
 param bootstrapAdminUsername string
 param instanceMemoryMb int
@@ -42,13 +45,9 @@ param literalScanSubscriptionIds string[]
 
 var name = 'func-${environmentName}-${suffix}'
 
-// Domain of the apps in each cloud: https://learn.microsoft.com/azure/azure-government/compare-azure-government-global-azure
-var appDomains = {
-  AzureCloud: 'azurewebsites.net'
-  AzureUSGovernment: 'azurewebsites.us'
-  AzureChinaCloud: 'chinacloudsites.cn'
-}
-var serviceUrl = 'https://${name}.${appDomains[environment().name]}'
+// Domains and zones of each cloud.
+var cloud = loadJsonContent('../clouds.json')[environment().name]
+var serviceUrl = 'https://${name}.${cloud.appDomain}'
 
 resource vault 'Microsoft.KeyVault/vaults@2026-02-01' existing = {
   name: vaultName
@@ -81,7 +80,18 @@ resource functionApp 'Microsoft.Web/sites@2024-11-01' = {
     serverFarmId: plan.id
     httpsOnly: true
     virtualNetworkSubnetId: networkEnabled ? functionSubnetId : null
-    siteConfig: { minTlsVersion: '1.2' }
+    siteConfig: {
+      minTlsVersion: '1.2'
+      ipSecurityRestrictionsDefaultAction: empty(allowedIpRanges) ? 'Allow' : 'Deny'
+      ipSecurityRestrictions: [
+        for (range, index) in allowedIpRanges: {
+          name: 'allowed-${index}'
+          ipAddress: range
+          action: 'Allow'
+          priority: 100 + index
+        }
+      ]
+    }
     functionAppConfig: {
       deployment: {
         storage: {
@@ -181,6 +191,8 @@ resource appSettings 'Microsoft.Web/sites/config@2024-11-01' = {
       : {
           OTEL_EXPORTER_OTLP_HEADERS: '@Microsoft.KeyVault(SecretUri=${vault.properties.vaultUri}secrets/${telemetryHeadersSecretName})'
         },
+    natGatewayCreated ? { OUTBOUND_IP_ADDRESS: ipAddress } : {},
+    networkEnabled && !natGatewayCreated ? { OUTBOUND_SUBNET_ID: functionSubnetId } : {},
     empty(privateTargetHosts) ? {} : { PRIVATE_TARGET_HOSTS: privateTargetHosts },
     empty(handoverKeyVaultUrl) ? {} : { HANDOVER_KEY_VAULT_URL: handoverKeyVaultUrl },
     empty(literalScanSubscriptionIds) ? {} : { DEPENDENCY_LITERAL_SCAN: 'true' }

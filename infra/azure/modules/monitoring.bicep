@@ -13,7 +13,10 @@ resource logAnalyticsWorkspace 'Microsoft.OperationalInsights/workspaces@2025-02
   properties: {
     sku: { name: 'PerGB2018' }
     retentionInDays: logRetentionDays
-    features: { disableLocalAuth: true }
+    features: {
+      disableLocalAuth: true
+      enableLogAccessUsingOnlyResourcePermissions: true
+    }
   }
 }
 

@@ -3,6 +3,8 @@ param name string
 param location string
 param tags object
 param networkAddressPrefix string
+// Empty: no NAT gateway.
+param natGatewayId string
 
 resource virtualNetwork 'Microsoft.Network/virtualNetworks@2024-07-01' = {
   name: name
@@ -15,6 +17,8 @@ resource virtualNetwork 'Microsoft.Network/virtualNetworks@2024-07-01' = {
 
 // The subnet of the app's instances:
 // https://learn.microsoft.com/azure/azure-functions/flex-consumption-how-to#enable-virtual-network-integration
+// The service endpoint lets the firewall of a vault allow the subnet. It hides the public address of calls to vaults, so a subnet
+// with a NAT gateway has none: https://learn.microsoft.com/azure/virtual-network/virtual-network-service-endpoints-overview
 resource functionSubnet 'Microsoft.Network/virtualNetworks/subnets@2024-07-01' = {
   parent: virtualNetwork
   name: 'functions'
@@ -26,6 +30,8 @@ resource functionSubnet 'Microsoft.Network/virtualNetworks/subnets@2024-07-01' =
         properties: { serviceName: 'Microsoft.App/environments' }
       }
     ]
+    serviceEndpoints: empty(natGatewayId) ? [{ service: 'Microsoft.KeyVault' }] : []
+    natGateway: empty(natGatewayId) ? null : { id: natGatewayId }
   }
 }
 

@@ -4,28 +4,30 @@ param location string
 param tags object
 param virtualNetworkId string
 param subnetId string
+param privateDnsZonesEnabled bool
 param storageAccountId string
 param vaultId string
 param appConfigurationEnabled bool
 param appConfigurationId string
 
-var storageSuffix = environment().suffixes.storage
+// Domains and zones of each cloud.
+var cloud = loadJsonContent('../clouds.json')[environment().name]
 
 // Group ids and zones: https://learn.microsoft.com/azure/private-link/private-endpoint-dns
 var endpoints = concat(
   [
-    { groupId: 'blob', resourceId: storageAccountId, zone: 'privatelink.blob.${storageSuffix}' }
-    { groupId: 'table', resourceId: storageAccountId, zone: 'privatelink.table.${storageSuffix}' }
-    { groupId: 'queue', resourceId: storageAccountId, zone: 'privatelink.queue.${storageSuffix}' }
-    { groupId: 'vault', resourceId: vaultId, zone: 'privatelink.vaultcore.azure.net' }
+    { groupId: 'blob', resourceId: storageAccountId, zone: 'privatelink.blob.${cloud.storageDomain}' }
+    { groupId: 'table', resourceId: storageAccountId, zone: 'privatelink.table.${cloud.storageDomain}' }
+    { groupId: 'queue', resourceId: storageAccountId, zone: 'privatelink.queue.${cloud.storageDomain}' }
+    { groupId: 'vault', resourceId: vaultId, zone: cloud.vaultZone }
   ],
   appConfigurationEnabled
-    ? [{ groupId: 'configurationStores', resourceId: appConfigurationId, zone: 'privatelink.azconfig.io' }]
+    ? [{ groupId: 'configurationStores', resourceId: appConfigurationId, zone: cloud.appConfigurationZone }]
     : []
 )
 
 resource privateDnsZone 'Microsoft.Network/privateDnsZones@2024-06-01' = [
-  for endpoint in endpoints: {
+  for endpoint in endpoints: if (privateDnsZonesEnabled) {
     name: endpoint.zone
     location: 'global'
     tags: tags
@@ -35,7 +37,7 @@ resource privateDnsZone 'Microsoft.Network/privateDnsZones@2024-06-01' = [
 // A monitored vault or another store with a private endpoint elsewhere has no record in these zones. Its public address is used
 // then (https://learn.microsoft.com/azure/dns/private-dns-fallback).
 resource virtualNetworkLink 'Microsoft.Network/privateDnsZones/virtualNetworkLinks@2024-06-01' = [
-  for (endpoint, index) in endpoints: {
+  for (endpoint, index) in endpoints: if (privateDnsZonesEnabled) {
     parent: privateDnsZone[index]
     name: environmentName
     location: 'global'
@@ -69,7 +71,7 @@ resource privateEndpoint 'Microsoft.Network/privateEndpoints@2024-07-01' = [
 ]
 
 resource privateDnsZoneGroup 'Microsoft.Network/privateEndpoints/privateDnsZoneGroups@2024-07-01' = [
-  for (endpoint, index) in endpoints: {
+  for (endpoint, index) in endpoints: if (privateDnsZonesEnabled) {
     parent: privateEndpoint[index]
     name: 'default'
     properties: {

@@ -3,6 +3,7 @@
 param name string
 param location string
 param tags object
+param storageReplication string
 param networkEnabled bool
 param principalId string
 
@@ -11,11 +12,12 @@ resource storageAccount 'Microsoft.Storage/storageAccounts@2025-01-01' = {
   location: location
   tags: tags
   kind: 'StorageV2'
-  sku: { name: 'Standard_ZRS' }
+  sku: { name: 'Standard_${storageReplication}' }
   properties: {
     accessTier: 'Hot'
     allowBlobPublicAccess: false
     allowSharedKeyAccess: false
+    isLocalUserEnabled: false
     defaultToOAuthAuthentication: true
     minimumTlsVersion: 'TLS1_2'
     supportsHttpsTrafficOnly: true

@@ -1,24 +1,32 @@
 /**
  * `npm run make-secrets`: creates the service's signing keys and the first administrator's password in its key vault, after
  * `azd provision` (azure.yaml) and after `terraform apply`. It writes them through Resource Manager, so that it works without
- * network access to the vault. It never changes an existing secret. Values are neither printed nor stored elsewhere.
+ * network access to the vault. It never changes an existing secret, except the password that a person passes. Values are neither
+ * printed nor stored elsewhere.
  */
 import { randomBytes } from "node:crypto";
+import { text } from "node:stream/consumers";
 import { cloudEndpoints } from "../../../shared/platform/config/clouds.ts";
-import { commandLine } from "../../build/command-line.ts";
+import { commandLine, exitWithUsageError } from "../../build/command-line.ts";
 
-const HELP = `npm run make-secrets
+const HELP = `npm run make-secrets [-- --password-stdin]
 
 Creates the service's signing keys and the first administrator's password in its key vault, unless they exist, and makes the
 app load them. Prints no value. Needs a sign-in of the Azure CLI, the Azure Developer CLI or an application that can write
 both resources. Exits with 1 if it fails.
+
+Options:
+  --password-stdin   reads the first administrator's password, 12 to 256 characters, from standard input instead of making one.
+                     Replaces an existing password, which resets the administrator at the next start of the app:
+                       read -rs PASSWORD && printf %s "$PASSWORD" | npm run make-secrets -- --password-stdin
 
 Environment variables; the first three are outputs of the deployment:
   SERVICE_KEY_VAULT_ID      resource id of the key vault
   SERVICE_FUNCTION_APP_ID   resource id of the function app
   ALERTS_NOTIFY_NOBODY      if true, the command warns that no operator is notified of problems
   AZURE_CLOUD, AZURE_AUTHORITY_HOST, AZURE_RESOURCE_MANAGER_ENDPOINT   for a cloud other than the public one`;
-commandLine(HELP, {});
+const { values: options } = commandLine(HELP, { options: { "password-stdin": { type: "boolean" } } });
+const chosenPassword = options["password-stdin"] ? await readPassword() : undefined;
 
 /** API version of Microsoft.Web. */
 const APP_VERSION = "2024-11-01";
@@ -58,15 +66,16 @@ const { secrets } = new KeyVaultManagementClient(credential, subscriptionId!, { 
 
 let createdCount = 0;
 for (const [name, createValue] of Object.entries(SECRETS)) {
-  if (await exists(name)) {
+  const chosen = name === "bootstrap-admin-password" ? chosenPassword : undefined;
+  if (chosen === undefined && (await exists(name))) {
     console.log(`${name}: exists, unchanged.`);
     continue;
   }
   await secrets.createOrUpdate(resourceGroup!, vault!, name, {
-    properties: { value: createValue(), contentType: "text/plain" },
+    properties: { value: chosen ?? createValue(), contentType: "text/plain" },
   });
   createdCount++;
-  console.log(`${name}: created.`);
+  console.log(`${name}: ${chosen === undefined ? "created" : "set to the given password"}.`);
 }
 // Necessary even if nothing was created, because an earlier run may have stopped before this step.
 await refreshReferences();
@@ -75,6 +84,14 @@ if (process.env.ALERTS_NOTIFY_NOBODY === "true") {
   console.warn(
     "\nWARNING: nobody is notified when the service has a problem. Set operatorEmailAddresses and deploy again (docs/deploy.md).",
   );
+}
+
+/** Reads the password from standard input, without the line break at its end. Exits with 2 if the service would reject it. */
+async function readPassword(): Promise<string> {
+  const password = (await text(process.stdin)).replace(/\r?\n$/, "");
+  return password.length >= 12 && password.length <= 256
+    ? password
+    : exitWithUsageError("The password must have 12 to 256 characters");
 }
 
 async function exists(name: string): Promise<boolean> {

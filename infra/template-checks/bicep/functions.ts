@@ -29,7 +29,7 @@ export const FUNCTIONS: Record<string, { minArguments: number; maxArguments: num
  * another member is a finding.
  */
 export const DEPLOYMENT_MEMBERS: Record<string, Record<string, string>> = {
-  environment: { name: "string", suffixes: "object" },
+  environment: { name: "string" },
   managementGroup: { id: "string", name: "string" },
   resourceGroup: { id: "string", name: "string", location: "string" },
   subscription: { id: "string", subscriptionId: "string", tenantId: "string", displayName: "string" },

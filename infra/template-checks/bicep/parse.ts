@@ -197,9 +197,13 @@ function expression(node: Node): Expression {
       return { ...position, kind: "for", variables, over: expression(over), result: [expression(body)] };
     }
     default:
-      return { ...position, kind: "operation", operator: node.type, parts: parts.map(expression) };
+      return { ...position, kind: "operation", operator: operatorOf(node), parts: parts.map(expression) };
   }
 }
+
+/** Returns the operator, such as `&&`. The grammar's name of the node if it has none. */
+const operatorOf = (node: Node): string =>
+  node.children.find((child) => child !== null && /^(&&|\|\||!|==)$/.test(child.type))?.type ?? node.type;
 
 /**
  * Converts the items of an array. The grammar parses `f().x` in a single-line array as two items, `f` and `().x`. They are

@@ -4,6 +4,18 @@ import { blocks, type TerraformModule } from "../terraform/check.ts";
 import { bicepNormalizer, type Normalize, partsOf, terraformNormalizer } from "./normalize.ts";
 
 /**
+ * Every private endpoint: group, resource, DNS zone and condition, in the common text.
+ * https://learn.microsoft.com/azure/private-link/private-endpoint-dns
+ */
+const ENDPOINTS = [
+  ...["blob", "table", "queue"].map(
+    (group) => `${group} {storage_account.id} privatelink.${group}.{cloud.storage_domain} `,
+  ),
+  "vault {vault.id} {cloud.vault_zone} ",
+  "configurationStores {app_configuration.id} {cloud.app_configuration_zone} {app_configuration_enabled}",
+];
+
+/**
  * Compares the private endpoints of Bicep and Terraform: resource, group (sub-resource), DNS zone and condition. Both languages
  * list them under the name `endpoints`: Bicep as an array of objects, Terraform as a map with the group as its key. `partsOf`
  * splits such a value into parts, each with the condition under which it is included. Each endpoint is compared as one text.
@@ -43,6 +55,14 @@ export function compareEndpoints(
   });
   const file = "infra/azure/modules/private-endpoints.bicep";
   return [
+    ...[...new Set([...bicepEndpoints, ...terraformEndpoints])]
+      .filter((one) => !ENDPOINTS.includes(one))
+      .map((one) => ({ file, line: 1, message: `must be one of "${ENDPOINTS.join('", "')}", but is "${one}"` })),
+    ...ENDPOINTS.filter((one) => !bicepEndpoints.includes(one)).map((one) => ({
+      file,
+      line: 1,
+      message: `there is no private endpoint ${one}`,
+    })),
     ...bicepEndpoints
       .filter((one) => !terraformEndpoints.includes(one))
       .map((one) => ({ file, line: 1, message: `Terraform has no private endpoint ${one}` })),

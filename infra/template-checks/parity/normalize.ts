@@ -15,7 +15,6 @@ export type Normalize = (expression: Expression) => string;
 /** Common text of expressions that the two languages write differently. */
 const EQUIVALENT_NAMES: Record<string, string> = {
   "environment().name": "{azure_cloud}",
-  "environment().suffixes.storage": "{storage_suffix}",
   "subscription().id": "/subscriptions/{subscription_id}",
   "subscription().tenantId": "{tenant_id}",
   "subscription().subscriptionId": "{subscription_id}",
@@ -31,7 +30,7 @@ const COMMON_MEMBER_NAMES: Record<string, string> = {
   role_definition_resource_id: "id",
 };
 /** Names that are not replaced by their definitions, because the two languages define them differently. */
-const OPAQUE = new Set(["suffix", "storage_suffix", "watched_subscription_ids", "scope", "scope_name"]);
+const OPAQUE = new Set(["cloud", "suffix", "watched_subscription_ids", "scope", "scope_name"]);
 /** Bicep functions with the Terraform function that does the same. */
 const FUNCTION_NAMES: Record<string, string> = { toLower: "lower", loadTextContent: "file", union: "merge" };
 
@@ -69,7 +68,8 @@ function normalizeCommon(expression: Expression, normalize: Normalize): string {
       const name = FUNCTION_NAMES[expression.name] ?? expression.name;
       if (name === "jsonencode") return args[0]!;
       // The separator is the first argument in Terraform and the second in Bicep, so the arguments are sorted.
-      if (name === "join") return `join(${args.sort().join(", ")})`;
+      if (name === "join" || name === "split") return `${name}(${args.sort().join(", ")})`;
+      if (name === "empty") return `not ${args[0]} is given`;
       return name === "file" ? `file(${path.posix.basename(args[0]!)})` : `${name}(${args.join(", ")})`;
     }
     case "for":
@@ -78,7 +78,14 @@ function normalizeCommon(expression: Expression, normalize: Normalize): string {
       return expression.index.kind === "literal" || expression.index.kind === "name"
         ? normalize(expression.of)
         : `${normalize(expression.of)}[${normalize(expression.index)}]`;
-    // Other expressions, such as operators, all have the same text and are not compared.
+    case "operation": {
+      const word = { "&&": " and ", "||": " or " }[expression.operator];
+      if (word) return expression.parts.map(normalize).join(word);
+      const [left, right] = expression.parts;
+      if (expression.operator === "==" && text(right) === "") return `not ${normalize(left!)} is given`;
+      return expression.operator === "!" ? `not ${normalize(expression.parts[0]!)}` : "…";
+    }
+    // Other expressions, such as comparisons, all have the same text and are not compared.
     default:
       return "…";
   }
@@ -145,7 +152,7 @@ export function bicepNormalizer(
   return normalize;
 }
 
-/** Writes an expression such as `environment().suffixes.storage`: members of a call without arguments. */
+/** Writes an expression such as `subscription().id`: members of a call without arguments. */
 function callPath(expression: Expression): string {
   if (expression.kind === "member") return `${callPath(expression.of)}.${expression.name}`;
   return expression.kind === "call" ? `${expression.name}()` : "";
@@ -183,7 +190,7 @@ export function terraformNormalizer(
     const [root, name, ...rest] = names;
     const equivalent = EQUIVALENT_NAMES[names.join(".")];
     if (equivalent) return equivalent;
-    if (OPAQUE.has(name!) || isOpen(name!)) return `{${name}}`;
+    if (OPAQUE.has(name!) || isOpen(name!)) return `{${[name!, ...rest].map(snake).join(".")}}`;
     if (root === "var") return variableText(name!);
     if (root === "each") return `{each.${name}}`;
     if (root === "path") return "";
@@ -228,5 +235,7 @@ function negated(test: Expression, normalize: Normalize): string {
   const [left, right] = operands;
   if (left?.kind === "call" && left.name === "length" && right?.kind === "literal" && Number(right.value) === 0)
     return `${normalize(left.args[0]!)} is given`;
-  return left !== undefined && text(right) === "" ? `${normalize(left)} is given` : `not ${normalize(test)}`;
+  if (left !== undefined && text(right) === "") return `${normalize(left)} is given`;
+  const condition = normalize(test);
+  return / (and|or) /.test(condition) ? `not (${condition})` : `not ${condition}`;
 }

@@ -1,11 +1,10 @@
 // The parity check: compares the Bicep files with the Terraform modules, which must create the same resources with the same
 // values.
 
-import path from "node:path";
 import type { BicepFile } from "../bicep/parse.ts";
 import { type Expression, type Finding, property } from "../expression.ts";
-import { roleOfId, roleOfName } from "../roles.ts";
-import { argumentOf, type TerraformModule } from "../terraform/check.ts";
+import { roleOfName } from "../roles.ts";
+import { argumentOf, defaultsOf, type TerraformModule } from "../terraform/check.ts";
 import type { Block } from "../terraform/parse.ts";
 import {
   type BicepResource,
@@ -15,9 +14,11 @@ import {
   terraformResources,
 } from "./declared-resources.ts";
 import { compareEndpoints } from "./endpoints.ts";
-import { type Normalize, snake } from "./normalize.ts";
-import { KINDS, type Kind, type Pair, TERRAFORM_ONLY } from "./resource-kinds.ts";
+import { checkModuleCalls } from "./module-calls.ts";
+import { snake } from "./normalize.ts";
+import { KINDS, type Kind, TERRAFORM_ONLY } from "./resource-kinds.ts";
 import { bicepSettings, preventsStorageKey, STORAGE_KEY_SETTING, terraformSettings } from "./settings.ts";
+import { bicepValue, terraformValue } from "./values.ts";
 
 /** One row of the parity table, which lists the resources, roles and settings of Bicep with their counterparts in Terraform. */
 export interface ParityRow {
@@ -62,7 +63,12 @@ export function checkParity(
   findings.push(...compareWatchScopes(files), ...compareSeparateResources(bicep, terraform));
   const settings = compareSettings(files, modules);
   return {
-    findings: [...findings, ...settings.findings, ...compareEndpoints(files, modules)],
+    findings: [
+      ...findings,
+      ...settings.findings,
+      ...compareEndpoints(files, modules),
+      ...checkModuleCalls(files, modules),
+    ],
     table: [...table, ...settings.table],
   };
 }
@@ -112,6 +118,7 @@ function compareResource(kind: Kind, bicep: BicepResource, terraform: TerraformR
   const comparedProperties = [
     ...kind.pairs.map((pair) => pair.bicep),
     ...Object.keys(kind.only?.bicep ?? {}),
+    ...Object.values(TERRAFORM_ONLY).flatMap(({ arm, property }) => (arm === kind.arm ? [property] : [])),
     "parent",
     "dependsOn",
     "scope",
@@ -163,18 +170,19 @@ function compareSeparateResources(
   bicep: ReadonlyMap<string, BicepResource[]>,
   terraform: ReadonlyMap<string, TerraformResource>,
 ): Finding[] {
-  return Object.entries(TERRAFORM_ONLY).flatMap(([type, { arm, property }]) => {
+  return Object.entries(TERRAFORM_ONLY).flatMap(([type, { arm, property, condition }]) => {
     const owner = [...bicep.values()].flat().find((one) => one.resource.type === arm && bicepValue(one, property));
     const other = [...terraform].find(([key]) => key.startsWith(`${type} `))?.[1];
     if (owner && !other) return [findingAt(owner, `Terraform has no ${type}, which ${property} is`)];
     if (other && !owner) return [findingAt(other, `Bicep has no ${property}, which ${type} is`)];
-    const isEqual = owner?.condition === other?.condition;
+    const ownerCondition = owner && (condition ?? owner.condition);
+    const isEqual = ownerCondition === other?.condition;
     return isEqual
       ? []
       : [
           findingAt(
             other!,
-            `${type} is created under the condition "${other!.condition}", in Bicep "${owner!.condition}"`,
+            `${type} is created under the condition "${other!.condition}", in Bicep "${ownerCondition}"`,
           ),
         ];
   });
@@ -207,6 +215,13 @@ function checkTerraformResource(
   const argumentPaths = terraformArguments(resource.block);
   return [
     ...missing.map(({ arm }) => findingAt(resource, `Bicep has no ${arm}`)),
+    ...defaultsOf(resource.block)
+      .filter((one) => one.value !== kind.azureDefaults?.[one.name])
+      .map((one) => {
+        const ofAzure = kind.azureDefaults?.[one.name] ?? "not in the parity table";
+        const message = `${name}: ${one.name} is not set. The provider's default is ${one.value}, Azure's ${ofAzure}`;
+        return findingAt(resource, message);
+      }),
     ...missingFrom(argumentPaths, Object.keys(kind.only?.terraform ?? {})).map((one) =>
       findingAt(resource, `${name}: ${one} is not set`),
     ),
@@ -236,44 +251,6 @@ const hasProperty = (block: Block, argument: string): boolean =>
 /** Returns whether a path is one of the known paths, or below one. */
 const isCompared = (leaf: string, known: readonly string[]): boolean =>
   known.some((one) => leaf === one || leaf.startsWith(`${one}.`));
-
-/** Returns the common text of a property by its path, such as `properties.logs.0.category`. Undefined if it is not set. */
-function bicepValue({ resource, normalize, file }: BicepResource, propertyPath: string): string | undefined {
-  let value: Expression | undefined = resource.body;
-  for (const key of propertyPath.split(".")) {
-    value = /^\d$/.test(key)
-      ? value?.kind === "array"
-        ? value.items[Number(key)]
-        : undefined
-      : value?.kind === "object"
-        ? value.entries.find((entry) => entry.key === key)?.value
-        : undefined;
-  }
-  if (!value) return undefined;
-  if (propertyPath === "scope") return `{${snake(path.basename(normalize(value).slice(1, -1)))}.id}`;
-  if (propertyPath === "properties.roleDefinitionId") return roleName(value, normalize);
-  return file ? normalize(value) : undefined;
-}
-
-/** Returns the name of a built-in role by its ID, or the common text of a custom role's resource. */
-function roleName(value: Expression, normalize: Normalize): string {
-  const id = value.kind === "call" ? value.args.at(-1) : undefined;
-  return id?.kind === "literal" ? (roleOfId(String(id.value))?.name ?? String(id.value)) : normalize(value);
-}
-
-/** Returns the common text of the argument of a pair, in the words of Bicep. Undefined if it is not set. */
-function terraformValue(
-  { block, normalize }: TerraformResource,
-  { terraform, bicepValues = {} }: Pair,
-): string | undefined {
-  const argument =
-    argumentOf(block, terraform) ??
-    (terraform === "role_definition_name" ? argumentOf(block, "role_definition_id") : undefined);
-  if (!argument) return undefined;
-  const value = normalize(argument);
-  if (bicepValues[value] !== undefined) return bicepValues[value];
-  return value.replace(/\b(true|false)\b/g, (word) => bicepValues[word] ?? word);
-}
 
 /** Returns the paths of the properties that a resource sets, such as `properties.logs.0.category`. */
 function bicepProperties(value: Expression, prefix = ""): string[] {

@@ -11,6 +11,11 @@ export interface Kind {
   inside?: { name: string; argument: string };
   pairs: Pair[];
   /**
+   * What Azure uses if Bicep omits the property of an optional boolean argument, as the argument's value. Both languages may omit
+   * the argument if the provider's default is the same. https://learn.microsoft.com/azure/templates/<type>
+   */
+  azureDefaults?: Record<string, boolean>;
+  /**
    * Properties or arguments that only one language has, each with the reason. `always x` means that Bicep must set the value x,
    * which Terraform's provider sets by itself.
    */
@@ -40,6 +45,13 @@ const INVERTED = { true: "false", false: "true" };
 const ENABLED_OR_DISABLED = { true: "Enabled", false: "Disabled" };
 const RESOURCE_GROUP = { resource_group_name: "Bicep has the resource group as its scope" };
 
+/** Condition under which the templates create a network, and not only private endpoints in existing subnets. */
+export const NETWORK_CREATED = "{network_enabled} and not {function_subnet_resource_id} is given";
+const NAT_GATEWAY_CREATED = `${NETWORK_CREATED} and {nat_gateway_enabled}`;
+
+/** The service endpoints of the app's subnet: none with a NAT gateway, whose address an endpoint would hide. */
+export const SERVICE_ENDPOINTS = "{nat_gateway.id} is given ? [] : [{service=Microsoft.KeyVault}]";
+
 /** All resource types that the templates create. */
 export const KINDS: Kind[] = [
   { arm: "Microsoft.Resources/resourceGroups", azurerm: "azurerm_resource_group", pairs: LOCATED },
@@ -52,13 +64,22 @@ export const KINDS: Kind[] = [
   {
     arm: "Microsoft.Storage/storageAccounts",
     azurerm: "azurerm_storage_account",
+    azureDefaults: {
+      cross_tenant_replication_enabled: false,
+      is_hns_enabled: false,
+      nfsv3_enabled: false,
+      large_file_share_enabled: false,
+      infrastructure_encryption_enabled: false,
+      sftp_enabled: false,
+    },
     pairs: [
       ...LOCATED,
       pair("kind", "account_kind"),
-      pair("sku.name", "account_replication_type", { ZRS: "Standard_ZRS" }),
+      pair("sku.name", "account_replication_type", { "{storage_replication}": "Standard_{storage_replication}" }),
       pair("properties.accessTier", "access_tier"),
       pair("properties.allowBlobPublicAccess", "allow_nested_items_to_be_public"),
       pair("properties.allowSharedKeyAccess", "shared_access_key_enabled"),
+      pair("properties.isLocalUserEnabled", "local_user_enabled"),
       pair("properties.defaultToOAuthAuthentication", "default_to_oauth_authentication"),
       pair("properties.minimumTlsVersion", "min_tls_version"),
       pair("properties.supportsHttpsTrafficOnly", "https_traffic_only_enabled"),
@@ -87,6 +108,7 @@ export const KINDS: Kind[] = [
   {
     arm: "Microsoft.Storage/storageAccounts/blobServices/containers",
     azurerm: "azurerm_storage_container",
+    azureDefaults: { encryption_scope_override_enabled: true },
     pairs: [...NAMED, pair("properties.publicAccess", "container_access_type", { private: "None" })],
     only: { terraform: { storage_account_id: "Bicep's parent" } },
   },
@@ -110,6 +132,7 @@ export const KINDS: Kind[] = [
   {
     arm: "Microsoft.EventGrid/systemTopics/eventSubscriptions",
     azurerm: "azurerm_eventgrid_system_topic_event_subscription",
+    azureDefaults: { advanced_filtering_on_arrays_enabled: false },
     pairs: [
       ...NAMED,
       pair("properties.deliveryWithResourceIdentity.identity.type", "delivery_identity.type"),
@@ -156,6 +179,7 @@ export const KINDS: Kind[] = [
   ...["azurerm_subscription_policy_assignment", "azurerm_management_group_policy_assignment"].map((azurerm) => ({
     arm: "Microsoft.Authorization/policyAssignments",
     azurerm,
+    azureDefaults: { enforce: true },
     pairs: [
       ...NAMED,
       pair("location", "location"),
@@ -177,6 +201,11 @@ export const KINDS: Kind[] = [
   {
     arm: "Microsoft.KeyVault/vaults",
     azurerm: "azurerm_key_vault",
+    azureDefaults: {
+      enabled_for_deployment: false,
+      enabled_for_disk_encryption: false,
+      enabled_for_template_deployment: false,
+    },
     pairs: [
       ...LOCATED,
       pair("properties.tenantId", "tenant_id"),
@@ -207,17 +236,30 @@ export const KINDS: Kind[] = [
   {
     arm: "Microsoft.OperationalInsights/workspaces",
     azurerm: "azurerm_log_analytics_workspace",
+    azureDefaults: {
+      allow_resource_only_permissions: false,
+      cmk_for_query_forced: false,
+      immediate_data_purge_on_30_days_enabled: false,
+    },
     pairs: [
       ...LOCATED,
       pair("properties.sku.name", "sku"),
       pair("properties.retentionInDays", "retention_in_days"),
       pair("properties.features.disableLocalAuth", "local_authentication_enabled", INVERTED),
+      pair("properties.features.enableLogAccessUsingOnlyResourcePermissions", "allow_resource_only_permissions"),
     ],
     only: { terraform: RESOURCE_GROUP },
   },
   {
     arm: "Microsoft.Insights/components",
     azurerm: "azurerm_application_insights",
+    azureDefaults: {
+      daily_data_cap_notifications_enabled: true,
+      ip_masking_enabled: true,
+      internet_ingestion_enabled: true,
+      internet_query_enabled: true,
+      force_customer_storage_for_profiler: false,
+    },
     pairs: [
       ...LOCATED,
       pair("properties.Application_Type", "application_type"),
@@ -271,6 +313,7 @@ export const KINDS: Kind[] = [
   {
     arm: "Microsoft.AppConfiguration/configurationStores",
     azurerm: "azurerm_app_configuration",
+    azureDefaults: { data_plane_proxy_private_link_delegation_enabled: false },
     pairs: [
       ...LOCATED,
       pair("sku.name", "sku"),
@@ -290,19 +333,36 @@ export const KINDS: Kind[] = [
   {
     arm: "Microsoft.Network/virtualNetworks/subnets",
     azurerm: "azurerm_subnet",
+    azureDefaults: { default_outbound_access_enabled: true, private_link_service_network_policies_enabled: true },
     pairs: [
       ...NAMED,
       presencePair("properties.addressPrefix", "address_prefixes"),
       pair("properties.delegations.0.name", "delegation.name"),
       pair("properties.delegations.0.properties.serviceName", "delegation.service_delegation.name"),
+      pair("properties.serviceEndpoints", "service_endpoint.for_each", {
+        [`${NAT_GATEWAY_CREATED} ? [] : [Microsoft.KeyVault]`]: SERVICE_ENDPOINTS,
+      }),
     ],
     only: {
       terraform: {
         ...RESOURCE_GROUP,
         virtual_network_name: "Bicep's parent",
         "delegation.service_delegation.actions": "Azure adds them",
+        "service_endpoint.service": "the item of for_each",
       },
     },
+  },
+  {
+    arm: "Microsoft.Network/publicIPAddresses",
+    azurerm: "azurerm_public_ip",
+    pairs: [...LOCATED, pair("sku.name", "sku"), pair("properties.publicIPAllocationMethod", "allocation_method")],
+    only: { terraform: RESOURCE_GROUP },
+  },
+  {
+    arm: "Microsoft.Network/natGateways",
+    azurerm: "azurerm_nat_gateway",
+    pairs: [...LOCATED, pair("sku.name", "sku_name")],
+    only: { terraform: RESOURCE_GROUP },
   },
   {
     arm: "Microsoft.Network/privateDnsZones",
@@ -364,12 +424,18 @@ export const KINDS: Kind[] = [
   {
     arm: "Microsoft.Web/serverfarms",
     azurerm: "azurerm_service_plan",
+    azureDefaults: {
+      premium_plan_auto_scale_enabled: false,
+      per_site_scaling_enabled: false,
+      zone_balancing_enabled: false,
+    },
     pairs: [...LOCATED, pair("sku.name", "sku_name"), pair("properties.reserved", "os_type", { Linux: "true" })],
     only: { bicep: { kind: "Terraform derives it", "sku.tier": "always FlexConsumption" }, terraform: RESOURCE_GROUP },
   },
   {
     arm: "Microsoft.Web/sites",
     azurerm: "azurerm_function_app_flex_consumption",
+    azureDefaults: { client_certificate_enabled: false, enabled: true, public_network_access_enabled: true },
     pairs: [
       ...LOCATED,
       pair("identity.type", "identity.type"),
@@ -378,6 +444,10 @@ export const KINDS: Kind[] = [
       pair("properties.httpsOnly", "https_only"),
       pair("properties.virtualNetworkSubnetId", "virtual_network_subnet_id"),
       pair("properties.siteConfig.minTlsVersion", "site_config.minimum_tls_version"),
+      pair("properties.siteConfig.ipSecurityRestrictionsDefaultAction", "site_config.ip_restriction_default_action"),
+      pair("properties.siteConfig.ipSecurityRestrictions", "site_config.ip_restriction.for_each", {
+        "{allowed_ip_ranges}": "each of {allowed_ip_ranges}",
+      }),
       pair("properties.functionAppConfig.deployment.storage.type", "storage_container_type"),
       pair("properties.functionAppConfig.deployment.storage.value", "storage_container_endpoint"),
       pair("properties.functionAppConfig.deployment.storage.authentication.type", "storage_authentication_type"),
@@ -400,6 +470,10 @@ export const KINDS: Kind[] = [
         app_settings: "compared setting by setting (settings.ts)",
         "site_config.application_insights_connection_string": "compared as a setting",
         "always_ready.name": "part of Bicep's list",
+        "site_config.ip_restriction.name": "part of Bicep's list",
+        "site_config.ip_restriction.ip_address": "part of Bicep's list",
+        "site_config.ip_restriction.action": "part of Bicep's list",
+        "site_config.ip_restriction.priority": "part of Bicep's list",
       },
     },
   },
@@ -437,12 +511,17 @@ export const KINDS: Kind[] = [
   {
     arm: "Microsoft.Insights/scheduledQueryRules",
     azurerm: "azurerm_monitor_scheduled_query_rules_alert_v2",
+    azureDefaults: {
+      auto_mitigation_enabled: true,
+      workspace_alerts_storage_enabled: false,
+      enabled: true,
+      skip_query_validation: false,
+    },
     pairs: [
       ...LOCATED,
       pair("properties.displayName", "display_name"),
       pair("properties.severity", "severity"),
       pair("properties.enabled", "enabled"),
-      // The default is true in Azure and false in Terraform.
       pair("properties.autoMitigate", "auto_mitigation_enabled"),
       pair("properties.evaluationFrequency", "evaluation_frequency"),
       pair("properties.windowSize", "window_duration"),
@@ -486,8 +565,20 @@ export const KINDS: Kind[] = [
   },
 ];
 
-/** Resources that only Terraform has, each with the equivalent Bicep property. */
-export const TERRAFORM_ONLY: Record<string, { arm: string; property: string }> = {
+/**
+ * Resources that only Terraform has, each with the equivalent Bicep property. `condition`: when Bicep sets the property, if that is
+ * not whenever the resource is created.
+ */
+export const TERRAFORM_ONLY: Record<string, { arm: string; property: string; condition?: string }> = {
+  azurerm_nat_gateway_public_ip_association: {
+    arm: "Microsoft.Network/natGateways",
+    property: "properties.publicIpAddresses",
+  },
+  azurerm_subnet_nat_gateway_association: {
+    arm: "Microsoft.Network/virtualNetworks/subnets",
+    property: "properties.natGateway",
+    condition: NAT_GATEWAY_CREATED,
+  },
   azurerm_communication_service_email_domain_association: {
     arm: "Microsoft.Communication/communicationServices",
     property: "properties.linkedDomains",

@@ -12,6 +12,8 @@ interface Argument {
   required?: boolean;
   /** `string`, `number`, `bool`, `list` or `map`. Undefined for a block. */
   type?: string;
+  /** Value that the provider sends if an optional boolean is not set. */
+  default?: boolean;
   /** The allowed values of a text. */
   values?: string[];
   block?: Arguments;
@@ -47,6 +49,12 @@ export function blocks(module: TerraformModule, type: string): { block: Block; f
     file.blocks.filter((block) => block.type === type).map((block) => ({ block, file: file.path })),
   );
 }
+
+/** Returns the provider's defaults of the optional booleans of a resource type that a resource does not set. */
+export const defaultsOf = ({ labels: [type], attributes }: Block): { name: string; value: boolean }[] =>
+  Object.entries(RESOURCES[type!]?.arguments ?? {}).flatMap(([name, { default: value }]) =>
+    value === undefined || attributes.has(name) ? [] : [{ name, value }],
+  );
 
 /** Checks the names, arguments, values, variables and outputs of every module. */
 export function checkTerraform(files: readonly TerraformFile[], exists: (file: string) => boolean): Finding[] {
@@ -352,12 +360,13 @@ function kindOf(variable: Block): string | undefined {
 
 /**
  * Returns the value of an argument of a resource by its path, such as `site_config.minimum_tls_version`. A `dynamic` block
- * counts as the block that it creates.
+ * counts as the block that it creates. Its list has the path `name.for_each`.
  */
 export function argumentOf(block: Block, argumentPath: string): Expression | undefined {
   const [name, ...rest] = argumentPath.split(".");
   if (rest.length === 0) return block.attributes.get(name!)?.value;
   const inner = block.blocks.find(({ type, labels }) => type === name || (type === "dynamic" && labels[0] === name));
+  if (inner?.type === "dynamic" && rest[0] === "for_each") return inner.attributes.get("for_each")?.value;
   const body = inner?.type === "dynamic" ? inner.blocks.find(({ type }) => type === "content") : inner;
   if (body) return argumentOf(body, rest.join("."));
   return property(block.attributes.get(name!)?.value, ...rest);

@@ -106,9 +106,13 @@ function expression(node: Node): Expression {
     case "for_object_expr":
       return loopOf(node, parts);
     default:
-      return { ...position, kind: "operation", operator: node.type, parts: operands(parts).map(parseTraversal) };
+      return { ...position, kind: "operation", operator: operatorOf(node), parts: operands(parts).map(parseTraversal) };
   }
 }
+
+/** Returns the operator, such as `&&`. The grammar's name of the node if it has none. */
+const operatorOf = (node: Node): string =>
+  node.children.find((child) => child !== null && /^(&&|\|\||!|==)$/.test(child.type))?.type ?? node.type;
 
 /** Groups the nodes of an operation such as `a.b > c.d` by operand: the grammar lists names and their suffixes in one list. */
 function operands(parts: Node[]): Node[][] {

@@ -10,6 +10,7 @@ import { checkInfra, parseTemplates, type Templates, typesIn } from "../check.ts
 import type { Finding } from "../expression.ts";
 import { readInfraFiles } from "../files.ts";
 import { allMistakes, type Mistake } from "./mistakes.ts";
+import { COMMON_MISTAKES } from "./mistakes-in-both.ts";
 
 // Tests `checkInfra`, which checks the Bicep templates, the Terraform configuration, the event policy and the documentation
 // pages about them. The real files must pass. Each test below changes one of these files in memory, as a person could by
@@ -150,6 +151,12 @@ test.each([
   ["docs/permissions.md", "| `events-policy` |", "| the policy |", /does not name the roles for events-policy/],
   ["docs/deploy.md", "| `Microsoft.Communication` |", "| mail |", /table of resource providers lacks Microsoft.Comm/],
   ["docs/deploy.md", "  Microsoft.ManagedIdentity", "  ", /command that registers lacks Microsoft.ManagedIdentity/],
+  [
+    "docs/remove.md",
+    'delete --name "Credential Lifecycle Log',
+    'delete --name "Log',
+    /remove the custom role .* Log Reader/,
+  ],
   ["docs/deploy.md", "`events_enabled`", "`events`", /parameter events_enabled/],
   ["docs/deploy-options.md", "`OWNER_TAG`", "`OWNERS`", /setting OWNER_TAG/],
 ])("a mistake in %s is found: %j replaced by %j", async (file, original, replacement, message) => {
@@ -160,6 +167,16 @@ test.each([
     ? text.replaceAll(original, replacement)
     : text.replace(original, () => replacement);
   const findings = await findingsWith(new Map([[file, changed]]));
+  expect(findings.map((finding) => finding.message)).toContainEqual(expect.stringMatching(message));
+});
+
+test.each(COMMON_MISTAKES)("a mistake that both languages contain is found: $what", async ({ changes, message }) => {
+  const changed = changes.map(([file, original, replacement]): [string, string] => {
+    const text = files.text.get(file)!;
+    expect(text).toContain(original);
+    return [file, text.replace(original, () => replacement)];
+  });
+  const findings = await findingsWith(new Map(changed));
   expect(findings.map((finding) => finding.message)).toContainEqual(expect.stringMatching(message));
 });
 

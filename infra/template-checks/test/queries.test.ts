@@ -5,6 +5,8 @@ import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../../shared/platform/time.ts";
 import { LOG_LEVELS } from "../../../shared/settings/definitions.ts";
 import { Service } from "../../../test/support/service.ts";
 import { readInfraFiles } from "../files.ts";
+import { messageTextsIn } from "../kql.ts";
+import { HOST_MESSAGES } from "../queries.ts";
 
 // Tests the KQL queries of the alert rules and of the workbook: the service must write the log messages that they search for,
 // and the alert about missing scans must fire in the right cases.
@@ -24,16 +26,6 @@ function queriesIn(value: unknown): string[] {
     key === "query" && typeof inner === "string" ? [inner] : queriesIn(inner),
   );
 }
-
-/** Returns the texts with which a query compares log messages, for example `message startswith "A scan is over "`. */
-const messageTextsIn = (query: string): string[] =>
-  [...query.matchAll(/\bmessage (?:startswith|contains|has|==) "([^"]+)"/g)].map(([, text]) => text!);
-
-/**
- * Texts of messages that the Functions host writes, not the service:
- * https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-queue-trigger#poison-messages
- */
-const HOST_MESSAGES = new Set(["Message has reached MaxDequeueCount"]);
 
 /** The level that the host starts with. The other levels are set through the API. */
 const INITIAL_LEVEL = "LOG_LEVEL=ERROR";

@@ -125,7 +125,9 @@ export function createUnusedSecrets(deps: {
     const differences = [...current]
       .filter((one) => !reported.has(one))
       .concat([...reported].filter((one) => !current.has(one)));
-    const changed = [...new Set(differences.map((one) => one.replace(UNUSED_MARK, "")))];
+    const changed = [
+      ...new Set(differences.map((one) => (one.startsWith(UNUSED_MARK) ? one.slice(UNUSED_MARK.length) : one))),
+    ];
     // Compliance is notified before the row is written: after a crash in between it is notified again.
     if (changed.length > 0) await deps.changed(vaultName, changed);
     const names = [...current].sort();

@@ -9,6 +9,8 @@ import type { ServiceKeyVault } from "./service-key-vault.ts";
  * can write rows with any number of names of keys, and the vault would reject the requests of all instances.
  */
 const MAX_ABSENT = 20;
+/** Secret with the keys that sign rows. */
+export const ROW_SIGNING = "row-signing";
 /** Bytes of a key for HMAC with SHA-256 (RFC 7518 §3.2), and for AES-256. */
 const KEY_BYTES = 32;
 
@@ -21,7 +23,7 @@ const KEY_BYTES = 32;
  * @returns Keys whose methods throw `CloudFailure` while the vault can't be read.
  */
 export const keyVaultRowKeys = (vault: ServiceKeyVault, randomness: Randomness): RowKeys =>
-  keyVaultKeys("row-signing", vault, randomness);
+  keyVaultKeys(ROW_SIGNING, vault, randomness);
 
 /**
  * Returns the keys that encrypt the TOTP secrets of users (AES-256), stored like those of `keyVaultRowKeys`: the newest version

@@ -2,6 +2,7 @@ import * as z from "zod";
 import type { Clock } from "../runtime.ts";
 import { MINUTE_MS, SECOND_MS } from "../time.ts";
 import { CloudFailure } from "./failure.ts";
+import { ROW_SIGNING } from "./row-keys.ts";
 import type { ServiceKeyVault } from "./service-key-vault.ts";
 
 /**
@@ -27,6 +28,11 @@ export interface SigningStates {
   read(): Promise<SigningState>;
   write(state: SigningState): Promise<void>;
   /**
+   * Adds this store to those whose rows the vault's key signs, and returns the others. Rows can be copied between stores with one
+   * key. Costs one request, and two more if the store is new.
+   */
+  registerStore(): Promise<string[]>;
+  /**
    * Returns `unsignedUntil` in milliseconds since 1970, or undefined before the rows are signed. A process asks the vault until
    * it knows the time, at most every 30 seconds, and then never again.
    */
@@ -38,6 +44,11 @@ const ABSENT_CACHE_MS = 30 * SECOND_MS;
 /** Time after `signed.at` in which instances of an earlier version may still write rows without a signature. */
 export const UNSIGNED_GRACE_MS = 15 * MINUTE_MS;
 
+/** Tag of the key with the storage accounts of its stores, separated by spaces. */
+const STORES = "stores";
+/** Maximum length of a tag's value. */
+const MAX_TAG = 256;
+
 /** Prefix of the tag with the numbers of a table's lists, joined by dots: 16 numbers of up to 15 digits have 255 characters. */
 const LISTS = "lists-";
 const Tags = z.looseObject({
@@ -46,7 +57,7 @@ const Tags = z.looseObject({
   complete: z.enum(["true", "false"]).optional(),
 });
 
-/** @param storageAccount - Name of the store's account, because several deployments can share a vault. */
+/** @param storageAccount - Name of the store's account, because several deployments may share a vault. */
 export function keyVaultSigningStates(vault: ServiceKeyVault, storageAccount: string, clock: Clock): SigningStates {
   const secret = `signed-rows-${storageAccount.replace(/[^0-9a-zA-Z]/g, "-").slice(0, 60)}`;
   let knownUntil: number | undefined;
@@ -85,6 +96,18 @@ export function keyVaultSigningStates(vault: ServiceKeyVault, storageAccount: st
         ...Object.fromEntries(Object.entries(sequences).map(([table, numbers]) => [LISTS + table, numbers.join(".")])),
       });
       knownUntil = signed && Date.parse(signed.unsignedUntil);
+    },
+
+    async registerStore() {
+      const tags = await vault.readTags(ROW_SIGNING);
+      // The first signed row creates the key.
+      if (!tags) return [];
+      const stores = new Set((tags[STORES] ?? "").split(" ").filter(Boolean));
+      const text = [...stores, storageAccount].join(" ");
+      if (!stores.has(storageAccount) && text.length <= MAX_TAG)
+        await vault.writeTags(ROW_SIGNING, { ...tags, [STORES]: text });
+      stores.delete(storageAccount);
+      return [...stores];
     },
 
     async unsignedUntil() {

@@ -185,6 +185,22 @@ const alerts = {
     .register(VALUE_FORMATS, { form: "host:port pairs, comma separated" })
     .default([])
     .describe("Private hosts that users can configure as identity provider or sync target."),
+  OUTBOUND_IP_ADDRESS: z
+    .ipv4("must be an IPv4 address")
+    .register(VALUE_FORMATS, { form: "an IPv4 address" })
+    .optional()
+    .describe("Fixed public address of this service's calls. Fixes for vaults with a firewall allow the address."),
+  OUTBOUND_SUBNET_ID: z
+    .string()
+    .regex(
+      /^\/subscriptions\/[^/"\s]+\/resourceGroups\/[^/"\s]+\/providers\/Microsoft\.Network\/virtualNetworks\/[^/"\s]+\/subnets\/[^/"\s]+$/i,
+      "must be the resource id of a subnet",
+    )
+    .register(VALUE_FORMATS, { form: "the resource id of a subnet" })
+    .optional()
+    .describe(
+      "Subnet of this service, with the service endpoint Microsoft.KeyVault. Fixes for vaults with a firewall allow the subnet. OUTBOUND_IP_ADDRESS takes precedence.",
+    ),
 };
 
 /** Sign-in, licensing and rate limits. */

@@ -49,7 +49,8 @@ export const Health = z
           example: "2026-11-27T06:00:00.000Z",
         }),
         detail: z.string().optional().meta({
-          description: "Why the status is unknown.",
+          description:
+            "Why the status is unknown. With `signed`: names other storage accounts whose rows the same key signs, because their deployments share the key vault.",
           example: "Could not read a secret (the service's own key vault).",
         }),
       })

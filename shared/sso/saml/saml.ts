@@ -89,6 +89,7 @@ export function createSaml(deps: {
     },
 
     async complete(config, request, { parameters }, origin) {
+      if (parameters.has("SAMLart")) throw new SignInRefused("badResponse", { code: "artifact" });
       const { verifyResponse } = await import("./response.ts");
       const { entityId, acsUrl } = serviceNamesAt(origin);
       const assertion = await verifyResponse(parameters.get("SAMLResponse") ?? "", {

@@ -224,7 +224,7 @@ describe.skipIf(skipWithout("keycloak"))("with Keycloak by SAML", () => {
       { saml_name_id_format: "username" },
       "in as user",
     ],
-    ["the response by artifact", { "saml.artifact.binding": "true" }, "400 without an audit entry"],
+    ["the response by artifact", { "saml.artifact.binding": "true" }, "400 badResponse artifact"],
   ] as const)
     sees(name, expected, () => withAttributes(attributes, () => lab.signIn("uma")));
   sees("NameID is the username, samlIdAttribute names an attribute with the user's id", "in as user", () =>

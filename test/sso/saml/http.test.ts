@@ -92,13 +92,22 @@ describe("a browser", () => {
     const invalidForm = { ...form, SAMLResponse: Buffer.from("<a>planted</a>").toString("base64") };
     for (const response of [
       await postResponse(form, {}),
-      await postResponse({ RelayState: "x" }, { cookie }),
+      await postResponse({ RelayState: form.RelayState }, { cookie }),
       await postResponse(invalidForm, { cookie }),
     ]) {
       expect([response.status, response.headers.get("content-type")]).toEqual([400, "text/html; charset=utf-8"]);
       expect(response.text).not.toContain("planted");
       expect(response.headers.getSetCookie()).toEqual([]);
     }
+    const artifact = await startSignIn("uma");
+    const { RelayState } = artifact.form;
+    const byArtifact = await postResponse({ SAMLart: "AAQAAMh48", RelayState }, { cookie: artifact.cookie });
+    expect(byArtifact.status).toBe(400);
+    const { body } = await service.admin("GET", "/audit/entries?event_type=user.signInRefused&limit=20");
+    const requestId = byArtifact.headers.get("x-request-id")!;
+    expect(
+      body.items.find((entry: { requestId: string }) => JSON.stringify(entry).includes(requestId)).details,
+    ).toMatchObject({ reason: "badResponse", code: "artifact" });
     const canceled = await startSignIn("");
     const canceledResponse = await postResponse(canceled.form, { cookie: canceled.cookie });
     expect([canceledResponse.status, canceledResponse.text]).toEqual([

@@ -49,3 +49,8 @@ output "service_function_app_id" {
   description = "Input of make-secrets.ts."
   value       = module.service.service_function_app_id
 }
+
+output "service_subnet_id" {
+  description = "Subnet that the firewall of a monitored vault must allow."
+  value       = module.service.service_subnet_id
+}

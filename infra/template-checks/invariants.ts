@@ -1,0 +1,425 @@
+// Values that both languages must set: what keeps the service closed and working. The parity check (parity/parity.ts) compares
+// Bicep with Terraform, so it would not notice a mistake that both contain.
+
+import type { BicepFile } from "./bicep/parse.ts";
+import type { Finding } from "./expression.ts";
+import {
+  type BicepResource,
+  bicepResources,
+  findingAt,
+  type TerraformResource,
+  terraformResources,
+} from "./parity/declared-resources.ts";
+import { snake } from "./parity/normalize.ts";
+import { KINDS, type Kind, NETWORK_CREATED, SERVICE_ENDPOINTS } from "./parity/resource-kinds.ts";
+import { bicepValue, terraformValue } from "./parity/values.ts";
+import type { TerraformModule } from "./terraform/check.ts";
+
+interface Invariant {
+  /** Azure resource type. */
+  type: string;
+  /** Name of the resource in snake_case. Without it, the invariant applies to each resource of the type. */
+  name?: string;
+  /** Required value by the path of the Bicep property, in the common text of both languages (parity/normalize.ts). */
+  values: Record<string, string>;
+  reason: string;
+}
+
+const CLOSED_IN_NETWORK = "{network_enabled} ? Disabled : Enabled";
+const DENIED_IN_NETWORK = "{network_enabled} ? Deny : Allow";
+
+/**
+ * Event types by the kind of topic. Vaults: every type that Azure has. Subscriptions: the changes of resources that succeeded.
+ * https://learn.microsoft.com/azure/event-grid/event-schema-key-vault
+ * https://learn.microsoft.com/azure/event-grid/event-schema-subscriptions
+ */
+const EVENT_TYPES: Record<string, readonly string[]> = {
+  "Microsoft.KeyVault.vaults": [
+    ...["Certificate", "Key", "Secret"].flatMap((kind) =>
+      ["NewVersionCreated", "NearExpiry", "Expired"].map((event) => `Microsoft.KeyVault.${kind}${event}`),
+    ),
+    "Microsoft.KeyVault.VaultAccessPolicyChanged",
+  ],
+  "Microsoft.Resources.Subscriptions": [
+    "Microsoft.Resources.ResourceWriteSuccess",
+    "Microsoft.Resources.ResourceDeleteSuccess",
+  ],
+};
+
+const SERVICE_IDENTITY = "{identity.principal_id}";
+
+/**
+ * Role assignments by name: the role, who gets it, and on which resource. docs/permissions.md and docs/permissions-options.md say
+ * why each is needed. Without a resource: on the scope of the file. The identity of the policy is not compared, because it has
+ * another name at each scope.
+ */
+const ASSIGNMENTS: Record<string, [role: string, principal?: string, scope?: string]> = {
+  app_configuration_role: ["App Configuration Data Reader", SERVICE_IDENTITY, "{app_configuration.id}"],
+  blob_role: ["Storage Blob Data Owner", SERVICE_IDENTITY, "{storage_account.id}"],
+  dependency_reader_role: ["{dependency_reader_definition.id}", SERVICE_IDENTITY],
+  event_deployer_role: ["{event_deployer_definition.id}"],
+  inventory_reader_role: ["{inventory_reader_definition.id}", SERVICE_IDENTITY],
+  key_vault_reader_role: ["Key Vault Reader", SERVICE_IDENTITY],
+  literal_scanner_role: ["{literal_scanner_definition.id}", SERVICE_IDENTITY],
+  log_reader_role: ["{log_reader_definition.id}", SERVICE_IDENTITY],
+  mail_role: ["Communication and Email Service Owner", SERVICE_IDENTITY, "{communication_service.id}"],
+  management_group_topics_role: ["EventGrid Contributor"],
+  policy_access_role: ["Role Based Access Control Administrator"],
+  queue_role: ["Storage Queue Data Contributor", SERVICE_IDENTITY, "{storage_account.id}"],
+  rotation_operator_role: ["{rotation_operator_definition.id}", SERVICE_IDENTITY],
+  secrets_user_role: ["Key Vault Secrets User", SERVICE_IDENTITY],
+  subscription_topics_role: ["EventGrid Contributor"],
+  table_role: ["Storage Table Data Contributor", SERVICE_IDENTITY, "{storage_account.id}"],
+  telemetry_role: ["Monitoring Metrics Publisher", SERVICE_IDENTITY, "{application_insights.id}"],
+  topic_sender_role: ["Storage Queue Data Message Sender", "{topic.identity_principal_id}", "{vault_events_queue.id}"],
+  vault_reference_role: ["Key Vault Secrets User", "{function_app.identity_principal_id}", "{vault.id}"],
+  vault_role: ["Key Vault Secrets Officer", SERVICE_IDENTITY, "{vault.id}"],
+};
+
+const INVARIANTS: readonly Invariant[] = [
+  {
+    type: "Microsoft.Storage/storageAccounts",
+    values: {
+      kind: "StorageV2",
+      "properties.allowSharedKeyAccess": "false",
+      "properties.allowBlobPublicAccess": "false",
+      "properties.isLocalUserEnabled": "false",
+      "properties.defaultToOAuthAuthentication": "true",
+      "properties.minimumTlsVersion": "TLS1_2",
+      "properties.supportsHttpsTrafficOnly": "true",
+      "properties.publicNetworkAccess": CLOSED_IN_NETWORK,
+      "properties.networkAcls.defaultAction": DENIED_IN_NETWORK,
+      "properties.networkAcls.bypass": "AzureServices",
+    },
+    reason:
+      "only Entra identities may access the service's data, by TLS 1.2, and with the network option only from inside",
+  },
+  {
+    type: "Microsoft.Storage/storageAccounts/blobServices",
+    values: { "properties.deleteRetentionPolicy.enabled": "true", "properties.deleteRetentionPolicy.days": "7" },
+    reason: "a deleted package can be restored for a week",
+  },
+  {
+    type: "Microsoft.Storage/storageAccounts/blobServices/containers",
+    values: { name: "deployments", "properties.publicAccess": "None" },
+    reason: "the platform reads the package from this container, and nobody else may",
+  },
+  {
+    type: "Microsoft.Storage/storageAccounts/queueServices/queues",
+    values: { name: "vault-events" },
+    reason: "the service reads events from this queue (EVENT_QUEUE in shared/discovery/vault-event.ts)",
+  },
+  {
+    type: "Microsoft.KeyVault/vaults",
+    values: {
+      "properties.enableRbacAuthorization": "true",
+      "properties.enableSoftDelete": "true",
+      "properties.enablePurgeProtection": "true",
+      "properties.softDeleteRetentionInDays": "90",
+      "properties.publicNetworkAccess": CLOSED_IN_NETWORK,
+      "properties.networkAcls.defaultAction": DENIED_IN_NETWORK,
+      "properties.networkAcls.bypass": "AzureServices",
+    },
+    reason: "the vault's keys must survive a deletion, and roles alone give access",
+  },
+  {
+    type: "Microsoft.Insights/diagnosticSettings",
+    values: { "properties.logs.0.category": "AuditEvent", "properties.logs.0.enabled": "true" },
+    reason:
+      "AuditEvent is a vault's category of reads and writes: https://learn.microsoft.com/azure/key-vault/general/logging",
+  },
+  {
+    type: "Microsoft.AppConfiguration/configurationStores",
+    values: {
+      "properties.disableLocalAuth": "true",
+      "properties.enablePurgeProtection": "true",
+      "properties.softDeleteRetentionInDays": "7",
+      "properties.publicNetworkAccess": CLOSED_IN_NETWORK,
+    },
+    reason: "only Entra identities may access the store, and with the network option only from inside",
+  },
+  {
+    type: "Microsoft.OperationalInsights/workspaces",
+    values: {
+      "properties.features.disableLocalAuth": "true",
+      "properties.features.enableLogAccessUsingOnlyResourcePermissions": "true",
+    },
+    reason: "only Entra identities may access logs, and who may read a resource may read its logs",
+  },
+  {
+    type: "Microsoft.Insights/components",
+    values: {
+      "properties.DisableLocalAuth": "true",
+      "properties.WorkspaceResourceId": "{log_analytics_workspace.id}",
+    },
+    reason: "only Entra identities may send telemetry",
+  },
+  {
+    type: "Microsoft.Web/sites",
+    values: {
+      "identity.type": "SystemAssigned, UserAssigned",
+      "properties.httpsOnly": "true",
+      "properties.virtualNetworkSubnetId": `${NETWORK_CREATED} ? {function_subnet.id} : {function_subnet_resource_id}`,
+      "properties.siteConfig.minTlsVersion": "1.2",
+      "properties.siteConfig.ipSecurityRestrictionsDefaultAction": "{allowed_ip_ranges} is given ? Deny : Allow",
+      "properties.functionAppConfig.deployment.storage.type": "blobContainer",
+      "properties.functionAppConfig.deployment.storage.authentication.type": "UserAssignedIdentity",
+      "properties.functionAppConfig.deployment.storage.authentication.userAssignedIdentityResourceId": "{identity.id}",
+      "properties.functionAppConfig.runtime.name": "node",
+      "properties.serverFarmId": "{plan.id}",
+    },
+    reason: "the app accepts HTTPS with TLS 1.2 only, calls through its subnet and reads its package with its identity",
+  },
+  {
+    type: "Microsoft.Web/sites/basicPublishingCredentialsPolicies",
+    values: { "properties.allow": "false" },
+    reason: "only Entra identities may publish",
+  },
+  {
+    type: "Microsoft.Web/serverfarms",
+    values: { "sku.name": "FC1", "properties.reserved": "true" },
+    reason: "the app is made for Flex Consumption on Linux",
+  },
+  {
+    type: "Microsoft.Network/virtualNetworks/subnets",
+    name: "function_subnet",
+    values: {
+      "properties.delegations.0.properties.serviceName": "Microsoft.App/environments",
+      "properties.serviceEndpoints": SERVICE_ENDPOINTS,
+    },
+    reason: "Flex Consumption needs the delegation, and the firewalls of watched vaults the service endpoint",
+  },
+  {
+    type: "Microsoft.Network/publicIPAddresses",
+    values: { "sku.name": "Standard", "properties.publicIPAllocationMethod": "Static" },
+    reason: "the firewalls of watched vaults allow this address",
+  },
+  {
+    type: "Microsoft.Network/privateEndpoints",
+    values: {
+      "properties.subnet.id": `${NETWORK_CREATED} ? {private_endpoint_subnet.id} : {private_endpoint_subnet_resource_id}`,
+    },
+    reason: "a delegated subnet accepts no private endpoint",
+  },
+  {
+    type: "Microsoft.Network/privateDnsZones/virtualNetworkLinks",
+    values: {
+      "properties.registrationEnabled": "false",
+      "properties.resolutionPolicy": "NxDomainRedirect",
+      "properties.virtualNetwork.id": `${NETWORK_CREATED} ? {virtual_network.id} : split(/subnets/, {private_endpoint_subnet_resource_id})`,
+    },
+    reason: "a watched vault that has a private endpoint elsewhere has no record in the zone",
+  },
+  {
+    type: "Microsoft.Insights/scheduledQueryRules",
+    values: {
+      "properties.enabled": "true",
+      "properties.autoMitigate": "true",
+      "properties.scopes": "[{application_insights.id}]",
+      "properties.actions.actionGroups": "[{action_group.id}]",
+    },
+    reason: "an alert must reach the operators, and be resolved when its condition is over",
+  },
+  ...Object.entries({ failed_scans: "0", poison_queues: "0", errors: "10" }).map(([name, threshold]) => ({
+    type: "Microsoft.Insights/scheduledQueryRules",
+    name: `${name}_alert`,
+    values: {
+      "properties.severity": "2",
+      "properties.evaluationFrequency": "PT15M",
+      "properties.windowSize": "PT15M",
+      "properties.criteria.allOf.0.query": `file(${name.replaceAll("_", "-")}.kql)`,
+      "properties.criteria.allOf.0.operator": "GreaterThan",
+      "properties.criteria.allOf.0.timeAggregation": "Count",
+      "properties.criteria.allOf.0.threshold": threshold,
+    },
+    reason: "the alert counts the rows of its own query, without a gap between two evaluations",
+  })),
+  {
+    type: "Microsoft.Insights/scheduledQueryRules",
+    name: "no_scan_alert",
+    values: {
+      "properties.severity": "1",
+      "properties.evaluationFrequency": "PT1H",
+      "properties.windowSize": "P1D",
+      "properties.criteria.allOf.0.query": "file(no-scan.kql)",
+      "properties.criteria.allOf.0.operator": "LessThan",
+      "properties.criteria.allOf.0.timeAggregation": "Total",
+      "properties.criteria.allOf.0.metricMeasureColumn": "scans",
+      "properties.criteria.allOf.0.threshold": "1",
+    },
+    reason: "the alert fires if its query returns the number 0",
+  },
+  {
+    type: "Microsoft.Insights/actionGroups",
+    values: { "properties.enabled": "true", location: "global" },
+    reason: "a disabled group notifies nobody",
+  },
+  {
+    type: "Microsoft.Communication/emailServices/domains",
+    values: {
+      name: "AzureManagedDomain",
+      "properties.domainManagement": "AzureManaged",
+      "properties.userEngagementTracking": "Disabled",
+    },
+    reason: "Azure's own domain has this name, and tracking would rewrite the links of every mail",
+  },
+  {
+    type: "Microsoft.EventGrid/systemTopics",
+    name: "topic",
+    values: { "properties.source": "/subscriptions/{subscription_id}" },
+    reason: "the topic has the events of its subscription",
+  },
+  {
+    type: "Microsoft.EventGrid/systemTopics",
+    values: { "identity.type": "SystemAssigned" },
+    reason: "only a topic with an identity passes a storage firewall",
+  },
+  {
+    type: "Microsoft.EventGrid/systemTopics/eventSubscriptions",
+    values: {
+      "properties.deliveryWithResourceIdentity.identity.type": "SystemAssigned",
+      "properties.deliveryWithResourceIdentity.destination.properties.queueName": "vault-events",
+      "properties.eventDeliverySchema": "CloudEventSchemaV1_0",
+    },
+    reason: "the service reads CloudEvents from the queue vault-events",
+  },
+  {
+    type: "Microsoft.EventGrid/systemTopics/eventSubscriptions",
+    name: "event_subscription",
+    values: {
+      "properties.filter.advancedFilters.0.key": "data.operationName",
+      "properties.filter.advancedFilters.0.values":
+        "[Microsoft.KeyVault/vaults/write, Microsoft.KeyVault/vaults/delete]",
+    },
+    reason: "the service needs the changes of vaults, and of nothing else in the subscription",
+  },
+  {
+    type: "Microsoft.Authorization/roleAssignments",
+    name: "policy_access_role",
+    values: { "properties.condition": "file(sender-only.txt)", "properties.conditionVersion": "2.0" },
+    reason: "without the condition the policy could assign any role on the queue",
+  },
+  {
+    type: "Microsoft.Authorization/policyAssignments",
+    values: { "identity.type": "SystemAssigned" },
+    reason: "the policy deploys with its own identity",
+  },
+  {
+    type: "Microsoft.Authorization/policyDefinitions",
+    values: { "properties.mode": "Indexed", "properties.policyType": "Custom" },
+    reason: "the policy deploys next to resources that have a location",
+  },
+  ...Object.entries(ASSIGNMENTS).map(([name, [role, principal, scope]]) => ({
+    type: "Microsoft.Authorization/roleAssignments",
+    name,
+    values: {
+      "properties.roleDefinitionId": role,
+      ...(principal && { "properties.principalId": principal }),
+      ...(scope && { scope }),
+      "properties.principalType": "ServicePrincipal",
+    },
+    reason: "each assignment gives one role to one identity",
+  })),
+];
+
+/**
+ * Checks the invariants in both languages, and in the templates of the policy.
+ * @param policy Templates that the policy deploys next to each vault.
+ */
+export function checkInvariants(
+  bicep: ReadonlyMap<string, BicepFile>,
+  modules: readonly TerraformModule[],
+  policy: ReadonlyMap<string, BicepFile>,
+): Finding[] {
+  const bicepDeclared = [...bicepResources(bicep), ...bicepResources(policy)].flatMap(([, resources]) => resources);
+  const terraform = terraformResources(modules);
+  return [
+    ...INVARIANTS.flatMap((one) => [
+      ...bicepDeclared.flatMap((resource) => checkBicepResource(one, resource)),
+      ...KINDS.filter(({ arm }) => arm === one.type).flatMap((kind) =>
+        [...terraform].flatMap(([key, resource]) => checkTerraformResource(one, kind, key, resource)),
+      ),
+    ]),
+    ...bicepDeclared.flatMap((one) => [...checkEventTypes(one, bicepDeclared), ...checkWatchRole(one)]),
+    ...checkAssignmentNames(bicepDeclared),
+  ];
+}
+
+function checkBicepResource({ type, name, values, reason }: Invariant, one: BicepResource): Finding[] {
+  if (one.resource.type !== type || (name !== undefined && snake(one.resource.name) !== name)) return [];
+  return Object.entries(values).flatMap(([path, expected]) =>
+    mustBe(one, `${one.resource.name}: ${path}`, bicepValue(one, path), expected, reason),
+  );
+}
+
+function checkTerraformResource(
+  { name, values, reason }: Invariant,
+  kind: Kind,
+  key: string,
+  one: TerraformResource,
+): Finding[] {
+  const [type, ownName] = key.split(" ") as [string, string];
+  const expectedName = kind.inside?.name ?? name;
+  if (type !== kind.azurerm || (expectedName !== undefined && ownName !== expectedName)) return [];
+  return Object.entries(values).flatMap(([path, expected]) => {
+    const pair = kind.pairs.find(({ bicep, presence }) => bicep === path && !presence);
+    return pair ? mustBe(one, `${ownName}: ${pair.terraform}`, terraformValue(one, pair), expected, reason) : [];
+  });
+}
+
+/**
+ * Compares a value with the required one. A parameter of a template that is deployed on its own has the name of the value that
+ * an operator passes: `{principal_id}` for `{identity.principal_id}`.
+ */
+function mustBe(
+  side: { file: string; line: number },
+  what: string,
+  value: string | undefined,
+  expected: string,
+  reason: string,
+): Finding[] {
+  const isPassed = value !== undefined && expected.endsWith(`.${value.slice(1)}`);
+  return value === expected || isPassed
+    ? []
+    : [findingAt(side, `${what} must be ${expected}, but is ${value ?? "not set"}, since ${reason}`)];
+}
+
+/** Checks that an event subscription includes exactly the event types that the service needs from its kind of topic. */
+function checkEventTypes(one: BicepResource, all: readonly BicepResource[]): Finding[] {
+  if (one.resource.type !== "Microsoft.EventGrid/systemTopics/eventSubscriptions") return [];
+  const topic = all.find(
+    ({ resource, file }) => file === one.file && resource.type === "Microsoft.EventGrid/systemTopics",
+  );
+  const needed = EVENT_TYPES[(topic && bicepValue(topic, "properties.topicType")) ?? ""] ?? [];
+  const list = bicepValue(one, "properties.filter.includedEventTypes") ?? "[]";
+  const included = list.slice(1, -1).split(", ");
+  const wrong = [
+    ...included.filter((type) => !needed.includes(type)),
+    ...needed.filter((type) => !included.includes(type)),
+  ];
+  return wrong.length === 0 && needed.length > 0
+    ? []
+    : [
+        findingAt(
+          one,
+          `includedEventTypes must be ${needed.join(", ") || "of a known topic"}: see ${wrong.join(", ")}`,
+        ),
+      ];
+}
+
+/** Checks that a custom role on watched scopes can only read, and never a secret's value. */
+function checkWatchRole(one: BicepResource): Finding[] {
+  if (one.resource.type !== "Microsoft.Authorization/roleDefinitions" || !one.file.includes("/watch/")) return [];
+  const actions = (bicepValue(one, "properties.permissions.0.actions") ?? "[]").slice(1, -1).split(", ");
+  return actions
+    .filter((action) => !/^Microsoft\.[\w/]+\/read$/.test(action))
+    .map((action) => findingAt(one, `${one.resource.name}: ${action} is more than reading one kind of resource`));
+}
+
+/** Checks that each assignment has an invariant. policy.ts checks the one that the policy itself deploys. */
+function checkAssignmentNames(all: readonly BicepResource[]): Finding[] {
+  return all
+    .filter(({ resource, file }) => resource.type.endsWith("/roleAssignments") && file.endsWith(".bicep"))
+    .filter(({ resource }) => !ASSIGNMENTS[snake(resource.name)])
+    .map((one) => findingAt(one, `${one.resource.name} is not in ASSIGNMENTS (invariants.ts)`));
+}

@@ -1,0 +1,47 @@
+// Reads a value of a resource in the common text of both languages (normalize.ts).
+
+import path from "node:path";
+import type { Expression } from "../expression.ts";
+import { roleOfId } from "../roles.ts";
+import { argumentOf } from "../terraform/check.ts";
+import type { BicepResource, TerraformResource } from "./declared-resources.ts";
+import { type Normalize, snake } from "./normalize.ts";
+import type { Pair } from "./resource-kinds.ts";
+
+/** Returns the common text of a property by its path, such as `properties.logs.0.category`. Undefined if it is not set. */
+export function bicepValue({ resource, normalize, file }: BicepResource, propertyPath: string): string | undefined {
+  let value: Expression | undefined = resource.body;
+  for (const key of propertyPath.split(".")) {
+    value = /^\d$/.test(key)
+      ? value?.kind === "array"
+        ? value.items[Number(key)]
+        : undefined
+      : value?.kind === "object"
+        ? value.entries.find((entry) => entry.key === key)?.value
+        : undefined;
+  }
+  if (!value) return undefined;
+  if (propertyPath === "scope") return `{${snake(path.basename(normalize(value).slice(1, -1)))}.id}`;
+  if (propertyPath === "properties.roleDefinitionId") return roleName(value, normalize);
+  return file ? normalize(value) : undefined;
+}
+
+/** Returns the name of a built-in role by its ID, or the common text of a custom role's resource. */
+function roleName(value: Expression, normalize: Normalize): string {
+  const id = value.kind === "call" ? value.args.at(-1) : undefined;
+  return id?.kind === "literal" ? (roleOfId(String(id.value))?.name ?? String(id.value)) : normalize(value);
+}
+
+/** Returns the common text of the argument of a pair, in the words of Bicep. Undefined if it is not set. */
+export function terraformValue(
+  { block, normalize }: TerraformResource,
+  { terraform, bicepValues = {} }: Pair,
+): string | undefined {
+  const argument =
+    argumentOf(block, terraform) ??
+    (terraform === "role_definition_name" ? argumentOf(block, "role_definition_id") : undefined);
+  if (!argument) return undefined;
+  const value = normalize(argument);
+  if (bicepValues[value] !== undefined) return bicepValues[value];
+  return value.replace(/\b(true|false)\b/g, (word) => bicepValues[word] ?? word);
+}

@@ -1,0 +1,69 @@
+import { readFileSync } from "node:fs";
+import path from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { Service } from "../support/service.ts";
+import {
+  type DescribedAnswer,
+  readSpecificationAnswers,
+  type SpecificationAnswers,
+  startForSpecification,
+  VARIES,
+} from "./specification-answers.ts";
+
+/*
+ * The calls of the specification have the same answers as before step-up, approvals and signed rows existed, while their settings are
+ * off. record-specification.ts recorded the answers of commit f8ec7568.
+ */
+
+const RECORDING = path.resolve(import.meta.dirname, "../fixtures/specification-f8ec7568.json");
+/** What later versions added: two settings, off by default, and three members. Nothing else may differ. */
+const ADDED: readonly string[] = [
+  ...["incomplete", "incompleteReason"].map(
+    (member) => `GET /api/assets/dependencies/blast-radius/{secret_id}: + .body.${member}`,
+  ),
+  ...[
+    ["GET /api/settings/all", ".body.features[]"],
+    ["PUT /api/settings/features", ".body[]"],
+    ["GET /api/settings/features", ".body[]"],
+  ].flatMap(([call, setting]) => [
+    `${call}: + ${setting}.key = requireApproval`,
+    `${call}: + ${setting}.key = requireStepUp`,
+    `${call}: + ${setting}.environmentVariable = REQUIRE_APPROVAL`,
+    `${call}: + ${setting}.environmentVariable = REQUIRE_STEP_UP`,
+  ]),
+  ...["PUT", "GET"].map((method) => `${method} /auth/sso/config: + .body.bootstrapUsername`),
+];
+
+let service: Service;
+beforeAll(async () => {
+  service = await startForSpecification();
+});
+afterAll(() => service?.stop());
+
+test("every call of the specification is answered as before step-up and approvals, with all settings off", async () => {
+  const recorded = JSON.parse(readFileSync(RECORDING, "utf8")) as SpecificationAnswers;
+  expect(differences(recorded, await readSpecificationAnswers(service))).toEqual(ADDED);
+});
+
+/** Returns the differences of two versions' answers, one a line. Values that vary are compared by presence. */
+function differences(before: SpecificationAnswers, now: SpecificationAnswers): string[] {
+  const calls = [...new Set([...Object.keys(before), ...Object.keys(now)])];
+  return calls.flatMap((call) => {
+    const [old, current] = [before[call], now[call]];
+    if (!old || !current) return [`${call}: ${old ? "is missing" : "is new"}`];
+    const head = ({ status, type }: DescribedAnswer) => `${status} ${type}`;
+    const members = [...new Set([...Object.keys(old.members), ...Object.keys(current.members)])];
+    return [
+      ...(head(old) === head(current) ? [] : [`${call}: ${head(old)} is now ${head(current)}`]),
+      ...members.flatMap((member) => {
+        const [oldValues, values] = [old.members[member], current.members[member]];
+        if (!oldValues || !values) return [`${call}: ${oldValues ? "-" : "+"} ${member}`];
+        if (oldValues[0] === VARIES) return [];
+        return [
+          ...oldValues.filter((value) => !values.includes(value)).map((value) => `${call}: - ${member} = ${value}`),
+          ...values.filter((value) => !oldValues.includes(value)).map((value) => `${call}: + ${member} = ${value}`),
+        ];
+      }),
+    ];
+  });
+}
