@@ -13,7 +13,7 @@ const getReconciliation = endpoint({
   name: "getReconciliation",
   method: "GET",
   route: "system/reconciliation",
-  summary: "Get the status of the storage verification",
+  summary: "Get the status of the reconciliation",
   description:
     "Every three days, a background job compares all stored inventory and compliance rows with the rows of their vaults, each vault at least weekly. It also checks the index of the audit log, the list of active scans, and the rows of rotations and sync records, and reads all other rows to find those that can't be read. Differences that a second read confirms are repaired.",
   tag: "System",
@@ -44,6 +44,6 @@ export const queues = [
     message,
     handle: (_message, { services, requestId }) => services.reconciliation.run(requestId),
   }),
-  // The timer's next message resumes the verification where it stopped.
+  // The timer's next message resumes the reconciliation where it stopped.
   poison({ name: "reconcileFailed", of: QUEUE, message }),
 ];

@@ -253,12 +253,12 @@ export class Control {
     return this.#parts.resources.change(vault, kind, name, change);
   }
 
-  /** Changes a key's rotation policy. List entries do not change. Undefined restores the default. */
+  /** Changes a key's rotation policy. The key's entry in lists of keys and its `updated` date do not change. Undefined restores the default policy. */
   setRotation(vault: string, key: string, rotation: CompanyKey["rotation"]): boolean {
     return this.#parts.resources.setRotation(vault, key, rotation);
   }
 
-  /** Changes the action of a certificate's policy before expiry. List entries do not change. */
+  /** Changes the action of a certificate's policy before expiry. The entry in lists and its `updated` date do not change. */
   setRenewal(vault: string, certificate: string, renewal: NonNullable<CompanyCertificate["renewal"]>): boolean {
     return this.#parts.resources.setRenewal(vault, certificate, renewal);
   }

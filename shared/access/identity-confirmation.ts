@@ -72,7 +72,9 @@ export function createIdentityConfirmation(deps: {
 
   return {
     async isPasswordOf(user, password, caller) {
-      // The caller is signed in, so the address counts as known.
+      // The caller is signed in, so the address counts as known: failures from other addresses can't stop a change of the
+      // password. The methods below also verify six-digit codes, which are guessed from many addresses more easily. So there only
+      // addresses of recent sign-ins count as known, and failures from all other addresses count together.
       const attempt = await failures.begin({ username: user.rowKey, address: addressOf(caller), known: true });
       if ("waitSeconds" in attempt) throw tooManyAttempts(attempt.waitSeconds);
       const isCorrect = await verifyCounted(failures, attempt, () => passwords.verify(password, user.passwordHash));

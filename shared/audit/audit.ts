@@ -17,7 +17,7 @@ import { prepareLogForRollback } from "./rollback.ts";
 import { createSealer, type Sealing } from "./seal/seal.ts";
 import { type AuditStatistics, statistics } from "./seal/statistics.ts";
 import { createSpan } from "./span.ts";
-import { type VerifyRequest, verifySealed } from "./verify/verify.ts";
+import { type VerifyRequest, verifyLog } from "./verify/verify.ts";
 import { createWriter } from "./write/writer.ts";
 
 export type { AuditEvent } from "./event.ts";
@@ -112,7 +112,7 @@ export function createAudit({ tables, clock, randomness, config, log, anchor, un
     seal: createSealer({ ...readingDeps, log, recordEvent: refused }),
     async verify(request, reader) {
       if (reader) await reading(readingEvent("audit.verified", reader, request));
-      return await verifySealed(readingDeps, request);
+      return await verifyLog(readingDeps, request);
     },
     repairIndex: (caller, details) => repairWholeIndex({ tables, clock, audit: { append } }, caller, details),
     purge: (retentionDays, caller) =>

@@ -52,7 +52,7 @@ const MAX_BACKGROUND_CHANGES = 1_000;
 
 /** How a worker moves through the vaults of a scan. */
 interface Chain {
-  /** The worker's name in the claims. Undefined if a message is sent for the next vault. */
+  /** The worker's name in the claims. Undefined for a chain that claims no next vault. */
   worker: string | undefined;
   /** Time in milliseconds since 1970 after which the worker continues in a new message. */
   until: number;
@@ -158,6 +158,8 @@ async function scanVaults(deps: Work, message: z.infer<typeof VaultMessage>, del
   const until = deps.clock.now().getTime() + MAX_CHAIN_MS;
   const firstClaimResult = await firstClaim(deps, message, delivery);
   if (!firstClaimResult) return;
+  // The worker that handed this vault off claimed a second one. The chain continues there, in that worker or in a message. So
+  // a handed-off vault has no next one here.
   const next = async () => {
     const scan = isHandedOff(firstClaimResult.rowKey) ? undefined : await deps.runningScans.read(scanId);
     return scan && (await deps.claims.findWaiting(scan));
@@ -182,7 +184,7 @@ async function firstClaim(
   const isRedelivered = delivery > 1;
   if (!nextVault(row, { type: "started", worker: index, redelivered: isRedelivered })) return undefined;
   // The crashed worker had handed this vault off and claimed a second one, which needs a message.
-  if (isRedelivered && isHandedOff(row.rowKey)) await deps.claims.resendClaimed(scanId, index, index);
+  if (isRedelivered && isHandedOff(row.rowKey)) await deps.claims.resendClaimed(scanId, index, { exceptIndex: index });
   return await deps.claims.start(scanId, row, index, isRedelivered);
 }
 

@@ -53,10 +53,10 @@ export interface Claims {
    * vaults that no worker has started. Vaults of other workers are left to the messages of those. Otherwise, after an outage,
    * each redelivered message would send a message for every vault.
    *
-   * @param exceptIndex - Index of a vault that the caller is already scanning.
+   * @param options.exceptIndex - Index of a vault that the caller is already scanning.
    * @returns the number of claimed vaults of the scan, by any worker.
    */
-  resendClaimed(scanId: string, worker: string, exceptIndex?: string): Promise<number>;
+  resendClaimed(scanId: string, worker: string, options?: { exceptIndex: string }): Promise<number>;
   /**
    * Records that the worker of a message starts a claimed vault. Returns undefined if another worker scans it.
    *
@@ -128,7 +128,7 @@ export function createClaims({ tables, queues, randomness }: ClaimsDeps): Claims
 
     send: (scanId, index, options) => queues.send(QUEUES.vaults, { scanId, index }, options),
 
-    async resendClaimed(scanId, worker, exceptIndex) {
+    async resendClaimed(scanId, worker, options) {
       let claimed = 0;
       const range = { partitionKey: scanPartition(scanId), from: CLAIMED, before: DONE, onCorrupt: skipUnreadable };
       for await (const rows of tables.pages(PlannedVaults, range)) {
@@ -136,7 +136,7 @@ export function createClaims({ tables, queues, randomness }: ClaimsDeps): Claims
         for (const row of rows) {
           const claim = storedVault(row);
           const failed = { type: "workerFailed", worker } as const;
-          if (claim.index === exceptIndex || !nextVault(claim, failed)) continue;
+          if (claim.index === options?.exceptIndex || !nextVault(claim, failed)) continue;
           if (vaultState(claim) === "scanning") await update(scanId, claim, failed);
           await claims.send(scanId, claim.index);
         }

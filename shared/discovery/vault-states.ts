@@ -100,6 +100,8 @@ export function nextVault<V extends ScanVault>(before: V, event: VaultEvent): V 
   const { worker } = vault;
   switch (event.type) {
     case "started": {
+      // A scanned vault is started again only if the worker of the redelivered message scanned it, or its row names no worker.
+      // Otherwise this is a duplicate delivery, or another worker scans the vault.
       const isOwn = worker === undefined || worker === event.worker;
       if (state === "scanning" && !(event.redelivered && isOwn)) return undefined;
       return { ...before, vault: { ...vault, begun: true, worker: event.worker } };

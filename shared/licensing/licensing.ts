@@ -91,7 +91,7 @@ export function createLicensing(deps: {
       const createdAt = new Date(0).toISOString();
       yield {
         id: `licence.${expiryDate}`,
-        what: "Licence",
+        what: "License",
         name: tier.toUpperCase(),
         createdAt,
         expiresAt: expiryDate,

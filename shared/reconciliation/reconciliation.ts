@@ -255,7 +255,7 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
       } catch (error) {
         // Another run has stored its step since this one read the record.
         if (!isConflict(error) || error.table !== Walks.table) throw error;
-        log.info("Another worker continues the storage verification");
+        log.info("Another worker continues the reconciliation");
       }
     },
 

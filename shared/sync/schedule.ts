@@ -11,7 +11,10 @@ import { ALL_RECORDS, type SyncRecords } from "./records.ts";
 
 /** A message is not repeated for this time, because its run is waiting in the queue or in progress. */
 const RESEND_AFTER_MS = 30 * MINUTE_MS;
-/** The same for a follow-up, whose sender may have crashed before it sent it. */
+/**
+ * The same for a follow-up: the delayed message of a worker that found the record leased by another worker (run.ts). That worker
+ * marks the row first, so that only one of several workers sends a follow-up, and may crash before it sends the message.
+ */
 const RESEND_FOLLOW_UP_AFTER_MS = 5 * MINUTE_MS;
 /** Number of messages that are sent concurrently. */
 const SENDS_AT_ONCE = 16;

@@ -384,7 +384,7 @@ describe("a mail", () => {
         expiresOn: unixSeconds(3),
         threshold: 3,
       },
-      { kind: "credential", id: "c-2", what: "Licence", name: "PRO", expiresOn: unixSeconds(-1), threshold: 14 },
+      { kind: "credential", id: "c-2", what: "License", name: "PRO", expiresOn: unixSeconds(-1), threshold: 14 },
       { kind: "breakGlass", id: "b-1", username: "admin", address: "192.0.2.1", at: AT },
       { kind: "breakGlass", id: "b-2", username: "other", at: AT },
       automation({ appId: "a-1", rotationId: "r-1", done: "A secret was added." }),
@@ -525,7 +525,7 @@ NOTICE: kv-b.secret.z is resolved
 
 # Other alerts
 
-ACT NOW: Licence “PRO” expired 1 day ago
+ACT NOW: License “PRO” expired 1 day ago
   Expires: 20 November 2026, 10:00 UTC · Threshold: 14 days
 
 ACT NOW: admin signed in with a password while passwords are turned off

@@ -16,7 +16,7 @@ import {
   ManifestRow,
   RecordRow,
 } from "../../shared/audit/rows.ts";
-import { verifySealed } from "../../shared/audit/verify/verify.ts";
+import { verifyLog } from "../../shared/audit/verify/verify.ts";
 import { verifyExport } from "../../shared/audit/verify/verify-export.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { AnyRow, eventBy, exportAll, type Fixture, makeKey, openFixture, page, publicKeys, START } from "./support.ts";
@@ -151,7 +151,7 @@ test("verification in parts checks every digest once and reports each finding on
     let cursor: string | undefined;
     const sum = { digests: 0, entries: 0, findings: [] as object[], parts: 0 };
     do {
-      const part = await verifySealed({ ...fixture, trust }, { cursor }, limits);
+      const part = await verifyLog({ ...fixture, trust }, { cursor }, limits);
       sum.digests += part.digests;
       sum.entries += part.entries;
       sum.findings.push(...part.findings);

@@ -137,6 +137,7 @@ test("without a license, an existing tenant can only be read and deleted", async
     service.call(method, unlicensedUrl + path, { token, ...(body === undefined ? {} : { body }) });
   const registration = registrationOf(service.cloud, "partners");
   const tenantPath = `${TENANTS}/${registration.tenantId}`;
+  // No tenant is registered at this point: without data of an earlier license, every request is rejected.
   for (const [method, path, body] of [
     ["POST", TENANTS, registration],
     ["GET", TENANTS, undefined],
@@ -148,6 +149,7 @@ test("without a license, an existing tenant can only be read and deleted", async
   ] as const)
     expect([method, path, (await call(method, path, body)).body.code]).toEqual([method, path, "licenseRequired"]);
   await service.admin("POST", TENANTS, registration);
+  // The request waits up to 20 seconds for the end of the discovery, which suffices for this small tenant.
   const { body: run } = await service.admin("POST", `${tenantPath}/discover`);
   expect((await call("GET", TENANTS)).body).toMatchObject({
     total: 1,
@@ -156,6 +158,7 @@ test("without a license, an existing tenant can only be read and deleted", async
   expect((await call("GET", `${tenantPath}/runs/${run.runId}`)).body.tenantId).toBe(registration.tenantId);
   expect((await call("POST", `${tenantPath}/discover`)).body.code).toBe("licenseRequired");
   const remainingAssets = await call("GET", "/api/assets/discovery/assets?source=b2c&counted=false&limit=1");
+  // Seven client secrets of applications and one of an identity provider.
   expect(remainingAssets.body).toMatchObject({ total: 8, items: [{ notCounted: "noLicense" }] });
   const asset = `b2c.${registration.tenantId}.application.${appIdOf("Partner Portal EU")}`;
   expect((await call("GET", "/api/assets/discovery/assets?source=b2c&counted=false")).text).toContain(asset);

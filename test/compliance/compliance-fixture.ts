@@ -116,6 +116,8 @@ export function asset(
     expiresOn: inDays(90),
     ...COMPLIANT_PROPERTIES[type],
     ...change,
+    // The hash of the asset's entry in the vault's list. It is part of the content, so it is empty until the content's hash,
+    // which stands for it here, is known.
     listing: "",
   };
   const content = contentHash(record);
@@ -250,12 +252,15 @@ export function openFixture(
 
 /** Returns the vault's properties that checks read, as a string to compare. A vault that differs elsewhere is not evaluated. */
 const checkedProperties = (record: VaultRecord): string => {
-  const { rbacAuthorization, softDelete, purgeProtection, publicNetworkAccess, privateEndpoints, diagnostics } = record;
+  const { rbacAuthorization, softDelete, softDeleteRetentionDays, purgeProtection } = record;
+  const { publicNetworkAccess, networkDefaultAction, privateEndpoints, diagnostics } = record;
   return JSON.stringify([
     rbacAuthorization,
     softDelete,
+    softDeleteRetentionDays,
     purgeProtection,
     publicNetworkAccess,
+    networkDefaultAction,
     privateEndpoints,
     diagnostics,
   ]);

@@ -135,7 +135,8 @@ describe("the end of a scan is written completely and recorded once", () => {
     await expect(fixture.run.finish(scanId)).rejects.toThrow("died");
     const other = createScanFixture(connection);
     await storage.move(2 * MINUTE_MS);
-    for (let minute = 0; minute < 3; minute++) await other.watch();
+    // The first call ends the scan. The further ones must not end it again.
+    for (let call = 0; call < 3; call++) await other.watch();
     expect(fixture.sentMessages).toEqual([]);
     expect(other.sentMessages).toEqual([]);
     await expectEndedOnce(other, scanId);
@@ -307,6 +308,7 @@ describe("the status of an ended scan", () => {
     await fixture.run.finish(scanId);
     expect((await fixture.discovery.progress(scanId)).status).toBe("queued");
     await fixture.discovery.cancel(scanId, caller);
+    // `last`: the latest message first. So the message that ends the scan arrives before the message that would plan it.
     await fixture.deliverMessages("last");
     expect((await fixture.discovery.progress(scanId)).status).toBe("cancelled");
   });

@@ -76,7 +76,7 @@ describe("a license", () => {
       }
       return names;
     };
-    const line = `Licence PRO ${new Date(claims.exp * 1000).toISOString()}`;
+    const line = `License PRO ${new Date(claims.exp * 1000).toISOString()}`;
     expect(await expiringNames(0, 29)).toEqual([]);
     expect(await expiringNames(0, 30)).toEqual([line]);
     expect(await expiringNames(29, 3)).toEqual([line]);

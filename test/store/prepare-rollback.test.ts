@@ -15,7 +15,10 @@ const JWT_SIGNING_KEYS = `k1:${Buffer.alloc(32, 1).toString("base64")}`;
 const CALLER = { actor: "system", requestId: "test" } as const;
 const [NEWEST, OLDEST] = EARLIER_BUILDS;
 
-/** Rows with content that builds up to `upTo` ignore, and the beginning of the reported line. */
+/**
+ * Rows with content that earlier builds ignore, and a part of the reported line. `upTo` is the newest build that ignores the
+ * content: all older builds ignore it too. Today it is the oldest build in each entry, so the report for the newest is empty.
+ */
 const IGNORED: { table: string; columns: Record<string, string>; upTo: EarlierBuild; line: string }[] = [
   { table: "Users", columns: { _signature: "k.mac" }, upTo: OLDEST, line: "Signed rows of users: 1." },
   {
@@ -50,7 +53,7 @@ afterAll(() => storage.stop());
 
 const wholeTables = (account: string) => createWholeTables({ connectionString: storage.connectionString(account) });
 
-/** Returns every row with its columns, apart from the audit log. */
+/** Returns every row of the tables of `IGNORED` with its columns. */
 async function readAllRows(account: string): Promise<string[]> {
   const rows: string[] = [];
   for (const table of new Set(IGNORED.map((ignored) => ignored.table)))
@@ -120,6 +123,7 @@ test("the command reports in a dry run, prepares the store, and can be repeated"
       code: 0,
       out: expect.stringContaining(`The store is prepared for ${OLDEST}.`),
     });
+  // A build before the oldest for which a store can be prepared.
   expect(await run("--to", "d7e4a4b")).toMatchObject({
     code: 1,
     err: expect.stringContaining(`${NEWEST} and ${OLDEST}`),

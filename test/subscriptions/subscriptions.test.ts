@@ -412,7 +412,8 @@ describe("watchAll", () => {
     const proxy = await startTableProxy(azurite.connectionString(`subscriptions${nextAccount++}`));
     tables = createTables({ connectionString: proxy.connectionString });
     const { subscriptions } = createFixture({ counts: inventoryOfBoth() });
-    await scopeOf({ subscriptions });
+    // Names are stored in the row of the scope, which this call creates.
+    await subscriptions.refreshScope(admin);
     await subscriptions.discovered(listedSubscriptions, true);
     expect((await subscriptions.watched()).discovered).toEqual([PAYMENTS, CLAIMS]);
     const requestsBefore = proxy.requests.length;
@@ -423,7 +424,7 @@ describe("watchAll", () => {
 
   test("a subscription that the identity can no longer read has a failure with a remedy", async () => {
     const { subscriptions, counts, forgotten } = createFixture({ counts: inventoryOfBoth() });
-    await scopeOf({ subscriptions });
+    await subscriptions.refreshScope(admin);
     // `true`: the list of subscriptions is complete.
     await subscriptions.discovered(listedSubscriptions, true);
     // `false`: a part of the list could not be read, so it is unknown whether the subscription still exists.
@@ -532,7 +533,7 @@ describe("deleting the inventory of subscriptions that left", () => {
         return { vaults: 1, assets: 1 };
       },
     });
-    await scopeOf({ subscriptions });
+    await subscriptions.refreshScope(admin);
     await settings.update("features", { watchAll: false }, admin);
     await settings.update("retention", { outOfScopeRetentionDays: 2 }, admin);
     await subscriptions.refreshScope(admin);
@@ -575,7 +576,7 @@ describe("deleting the inventory of subscriptions that left", () => {
     await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
     await subscriptions.remove(PAYMENTS, admin);
     for (const list of [[{ subscriptionId: CLAIMS, displayName: "Claims" }], []]) {
-      await scopeOf({ subscriptions });
+      await subscriptions.refreshScope(admin);
       await subscriptions.discovered(list, true);
     }
     const storedKeysAfter = async (milliseconds: number) => {
@@ -619,7 +620,8 @@ describe("a storage account of an earlier version", () => {
       expect((await settings.values()).watchAll).toBe(expectedScope === "all");
       expect(await scopeOf({ subscriptions })).toEqual(expectedScope);
       expect(audit.events.every(({ caller }) => caller.actor === "system")).toBe(true);
-      if (watchAll !== (expectedScope !== "all")) continue;
+      const isConfiguredOtherwise = watchAll !== undefined && watchAll !== (expectedScope === "all");
+      if (!isConfiguredOtherwise) continue;
       // The service stored the earlier behavior as an override of the setting, which an administrator can remove.
       await settings.removeAll(admin);
       await subscriptions.refreshScope(admin);

@@ -6,7 +6,7 @@ import { type ResourceCall, resourceRoute } from "./resource-route.ts";
 import type { ArmResource } from "./resource-store.ts";
 
 /** `config/configreferences/appsettings`, optionally with the name of one setting. */
-const REFERENCES = /^config\/configreferences\/(appsettings|connectionstrings)(?:\/([^/]+))?$/;
+const REFERENCES = /^config\/configreferences\/(appsettings|connectionstrings)(?:\/[^/]+)?$/;
 /** `config/appsettings`, or `config/appsettings/list` to read the settings. */
 const CONFIGURATION = /^config\/(appsettings|connectionstrings)(\/list)?$/;
 
@@ -42,7 +42,7 @@ export function webRoute(call: ResourceCall): Route | undefined {
   const [, referenceKind] = REFERENCES.exec(rest) ?? [];
   if (method === "GET" && referenceKind !== undefined) {
     const kind = referenceKind as SettingsKind;
-    // The name after `config/configreferences/KIND/`, in the client's spelling.
+    // The name after `config/configreferences/KIND/` in the client's spelling, which `rest` lacks: it is in lower case.
     const name = call.parts[3];
     const route = { name: "arm.listReferences", versions, action: `${config}/read` };
     if (name === undefined) return resourceRoute(call, route, (site) => listReferences(call, site, kind));
@@ -60,7 +60,7 @@ export function webRoute(call: ResourceCall): Route | undefined {
   if (method === "POST" && list !== undefined) {
     return resourceRoute(call, { name: `arm.list${noun}`, versions, action: `${config}/list/action` }, (site) => {
       const answer = { status: 200, body: configuration(site, kind) };
-      if (kind === "appsettings") appService.afterList(site);
+      if (kind === "appsettings") appService.applyChangeAfterList(site);
       return answer;
     });
   }
@@ -157,7 +157,7 @@ function put({ request, options }: ResourceCall, site: ArmResource, kind: Settin
       : { connectionStrings: properties as ArmResource["connectionStrings"] },
   );
   const answer = { status: 200, body: configuration(site, kind) };
-  if (kind === "appsettings") options.consumers.appService.afterPut(site);
+  if (kind === "appsettings") options.consumers.appService.applyChangeAfterPut(site);
   return answer;
 }
 

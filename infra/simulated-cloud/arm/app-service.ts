@@ -129,12 +129,12 @@ export class AppService {
   }
 
   /** Applies the concurrent change that a test planned for the moment after a list of the settings. */
-  afterList(site: ArmResource): void {
+  applyChangeAfterList(site: ArmResource): void {
     this.#applyConcurrentChange(site, "changedAfterList");
   }
 
   /** Applies the concurrent change that a test planned for the moment after a write of the settings. */
-  afterPut(site: ArmResource): void {
+  applyChangeAfterPut(site: ArmResource): void {
     this.#applyConcurrentChange(site, "changedAfterPut");
   }
 

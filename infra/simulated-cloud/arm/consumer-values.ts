@@ -12,7 +12,10 @@ export interface SecretLocation {
   secret: string;
 }
 
-/** The values that one setting, variable or field of a running consumer had over time. Times are ISO 8601. */
+/**
+ * The values that one setting, variable or field of a running consumer had over time. Times are ISO 8601. The location is the
+ * secret that the setting refers to now.
+ */
 export interface UsedValues extends SecretLocation {
   /** Resource ID of the consumer. */
   resource: string;
@@ -36,11 +39,11 @@ export interface WorkingGap extends SecretLocation {
   to?: string;
 }
 
-/** As UsedValues, with times in Unix milliseconds. */
+/** As UsedValues, with times in Unix milliseconds. Each value keeps the secret that the setting referred to at that time. */
 interface ValueSeries extends SecretLocation {
   resource: string;
   evidence: string;
-  values: { at: number; value: string | undefined }[];
+  values: { at: number; value: string | undefined; location: SecretLocation }[];
 }
 
 /** A value with the time in which it is accepted, in Unix milliseconds. */
@@ -74,7 +77,10 @@ export class ConsumerValues {
     for (const issuer of issuers) this.setIssuer(issuer);
   }
 
-  /** Registers an issuer, which accepts the secret's current value. From now on only values that the issuer accepts work. */
+  /**
+   * Registers an issuer, which accepts the secret's current value, also in the past. Other values do not work, not even for
+   * times before the registration: `gaps` judges all recorded values by the registered issuer.
+   */
   setIssuer(location: SecretLocation): void {
     const value = this.#versions(location).at(-1)?.value;
     const since = { from: Number.NEGATIVE_INFINITY, to: Number.POSITIVE_INFINITY };
@@ -108,9 +114,10 @@ export class ConsumerValues {
     const key = `${resource.toLowerCase()} ${evidence}`;
     const series = this.#series.get(key);
     if (series === undefined || !isSameSecret(series, location)) {
+      // The earlier values stay, so that a gap before the change to another secret is still reported.
       const earlierValues = series?.values ?? [];
-      this.#series.set(key, { resource, evidence, ...location, values: [...earlierValues, { at, value }] });
-    } else if (series.values.at(-1)!.value !== value) series.values.push({ at, value });
+      this.#series.set(key, { resource, evidence, ...location, values: [...earlierValues, { at, value, location }] });
+    } else if (series.values.at(-1)!.value !== value) series.values.push({ at, value, location });
   }
 
   /** Removes a consumer and its child resources, because they were deleted or declared again. */
@@ -131,17 +138,20 @@ export class ConsumerValues {
     }));
   }
 
-  /** Returns the intervals until now in which a consumer had no working value. */
+  /**
+   * Returns the intervals until now in which a consumer had no working value. Each value is judged by the issuer or the versions
+   * of the secret that the setting referred to at that time. The filter selects consumers by the secret of today.
+   */
   gaps(filter: { resource?: string } & Partial<SecretLocation> = {}): WorkingGap[] {
     const now = this.#clock.now();
     return this.#matching(filter).flatMap((series) =>
-      series.values.flatMap(({ at, value }, index) => {
+      series.values.flatMap(({ at, value, location }, index) => {
         const until = series.values[index + 1]?.at;
-        return this.#gapsOf(series, value, at, until ?? now).map(({ from, to, why }) => ({
+        return this.#gapsOf(location, value, at, until ?? now).map(({ from, to, why }) => ({
           resource: series.resource,
           evidence: series.evidence,
-          vault: series.vault,
-          secret: series.secret,
+          vault: location.vault,
+          secret: location.secret,
           why,
           from: toIso(from),
           ...((to < now || until !== undefined) && { to: toIso(to) }),

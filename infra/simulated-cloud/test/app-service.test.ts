@@ -309,6 +309,18 @@ test("the control API reports gaps: intervals in which a consumer used no workin
   expect(control.consumers.gaps(secret).at(-1)).toMatchObject({ why: "absent" });
 });
 
+test("a value is judged by the secret that the setting referred to at that time", async () => {
+  const { control } = cloud;
+  control.putSecret("kv-main", { name: "earlier", value: "one" });
+  control.putSecret("kv-main", { name: "later", value: "two" });
+  const id = control.consumers.put(SUBSCRIPTION_ID, site("app-moved", { MOVED: referenceByName("earlier") }));
+  await arm("PUT", `${id}/config/appsettings`, API_VERSION, { properties: { MOVED: referenceByName("later") } });
+  expect(control.consumers.values({ resource: id })).toMatchObject([
+    { secret: "later", values: [{ value: "one" }, { value: "two" }] },
+  ]);
+  expect(control.consumers.gaps({ resource: id })).toEqual([]);
+});
+
 test("the control API counts requests by resource, and a fault can match one resource", async () => {
   const { control } = cloud;
   control.resetCounts();

@@ -90,3 +90,18 @@ export function readDigest(interval: string, statement: string | undefined, keys
     ? { state: "unknownKey", claims, hash }
     : { state: "changed", claims, hash };
 }
+
+/**
+ * The digest that the next one must name. Its number is unknown if its signature is not valid. Undefined: that digest is
+ * missing or not known, so the next one is not compared with it. A null hash: the next digest is the first of the log.
+ */
+export type Previous = { hash: string | null; number: number | undefined } | undefined;
+
+/**
+ * Returns whether a digest names the previous one and has the next number. If a digest was lost, the next one continues after
+ * the lost number.
+ */
+export function follows(digest: Digest, previous: NonNullable<Previous>): boolean {
+  if (previous.hash !== digest.previous) return false;
+  return previous.number === undefined || digest.lost !== undefined || previous.number + 1 === digest.number;
+}

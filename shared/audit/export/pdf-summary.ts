@@ -100,10 +100,11 @@ function writeVerification(sheet: Sheet, { verified }: PdfAbout): void {
       `entries after ${to ? instant(to) : "this time"}: the period is too long for one document`,
     );
   } else if (last.unsealedFrom !== null) {
-    sheet.fact(
-      "Not checked",
-      `entries after ${instant(last.unsealedFrom)} UTC: not sealed when this document was created`,
-    );
+    const after = `entries after ${instant(last.unsealedFrom)} UTC`;
+    if (last.sealing === "notConfigured")
+      sheet.fact("Not checked", `${after}: not sealed when this document was created`);
+    else if (last.unsealedEntries > 0)
+      sheet.fact("Not sealed", `${after} (${last.unsealedEntries}): checked by their authentication codes`);
   }
   for (const { from, to, entries, actor, purgedAt } of first.purges.slice(-5)) {
     sheet.fact("Purged", `${entries} entries of ${from} to ${to}, by ${actor} at ${instant(purgedAt)} UTC`);
@@ -130,7 +131,7 @@ function verdictOf({ sealing }: Verification, digests: number, findings: number)
     return [`NOT INTACT: ${findings} ${findings === 1 ? "finding" : "findings"}, see below`, ALARM_COLOR];
   if (sealing === "notConfigured")
     return ["Not verified: AUDIT_SIGNING_KEYS is not set, so nothing is sealed", ALARM_COLOR];
-  if (digests === 0) return ["Not verified: nothing in this period is sealed yet", ALARM_COLOR];
+  if (digests === 0) return ["Not sealed yet: no digest covers this period", ALARM_COLOR];
   return ["Intact: no sealed entry was changed, removed or inserted", GOOD_COLOR];
 }
 

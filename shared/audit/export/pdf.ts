@@ -12,7 +12,7 @@ import type { Verification } from "../api.ts";
 import type { ReadingDependencies } from "../chain/chain-state.ts";
 import type { AuditEntry } from "../entry.ts";
 import type { AuditQuery } from "../list.ts";
-import { verifySealed } from "../verify/verify.ts";
+import { verifyLog } from "../verify/verify.ts";
 import { eventsOf, type PdfEvent } from "./pdf-events.ts";
 import { instant, type PdfAbout, periodText, writeSummary } from "./pdf-summary.ts";
 
@@ -33,7 +33,7 @@ export async function pdfOf(
   const verified: Verification[] = [];
   let cursor: string | undefined;
   do {
-    const part = await verifySealed(deps, { start, end, cursor });
+    const part = await verifyLog(deps, { start, end, cursor });
     verified.push(part);
     cursor = part.nextCursor ?? undefined;
   } while (cursor !== undefined && verified.length < MAX_VERIFICATIONS);

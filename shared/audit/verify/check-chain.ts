@@ -2,7 +2,7 @@ import type { Tables } from "../../platform/storage/tables.ts";
 import type { Verification } from "../api.ts";
 import { sha256 } from "../canonical.ts";
 import type { ChainState } from "../chain/chain-state.ts";
-import { type Digest, readDigest } from "../chain/digest.ts";
+import { type Digest, follows, type Previous, readDigest } from "../chain/digest.ts";
 import { compare, DETAILS, findingsIn, missingDigests } from "../chain/findings.ts";
 import { type Fingerprint, fingerprintOf, readManifests, type Sealed } from "../chain/manifest.ts";
 import { INTERVAL_MS, type Interval, intervalFrom, intervalName, isIntervalName } from "../interval.ts";
@@ -32,12 +32,6 @@ export interface ChainCheck {
   /** The last digest that a trusted key signed; null if there is none. */
   lastDigest: Verification["lastDigest"];
 }
-
-/**
- * The digest that the next one must name. Its number is unknown if its signature is not valid. Undefined: that digest is
- * missing or not known, so the next one is not compared with it. A null hash: the next digest is the first of the log.
- */
-type Previous = { hash: string | null; number: number | undefined } | undefined;
 
 /**
  * Checks the digests of `from <= interval <= last` in order, and compares each interval's entries with its sealed fingerprints,
@@ -123,15 +117,6 @@ function problemOf(read: Exclude<ReturnType<typeof readDigest>, { state: "genuin
   }
   if (read.state === "misplaced") return `The row contains the digest of another interval, ${read.digest.interval}.`;
   return "The digest has no valid signature.";
-}
-
-/**
- * Returns whether a digest names the previous one and has the next number. If a digest was lost, the next one continues after
- * the lost number.
- */
-function follows(digest: Digest, previous: NonNullable<Previous>): boolean {
-  if (previous.hash !== digest.previous) return false;
-  return previous.number === undefined || digest.lost !== undefined || previous.number + 1 === digest.number;
 }
 
 /** Returns the digest that the first digest of a range must name. Undefined if it is not known. */

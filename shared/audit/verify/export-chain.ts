@@ -1,5 +1,5 @@
 import { sha256 } from "../canonical.ts";
-import { type Beginning, type Digest, type DigestName, readDigest } from "../chain/digest.ts";
+import { type Beginning, type Digest, type DigestName, follows, type Previous, readDigest } from "../chain/digest.ts";
 import { findingsIn, missingDigests } from "../chain/findings.ts";
 import type { Fingerprint } from "../chain/manifest.ts";
 import type { PurgeRecord } from "../chain/purge-record.ts";
@@ -18,12 +18,6 @@ export interface ExportedDigest {
   digest: Digest;
   fingerprints: Fingerprint[];
 }
-
-/**
- * The digest that the next one must name. Its number is unknown if its signature is not valid. Undefined: that digest is
- * missing or not known, so the next one is not compared with it. A null hash: the next digest is the first of the log.
- */
-type Previous = { hash: string | null; number: number | undefined } | undefined;
 
 /** Returns the digests of all parts in order. The digest of an interval that two parts share occurs once. */
 export function mergedDigests(parts: readonly Part[], findings: Findings): ExportFile["digests"] {
@@ -101,15 +95,6 @@ export function checkDigests(
   function addBroken({ interval, number }: Digest, detail: string): void {
     findings.add({ kind: "chainBroken", interval, digestNumber: number, detail });
   }
-}
-
-/**
- * Returns whether a digest names the previous one and has the next number. If a digest was lost, the next one continues after
- * the lost number.
- */
-function follows(digest: Digest, previous: NonNullable<Previous>): boolean {
-  if (previous.hash !== digest.previous) return false;
-  return previous.number === undefined || digest.lost !== undefined || previous.number + 1 === digest.number;
 }
 
 const beginsElsewhere = (digest: Digest, beginning: Beginning | undefined): boolean =>

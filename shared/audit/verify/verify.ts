@@ -40,7 +40,7 @@ export interface VerifyRequest {
  *
  * @throws {Problem} invalidCursor
  */
-export async function verifySealed(
+export async function verifyLog(
   deps: ReadingDependencies,
   request: VerifyRequest,
   limits: { entries: number; intervals: number } = VERIFY_LIMITS,

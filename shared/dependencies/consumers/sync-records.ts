@@ -20,9 +20,9 @@ export function syncConsumers(sync: Pick<Sync, "get" | "trigger">): KindOfConsum
     async currentProblem(consumer) {
       const record = await undefinedIfGone(sync.get(recordIdOf(consumer.id)));
       // After these failures the record runs again soon, so they do not show that it can't use the secret.
-      const canPass =
+      const runsAgainSoon =
         record?.failure !== undefined && (isRetried(record.failure) || record.failure.code === "internal");
-      return record?.state === "failing" && !canPass ? { text: failureText(record), canPass } : undefined;
+      return record?.state === "failing" && !runsAgainSoon ? { text: failureText(record), canPass: false } : undefined;
     },
 
     async refresh(consumer) {
@@ -30,7 +30,9 @@ export function syncConsumers(sync: Pick<Sync, "get" | "trigger">): KindOfConsum
       await undefinedIfGone(triggered).catch((error: unknown) => {
         if (!(error instanceof Problem)) throw error;
         const target = { operation: "run the sync record", resource: consumer.name };
-        throw failure("refused", target, error.message, { remedy: "See GET /api/sync/records/{record_id}." });
+        throw failure("refused", target, error.message, {
+          remedy: "See GET /api/automation/sync/records/{record_id}.",
+        });
       });
       return NOTHING_CHANGED;
     },

@@ -75,7 +75,10 @@ function objectOf(document: Document, form: Schema): object {
   return typeof value === "object" && Object.keys(value).length > 0 ? { prod: exampleOf(document, value) } : {};
 }
 
-/** Returns whether the example of a name fits a schema by type. Pattern rules are not evaluated. */
+/**
+ * Returns whether the example of a name fits a schema by type, or is one of its enum values. Patterns are not evaluated. Constants
+ * and dates never fit, because the caller has better examples for them: the constant, and the fixed time.
+ */
 function matchesType(document: Document, schema: Schema, value: unknown): boolean {
   const { type, enum: values, const: only, anyOf = [], format, items } = resolveReference(document, schema);
   if (value === null) return [type].flat().includes("null") || anyOf.some((form) => form.type === "null");

@@ -123,19 +123,19 @@ export const NumberField = (props: Props & InputProps) => <TextField {...props} 
  * expiry can be at any time of day, and saving the date alone would change it.
  *
  * @param props.end - Expiry of the current secret, ISO 8601. Null or undefined if unknown.
- * @param props.isAnother - Whether a new secret was entered into the form. The field then starts empty, because the new secret
+ * @param props.hasNewSecret - Whether a new secret was entered into the form. The field then starts empty, because the new secret
  *   has another expiry.
  */
 export function ExpiryField({
   end,
-  isAnother,
+  hasNewSecret,
   ...props
-}: Props & { end: string | null | undefined; isAnother: boolean }) {
+}: Props & { end: string | null | undefined; hasNewSecret: boolean }) {
   const day = end?.slice(0, 10) ?? "";
-  const initial = isAnother ? "" : day;
+  const initial = hasNewSecret ? "" : day;
   const { value, set, conflict } = useDraft(initial, day);
   return (
-    <Frame of={props} conflict={isAnother ? undefined : conflict}>
+    <Frame of={props} conflict={hasNewSecret ? undefined : conflict}>
       <Input
         // Without a name, the field is not part of the form data.
         {...(value !== initial && { name: props.name })}

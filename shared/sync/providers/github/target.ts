@@ -11,7 +11,7 @@ const PublicKey = z.object({ key_id: z.string(), key: z.base64() });
 /**
  * Target in GitHub Actions: secrets of a repository or an environment. https://docs.github.com/rest/actions/secrets GitHub
  * returns no values and stores no marks (which record and source version a value comes from), only whether a secret exists and
- * when it was last written. The value is encrypted with the repository's public key.
+ * when it was last written. The value is encrypted with the public key of the repository or environment.
  */
 export function githubTarget(settings: GithubSettings, secrets: GithubSecrets, deps: ProviderDependencies): SyncTarget {
   const client = githubClient(settings, secrets, deps);
@@ -47,7 +47,7 @@ export function githubTarget(settings: GithubSettings, secrets: GithubSecrets, d
 }
 
 /**
- * Encrypts a value with the repository's public key (a sealed box) and returns it in base64.
+ * Encrypts a value with the public key of the repository or environment (a sealed box) and returns it in base64.
  * https://docs.github.com/rest/guides/encrypting-secrets-for-the-rest-api
  */
 async function encrypt(value: string, publicKey: string): Promise<string> {

@@ -55,7 +55,7 @@ export function TenantFields({ tenant }: { tenant?: Tenant }) {
         label="Client secret expires"
         hint="Leave empty to read the expiry date from the tenant."
         end={tenant?.clientSecretExpiresOn}
-        isAnother={hasNewSecret}
+        hasNewSecret={hasNewSecret}
       />
       <CheckField
         name="autoDiscover"

@@ -36,9 +36,9 @@ export function OidcFields({ saved }: { saved: Schemas["SsoConfiguration"] }) {
       <ExpiryField
         name="oidcClientSecretExpiresOn"
         label="Client secret expires"
-        hint="Alert rules of the type Credential of this service expires soon notify before this date."
+        hint="Alert rules of the type “Credential of this service expires soon” notify before this date."
         end={saved.oidcClientSecretExpiresOn}
-        isAnother={hasNewSecret}
+        hasNewSecret={hasNewSecret}
       />
       <TextField
         name="oidcScopes"

@@ -101,6 +101,7 @@ function Actions({ provider: details }: { provider: Provider }) {
         about={title}
         action="Test and save"
         submit={(form, configure) => {
+          // Empty fields are not sent. The API keeps the saved secrets if none is sent, and removes settings that are not sent.
           const texts = Object.fromEntries(members.map(({ name }) => [name, typed(form, name)]));
           return configure({ params, body: { ...given(texts), ...expiryOf(form, "expiresOn") } });
         }}
@@ -129,7 +130,7 @@ function Actions({ provider: details }: { provider: Provider }) {
   );
 }
 
-/** The fields of a provider. `filled`: names of the secret fields with text. A new secret has another expiry date. */
+/** The fields of a provider. `filled`: names of the secret fields with text, so the form has a new secret. */
 function Fields({ provider: { secretsSet, settings, expiresOn }, members }: { provider: Provider; members: Members }) {
   const [filled, setFilled] = useState<readonly string[]>([]);
   function trackFilled(name: string, isFilled: boolean): void {
@@ -153,9 +154,9 @@ function Fields({ provider: { secretsSet, settings, expiresOn }, members }: { pr
       <ExpiryField
         name="expiresOn"
         label="Credential expires"
-        hint="Alert rules of the type Credential of this service expires soon notify before this date."
+        hint="Alert rules of the type “Credential of this service expires soon” notify before this date."
         end={expiresOn}
-        isAnother={filled.length > 0}
+        hasNewSecret={filled.length > 0}
       />
     </>
   );
