@@ -128,7 +128,7 @@ export function createSignedRows(deps: {
       if (signed && !signed.complete) state = await signRows({ signed, sequences }, partitions);
       if (state.signed?.complete) state = await compareRows(state, partitions);
       if (JSON.stringify(state) !== JSON.stringify(before)) await states.write(state);
-      isRegistered ||= (await states.registerStore()).registered;
+      if (!isRegistered) isRegistered = (await states.registerStore()).registered;
     },
 
     async status() {

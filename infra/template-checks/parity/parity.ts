@@ -146,7 +146,8 @@ function compareResource(kind: Kind, bicep: BicepResource, terraform: TerraformR
 function missingFrom(leaves: readonly string[], only: readonly string[]): string[] {
   return only.filter((one) => {
     const parent = one.split(".").slice(0, -1).join(".");
-    const expected = parent === "" || leaves.some((leaf) => leaf.startsWith(`${parent}.`));
+    // What the table says of `lifecycle` is needed, whether or not the block is there. Other blocks may be optional.
+    const expected = parent === "" || parent === "lifecycle" || leaves.some((leaf) => leaf.startsWith(`${parent}.`));
     return expected && !leaves.some((leaf) => isCompared(leaf, [one]));
   });
 }
