@@ -192,10 +192,14 @@ test("a message that was put into the poison queue changes nothing, and one that
 
   const isClaim = ({ path, body, by }: FaultedRequest) =>
     by === "workRotation" && path === "$batch" && body.includes(id);
-  // Two messages can share the faults, if the timer sends one too. Then one of them fails five times, and not both.
-  service.tables.fail(Array<"InvalidInputInside">(9).fill("InvalidInputInside"), isClaim);
+  // More faults than needed: the timer can send further messages, which share them, and one message must fail five times.
+  service.tables.fail(Array<"InvalidInputInside">(100).fill("InvalidInputInside"), isClaim);
   expect((await admin("POST", `${base}/rotations/${id}/finish`, { force: true })).status).toBe(200);
   const stopped = await until(id, ({ attention }) => attention !== null, false);
   expect(stopped).toMatchObject({ status: "needsAttention", attention: { code: "internal" } });
-  expect((await listFailures()).map(({ queue }: { queue: string }) => queue)).toEqual(["rotations", "rotations"]);
+  expect(service.tables.removeFaults()).toBeLessThanOrEqual(100 - 5);
+  // A further message may have failed five times too.
+  const queues = (await listFailures()).map(({ queue }: { queue: string }) => queue);
+  expect(queues.length).toBeGreaterThanOrEqual(2);
+  expect(new Set(queues)).toEqual(new Set(["rotations"]));
 });
