@@ -5,6 +5,7 @@ import { ACTIVE, ActiveScans, QUEUES } from "../shared/discovery/scan.ts";
 import { scanHistory } from "../shared/discovery/scan-history.ts";
 import { createFailedMessages, type FailedMessages } from "../shared/messages/failed-messages.ts";
 import { createMetrics, type Metrics } from "../shared/metrics/metrics.ts";
+import { createDoctor, type Doctor } from "../shared/doctor/doctor.ts";
 import type { Config } from "../shared/platform/config/config.ts";
 import { createReconciliation, type Reconciliation } from "../shared/reconciliation/reconciliation.ts";
 import { auditHistory, createRetention, type Retention } from "../shared/settings/retention.ts";
@@ -41,6 +42,7 @@ interface Operations {
   failedMessages: FailedMessages;
   metrics: Metrics;
   health: Health;
+  doctor: Doctor;
 }
 
 /**
@@ -104,6 +106,8 @@ function createOperations(modules: Omit<Services, keyof Operations>): Operations
   const { serviceKeyVault, appConfiguration, mail, writer, inventory, compliance, subscriptions } = modules;
   const { unreadableRows, activeScans, discovery, rescans, alerts, rotations, sync } = modules;
   const failedMessages = createFailedMessages({ tables, queues, audit, clock, log });
+  const readTable = () => tables.get(ActiveScans, ACTIVE, ACTIVE);
+  const readQueue = () => queues.checkReachable(QUEUES.plan);
   return {
     complianceReports: createComplianceReports({
       compliance,
@@ -141,14 +145,22 @@ function createOperations(modules: Omit<Services, keyof Operations>): Operations
     failedMessages,
     metrics: createMetrics({ inventory, compliance, discovery, alerts, failedMessages, unreadableRows, clock }),
     health: createHealth({
-      tables: () => tables.get(ActiveScans, ACTIVE, ACTIVE),
-      queues: () => queues.checkReachable(QUEUES.plan),
+      tables: readTable,
+      queues: readQueue,
       identity,
       resourceManager,
       serviceKeyVault,
       appConfiguration,
       mail,
       clock,
+    }),
+    doctor: createDoctor({
+      ...modules,
+      readTable,
+      readQueue,
+      watched: () => subscriptions.watched(),
+      alertChannels: async () => new Set((await alerts.rules.all()).map(({ deliveryMethod }) => deliveryMethod)),
+      ssoConfigured: async () => (await modules.sso.configuration()).isEnabled,
     }),
   };
 }

@@ -41,7 +41,7 @@ export const LAYERS = [
   ["rotation", "sync"],
   ["dependencies"],
   ["alerts", "reconciliation"],
-  ["metrics", "signed-rows", "store"],
+  ["doctor", "metrics", "signed-rows", "store"],
 ];
 /** Matches Azure packages that call Azure services, for example `@azure/data-tables`, but not the packages that those share. */
 const AZURE_SDK = /^@azure\/(?!functions|core-auth|core-rest-pipeline|core-client)/;

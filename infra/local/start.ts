@@ -233,6 +233,9 @@ function combinedEnvironment(environment: Record<string, string | undefined>): R
   const combined: Record<string, string> = {};
   const nodeOptions = both("NODE_OPTIONS", " ");
   if (nodeOptions) combined.NODE_OPTIONS = nodeOptions;
+  // The simulated cloud's identity provider and sync targets stay allowed next to a provider of the user's own.
+  const privateTargetHosts = both("PRIVATE_TARGET_HOSTS", ",");
+  if (privateTargetHosts) combined.PRIVATE_TARGET_HOSTS = privateTargetHosts;
   const [cloudCertificates, userCertificates] = [environment.NODE_EXTRA_CA_CERTS, process.env.NODE_EXTRA_CA_CERTS];
   if (cloudCertificates && userCertificates) {
     combined.NODE_EXTRA_CA_CERTS = path.join(dataFolder, "certificates.pem");

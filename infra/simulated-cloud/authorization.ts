@@ -82,6 +82,16 @@ export class Authorization {
     this.#assignments = assignments;
   }
 
+  /**
+   * Returns the service's own role assignments that apply to a subscription or to something in it. Until a test sets role
+   * assignments, the service has every permission.
+   */
+  assignmentsIn(subscriptionId: string): readonly Assignment[] {
+    const scope = `/subscriptions/${subscriptionId}`;
+    const all = this.#assignments ?? [{ scope, actions: ["*"], dataActions: ["*"] }];
+    return all.filter((one) => within(one.scope.toLowerCase(), scope.toLowerCase()));
+  }
+
   /** Returns whether a subscription is listed: the caller has a role at the subscription or at a resource in it. */
   canSeeSubscription(subscriptionId: string): boolean {
     const scope = `/subscriptions/${subscriptionId}`.toLowerCase();

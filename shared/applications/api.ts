@@ -31,6 +31,10 @@ export const DiscoveryRun = z
       .meta({ description: "Number of known applications after the run. Null while it is in progress." }),
     credentials: z.int().nullable().meta({ description: "Number of secrets and certificates." }),
     expiring: z.int().nullable().meta({ description: "Number of credentials with status warning or critical." }),
+    unnamedOwners: z.int().nullable().meta({
+      description:
+        "Number of owners of whom Microsoft Graph returned neither a name nor an address in the last full listing. Grant the service's identity User.ReadBasic.All to read those of users. Null before the first full listing.",
+    }),
     failures: z.array(ListFailure).meta({ description: "What could not be read, with the remedy." }),
   })
   .meta({ id: "ApplicationDiscovery" });
@@ -38,6 +42,7 @@ export const DiscoveryRun = z
 /** Converts a discovery run to the form in API responses. */
 export function runView(run: RunRecord): z.infer<typeof DiscoveryRun> {
   const { runId, mode, status, requestedBy, createdAt, finishedAt, apps, credentials, expiring, failures } = run;
+  const { unnamedOwners } = run;
   return {
     runId,
     mode,
@@ -48,6 +53,7 @@ export function runView(run: RunRecord): z.infer<typeof DiscoveryRun> {
     apps: apps ?? null,
     credentials: credentials ?? null,
     expiring: expiring ?? null,
+    unnamedOwners: unnamedOwners ?? null,
     failures,
   };
 }

@@ -125,6 +125,8 @@ export const StateRecord = z.object({
   servicePrincipalsAt: z.string().optional(),
   /** Object ID and application permissions of the service's identity, from its last token. */
   rights: z.object({ objectId: z.string().optional(), permissions: z.array(z.string()) }).optional(),
+  /** Number of owners without a name and an address in the last complete listing. */
+  unnamedOwners: z.int().optional(),
 });
 export type StateRecord = z.infer<typeof StateRecord>;
 export const States = entity(TABLE, StateRecord);
@@ -137,6 +139,7 @@ export const RunRecord = DiscoveryRunFields.extend({
   apps: z.int().optional(),
   credentials: z.int().optional(),
   expiring: z.int().optional(),
+  unnamedOwners: z.int().optional(),
   /** Outcome of the run, from the decision until the end of the run is completely written. */
   ending: z
     .object({
@@ -150,6 +153,7 @@ export const RunRecord = DiscoveryRunFields.extend({
       added: z.int(),
       updated: z.int(),
       removed: z.int(),
+      unnamedOwners: z.int().optional(),
     })
     .optional(),
 });

@@ -36,6 +36,7 @@ import {
   readChanges,
   startOfChanges,
 } from "./read-graph.ts";
+import { countUnnamedOwners } from "./unnamed-owners.ts";
 import { appIdOf, contentsOf, readBucket, writeApplications, writeBucketRow } from "./write-bucket.ts";
 
 /** Time limit for reading all lists from Graph, below the maximum duration of an invocation (host.json). */
@@ -121,6 +122,7 @@ export async function discover(leasedRun: LeasedRun<RunRecord>, deps: DiscoverDe
     entryId: deps.randomness.ulid(clock.now()),
     ...changed,
     ...(await totals(deps)),
+    ...(reading.state.unnamedOwners !== undefined && { unnamedOwners: reading.state.unnamedOwners }),
   };
   await leasedRun.change({ failures: reading.failures, ending });
   log.info("Applications were discovered", { runId: run.runId, mode: leasedRun.run.mode, ...ending });
@@ -168,7 +170,10 @@ async function readDirectory(
   const listing = await readAll(graph, signal);
   const { applications, servicePrincipals } = listing;
   if (applications instanceof CloudFailure) fail("applications", applications);
-  else state = { ...state, ...(deltaLink === undefined ? {} : { deltaLink }), applicationsAt: now };
+  else {
+    const unnamedOwners = countUnnamedOwners(applications);
+    state = { ...state, ...(deltaLink === undefined ? {} : { deltaLink }), applicationsAt: now, unnamedOwners };
+  }
   if (servicePrincipals instanceof CloudFailure) fail("servicePrincipals", servicePrincipals);
   else state = { ...state, servicePrincipalsAt: now };
   return { contents: contentsFromLists(listing, state, now), state, failures };
@@ -393,7 +398,7 @@ async function finishRun(
 ): Promise<void> {
   const { runId, mode, requestId, failures, attempts } = leasedRun.run;
   const { entryId, finishedAt, status, ...counts } = ending;
-  const { apps, credentials, expiring, added, updated, removed } = counts;
+  const { apps, credentials, expiring, unnamedOwners, added, updated, removed } = counts;
   const storeEntryId = (id: string) => leasedRun.change({ ending: { ...ending, entryId: id } });
   await recordRunEnd(
     deps.audit,
@@ -410,5 +415,5 @@ async function finishRun(
   // Requests an evaluation of alerts. The counts do not include writes of an earlier worker, so a second worker always requests
   // it.
   if (mode === "full" || attempts > 1 || added + updated + removed > 0) await deps.ended();
-  await leasedRun.end({ status, finishedAt, apps, credentials, expiring, ending: undefined });
+  await leasedRun.end({ status, finishedAt, apps, credentials, expiring, unnamedOwners, ending: undefined });
 }

@@ -81,8 +81,10 @@ export interface ProviderConfigurations {
    * these credentials before; {CloudFailure}
    */
   open(provider: string): Promise<OpenedProvider>;
+  /** Calls the provider once with its stored configuration, reading only. @throws as `open`; {SyncFailure} of the provider */
+  check(provider: string, signal: AbortSignal): Promise<void>;
   /** Records that the provider rejected these credentials. Runs do not use them again until they are replaced. */
-  recordRejection(opened: OpenedProvider, providerCode: string | undefined): Promise<void>;
+  recordRejection(opened: OpenedProvider, rejection: { providerCode: string | undefined; recordId: string }): Promise<void>;
   /** Lists credentials that have not expired yet but expire until a time. */
   expiring(by: Date): AsyncGenerator<ProviderCredential>;
   /** Deletes secrets that no configuration names anymore. Called once a day. */
@@ -143,7 +145,29 @@ export function createConfigurations(deps: {
     };
   }
 
+  async function open(id: string): Promise<OpenedProvider> {
+    const provider = requireProvider(id);
+    const { row: found, broken } = await readConfiguration(tables, id);
+    if (!found) {
+      if (provider.secretMembers.length === 0) return { provider, settings: {}, secrets: {}, revision: undefined };
+      if (broken) throw tampered(provider);
+      throw new SyncFailure("notConfigured", `${provider.title} is not configured.`, {
+        remedy: `Send its credentials: POST /api/automation/sync/providers/${id}.`,
+      });
+    }
+    // The provider rejected these credentials earlier, and no one has replaced them since.
+    if (found.refused) throw refusedFailure(provider, found.refused);
+    return {
+      provider,
+      settings: found.settings,
+      secrets: await storedSecrets(provider, found),
+      revision: found.revision,
+    };
+  }
+
   return {
+    open,
+
     async find(id) {
       const { row, broken } = await readConfiguration(tables, requireProvider(id).id);
       if (broken)
@@ -216,33 +240,18 @@ export function createConfigurations(deps: {
       );
     },
 
-    async open(id) {
-      const provider = requireProvider(id);
-      const { row: found, broken } = await readConfiguration(tables, id);
-      if (!found) {
-        if (provider.secretMembers.length === 0) return { provider, settings: {}, secrets: {}, revision: undefined };
-        if (broken) throw tampered(provider);
-        throw new SyncFailure("notConfigured", `${provider.title} is not configured.`, {
-          remedy: `Send its credentials: POST /api/automation/sync/providers/${id}.`,
-        });
-      }
-      // The provider rejected these credentials earlier, and no one has replaced them since.
-      if (found.refused) throw refusedFailure(provider, found.refused.providerCode);
-      return {
-        provider,
-        settings: found.settings,
-        secrets: await storedSecrets(provider, found),
-        revision: found.revision,
-      };
+    async check(id, signal) {
+      const { provider, settings, secrets } = await open(id);
+      await provider.check(settings, { ...secrets }, deps.providers, signal);
     },
 
-    async recordRejection({ provider, revision }, providerCode) {
+    async recordRejection({ provider, revision }, { providerCode, recordId }) {
       // A provider without secrets has nothing that could be replaced.
       if (revision === undefined || provider.secretMembers.length === 0) return;
       const at = clock.now().toISOString();
       await tables.modify(Configurations, SYNC, configurationKey(provider.id), (now) =>
         now?.revision === revision && !now.refused
-          ? { ...withoutKeys(now), refused: { at, ...(providerCode !== undefined && { providerCode }) } }
+          ? { ...withoutKeys(now), refused: { at, recordId, ...(providerCode !== undefined && { providerCode }) } }
           : undefined,
       );
     },
@@ -316,8 +325,12 @@ const tampered = ({ id, title }: AnyProvider) =>
     remedy: `Find out who can write this service's tables; then send the configuration again: POST /api/automation/sync/providers/${id}.`,
   });
 
-const refusedFailure = (provider: AnyProvider, providerCode: string | undefined) =>
-  new SyncFailure("badCredentials", `${provider.title} refused the configured credentials.`, {
+/** Says since when the credentials are not used, and which record's run was rejected. */
+function refusedFailure(provider: AnyProvider, refused: NonNullable<ProviderConfiguration["refused"]>): SyncFailure {
+  const { at, providerCode, recordId } = refused;
+  const run = recordId === undefined ? "" : `, in a run of the sync record ${recordId}`;
+  return new SyncFailure("badCredentials", `${provider.title} refused the configured credentials at ${at}${run}.`, {
     remedy: `Send others: POST /api/automation/sync/providers/${provider.id}. Until then they are not tried again.`,
     providerCode,
   });
+}

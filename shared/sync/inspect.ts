@@ -33,7 +33,7 @@ export interface Plans {
    * Runs a call to the target. If the provider rejects the credentials, they are marked as rejected for all records. @throws
    * {RunFailed}
    */
-  onTarget<T>(inspected: Pick<InspectedRecord, "opened">, work: () => Promise<T>): Promise<T>;
+  onTarget<T>(record: SyncRecord, inspected: Pick<InspectedRecord, "opened">, work: () => Promise<T>): Promise<T>;
   /** Returns what a run would do now, for users. */
   plan(record: SyncRecord): Promise<Planned>;
 }
@@ -46,12 +46,16 @@ export function createPlans(deps: {
 }): Plans {
   const { configurations, sources, vaults, providers } = deps;
 
-  async function onTarget<T>({ opened }: Pick<InspectedRecord, "opened">, work: () => Promise<T>): Promise<T> {
+  async function onTarget<T>(
+    { recordId }: SyncRecord,
+    { opened }: Pick<InspectedRecord, "opened">,
+    work: () => Promise<T>,
+  ): Promise<T> {
     try {
       return await failOnSide("target", work);
     } catch (error) {
       if (error instanceof RunFailed && error.failure.code === "badCredentials") {
-        await configurations.recordRejection(opened, error.failure.providerCode);
+        await configurations.recordRejection(opened, { providerCode: error.failure.providerCode, recordId });
       }
       throw error;
     }
@@ -75,7 +79,7 @@ export function createPlans(deps: {
     const hasPlaceChanged = record.place !== undefined && record.place !== place;
     const placeFailure = () => new RunFailed("service", placeChangedFailure(opened, record.place!));
     // If the configuration names another place now, a reached target that fails is explained by that change.
-    const state = await onTarget({ opened }, () => target.describe(record.targetName, signal)).catch((error) => {
+    const state = await onTarget(record, { opened }, () => target.describe(record.targetName, signal)).catch((error) => {
       throw hasPlaceChanged && error instanceof RunFailed && wasTargetReached(error) ? placeFailure() : error;
     });
     // A target with this record's mark is the same target, even if its address changed.

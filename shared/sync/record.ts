@@ -153,7 +153,14 @@ const configuration = z.object({
   /** Expiry that an administrator entered. */
   expiresOn: z.string().optional(),
   /** The provider rejected the credentials. Runs do not try them again until they change. */
-  refused: z.object({ at: z.string(), providerCode: z.string().optional() }).optional(),
+  refused: z
+    .object({
+      at: z.string(),
+      providerCode: z.string().optional(),
+      /** The record whose run was rejected. Earlier versions did not write it. */
+      recordId: z.string().optional(),
+    })
+    .optional(),
   /** Changes with every change by a user. */
   revision: z.string(),
   createdAt: z.string(),

@@ -202,7 +202,7 @@ async function copy(record: SyncRecord, lease: Lease, deps: RunDeps): Promise<Ou
   }
   if (decision.undelete) {
     const event = { ...eventOf(record, source.version, decision), type: "syncTarget.recovered" };
-    await audited(audit, event, () => plans.onTarget(inspected, () => inspected.target.undelete!(record.targetName)));
+    await audited(audit, event, () => plans.onTarget(record, inspected, () => inspected.target.undelete!(record.targetName)));
     return { change: { ...afterCheck, state: "pending" }, againInSeconds: RECOVERY_SECONDS };
   }
   const inSync = { ...afterCheck, ...afterWrite, state: "inSync" as const };
@@ -237,12 +237,12 @@ async function writeTarget(
   let { state } = inspected;
   if (decision.adopt && target.adopt) {
     await announce();
-    await plans.onTarget(inspected, () => target.adopt!(name, mark, signal));
-    state = await plans.onTarget(inspected, () => target.describe(name, signal));
+    await plans.onTarget(record, inspected, () => target.adopt!(name, mark, signal));
+    state = await plans.onTarget(record, inspected, () => target.describe(name, signal));
   }
   if (decision.action === "restore") {
     await announce();
-    const restored = await confirmWrite(inspected, name, plans, () =>
+    const restored = await confirmWrite(record, inspected, plans, () =>
       target.restoreVersion!(name, mark, state, signal),
     );
     if (restored) return restored;
@@ -252,21 +252,21 @@ async function writeTarget(
   if (bytes > service.maxBytes) throw new RunFailed("target", tooLarge(bytes, service.maxBytes));
   // Renewed last before the write, so that all calls of the write end within the lease.
   await announce();
-  return (await confirmWrite(inspected, name, plans, () => target.put(name, value, mark, state, signal))) ?? {};
+  return (await confirmWrite(record, inspected, plans, () => target.put(name, value, mark, state, signal))) ?? {};
 }
 
 /** Runs a write. After an unclear answer it reads the target to see whether the write happened. */
 async function confirmWrite(
+  record: SyncRecord,
   inspected: InspectedRecord,
-  name: string,
   plans: Plans,
   write: () => Promise<Written | undefined>,
 ): Promise<Pick<Written, "version"> | undefined> {
   try {
-    return await plans.onTarget(inspected, write);
+    return await plans.onTarget(record, inspected, write);
   } catch (error) {
     if (!(error instanceof RunFailed && error.unclear && inspected.service.marks)) throw error;
-    const now = await inspected.target.describe(name, AbortSignal.timeout(INSPECT_MS)).catch((failure: unknown) => {
+    const now = await inspected.target.describe(record.targetName, AbortSignal.timeout(INSPECT_MS)).catch((failure: unknown) => {
       // The result stays unclear. The next run reads the target again.
       if (failure instanceof SyncFailure) return undefined;
       throw failure;

@@ -59,7 +59,7 @@ import { createSources } from "./sources.ts";
 export interface Sync {
   records: Pick<SyncRecords, "create" | "change">;
   /** Configurations of the providers. */
-  configurations: Pick<ProviderConfigurations, "find" | "all" | "save" | "remove" | "expiring">;
+  configurations: Pick<ProviderConfigurations, "find" | "all" | "check" | "save" | "remove" | "expiring">;
   /**
    * @throws {Problem} notFound; licenseRequired for an unknown record without a license; conflict if the record was tampered
    * with
@@ -169,7 +169,7 @@ export function createSync(deps: SyncDependencies): Sync {
         "conflict",
         "The target does not belong to this record. Delete the record without removeTarget.",
       );
-    await plans.onTarget({ opened }, () => target.remove(record.targetName, signal));
+    await plans.onTarget(record, { opened }, () => target.remove(record.targetName, signal));
   }
 
   /** Deletes a tampered record. Its target stays, because only the index rows identify the record. */

@@ -162,6 +162,8 @@ describe("the connection test", () => {
       "wrong secret",
       /401 unauthorized_client.*secret is wrong, or.*know this client, or.*code flow/,
     ],
+    ["entraUnknownClient", "wrong secret", /code flow, or the provider does not know it.*Check the client ID/],
+    ["entraWrongSecret", "wrong secret", /does not know this client, or the secret is wrong \(invalid_client\)/],
   ])("names the fault for a provider in the mode %s and a %s", async (mode, secret, detail) => {
     service.cloud.control.setOidcMode(mode);
     const { status, body } = await service.admin("POST", "/auth/sso/config/test", { oidcClientSecret: secret });

@@ -170,6 +170,12 @@ describe("a provider's credentials", () => {
       }
     });
     expect([attempts, laterCalls]).toEqual([1, {}]);
+    // A run that does not try the credentials says since when, and which record's run the provider rejected.
+    const { refused } = (await fixture.sync.configurations.find("aws"))!;
+    expect(refused?.recordId).toBe(records[0]!.recordId);
+    expect((await fixture.sync.get(records[1]!.recordId)).failure?.message).toContain(
+      `at ${refused!.at}, in a run of the sync record ${records[0]!.recordId}.`,
+    );
     const view = providerView("aws", await fixture.sync.configurations.find("aws"));
     expect(view.refusedAt).not.toBeNull();
     await configure();

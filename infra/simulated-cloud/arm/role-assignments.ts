@@ -1,5 +1,7 @@
+import type { Assignment } from "../authorization.ts";
 import { ROLES } from "../company/resources.ts";
 import type { IncomingRequest } from "../http.ts";
+import { guidFrom } from "../vaults/identifiers.ts";
 import { type ArmOptions, failure, page, type Route } from "./request-context.ts";
 import { subscriptionError } from "./resource-route.ts";
 import { appliesTo, type RoleAssignment } from "./vault-access.ts";
@@ -15,7 +17,8 @@ const DEFINITION =
 /**
  * Returns the route of a request for role assignments or a role definition. Undefined for other requests:
  * https://learn.microsoft.com/rest/api/authorization/role-assignments/list-for-scope. With `$filter=atScope()` the list
- * contains assignments at the scope and above, without it also assignments below.
+ * contains assignments at the scope and above, without it also assignments below. With `assignedTo('…')` it contains only those of
+ * a principal and its groups. The service has its roles through a group, so that only this filter lists them.
  */
 export function roleAssignmentsRoute(
   options: ArmOptions,
@@ -37,6 +40,17 @@ export function roleAssignmentsRoute(
         const error = subscriptionError(options, subscription!, claims, action);
         if (error !== undefined) return error;
         const filter = query.get("$filter") ?? "";
+        const [, assignee] = /^assignedTo\('([0-9a-f-]{36})'\)$/i.exec(filter) ?? [];
+        if (assignee !== undefined) {
+          const own =
+            assignee === claims.oid
+              ? options.authorization.assignmentsIn(subscription!).map((one) => ownAssignment(one, subscription!))
+              : options.store.access.assignments.filter(
+                  (one) =>
+                    one.principalId === assignee && (appliesTo(one.scope, scope) || appliesTo(scope, one.scope)),
+                );
+          return page(options, request, own, PAGE_SIZE, roleAssignmentResource);
+        }
         if (!/^(atScope\(\))?$/i.test(filter))
           return failure(400, "UnsupportedQuery", `The filter '${filter}' is not supported.`);
         const matching = options.store.access.assignments.filter(
@@ -58,7 +72,10 @@ export function roleAssignmentsRoute(
       const error =
         subscriptionId === undefined ? undefined : subscriptionError(options, subscriptionId, claims, action);
       if (error !== undefined) return error;
-      const [roleName] = Object.entries(ROLES).find(([, id]) => id === name.toLowerCase()) ?? [];
+      const own = options.authorization
+        .assignmentsIn(subscriptionId ?? "")
+        .find((one) => roleIdOf(one) === name.toLowerCase());
+      const [roleName] = Object.entries(ROLES).find(([, id]) => id === name.toLowerCase()) ?? [own && "Own role"];
       if (roleName === undefined) {
         return failure(
           404,
@@ -77,11 +94,28 @@ export function roleAssignmentsRoute(
             type: "BuiltInRole",
             description: "",
             assignableScopes: ["/"],
-            permissions: PERMISSIONS[roleName] ?? [],
+            permissions: own ? permission([...own.actions], [...own.dataActions]) : (PERMISSIONS[roleName] ?? []),
           },
         },
       };
     },
+  };
+}
+
+const GROUP = guidFrom("group of the service");
+
+/** ID of the custom role with the permissions of an assignment that a test set. */
+const roleIdOf = (assignment: Assignment): string => guidFrom(`role ${JSON.stringify(assignment)}`);
+
+function ownAssignment(assignment: Assignment, subscriptionId: string): RoleAssignment {
+  const [name, definition] = [guidFrom(`assignment ${JSON.stringify(assignment)}`), roleIdOf(assignment)];
+  return {
+    id: `${assignment.scope}/providers/Microsoft.Authorization/roleAssignments/${name}`,
+    name,
+    scope: assignment.scope,
+    principalId: GROUP,
+    principalType: "Group",
+    roleDefinitionId: `/subscriptions/${subscriptionId}/providers/Microsoft.Authorization/roleDefinitions/${definition}`,
   };
 }
 

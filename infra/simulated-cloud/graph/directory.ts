@@ -79,6 +79,7 @@ export class Directory {
       "Application.ReadWrite.OwnedBy",
       "Policy.Read.ApplicationConfiguration",
       "Organization.Read.All",
+      "User.ReadBasic.All",
     ],
     writeGapMilliseconds: 0,
   };

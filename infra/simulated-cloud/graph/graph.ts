@@ -87,7 +87,7 @@ function runRoute(
   const { directory } = tenant;
   const permissions = directory.permissionsOf(claims.oid);
   if (route.permissions?.some((one) => permissions.includes(one)) === false) return denied();
-  const call = { directory, view: directory.view(), origin, tenant, caller: claims.oid, request };
+  const call = { directory, view: directory.view(), origin, tenant, caller: claims.oid, permissions, request };
   try {
     return route.answer(call);
   } catch (error) {

@@ -113,19 +113,36 @@ export function ownersOf(application: ApplicationRecord, service: readonly Princ
   return [...application.owners, ...serviceOwners];
 }
 
-/** Formats an owner as a directory object. */
-export function ownerJson({ id, kind, displayName, mail }: OwnerRecord): Members {
-  const commonMembers = { "@odata.type": `#microsoft.graph.${kind}`, id, displayName };
-  return kind === "user"
-    ? {
-        ...commonMembers,
-        businessPhones: [],
-        givenName: null,
-        jobTitle: null,
-        mail: mail ?? null,
-        userPrincipalName: mail,
-      }
-    : { ...commonMembers, appId: null, servicePrincipalType: "ManagedIdentity" };
+/** Permissions for reading users: with the first only their basic profile, with the others everything. */
+const READ_BASIC_USERS = "User.ReadBasic.All";
+const READ_USERS = ["User.Read.All", "User.ReadWrite.All", "Directory.Read.All", "Directory.ReadWrite.All"];
+
+/** The basic profile: https://learn.microsoft.com/graph/permissions-reference#userreadbasicall */
+const BASIC_PROFILE = ["displayName", "givenName", "mail", "surname", "userPrincipalName"];
+
+/**
+ * Formats an owner as a directory object. Members that the caller's permissions don't cover are null:
+ * https://learn.microsoft.com/graph/permissions-overview#limited-information-returned-for-inaccessible-member-objects
+ */
+export function ownerJson({ id, kind, displayName, mail }: OwnerRecord, permissions: readonly string[]): Members {
+  const identifying = { "@odata.type": `#microsoft.graph.${kind}`, id };
+  if (kind !== "user") return { ...identifying, displayName, appId: null, servicePrincipalType: "ManagedIdentity" };
+  const profile = {
+    displayName,
+    businessPhones: ["+49 30 5550100"],
+    givenName: null,
+    jobTitle: "Engineer",
+    mail: mail ?? null,
+    surname: null,
+    userPrincipalName: mail,
+  };
+  const readable = READ_USERS.some((one) => permissions.includes(one))
+    ? Object.keys(profile)
+    : permissions.includes(READ_BASIC_USERS)
+      ? BASIC_PROFILE
+      : [];
+  const members = Object.entries(profile).map(([name, value]) => [name, readable.includes(name) ? value : null]);
+  return { ...identifying, ...Object.fromEntries(members) };
 }
 
 /** Formats Unix seconds as an ISO 8601 time. */

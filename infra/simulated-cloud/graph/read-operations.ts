@@ -28,8 +28,9 @@ export interface GraphCall {
   /** `https://graph.localhost:port` */
   origin: string;
   tenant: Tenant;
-  /** Object ID of the caller's service principal. */
+  /** Object ID of the caller's service principal, and its application permissions. */
   caller: string;
+  permissions: readonly string[];
   request: IncomingRequest;
 }
 
@@ -148,9 +149,9 @@ export function owners(call: GraphCall, application: ApplicationRecord): Service
   };
 }
 
-function ownersIn({ directory }: GraphCall, application: ApplicationRecord, names?: string[]) {
+function ownersIn({ directory, permissions }: GraphCall, application: ApplicationRecord, names?: string[]) {
   return ownersOf(application, directory.service).map((owner) => {
-    const ownerMembers: Record<string, unknown> = ownerJson(owner);
+    const ownerMembers: Record<string, unknown> = ownerJson(owner, permissions);
     const selectedNames = names && ["@odata.type", ...names].filter((name) => name in ownerMembers);
     return selectMembers(ownerMembers, selectedNames);
   });

@@ -9,8 +9,9 @@ export interface OidcMode {
    * provider's key ID. `edDsa` uses a published Ed25519 key.
    */
   signature?: "none" | "clientSecretHmac" | "publicKeyHmac" | "foreignKey" | "edDsa";
-  /** Changes the response of the token endpoint to a client that fails to authenticate. */
+  /** Changes the response of the token endpoint to a client that fails to authenticate, and its status (default 401). */
   rejectedClient?: (error: Members) => Members;
+  rejectedClientStatus?: number;
   /** Changes the parameters of the redirect that carries the code. */
   callback?: (parameters: URLSearchParams) => void;
   /** Creates the discovery document from the correct document. */
@@ -35,6 +36,23 @@ export const OIDC_MODES = {
   correct: {},
   // Keycloak's response to a wrong client secret: status 401 with another error code than RFC 6749, section 5.2.
   unauthorizedClient: { rejectedClient: (error) => ({ ...error, error: "unauthorized_client" }) },
+  // Entra's response to a client that its tenant does not have: https://learn.microsoft.com/entra/identity-platform/reference-error-codes
+  entraUnknownClient: {
+    rejectedClient: () => ({
+      error: "unauthorized_client",
+      error_description: "AADSTS700016: Application was not found in the directory 'Acme'.",
+      error_codes: [700016],
+    }),
+    rejectedClientStatus: 400,
+  },
+  // Entra's response to a wrong client secret.
+  entraWrongSecret: {
+    rejectedClient: () => ({
+      error: "invalid_client",
+      error_description: "AADSTS7000215: Invalid client secret provided.",
+      error_codes: [7000215],
+    }),
+  },
   // Not a mistake: the ID token has a signature of Ed25519.
   edDsa: {
     signature: "edDsa",

@@ -222,6 +222,7 @@ export class OidcProvider {
       case "token":
         if (mode.rejectedClient && members?.error === "invalid_client") {
           ctx.body = mode.rejectedClient(members);
+          if (mode.rejectedClientStatus) ctx.status = mode.rejectedClientStatus;
           // With a challenge, clients don't read the body. Keycloak sends none.
           ctx.remove("www-authenticate");
         }

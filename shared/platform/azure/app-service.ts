@@ -44,11 +44,6 @@ export interface AppService {
   settings(siteId: string, signal?: AbortSignal): Promise<Record<string, string>>;
   /** Returns all connection strings by name. The values can be secrets: do not store or log them. */
   connectionStrings(siteId: string, signal?: AbortSignal): Promise<Record<string, string>>;
-  /**
-   * Replaces all app settings, and deletes those that are missing. The app restarts, and App Service reads all references
-   * again. There is no ETag, so the request is never retried.
-   */
-  putSettings(siteId: string, settings: Readonly<Record<string, string>>): Promise<void>;
   /** Restarts the app. Retried only after a response that says that nothing was done. */
   restart(siteId: string): Promise<void>;
   state(siteId: string, signal?: AbortSignal): Promise<SiteState>;
@@ -120,11 +115,6 @@ export function createAppService(arm: Arm): AppService {
       const request = call(siteId, "/config/connectionstrings/list", "read the connection strings", LISTER);
       const { properties } = await arm.call({ ...request, method: "POST", signal }, connectionStringsAnswer);
       return Object.fromEntries(Object.entries(properties).map(([name, { value }]) => [name, value ?? ""]));
-    },
-
-    async putSettings(siteId, settings) {
-      const request = call(siteId, "/config/appsettings", "write the app settings", CONTRIBUTOR);
-      await arm.execute({ ...request, method: "PUT", body: { properties: settings }, repeat: "once" });
     },
 
     async restart(siteId) {

@@ -58,10 +58,6 @@ export interface ContainerApps {
   revision(appId: string, name: string, signal?: AbortSignal): Promise<Revision>;
   /** Returns the replicas of one revision. Replicas newer than a restart prove the restart. */
   replicas(appId: string, revision: string, signal?: AbortSignal): Promise<Replica[]>;
-  /**
-   * Restarts the replicas, which then use the current secrets. Retried only after a response that says that nothing was done.
-   */
-  restartRevision(appId: string, name: string): Promise<void>;
 }
 
 const API_VERSION = "2025-07-01";
@@ -73,7 +69,6 @@ const JOB = "microsoft.app/jobs";
 const REVISION = /^[A-Za-z0-9-]{1,90}$/;
 
 /** Completes "Give the service's identity …" in the remedy of a failure. */
-const CONTRIBUTOR = "the role Container Apps Contributor on the container app";
 const LISTER = "a role on the container app that may list its secrets, such as Credential Lifecycle Literal Scanner";
 
 const text = z.string().nullish();
@@ -160,11 +155,6 @@ export function createContainerApps(arm: Arm): ContainerApps {
         name,
         ...(properties?.createdTime && { createdOn: properties.createdTime }),
       }));
-    },
-
-    async restartRevision(appId, name) {
-      const request = call(appId, [APP], `${revisionPath(name)}/restart`, "restart the revision", CONTRIBUTOR);
-      await arm.execute({ ...request, method: "POST", repeat: "afterRefusal" });
     },
   };
 }

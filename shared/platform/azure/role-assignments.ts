@@ -22,8 +22,12 @@ export interface RoleDefinition {
 
 /** Every method throws `CloudFailure`. https://learn.microsoft.com/rest/api/authorization */
 export interface RoleAssignments {
-  /** Lists the assignments at the subscription, above it (management groups) and below it, without eligible assignments. */
-  list(subscriptionId: string, signal?: AbortSignal): Promise<ListResult<RoleAssignment>>;
+  /**
+   * Lists the assignments at the subscription, above it (management groups) and below it, without eligible assignments.
+   *
+   * @param assignedTo - Object ID of a principal: lists only its own assignments and those of its groups.
+   */
+  list(subscriptionId: string, signal?: AbortSignal, assignedTo?: string): Promise<ListResult<RoleAssignment>>;
   definition(roleDefinitionId: string, signal?: AbortSignal): Promise<RoleDefinition>;
 }
 
@@ -51,12 +55,14 @@ const definition = z.object({
 
 export function createRoleAssignments(arm: Arm): RoleAssignments {
   return {
-    async list(subscriptionId, signal) {
+    async list(subscriptionId, signal, assignedTo) {
       const resource = `subscription ${subscriptionId}`;
       const { entries, unreadable } = await arm.list(
         {
           path: `/subscriptions/${encodeURIComponent(subscriptionId)}/providers/Microsoft.Authorization/roleAssignments`,
           apiVersion: API_VERSION,
+          // https://learn.microsoft.com/azure/role-based-access-control/role-assignments-list-rest
+          ...(assignedTo !== undefined && { query: { $filter: `assignedTo('${assignedTo}')` } }),
           target: { operation: "list the role assignments", resource, grant: DEPENDENCY_READER },
           signal,
         },

@@ -102,12 +102,12 @@ async function testClient(
 
 /**
  * RFC 6749, 5.2 has the code `unauthorized_client` for an authenticated client that may not use the grant. Keycloak sends it
- * with status 401 for a wrong secret.
+ * with status 401 for a wrong secret, Entra with status 400 for an unknown client (AADSTS700016).
  */
 const unauthorizedClientDetail = (status: number | undefined): string =>
   status === 401
     ? "The provider rejected the client (401 unauthorized_client). Either the secret is wrong, or the provider does not know this client, or the code flow is turned off for this client."
-    : "This client may not use the code flow (unauthorized_client). Turn on the authorization code flow for this client at the provider.";
+    : "This client may not use the code flow, or the provider does not know it (unauthorized_client). Check the client ID, and turn on the authorization code flow for this client at the provider.";
 
 const passed = (name: Check["name"], detail: string): Check => ({ name, passed: true, detail });
 const failed = (name: Check["name"], detail: string): Check => ({ name, passed: false, detail });

@@ -49,11 +49,18 @@ function Run({ runId }: { runId: string }) {
   return (
     <div role="status">
       <QueryResult of={run}>
-        {({ status, apps, credentials, failures }) => (
+        {({ status, apps, credentials, unnamedOwners, failures }) => (
           <>
             {status === "running"
               ? "Refresh in progress"
               : `${STATUSES[status]}: ${counted(apps ?? 0, "application")}, ${counted(credentials ?? 0, "credential")}.`}
+            {/* Null while the refresh is in progress and before the first full one. */}
+            {unnamedOwners !== null && unnamedOwners > 0 && (
+              <Text block>
+                Microsoft Graph returned no name and no address of {counted(unnamedOwners, "owner")}. To see those of
+                users, grant the service's identity the application permission User.ReadBasic.All.
+              </Text>
+            )}
             {failures.map(({ list, message, remedy }) => (
               <Text key={list} block>
                 {list}: {message} {remedy}

@@ -1,0 +1,86 @@
+import * as z from "zod";
+import type { Checkup } from "./doctor.ts";
+import { OUTCOMES } from "./outgoing-call.ts";
+
+// The check of permissions in the API.
+
+const counts = z.object({
+  checked: z.int().meta({ description: "Number of resources that were called.", example: 3 }),
+  total: z.int().meta({ description: "Number of resources from which they were chosen.", example: 12 }),
+});
+
+const outcome = z.enum(OUTCOMES).meta({
+  description:
+    "`works`: the call succeeds. `permissionMissing`: the service's identity lacks the permission. `answeredWithBlanks`: the call succeeds, but the answer leaves out what the identity may not read. `unreachable`: no answer, or a firewall denies access. `failed`: another failure. `off`: the feature is not configured or not licensed. `notProven`: a read can't show it.",
+});
+
+export const PermissionsCheck = z
+  .object({
+    ok: z.boolean().meta({
+      description:
+        "Whether no call that is not optional has the outcome permissionMissing, answeredWithBlanks, unreachable or failed.",
+    }),
+    checkedAt: z.iso.datetime().meta({ description: "Time of the check, ISO 8601 in UTC." }),
+    sample: z
+      .object({
+        subscriptions: counts.meta({ description: "Watched subscriptions." }),
+        vaults: counts.meta({ description: "Vaults of the sampled subscriptions." }),
+      })
+      .meta({ description: "The watched resources that stand for all others." }),
+    calls: z.array(
+      z.object({
+        id: z.string().meta({ description: "Stable name of the call.", example: "keyVault.listSecrets" }),
+        feature: z.string().meta({ description: "Feature that needs the call.", example: "Scans: secrets" }),
+        call: z.string().meta({ description: "The request.", example: "GET /secrets" }),
+        permissions: z.array(z.string()).meta({
+          description: "Roles, actions or application permissions that the call needs.",
+          example: ["Microsoft.KeyVault/vaults/secrets/readMetadata/action"],
+        }),
+        optional: z.boolean().meta({
+          description: "True if the service works without the permission, or if only some resources need it.",
+        }),
+        outcome,
+        works: z.int().meta({ description: "Number of resources for which the call works.", example: 5 }),
+        checked: z.int().meta({ description: "Number of resources for which the call was checked.", example: 5 }),
+        findings: z
+          .array(
+            z.object({
+              resource: z.string().meta({ description: "The called resource.", example: "key vault kv-payments" }),
+              outcome,
+              detail: z.string().nullable().meta({ description: "What was found. Null if there is nothing to add." }),
+              remedy: z.string().nullable().meta({ description: "How to fix it. Null if there is nothing to fix." }),
+              command: z
+                .string()
+                .nullable()
+                .meta({ description: "Command of the Azure CLI that fixes it. Null if there is none." }),
+            }),
+          )
+          .meta({ description: "Results that need attention, or that explain how the call was checked." }),
+        documentation: z
+          .string()
+          .meta({ description: "Page below docs/, and its section.", example: "permissions.md#watched-subscriptions" }),
+      }),
+    ),
+  })
+  .meta({ id: "PermissionsCheck" });
+
+/** Returns a check in the form of the API. */
+export const checkupView = ({ calls, ...checkup }: Checkup): z.infer<typeof PermissionsCheck> => ({
+  ...checkup,
+  calls: calls.map(({ call, findings, ...found }) => ({
+    id: call.id,
+    feature: call.feature,
+    call: call.call,
+    permissions: [...call.permissions],
+    optional: call.optional ?? false,
+    ...found,
+    findings: findings.map(({ resource, outcome, detail, remedy, command }) => ({
+      resource,
+      outcome,
+      detail: detail ?? null,
+      remedy: remedy ?? null,
+      command: command ?? null,
+    })),
+    documentation: call.page,
+  })),
+});

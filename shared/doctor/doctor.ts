@@ -1,0 +1,83 @@
+import pMap from "p-map";
+import type { Caller } from "../platform/http/endpoint.ts";
+import { CALLS } from "./calls.ts";
+import { createContext, type DoctorDeps } from "./context.ts";
+import { type Outcome, type OutgoingCall, type Result, worstOf } from "./outgoing-call.ts";
+
+/** What was found for one call: its worst result, and the results that need attention. */
+export interface CheckedCall {
+  call: OutgoingCall;
+  outcome: Outcome;
+  /** Number of resources for which the call works. */
+  works: number;
+  /** Number of resources for which it was checked. */
+  checked: number;
+  /** The results that are not `works`, and those that add something. */
+  findings: Result[];
+}
+
+/** The result of a check of all calls. */
+export interface Checkup {
+  /** Whether everything works that is needed: see `NOT_OK`. */
+  ok: boolean;
+  /** Time of the check, ISO 8601. */
+  checkedAt: string;
+  /** The sampled part of what the service watches. `total` of vaults counts those of the sampled subscriptions. */
+  sample: { subscriptions: { checked: number; total: number }; vaults: { checked: number; total: number } };
+  calls: CheckedCall[];
+}
+
+export interface Doctor {
+  /**
+   * Makes each outgoing call of the service once, reading only, with the identity that the service uses for it. Requests at the
+   * same time share one check. Takes at most two minutes.
+   */
+  check(caller: Caller): Promise<Checkup>;
+}
+
+/** Outcomes that make a check fail, unless the call is optional. */
+const NOT_OK: ReadonlySet<Outcome> = new Set(["answeredWithBlanks", "permissionMissing", "unreachable", "failed"]);
+
+/** Calls that are checked at the same time. */
+const CONCURRENT_CALLS = 6;
+
+export function createDoctor(deps: DoctorDeps): Doctor {
+  let running: Promise<Checkup> | undefined;
+  return {
+    check(caller) {
+      running ??= run(deps, caller).finally(() => {
+        running = undefined;
+      });
+      return running;
+    },
+  };
+}
+
+async function run(deps: DoctorDeps, caller: Caller): Promise<Checkup> {
+  const checkedAt = deps.clock.now().toISOString();
+  const doctor = createContext(deps, caller);
+  const calls = await pMap(
+    CALLS,
+    async (call): Promise<CheckedCall> => {
+      const results = await call.check(doctor);
+      return {
+        call,
+        outcome: worstOf(results),
+        works: results.filter(({ outcome }) => outcome === "works").length,
+        checked: results.length,
+        findings: results.filter(({ outcome, detail }) => outcome !== "works" || detail !== undefined),
+      };
+    },
+    { concurrency: CONCURRENT_CALLS },
+  );
+  const [subscriptions, vaults] = await Promise.all([doctor.subscriptions(), doctor.vaults()]);
+  return {
+    ok: calls.every(({ call, outcome }) => call.optional || !NOT_OK.has(outcome)),
+    checkedAt,
+    sample: {
+      subscriptions: { checked: subscriptions.checked.length, total: subscriptions.total },
+      vaults: { checked: vaults.checked.length, total: vaults.total },
+    },
+    calls,
+  };
+}
