@@ -5,6 +5,7 @@ import { ACTIVE, ActiveScans, QUEUES } from "../shared/discovery/scan.ts";
 import { scanHistory } from "../shared/discovery/scan-history.ts";
 import { createFailedMessages, type FailedMessages } from "../shared/messages/failed-messages.ts";
 import { createMetrics, type Metrics } from "../shared/metrics/metrics.ts";
+import type { DoctorDeps } from "../shared/doctor/context.ts";
 import { createDoctor, type Doctor } from "../shared/doctor/doctor.ts";
 import type { Config } from "../shared/platform/config/config.ts";
 import { createReconciliation, type Reconciliation } from "../shared/reconciliation/reconciliation.ts";
@@ -106,8 +107,6 @@ function createOperations(modules: Omit<Services, keyof Operations>): Operations
   const { serviceKeyVault, appConfiguration, mail, writer, inventory, compliance, subscriptions } = modules;
   const { unreadableRows, activeScans, discovery, rescans, alerts, rotations, sync } = modules;
   const failedMessages = createFailedMessages({ tables, queues, audit, clock, log });
-  const readTable = () => tables.get(ActiveScans, ACTIVE, ACTIVE);
-  const readQueue = () => queues.checkReachable(QUEUES.plan);
   return {
     complianceReports: createComplianceReports({
       compliance,
@@ -145,8 +144,8 @@ function createOperations(modules: Omit<Services, keyof Operations>): Operations
     failedMessages,
     metrics: createMetrics({ inventory, compliance, discovery, alerts, failedMessages, unreadableRows, clock }),
     health: createHealth({
-      tables: readTable,
-      queues: readQueue,
+      tables: readTable(modules),
+      queues: readQueue(modules),
       identity,
       resourceManager,
       serviceKeyVault,
@@ -154,13 +153,29 @@ function createOperations(modules: Omit<Services, keyof Operations>): Operations
       mail,
       clock,
     }),
-    doctor: createDoctor({
-      ...modules,
-      readTable,
-      readQueue,
-      watched: () => subscriptions.watched(),
-      alertChannels: async () => new Set((await alerts.rules.all()).map(({ deliveryMethod }) => deliveryMethod)),
-      ssoConfigured: async () => (await modules.sso.configuration()).isEnabled,
-    }),
+    doctor: createDoctor(doctorDeps(modules)),
+  };
+}
+
+/** One inexpensive request to the tables, and one to the queues. */
+const readTable =
+  ({ tables }: Pick<Platform, "tables">) =>
+  () =>
+    tables.get(ActiveScans, ACTIVE, ACTIVE);
+const readQueue =
+  ({ queues }: Pick<Platform, "queues">) =>
+  () =>
+    queues.checkReachable(QUEUES.plan);
+
+/** Returns the modules whose outgoing calls the doctor makes. */
+export function doctorDeps(modules: Omit<Services, keyof Operations>): DoctorDeps {
+  const { alerts, subscriptions, sso } = modules;
+  return {
+    ...modules,
+    readTable: readTable(modules),
+    readQueue: readQueue(modules),
+    watched: () => subscriptions.watched(),
+    alertChannels: async () => new Set((await alerts.rules.all()).map(({ deliveryMethod }) => deliveryMethod)),
+    ssoConfigured: async () => (await sso.configuration()).isEnabled,
   };
 }

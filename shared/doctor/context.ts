@@ -24,8 +24,10 @@ import { createSql } from "../platform/azure/sql.ts";
 import { createVaultSecrets } from "../platform/azure/vault-secrets.ts";
 import type { Config } from "../platform/config/config.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
+import { Problem } from "../platform/http/problem.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";
 import type { StorageConnection } from "../platform/storage/connection.ts";
+import { isUnclear, SigningKeysMissing } from "../platform/storage/tables.ts";
 import { SECOND_MS } from "../platform/time.ts";
 import type { Sync } from "../sync/sync.ts";
 import { SyncFailure } from "../sync/providers/provider.ts";
@@ -112,7 +114,11 @@ export function createContext(deps: DoctorDeps, caller: Caller) {
   /** Returns the sampled subscriptions and the number of watched ones. A list that can't be read is reported by its own call. */
   const subscriptions = () =>
     memo("sample", async () => {
-      const { all, named } = await deps.watched();
+      // If the service can't read its own tables, the check continues with what the environment names.
+      const { all, named } = await deps.watched().catch((error: unknown) => {
+        if (!isStoreFailure(error)) throw error;
+        return { all: true, named: deps.config.AZURE_SUBSCRIPTION_IDS.map((id) => id.toLowerCase()) };
+      });
       const seen = all ? ((await listed().catch(undefinedAfterFailure))?.subscriptions ?? []) : [];
       const ids = [...new Set([...named, ...seen.map(({ subscriptionId }) => subscriptionId.toLowerCase())])].sort();
       return { checked: spread(ids, SAMPLE.subscriptions), total: ids.length };
@@ -226,8 +232,16 @@ export function createContext(deps: DoctorDeps, caller: Caller) {
     );
   }
 
-  /** Reports where the identity's roles permit an action. Used for writes, which a check must not try. */
-  async function whereHeld(action: Action, name: string | undefined, command: string): Promise<Result[]> {
+  /**
+   * Reports where the identity's roles permit an action. Used for writes, which a check must not try.
+   *
+   * @param on - `name`: only on the resource of this name. `except`: not on the resource of this name.
+   */
+  async function whereHeld(
+    action: Action,
+    { name, except }: { name?: string | undefined; except?: string | undefined },
+    command: string,
+  ): Promise<Result[]> {
     const { checked } = await subscriptions();
     const resource = name ?? "the sampled subscriptions";
     const found: string[] = [];
@@ -237,7 +251,11 @@ export function createContext(deps: DoctorDeps, caller: Caller) {
       if (roles === undefined || roles instanceof CloudFailure) unknown ??= notProven(resource, rolesUnknown(roles));
       else found.push(...roles.scopesWith(action));
     }
-    const scopes = [...new Set(found)].filter((scope) => name === undefined || scope.endsWith(`/${name.toLowerCase()}`));
+    const isNamed = (scope: string, one: string) => scope.endsWith(`/${one.toLowerCase()}`);
+    const scopes = [...new Set(found)].filter(
+      (scope) =>
+        (name === undefined || isNamed(scope, name)) && (except === undefined || !isNamed(scope, except)),
+    );
     if (scopes.length > 0) {
       const more = scopes.length > 3 ? ` and ${scopes.length - 3} more` : "";
       return [{ outcome: "works", resource, detail: `Permitted in ${scopes.slice(0, 3).join(", ")}${more}.` }];
@@ -306,6 +324,12 @@ const rolesUnknown = (failure: CloudFailure | undefined): string =>
   failure
     ? `The identity's roles can't be read: ${failure.message}`
     : "The service could not sign in, so its roles are unknown.";
+
+/** Returns whether the service's own tables could not be read, or were read without the key that verifies their rows. */
+export const isStoreFailure = (error: unknown): error is Error =>
+  error instanceof Problem ||
+  error instanceof SigningKeysMissing ||
+  (error instanceof Error && (error.name === "RestError" || isUnclear(error)));
 
 /** Returns a function that shares the result of each piece of work, also a failure, so that each request is sent once. */
 function createMemo() {

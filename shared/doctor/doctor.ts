@@ -1,7 +1,7 @@
 import pMap from "p-map";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { CALLS } from "./calls.ts";
-import { createContext, type DoctorDeps } from "./context.ts";
+import { createContext, type DoctorDeps, isStoreFailure } from "./context.ts";
 import { type Outcome, type OutgoingCall, type Result, worstOf } from "./outgoing-call.ts";
 
 /** What was found for one call: its worst result, and the results that need attention. */
@@ -59,7 +59,11 @@ async function run(deps: DoctorDeps, caller: Caller): Promise<Checkup> {
   const calls = await pMap(
     CALLS,
     async (call): Promise<CheckedCall> => {
-      const results = await call.check(doctor);
+      const results = await call.check(doctor).catch((error: unknown): Result[] => {
+        // Without its own tables the service can't know how the call is configured. The calls to the tables say what is missing.
+        if (!isStoreFailure(error)) throw error;
+        return [{ outcome: "failed", resource: "the service's tables", detail: error.message }];
+      });
       return {
         call,
         outcome: worstOf(results),

@@ -1,6 +1,7 @@
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import { appIdOf, keyIdOf } from "simulated-cloud/company/applications.ts";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
+import { runView } from "../../shared/applications/api.ts";
 import type { ReadApplication } from "../../shared/applications/read-graph.ts";
 import { contentsOf } from "../../shared/applications/write-bucket.ts";
 import type { Config } from "../../shared/platform/config/config.ts";
@@ -13,6 +14,14 @@ import { ALL_ITEMS, applications, caller, Deployment } from "./applications-fixt
 // applications; a run of mode "changes" requests only what changed since the last run (a delta query).
 
 const APPLICATION_COUNT = 40;
+/** The permissions that docs/permissions-options.md names. */
+const GRAPH_PERMISSIONS = [
+  "Application.Read.All",
+  "Application.ReadWrite.OwnedBy",
+  "Policy.Read.ApplicationConfiguration",
+  "Organization.Read.All",
+  "User.ReadBasic.All",
+];
 let storage: MovedStorage;
 let live: { cloud: Cloud; config: Config };
 let nextAccount = 0;
@@ -50,6 +59,20 @@ const directoryCounts = () => {
 };
 
 describe("a discovery", () => {
+  test("counts the owners of whom Microsoft Graph returns no name, because the identity may not read users", async () => {
+    const { directory } = live.cloud.control;
+    onTestFinished(() => directory.set({ permissions: GRAPH_PERMISSIONS }));
+    directory.set({ permissions: GRAPH_PERMISSIONS.filter((permission) => permission !== "User.ReadBasic.All") });
+    const { applications: service } = deployment.start();
+    const { run } = await service.discover(caller);
+    // Three people own the applications. The service itself, which has a name, owns them too.
+    expect(run).toMatchObject({ status: "completed", unnamedOwners: 3 });
+    directory.set({ permissions: GRAPH_PERMISSIONS });
+    const named = await service.discover(caller);
+    expect(named.run.unnamedOwners).toBe(0);
+    expect(runView(named.run).unnamedOwners).toBe(0);
+  });
+
   test("reads all applications, and the inventory contains each credential once", async () => {
     const { applications: service, inventory } = deployment.start();
     const { run } = await service.discover(caller);

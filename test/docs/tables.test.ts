@@ -10,6 +10,8 @@ import { settingsPage } from "../../infra/build/settings-page.ts";
 import { ALERT_TYPES } from "../../shared/alerts/rule.ts";
 import { SETTING_NAMES } from "../../shared/platform/config/config.ts";
 import { DEPENDENCIES } from "../../shared/platform/http/health.ts";
+import { CALLS } from "../../shared/doctor/calls.ts";
+import { OUTCOMES } from "../../shared/doctor/outgoing-call.ts";
 import { METRICS } from "../../shared/platform/telemetry.ts";
 import { TABLE_NAMES } from "../../shared/store/table-names.ts";
 import { tableUnder } from "../support/markdown-table.ts";
@@ -115,4 +117,46 @@ test("docs/telemetry.md has a row for every metric and documents all OTEL_ setti
   expect(settings.filter((name) => SETTING_NAMES.includes(name))).toEqual(
     SETTING_NAMES.filter((name) => name.startsWith("OTEL_")),
   );
+});
+
+/** Sections of the pages of permissions with a table of the service's calls. */
+const CALL_TABLES: Record<string, string> = {
+  "permissions.md#watched-subscriptions": "## Watched subscriptions",
+  "permissions.md#the-services-own-resources": "## The service's own resources",
+  "permissions-options.md#rotation-in-resource-groups": "## Rotation in resource groups",
+  "permissions-options.md#read-logs": "## Read logs",
+  "permissions-options.md#search-for-plaintext-copies": "## Search for plaintext copies",
+  "permissions-options.md#microsoft-graph-pro": "## Microsoft Graph (PRO)",
+  "permissions-options.md#azure-devops": "## Azure DevOps",
+};
+
+test.each(Object.entries(CALL_TABLES))("docs/%s lists the calls that the doctor makes, and their permissions", (page, heading) => {
+  const [file] = page.split("#") as [string];
+  const rows = tableUnder(`docs/${file}`, heading);
+  const text = read(`docs/${file}`);
+  const section = text.slice(text.indexOf(heading)).split("\n## ")[0]!;
+  const calls = CALLS.filter((call) => call.page === page);
+  // Each row is a feature whose calls the doctor makes.
+  expect(rows.map(({ feature }) => feature).filter((name) => !calls.some(({ feature }) => feature === name))).toEqual([]);
+  for (const { id, feature, permissions } of calls) {
+    const row = rows.find((one) => one.feature === feature);
+    // The page explains some calls below the table.
+    const where = row ? Object.values(row).join(" ") : section;
+    for (const permission of permissions) {
+      const names = [permission, permission.split("/").slice(-2).join("/")];
+      expect.soft(names.some((name) => where.includes(name) || section.includes(name)), `${id}: ${permission}`).toBe(true);
+    }
+  }
+});
+
+test("docs/doctor.md explains every outcome of a check, and each page that a call names exists", () => {
+  expect(firstColumn("docs/doctor.md", "## Results")).toEqual([...OUTCOMES]);
+  for (const { page } of CALLS) {
+    const [file, anchor] = page.split("#") as [string, string?];
+    const anchors = read(`docs/${file}`)
+      .split("\n")
+      .filter((line) => line.startsWith("#"))
+      .map((line) => line.replace(/^#+ /, "").toLowerCase().replaceAll(/[^a-z0-9 -]/g, "").replaceAll(" ", "-"));
+    if (anchor) expect(anchors, page).toContain(anchor);
+  }
 });

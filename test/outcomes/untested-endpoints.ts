@@ -1,6 +1,7 @@
 /** POST, PUT and DELETE endpoints that are not tested here, with the reason. */
 export const UNTESTED_ENDPOINTS: Record<string, string> = {
   "POST /subscriptions/{subscription_id}/test": "reads only",
+  "POST /system/permissions/check": "reads only",
   "POST /auth/sso/config/test": "reads only",
   "POST /api/settings/integrations/devops/test": "reads only",
   "POST /auth/sso/discover": "reads only",

@@ -303,6 +303,15 @@ const MAIN_TASKS: [string, (page: Page) => Promise<void>][] = [
     },
   ],
   [
+    "/permissions",
+    async (page) => {
+      await sendForm(page, "Check permissions", fillNothing, "Check permissions");
+      await waitForClosedDialog(page);
+      await waitForText(page, /that is needed/);
+      await page.getByRole("heading", { name: "Needs attention" }).waitFor();
+    },
+  ],
+  [
     "/settings",
     async (page) => {
       const fill = async () => {

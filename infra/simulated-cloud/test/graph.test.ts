@@ -14,7 +14,7 @@ const company: Company = {
     { name: "Main", vaults: [{ name: "kv-main", secrets: [{ name: "shop", value: secretValueOf("Shop", "first") }] }] },
   ],
   applications: [
-    { name: "Shop", secrets: [{ name: "first", expiresInDays: 30 }] },
+    { name: "Shop", owners: ["ada@acme.example"], secrets: [{ name: "first", expiresInDays: 30 }] },
     ...Array.from({ length: 4 }, (_, index) => ({ name: `Other ${index}` })),
   ],
 };
@@ -154,6 +154,23 @@ test("a request without the permission, the ownership or a token is rejected", a
     401,
     expect.stringMatching(/^Bearer /),
   ]);
+});
+
+test("owners who are users have only the members that the token's permissions cover", async () => {
+  const ownersWith = async (permission: string | undefined) => {
+    cloud.control.directory.set({ permissions: ["Application.Read.All", ...(permission ? [permission] : [])] });
+    const { body } = await callGraph(`applications/${shopObjectId}/owners`);
+    return body.value as Record<string, unknown>[];
+  };
+  const isUser = (owner: Record<string, unknown>) => owner["@odata.type"] === "#microsoft.graph.user";
+  const [unnamed] = (await ownersWith(undefined)).filter(isUser);
+  const { "@odata.type": type, id, ...hidden } = unnamed!;
+  expect([type, id]).toEqual(["#microsoft.graph.user", expect.any(String)]);
+  expect(new Set(Object.values(hidden))).toEqual(new Set([null]));
+  const [basic] = (await ownersWith("User.ReadBasic.All")).filter(isUser);
+  expect(basic).toMatchObject({ displayName: expect.any(String), mail: expect.stringContaining("@"), jobTitle: null });
+  const [whole] = (await ownersWith("User.Read.All")).filter(isUser);
+  expect(whole).toMatchObject({ jobTitle: expect.any(String) });
 });
 
 test("with a read lag, some replicas do not return a new secret yet", async () => {

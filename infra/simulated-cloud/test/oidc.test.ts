@@ -217,6 +217,13 @@ describe("the OIDC provider", () => {
   });
 });
 
+async function requestTokenWithWrongSecret() {
+  const authorization = `Basic ${Buffer.from(`${cloud.oidc.clientId}:wrong`).toString("base64")}`;
+  const form = new URLSearchParams({ grant_type: "authorization_code", code: "none" });
+  const answer = await fetch(`${cloud.oidc.issuer}/token`, { method: "POST", headers: { authorization }, body: form });
+  return { answer, body: await answer.json() };
+}
+
 /**
  * Checks by mode that the provider misbehaves as the mode describes. "Party" is the claim `azp` (authorized party), and "nonce"
  * the random value of the request that the ID token must repeat.
@@ -224,11 +231,19 @@ describe("the OIDC provider", () => {
 const checkMode: Record<keyof typeof OIDC_MODES, () => Promise<void>> = {
   correct: async () => expect(await hasValidSignature(await idTokenFor("uma"))).toBe(true),
   unauthorizedClient: async () => {
-    const authorization = `Basic ${Buffer.from(`${cloud.oidc.clientId}:wrong`).toString("base64")}`;
-    const body = new URLSearchParams({ grant_type: "authorization_code", code: "none" });
-    const answer = await fetch(`${cloud.oidc.issuer}/token`, { method: "POST", headers: { authorization }, body });
+    const { answer, body } = await requestTokenWithWrongSecret();
     expect([answer.status, answer.headers.has("www-authenticate")]).toEqual([401, false]);
-    expect(await answer.json()).toMatchObject({ error: "unauthorized_client" });
+    expect(body).toMatchObject({ error: "unauthorized_client" });
+  },
+  entraUnknownClient: async () => {
+    const { answer, body } = await requestTokenWithWrongSecret();
+    expect(answer.status).toBe(400);
+    expect(body).toMatchObject({ error: "unauthorized_client", error_codes: [700016] });
+  },
+  entraWrongSecret: async () => {
+    const { answer, body } = await requestTokenWithWrongSecret();
+    expect(answer.status).toBe(401);
+    expect(body).toMatchObject({ error: "invalid_client", error_codes: [7000215] });
   },
   edDsa: async () => {
     const { header, signed, signature } = decodeIdToken(await idTokenFor("uma"));

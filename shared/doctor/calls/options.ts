@@ -35,7 +35,7 @@ const rotationWrite = (
   async check(doctor) {
     if (!(await doctor.licensed())) return NOT_LICENSED;
     const command = groupCommand(await doctor.principal(), ROTATION_TEMPLATE);
-    return (await Promise.all(actions.map((action) => doctor.whereHeld({ action }, undefined, command)))).flat();
+    return (await Promise.all(actions.map((action) => doctor.whereHeld({ action }, {}, command)))).flat();
   },
 });
 
@@ -104,7 +104,10 @@ export const optionCalls: readonly OutgoingCall[] = [
       if (!(await doctor.licensed())) return NOT_LICENSED;
       const command = assignCommand(await doctor.principal(), "Key Vault Secrets Officer", "<resource id of the vault>");
       const dataAction = "Microsoft.KeyVault/vaults/secrets/setSecret/action";
-      return await doctor.whereHeld({ dataAction }, undefined, command);
+      // The service's own vault is never the target of a rotation or a sync record.
+      const own = doctor.config.SERVICE_KEY_VAULT_URL;
+      const except = own === undefined ? undefined : new URL(own).hostname.split(".")[0]!;
+      return await doctor.whereHeld({ dataAction }, { except }, command);
     },
   },
   {

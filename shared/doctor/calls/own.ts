@@ -15,7 +15,7 @@ async function write(doctor: Doctor, name: string | undefined, dataAction: strin
   if (name === undefined)
     return [{ outcome: "works", resource: "the storage account", detail: "The connection string has a key of its own." }];
   const command = assignCommand(await doctor.principal(), role, `<resource id of ${name}>`);
-  return await doctor.whereHeld({ dataAction }, name, command);
+  return await doctor.whereHeld({ dataAction }, { name }, command);
 }
 
 /** Returns the name of the storage account that the identity opens. Undefined if a connection string opens it. */
@@ -158,7 +158,7 @@ export const ownCalls: readonly OutgoingCall[] = [
         ];
       const name = nameIn(endpoint);
       const command = assignCommand(await doctor.principal(), MAIL_ROLE, `<resource id of ${name}>`);
-      return await doctor.whereHeld({ action: "Microsoft.Communication/CommunicationServices/write" }, name, command);
+      return await doctor.whereHeld({ action: "Microsoft.Communication/CommunicationServices/write" }, { name }, command);
     },
   },
   {

@@ -211,7 +211,7 @@ const scans: OutgoingCall[] = [
     id: "keyVault.getRotationPolicy",
     feature: "Scans: keys",
     call: "GET /keys/{name}/rotationpolicy",
-    permissions: ["keyrotationpolicies/read"],
+    permissions: ["Microsoft.KeyVault/vaults/keyrotationpolicies/read"],
     page: PAGE,
     check: perVault("keysListable", async ({ firstOf, withVault, signal }, vault) => {
       // The key of a certificate has no rotation policy of its own.
@@ -419,7 +419,7 @@ const discovery: OutgoingCall[] = [
     id: "authorization.roleDefinitions",
     feature: PRINCIPALS,
     call: "GET …/Microsoft.Authorization/roleDefinitions/{id}",
-    permissions: ["roleDefinitions/read"],
+    permissions: ["Microsoft.Authorization/roleDefinitions/read"],
     page: PAGE,
     check: dependencies(
       perSubscription(async ({ clients, signal }, id) => {

@@ -43,6 +43,12 @@ export const VIEWS: View[] = [
   { path: "/devops", title: "Azure DevOps", needs: "getDevopsSettings", load: () => import("./devops/devops.tsx") },
   { path: "/access", title: "Access", needs: "listTokens", load: () => import("./people/people.tsx") },
   { path: "/sso", title: "Single sign-on", needs: "getSsoConfiguration", load: () => import("./sso/sso.tsx") },
+  {
+    path: "/permissions",
+    title: "Permissions",
+    needs: "checkPermissions",
+    load: () => import("./permissions/permissions.tsx"),
+  },
   { path: "/settings", title: "Settings", needs: "getAllSettings", load: () => import("./settings/settings.tsx") },
   { path: "/license", title: "License", needs: "getLicenseStatus", load: () => import("./license/license.tsx") },
   { path: "/inventory/:assetId", needs: "getAsset", load: () => import("./asset/asset.tsx") },

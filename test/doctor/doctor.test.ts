@@ -1,0 +1,301 @@
+import { type Assignment, CONFIGURATION_RESOURCE, MAIL_RESOURCE } from "simulated-cloud/authorization.ts";
+import { acmeCompany } from "simulated-cloud/company/acme.ts";
+import { parseTemplates } from "template-checks/check.ts";
+import { readInfraFiles } from "template-checks/files.ts";
+import { grantsOf } from "template-checks/grants.ts";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { doctorDeps, type Services } from "../../functions/services.ts";
+import { CALLS } from "../../shared/doctor/calls.ts";
+import { RESOURCE_ACTIONS } from "../../shared/doctor/calls/watched.ts";
+import { type CheckedCall, type Checkup, createDoctor } from "../../shared/doctor/doctor.ts";
+import { NewTenant } from "../../shared/b2c/api.ts";
+import { ProviderChange } from "../../shared/sync/api.ts";
+import { secretValueOf } from "simulated-cloud/company/applications.ts";
+import { SHOP_REGISTRATION } from "simulated-cloud/company/acme-tenants.ts";
+import { Service } from "../support/service.ts";
+import { servicesOf } from "../support/users.ts";
+
+// Tests of the check of all outgoing calls against the simulated cloud: with exactly the permissions of the templates and the
+// documentation, and with each of them taken away in turn.
+
+const caller = { actor: "admin", requestId: "check" };
+const SERVICE_VAULT = "kv-lifecycle-service";
+
+let service: Service;
+let services: Services;
+/** The subscription with a resource of every kind. */
+let scope: string;
+let subscriptionId: string;
+/** Everything that the service's identity may do in Azure. */
+let granted: Assignment[];
+let graphPermissions: string[];
+
+beforeAll(async () => {
+  const acme = acmeCompany(1);
+  const readable = acme.devops!.projects.filter(({ rights }) => rights === undefined);
+  service = await Service.start({
+    company: { ...acme, devops: { ...acme.devops!, projects: readable.slice(0, 2) } },
+    hosts: 0,
+    tableProxy: true,
+    env: { COMMUNICATION_CONNECTION_STRING: "", APP_CONFIGURATION_CONNECTION_STRING: "" },
+  });
+  const { control } = service.cloud;
+  subscriptionId = control.subscriptions().find(({ name }) => name === "Acme Platform")!.id;
+  scope = `/subscriptions/${subscriptionId}`;
+  // This company has vaults that deny access, which is not what these tests are about.
+  for (const { name } of control.vaults()) control.changeVault(name, { reach: "open" });
+  const { port } = new URL(service.environment.AZURE_RESOURCE_MANAGER_ENDPOINT!);
+  const workspaces = control.logs.all;
+  Object.assign(service.environment, {
+    COMMUNICATION_ENDPOINT: `https://acme.communication.localhost:${port}`,
+    APP_CONFIGURATION_ENDPOINT: `https://acme.azconfig.localhost:${port}`,
+    AZURE_SUBSCRIPTION_IDS: subscriptionId,
+    WATCH_ALL: "false",
+    DEPENDENCY_LITERAL_SCAN: "true",
+    LOG_ANALYTICS_WORKSPACE_IDS: workspaces.map(({ id }) => id).join(","),
+  });
+  services = await servicesOf(service);
+  graphPermissions = [...control.directory.settings().permissions];
+  const grants = grantsOf((await parseTemplates(readInfraFiles())).bicep);
+  const actions = (names: string[]) => grants.filter(({ scope: at }) => names.includes(at)).flatMap((one) => one.actions);
+  const at = (where: string, dataActions: string[]): Assignment => ({ scope: where, actions: [], dataActions });
+  const secrets = (...names: string[]) => names.map((name) => `Microsoft.KeyVault/vaults/secrets/${name}`);
+  granted = [
+    {
+      scope,
+      // The built-in roles have wildcards, and their data actions are below, one by one.
+      actions: actions(["watched", "rotated", "compared"]).filter((action) => !action.includes("*")),
+      dataActions: [
+        ...secrets("readMetadata/action", "getSecret/action", "setSecret/action"),
+        "Microsoft.KeyVault/vaults/keys/read",
+        "Microsoft.KeyVault/vaults/keyrotationpolicies/read",
+        "Microsoft.KeyVault/vaults/certificates/read",
+        "Microsoft.AppConfiguration/configurationStores/keyValues/read",
+      ],
+    },
+    at(control.vaultId(SERVICE_VAULT)!, secrets("getSecret/action", "setSecret/action", "update/action", "delete")),
+    at(CONFIGURATION_RESOURCE, ["Microsoft.AppConfiguration/configurationStores/keyValues/read"]),
+    {
+      scope: MAIL_RESOURCE,
+      actions: ["Microsoft.Communication/CommunicationServices/read"],
+      dataActions: [],
+    },
+    ...workspaces.map(({ resourceId }) => ({
+      scope: resourceId,
+      actions: ["Microsoft.OperationalInsights/workspaces/query/read"],
+      dataActions: [],
+    })),
+  ];
+  const shop = control.tenants.list().find(({ domain }) => domain === "acmeshop.onmicrosoft.com")!;
+  await services.b2c.register(
+    NewTenant.parse({
+      tenantId: shop.id,
+      tenantDomain: shop.domain,
+      displayName: shop.name,
+      clientId: shop.clientId,
+      clientSecret: secretValueOf(SHOP_REGISTRATION, "lifecycle"),
+    }),
+    caller,
+  );
+  for (const [provider, configuration] of Object.entries(control.providers.configurations())) {
+    await services.sync.configurations.save(provider, ProviderChange.parse(configuration), undefined, caller);
+  }
+  await services.devops.configure(
+    { orgUrl: `${service.environment.AZURE_DEVOPS_ENDPOINT}/acme` },
+    undefined,
+    caller,
+  );
+}, 300_000);
+afterAll(() => service?.stop());
+afterEach(() => {
+  const { control } = service.cloud;
+  control.allowOnly(undefined);
+  control.clearFaults();
+  control.directory.set({ permissions: graphPermissions });
+});
+
+/** Checks all calls with a licensed service. A new sign-in, so that its token has the current permissions. */
+async function check(): Promise<Checkup> {
+  services = await servicesOf(service);
+  return await createDoctor({ ...doctorDeps(services), licensed: async () => true }).check(caller);
+}
+
+const callOf = ({ calls }: Checkup, id: string): CheckedCall => calls.find(({ call }) => call.id === id)!;
+const outcomes = (checkup: Checkup) => Object.fromEntries(checkup.calls.map(({ call, outcome }) => [call.id, outcome]));
+const missingIn = (checkup: Checkup) =>
+  checkup.calls.filter(({ outcome }) => outcome === "permissionMissing" || outcome === "answeredWithBlanks");
+
+/** Takes an action away from the identity's roles. */
+const without = (action: string, where?: string) =>
+  granted.map((one) => {
+    if (where !== undefined && one.scope !== where) return one;
+    return {
+      ...one,
+      actions: one.actions.filter((other) => other !== action),
+      dataActions: one.dataActions.filter((other) => other !== action),
+    };
+  });
+
+describe("with all permissions", () => {
+  test("no permission is missing, and each call is made once at most, reading only", async () => {
+    const { control } = service.cloud;
+    control.allowOnly(granted);
+    await check();
+    control.resetCounts();
+    service.clearTableRequests();
+    const checkup = await createDoctor({ ...doctorDeps(services), licensed: async () => true }).check(caller);
+    const attention = checkup.calls.filter(({ outcome }) => !["works", "notProven", "off"].includes(outcome));
+    expect(attention).toEqual([]);
+    expect(checkup.ok).toBe(true);
+    expect(checkup.sample).toMatchObject({ subscriptions: { checked: 1, total: 1 }, vaults: { checked: 5 } });
+    const notProven = checkup.calls.filter(({ outcome }) => outcome === "notProven").map(({ call }) => call.id);
+    expect(notProven.sort()).toEqual(["mail.send", "serviceVault.writeSecret", "storage.blobs", "telemetry.send"]);
+
+    const requests = control.requests({}).filter(({ operation }) => operation !== "identity.token");
+    expect(requests.filter(({ method, operation }) => method !== "GET" && !READING_POSTS.includes(operation))).toEqual([]);
+    expect(requests.filter(({ status, operation }) => status === 403 || operation === "unknown")).toEqual([]);
+    expect(requests.length).toBeGreaterThan(60);
+    expect(requests.length).toBeLessThan(200);
+    // A connection test of a tenant is recorded in the audit log, as every one is.
+    const writes = service.tableRequests().filter(({ method }) => method !== "GET");
+    expect(writes.filter(({ path }) => !/Audit|\$batch/.test(path))).toEqual([]);
+    expect(writes.length).toBeLessThanOrEqual(3);
+  }, 300_000);
+
+  test("requests at the same time share one check", async () => {
+    service.cloud.control.allowOnly(granted);
+    const doctor = createDoctor({ ...doctorDeps(services), licensed: async () => true });
+    service.cloud.control.resetCounts();
+    const [first, second] = await Promise.all([doctor.check(caller), doctor.check(caller)]);
+    expect(second).toBe(first);
+    expect(service.cloud.control.counts()["arm.listSubscriptions"] ?? 0).toBeLessThanOrEqual(1);
+  }, 300_000);
+
+  test("features that need a license are off without one", async () => {
+    service.cloud.control.allowOnly(granted);
+    const checkup = await services.doctor.check(caller);
+    expect(outcomes(checkup)).toMatchObject({
+      "keyVault.listSecrets": "works",
+      "graph.listApplications": "off",
+      "resourceGraph.resources": "off",
+      "sync.aws": "off",
+    });
+    expect(checkup.ok).toBe(true);
+  }, 300_000);
+});
+
+/** Requests by POST that change nothing. */
+const READING_POSTS = [
+  "arm.queryResourceGraph",
+  "loganalytics.query",
+  "entra.token",
+  "google.token",
+  "kubernetes.reviewAccess",
+  "secretsmanager.DescribeSecret",
+];
+
+describe("each permission that is taken away is named", () => {
+  test("in the roles of watched subscriptions", async () => {
+    const [watched] = granted;
+    const unnamed: string[] = [];
+    for (const action of [...watched!.actions, ...watched!.dataActions]) {
+      service.cloud.control.allowOnly(without(action, scope));
+      const checkup = await check();
+      const texts = missingIn(checkup).map(({ call, findings }) =>
+        JSON.stringify([call.permissions, findings.map(({ detail }) => detail)]),
+      );
+      if (!texts.some((text) => text.includes(NAMED_AS[action] ?? action))) unnamed.push(action);
+    }
+    expect(unnamed).toEqual([]);
+    expect(watched!.actions).toEqual(expect.arrayContaining([...RESOURCE_ACTIONS]));
+  }, 1_200_000);
+
+  test.each([
+    ["the service's own vault", () => granted[1]!, "Microsoft.KeyVault/vaults/secrets/getSecret/action", "serviceVault.readSecret"],
+    ["its settings", () => granted[2]!, "Microsoft.AppConfiguration/configurationStores/keyValues/read", "appConfiguration.settings"],
+    ["mail", () => granted[3]!, "Microsoft.Communication/CommunicationServices/read", "mail.readOutcome"],
+    ["logs", () => granted[4]!, "Microsoft.OperationalInsights/workspaces/query/read", "logAnalytics.query"],
+  ])("for %s", async (_, on, action, id) => {
+    service.cloud.control.allowOnly(without(action, on().scope));
+    const found = callOf(await check(), id);
+    expect(found.outcome).toBe("permissionMissing");
+    expect(found.findings[0]!.command).toMatch(/^az (role assignment|deployment group) create /);
+  }, 300_000);
+
+  test.each([
+    ["Application.Read.All", "graph.listApplications"],
+    ["Application.ReadWrite.OwnedBy", "graph.addPassword"],
+    ["Policy.Read.ApplicationConfiguration", "graph.readPolicy"],
+    ["User.ReadBasic.All", "graph.namesOfOwners"],
+  ])("in Microsoft Graph: %s", async (permission, id) => {
+    const { directory } = service.cloud.control;
+    // With ReadWrite.OwnedBy applications can be listed too.
+    const others = permission === "Application.Read.All" ? ["Policy.Read.ApplicationConfiguration"] : graphPermissions;
+    directory.set({ permissions: others.filter((one) => one !== permission) });
+    const checkup = await check();
+    const { outcome, findings } = callOf(checkup, id);
+    expect(outcome).toBe(permission === "User.ReadBasic.All" ? "answeredWithBlanks" : "permissionMissing");
+    expect(findings[0]!.command).toContain(`appRoles[?value=='${permission}']`);
+    // Only the first is needed by a service that does not rotate.
+    expect(checkup.ok).toBe(permission !== "Application.Read.All");
+  }, 300_000);
+
+  test("in Azure DevOps: the membership in the organization", async () => {
+    const { devops } = service.cloud.control;
+    const members = [...devops.members];
+    devops.set({ members: [] });
+    const found = callOf(await check(), "devops.connection");
+    devops.set({ members });
+    expect(found.outcome).toBe("permissionMissing");
+  }, 300_000);
+
+  test.each(["Organization.Read.All", "Application.Read.All", "TrustFrameworkKeySet.Read.All", "IdentityProvider.Read.All"])(
+    "in a B2C tenant: %s",
+    async (permission) => {
+      const { tenants } = service.cloud.control;
+      const directory = tenants.directory("acmeshop.onmicrosoft.com");
+      const { permissions } = directory.settings();
+      directory.set({ permissions: permissions.filter((one) => one !== permission) });
+      const found = missingIn(await check()).filter(({ call }) => call.id.startsWith("b2c."));
+      directory.set({ permissions });
+      expect(found.map(({ call }) => call.permissions)).toEqual([[permission]]);
+    },
+    300_000,
+  );
+});
+
+/** Data actions of built-in roles: the call names the role. */
+const NAMED_AS: Record<string, string> = {
+  "Microsoft.KeyVault/vaults/secrets/setSecret/action": "Key Vault Secrets Officer",
+  "Microsoft.AppConfiguration/configurationStores/keyValues/read": "App Configuration Data Reader",
+};
+
+describe("other failures", () => {
+  test("a firewall and a dead host are unreachable, with the rule to add", async () => {
+    const { control } = service.cloud;
+    const [first, second] = control.vaults().filter(({ subscriptionId: id }) => id === subscriptionId);
+    expect(second).toBeDefined();
+    control.changeVault(first!.name, { reach: "firewalled" });
+    control.addFault({ match: { operation: "arm.diagnosticSettings" }, action: { kind: "reset" } });
+    const checkup = await check();
+    control.changeVault(first!.name, { reach: "open" });
+    const list = callOf(checkup, "keyVault.listSecrets");
+    expect(list.outcome).toBe("unreachable");
+    expect(list.findings[0]!.remedy).toMatch(/firewall/);
+    expect(callOf(checkup, "arm.diagnosticSettings").outcome).toBe("unreachable");
+    expect(checkup.ok).toBe(false);
+  }, 300_000);
+
+  test("credentials that a sync target rejects are reported, and not marked as rejected", async () => {
+    const { control } = service.cloud;
+    control.addFault({ match: { operation: "secretsmanager.*" }, action: { kind: "fail", status: 401 } });
+    const checkup = await check();
+    expect(callOf(checkup, "sync.aws").outcome).toBe("failed");
+    expect((await services.sync.configurations.find("aws"))?.refused).toBeUndefined();
+  }, 300_000);
+});
+
+test("every call has a name of its own, and a page", () => {
+  expect(new Set(CALLS.map(({ id }) => id)).size).toBe(CALLS.length);
+  expect(CALLS.length).toBeGreaterThan(60);
+});
