@@ -16,7 +16,7 @@ import { Service } from "../support/service.ts";
 import { servicesOf } from "../support/users.ts";
 
 // Tests of the check of all outgoing calls against the simulated cloud: with exactly the permissions of the templates and the
-// documentation, and with each of them taken away in turn.
+// documentation, and with each of them removed in turn.
 
 const caller = { actor: "admin", requestId: "check" };
 const SERVICE_VAULT = "kv-lifecycle-service";
@@ -125,7 +125,7 @@ const outcomes = (checkup: Checkup) => Object.fromEntries(checkup.calls.map(({ c
 const missingIn = (checkup: Checkup) =>
   checkup.calls.filter(({ outcome }) => outcome === "permissionMissing" || outcome === "answeredWithBlanks");
 
-/** Takes an action away from the identity's roles. */
+/** Removes an action from the identity's roles. */
 const without = (action: string, where?: string) =>
   granted.map((one) => {
     if (where !== undefined && one.scope !== where) return one;
@@ -194,7 +194,7 @@ const READING_POSTS = [
   "secretsmanager.DescribeSecret",
 ];
 
-describe("each permission that is taken away is named", () => {
+describe("each permission that is removed is named", () => {
   test("in the roles of watched subscriptions", async () => {
     const [watched] = granted;
     const unnamed: string[] = [];

@@ -105,6 +105,27 @@ test("npm start uses the data of an earlier version, keeps it private to its own
   }
 });
 
+test("private hosts in the environment are allowed in addition to those of the simulated cloud", async () => {
+  const data = mkdtempSync(path.join(tmpdir(), "start-"));
+  const [port, ownPort] = [await freePort(), await freePort()];
+  const environment = { PORT: String(port), PRIVATE_TARGET_HOSTS: `127.0.0.1:${ownPort}` };
+  // Configures the identity provider and the sync targets of the simulated cloud, which are at private addresses.
+  const { ready } = npmStart(data, ["--pro", "--no-scan"], environment);
+  await ready;
+  const { adminPassword } = JSON.parse(readFileSync(path.join(data, "stand-in/secrets.json"), "utf8"));
+  const post = async (route: string, body: object, headers: Record<string, string> = {}) => {
+    const init = { method: "POST", headers: { "content-type": "application/json", ...headers }, body: JSON.stringify(body) };
+    return await (await fetch(`http://localhost:${port}${route}`, init)).json();
+  };
+  const { access_token: token } = await post("/auth/login", { username: "admin", password: adminPassword });
+  const detailOf = async (ownOrOtherPort: number) => {
+    const issuer = { oidcIssuer: `http://127.0.0.1:${ownOrOtherPort}`, oidcClientId: "lifecycle" };
+    return JSON.stringify(await post("/auth/sso/config/test", issuer, { authorization: `Bearer ${token}` }));
+  };
+  expect(await detailOf(ownPort)).not.toMatch(/PRIVATE_TARGET_HOSTS/);
+  expect(await detailOf(await freePort())).toMatch(/PRIVATE_TARGET_HOSTS/);
+});
+
 test("data of Azure and of the simulated cloud is in separate folders", async () => {
   const data = mkdtempSync(path.join(tmpdir(), "start-"));
   mkdirSync(path.join(data, "cloud"));
