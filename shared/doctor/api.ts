@@ -1,6 +1,6 @@
 import * as z from "zod";
 import type { Checkup } from "./doctor.ts";
-import { OUTCOMES } from "./outgoing-call.ts";
+import { OUTCOMES } from "./result.ts";
 
 // The check of permissions in the API.
 

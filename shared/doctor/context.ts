@@ -2,8 +2,8 @@ import type { B2c } from "../b2c/b2c.ts";
 import { readRow } from "../dependencies/azure/resource-rows.ts";
 import type { Devops } from "../devops/devops.ts";
 import { createApiManagement } from "../platform/azure/api-management.ts";
-import { createAppConfigurationReferences } from "../platform/azure/app-configuration-references.ts";
 import type { AppConfiguration } from "../platform/azure/app-configuration.ts";
+import { createAppConfigurationReferences } from "../platform/azure/app-configuration-references.ts";
 import { createAppService } from "../platform/azure/app-service.ts";
 import { createArm } from "../platform/azure/arm.ts";
 import type { CallLimits } from "../platform/azure/calls.ts";
@@ -29,10 +29,10 @@ import type { Clock, Logger } from "../platform/runtime.ts";
 import type { StorageConnection } from "../platform/storage/connection.ts";
 import { isUnclear, SigningKeysMissing } from "../platform/storage/tables.ts";
 import { SECOND_MS } from "../platform/time.ts";
-import type { Sync } from "../sync/sync.ts";
 import { SyncFailure } from "../sync/providers/provider.ts";
+import type { Sync } from "../sync/sync.ts";
 import type { Principal } from "./commands.ts";
-import { notProven, type Result } from "./outgoing-call.ts";
+import { type Added, notProven, type Result } from "./result.ts";
 import { type Action, type OwnRoles, ownRolesOrFailure, readOwnRoles } from "./own-roles.ts";
 
 /** The modules whose calls the doctor makes. */
@@ -184,7 +184,7 @@ export function createContext(deps: DoctorDeps, caller: Caller) {
    */
   async function attempt(
     resource: string,
-    work: () => Promise<Partial<Result> | undefined | void>,
+    work: () => Promise<Added>,
     commandFor?: () => string | undefined,
   ): Promise<Result> {
     try {
@@ -253,8 +253,7 @@ export function createContext(deps: DoctorDeps, caller: Caller) {
     }
     const isNamed = (scope: string, one: string) => scope.endsWith(`/${one.toLowerCase()}`);
     const scopes = [...new Set(found)].filter(
-      (scope) =>
-        (name === undefined || isNamed(scope, name)) && (except === undefined || !isNamed(scope, except)),
+      (scope) => (name === undefined || isNamed(scope, name)) && (except === undefined || !isNamed(scope, except)),
     );
     if (scopes.length > 0) {
       const more = scopes.length > 3 ? ` and ${scopes.length - 3} more` : "";
@@ -302,7 +301,8 @@ export function createContext(deps: DoctorDeps, caller: Caller) {
         async (): Promise<GraphApplication[]> => (await firstPage(clients.graph.applications(signal))) ?? [],
       ),
     /** Returns the application permissions of Microsoft Graph in the identity's token. */
-    graphPermissions: () => memo("graphPermissions", async () => (await clients.graph.grantedPermissions()).permissions),
+    graphPermissions: () =>
+      memo("graphPermissions", async () => (await clients.graph.grantedPermissions()).permissions),
     devopsTest: () => memo("devops", () => deps.devops.test()),
     alertChannels: () => memo("alertChannels", () => deps.alertChannels()),
     /** Tests the connection of some registered tenants. Each test is recorded in the audit log, as one that a person starts. */
@@ -361,7 +361,12 @@ function spread<T>(items: readonly T[], count: number): T[] {
 const UNREACHABLE = new Set(["unreachable", "firewall", "timedOut", "foreignHost"]);
 
 /** Returns what a failed call means. Errors of this program are thrown. */
-export function resultOf(error: unknown, resource: string, isLate = false, commandFor?: () => string | undefined): Result {
+export function resultOf(
+  error: unknown,
+  resource: string,
+  isLate = false,
+  commandFor?: () => string | undefined,
+): Result {
   if (error instanceof SyncFailure) {
     const outcome =
       error.code === "accessDenied" ? "permissionMissing" : error.code === "unreachable" ? "unreachable" : "failed";

@@ -2,7 +2,8 @@ import pMap from "p-map";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { CALLS } from "./calls.ts";
 import { createContext, type DoctorDeps, isStoreFailure } from "./context.ts";
-import { type Outcome, type OutgoingCall, type Result, worstOf } from "./outgoing-call.ts";
+import type { OutgoingCall } from "./outgoing-call.ts";
+import { type Outcome, type Result, worstOf } from "./result.ts";
 
 /** What was found for one call: its worst result, and the results that need attention. */
 export interface CheckedCall {
@@ -41,11 +42,12 @@ const NOT_OK: ReadonlySet<Outcome> = new Set(["answeredWithBlanks", "permissionM
 /** Calls that are checked at the same time. */
 const CONCURRENT_CALLS = 6;
 
-export function createDoctor(deps: DoctorDeps): Doctor {
+/** @param calls - Tests check some of the calls. */
+export function createDoctor(deps: DoctorDeps, calls: readonly OutgoingCall[] = CALLS): Doctor {
   let running: Promise<Checkup> | undefined;
   return {
     check(caller) {
-      running ??= run(deps, caller).finally(() => {
+      running ??= run(deps, calls, caller).finally(() => {
         running = undefined;
       });
       return running;
@@ -53,11 +55,11 @@ export function createDoctor(deps: DoctorDeps): Doctor {
   };
 }
 
-async function run(deps: DoctorDeps, caller: Caller): Promise<Checkup> {
+async function run(deps: DoctorDeps, outgoing: readonly OutgoingCall[], caller: Caller): Promise<Checkup> {
   const checkedAt = deps.clock.now().toISOString();
   const doctor = createContext(deps, caller);
   const calls = await pMap(
-    CALLS,
+    outgoing,
     async (call): Promise<CheckedCall> => {
       const results = await call.check(doctor).catch((error: unknown): Result[] => {
         // Without its own tables the service can't know how the call is configured. The calls to the tables say what is missing.

@@ -84,7 +84,10 @@ export interface ProviderConfigurations {
   /** Calls the provider once with its stored configuration, reading only. @throws as `open`; {SyncFailure} of the provider */
   check(provider: string, signal: AbortSignal): Promise<void>;
   /** Records that the provider rejected these credentials. Runs do not use them again until they are replaced. */
-  recordRejection(opened: OpenedProvider, rejection: { providerCode: string | undefined; recordId: string }): Promise<void>;
+  recordRejection(
+    opened: OpenedProvider,
+    rejection: { providerCode: string | undefined; recordId: string },
+  ): Promise<void>;
   /** Lists credentials that have not expired yet but expire until a time. */
   expiring(by: Date): AsyncGenerator<ProviderCredential>;
   /** Deletes secrets that no configuration names anymore. Called once a day. */

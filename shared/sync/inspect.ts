@@ -79,9 +79,11 @@ export function createPlans(deps: {
     const hasPlaceChanged = record.place !== undefined && record.place !== place;
     const placeFailure = () => new RunFailed("service", placeChangedFailure(opened, record.place!));
     // If the configuration names another place now, a reached target that fails is explained by that change.
-    const state = await onTarget(record, { opened }, () => target.describe(record.targetName, signal)).catch((error) => {
-      throw hasPlaceChanged && error instanceof RunFailed && wasTargetReached(error) ? placeFailure() : error;
-    });
+    const state = await onTarget(record, { opened }, () => target.describe(record.targetName, signal)).catch(
+      (error) => {
+        throw hasPlaceChanged && error instanceof RunFailed && wasTargetReached(error) ? placeFailure() : error;
+      },
+    );
     // A target with this record's mark is the same target, even if its address changed.
     if (hasPlaceChanged && state.ownedBy !== record.recordId) throw placeFailure();
     return { opened, service, target, state, place, targetVault };

@@ -202,7 +202,9 @@ async function copy(record: SyncRecord, lease: Lease, deps: RunDeps): Promise<Ou
   }
   if (decision.undelete) {
     const event = { ...eventOf(record, source.version, decision), type: "syncTarget.recovered" };
-    await audited(audit, event, () => plans.onTarget(record, inspected, () => inspected.target.undelete!(record.targetName)));
+    await audited(audit, event, () =>
+      plans.onTarget(record, inspected, () => inspected.target.undelete!(record.targetName)),
+    );
     return { change: { ...afterCheck, state: "pending" }, againInSeconds: RECOVERY_SECONDS };
   }
   const inSync = { ...afterCheck, ...afterWrite, state: "inSync" as const };
@@ -266,11 +268,13 @@ async function confirmWrite(
     return await plans.onTarget(record, inspected, write);
   } catch (error) {
     if (!(error instanceof RunFailed && error.unclear && inspected.service.marks)) throw error;
-    const now = await inspected.target.describe(record.targetName, AbortSignal.timeout(INSPECT_MS)).catch((failure: unknown) => {
-      // The result stays unclear. The next run reads the target again.
-      if (failure instanceof SyncFailure) return undefined;
-      throw failure;
-    });
+    const now = await inspected.target
+      .describe(record.targetName, AbortSignal.timeout(INSPECT_MS))
+      .catch((failure: unknown) => {
+        // The result stays unclear. The next run reads the target again.
+        if (failure instanceof SyncFailure) return undefined;
+        throw failure;
+      });
     if (now?.holds === markId(inspected.mark)) return { version: now.version };
     throw error;
   }

@@ -8,10 +8,10 @@ import { LAYERS } from "../../infra/build/imports.ts";
 import { rolesPage } from "../../infra/build/roles-page.ts";
 import { settingsPage } from "../../infra/build/settings-page.ts";
 import { ALERT_TYPES } from "../../shared/alerts/rule.ts";
+import { CALLS } from "../../shared/doctor/calls.ts";
+import { OUTCOMES } from "../../shared/doctor/result.ts";
 import { SETTING_NAMES } from "../../shared/platform/config/config.ts";
 import { DEPENDENCIES } from "../../shared/platform/http/health.ts";
-import { CALLS } from "../../shared/doctor/calls.ts";
-import { OUTCOMES } from "../../shared/doctor/outgoing-call.ts";
 import { METRICS } from "../../shared/platform/telemetry.ts";
 import { TABLE_NAMES } from "../../shared/store/table-names.ts";
 import { tableUnder } from "../support/markdown-table.ts";
@@ -130,24 +130,34 @@ const CALL_TABLES: Record<string, string> = {
   "permissions-options.md#azure-devops": "## Azure DevOps",
 };
 
-test.each(Object.entries(CALL_TABLES))("docs/%s lists the calls that the doctor makes, and their permissions", (page, heading) => {
-  const [file] = page.split("#") as [string];
-  const rows = tableUnder(`docs/${file}`, heading);
-  const text = read(`docs/${file}`);
-  const section = text.slice(text.indexOf(heading)).split("\n## ")[0]!;
-  const calls = CALLS.filter((call) => call.page === page);
-  // Each row is a feature whose calls the doctor makes.
-  expect(rows.map(({ feature }) => feature).filter((name) => !calls.some(({ feature }) => feature === name))).toEqual([]);
-  for (const { id, feature, permissions } of calls) {
-    const row = rows.find((one) => one.feature === feature);
-    // The page explains some calls below the table.
-    const where = row ? Object.values(row).join(" ") : section;
-    for (const permission of permissions) {
-      const names = [permission, permission.split("/").slice(-2).join("/")];
-      expect.soft(names.some((name) => where.includes(name) || section.includes(name)), `${id}: ${permission}`).toBe(true);
+test.each(Object.entries(CALL_TABLES))(
+  "docs/%s lists the calls that the doctor makes, and their permissions",
+  (page, heading) => {
+    const [file] = page.split("#") as [string];
+    const rows = tableUnder(`docs/${file}`, heading);
+    const text = read(`docs/${file}`);
+    const section = text.slice(text.indexOf(heading)).split("\n## ")[0]!;
+    const calls = CALLS.filter((call) => call.page === page);
+    // Each row is a feature whose calls the doctor makes.
+    expect(rows.map(({ feature }) => feature).filter((name) => !calls.some(({ feature }) => feature === name))).toEqual(
+      [],
+    );
+    for (const { id, feature, permissions } of calls) {
+      const row = rows.find((one) => one.feature === feature);
+      // The page explains some calls below the table.
+      const where = row ? Object.values(row).join(" ") : section;
+      for (const permission of permissions) {
+        const names = [permission, permission.split("/").slice(-2).join("/")];
+        expect
+          .soft(
+            names.some((name) => where.includes(name) || section.includes(name)),
+            `${id}: ${permission}`,
+          )
+          .toBe(true);
+      }
     }
-  }
-});
+  },
+);
 
 test("docs/doctor.md explains every outcome of a check, and each page that a call names exists", () => {
   expect(firstColumn("docs/doctor.md", "## Results")).toEqual([...OUTCOMES]);
@@ -156,7 +166,13 @@ test("docs/doctor.md explains every outcome of a check, and each page that a cal
     const anchors = read(`docs/${file}`)
       .split("\n")
       .filter((line) => line.startsWith("#"))
-      .map((line) => line.replace(/^#+ /, "").toLowerCase().replaceAll(/[^a-z0-9 -]/g, "").replaceAll(" ", "-"));
+      .map((line) =>
+        line
+          .replace(/^#+ /, "")
+          .toLowerCase()
+          .replaceAll(/[^a-z0-9 -]/g, "")
+          .replaceAll(" ", "-"),
+      );
     if (anchor) expect(anchors, page).toContain(anchor);
   }
 });

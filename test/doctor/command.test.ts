@@ -36,10 +36,14 @@ test("the command checks the service that the environment configures", { timeout
   const { code, out, err } = await doctor(["--all"], service.environment);
   expect([err, code]).toEqual(["", 0]);
   expect(out).toMatch(/keyVault\.listSecrets +works +1 of 1 +Scans: secrets/);
-  expect(out).toMatch(/Everything that is needed works: \d+ calls work, .*Checked 1 of 1 subscriptions and 1 of their 1 vaults/);
+  expect(out).toMatch(
+    /Everything that is needed works: \d+ calls work, .*Checked 1 of 1 subscriptions and 1 of their 1 vaults/,
+  );
 });
 
-test("the command ends with 1 and prints the command that grants a missing permission", { timeout: 300_000 }, async () => {
+test("the command ends with 1 and prints the command that grants a missing permission", {
+  timeout: 300_000,
+}, async () => {
   const { control } = service.cloud;
   const own = { scope: control.vaultId("kv-lifecycle-service")!, actions: [], dataActions: ["Microsoft.KeyVault/*"] };
   const lists = ["Microsoft.Resources/subscriptions/read", "Microsoft.KeyVault/vaults/read"];
@@ -53,7 +57,9 @@ test("the command ends with 1 and prints the command that grants a missing permi
   expect(out).toContain("Something that is needed is missing");
 });
 
-test("with --url, the command asks a deployed service with an administrator's token", { timeout: 300_000 }, async () => {
+test("with --url, the command asks a deployed service with an administrator's token", {
+  timeout: 300_000,
+}, async () => {
   const token = await service.signIn(ADMIN);
   const json = await doctor(["--url", service.url, "--json"], { SERVICE_TOKEN: token });
   expect([json.err, json.code]).toEqual(["", 0]);

@@ -114,7 +114,11 @@ test("private hosts in the environment are allowed in addition to those of the s
   await ready;
   const { adminPassword } = JSON.parse(readFileSync(path.join(data, "stand-in/secrets.json"), "utf8"));
   const post = async (route: string, body: object, headers: Record<string, string> = {}) => {
-    const init = { method: "POST", headers: { "content-type": "application/json", ...headers }, body: JSON.stringify(body) };
+    const init = {
+      method: "POST",
+      headers: { "content-type": "application/json", ...headers },
+      body: JSON.stringify(body),
+    };
     return await (await fetch(`http://localhost:${port}${route}`, init)).json();
   };
   const { access_token: token } = await post("/auth/login", { username: "admin", password: adminPassword });

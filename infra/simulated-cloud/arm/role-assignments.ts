@@ -46,8 +46,7 @@ export function roleAssignmentsRoute(
             assignee === claims.oid
               ? options.authorization.assignmentsIn(subscription!).map((one) => ownAssignment(one, subscription!))
               : options.store.access.assignments.filter(
-                  (one) =>
-                    one.principalId === assignee && (appliesTo(one.scope, scope) || appliesTo(scope, one.scope)),
+                  (one) => one.principalId === assignee && (appliesTo(one.scope, scope) || appliesTo(scope, one.scope)),
                 );
           return page(options, request, own, PAGE_SIZE, roleAssignmentResource);
         }

@@ -3,7 +3,8 @@ import { PERMISSIONS } from "../../b2c/tenant-problems.ts";
 import { SECOND_MS } from "../../platform/time.ts";
 import { PROVIDERS } from "../../sync/providers/providers.ts";
 import type { Doctor } from "../context.ts";
-import { notProven, off, type Outcome, type OutgoingCall, type Result } from "../outgoing-call.ts";
+import type { OutgoingCall } from "../outgoing-call.ts";
+import { notProven, type Outcome, off, type Result } from "../result.ts";
 
 // The calls to systems that administrators connected: Azure DevOps, B2C tenants, sync targets, alert channels and the identity
 // provider. Sync targets and B2C tenants are called with their own credentials.
@@ -28,8 +29,7 @@ const devopsSteps =
     return found.map((step) => {
       const { project, ok, code, detail, remedy } = step;
       const resource = project === null ? "the organization" : `project ${project}`;
-      if (!ok)
-        return { outcome: outcomeOf(code), resource, ...(detail && { detail }), ...(remedy && { remedy }) };
+      if (!ok) return { outcome: outcomeOf(code), resource, ...(detail && { detail }), ...(remedy && { remedy }) };
       return { outcome: "works", resource, ...resultOfStep(step) };
     });
   };
@@ -69,7 +69,10 @@ const devops: OutgoingCall[] = [
     check: devopsSteps(["variableGroups", "serviceConnections"], ({ step, found }) =>
       // Azure DevOps leaves out what the identity has no role on, without an error.
       found === 0
-        ? { outcome: "notProven", detail: `${LISTS[step]} are empty: there are none, or the identity has no role on any.` }
+        ? {
+            outcome: "notProven",
+            detail: `${LISTS[step]} are empty: there are none, or the identity has no role on any.`,
+          }
         : {},
     ),
   },
@@ -106,7 +109,8 @@ async function tenantChecks(doctor: Doctor, name: CheckResult["name"]): Promise<
     const resource = `tenant ${domain}`;
     const check = checks.find((one) => one.name === name);
     if (check?.outcome === "ok") return { outcome: "works", resource };
-    if (check?.outcome === "notApplicable") return { outcome: "off", resource, detail: "Tenants of this type have none." };
+    if (check?.outcome === "notApplicable")
+      return { outcome: "off", resource, detail: "Tenants of this type have none." };
     const finding = check?.finding;
     if (!finding) return notProven(resource, "The sign-in to the tenant failed.");
     return { outcome: outcomeOf(finding.code), resource, detail: finding.message, remedy: finding.remedy };
@@ -115,7 +119,12 @@ async function tenantChecks(doctor: Doctor, name: CheckResult["name"]): Promise<
 
 const tenants: OutgoingCall[] = [
   { id: "b2c.signIn", call: "token request", name: "signIn" as const, permissions: [] },
-  { id: "b2c.organization", call: "GET /organization", name: "tenant" as const, permissions: [PERMISSIONS.organization] },
+  {
+    id: "b2c.organization",
+    call: "GET /organization",
+    name: "tenant" as const,
+    permissions: [PERMISSIONS.organization],
+  },
   {
     id: "b2c.applications",
     call: "GET /applications",
@@ -152,7 +161,8 @@ const targets: OutgoingCall[] = PROVIDERS.filter(({ secretMembers }) => secretMe
     async check(doctor) {
       if (!(await doctor.licensed())) return NOT_LICENSED;
       const { configurations } = doctor.deps.sync;
-      if (!(await configurations.all()).some(({ provider }) => provider === id)) return off("The provider is not configured.");
+      if (!(await configurations.all()).some(({ provider }) => provider === id))
+        return off("The provider is not configured.");
       const signal = AbortSignal.any([doctor.signal, AbortSignal.timeout(PROVIDER_MS)]);
       return [
         await doctor.attempt(title, async () => {

@@ -1,7 +1,8 @@
 import { countUnnamedOwners, READ_USERS } from "../../applications/unnamed-owners.ts";
 import { graphCommand } from "../commands.ts";
 import { type Doctor, firstPage } from "../context.ts";
-import { off, type OutgoingCall, type Result } from "../outgoing-call.ts";
+import type { OutgoingCall } from "../outgoing-call.ts";
+import { type Added, off, type Result } from "../result.ts";
 
 // The calls to Microsoft Graph in the service's own tenant (PRO).
 
@@ -10,7 +11,7 @@ const READ = "Application.Read.All";
 const POLICY = "Policy.Read.ApplicationConfiguration";
 const RESOURCE = "Microsoft Graph";
 
-type Work = (doctor: Doctor) => Promise<Partial<Result> | undefined | void>;
+type Work = (doctor: Doctor) => Promise<Added>;
 
 /** Makes a call that needs this permission. */
 const withPermission =
@@ -18,11 +19,20 @@ const withPermission =
   async (doctor) => {
     if (!(await doctor.licensed())) return off("Needs a PRO license.");
     const principal = await doctor.principal();
-    return [await doctor.attempt(RESOURCE, () => work(doctor), () => graphCommand(principal, permission))];
+    return [
+      await doctor.attempt(
+        RESOURCE,
+        () => work(doctor),
+        () => graphCommand(principal, permission),
+      ),
+    ];
   };
 
 /** As `withPermission`, for one application of the tenant. */
-const onApplication = (permission: string, work: (doctor: Doctor, objectId: string) => Promise<Partial<Result> | void>) =>
+const onApplication = (
+  permission: string,
+  work: (doctor: Doctor, objectId: string) => Promise<Added>,
+) =>
   withPermission(permission, async (doctor) => {
     const [application] = await doctor.applications();
     if (!application) return { outcome: "notProven", detail: "The tenant has no application with which to try it." };
@@ -155,7 +165,10 @@ export const graphCalls: readonly OutgoingCall[] = [
           command: graphCommand(await doctor.principal(), "Application.ReadWrite.OwnedBy"),
         };
       return permission === "Application.ReadWrite.OwnedBy"
-        ? { detail: "The identity must also own each application: GET /api/automation/rotation/apps says which it does." }
+        ? {
+            detail:
+              "The identity must also own each application: GET /api/automation/rotation/apps says which it does.",
+          }
         : undefined;
     }),
   },

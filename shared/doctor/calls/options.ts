@@ -4,7 +4,8 @@ import { isServiceVault } from "../../platform/azure/service-key-vault.ts";
 import { MINUTE_MS } from "../../platform/time.ts";
 import { assignCommand, groupCommand, subscriptionCommand } from "../commands.ts";
 import type { Doctor } from "../context.ts";
-import { notProven, off, type OutgoingCall, type Result } from "../outgoing-call.ts";
+import type { OutgoingCall } from "../outgoing-call.ts";
+import { notProven, off, type Result } from "../result.ts";
 
 // The calls of optional features (PRO): rotation in Azure, logs, and the search for plaintext copies.
 
@@ -102,7 +103,11 @@ export const optionCalls: readonly OutgoingCall[] = [
     optional: true,
     async check(doctor) {
       if (!(await doctor.licensed())) return NOT_LICENSED;
-      const command = assignCommand(await doctor.principal(), "Key Vault Secrets Officer", "<resource id of the vault>");
+      const command = assignCommand(
+        await doctor.principal(),
+        "Key Vault Secrets Officer",
+        "<resource id of the vault>",
+      );
       const dataAction = "Microsoft.KeyVault/vaults/secrets/setSecret/action";
       // The service's own vault is never the target of a rotation or a sync record.
       const own = doctor.config.SERVICE_KEY_VAULT_URL;
@@ -145,12 +150,10 @@ export const optionCalls: readonly OutgoingCall[] = [
     page: LITERALS,
     check: whileScanning(readMissingSecrets),
   },
-  valueRead(
-    "appService.listSettings",
-    "Settings and connection strings",
-    "POST {site}/config/appsettings/list",
-    ["Microsoft.Web/sites/config/list/action", "Microsoft.Web/sites/slots/config/list/action"],
-  ),
+  valueRead("appService.listSettings", "Settings and connection strings", "POST {site}/config/appsettings/list", [
+    "Microsoft.Web/sites/config/list/action",
+    "Microsoft.Web/sites/slots/config/list/action",
+  ]),
   valueRead("containerApps.listSecrets", "Secrets of Container Apps and jobs", "POST {app}/listSecrets", [
     "Microsoft.App/containerApps/listSecrets/action",
     "Microsoft.App/jobs/listSecrets/action",

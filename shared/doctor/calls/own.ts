@@ -2,18 +2,22 @@ import { randomUUID } from "node:crypto";
 import { storageAccount } from "../../platform/storage/connection.ts";
 import { assignCommand } from "../commands.ts";
 import type { Doctor } from "../context.ts";
-import { notProven, off, type OutgoingCall, type Result } from "../outgoing-call.ts";
+import type { OutgoingCall } from "../outgoing-call.ts";
+import { notProven, off, type Result } from "../result.ts";
 
 // The calls to the service's own resources: its identity, storage, vault, mail, settings and telemetry.
 
 const PAGE = "permissions.md#the-services-own-resources";
 
-const SECRETS = "Webhook addresses, audit anchor, SSO client secret and SAML key, credentials of sync providers and B2C tenants";
+const SECRETS =
+  "Webhook addresses, audit anchor, SSO client secret and SAML key, credentials of sync providers and B2C tenants";
 
 /** Finds out by the identity's roles whether a write to one of the service's own resources is permitted. */
 async function write(doctor: Doctor, name: string | undefined, dataAction: string, role: string): Promise<Result[]> {
   if (name === undefined)
-    return [{ outcome: "works", resource: "the storage account", detail: "The connection string has a key of its own." }];
+    return [
+      { outcome: "works", resource: "the storage account", detail: "The connection string has a key of its own." },
+    ];
   const command = assignCommand(await doctor.principal(), role, `<resource id of ${name}>`);
   return await doctor.whereHeld({ dataAction }, { name }, command);
 }
@@ -95,7 +99,10 @@ export const ownCalls: readonly OutgoingCall[] = [
     permissions: ["Storage Blob Data Owner"],
     page: PAGE,
     check: async () => [
-      notProven("the storage account", "The Functions host uses blobs, not the service. This check could run, so the host could read its package."),
+      notProven(
+        "the storage account",
+        "The Functions host uses blobs, not the service. This check could run, so the host could read its package.",
+      ),
     ],
   },
   {
@@ -105,7 +112,11 @@ export const ownCalls: readonly OutgoingCall[] = [
     permissions: ["Key Vault Secrets Officer"],
     page: PAGE,
     check: onOwnVault(async (doctor, url) => {
-      const command = assignCommand(await doctor.principal(), "Key Vault Secrets Officer", `<resource id of ${nameIn(url)}>`);
+      const command = assignCommand(
+        await doctor.principal(),
+        "Key Vault Secrets Officer",
+        `<resource id of ${nameIn(url)}>`,
+      );
       // Reads a secret that does not exist: a 404 needs the same permission as a value.
       const read = async () => void (await doctor.deps.serviceKeyVault?.readTags("health-check"));
       return [await doctor.attempt("the service's own key vault", read, () => command)];
@@ -158,7 +169,11 @@ export const ownCalls: readonly OutgoingCall[] = [
         ];
       const name = nameIn(endpoint);
       const command = assignCommand(await doctor.principal(), MAIL_ROLE, `<resource id of ${name}>`);
-      return await doctor.whereHeld({ action: "Microsoft.Communication/CommunicationServices/write" }, { name }, command);
+      return await doctor.whereHeld(
+        { action: "Microsoft.Communication/CommunicationServices/write" },
+        { name },
+        command,
+      );
     },
   },
   {
@@ -170,9 +185,17 @@ export const ownCalls: readonly OutgoingCall[] = [
     async check(doctor) {
       const { appConfiguration } = doctor.deps;
       if (!appConfiguration) return off("APP_CONFIGURATION_ENDPOINT is not set.");
-      const command = assignCommand(await doctor.principal(), "App Configuration Data Reader", "<resource id of the store>");
+      const command = assignCommand(
+        await doctor.principal(),
+        "App Configuration Data Reader",
+        "<resource id of the store>",
+      );
       return [
-        await doctor.attempt("App Configuration", async () => void (await appConfiguration.read()), () => command),
+        await doctor.attempt(
+          "App Configuration",
+          async () => void (await appConfiguration.read()),
+          () => command,
+        ),
       ];
     },
   },

@@ -6,7 +6,8 @@ import { HOUR_MS } from "../../platform/time.ts";
 import { remedyFor, type Step } from "../../subscriptions/remedy.ts";
 import { watchCommand } from "../commands.ts";
 import { type Doctor, firstPage } from "../context.ts";
-import { notProven, type OutgoingCall, off, type Result } from "../outgoing-call.ts";
+import type { OutgoingCall } from "../outgoing-call.ts";
+import { type Added, notProven, off, type Result } from "../result.ts";
 
 // The calls to watched subscriptions: scans, and dependencies (PRO).
 
@@ -40,6 +41,8 @@ export const RESOURCE_ACTIONS = [
   "Microsoft.MachineLearningServices/workspaces/read",
 ] as const;
 
+const GRAPH_ACTIONS = ["Microsoft.ResourceGraph/resources/read", ...RESOURCE_ACTIONS];
+
 const NOT_LICENSED = "Needs a PRO license.";
 
 /** Makes a call of dependency discovery, which is off without a license. */
@@ -50,13 +53,17 @@ const dependencies =
 
 /** Makes a call for each sampled subscription. */
 const perSubscription =
-  (work: (doctor: Doctor, id: string) => Promise<Partial<Result> | undefined | void>): OutgoingCall["check"] =>
+  (work: (doctor: Doctor, id: string) => Promise<Added>): OutgoingCall["check"] =>
   async (doctor) => {
     const [{ checked }, principal] = await Promise.all([doctor.subscriptions(), doctor.principal()]);
     if (checked.length === 0) return [notProven("the subscriptions", "No subscription can be seen.")];
     return await Promise.all(
       checked.map((id) =>
-        doctor.attempt(`subscription ${id}`, () => work(doctor, id), () => watchCommand(principal, id)),
+        doctor.attempt(
+          `subscription ${id}`,
+          () => work(doctor, id),
+          () => watchCommand(principal, id),
+        ),
       ),
     );
   };
@@ -65,7 +72,7 @@ const perSubscription =
 const perVault =
   (
     step: Step | undefined,
-    work: (doctor: Doctor, vault: VaultResource) => Promise<Partial<Result> | undefined | void>,
+    work: (doctor: Doctor, vault: VaultResource) => Promise<Added>,
   ): OutgoingCall["check"] =>
   async (doctor) => {
     const [{ checked }, principal] = await Promise.all([doctor.vaults(), doctor.principal()]);
@@ -273,15 +280,19 @@ const discovery: OutgoingCall[] = [
     id: "resourceGraph.resources",
     feature: RESOURCES,
     call: "POST …/Microsoft.ResourceGraph/resources",
-    permissions: ["Microsoft.ResourceGraph/resources/read", ...RESOURCE_ACTIONS],
+    permissions: GRAPH_ACTIONS,
     page: PAGE,
     check: dependencies(async (doctor) => {
       const principal = await doctor.principal();
       const command = (id: string) => watchCommand(principal, id);
       const { checked } = await doctor.subscriptions();
-      const asked = await doctor.attempt("Azure Resource Graph", async () => void (await doctor.resourceOf("microsoft.keyvault/vaults")), () => command(checked[0] ?? "<subscription>"));
+      const asked = await doctor.attempt(
+        "Azure Resource Graph",
+        async () => void (await doctor.resourceOf("microsoft.keyvault/vaults")),
+        () => command(checked[0] ?? "<subscription>"),
+      );
       // A response shows nothing of rows that were omitted, so the roles decide.
-      return asked.outcome === "works" ? await doctor.inSubscriptions(RESOURCE_ACTIONS, command) : [asked];
+      return asked.outcome === "works" ? await doctor.inSubscriptions(GRAPH_ACTIONS, command) : [asked];
     }),
   },
   {
