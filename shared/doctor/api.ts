@@ -27,7 +27,8 @@ export const PermissionsCheck = z
         vaults: counts.meta({ description: "Vaults of the sampled subscriptions." }),
       })
       .meta({ description: "The watched resources that stand for all others." }),
-    calls: z.array(
+    calls: z
+      .array(
       z.object({
         id: z.string().meta({ description: "Stable name of the call.", example: "keyVault.listSecrets" }),
         feature: z.string().meta({ description: "Feature that needs the call.", example: "Scans: secrets" }),
@@ -47,12 +48,22 @@ export const PermissionsCheck = z
             z.object({
               resource: z.string().meta({ description: "The called resource.", example: "key vault kv-payments" }),
               outcome,
-              detail: z.string().nullable().meta({ description: "What was found. Null if there is nothing to add." }),
-              remedy: z.string().nullable().meta({ description: "How to fix it. Null if there is nothing to fix." }),
+              detail: z.string().nullable().meta({
+                description: "What was found. Null if there is nothing to add.",
+                example: "The service's identity does not have the required permission.",
+              }),
+              remedy: z.string().nullable().meta({
+                description: "How to fix it. Null if there is nothing to fix.",
+                example: "Assign the role Key Vault Reader to the service's identity on this vault.",
+              }),
               command: z
                 .string()
                 .nullable()
-                .meta({ description: "Command of the Azure CLI that fixes it. Null if there is none." }),
+                .meta({
+                  description: "Command of the Azure CLI that fixes it. Null if there is none.",
+                  example:
+                    'az role assignment create --assignee-object-id "0d7b6a3e-5c1f-4a8e-9b2d-7f3c6e1a4b58" --role "Key Vault Reader" --scope "/subscriptions/8eab9bca-7137-4f76-a31c-dcc4acd2ff43"',
+                }),
             }),
           )
           .meta({ description: "Results that need attention, or that explain how the call was checked." }),
@@ -60,7 +71,8 @@ export const PermissionsCheck = z
           .string()
           .meta({ description: "Page below docs/, and its section.", example: "permissions.md#watched-subscriptions" }),
       }),
-    ),
+    )
+      .meta({ description: "All outgoing calls of the service, also those of features that are off." }),
   })
   .meta({ id: "PermissionsCheck" });
 

@@ -328,6 +328,7 @@ const rolesUnknown = (failure: CloudFailure | undefined): string =>
 /** Returns whether the service's own tables could not be read, or were read without the key that verifies their rows. */
 export const isStoreFailure = (error: unknown): error is Error =>
   error instanceof Problem ||
+  error instanceof CloudFailure ||
   error instanceof SigningKeysMissing ||
   (error instanceof Error && (error.name === "RestError" || isUnclear(error)));
 
