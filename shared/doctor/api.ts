@@ -29,49 +29,49 @@ export const PermissionsCheck = z
       .meta({ description: "The watched resources that stand for all others." }),
     calls: z
       .array(
-      z.object({
-        id: z.string().meta({ description: "Stable name of the call.", example: "keyVault.listSecrets" }),
-        feature: z.string().meta({ description: "Feature that needs the call.", example: "Scans: secrets" }),
-        call: z.string().meta({ description: "The request.", example: "GET /secrets" }),
-        permissions: z.array(z.string()).meta({
-          description: "Roles, actions or application permissions that the call needs.",
-          example: ["Microsoft.KeyVault/vaults/secrets/readMetadata/action"],
-        }),
-        optional: z.boolean().meta({
-          description: "True if the service works without the permission, or if only some resources need it.",
-        }),
-        outcome,
-        works: z.int().meta({ description: "Number of resources for which the call works.", example: 5 }),
-        checked: z.int().meta({ description: "Number of resources for which the call was checked.", example: 5 }),
-        findings: z
-          .array(
-            z.object({
-              resource: z.string().meta({ description: "The called resource.", example: "key vault kv-payments" }),
-              outcome,
-              detail: z.string().nullable().meta({
-                description: "What was found. Null if there is nothing to add.",
-                example: "The service's identity does not have the required permission.",
-              }),
-              remedy: z.string().nullable().meta({
-                description: "How to fix it. Null if there is nothing to fix.",
-                example: "Assign the role Key Vault Reader to the service's identity on this vault.",
-              }),
-              command: z
-                .string()
-                .nullable()
-                .meta({
+        z.object({
+          id: z.string().meta({ description: "Stable name of the call.", example: "keyVault.listSecrets" }),
+          feature: z.string().meta({ description: "Feature that needs the call.", example: "Scans: secrets" }),
+          call: z.string().meta({ description: "The request.", example: "GET /secrets" }),
+          permissions: z.array(z.string()).meta({
+            description: "Roles, actions or application permissions that the call needs.",
+            example: ["Microsoft.KeyVault/vaults/secrets/readMetadata/action"],
+          }),
+          optional: z.boolean().meta({
+            description: "True if the service works without the permission, or if only some resources need it.",
+          }),
+          outcome,
+          works: z.int().meta({ description: "Number of resources for which the call works.", example: 5 }),
+          checked: z.int().meta({ description: "Number of resources for which the call was checked.", example: 5 }),
+          findings: z
+            .array(
+              z.object({
+                resource: z.string().meta({ description: "The called resource.", example: "key vault kv-payments" }),
+                outcome,
+                detail: z.string().nullable().meta({
+                  description: "What was found. Null if there is nothing to add.",
+                  example: "The service's identity does not have the required permission.",
+                }),
+                remedy: z.string().nullable().meta({
+                  description: "How to fix it. Null if there is nothing to fix.",
+                  example: "Assign the role Key Vault Reader to the service's identity on this vault.",
+                }),
+                command: z.string().nullable().meta({
                   description: "Command of the Azure CLI that fixes it. Null if there is none.",
                   example:
                     'az role assignment create --assignee-object-id "0d7b6a3e-5c1f-4a8e-9b2d-7f3c6e1a4b58" --role "Key Vault Reader" --scope "/subscriptions/8eab9bca-7137-4f76-a31c-dcc4acd2ff43"',
                 }),
+              }),
+            )
+            .meta({ description: "Results that need attention, or that explain how the call was checked." }),
+          documentation: z
+            .string()
+            .meta({
+              description: "Page below docs/, and its section.",
+              example: "permissions.md#watched-subscriptions",
             }),
-          )
-          .meta({ description: "Results that need attention, or that explain how the call was checked." }),
-        documentation: z
-          .string()
-          .meta({ description: "Page below docs/, and its section.", example: "permissions.md#watched-subscriptions" }),
-      }),
-    )
+        }),
+      )
       .meta({ description: "All outgoing calls of the service, also those of features that are off." }),
   })
   .meta({ id: "PermissionsCheck" });

@@ -32,8 +32,8 @@ import { SECOND_MS } from "../platform/time.ts";
 import { SyncFailure } from "../sync/providers/provider.ts";
 import type { Sync } from "../sync/sync.ts";
 import type { Principal } from "./commands.ts";
-import { type Added, notProven, type Result } from "./result.ts";
 import { type Action, type OwnRoles, ownRolesOrFailure, readOwnRoles } from "./own-roles.ts";
+import { type Added, notProven, type Result } from "./result.ts";
 
 /** The modules whose calls the doctor makes. */
 export interface DoctorDeps {

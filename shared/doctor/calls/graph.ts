@@ -29,10 +29,7 @@ const withPermission =
   };
 
 /** As `withPermission`, for one application of the tenant. */
-const onApplication = (
-  permission: string,
-  work: (doctor: Doctor, objectId: string) => Promise<Added>,
-) =>
+const onApplication = (permission: string, work: (doctor: Doctor, objectId: string) => Promise<Added>) =>
   withPermission(permission, async (doctor) => {
     const [application] = await doctor.applications();
     if (!application) return { outcome: "notProven", detail: "The tenant has no application with which to try it." };

@@ -70,10 +70,7 @@ const perSubscription =
 
 /** Makes a call for each sampled vault. `step` decides the command of the fix. */
 const perVault =
-  (
-    step: Step | undefined,
-    work: (doctor: Doctor, vault: VaultResource) => Promise<Added>,
-  ): OutgoingCall["check"] =>
+  (step: Step | undefined, work: (doctor: Doctor, vault: VaultResource) => Promise<Added>): OutgoingCall["check"] =>
   async (doctor) => {
     const [{ checked }, principal] = await Promise.all([doctor.vaults(), doctor.principal()]);
     if (checked.length === 0) return [notProven("the vaults", "No vault can be seen in the sampled subscriptions.")];
