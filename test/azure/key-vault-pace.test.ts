@@ -9,7 +9,8 @@ class SimulatedClock {
   #now = 0;
   readonly #timers: { at: number; run: () => void }[] = [];
   now = (): number => this.#now;
-  after = (milliseconds: number, run: () => void): void => void this.#timers.push({ at: this.#now + milliseconds, run });
+  after = (milliseconds: number, run: () => void): void =>
+    void this.#timers.push({ at: this.#now + milliseconds, run });
 
   /** Runs all timers, and those that they set. */
   async run(): Promise<void> {

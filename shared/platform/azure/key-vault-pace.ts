@@ -8,7 +8,7 @@
 /** Maximum number of requests in any period of ten seconds. */
 export const KEY_VAULT_PACE = { perVault: 1_000, hardwareKeysPerVault: 500, perRegion: 5_000, periodMs: 10_000 };
 
-/** A vault as far as its limits depend on it. */
+/** A vault as far as its limits depend on it. Scans know all members; a caller without them keeps the limits of the vault. */
 export interface PacedVault {
   /** Such as `https://kv-payments.vault.azure.net`. */
   origin: string;

@@ -135,7 +135,7 @@ export interface KeyVaults {
    * Returns a client for one vault. Its calls share at most eight connections.
    * @throws {CloudFailure} foreignHost if the address is not https, or not under the cloud's Key Vault domain.
    */
-  open(vault: { name: string; vaultUri: string } & Omit<Required<PacedVault>, "origin">): VaultClient;
+  open(vault: { name: string; vaultUri: string } & Omit<PacedVault, "origin">): VaultClient;
 }
 
 export interface CloudServices {
