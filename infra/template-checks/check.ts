@@ -11,7 +11,7 @@ import { checkDeployerRoles } from "./deployer.ts";
 import type { Finding } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";
 import { checkInvariants } from "./invariants.ts";
-import { checkDeployPage, checkParametersFile, compareParameters } from "./parameters.ts";
+import { checkDeployPage, checkParametersFile, compareEntryPoints, compareParameters } from "./parameters.ts";
 import { checkParity, type ParityRow } from "./parity/parity.ts";
 import { checkPolicy, type ParsedPolicy, parsePolicy } from "./policy.ts";
 import { checkProviders } from "./providers.ts";
@@ -80,6 +80,7 @@ export function checkInfra(input: {
       bicep,
       modules.find(({ folder }) => folder === "infra/terraform"),
     ),
+    ...compareEntryPoints(bicep),
     ...checkRoleNames(files),
     ...checkPermissionsPage(files, bicep),
     ...checkRemovePage(files, bicep),

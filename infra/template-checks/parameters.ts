@@ -4,12 +4,13 @@
 import { allowedValues } from "./bicep/file-scope.ts";
 import type { BicepFile, Parameter } from "./bicep/parse.ts";
 import type { Expression, Finding } from "./expression.ts";
-import { children, text } from "./expression.ts";
+import { children, property, text } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";
 import { snake } from "./parity/normalize.ts";
 import { blocks, type TerraformModule } from "./terraform/check.ts";
 
 const MAIN_TEMPLATE = "infra/azure/main.bicep";
+const SERVICE_TEMPLATE = "infra/azure/service.bicep";
 const PARAMETERS_FILE = "infra/azure/main.parameters.json";
 
 /** Variables that only Terraform has. */
@@ -82,10 +83,38 @@ const JSON_KINDS: Record<string, string> = {
   object: "object",
 };
 
-/** Checks that docs/deploy.md mentions every parameter by its Bicep name and by its Terraform name. */
+/**
+ * Checks the parameters of service.bicep, the entry point of a resource group, against main.bicep, which deploys it: the same
+ * types, defaults, limits and descriptions, and each passed on. Only the location has another default.
+ */
+export function compareEntryPoints(bicep: ReadonlyMap<string, BicepFile>): Finding[] {
+  const service = bicep.get(SERVICE_TEMPLATE);
+  const main = bicep.get(MAIN_TEMPLATE);
+  const call = main?.modules.find(({ path }) => path === "service.bicep");
+  const passed = property(call?.body, "params");
+  const entries = passed?.kind === "object" ? passed.entries : [];
+  return (service?.parameters ?? []).flatMap((parameter) => {
+    const { name, line } = parameter;
+    const other = main?.parameters.find((one) => one.name === name);
+    const isEqual = other && describeParameter(parameter) === describeParameter(other);
+    return [
+      ...(isEqual ? [] : [{ file: SERVICE_TEMPLATE, line, message: `the parameter ${name} differs in main.bicep` }]),
+      ...(entries.some(({ key }) => key === name)
+        ? []
+        : [{ file: MAIN_TEMPLATE, line: call?.line ?? 1, message: `does not pass the parameter ${name}` }]),
+    ];
+  });
+}
+
+const describeParameter = ({ name, type, decorators, defaultValue }: Parameter): string =>
+  JSON.stringify([type, decorators, name === "location" ? "" : defaultValue], (key, value: unknown) =>
+    key === "line" ? undefined : value,
+  );
+
+/** Checks that a page about deployments mentions every parameter by its Bicep name and by its Terraform name. */
 export function checkDeployPage(files: InfraFiles, bicep: ReadonlyMap<string, BicepFile>): Finding[] {
   const file = "docs/deploy.md";
-  const page = files.text.get(file) ?? "";
+  const page = [file, "docs/bring-your-own.md"].map((one) => files.text.get(one) ?? "").join("\n");
   return (bicep.get(MAIN_TEMPLATE)?.parameters ?? [])
     .flatMap(({ name }) => [name, snake(name)])
     .filter((name) => !page.includes(`\`${name}\``))
@@ -113,12 +142,14 @@ export function compareParameters(
       continue;
     }
     const type = typeText(variable.attributes.get("type")?.value);
-    if (type !== TERRAFORM_TYPES[parameter.type]) findings.push(finding(`is ${parameter.type}, in Terraform ${type}`));
+    const isObject = parameter.type === "object" && type === "object()";
+    if (type !== TERRAFORM_TYPES[parameter.type] && !isObject) findings.push(finding(`is ${parameter.type}, in Terraform ${type}`));
     const [bicepDefault, terraformDefault] = [
       literal(parameter.defaultValue),
       literal(variable.attributes.get("default")?.value),
     ];
-    if (bicepDefault !== undefined && bicepDefault !== terraformDefault)
+    // An object with fixed members has no empty value in Terraform.
+    if (bicepDefault !== undefined && bicepDefault !== terraformDefault && !(isObject && terraformDefault === "null"))
       findings.push(finding(`its default is ${bicepDefault}, in Terraform ${terraformDefault}`));
     if (parameter.defaultValue && !variable.attributes.has("default"))
       findings.push(finding("Terraform has no default"));

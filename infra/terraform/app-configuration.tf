@@ -23,7 +23,7 @@ resource "azurerm_role_assignment" "app_configuration_role" {
 }
 
 resource "azurerm_monitor_diagnostic_setting" "app_configuration_diagnostics" {
-  count = var.app_configuration_enabled && var.diagnostic_settings_enabled ? 1 : 0
+  count = var.diagnostic_settings_enabled && var.app_configuration_enabled ? 1 : 0
 
   name                       = "all-logs"
   target_resource_id         = azurerm_app_configuration.app_configuration[0].id

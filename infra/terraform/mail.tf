@@ -46,7 +46,7 @@ resource "azurerm_role_assignment" "mail_role" {
 }
 
 resource "azurerm_monitor_diagnostic_setting" "communication_diagnostics" {
-  count = var.mail_enabled && var.diagnostic_settings_enabled ? 1 : 0
+  count = var.diagnostic_settings_enabled && var.mail_enabled ? 1 : 0
 
   name                       = "all-logs"
   target_resource_id         = azurerm_communication_service.communication_service[0].id

@@ -32,7 +32,7 @@ resource "azurerm_network_security_group" "network_security_group" {
 }
 
 resource "azurerm_monitor_diagnostic_setting" "network_security_group_diagnostics" {
-  count = local.network_created && var.diagnostic_settings_enabled ? 1 : 0
+  count = var.diagnostic_settings_enabled && local.network_created ? 1 : 0
 
   name                       = "all-logs"
   target_resource_id         = azurerm_network_security_group.network_security_group[0].id

@@ -14,22 +14,6 @@ param logAnalyticsWorkspaceId string
 // Domains and zones of each cloud.
 var cloud = loadJsonContent('../clouds.json')[environment().name]
 
-// A key without a version is rotated automatically. Tables and queues use it only if the account was created with it.
-var encryption = {
-  keySource: 'Microsoft.Keyvault'
-  identity: { userAssignedIdentity: customerManagedKey.?userAssignedIdentityResourceId }
-  keyvaultproperties: {
-    keyvaulturi: 'https://${last(split(customerManagedKey.?keyVaultResourceId ?? '', '/'))}.${cloud.vaultDomain}'
-    keyname: customerManagedKey.?keyName
-    keyversion: customerManagedKey.?keyVersion
-  }
-  services: {
-    blob: { enabled: true, keyType: 'Account' }
-    queue: { enabled: true, keyType: 'Account' }
-    table: { enabled: true, keyType: 'Account' }
-  }
-}
-
 resource storageAccount 'Microsoft.Storage/storageAccounts@2025-01-01' = {
   name: name
   location: location
@@ -44,7 +28,23 @@ resource storageAccount 'Microsoft.Storage/storageAccounts@2025-01-01' = {
       }
   properties: {
     accessTier: 'Hot'
-    encryption: empty(customerManagedKey) ? { keySource: 'Microsoft.Storage' } : encryption
+    // A key without a version is rotated automatically. Tables and queues use it only if the account was created with it.
+    encryption: empty(customerManagedKey)
+      ? { keySource: 'Microsoft.Storage' }
+      : {
+          keySource: 'Microsoft.Keyvault'
+          identity: { userAssignedIdentity: customerManagedKey.userAssignedIdentityResourceId }
+          keyvaultproperties: {
+            keyvaulturi: 'https://${last(split(customerManagedKey.keyVaultResourceId, '/'))}.${cloud.vaultDomain}'
+            keyname: customerManagedKey.keyName
+            keyversion: customerManagedKey.?keyVersion
+          }
+          services: {
+            blob: { enabled: true, keyType: 'Account' }
+            queue: { enabled: true, keyType: 'Account' }
+            table: { enabled: true, keyType: 'Account' }
+          }
+        }
     allowBlobPublicAccess: false
     allowSharedKeyAccess: false
     isLocalUserEnabled: false
