@@ -11,7 +11,7 @@ import { checkDeployerRoles } from "./deployer.ts";
 import type { Finding } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";
 import { checkInvariants } from "./invariants.ts";
-import { checkDeployPage, checkParametersFile, compareEntryPoints, compareParameters } from "./parameters.ts";
+import { checkDeployPage, checkModulePages, checkParametersFile, compareEntryPoints, compareParameters } from "./parameters.ts";
 import { checkParity, type ParityRow } from "./parity/parity.ts";
 import { checkPolicy, type ParsedPolicy, parsePolicy } from "./policy.ts";
 import { checkProviders } from "./providers.ts";
@@ -92,6 +92,7 @@ export function checkInfra(input: {
     ...checkSettings(bicep),
     ...checkSettingsPages(files, bicep),
     ...checkDeployPage(files, bicep),
+    ...checkModulePages(files, modules),
     ...parity.findings,
   ];
   return { findings, table: parity.table };

@@ -121,6 +121,23 @@ export function checkDeployPage(files: InfraFiles, bicep: ReadonlyMap<string, Bi
     .map((name) => ({ file, line: 1, message: `does not mention the parameter ${name}` }));
 }
 
+/**
+ * Checks that each module's README.md has a row for every input and output, with its description. terraform-docs writes the
+ * tables (infra/terraform/.terraform-docs.yml), but is not needed for this check.
+ */
+export function checkModulePages(files: InfraFiles, modules: readonly TerraformModule[]): Finding[] {
+  return modules.flatMap((module) => {
+    const file = `${module.folder}/README.md`;
+    const page = files.text.get(file) ?? "";
+    return ["variable", "output"].flatMap((type) =>
+      blocks(module, type)
+        .map(({ block }) => `| ${block.labels[0]} | ${text(block.attributes.get("description")?.value)} |`)
+        .filter((row) => !page.includes(row))
+        .map((row) => ({ file, line: 1, message: `has no row ${row}: run npm run check:infra -- --write` })),
+    );
+  });
+}
+
 /** Compares the parameters of main.bicep with the variables of the Terraform module: names, types, defaults and limits. */
 export function compareParameters(
   bicep: ReadonlyMap<string, BicepFile>,
