@@ -12,9 +12,10 @@ variable "location" {
   description = "Region of the resources, such as westeurope. Must offer Flex Consumption (az functionapp list-flexconsumption-locations)."
   type        = string
 
+  # Names contain a hash of the spelling, so that both spellings of existing deployments must stay allowed.
   validation {
-    condition     = can(regex("^[a-z0-9]+$", var.location))
-    error_message = "location must be the name of a region, such as westeurope, not its display name."
+    condition     = can(regex("^[A-Za-z0-9 ]+$", var.location))
+    error_message = "location must be a region, such as westeurope."
   }
 }
 

@@ -24,11 +24,11 @@ run "a_short_name" {
   expect_failures = [var.environment_name]
 }
 
-run "the_display_name_of_a_region" {
+run "a_location_that_is_no_region" {
   command = plan
 
   variables {
-    location = "West Europe"
+    location = "westeurope-1"
   }
 
   expect_failures = [var.location]
