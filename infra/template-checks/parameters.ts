@@ -111,6 +111,49 @@ const describeParameter = ({ name, type, decorators, defaultValue }: Parameter):
     key === "line" ? undefined : value,
   );
 
+/**
+ * Checks that both languages refuse the same combinations of parameters. Terraform does so with a validation that reads other
+ * variables, service.bicep with `fail`, whose message names the parameter.
+ */
+export function compareRefusals(
+  bicep: ReadonlyMap<string, BicepFile>,
+  module: TerraformModule | undefined,
+): Finding[] {
+  const service = bicep.get(SERVICE_TEMPLATE);
+  const messages = (service?.variables ?? []).flatMap(({ value }) => failMessages(value));
+  const refused = (module ? blocks(module, "variable") : []).filter(({ block }) => {
+    const [validation] = block.blocks.flatMap(({ attributes }) => attributes.get("condition") ?? []);
+    return validation !== undefined && variablesIn(validation.value).some((name) => name !== block.labels[0]);
+  });
+  const names = refused.map(({ block }) => block.labels[0]!);
+  return [
+    ...refused
+      .filter(({ block }) => !messages.some((message) => namesIn(message).includes(block.labels[0]!)))
+      .map(({ block, file }) => ({
+        file,
+        line: block.line,
+        message: `service.bicep does not refuse what ${block.labels[0]} refuses here`,
+      })),
+    ...messages
+      .filter((message) => !namesIn(message).some((name) => names.includes(name)))
+      .map((message) => ({ file: SERVICE_TEMPLATE, line: 1, message: `Terraform does not refuse: ${message}` })),
+  ];
+}
+
+/** Returns the parameters that a message names, in snake_case. */
+const namesIn = (message: string): string[] => message.split(/\W+/).map(snake);
+
+function failMessages(expression: Expression): string[] {
+  const own = expression.kind === "call" && expression.name === "fail" ? (text(expression.args[0]) ?? "") : undefined;
+  return [...(own === undefined ? [] : [own]), ...children(expression).flatMap(failMessages)];
+}
+
+/** Returns the names of the variables in an expression: `name` of `var.name`. */
+function variablesIn(expression: Expression): string[] {
+  const isVariable = expression.kind === "member" && expression.of.kind === "name" && expression.of.name === "var";
+  return isVariable ? [expression.name] : children(expression).flatMap(variablesIn);
+}
+
 /** Checks that a page about deployments mentions every parameter by its Bicep name and by its Terraform name. */
 export function checkDeployPage(files: InfraFiles, bicep: ReadonlyMap<string, BicepFile>): Finding[] {
   const file = "docs/deploy.md";

@@ -146,7 +146,7 @@ run "encrypts_with_the_key" {
   }
 
   assert {
-    condition     = tolist(azurerm_storage_account.storage_account.identity[0].identity_ids) == ["/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.ManagedIdentity/userAssignedIdentities/id-key"]
+    condition     = one(azurerm_storage_account.storage_account.identity[0].identity_ids) == "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.ManagedIdentity/userAssignedIdentities/id-key"
     error_message = "Storage must read the key with the given identity."
   }
 }
