@@ -123,7 +123,8 @@ function problemOf(error: unknown): Problem | undefined {
     );
   }
   if (error instanceof SigningKeysMissing) return retryLater("unavailable", error.message, UNREADABLE_RETRY_SECONDS);
-  const denial = error instanceof Error && statusOf(error) === 403 ? STORAGE_DENIALS[errorCode(error) ?? ""] : undefined;
+  const denial =
+    error instanceof Error && statusOf(error) === 403 ? STORAGE_DENIALS[errorCode(error) ?? ""] : undefined;
   if (denial) return retryLater("unavailable", denial, RETRY_SECONDS);
   if (isUnclear(error)) {
     return retryLater(

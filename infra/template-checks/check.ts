@@ -11,7 +11,14 @@ import { checkDeployerRoles } from "./deployer.ts";
 import type { Finding } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";
 import { checkInvariants } from "./invariants.ts";
-import { checkDeployPage, checkModulePages, checkParametersFile, compareEntryPoints, compareParameters, compareRefusals } from "./parameters.ts";
+import {
+  checkDeployPage,
+  checkModulePages,
+  checkParametersFile,
+  compareEntryPoints,
+  compareParameters,
+  compareRefusals,
+} from "./parameters.ts";
 import { checkParity, type ParityRow } from "./parity/parity.ts";
 import { checkPolicy, type ParsedPolicy, parsePolicy } from "./policy.ts";
 import { checkProviders } from "./providers.ts";

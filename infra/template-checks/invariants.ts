@@ -154,7 +154,9 @@ const INVARIANTS: readonly Invariant[] = [
     values: {
       scope: "{vault.id}",
       "properties.workspaceId": WORKSPACE,
-      "properties.logs.0.category": "AuditEvent", "properties.logs.0.enabled": "true" },
+      "properties.logs.0.category": "AuditEvent",
+      "properties.logs.0.enabled": "true",
+    },
     reason:
       "AuditEvent is a vault's category of reads and writes: https://learn.microsoft.com/azure/key-vault/general/logging",
   },

@@ -115,10 +115,7 @@ const describeParameter = ({ name, type, decorators, defaultValue }: Parameter):
  * Checks that both languages refuse the same combinations of parameters. Terraform does so with a validation that reads other
  * variables, service.bicep with `fail`, whose message names the parameter.
  */
-export function compareRefusals(
-  bicep: ReadonlyMap<string, BicepFile>,
-  module: TerraformModule | undefined,
-): Finding[] {
+export function compareRefusals(bicep: ReadonlyMap<string, BicepFile>, module: TerraformModule | undefined): Finding[] {
   const service = bicep.get(SERVICE_TEMPLATE);
   const messages = (service?.variables ?? []).flatMap(({ value }) => failMessages(value));
   const refused = (module ? blocks(module, "variable") : []).filter(({ block }) => {
@@ -203,7 +200,8 @@ export function compareParameters(
     }
     const type = typeText(variable.attributes.get("type")?.value);
     const isObject = parameter.type === "object" && type === "object()";
-    if (type !== TERRAFORM_TYPES[parameter.type] && !isObject) findings.push(finding(`is ${parameter.type}, in Terraform ${type}`));
+    if (type !== TERRAFORM_TYPES[parameter.type] && !isObject)
+      findings.push(finding(`is ${parameter.type}, in Terraform ${type}`));
     const [bicepDefault, terraformDefault] = [
       literal(parameter.defaultValue),
       literal(variable.attributes.get("default")?.value),

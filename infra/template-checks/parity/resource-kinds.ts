@@ -505,7 +505,8 @@ export const KINDS: Kind[] = [
     pairs: [
       ...LOCATED,
       pair("properties.zoneRedundant", "zone_balancing_enabled"),
-      pair("sku.name", "sku_name"), pair("properties.reserved", "os_type", { Linux: "true" }),
+      pair("sku.name", "sku_name"),
+      pair("properties.reserved", "os_type", { Linux: "true" }),
     ],
     only: { bicep: { kind: "Terraform derives it", "sku.tier": "always FlexConsumption" }, terraform: RESOURCE_GROUP },
   },

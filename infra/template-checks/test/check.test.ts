@@ -166,8 +166,18 @@ test.each([
   [SERVICE, "param logRetentionDays int = 30", "param logRetentionDays int = 60", /logRetentionDays differs in main/],
   [SERVICE, "@maxValue(730)", "@maxValue(365)", /logRetentionDays differs in main/],
   [MAIN, "    zoneRedundant: zoneRedundant\n", "", /does not pass the parameter zoneRedundant/],
-  [SERVICE, "fail('natGatewayEnabled needs", "fail('The gateway needs", /does not refuse what nat_gateway_enabled refuses/],
-  [SERVICE, ": appEndpointRefused ? fail('appPrivate", ": appEndpointRefused ? failed('appPrivate", /no function failed/],
+  [
+    SERVICE,
+    "fail('natGatewayEnabled needs",
+    "fail('The gateway needs",
+    /does not refuse what nat_gateway_enabled refuses/,
+  ],
+  [
+    SERVICE,
+    ": appEndpointRefused ? fail('appPrivate",
+    ": appEndpointRefused ? failed('appPrivate",
+    /no function failed/,
+  ],
   [
     "infra/terraform/variables.tf",
     "!var.app_private_endpoint_enabled || var.network_enabled",

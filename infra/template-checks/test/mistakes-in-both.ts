@@ -101,11 +101,15 @@ export const COMMON_MISTAKES: readonly CommonMistake[] = [
   common(
     "the app's private endpoint has the zone of another service",
     /app_?private_?dns_?zone: name must be privatelink.{cloud.app_domain}/i,
-    [`${BICEP}/modules/app-private-endpoint.bicep`, "privatelink.${cloud.appDomain}", "privatelink.${cloud.vaultDomain}"],
+    [
+      `${BICEP}/modules/app-private-endpoint.bicep`,
+      "cloud.appDomain}'",
+      "cloud.vaultDomain}'",
+    ],
     [
       `${TERRAFORM}/app-private-endpoint.tf`,
-      "privatelink.${local.cloud.appDomain}",
-      "privatelink.${local.cloud.vaultDomain}",
+      "local.cloud.appDomain",
+      "local.cloud.vaultDomain",
     ],
   ),
   common(
@@ -142,7 +146,11 @@ export const COMMON_MISTAKES: readonly CommonMistake[] = [
   common(
     "an existing workspace is not used",
     /WorkspaceResourceId must be {log_analytics_workspace_resource_id} is given/,
-    [`${BICEP}/modules/monitoring.bicep`, "WorkspaceResourceId: workspaceId", "WorkspaceResourceId: logAnalyticsWorkspace.id"],
+    [
+      `${BICEP}/modules/monitoring.bicep`,
+      "WorkspaceResourceId: workspaceId",
+      "WorkspaceResourceId: logAnalyticsWorkspace.id",
+    ],
     [
       `${TERRAFORM}/monitoring.tf`,
       "workspace_id                 = local.log_analytics_workspace_id",
@@ -259,7 +267,7 @@ export const COMMON_MISTAKES: readonly CommonMistake[] = [
   common(
     "the service's role on its vault is assigned on the whole resource group",
     /vaultRole: scope must be {vault.id}/,
-    [`${BICEP}/modules/vault.bicep`, "  scope: vault\n", ""],
+    [`${BICEP}/modules/vault.bicep`, "  scope: vault\n  properties: {\n    roleDef", "  properties: {\n    roleDef"],
     [
       `${TERRAFORM}/vault.tf`,
       "scope                = azurerm_key_vault.vault.id",
