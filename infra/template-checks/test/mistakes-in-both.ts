@@ -101,16 +101,8 @@ export const COMMON_MISTAKES: readonly CommonMistake[] = [
   common(
     "the app's private endpoint has the zone of another service",
     /app_?private_?dns_?zone: name must be privatelink.{cloud.app_domain}/i,
-    [
-      `${BICEP}/modules/app-private-endpoint.bicep`,
-      "cloud.appDomain}'",
-      "cloud.vaultDomain}'",
-    ],
-    [
-      `${TERRAFORM}/app-private-endpoint.tf`,
-      "local.cloud.appDomain",
-      "local.cloud.vaultDomain",
-    ],
+    [`${BICEP}/modules/app-private-endpoint.bicep`, "cloud.appDomain}'", "cloud.vaultDomain}'"],
+    [`${TERRAFORM}/app-private-endpoint.tf`, "local.cloud.appDomain", "local.cloud.vaultDomain"],
   ),
   common(
     "the app stays public when its public access is off",
