@@ -64,12 +64,10 @@ export const PermissionsCheck = z
               }),
             )
             .meta({ description: "Results that need attention, or that explain how the call was checked." }),
-          documentation: z
-            .string()
-            .meta({
-              description: "Page below docs/, and its section.",
-              example: "permissions.md#watched-subscriptions",
-            }),
+          documentation: z.string().meta({
+            description: "Page below docs/, and its section.",
+            example: "permissions.md#watched-subscriptions",
+          }),
         }),
       )
       .meta({ description: "All outgoing calls of the service, also those of features that are off." }),

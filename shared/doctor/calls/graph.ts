@@ -2,7 +2,7 @@ import { countUnnamedOwners, READ_USERS } from "../../applications/unnamed-owner
 import { graphCommand } from "../commands.ts";
 import { type Doctor, firstPage } from "../context.ts";
 import type { OutgoingCall } from "../outgoing-call.ts";
-import { type Added, off, type Result } from "../result.ts";
+import { type Added, off } from "../result.ts";
 
 // The calls to Microsoft Graph in the service's own tenant (PRO).
 
