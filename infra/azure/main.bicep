@@ -29,6 +29,9 @@ param literalScanSubscriptionIds string[] = []
 @description('User name of the first administrator. scripts/make-secrets.ts creates the password and stores it in the vault.')
 param bootstrapAdminUsername string = 'admin'
 
+@description('Object id in Entra of who can set the first password. Empty: who deploys. Set it if a pipeline deploys for you.')
+param deployerObjectId string = ''
+
 @description('Memory of an instance in MB.')
 @allowed([512, 2048, 4096])
 param instanceMemoryMb int = 512
@@ -148,6 +151,7 @@ module service 'service.bicep' = {
     storageReplication: storageReplication
     watchedSubscriptionIds: watchedSubscriptionIds
     bootstrapAdminUsername: bootstrapAdminUsername
+    deployerObjectId: empty(deployerObjectId) ? deployer().objectId : deployerObjectId
     instanceMemoryMb: instanceMemoryMb
     maximumInstanceCount: maximumInstanceCount
     alwaysReadyInstances: alwaysReadyInstances
@@ -190,6 +194,7 @@ module events 'events/subscription.bicep' = [
       location: location
       tags: resourceTags
       storageAccountId: service.outputs.storageAccountId
+      eventIdentityId: service.outputs.eventIdentityId
     }
   }
 ]
@@ -224,10 +229,13 @@ module literalScan 'literal-scan/subscription.bicep' = [
   }
 ]
 
+// Version of these templates. /health?deep=true has the app's.
+output SERVICE_VERSION string = loadJsonContent('../../package.json', '$.version')
 output AZURE_RESOURCE_GROUP string = resourceGroup.name
 output SERVICE_URL string = service.outputs.serviceUrl
 output SERVICE_KEY_VAULT_ID string = service.outputs.vaultId
 output SERVICE_STORAGE_ACCOUNT_ID string = service.outputs.storageAccountId
+output SERVICE_EVENT_IDENTITY_ID string = service.outputs.eventIdentityId
 output SERVICE_FUNCTION_APP_ID string = service.outputs.functionAppId
 // What the firewall of a monitored vault must allow: the subnet, or with natGatewayEnabled the address. Empty: no fixed source.
 output SERVICE_SUBNET_ID string = service.outputs.subnetId

@@ -5,6 +5,7 @@ param tags object
 param storageReplication string
 param watchedSubscriptionIds string[]
 param bootstrapAdminUsername string
+param deployerObjectId string
 param instanceMemoryMb int
 param maximumInstanceCount int
 param alwaysReadyInstances int
@@ -91,6 +92,15 @@ module storage 'modules/storage.bicep' = {
   }
 }
 
+module eventIdentity 'modules/event-identity.bicep' = {
+  params: {
+    name: 'id-${environmentName}-events'
+    location: location
+    tags: tags
+    storageAccountName: storage.outputs.storageAccountName
+  }
+}
+
 module vault 'modules/vault.bicep' = {
   params: {
     name: 'kv-${suffix}'
@@ -167,6 +177,7 @@ module app 'modules/app.bicep' = {
     ipAddress: natGatewayCreated ? natGateway!.outputs.ipAddress : ''
     watchedSubscriptionIds: watchedSubscriptionIds
     bootstrapAdminUsername: bootstrapAdminUsername
+    deployerObjectId: deployerObjectId
     instanceMemoryMb: instanceMemoryMb
     maximumInstanceCount: maximumInstanceCount
     alwaysReadyInstances: alwaysReadyInstances
@@ -201,6 +212,7 @@ output serviceUrl string = app.outputs.serviceUrl
 output functionAppId string = app.outputs.functionAppId
 output vaultId string = vault.outputs.vaultId
 output storageAccountId string = storage.outputs.storageAccountId
+output eventIdentityId string = eventIdentity.outputs.eventIdentityId
 output subnetId string = natGatewayCreated || !networkEnabled
   ? ''
   : networkCreated ? network!.outputs.functionSubnetId : functionSubnetResourceId
