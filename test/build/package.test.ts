@@ -60,8 +60,8 @@ test("two builds are identical, byte for byte, in every file", () => {
   const [one, other] = [path.dirname(release.zip), path.dirname(secondRelease.zip)];
   expect(readdirSync(one).sort()).toEqual([
     "THIRD-PARTY-LICENSES.txt",
-    MODULE,
     path.basename(release.zip),
+    MODULE,
     "first-password.mjs",
     "make-secrets.mjs",
     "sbom.cdx.json",
