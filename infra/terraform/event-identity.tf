@@ -2,7 +2,7 @@
 # and a policy can use it without the right to assign roles.
 resource "azurerm_user_assigned_identity" "event_identity" {
   name                = "id-${var.environment_name}-events"
-  resource_group_name = azurerm_resource_group.resource_group.name
+  resource_group_name = local.resource_group_name
   location            = var.location
   tags                = local.tags
 }
