@@ -1,6 +1,8 @@
 import * as z from "zod";
 import {
   Credentials,
+  FirstPasswordRequest,
+  FirstPasswordSet,
   Me,
   PasswordChange,
   PasswordChanged,
@@ -64,6 +66,30 @@ const signIn = endpoint({
     const { user, cookie } = await services.access.signInToSession(credentials, caller, userAgent);
     return { ...ok({ user: userView(user) }), cookies: [cookie] };
   },
+});
+
+const setFirstPassword = endpoint({
+  name: "setFirstPassword",
+  method: "POST",
+  route: "auth/bootstrap/azure",
+  summary: "Set the first password with a sign-in to Azure",
+  description:
+    "For `npm run first-password`, which the deployer runs. Sets the password of the bootstrap administrator. The proof is a role assignment on the service's key vault: Azure Resource Manager records that the deployer (DEPLOYER_OBJECT_ID) created it within the last 15 minutes, and its description contains the hash of `verifier`. Don't send an access token. Works once, while the bootstrap administrator is the only user and never signed in; later requests return 409. Returns 403 if the assignment proves nothing, and 503 until Azure shows the assignment.",
+  tag,
+  access: "open",
+  tier: "core",
+  rateLimit: "signIn",
+  body: FirstPasswordRequest,
+  example: {
+    body: {
+      roleAssignment: "2f6f8a4c-5d0b-4b53-9a3e-0d1c7a6a9e11",
+      verifier: "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+      password: "a first password of one's own",
+    },
+  },
+  responds: { 200: FirstPasswordSet },
+  problems: ["conflict", "forbidden"],
+  handle: async ({ body, caller, services }) => ok({ username: await services.access.setFirstPassword(body, caller) }),
 });
 
 const signOut = endpoint({
@@ -165,4 +191,12 @@ const endSession = endpoint({
   },
 });
 
-export const endpoints: Endpoint<Services>[] = [signIn, signOut, getMe, changePassword, listSessions, endSession];
+export const endpoints: Endpoint<Services>[] = [
+  signIn,
+  setFirstPassword,
+  signOut,
+  getMe,
+  changePassword,
+  listSessions,
+  endSession,
+];

@@ -5,6 +5,7 @@ import { IdentityView, identityView } from "../shared/platform/azure/api.ts";
 import { Health } from "../shared/platform/http/api.ts";
 import { PageQuery, pageRequest, pageView } from "../shared/platform/http/paging.ts";
 import { ok } from "../shared/platform/http/reply.ts";
+import { builtVersion } from "./built-version.ts";
 import { endpoint } from "./declare.ts";
 
 // Endpoints about the service itself: its health, its identity in Azure, and queue messages that failed.
@@ -15,7 +16,7 @@ const health = endpoint({
   route: "health",
   summary: "Check the health of the service",
   description:
-    "Inexpensive, open to anyone, and not rate limited. With deep=true it requires a token, is rate limited, and reports which dependencies respond, how many stored rows can't be read, and how many alerts are held after a restore. The status is degraded if a dependency does not respond, a row can't be read, or a number can't be determined. A number that can't be determined is absent.",
+    "Inexpensive, open to anyone, and not rate limited. With deep=true it requires a token, is rate limited, and reports the version, which dependencies respond, how many stored rows can't be read, and how many alerts are held after a restore. The status is degraded if a dependency does not respond, a row can't be read, or a number can't be determined. A number that can't be determined is absent.",
   tag: "System",
   access: "open",
   tier: "core",
@@ -41,6 +42,7 @@ const health = endpoint({
       heldDeliveries !== undefined;
     return ok({
       status: isHealthy ? "healthy" : "degraded",
+      ...builtVersion(),
       dependencies,
       ...(unreadableRows && { unreadableRows }),
       ...(heldDeliveries !== undefined && { heldDeliveries }),

@@ -1,6 +1,8 @@
 import { type Access, createAccess } from "../../shared/access/access.ts";
 import { createEntraTokens } from "../../shared/access/entra.ts";
 import { type ApprovalService, createApprovals } from "../../shared/approvals/approvals.ts";
+import { createArm } from "../../shared/platform/azure/arm.ts";
+import { readAssignmentRecord } from "../../shared/platform/azure/role-assignments.ts";
 import { keyVaultSecondFactorKeys } from "../../shared/platform/azure/row-keys.ts";
 import type { Gate } from "../../shared/platform/http/admission.ts";
 import { createRateLimiter, type RateLimiter } from "../../shared/platform/http/rate-limit.ts";
@@ -32,6 +34,7 @@ export interface AccessServices {
 
 export function createAccessServices(platform: Platform): AccessServices {
   const { config, clock, randomness, log, tables, audit, licensing, settings, serviceKeyVault, storeFormat } = platform;
+  const { identity } = platform;
   const limits = { perMinute: config.RATE_LIMIT_PER_MINUTE, perHour: config.RATE_LIMIT_PER_HOUR };
   const limiter = createRateLimiter({ tables, clock, name: "calls", limits });
   const signInLimiter = createRateLimiter({ tables, clock, name: "signIn", limits: SIGN_IN_LIMITS });
@@ -48,6 +51,7 @@ export function createAccessServices(platform: Platform): AccessServices {
     passwordSignIn: (username) => sso.passwordSignIn(username),
     roleMapped: () => sso.roleMapped(),
     passwordSettings: () => settings.values(),
+    readAssignment: (id) => readAssignmentRecord(createArm({ config, identity, log }), id),
     secondFactorKeys: serviceKeyVault && keyVaultSecondFactorKeys(serviceKeyVault, randomness),
   });
   const sso: Sso = createSso({

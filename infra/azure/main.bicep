@@ -57,6 +57,9 @@ param literalScannerRoleDefinitionId string = ''
 @description('User name of the first administrator. scripts/make-secrets.ts creates the password and stores it in the vault.')
 param bootstrapAdminUsername string = 'admin'
 
+@description('Object id in Entra of who can set the first password. Empty: who deploys. Set it if a pipeline deploys for you.')
+param deployerObjectId string = ''
+
 @description('Memory of an instance in MB.')
 @allowed([512, 2048, 4096])
 param instanceMemoryMb int = 512
@@ -196,6 +199,7 @@ module service 'service.bicep' = {
     zoneRedundant: zoneRedundant
     watchedSubscriptionIds: watchedSubscriptionIds
     bootstrapAdminUsername: bootstrapAdminUsername
+    deployerObjectId: deployerObjectId
     instanceMemoryMb: instanceMemoryMb
     maximumInstanceCount: maximumInstanceCount
     alwaysReadyInstances: alwaysReadyInstances
@@ -243,6 +247,7 @@ module events 'events/subscription.bicep' = [
       location: location
       tags: resourceTags
       storageAccountId: service.outputs.storageAccountId
+      eventIdentityId: service.outputs.eventIdentityId
     }
   }
 ]
@@ -281,11 +286,14 @@ module literalScan 'literal-scan/subscription.bicep' = [
   }
 ]
 
+// Version of these templates. /health?deep=true has the app's.
+output SERVICE_VERSION string = loadJsonContent('../../package.json', '$.version')
 output AZURE_RESOURCE_GROUP string = groupName
 output SERVICE_URL string = service.outputs.serviceUrl
 output SERVICE_KEY_VAULT_ID string = service.outputs.vaultId
 output SERVICE_KEY_VAULT_NAME string = service.outputs.vaultName
 output SERVICE_STORAGE_ACCOUNT_ID string = service.outputs.storageAccountId
+output SERVICE_EVENT_IDENTITY_ID string = service.outputs.eventIdentityId
 output SERVICE_FUNCTION_APP_ID string = service.outputs.functionAppId
 output SERVICE_FUNCTION_APP_NAME string = service.outputs.functionAppName
 // What an Azure Monitor private link scope must include.

@@ -38,6 +38,9 @@ param literalScanSubscriptionIds string[] = []
 @description('User name of the first administrator. scripts/make-secrets.ts creates the password and stores it in the vault.')
 param bootstrapAdminUsername string = 'admin'
 
+@description('Object id in Entra of who can set the first password. Empty: who deploys. Set it if a pipeline deploys for you.')
+param deployerObjectId string = ''
+
 @description('Memory of an instance in MB.')
 @allowed([512, 2048, 4096])
 param instanceMemoryMb int = 512
@@ -225,6 +228,15 @@ module storage 'modules/storage.bicep' = {
   }
 }
 
+module eventIdentity 'modules/event-identity.bicep' = {
+  params: {
+    name: 'id-${environmentName}-events'
+    location: location
+    tags: tags
+    storageAccountName: storage.outputs.storageAccountName
+  }
+}
+
 module vault 'modules/vault.bicep' = {
   params: {
     name: 'kv-${suffix}'
@@ -310,6 +322,7 @@ module app 'modules/app.bicep' = {
     ipAddress: natGatewayCreated ? natGateway!.outputs.ipAddress : ''
     watchedSubscriptionIds: watchedSubscriptionIds
     bootstrapAdminUsername: bootstrapAdminUsername
+    deployerObjectId: empty(deployerObjectId) ? deployer().objectId : deployerObjectId
     instanceMemoryMb: instanceMemoryMb
     maximumInstanceCount: maximumInstanceCount
     alwaysReadyInstances: alwaysReadyInstances
@@ -362,6 +375,7 @@ output vaultName string = vault.outputs.vaultName
 output logAnalyticsWorkspaceId string = monitoring.outputs.logAnalyticsWorkspaceId
 output applicationInsightsId string = monitoring.outputs.applicationInsightsId
 output storageAccountId string = storage.outputs.storageAccountId
+output eventIdentityId string = eventIdentity.outputs.eventIdentityId
 output subnetId string = natGatewayCreated || !networkEnabled
   ? ''
   : networkCreated ? network!.outputs.functionSubnetId : functionSubnetResourceId

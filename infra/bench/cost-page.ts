@@ -1,4 +1,4 @@
-import { minimumCalls, PER_VAULT, VAULTS } from "../../test/support/measured-company.ts";
+import { minimumCalls, PER_VAULT, SECRETS_PER_VAULT, VAULTS } from "../../test/support/measured-company.ts";
 
 /** Figures of BENCHMARKS.md that docs/cost.md lists, by the text of their first column. The costs are calculated from them. */
 const LISTED_FIGURES = [
@@ -36,6 +36,29 @@ const FREE_CALLS_PER_SCAN = 4;
 const DETAIL_REFRESH_DAYS = 7;
 /** An average message costs three queue operations: send, receive and delete. */
 const OPERATIONS_PER_MESSAGE = 3;
+
+/** Vaults in the table of prices. */
+const PRICED_VAULTS = [50, 500, 5_000];
+/** Seconds for which an instance works on one vault of 140 assets in one scan, estimated. */
+const VAULT_SECONDS = 0.25;
+/**
+ * List prices in US dollars, for the table of prices. docs/cost.md says when and where each was read, and which ones were not
+ * verified. Prices of an hour are multiplied by HOURS_PER_MONTH.
+ */
+const PRICES = {
+  keyVaultOperations: 0.03 / 10_000,
+  tableTransactions: 0.00045 / 10_000,
+  gigabyteSeconds: 0.000026,
+  freeGigabyteSeconds: 100_000,
+  alertRule: 0.5,
+  privateEndpointHour: 0.01,
+  privateZone: 0.5,
+  awsSecret: 0.4,
+  defenderKeyVault: 0.25,
+};
+const HOURS_PER_MONTH = 730;
+/** Alert rules of the templates, and private endpoints with their zones, without App Configuration. */
+const [ALERT_RULES, ENDPOINTS] = [4, 4];
 
 /**
  * Returns the text of docs/cost.md with the parts between `<!-- name -->` comments replaced by the current figures of
@@ -102,6 +125,30 @@ export function costPage(page: string, benchmarks: string): string {
     ].join("\n"),
     first: `- **The first scan** writes ${requestsPerAsset} · \`A\` transactions once: ${formatNumber(requestsPerAsset * 100_000)} for 100,000 assets.`,
   };
+  const detailsPerVault = fullScanCalls / VAULTS - 1 - lists / VAULTS;
+  const rows = PRICED_VAULTS.map((vaults) => {
+    const keyVault =
+      DAYS_PER_MONTH * vaults * (SCANS_PER_DAY * (lists / VAULTS) + detailsPerVault / DETAIL_REFRESH_DAYS);
+    const tables =
+      DAYS_PER_MONTH * (vaults * ((SCANS_PER_DAY - 1) * deltaRequestsPerVault + fullRequestsPerVault) + timerRequests);
+    const work = DAYS_PER_MONTH * MEMORY_GB * (timers * TIMER_SECONDS + SCANS_PER_DAY * vaults * VAULT_SECONDS);
+    const prices = [
+      keyVault * PRICES.keyVaultOperations,
+      tables * PRICES.tableTransactions,
+      Math.max(0, work - PRICES.freeGigabyteSeconds) * PRICES.gigabyteSeconds,
+      ALERT_RULES * PRICES.alertRule,
+    ];
+    const total = prices.reduce((sum, price) => sum + price, 0);
+    const network = ENDPOINTS * (PRICES.privateEndpointHour * HOURS_PER_MONTH + PRICES.privateZone);
+    const compared = [vaults * SECRETS_PER_VAULT * PRICES.awsSecret, vaults * PRICES.defenderKeyVault];
+    const cells = [...prices, total, total + network].map((price) => price.toFixed(2));
+    return `| ${formatNumber(vaults)} (${formatNumber(vaults * PER_VAULT)}) | ${[...cells, ...compared.map(formatNumber)].join(" | ")} |`;
+  });
+  parts.prices = [
+    "| vaults (assets) | Key Vault | tables | executions | alert rules | **total** | with `networkEnabled` | AWS Secrets Manager | Defender for Key Vault |",
+    "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ...rows,
+  ].join("\n");
   return Object.entries(parts).reduce((whole, [name, part]) => {
     const pattern = new RegExp(`(<!-- ${name} -->\\n)[\\s\\S]*?(\\n<!-- /${name} -->)`);
     if (!pattern.test(whole)) throw new Error(`docs/cost.md has no part "${name}".`);

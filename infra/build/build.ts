@@ -12,6 +12,7 @@ import { build, type Metafile, type Plugin } from "esbuild";
 import { gzipSync } from "fflate";
 import { commandLine, exitWithUsageError } from "./command-line.ts";
 import { buildPage } from "./page.ts";
+import { sourceVersion } from "./source-version.ts";
 
 const HELP = `npm run build -- [--development-licence-key KID:X]…
 
@@ -77,6 +78,7 @@ export async function buildApp(
       // The inner JSON is the text that the app parses. The outer one makes it a string literal in the code.
       __DEVELOPMENT_LICENSE_KEYS__: JSON.stringify(JSON.stringify(options.developmentLicenseKeys ?? [])),
       __FUNCTIONS__: JSON.stringify(JSON.stringify(await functionIndex())),
+      __SOURCE_VERSION__: JSON.stringify(JSON.stringify(sourceVersion(root))),
     },
     plugins: [importServicesPlugin],
     logLevel: "warning",
@@ -87,6 +89,38 @@ export async function buildApp(
   ].map((file) => path.relative(root, file).split(path.sep).join("/"));
   const pageSources = await buildPage(path.join(outdir, "page"), { ignoreCache: options.release ?? false });
   return { outdir, metafile, copied: [...copiedSources, ...pageSources] };
+}
+
+/** The commands of a deployment that a release contains as one file each, by the name of that file. */
+const DEPLOYMENT_COMMANDS = {
+  "make-secrets": "infra/azure/scripts/make-secrets.ts",
+  "first-password": "infra/azure/scripts/first-password.ts",
+};
+
+/**
+ * Bundles each command of a deployment into one file that Node runs without any package.
+ * @param outdir folder of the files `<name>.mjs`
+ */
+export async function buildDeploymentCommands(outdir: string): Promise<Metafile> {
+  const { metafile } = await build({
+    metafile: true,
+    absWorkingDir: root,
+    entryPoints: DEPLOYMENT_COMMANDS,
+    outdir,
+    outExtension: { ".js": ".mjs" },
+    bundle: true,
+    format: "esm",
+    platform: "node",
+    mainFields: ["module", "main"],
+    target: "node22",
+    minifyWhitespace: true,
+    minifySyntax: true,
+    legalComments: "none",
+    external: ["supports-color"],
+    banner: REQUIRE_BANNER,
+    logLevel: "warning",
+  });
+  return metafile;
 }
 
 /** Areas (files of functions/ that declare functions) that do not use functions/services.ts. */

@@ -1,8 +1,9 @@
 // Checks the files of a release before it is written: only files of the app, no code of tests or development, no license key
 // except the vendor's, and no path of the machine that built it. package.ts calls it.
 
+import type { Metafile } from "esbuild";
 import { VENDOR_KEYS } from "../../shared/licensing/vendor-keys.ts";
-import type { Bundled } from "./packages.ts";
+import { type Bundled, packagesOf } from "./packages.ts";
 
 /** File patterns that a release may contain: the app, the documentation pages, its font, and the bill of materials. */
 const ALLOWED_FILES = [
@@ -12,6 +13,8 @@ const ALLOWED_FILES = [
   /^dist\/page\/[\w.-]+\.(html|css|js|svg|json)(\.gz|\.br)?$/,
   /^dist\/fonts\/[\w-]+\.woff$/,
   /^sbom\.cdx\.json$/,
+  /^LICENSE$/,
+  /^CHANGELOG\.md$/,
   /^THIRD-PARTY-LICENSES\.txt$/,
 ];
 
@@ -78,4 +81,15 @@ export function problemsOf(files: ReadonlyMap<string, Uint8Array>, bundled: Bund
   for (const key of vendorKeys)
     if (!builtInKeys.has(key)) problems.push(`the vendor's license key ${key} is not found`);
   return problems;
+}
+
+/**
+ * Returns the reasons why the commands of a deployment are not valid in a release: they may bundle only packages of the app, which
+ * the bill of materials and the license file list.
+ */
+export function problemsOfCommands(metafile: Metafile, { packages }: Bundled, root: string): string[] {
+  const bundled = packagesOf(root, { metafile, copied: [], outdir: "" });
+  return [...bundled.packages.keys()]
+    .filter((id) => !packages.has(id))
+    .map((id) => `${id}: a command bundles it, but the app does not`);
 }

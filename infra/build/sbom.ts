@@ -14,6 +14,7 @@ import {
   LicenseExpression,
   LicenseRepository,
   NamedLicense,
+  Property,
   SpdxLicense,
 } from "@cyclonedx/cyclonedx-library/Models";
 import { JSON as Json, JsonSerializer } from "@cyclonedx/cyclonedx-library/Serialize";
@@ -28,8 +29,13 @@ import type { Bundled, BundledPackage } from "./packages.ts";
  * `digest`, so that the same release has the same bill.
  * @param digest identifies the release
  */
-export function sbomText(app: { name: string; version: string }, bundled: Bundled, digest: string): string {
+export function sbomText(
+  app: { name: string; version: string; commit: string | null },
+  bundled: Bundled,
+  digest: string,
+): string {
   const main = new Component(ComponentType.Application, app.name, { bomRef: app.name, version: app.version });
+  if (app.commit) main.properties.add(new Property("git:commit", app.commit));
   const components = new Map([...bundled.packages].map(([id, each]) => [id, componentOf(each)]));
   const link = (from: Component, ids: string[]) => {
     for (const id of ids) from.dependencies.add(components.get(id)!.bomRef);

@@ -80,7 +80,7 @@ export function checkInfra(input: {
     ...checkBicep({ files: bicep, types: input.types, exists: files.exists }),
     ...checkBicep({ files: policy.files, types: input.types, exists: files.exists }),
     ...checkApiVersions([...bicep.values(), ...policy.files.values()]),
-    ...checkPolicy(policy, bicep, files.text.get("infra/azure/events-policy/sender-only.txt") ?? ""),
+    ...checkPolicy(policy, bicep),
     ...checkTerraform([...terraform.values()], files.exists),
     ...checkAzureYaml(files, input.scripts),
     ...checkParametersFile(files, bicep),

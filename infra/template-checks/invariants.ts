@@ -58,25 +58,25 @@ const ownRole = (name: string): string =>
  * why each is needed. Without a resource: on the scope of the file. The identity of the policy is not compared, because it has
  * another name at each scope.
  */
-const ASSIGNMENTS: Record<string, [role: string, principal?: string, scope?: string]> = {
+const ASSIGNMENTS: Record<string, [role: string, principal?: string | undefined, scope?: string]> = {
   app_configuration_role: ["App Configuration Data Reader", SERVICE_IDENTITY, "{app_configuration.id}"],
   blob_role: ["Storage Blob Data Owner", SERVICE_IDENTITY, "{storage_account.id}"],
   dependency_reader_role: [ownRole("dependency_reader"), SERVICE_IDENTITY],
-  event_deployer_role: ["{event_deployer_definition.id}"],
+  event_deployer_role: ["{event_deployer_definition.id}", undefined, "{storage_account.id}"],
+  identity_operator_role: ["Managed Identity Operator", undefined, "{event_identity.id}"],
   inventory_reader_role: [ownRole("inventory_reader"), SERVICE_IDENTITY],
   key_vault_reader_role: ["Key Vault Reader", SERVICE_IDENTITY],
   literal_scanner_role: [ownRole("literal_scanner"), SERVICE_IDENTITY],
   log_reader_role: ["{log_reader_definition.id}", SERVICE_IDENTITY],
   mail_role: ["Communication and Email Service Owner", SERVICE_IDENTITY, "{communication_service.id}"],
   management_group_topics_role: ["EventGrid Contributor"],
-  policy_access_role: ["Role Based Access Control Administrator"],
   queue_role: ["Storage Queue Data Contributor", SERVICE_IDENTITY, "{storage_account.id}"],
   rotation_operator_role: [ownRole("rotation_operator"), SERVICE_IDENTITY],
   secrets_user_role: ["Key Vault Secrets User", SERVICE_IDENTITY],
   subscription_topics_role: ["EventGrid Contributor"],
   table_role: ["Storage Table Data Contributor", SERVICE_IDENTITY, "{storage_account.id}"],
   telemetry_role: ["Monitoring Metrics Publisher", SERVICE_IDENTITY, "{application_insights.id}"],
-  topic_sender_role: ["Storage Queue Data Message Sender", "{topic.identity_principal_id}", "{vault_events_queue.id}"],
+  topic_sender_role: ["Storage Queue Data Message Sender", "{event_identity.principal_id}", "{vault_events_queue.id}"],
   vault_reference_role: ["Key Vault Secrets User", "{function_app.identity_principal_id}", "{vault.id}"],
   vault_role: ["Key Vault Secrets Officer", SERVICE_IDENTITY, "{vault.id}"],
 };
@@ -352,13 +352,14 @@ const INVARIANTS: readonly Invariant[] = [
   },
   {
     type: "Microsoft.EventGrid/systemTopics",
-    values: { "identity.type": "SystemAssigned" },
-    reason: "only a topic with an identity passes a storage firewall",
+    values: { "identity.type": "UserAssigned" },
+    reason: "only a topic with an identity passes a storage firewall, and one identity for all topics needs one role",
   },
   {
     type: "Microsoft.EventGrid/systemTopics/eventSubscriptions",
     values: {
-      "properties.deliveryWithResourceIdentity.identity.type": "SystemAssigned",
+      "properties.deliveryWithResourceIdentity.identity.type": "UserAssigned",
+      "properties.deliveryWithResourceIdentity.identity.userAssignedIdentity": "{event_identity.id}",
       "properties.deliveryWithResourceIdentity.destination.properties.queueName": "vault-events",
       "properties.eventDeliverySchema": "CloudEventSchemaV1_0",
     },
@@ -373,12 +374,6 @@ const INVARIANTS: readonly Invariant[] = [
         "[Microsoft.KeyVault/vaults/write, Microsoft.KeyVault/vaults/delete]",
     },
     reason: "the service needs the changes of vaults, and of nothing else in the subscription",
-  },
-  {
-    type: "Microsoft.Authorization/roleAssignments",
-    name: "policy_access_role",
-    values: { "properties.condition": "file(sender-only.txt)", "properties.conditionVersion": "2.0" },
-    reason: "without the condition the policy could assign any role on the queue",
   },
   {
     type: "Microsoft.Authorization/policyAssignments",
@@ -405,7 +400,7 @@ const INVARIANTS: readonly Invariant[] = [
 
 /**
  * Checks the invariants in both languages, and in the templates of the policy.
- * @param policy Templates that the policy deploys next to each vault.
+ * @param policy Template that the policy deploys next to each vault.
  */
 export function checkInvariants(
   bicep: ReadonlyMap<string, BicepFile>,
@@ -450,7 +445,7 @@ function checkTerraformResource(
 
 /**
  * Compares a value with the required one. A parameter of a template that is deployed on its own has the name of the value that
- * an operator passes: `{principal_id}` for `{identity.principal_id}`.
+ * an operator passes: `{principal_id}` for `{identity.principal_id}`, or `{event_identity_id}` for `{event_identity.id}`.
  */
 function mustBe(
   side: { file: string; line: number },
@@ -459,7 +454,8 @@ function mustBe(
   expected: string,
   reason: string,
 ): Finding[] {
-  const isPassed = value !== undefined && expected.endsWith(`.${value.slice(1)}`);
+  const isPassed =
+    value !== undefined && (expected.endsWith(`.${value.slice(1)}`) || expected.replace(".", "_") === value);
   return value === expected || isPassed
     ? []
     : [findingAt(side, `${what} must be ${expected}, but is ${value ?? "not set"}, since ${reason}`)];
@@ -497,7 +493,7 @@ function checkWatchRole(one: BicepResource): Finding[] {
     .map((action) => findingAt(one, `${one.resource.name}: ${action} is more than reading one kind of resource`));
 }
 
-/** Checks that each assignment has an invariant. policy.ts checks the one that the policy itself deploys. */
+/** Checks that each assignment has an invariant. */
 function checkAssignmentNames(all: readonly BicepResource[]): Finding[] {
   return all
     .filter(({ resource, file }) => resource.type.endsWith("/roleAssignments") && file.endsWith(".bicep"))

@@ -7,13 +7,12 @@ import { roleOfName } from "./roles.ts";
 
 // Parses and checks the Azure Policy that makes key vaults send their events to the service's queue. The policy creates an
 // Event Grid topic and an event subscription for each vault. It is one JSON file for Bicep and Terraform, because a policy
-// contains the JSON template that it deploys. That template and the template nested in it are converted to Bicep, so that they
-// are checked against Azure's types like the Bicep files.
+// contains the JSON template that it deploys. That template is converted to Bicep, so that it is checked against Azure's types like
+// the Bicep files.
 
 const FOLDER = "infra/azure/events-policy";
 const FILE = `${FOLDER}/policy.json`;
 const TOPIC = "Microsoft.EventGrid/systemTopics";
-const DEPLOYMENT = "Microsoft.Resources/deployments";
 
 /** Values that a deployment passes to the parameters of its template. */
 const PassedParameters = z.record(z.string(), z.strictObject({ value: z.string() }));
@@ -25,21 +24,6 @@ const Template = z.strictObject({
   resources: z.array(z.looseObject({ type: z.string(), apiVersion: z.string(), name: z.string() })).min(1),
 });
 type Template = z.infer<typeof Template>;
-
-/**
- * A deployment inside the template. The policy runs in the resource group of a vault. This deployment goes to the resource
- * group of the service's storage account instead, to assign a role on the queue. Segment 2 of a resource ID split at "/" is the
- * subscription, and segment 4 is the resource group.
- */
-const Nested = z.looseObject({
-  subscriptionId: z.literal("[split(parameters('storageAccountId'), '/')[2]]"),
-  resourceGroup: z.literal("[split(parameters('storageAccountId'), '/')[4]]"),
-  properties: z.looseObject({
-    expressionEvaluationOptions: z.strictObject({ scope: z.literal("Inner") }),
-    parameters: PassedParameters,
-    template: Template,
-  }),
-});
 
 /**
  * Schema of the policy: the members and the only values that this project uses. Any other member or value is a finding.
@@ -81,7 +65,7 @@ type Policy = z.infer<typeof Policy>;
 /** The parsed policy. */
 export interface ParsedPolicy {
   findings: Finding[];
-  /** The templates as Bicep, in this order: the resources next to a vault, and the resources on the queue. */
+  /** The template as Bicep: the resources next to a vault. Empty if the policy does not match the schema. */
   files: ReadonlyMap<string, BicepFile>;
   policy?: Policy;
 }
@@ -94,37 +78,29 @@ export async function parsePolicy(files: InfraFiles): Promise<ParsedPolicy> {
     const findings = parsed.error.issues.map((issue) => finding(`${issue.path.join(".")}: ${issue.message}`));
     return { findings, files: new Map() };
   }
-  const outer = parsed.data.policyRule.then.details.deployment.properties.template;
-  const nested = outer.resources.flatMap((one) => Nested.safeParse(one).data?.properties.template ?? []);
-  const bicepFiles = new Map<string, BicepFile>();
-  for (const [index, template] of [outer, ...nested].entries()) {
-    bicepFiles.set(`${FILE} ${index}`, await parseBicep(FILE, templateAsBicep(template)));
-  }
+  const { template } = parsed.data.policyRule.then.details.deployment.properties;
+  const bicepFiles = new Map([[FILE, await parseBicep(FILE, templateAsBicep(template))]]);
   return { findings: [], files: bicepFiles, policy: parsed.data };
 }
 
 /**
- * Checks the names and parameters of the policy and its templates. Also checks that the topics that the policy creates for
- * vaults deliver events to the same queue in the same way as the topics of subscriptions in events/topic.bicep.
- * @param condition Text of sender-only.txt, the condition of the policy's permission to assign roles.
+ * Checks the names and parameters of the policy and its template. Also checks that the topics that the policy creates for
+ * vaults deliver events to the same queue in the same way, and with the same identity, as the topics of subscriptions in
+ * events/topic.bicep.
  */
 export function checkPolicy(
   { policy, files, findings }: ParsedPolicy,
   bicep: ReadonlyMap<string, BicepFile>,
-  condition: string,
 ): Finding[] {
   if (!policy) return findings;
   const { name, deployment } = policy.policyRule.then.details;
   const { parameters, template } = deployment.properties;
-  // The first template creates resources next to a vault, the nested one a role assignment on the queue.
-  const [vaultTemplate, queueTemplate] = [...files.values()];
+  const [vaultTemplate] = files.values();
   const topic = resourceOf(bicep, "events/topic.bicep", TOPIC);
   const subscription = resourceOf(bicep, "events/topic.bicep", `${TOPIC}/eventSubscriptions`);
-  const role = resourceOf(bicep, "events/sender-role.bicep", "Microsoft.Authorization/roleAssignments");
   const resourceIn = (file: BicepFile | undefined, type: string) => file?.resources.find((one) => one.type === type);
   const policyTopic = resourceIn(vaultTemplate, TOPIC);
   const policySubscription = resourceIn(vaultTemplate, `${TOPIC}/eventSubscriptions`);
-  const policyRole = resourceIn(queueTemplate, "Microsoft.Authorization/roleAssignments");
   return [
     ...parameterDifferences(
       "parameters",
@@ -132,7 +108,10 @@ export function checkPolicy(
       Object.keys(policy.parameters),
     ),
     ...parameterDifferences("parameters of its template", Object.keys(parameters), Object.keys(template.parameters)),
-    ...template.resources.flatMap((one) => checkNested(one)),
+    // The identity of the policy may write Event Grid resources only, next to a vault.
+    ...template.resources
+      .filter(({ type }) => !type.startsWith("Microsoft.EventGrid/"))
+      .map(({ type }) => finding(`its template must not deploy ${type}`)),
     // Resource Manager deploys resources at the same time unless one depends on another.
     ...template.resources
       .slice(1)
@@ -148,50 +127,13 @@ export function checkPolicy(
     ...["deliveryWithResourceIdentity", "eventDeliverySchema", "retryPolicy"].flatMap((key) =>
       compareValues(key, policySubscription, subscription, "properties", key),
     ),
-    ...compareValues("role of a topic", policyRole, role, "properties"),
     ...["subscription", "management-group"].flatMap((scope) => {
       const assignment = resourceOf(bicep, `events-policy/${scope}.bicep`, "Microsoft.Authorization/policyAssignments");
       const givenParameters = property(assignment?.body, "properties", "parameters");
       const keys = givenParameters?.kind === "object" ? givenParameters.entries.map(({ key }) => key ?? "") : [];
       return parameterDifferences(`parameters of the ${scope}'s assignment`, keys, Object.keys(policy.parameters));
     }),
-    ...checkCondition(condition),
   ];
-}
-
-/** Checks a resource that deploys another template: its schema, its parameters, and that its resources are on the queue. */
-function checkNested(resource: Template["resources"][number]): Finding[] {
-  if (resource.type !== DEPLOYMENT) return [];
-  const parsed = Nested.safeParse(resource);
-  if (!parsed.success) return parsed.error.issues.map((issue) => finding(`${issue.path.join(".")}: ${issue.message}`));
-  const { parameters, template } = parsed.data.properties;
-  const scopes = template.resources.map((one) => one.scope);
-  const queueScope = "[concat(parameters('storageAccountId'), '/queueServices/default/queues/vault-events')]";
-  return [
-    ...parameterDifferences(
-      "parameters of the template in its template",
-      Object.keys(parameters),
-      Object.keys(template.parameters),
-    ),
-    ...scopes.filter((one) => one !== queueScope).map((one) => finding(`${one} is not the queue`)),
-  ];
-}
-
-/**
- * Checks the condition of the policy's permission to assign roles. It must allow the identity to create and delete assignments
- * of one role only, and only to service principals. `@Request` reads the new assignment, `@Resource` the existing one:
- * https://learn.microsoft.com/azure/role-based-access-control/conditions-format
- */
-function checkCondition(condition: string): Finding[] {
-  const file = `${FOLDER}/sender-only.txt`;
-  const { id } = roleOfName("Storage Queue Data Message Sender")!;
-  const attribute = (source: string, name: string) => `@${source}[Microsoft.Authorization/roleAssignments:${name}]`;
-  const limitAction = (action: string, source: string) =>
-    `((!(ActionMatches{'Microsoft.Authorization/roleAssignments/${action}'})) OR (${attribute(source, "RoleDefinitionId")} ` +
-    `ForAnyOfAnyValues:GuidEquals {${id}} AND ${attribute(source, "PrincipalType")} ` +
-    "ForAnyOfAnyValues:StringEqualsIgnoreCase {'ServicePrincipal'}))";
-  const expected = `${limitAction("write", "Request")} AND ${limitAction("delete", "Resource")}`;
-  return condition.trim() === expected ? [] : [{ file, line: 1, message: `must be ${expected}` }];
 }
 
 /**
@@ -247,16 +189,14 @@ function readJson(source: string): unknown {
 }
 
 /**
- * Converts a JSON template to Bicep. Omits members that have another form in Bicep: `subscriptionId` and `resourceGroup` of a
- * nested deployment, and its template, which is converted separately. A child resource gets its `parent` by its type.
+ * Converts a JSON template to Bicep. A child resource gets its `parent` by its type.
  */
 function templateAsBicep({ parameters, resources }: Template): string {
   const symbolOf = (type: string) => `resource${resources.findIndex((one) => one.type === type)}`;
   const declared = Object.entries(parameters).map(([name, { type }]) => `param ${name} ${type}`);
-  const bicepResources = resources.map(({ type, apiVersion, subscriptionId, resourceGroup, ...body }, index) => {
+  const bicepResources = resources.map(({ type, apiVersion, ...body }, index) => {
     const parentResource = resources.find((one) => type.startsWith(`${one.type}/`));
-    const { template, ...properties } = (body.properties ?? {}) as Record<string, unknown>;
-    const entries = entriesOf({ ...body, properties });
+    const entries = entriesOf(body);
     const parent = parentResource ? [`parent: ${symbolOf(parentResource.type)}`] : [];
     return `resource resource${index} '${type}@${apiVersion}' = {\n${[...parent, ...entries].join("\n")}\n}`;
   });
@@ -264,7 +204,14 @@ function templateAsBicep({ parameters, resources }: Template): string {
 }
 
 const entriesOf = (object: object): string[] =>
-  Object.entries(object).map(([key, value]) => `${/^\w+$/.test(key) ? key : `'${key}'`}: ${toBicep(value)}`);
+  Object.entries(object).map(([key, value]) => `${keyToBicep(key)}: ${toBicep(value)}`);
+
+/** Formats the name of a JSON member as Bicep. `[parameters('a')]` becomes `'${a}'`. */
+function keyToBicep(key: string): string {
+  const parameter = /^\[parameters\('(\w+)'\)\]$/.exec(key)?.[1];
+  if (parameter !== undefined) return `'\${${parameter}}'`;
+  return /^\w+$/.test(key) ? key : `'${key}'`;
+}
 
 /** Formats a JSON value as Bicep. A string in brackets is an expression: `[parameters('a')]` becomes `a`. */
 function toBicep(value: unknown): string {

@@ -96,23 +96,27 @@ function checkExample(
   });
 }
 
-/** Returns the resource types and delegations of the module at `source`, and of the modules that it calls. */
+/**
+ * Returns the resource types and delegations of the module at `source`, and of the modules that it calls.
+ * @param above Folders of the calling modules: a module that calls itself ends the search.
+ */
 function typesBelow(
   caller: TerraformModule,
   source: Expression | undefined,
   modules: readonly TerraformModule[],
   fromPolicy: readonly string[],
+  above: readonly string[] = [],
 ): string[] {
   const folder = path.posix.join(caller.folder, text(source) ?? "");
   const module = modules.find((one) => one.folder === folder);
-  if (!module) return [];
+  if (!module || above.includes(folder)) return [];
   return [
     ...terraformTypes(module),
     ...terraformDelegations(module),
     // Terraform deploys the templates of the policy as JSON, so their types are not among its resources.
     ...(folder.includes("/events-policy/") ? fromPolicy : []),
     ...blocks(module, "module").flatMap(({ block }) =>
-      typesBelow(module, block.attributes.get("source")?.value, modules, fromPolicy),
+      typesBelow(module, block.attributes.get("source")?.value, modules, fromPolicy, [...above, folder]),
     ),
   ];
 }

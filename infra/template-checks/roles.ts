@@ -48,6 +48,20 @@ export const BUILT_IN_ROLES: readonly Role[] = [
     dataActions: [],
   },
   {
+    id: "f1a07417-d97a-45cb-824c-7a7467783830",
+    name: "Managed Identity Operator",
+    actions: [
+      "Microsoft.ManagedIdentity/userAssignedIdentities/*/read",
+      "Microsoft.ManagedIdentity/userAssignedIdentities/*/assign/action",
+      "Microsoft.Authorization/*/read",
+      "Microsoft.Insights/alertRules/*",
+      "Microsoft.Resources/deployments/*",
+      "Microsoft.Resources/subscriptions/resourceGroups/read",
+      "Microsoft.Support/*",
+    ],
+    dataActions: [],
+  },
+  {
     id: "f58310d9-a9f6-439a-9e8d-f62e7b41a168",
     name: "Role Based Access Control Administrator",
     actions: [

@@ -43,7 +43,7 @@ const LOCAL_SETTINGS = new Set([
  */
 const SAMPLES: [placeholder: RegExp, sample: string][] = [
   [
-    /^\{(identity\.client_id|tenant_id|watched_subscription_ids|entra_api_client_id)\}$/,
+    /^\{(identity\.client_id|tenant_id|watched_subscription_ids|entra_api_client_id|deployer_object_id\} is given \?.*)\}$/,
     "00000000-0000-4000-8000-000000000000",
   ],
   [/^join\(.*\)$/, "00000000-0000-4000-8000-000000000000"],
@@ -59,6 +59,7 @@ const SAMPLES: [placeholder: RegExp, sample: string][] = [
     /\{function_subnet\.id\}/,
     "/subscriptions/sample/resourceGroups/sample/providers/Microsoft.Network/virtualNetworks/sample/subnets/sample",
   ],
+  [/^\{vault\.id\}$/, "/subscriptions/sample/resourceGroups/sample/providers/Microsoft.KeyVault/vaults/sample"],
   [/secrets\/(jwt|audit)-signing-keys\)$/, `sample:${Buffer.alloc(32, 7).toString("base64")}`],
   [/^@Microsoft\.KeyVault\(/, "a-sample-of-a-secret"],
   [
@@ -85,6 +86,8 @@ const REQUIRED_SETTINGS: Record<string, string> = {
   AZURE_SUBSCRIPTION_IDS: "join(,, {watched_subscription_ids})",
   WATCH_ALL: "join(,, {watched_subscription_ids}) is given ? false : true",
   SERVICE_KEY_VAULT_URL: "{vault.vault_uri}",
+  SERVICE_KEY_VAULT_ID: "{vault.id}",
+  DEPLOYER_OBJECT_ID: "{deployer_object_id} is given ? {deployer_object_id} : {own_object_id}",
   // The names are those of infra/azure/scripts/make-secrets.ts.
   JWT_SIGNING_KEYS: secret("jwt-signing-keys"),
   AUDIT_SIGNING_KEYS: secret("audit-signing-keys"),

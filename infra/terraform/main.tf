@@ -39,11 +39,14 @@ module "events" {
   source = "./events"
   count  = var.events_enabled ? 1 : 0
 
-  environment_name      = var.environment_name
-  location              = var.location
-  tags                  = local.tags
-  storage_account_id    = azurerm_storage_account.storage_account.id
-  vault_events_queue_id = azurerm_storage_queue.vault_events_queue.id
+  environment_name   = var.environment_name
+  location           = var.location
+  tags               = local.tags
+  storage_account_id = azurerm_storage_account.storage_account.id
+  event_identity_id  = azurerm_user_assigned_identity.event_identity.id
+
+  # A topic tests its role when it is created.
+  depends_on = [azurerm_role_assignment.topic_sender_role]
 }
 
 module "watch" {

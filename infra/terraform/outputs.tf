@@ -1,3 +1,8 @@
+output "service_version" {
+  description = "Version of this module. /health?deep=true has the app's."
+  value       = jsondecode(file("${path.module}/../../package.json")).version
+}
+
 output "service_url" {
   description = "Address of the service."
   value       = local.service_url
@@ -13,8 +18,13 @@ output "service_storage_account_id" {
   value       = azurerm_storage_account.storage_account.id
 }
 
-output "service_vault_events_queue_id" {
+output "service_event_identity_id" {
   description = "Input of events/ and events-policy/ of other scopes."
+  value       = azurerm_user_assigned_identity.event_identity.id
+}
+
+output "service_vault_events_queue_id" {
+  description = "Queue of the events."
   value       = azurerm_storage_queue.vault_events_queue.id
 }
 

@@ -180,6 +180,12 @@ variable "bootstrap_admin_username" {
   default     = "admin"
 }
 
+variable "deployer_object_id" {
+  description = "Object id in Entra of who can set the first password. Empty: who deploys. Set it if a pipeline deploys for you."
+  type        = string
+  default     = ""
+}
+
 variable "instance_memory_mb" {
   description = "Memory of an instance in MB."
   type        = number

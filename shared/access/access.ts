@@ -1,5 +1,6 @@
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
+import type { AssignmentRecord } from "../platform/azure/role-assignments.ts";
 import type { Config } from "../platform/config/config.ts";
 import { type Credential, SESSION_COOKIE } from "../platform/http/admission.ts";
 import type { Actor, Caller } from "../platform/http/endpoint.ts";
@@ -19,6 +20,7 @@ import { createAuthentication } from "./authentication.ts";
 import { createBootstrapCheck } from "./bootstrap.ts";
 import type { EntraTokens } from "./entra.ts";
 import { createFederatedSignIn, type FederatedSignIn } from "./federated-sign-in.ts";
+import { createFirstPassword, type FirstPassword } from "./first-password.ts";
 import { createIdentities, type Identities } from "./identities.ts";
 import { createIdentityConfirmation } from "./identity-confirmation.ts";
 import { createKnownAddresses } from "./known-addresses.ts";
@@ -65,6 +67,12 @@ export interface Access {
   signInToSession: SignIn["signInToSession"];
   /** The addresses with a recent successful sign-in. Sign-ins from them don't wait behind those from other addresses. */
   recentAddresses: Pick<RecentAddresses, "has">;
+  /**
+   * Sets the password of the bootstrap administrator for the deployer, once. Returns the administrator's username.
+   *
+   * @throws {Problem} conflict, forbidden, unavailable, invalidRequest.
+   */
+  setFirstPassword(given: FirstPassword, caller: Caller): Promise<string>;
   /**
    * Revokes the actor's current token or session, or all of them, on every instance at once.
    *
@@ -131,6 +139,8 @@ export interface AccessDependencies {
     | "JWT_AUDIENCE"
     | "BOOTSTRAP_ADMIN_USERNAME"
     | "BOOTSTRAP_ADMIN_PASSWORD"
+    | "DEPLOYER_OBJECT_ID"
+    | "SERVICE_KEY_VAULT_ID"
     | "SSO_TOKEN_MAX_IDLE_DAYS"
     | "PUBLIC_BASE_URL"
   >;
@@ -152,6 +162,8 @@ export interface AccessDependencies {
   passwordSettings?: PasswordSettings;
   /** Keys that encrypt TOTP secrets. Without them, users can't enroll an authenticator app. */
   secondFactorKeys?: RowKeys | undefined;
+  /** Reads role assignments, for the first password. Without it, there are none. */
+  readAssignment?: (id: string) => Promise<AssignmentRecord | undefined>;
   /** Verifies access tokens of Entra. Without it, none is accepted. */
   entra?: EntraTokens;
 }
@@ -231,6 +243,15 @@ export function createAccess(deps: AccessDependencies): Access {
     reservedUsernames[0],
   );
 
+  const setFirstPassword = createFirstPassword({
+    ...deps,
+    readAssignment: deps.readAssignment ?? (async () => undefined),
+    passwords,
+    ensureBootstrapAdministrator: async () =>
+      (await ensureBootstrapAdministrator(BOOTSTRAP_CHECK_MS))(bootstrapUsername ?? ""),
+    clearFailures: failures.clear,
+  });
+
   async function readUser(actor: Actor): Promise<UserRow> {
     const user = await users.find(actor.username);
     if (!user) throw notFound("This user");
@@ -249,6 +270,7 @@ export function createAccess(deps: AccessDependencies): Access {
     },
 
     recentAddresses,
+    setFirstPassword,
 
     noSession: sessionCookie(SESSION_COOKIE, "", 0),
 

@@ -86,6 +86,28 @@ export const SignedOut = z
   })
   .meta({ id: "SignedOut" });
 
+export const FirstPasswordRequest = z
+  .strictObject({
+    roleAssignment: z.guid().meta({
+      description: "Name of a role assignment on the service's key vault that the deployer created for this request.",
+      example: "2f6f8a4c-5d0b-4b53-9a3e-0d1c7a6a9e11",
+    }),
+    verifier: z
+      .string()
+      .regex(/^[A-Za-z0-9_-]{43}$/, "must be 32 bytes in base64url")
+      .meta({
+        description:
+          "32 random bytes in base64url. The assignment's description must be `first-password:` and their SHA-256 (of the text) in base64url.",
+        writeOnly: true,
+      }),
+    password: NewPassword,
+  })
+  .meta({ id: "FirstPasswordRequest" });
+
+export const FirstPasswordSet = z
+  .object({ username: z.string().meta({ description: "Username of the bootstrap administrator.", example: "admin" }) })
+  .meta({ id: "FirstPasswordSet" });
+
 export const PasswordChange = z
   .strictObject({
     currentPassword: anyPassword.meta({ description: "Current password. Never returned." }),

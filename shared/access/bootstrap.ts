@@ -38,6 +38,8 @@ const mark = z.object({
    * Used when the signing key was removed. Not the hash in the user's row, which changes when the user changes the password.
    */
   passwordHash: z.string(),
+  /** Time at which the deployer set the first password (first-password.ts), which works once. */
+  exchangedAt: z.string().optional(),
 });
 type Mark = z.infer<typeof mark>;
 /** Signed and listed, like the users. `adopted`: an unsigned row of an earlier version is accepted until it is signed. */
@@ -125,7 +127,7 @@ async function bootstrapAdministrator(deps: Dependencies): Promise<void> {
       apiTokens: [],
       knownAddresses: [],
     };
-    const nextMark = { ...newestProof, passwordHash };
+    const nextMark = { ...newestProof, passwordHash, exchangedAt: stored?.exchangedAt };
     const caller: Caller = { actor: "system", requestId: randomness.ulid(clock.now()) };
     const event = {
       type: user ? "user.bootstrapReset" : "user.bootstrapped",

@@ -83,6 +83,7 @@ const NOT_GUARDED: Record<string, string[]> = {
   ],
   "is a sign-in, or asks for the own password": [
     "POST /auth/login",
+    "POST /auth/bootstrap/azure",
     "POST /auth/logout",
     "POST /auth/password",
     "POST /auth/step-up",

@@ -1,5 +1,6 @@
+import { spawnSync } from "node:child_process";
 import { createPublicKey } from "node:crypto";
-import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { globSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { Ajv } from "ajv";
@@ -10,6 +11,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import type { BuiltApp } from "../../infra/build/build.ts";
 import { buildRelease, type Release } from "../../infra/build/package.ts";
 import { DEVELOPMENT_TEXTS, problemsOf } from "../../infra/build/package-check.ts";
+import { releaseNotes } from "../../infra/build/release-notes.ts";
 import { licence, licenceKey } from "../support/licence.ts";
 import { ADMIN, Service } from "../support/service.ts";
 import { TEST_APP } from "../support/test-app.ts";
@@ -48,9 +50,115 @@ afterAll(async () => {
 
 const textOf = (file: string): string => Buffer.from(release.files.get(file)!).toString("utf8");
 
-test("two builds are identical, byte for byte", () => {
-  expect(readFileSync(secondRelease.zip).equals(readFileSync(release.zip))).toBe(true);
+const MODULE = `credential-lifecycle-terraform-${projectVersion()}.zip`;
+/** The version, which package.json alone states. */
+function projectVersion(): string {
+  return JSON.parse(readFileSync(path.join(root, "package.json"), "utf8")).version;
+}
+
+test("two builds are identical, byte for byte, in every file", () => {
+  const [one, other] = [path.dirname(release.zip), path.dirname(secondRelease.zip)];
+  expect(readdirSync(one).sort()).toEqual([
+    "THIRD-PARTY-LICENSES.txt",
+    path.basename(release.zip),
+    MODULE,
+    "first-password.mjs",
+    "make-secrets.mjs",
+    "sbom.cdx.json",
+  ]);
+  expect(readdirSync(other).sort()).toEqual(readdirSync(one).sort());
+  for (const file of readdirSync(one))
+    expect([file, readFileSync(path.join(other, file)).equals(readFileSync(path.join(one, file)))]).toEqual([
+      file,
+      true,
+    ]);
   expect(secondRelease.sha256).toBe(release.sha256);
+});
+
+test("the zip, its bill of materials, the health and the templates name one version, and the commit", async () => {
+  const version = projectVersion();
+  const { commit } = release.source;
+  const head = spawnSync("git", ["rev-parse", "HEAD"], { cwd: root, encoding: "utf8" }).stdout.trim();
+  const isClean = spawnSync("git", ["--no-optional-locks", "status", "--porcelain"], { cwd: root }).stdout.length === 0;
+  expect(commit).toBe(isClean ? head : null);
+  const described = JSON.parse(textOf("package.json"));
+  expect([described.version, described.gitHead ?? null]).toEqual([version, commit]);
+  const { component } = JSON.parse(textOf("sbom.cdx.json")).metadata;
+  expect([component.version, component.properties?.[0].value ?? null]).toEqual([version, commit]);
+  const { body } = await service.admin("GET", `${releaseHost.url}/health?deep=true`);
+  expect([body.version, body.commit]).toEqual([version, commit]);
+  const module = unzipSync(readFileSync(path.join(path.dirname(release.zip), MODULE)));
+  expect(JSON.parse(Buffer.from(module["package.json"]!).toString("utf8")).version).toBe(version);
+  for (const [file, reference] of [
+    ["infra/azure/main.bicep", "loadJsonContent('../../package.json', '$.version')"],
+    ["infra/terraform/outputs.tf", '/../../package.json")).version'],
+  ] as const)
+    expect(readFileSync(path.join(root, file), "utf8")).toContain(reference);
+});
+
+test("the archive of the Terraform module contains every file that its modules call or read, and no tests", () => {
+  const module = unzipSync(readFileSync(path.join(path.dirname(release.zip), MODULE)));
+  const files = Object.keys(module);
+  expect(files.filter((file) => /tftest|\.terraform/.test(file))).toEqual([]);
+  expect(files).toEqual(
+    expect.arrayContaining(["LICENSE", "infra/terraform/main.tf", "infra/terraform/watch/main.tf"]),
+  );
+  const missing = files
+    .filter((file) => file.endsWith(".tf"))
+    .flatMap((file) => {
+      const text = Buffer.from(module[file]!).toString("utf8");
+      const folder = path.posix.dirname(file);
+      const read = [...text.matchAll(/\$\{path\.module\}\/([^"$]+)"/g)].map(([, name]) =>
+        path.posix.join(folder, name!),
+      );
+      const called = [...text.matchAll(/source\s+= "(\.[^"]+)"/g)].map(([, name]) =>
+        path.posix.join(folder, name!, "main.tf"),
+      );
+      return [...read, ...called].filter((name) => !files.includes(name));
+    });
+  expect(missing).toEqual([]);
+});
+
+test.each(["make-secrets", "first-password"])("%s.mjs runs with Node alone, in a folder without packages", (name) => {
+  const folderWithoutPackages = mkdtempSync(path.join(tmpdir(), "command-"));
+  try {
+    const file = path.join(folderWithoutPackages, `${name}.mjs`);
+    writeFileSync(file, readFileSync(path.join(path.dirname(release.zip), `${name}.mjs`)));
+    const help = spawnSync(process.execPath, [file, "--help"], { cwd: folderWithoutPackages, encoding: "utf8" });
+    expect([help.status, help.stderr]).toEqual([0, ""]);
+    const vault = "/subscriptions/s/resourceGroups/rg/providers/Microsoft.KeyVault/vaults/kv";
+    // Loads its libraries, and then finds no sign-in.
+    const run = spawnSync(process.execPath, [file], {
+      cwd: folderWithoutPackages,
+      encoding: "utf8",
+      input: "a password of my own",
+      env: {
+        SERVICE_URL: "https://localhost",
+        SERVICE_KEY_VAULT_ID: vault,
+        SERVICE_FUNCTION_APP_ID: "/subscriptions/s/resourceGroups/rg/providers/Microsoft.Web/sites/func",
+      },
+    });
+    expect([run.status, run.stderr]).toEqual([1, expect.stringContaining("CredentialUnavailableError")]);
+  } finally {
+    rmSync(folderWithoutPackages, { recursive: true });
+  }
+});
+
+test("the notes of a release have the changes of its version and a button that opens its template in the portal", () => {
+  const changelog = readFileSync(path.join(root, "CHANGELOG.md"), "utf8");
+  const notes = releaseNotes("owner/name", projectVersion(), changelog);
+  const address = /portal\.azure\.com\/#create\/Microsoft\.Template\/uri\/([^)]+)\)/.exec(notes)![1]!;
+  expect(decodeURIComponent(address)).toBe(
+    `https://raw.githubusercontent.com/owner/name/templates/v${projectVersion()}/azuredeploy.json`,
+  );
+  expect(notes).toContain(MODULE);
+  expect(notes).toContain(
+    changelog
+      .split(/^## .*$/m)[1]!
+      .trim()
+      .split("\n")[0],
+  );
+  expect(() => releaseNotes("owner/name", "9.9.9", changelog)).toThrow("no section of version 9.9.9");
 });
 
 test("the unpacked release answers like a local build, but does not accept the license of tests", async () => {
@@ -81,7 +189,14 @@ test("the release contains the app, its pages, its font, and the list of its con
     [...release.files.keys()].filter((file) => !/^dist\/[\w.-]+\.mjs$/.test(file)),
     (file) => path.posix.dirname(file),
   );
-  expect(kinds["."]!.sort()).toEqual(["THIRD-PARTY-LICENSES.txt", "host.json", "package.json", "sbom.cdx.json"]);
+  expect(kinds["."]!.sort()).toEqual([
+    "CHANGELOG.md",
+    "LICENSE",
+    "THIRD-PARTY-LICENSES.txt",
+    "host.json",
+    "package.json",
+    "sbom.cdx.json",
+  ]);
   expect(kinds["dist/fonts"]).toHaveLength(1);
   expect(Object.keys(kinds).sort()).toEqual([".", "dist/docs", "dist/fonts", "dist/page"]);
   expect([...release.files.keys()].filter((file) => file.endsWith(".map"))).toEqual([]);
@@ -98,7 +213,7 @@ test("the zip's entries are sorted, have one date, and have the permissions of p
   // 33 is January 1, 1980 in the date format of zip files.
   for (const { time, date, mode } of entries)
     expect({ time, date, mode }).toEqual({ time: 0, date: 33, mode: 0o100644 });
-  expect(first!.name).toBe("THIRD-PARTY-LICENSES.txt");
+  expect(first!.name).toBe("CHANGELOG.md");
 });
 
 test("the bill of materials is CycloneDX 1.6 and names only the bundled packages", () => {

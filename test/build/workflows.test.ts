@@ -132,9 +132,35 @@ test("a release is built by `npm run package`, and is published after CI and the
   expect(publish!.needs).toBe("attest");
   const attestSteps = stepsOf(attest!).filter(({ uses }) => uses?.startsWith("actions/attest@"));
   expect(attestSteps.map((step) => step.with)).toEqual([
-    { "subject-path": "release/*.zip" },
-    { "subject-path": "release/*.zip", "sbom-path": "release/sbom.cdx.json" },
+    { "subject-path": "release/*" },
+    { "subject-path": "release/credential-lifecycle-[0-9]*.zip", "sbom-path": "release/sbom.cdx.json" },
   ]);
+});
+
+test("a release compiles the templates that are deployed on their own, and publishes the one that its notes link", () => {
+  const { package: packageJob, publish } = workflows.get("release")!.jobs;
+  const [compile] = stepsOf(packageJob!).filter(({ run }) => run?.includes("bicep build"));
+  const templates = /for template in ([\s\S]*?);/.exec(compile!.run!)![1]!.split(/[\s\\]+/);
+  const moduleFiles = globSync("infra/azure/**/*.bicep", { cwd: root }).flatMap((file) =>
+    [...read(file).matchAll(/^module \w+ '([^']+)'/gm)].map(([, target]) => path.join(path.dirname(file), target!)),
+  );
+  // Those that no other template deploys, and those of main.bicep that are also deployed to further scopes.
+  const alone = globSync("infra/azure/**/*.bicep", { cwd: root }).filter(
+    (file) =>
+      !moduleFiles.includes(file) ||
+      /infra\/azure\/(?!modules)\w[\w-]*\/(subscription|resource-group)\.bicep$/.test(file),
+  );
+  expect(templates.map((template) => `infra/azure/${template}.bicep`).sort()).toEqual(alone.sort());
+  const publishing = stepsOf(publish!)
+    .map(({ run }) => run ?? "")
+    .join("\n");
+  expect(publishing).toContain("contents/$GITHUB_REF_NAME/azuredeploy.json");
+  expect(publishing).toContain("--notes-file release-notes.md");
+});
+
+test("the workflow ci checks the workflows for mistakes and weaknesses", () => {
+  expect(commandsOf("ci")).toMatch(/actionlint\/cmd\/actionlint@v[\d.]+$/m);
+  expect(commandsOf("ci")).toMatch(/zizmor==[\d.]+ --offline --min-severity medium \.github\/workflows/);
 });
 
 test("Dependabot monitors the versions of npm packages, actions and Terraform providers", () => {

@@ -102,3 +102,24 @@ test("every decision is listed in docs/decisions/README.md and has the four part
     expect(text.split("\n").length, file).toBeLessThan(60);
   }
 });
+
+test("docs/deploy.md and docs/releases.md deploy with the same commands", () => {
+  // A release has the template and the scripts as files, and needs no build.
+  const inRelease = (command: string) =>
+    command
+      .replace("infra/azure/main.bicep", "azuredeploy.json")
+      .replace("npm run build && ", "")
+      .replace(/npm run (make-secrets|first-password)\b/, "node $1.mjs");
+  const commandsOf = (page: string) =>
+    commandsIn(readFileSync(path.join(root, page), "utf8")).map((line) => line.replace(/\s+#.*$/, "").trim());
+  const deploy = commandsOf("docs/deploy.md").map(inRelease);
+  const all = commandsOf("docs/releases.md");
+  const ofRelease = all.slice(all.findIndex((command) => command.startsWith("az deployment sub create")));
+  // The zip of a release, which deploy.md does not have.
+  const ofZip = /^(az functionapp deployment source config-zip|mkdir app)/;
+  expect(ofRelease.filter((command) => !ofZip.test(command) && !deploy.includes(command))).toEqual([]);
+  expect(ofRelease.filter((command) => deploy.includes(command))).toHaveLength(5);
+  // No step asks the reader for a name that the deployment made.
+  for (const command of [...commandsOf("docs/deploy.md"), ...ofRelease])
+    expect(command).not.toMatch(/\b(kv|func|rg|st)-…/);
+});

@@ -6,6 +6,7 @@ export const UNTESTED_ENDPOINTS: Record<string, string> = {
   "POST /api/settings/integrations/devops/test": "reads only",
   "POST /auth/sso/discover": "reads only",
   "POST /auth/me/second-factor/challenge": "reads only",
+  "POST /auth/bootstrap/azure": "works once for a store, before anyone signed in: test/access/first-password.test.ts",
   "POST /auth/step-up":
     "needs a second factor, which a repeated request can't use again: test/access/confirmations.test.ts",
   ...Object.fromEntries(

@@ -5,15 +5,15 @@ import type { Company, CompanyVault } from "simulated-cloud/company/company.ts";
  * subscriptions. The functions below compute the lowest possible number of requests, to compare with.
  */
 export const VAULTS = 36;
-const SECRETS = 90;
+export const SECRETS_PER_VAULT = 90;
 const KEYS = 20;
 const CERTIFICATES = 30;
-export const PER_VAULT = SECRETS + KEYS + CERTIFICATES;
+export const PER_VAULT = SECRETS_PER_VAULT + KEYS + CERTIFICATES;
 const SUBSCRIPTIONS = 3;
 
 const vault = (index: number): CompanyVault => ({
   name: `kv-${String(index).padStart(4, "0")}`,
-  generate: { secrets: SECRETS, keys: KEYS, certificates: CERTIFICATES },
+  generate: { secrets: SECRETS_PER_VAULT, keys: KEYS, certificates: CERTIFICATES },
 });
 
 /** @param vaults - Number of vaults, a multiple of three. */
@@ -35,14 +35,15 @@ const pages = (items: number): number => Math.max(1, Math.ceil(items / 25));
  * for each certificate, and one for the diagnostic settings of the vault.
  */
 export function minimumCalls(vaults = VAULTS): { lists: number; full: number } {
-  const perVault = pages(SECRETS + CERTIFICATES) + pages(KEYS + CERTIFICATES) + pages(CERTIFICATES);
+  const perVault = pages(SECRETS_PER_VAULT + CERTIFICATES) + pages(KEYS + CERTIFICATES) + pages(CERTIFICATES);
   const subscriptions = 1 + SUBSCRIPTIONS; // One list of subscriptions, and one page of vaults for each.
   const details = 2 * KEYS + CERTIFICATES + 1;
   return { lists: vaults * perVault + subscriptions, full: vaults * (perVault + details) + subscriptions };
 }
 
 /** Returns the number of calls for one vault that must follow each other: the pages of its longest list. */
-export const minimumListChain = (): number => Math.max(pages(SECRETS + CERTIFICATES), pages(KEYS + CERTIFICATES));
+export const minimumListChain = (): number =>
+  Math.max(pages(SECRETS_PER_VAULT + CERTIFICATES), pages(KEYS + CERTIFICATES));
 /** The same with details. A worker reads eight of them at a time, as soon as the list of certificates is complete. */
 export const minimumCallChain = (): number =>
-  Math.max(pages(SECRETS + CERTIFICATES), pages(CERTIFICATES) + Math.ceil(CERTIFICATES / 8));
+  Math.max(pages(SECRETS_PER_VAULT + CERTIFICATES), pages(CERTIFICATES) + Math.ceil(CERTIFICATES / 8));

@@ -13,6 +13,9 @@ param location string
 @description('Storage account of the service, as an id (output SERVICE_STORAGE_ACCOUNT_ID).')
 param storageAccountId string
 
+@description('Identity with which topics deliver, as an id (output SERVICE_EVENT_IDENTITY_ID).')
+param eventIdentityId string
+
 var policy = loadJsonContent('policy.json')
 
 resource managementGroupPolicy 'Microsoft.Authorization/policyDefinitions@2023-04-01' = {
@@ -21,7 +24,7 @@ resource managementGroupPolicy 'Microsoft.Authorization/policyDefinitions@2023-0
     policyType: 'Custom'
     mode: 'Indexed'
     displayName: 'Key vaults send their events to Credential Lifecycle (${environmentName})'
-    description: 'Creates an Event Grid topic for each key vault, which delivers to the queue of the service with its own identity.'
+    description: 'Creates an Event Grid topic for each key vault, which delivers to the queue of the service with one identity.'
     parameters: policy.parameters
     policyRule: policy.policyRule
   }
@@ -37,6 +40,7 @@ resource managementGroupPolicyAssignment 'Microsoft.Authorization/policyAssignme
     parameters: {
       environmentName: { value: environmentName }
       storageAccountId: { value: storageAccountId }
+      eventIdentityId: { value: eventIdentityId }
     }
   }
 }
@@ -59,6 +63,7 @@ module roles 'roles.bicep' = {
   params: {
     environmentName: environmentName
     storageAccountId: storageAccountId
+    eventIdentityId: eventIdentityId
     principalId: managementGroupPolicyAssignment.identity.principalId
   }
 }

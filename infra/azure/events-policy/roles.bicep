@@ -1,41 +1,34 @@
-// Permissions of the policy in the service's own resource group. docs/permissions.md lists the Azure calls that
-// need each permission.
+// Permissions of the policy in the service's own resource group. docs/permissions-options.md lists the Azure calls that need each
+// permission. The policy assigns no role.
 param environmentName string
 param storageAccountId string
+param eventIdentityId string
 param principalId string
 
 resource storageAccount 'Microsoft.Storage/storageAccounts@2025-01-01' existing = {
   name: split(storageAccountId, '/')[8]
 }
 
-resource queueService 'Microsoft.Storage/storageAccounts/queueServices@2025-01-01' existing = {
-  parent: storageAccount
-  name: 'default'
+resource eventIdentity 'Microsoft.ManagedIdentity/userAssignedIdentities@2024-11-30' existing = {
+  name: split(eventIdentityId, '/')[8]
 }
 
-resource vaultEventsQueue 'Microsoft.Storage/storageAccounts/queueServices/queues@2025-01-01' existing = {
-  parent: queueService
-  name: 'vault-events'
-}
-
-// Allows each new topic to send to the queue. The condition forbids assigning any other role.
-resource policyAccessRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
-  name: guid(vaultEventsQueue.id, principalId, 'Role Based Access Control Administrator')
-  scope: vaultEventsQueue
+// Allows the policy to give the topics their identity.
+resource identityOperatorRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  name: guid(eventIdentity.id, principalId, 'Managed Identity Operator')
+  scope: eventIdentity
   properties: {
     roleDefinitionId: subscriptionResourceId(
       'Microsoft.Authorization/roleDefinitions',
-      'f58310d9-a9f6-439a-9e8d-f62e7b41a168' // Role Based Access Control Administrator
+      'f1a07417-d97a-45cb-824c-7a7467783830' // Managed Identity Operator
     )
     principalId: principalId
     principalType: 'ServicePrincipal'
-    condition: loadTextContent('sender-only.txt')
-    conditionVersion: '2.0'
   }
 }
 
-// The deployment that assigns that role runs in this resource group, and specifying a queue as a destination needs write access
-// to its account: https://learn.microsoft.com/azure/event-grid/security-authorization
+// Specifying a queue as a destination needs write access to its account:
+// https://learn.microsoft.com/azure/event-grid/security-authorization
 resource eventDeployerDefinition 'Microsoft.Authorization/roleDefinitions@2022-04-01' = {
   name: guid(resourceGroup().id, environmentName, 'Credential Lifecycle Event Deployer')
   properties: {
@@ -46,11 +39,6 @@ resource eventDeployerDefinition 'Microsoft.Authorization/roleDefinitions@2022-0
     permissions: [
       {
         actions: [
-          'Microsoft.Resources/deployments/read'
-          'Microsoft.Resources/deployments/write'
-          'Microsoft.Resources/deployments/validate/action'
-          'Microsoft.Resources/deployments/operations/read'
-          'Microsoft.Resources/deployments/operationStatuses/read'
           'Microsoft.Storage/storageAccounts/read'
           'Microsoft.Storage/storageAccounts/write'
           'Microsoft.Storage/storageAccounts/queueServices/queues/read'
@@ -62,7 +50,8 @@ resource eventDeployerDefinition 'Microsoft.Authorization/roleDefinitions@2022-0
 }
 
 resource eventDeployerRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
-  name: guid(resourceGroup().id, principalId, 'Credential Lifecycle Event Deployer')
+  name: guid(storageAccount.id, principalId, 'Credential Lifecycle Event Deployer')
+  scope: storageAccount
   properties: {
     roleDefinitionId: eventDeployerDefinition.id
     principalId: principalId

@@ -12,6 +12,9 @@ param location string
 @description('Storage account of the service, as an id (output SERVICE_STORAGE_ACCOUNT_ID).')
 param storageAccountId string
 
+@description('Identity with which topics deliver, as an id (output SERVICE_EVENT_IDENTITY_ID).')
+param eventIdentityId string
+
 var policy = loadJsonContent('policy.json')
 
 resource subscriptionPolicy 'Microsoft.Authorization/policyDefinitions@2023-04-01' = {
@@ -20,7 +23,7 @@ resource subscriptionPolicy 'Microsoft.Authorization/policyDefinitions@2023-04-0
     policyType: 'Custom'
     mode: 'Indexed'
     displayName: 'Key vaults send their events to Credential Lifecycle (${environmentName})'
-    description: 'Creates an Event Grid topic for each key vault, which delivers to the queue of the service with its own identity.'
+    description: 'Creates an Event Grid topic for each key vault, which delivers to the queue of the service with one identity.'
     parameters: policy.parameters
     policyRule: policy.policyRule
   }
@@ -36,6 +39,7 @@ resource subscriptionPolicyAssignment 'Microsoft.Authorization/policyAssignments
     parameters: {
       environmentName: { value: environmentName }
       storageAccountId: { value: storageAccountId }
+      eventIdentityId: { value: eventIdentityId }
     }
   }
 }
@@ -58,6 +62,7 @@ module roles 'roles.bicep' = {
   params: {
     environmentName: environmentName
     storageAccountId: storageAccountId
+    eventIdentityId: eventIdentityId
     principalId: subscriptionPolicyAssignment.identity.principalId
   }
 }

@@ -13,6 +13,9 @@ param tags object = {}
 @description('Storage account of the service, as an id (output SERVICE_STORAGE_ACCOUNT_ID).')
 param storageAccountId string
 
+@description('Identity with which topics deliver, as an id (output SERVICE_EVENT_IDENTITY_ID).')
+param eventIdentityId string
+
 // Event Grid requires that a topic is in the subscription of its events.
 resource eventsGroup 'Microsoft.Resources/resourceGroups@2025-04-01' = {
   name: 'rg-${environmentName}-events'
@@ -26,5 +29,6 @@ module events 'topic.bicep' = {
     environmentName: environmentName
     tags: tags
     storageAccountId: storageAccountId
+    eventIdentityId: eventIdentityId
   }
 }

@@ -2,25 +2,21 @@
 param environmentName string
 param tags object
 param storageAccountId string
+param eventIdentityId string
 
 resource topic 'Microsoft.EventGrid/systemTopics@2025-02-15' = {
   name: 'evgt-${environmentName}'
   location: 'global'
   tags: tags
-  // Only a topic with its own identity passes a storage firewall:
+  // Only a topic with an identity passes a storage firewall:
   // https://learn.microsoft.com/azure/event-grid/handler-storage-queues
-  identity: { type: 'SystemAssigned' }
+  identity: {
+    type: 'UserAssigned'
+    userAssignedIdentities: { '${eventIdentityId}': {} }
+  }
   properties: {
     source: subscription().id
     topicType: 'Microsoft.Resources.Subscriptions'
-  }
-}
-
-module senderRole 'sender-role.bicep' = {
-  scope: resourceGroup(split(storageAccountId, '/')[2], split(storageAccountId, '/')[4])
-  params: {
-    storageAccountId: storageAccountId
-    principalId: topic.identity.principalId
   }
 }
 
@@ -30,7 +26,10 @@ resource eventSubscription 'Microsoft.EventGrid/systemTopics/eventSubscriptions@
   name: 'lifecycle-${environmentName}'
   properties: {
     deliveryWithResourceIdentity: {
-      identity: { type: 'SystemAssigned' }
+      identity: {
+        type: 'UserAssigned'
+        userAssignedIdentity: eventIdentityId
+      }
       destination: {
         endpointType: 'StorageQueue'
         properties: {
@@ -59,5 +58,4 @@ resource eventSubscription 'Microsoft.EventGrid/systemTopics/eventSubscriptions@
       ]
     }
   }
-  dependsOn: [senderRole]
 }

@@ -30,6 +30,7 @@ param natGatewayCreated bool
 param ipAddress string
 param watchedSubscriptionIds string[]
 param bootstrapAdminUsername string
+param deployerObjectId string
 param instanceMemoryMb int
 param maximumInstanceCount int
 param alwaysReadyInstances int
@@ -183,6 +184,8 @@ resource appSettings 'Microsoft.Web/sites/config@2024-11-01' = {
       PUBLIC_BASE_URL: empty(publicBaseUrl) ? serviceUrl : publicBaseUrl
       JWT_SIGNING_KEYS: '@Microsoft.KeyVault(SecretUri=${vault.properties.vaultUri}secrets/jwt-signing-keys)'
       AUDIT_SIGNING_KEYS: '@Microsoft.KeyVault(SecretUri=${vault.properties.vaultUri}secrets/audit-signing-keys)'
+      DEPLOYER_OBJECT_ID: deployerObjectId
+      SERVICE_KEY_VAULT_ID: vault.id
       BOOTSTRAP_ADMIN_USERNAME: bootstrapAdminUsername
       BOOTSTRAP_ADMIN_PASSWORD: '@Microsoft.KeyVault(SecretUri=${vault.properties.vaultUri}secrets/bootstrap-admin-password)'
     },

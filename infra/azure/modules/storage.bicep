@@ -184,6 +184,7 @@ resource tableRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
 }
 
 output storageAccountId string = storageAccount.id
+output storageAccountName string = storageAccount.name
 output blobEndpoint string = storageAccount.properties.primaryEndpoints.blob
 output queueEndpoint string = storageAccount.properties.primaryEndpoints.queue
 output tableEndpoint string = storageAccount.properties.primaryEndpoints.table

@@ -5,9 +5,8 @@
  * printed nor stored elsewhere.
  */
 import { randomBytes } from "node:crypto";
-import { text } from "node:stream/consumers";
-import { cloudEndpoints } from "../../../shared/platform/config/clouds.ts";
-import { commandLine, exitWithUsageError } from "../../build/command-line.ts";
+import { commandLine } from "../../build/command-line.ts";
+import { cloud, readPassword, required, signedInCredential, VAULT_ID } from "./azure-session.ts";
 
 const HELP = `npm run make-secrets [-- --password-stdin]
 
@@ -30,8 +29,6 @@ const chosenPassword = options["password-stdin"] ? await readPassword() : undefi
 
 /** API version of Microsoft.Web. */
 const APP_VERSION = "2024-11-01";
-const VAULT_ID =
-  /^\/subscriptions\/([^/]+)\/resourceGroups\/([^/]+)\/providers\/Microsoft\.KeyVault\/vaults\/([^/]+)$/i;
 const APP_ID = /^\/subscriptions\/[^/]+\/resourceGroups\/[^/]+\/providers\/Microsoft\.Web\/sites\/[^/]+$/i;
 
 /**
@@ -49,19 +46,8 @@ const SECRETS: Record<string, () => string> = {
 
 const [, subscriptionId, resourceGroup, vault] = required("SERVICE_KEY_VAULT_ID", VAULT_ID);
 const [appId] = required("SERVICE_FUNCTION_APP_ID", APP_ID);
-const { AZURE_CLOUD, AZURE_AUTHORITY_HOST, AZURE_RESOURCE_MANAGER_ENDPOINT } = process.env;
-const cloud = cloudEndpoints({
-  AZURE_CLOUD: AZURE_CLOUD || "AzureCloud",
-  AZURE_AUTHORITY_HOST: AZURE_AUTHORITY_HOST || undefined,
-  AZURE_RESOURCE_MANAGER_ENDPOINT: AZURE_RESOURCE_MANAGER_ENDPOINT || undefined,
-});
-const { DefaultAzureCredential } = await import("@azure/identity");
 const { KeyVaultManagementClient } = await import("@azure/arm-keyvault");
-const credential = new DefaultAzureCredential({
-  authorityHost: cloud.authorityHost,
-  // Instance discovery checks the authority with a request to the public cloud, which does not know every configured authority.
-  disableInstanceDiscovery: Boolean(AZURE_AUTHORITY_HOST),
-});
+const credential = await signedInCredential();
 const { secrets } = new KeyVaultManagementClient(credential, subscriptionId!, { endpoint: cloud.resourceManager });
 
 let createdCount = 0;
@@ -80,18 +66,13 @@ for (const [name, createValue] of Object.entries(SECRETS)) {
 // Necessary even if nothing was created, because an earlier run may have stopped before this step.
 await refreshReferences();
 console.log(createdCount > 0 ? "The app loads them now." : "Nothing was changed.");
+if (chosenPassword === undefined) {
+  console.log("Next: choose the first administrator's password with `npm run first-password` (docs/deploy.md).");
+}
 if (process.env.ALERTS_NOTIFY_NOBODY === "true") {
   console.warn(
     "\nWARNING: nobody is notified when the service has a problem. Set operatorEmailAddresses and deploy again (docs/deploy.md).",
   );
-}
-
-/** Reads the password from standard input, without the line break at its end. Exits with 2 if the service would reject it. */
-async function readPassword(): Promise<string> {
-  const password = (await text(process.stdin)).replace(/\r?\n$/, "");
-  return password.length >= 12 && password.length <= 256
-    ? password
-    : exitWithUsageError("The password must have 12 to 256 characters");
 }
 
 async function exists(name: string): Promise<boolean> {
@@ -114,14 +95,4 @@ async function refreshReferences(): Promise<void> {
   const response = await fetch(address, { method: "POST", headers: { authorization: `Bearer ${token}` } });
   if (!response.ok)
     throw new Error(`The app could not be told to reload its secrets: ${response.status} ${await response.text()}`);
-}
-
-/** Returns the match of an environment variable with a pattern. Exits with 1 if it does not match. */
-function required(name: string, pattern: RegExp): RegExpExecArray {
-  const match = pattern.exec(process.env[name] ?? "");
-  if (!match) {
-    console.error(`${name} must be the resource id from the deployment's outputs.`);
-    process.exit(1);
-  }
-  return match;
 }

@@ -1,6 +1,7 @@
 import type { Assignment } from "../authorization.ts";
 import { ROLES } from "../company/resources.ts";
-import type { IncomingRequest } from "../http.ts";
+import { type IncomingRequest, jsonObject, type ServiceResponse } from "../http.ts";
+import type { Claims } from "../tokens.ts";
 import { guidFrom } from "../vaults/identifiers.ts";
 import { type ArmOptions, failure, page, type Route } from "./request-context.ts";
 import { subscriptionError } from "./resource-route.ts";
@@ -10,6 +11,9 @@ const PAGE_SIZE = 100;
 const VERSIONS = ["2015-07-01", "2018-01-01-preview", "2020-04-01-preview", "2022-04-01"];
 /** Path of the role assignments at a scope. */
 const ASSIGNMENTS = /^(\/subscriptions\/([^/]+)(?:\/.+)?)\/providers\/microsoft\.authorization\/roleassignments$/i;
+/** Path of one role assignment: its scope, the subscription in it, and its name. */
+const ASSIGNMENT =
+  /^(\/subscriptions\/([^/]+)(?:\/.+)?)\/providers\/microsoft\.authorization\/roleassignments\/([0-9a-f-]{36})$/i;
 /** Path of a role definition, optionally below a scope. */
 const DEFINITION =
   /^(?:\/subscriptions\/([^/]+)(?:\/.+)?)?\/providers\/microsoft\.authorization\/roledefinitions\/([^/]+)$/i;
@@ -24,7 +28,8 @@ export function roleAssignmentsRoute(
   options: ArmOptions,
   { method, path, query, ...rest }: IncomingRequest,
 ): Route | undefined {
-  if (method !== "GET") return undefined;
+  const single = assignmentRoute(options, { method, path, query, ...rest });
+  if (single !== undefined || method !== "GET") return single;
   const request = { method, path, query, ...rest };
   const [, scope, subscription] = ASSIGNMENTS.exec(decodeURI(path)) ?? [];
   if (scope !== undefined) {
@@ -116,6 +121,69 @@ function ownAssignment(assignment: Assignment, subscriptionId: string): RoleAssi
     principalType: "Group",
     roleDefinitionId: `/subscriptions/${subscriptionId}/providers/Microsoft.Authorization/roleDefinitions/${definition}`,
   };
+}
+
+/**
+ * Returns the route of a request that reads, writes or deletes one role assignment.
+ * https://learn.microsoft.com/rest/api/authorization/role-assignments
+ */
+function assignmentRoute(options: ArmOptions, request: IncomingRequest): Route | undefined {
+  const [, scope, subscription, name] = ASSIGNMENT.exec(decodeURI(request.path)) ?? [];
+  const verb = { GET: "read", PUT: "write", DELETE: "delete" }[request.method];
+  if (name === undefined || verb === undefined) return undefined;
+  const { assignments } = options.store.access;
+  const action = `Microsoft.Authorization/roleAssignments/${verb}`;
+  return {
+    name: `arm.${verb}RoleAssignment`,
+    versions: VERSIONS,
+    action,
+    subscription: subscription!,
+    ...(scope!.split("/").length > 5 && { resource: scope! }),
+    answer(claims): ServiceResponse {
+      const error = subscriptionError(options, subscription!, claims, action);
+      if (error !== undefined) return error;
+      const index = assignments.findIndex(
+        (one) => one.name === name.toLowerCase() && one.scope.toLowerCase() === scope!.toLowerCase(),
+      );
+      if (verb === "write")
+        return write(options, { scope: scope!, name: name.toLowerCase() }, claims, jsonObject(request));
+      if (index < 0) {
+        return verb === "delete"
+          ? { status: 204 }
+          : failure(404, "RoleAssignmentNotFound", `The role assignment '${name}' is not found.`);
+      }
+      const [found] = verb === "delete" ? assignments.splice(index, 1) : [assignments[index]];
+      return { status: 200, body: roleAssignmentResource(found!) };
+    },
+  };
+}
+
+/** Creates a role assignment, or changes the description of an existing one. Records who did. */
+function write(
+  { store, consumers }: ArmOptions,
+  { scope, name }: { scope: string; name: string },
+  { oid }: Claims,
+  body: Record<string, unknown> | undefined,
+): ServiceResponse {
+  const given = (body?.properties ?? {}) as Pick<
+    RoleAssignment,
+    "principalId" | "principalType" | "roleDefinitionId" | "description"
+  >;
+  const existing = store.access.assignments.find((one) => one.name === name && one.scope === scope);
+  const now = new Date(consumers.now()).toISOString();
+  const written: RoleAssignment = {
+    id: `${scope}/providers/Microsoft.Authorization/roleAssignments/${name}`,
+    name,
+    scope,
+    ...given,
+    createdBy: existing?.createdBy ?? oid,
+    createdOn: existing?.createdOn ?? now,
+    updatedBy: oid,
+    updatedOn: now,
+  };
+  if (existing) Object.assign(existing, written);
+  else store.access.assignments.push(written);
+  return { status: 201, body: roleAssignmentResource(written) };
 }
 
 const permission = (actions: string[], dataActions: string[]) => [

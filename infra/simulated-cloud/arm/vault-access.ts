@@ -10,6 +10,12 @@ export interface RoleAssignment {
   principalId: string;
   principalType: string;
   roleDefinitionId: string;
+  description?: string;
+  /** Object IDs of the identities that created and last changed it, and when. Set if a request wrote it. */
+  createdBy?: string;
+  updatedBy?: string;
+  createdOn?: string;
+  updatedOn?: string;
 }
 
 /** Returns whether a scope is the management group. The company has one, which contains every subscription. */

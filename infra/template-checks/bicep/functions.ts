@@ -5,6 +5,7 @@
 export const FUNCTIONS: Record<string, { minArguments: number; maxArguments: number; returns?: string }> = {
   cidrSubnet: { minArguments: 3, maxArguments: 3, returns: "string" },
   concat: { minArguments: 1, maxArguments: Number.POSITIVE_INFINITY },
+  deployer: { minArguments: 0, maxArguments: 0, returns: "object" },
   empty: { minArguments: 1, maxArguments: 1, returns: "bool" },
   environment: { minArguments: 0, maxArguments: 0, returns: "object" },
   fail: { minArguments: 1, maxArguments: 1 },
@@ -31,6 +32,7 @@ export const FUNCTIONS: Record<string, { minArguments: number; maxArguments: num
  * another member is a finding.
  */
 export const DEPLOYMENT_MEMBERS: Record<string, Record<string, string>> = {
+  deployer: { objectId: "string", tenantId: "string" },
   environment: { name: "string" },
   managementGroup: { id: "string", name: "string" },
   resourceGroup: { id: "string", name: "string", location: "string" },

@@ -14,11 +14,13 @@ export type Normalize = (expression: Expression) => string;
 
 /** Common text of expressions that the two languages write differently. */
 const EQUIVALENT_NAMES: Record<string, string> = {
+  "deployer().objectId": "{own_object_id}",
   "environment().name": "{azure_cloud}",
   "subscription().id": "/subscriptions/{subscription_id}",
   "subscription().tenantId": "{tenant_id}",
   "subscription().subscriptionId": "{subscription_id}",
   "data.azurerm_client_config.current.tenant_id": "{tenant_id}",
+  "data.azurerm_client_config.current.object_id": "{own_object_id}",
   "data.azurerm_client_config.current.subscription_id": "{subscription_id}",
 };
 /** Member names in Terraform with the common member name. */

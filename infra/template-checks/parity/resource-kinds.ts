@@ -144,6 +144,7 @@ export const KINDS: Kind[] = [
     pairs: [
       ...LOCATED,
       pair("identity.type", "identity.type"),
+      presencePair("identity.userAssignedIdentities", "identity.identity_ids"),
       pair("properties.source", "source_resource_id"),
       pair("properties.topicType", "topic_type"),
     ],
@@ -156,6 +157,10 @@ export const KINDS: Kind[] = [
     pairs: [
       ...NAMED,
       pair("properties.deliveryWithResourceIdentity.identity.type", "delivery_identity.type"),
+      pair(
+        "properties.deliveryWithResourceIdentity.identity.userAssignedIdentity",
+        "delivery_identity.user_assigned_identity",
+      ),
       pair(
         "properties.deliveryWithResourceIdentity.destination.properties.resourceId",
         "storage_queue_endpoint.storage_account_id",
@@ -651,8 +656,6 @@ export const KINDS: Kind[] = [
       pair("properties.roleDefinitionId", "role_definition_name"),
       pair("properties.principalId", "principal_id"),
       pair("properties.principalType", "principal_type"),
-      pair("properties.condition", "condition"),
-      pair("properties.conditionVersion", "condition_version"),
     ],
     only: { bicep: { name: "Terraform generates it" } },
   },

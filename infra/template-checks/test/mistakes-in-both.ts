@@ -266,11 +266,22 @@ export const COMMON_MISTAKES: readonly CommonMistake[] = [
       "scope                = local.resource_group_id",
     ],
   ),
-  common("the policy may assign any role on the queue", /properties.condition must be file\(sender-only.txt\)/, [
-    `${BICEP}/events-policy/roles.bicep`,
-    "    condition: loadTextContent('sender-only.txt')\n",
-    "",
-  ]),
+  common(
+    "the policy may use every identity of the resource group",
+    /identityOperatorRole: scope must be {event_identity.id}/,
+    [`${BICEP}/events-policy/roles.bicep`, "  scope: eventIdentity\n", ""],
+    [
+      `${TERRAFORM}/events-policy/roles/main.tf`,
+      "scope                = var.event_identity_id",
+      "scope                = var.scope",
+    ],
+  ),
+  common(
+    "each topic has an identity of its own, which nobody gave a role",
+    /identity.type must be UserAssigned/,
+    [`${BICEP}/events/topic.bicep`, "    type: 'UserAssigned'", "    type: 'SystemAssigned'"],
+    [`${TERRAFORM}/events/main.tf`, 'type         = "UserAssigned"', 'type         = "SystemAssigned"'],
+  ),
   common(
     "the host has no identity for its storage",
     /AzureWebJobsStorage__credential must be "managedidentity"/,

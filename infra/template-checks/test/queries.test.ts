@@ -84,6 +84,48 @@ describe("the log messages that queries search for", () => {
   });
 });
 
+describe("the alert about failed scans, on the lines that the service writes at the log level ERROR", () => {
+  let service: Service;
+  beforeAll(async () => {
+    const vault = { name: "kv-one", secrets: [{ name: "one" }] };
+    service = await Service.start({
+      company: { subscriptions: [{ name: "Only", vaults: [vault] }] },
+      env: { LOG_LEVEL: "ERROR" },
+    });
+  });
+  afterAll(() => service?.stop());
+
+  test("finds the scan that failed, and not the one that completed", { timeout: 150_000 }, async () => {
+    const completed = await service.scan();
+    service.cloud.control.addFault({ match: { operation: "arm.listVaults" }, action: { kind: "deny" } });
+    const failed = await service.scan();
+    service.cloud.control.clearFaults();
+    expect([completed.status, failed.status]).toEqual(["completed", "failed"]);
+    // A line of the host begins with its time, level and category. A row of `traces` has the message alone.
+    const rows = service.hosts[0]!.lines.map((line) => ({
+      message: line.slice(Math.max(0, line.indexOf("A scan is over "))),
+    }));
+    expect(failedScans(rows).map(({ scan }) => (scan as { scanId: string }).scanId)).toEqual([failed.scanId]);
+  });
+
+  /** Runs failed-scans.kql on rows of `traces`. Only the stages of this query are supported. */
+  function failedScans(rows: readonly Row[]): Row[] {
+    const query = readFileSync("infra/azure/queries/failed-scans.kql", "utf8");
+    const [source, started, extended, filtered, ...more] = query.split(/^\| /m).map((stage) => stage.trim());
+    const prefix = /^where message startswith "(.+)"$/.exec(started!)![1]!;
+    expect([source, extended, more]).toEqual([
+      "traces",
+      `extend scan = parse_json(substring(message, strlen("${prefix}")))`,
+      [],
+    ]);
+    const [stage] = parse(`rows | ${filtered}`, Date.now()).stages;
+    return rows
+      .filter(({ message }) => String(message).startsWith(prefix))
+      .map((row) => ({ ...row, scan: JSON.parse(String(row.message).slice(prefix.length)) }))
+      .filter((row) => stage?.kind === "where" && stage.test(row));
+  }
+});
+
 describe("the alert about missing scans", () => {
   const NOW = Date.parse("2026-11-26T12:00:00Z");
   const query = readFileSync("infra/azure/queries/no-scan.kql", "utf8");

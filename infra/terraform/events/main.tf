@@ -16,19 +16,12 @@ resource "azurerm_eventgrid_system_topic" "topic" {
   source_resource_id  = "/subscriptions/${data.azurerm_client_config.current.subscription_id}"
   topic_type          = "Microsoft.Resources.Subscriptions"
 
-  # Only a topic with its own identity passes a storage firewall:
+  # Only a topic with an identity passes a storage firewall:
   # https://learn.microsoft.com/azure/event-grid/handler-storage-queues
   identity {
-    type = "SystemAssigned"
+    type         = "UserAssigned"
+    identity_ids = [var.event_identity_id]
   }
-}
-
-# Allows a topic to send messages to the one queue, and nothing else.
-resource "azurerm_role_assignment" "topic_sender_role" {
-  scope                = var.vault_events_queue_id
-  role_definition_name = "Storage Queue Data Message Sender"
-  principal_id         = azurerm_eventgrid_system_topic.topic.identity[0].principal_id
-  principal_type       = "ServicePrincipal"
 }
 
 # Drop events that can't be delivered within a day: a scan has found the changes by then.
@@ -40,7 +33,8 @@ resource "azurerm_eventgrid_system_topic_event_subscription" "event_subscription
   included_event_types  = ["Microsoft.Resources.ResourceWriteSuccess", "Microsoft.Resources.ResourceDeleteSuccess"]
 
   delivery_identity {
-    type = "SystemAssigned"
+    type                   = "UserAssigned"
+    user_assigned_identity = var.event_identity_id
   }
 
   storage_queue_endpoint {
@@ -60,6 +54,4 @@ resource "azurerm_eventgrid_system_topic_event_subscription" "event_subscription
       values = ["Microsoft.KeyVault/vaults/write", "Microsoft.KeyVault/vaults/delete"]
     }
   }
-
-  depends_on = [azurerm_role_assignment.topic_sender_role]
 }

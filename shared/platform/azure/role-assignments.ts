@@ -1,5 +1,6 @@
 import * as z from "zod";
 import type { Arm, ListResult } from "./arm.ts";
+import { unlessMissing } from "./failure.ts";
 import { DEPENDENCY_READER } from "./watch-roles.ts";
 
 /** A role that a principal has at a scope and below it. */
@@ -11,6 +12,17 @@ export interface RoleAssignment {
   roleDefinitionId: string;
   /** The scope: a resource's ID, `/subscriptions/<id>`, a management group's ID, or `/`. */
   scope: string;
+}
+
+/** Who wrote a role assignment, and when, as Azure Resource Manager records it. */
+export interface AssignmentRecord {
+  scope: string;
+  description?: string | undefined;
+  /** Object ids of the identities that created and last changed the assignment. */
+  createdBy?: string | undefined;
+  updatedBy?: string | undefined;
+  /** Time of the last change, ISO 8601. */
+  updatedOn?: string | undefined;
 }
 
 /** The permissions of a role. An action can contain `*`. */
@@ -31,6 +43,9 @@ export interface RoleAssignments {
   definition(roleDefinitionId: string, signal?: AbortSignal): Promise<RoleDefinition>;
 }
 
+/** The permission to read role assignments on the service's own key vault is part of this role. */
+const VAULT_GRANT = "the role Key Vault Secrets Officer on the service's own key vault";
+
 const API_VERSION = "2022-04-01";
 
 /** Matches the resource ID of a role definition, with or without `/subscriptions/<id>` at its start. */
@@ -45,6 +60,15 @@ const assignment = z.object({
     scope: z.string().max(2048),
   }),
 });
+const record = z.object({
+  properties: z.object({
+    scope: z.string(),
+    description: z.string().nullish(),
+    createdBy: z.string().nullish(),
+    updatedBy: z.string().nullish(),
+    updatedOn: z.string().nullish(),
+  }),
+});
 const actions = z.array(z.string()).nullish();
 const definition = z.object({
   properties: z.object({
@@ -52,6 +76,26 @@ const definition = z.object({
     permissions: z.array(z.object({ actions, notActions: actions, dataActions: actions, notDataActions: actions })),
   }),
 });
+
+/**
+ * Reads who wrote a role assignment on the service's own key vault. Undefined if it does not exist.
+ * https://learn.microsoft.com/rest/api/authorization/role-assignments/get
+ * @param id - Resource ID of the assignment.
+ * @throws {CloudFailure}
+ */
+export async function readAssignmentRecord(arm: Arm, id: string): Promise<AssignmentRecord | undefined> {
+  const target = { operation: "read the role assignment", resource: id, grant: VAULT_GRANT };
+  const found = await unlessMissing(arm.call({ path: id, apiVersion: API_VERSION, target }, record));
+  if (!found) return undefined;
+  const { scope, description, createdBy, updatedBy, updatedOn } = found.properties;
+  return {
+    scope,
+    description: description ?? undefined,
+    createdBy: createdBy ?? undefined,
+    updatedBy: updatedBy ?? undefined,
+    updatedOn: updatedOn ?? undefined,
+  };
+}
 
 export function createRoleAssignments(arm: Arm): RoleAssignments {
   return {

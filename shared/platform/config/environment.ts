@@ -223,6 +223,18 @@ const access = {
     .register(VALUE_FORMATS, { form: "12 to 256 characters" })
     .optional()
     .describe("Password of the first administrator. A changed value resets it at the next start. A secret."),
+  DEPLOYER_OBJECT_ID: guid
+    .optional()
+    .describe("Object id in Entra of who deployed. This identity can set the first administrator's password, once."),
+  SERVICE_KEY_VAULT_ID: z
+    .string()
+    .regex(
+      /^\/subscriptions\/[^/"\s]+\/resourceGroups\/[^/"\s]+\/providers\/Microsoft\.KeyVault\/vaults\/[^/"\s]+$/i,
+      "must be the resource id of a key vault",
+    )
+    .register(VALUE_FORMATS, { form: "the resource id of a key vault" })
+    .optional()
+    .describe("The service's own key vault, on which DEPLOYER_OBJECT_ID proves its identity."),
   ENTRA_API_CLIENT_ID: guid
     .optional()
     .describe("Client id of this API's app registration in Entra. Without it, Entra access tokens are rejected."),

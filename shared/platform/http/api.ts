@@ -9,6 +9,15 @@ export const Health = z
       description:
         "`degraded`: a dependency does not respond, a stored row can't be read, or the number in `unreadableRows` or `heldDeliveries` is unknown.",
     }),
+    version: z.string().optional().meta({
+      description: "Version of the service. Only with deep=true.",
+      example: "1.0.0",
+    }),
+    commit: z.string().nullish().meta({
+      description:
+        "Git commit from which the service was built. Null if its sources differed from a commit. Only with deep=true.",
+      example: "6da79ba2f0c14a3b8f4f0f6f3c1a2b3c4d5e6f70",
+    }),
     dependencies: z
       .array(
         z.object({

@@ -10,7 +10,7 @@ resource "azurerm_policy_definition" "management_group_policy" {
   policy_type         = "Custom"
   mode                = "Indexed"
   display_name        = "Key vaults send their events to Credential Lifecycle (${var.environment_name})"
-  description         = "Creates an Event Grid topic for each key vault, which delivers to the queue of the service with its own identity."
+  description         = "Creates an Event Grid topic for each key vault, which delivers to the queue of the service with one identity."
   management_group_id = var.scope
   parameters          = jsonencode(local.policy.parameters)
   policy_rule         = jsonencode(local.policy.policyRule)
@@ -26,6 +26,7 @@ resource "azurerm_management_group_policy_assignment" "management_group_policy_a
   parameters = jsonencode({
     environmentName  = { value = var.environment_name }
     storageAccountId = { value = var.storage_account_id }
+    eventIdentityId  = { value = var.event_identity_id }
   })
 
   identity {
@@ -44,8 +45,9 @@ resource "azurerm_role_assignment" "management_group_topics_role" {
 module "roles" {
   source = "../roles"
 
-  scope                 = var.resource_group_id
-  vault_events_queue_id = var.vault_events_queue_id
-  principal_id          = azurerm_management_group_policy_assignment.management_group_policy_assignment.identity[0].principal_id
-  environment_name      = var.environment_name
+  scope              = var.resource_group_id
+  storage_account_id = var.storage_account_id
+  event_identity_id  = var.event_identity_id
+  principal_id       = azurerm_management_group_policy_assignment.management_group_policy_assignment.identity[0].principal_id
+  environment_name   = var.environment_name
 }

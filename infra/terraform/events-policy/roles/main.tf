@@ -1,18 +1,17 @@
-# Permissions of the policy in the service's own resource group. docs/permissions.md lists the call for each.
+# Permissions of the policy in the service's own resource group. docs/permissions-options.md lists the call for each. The policy
+# assigns no role.
 data "azurerm_client_config" "current" {}
 
-# Allows each new topic to send to the queue. The condition forbids assigning any other role.
-resource "azurerm_role_assignment" "policy_access_role" {
-  scope                = var.vault_events_queue_id
-  role_definition_name = "Role Based Access Control Administrator"
+# Allows the policy to give the topics their identity.
+resource "azurerm_role_assignment" "identity_operator_role" {
+  scope                = var.event_identity_id
+  role_definition_name = "Managed Identity Operator"
   principal_id         = var.principal_id
   principal_type       = "ServicePrincipal"
-  condition            = file("${path.module}/../../../azure/events-policy/sender-only.txt")
-  condition_version    = "2.0"
 }
 
-# The deployment that assigns that role runs in this resource group, and specifying a queue as a destination needs write access
-# to its account: https://learn.microsoft.com/azure/event-grid/security-authorization
+# Specifying a queue as a destination needs write access to its account:
+# https://learn.microsoft.com/azure/event-grid/security-authorization
 resource "azurerm_role_definition" "event_deployer_definition" {
   # Role names are unique in the tenant.
   name              = "Credential Lifecycle Event Deployer (${var.environment_name}, ${data.azurerm_client_config.current.subscription_id})"
@@ -22,11 +21,6 @@ resource "azurerm_role_definition" "event_deployer_definition" {
 
   permissions {
     actions = [
-      "Microsoft.Resources/deployments/read",
-      "Microsoft.Resources/deployments/write",
-      "Microsoft.Resources/deployments/validate/action",
-      "Microsoft.Resources/deployments/operations/read",
-      "Microsoft.Resources/deployments/operationStatuses/read",
       "Microsoft.Storage/storageAccounts/read",
       "Microsoft.Storage/storageAccounts/write",
       "Microsoft.Storage/storageAccounts/queueServices/queues/read",
@@ -35,7 +29,7 @@ resource "azurerm_role_definition" "event_deployer_definition" {
 }
 
 resource "azurerm_role_assignment" "event_deployer_role" {
-  scope              = var.scope
+  scope              = var.storage_account_id
   role_definition_id = azurerm_role_definition.event_deployer_definition.role_definition_resource_id
   principal_id       = var.principal_id
   principal_type     = "ServicePrincipal"

@@ -3,8 +3,13 @@ variable "scope" {
   type        = string
 }
 
-variable "vault_events_queue_id" {
-  description = "Queue of the service for events."
+variable "storage_account_id" {
+  description = "Storage account of the service."
+  type        = string
+}
+
+variable "event_identity_id" {
+  description = "Identity with which topics deliver."
   type        = string
 }
 

@@ -9,7 +9,7 @@ resource "azurerm_policy_definition" "subscription_policy" {
   policy_type  = "Custom"
   mode         = "Indexed"
   display_name = "Key vaults send their events to Credential Lifecycle (${var.environment_name})"
-  description  = "Creates an Event Grid topic for each key vault, which delivers to the queue of the service with its own identity."
+  description  = "Creates an Event Grid topic for each key vault, which delivers to the queue of the service with one identity."
   parameters   = jsonencode(local.policy.parameters)
   policy_rule  = jsonencode(local.policy.policyRule)
 }
@@ -24,6 +24,7 @@ resource "azurerm_subscription_policy_assignment" "subscription_policy_assignmen
   parameters = jsonencode({
     environmentName  = { value = var.environment_name }
     storageAccountId = { value = var.storage_account_id }
+    eventIdentityId  = { value = var.event_identity_id }
   })
 
   identity {
@@ -42,10 +43,11 @@ resource "azurerm_role_assignment" "subscription_topics_role" {
 module "roles" {
   source = "../roles"
 
-  scope                 = var.resource_group_id
-  vault_events_queue_id = var.vault_events_queue_id
-  principal_id          = azurerm_subscription_policy_assignment.subscription_policy_assignment.identity[0].principal_id
-  environment_name      = var.environment_name
+  scope              = var.resource_group_id
+  storage_account_id = var.storage_account_id
+  event_identity_id  = var.event_identity_id
+  principal_id       = azurerm_subscription_policy_assignment.subscription_policy_assignment.identity[0].principal_id
+  environment_name   = var.environment_name
 }
 
 # Remediates existing vaults. The policy covers future vaults when they are created.

@@ -28,8 +28,8 @@ variable "storage_account_id" {
   type        = string
 }
 
-variable "vault_events_queue_id" {
-  description = "Queue of the service for events (output service_vault_events_queue_id)."
+variable "event_identity_id" {
+  description = "Identity with which topics deliver (output service_event_identity_id)."
   type        = string
 }
 

@@ -22,20 +22,20 @@ module "events" {
   source    = "../../events"
   providers = { azurerm = azurerm.other }
 
-  environment_name      = var.environment_name
-  location              = var.location
-  storage_account_id    = module.service.service_storage_account_id
-  vault_events_queue_id = module.service.service_vault_events_queue_id
+  environment_name   = var.environment_name
+  location           = var.location
+  storage_account_id = module.service.service_storage_account_id
+  event_identity_id  = module.service.service_event_identity_id
 }
 
 module "events_policy" {
   source    = "../../events-policy/subscription"
   providers = { azurerm = azurerm.other }
 
-  scope                 = "/subscriptions/${var.other_subscription_id}"
-  environment_name      = var.environment_name
-  location              = var.location
-  storage_account_id    = module.service.service_storage_account_id
-  vault_events_queue_id = module.service.service_vault_events_queue_id
-  resource_group_id     = module.service.service_resource_group_id
+  scope              = "/subscriptions/${var.other_subscription_id}"
+  environment_name   = var.environment_name
+  location           = var.location
+  storage_account_id = module.service.service_storage_account_id
+  event_identity_id  = module.service.service_event_identity_id
+  resource_group_id  = module.service.service_resource_group_id
 }

@@ -39,6 +39,7 @@ const EVENTS: Record<string, string> = {
   "sso.tested": "Single sign-on tested",
   "storage.mended": "Stored data repair",
   "user.bootstrapped": "First administrator created",
+  "user.firstPasswordSet": "First password set by the deployer",
   "user.bootstrapReset": "Bootstrap administrator reset",
   "user.identityAllowed": "Single sign-on identity unblocked",
   "user.recoveryCodesReplaced": "Recovery codes replaced",

@@ -1,9 +1,18 @@
-// Permits an Event Grid topic to send messages to the queue vault-events of the service, and nothing else.
-param storageAccountId string
-param principalId string
+// The identity with which every Event Grid topic of this service delivers. One identity for all topics needs one role assignment,
+// and a policy can use it without the right to assign roles.
+param name string
+param location string
+param tags object
+param storageAccountName string
+
+resource eventIdentity 'Microsoft.ManagedIdentity/userAssignedIdentities@2024-11-30' = {
+  name: name
+  location: location
+  tags: tags
+}
 
 resource storageAccount 'Microsoft.Storage/storageAccounts@2025-01-01' existing = {
-  name: split(storageAccountId, '/')[8]
+  name: storageAccountName
 }
 
 resource queueService 'Microsoft.Storage/storageAccounts/queueServices@2025-01-01' existing = {
@@ -16,15 +25,18 @@ resource vaultEventsQueue 'Microsoft.Storage/storageAccounts/queueServices/queue
   name: 'vault-events'
 }
 
+// Permits the topics to send messages to this one queue, and nothing else.
 resource topicSenderRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
-  name: guid(vaultEventsQueue.id, principalId, 'Storage Queue Data Message Sender')
+  name: guid(vaultEventsQueue.id, eventIdentity.id, 'Storage Queue Data Message Sender')
   scope: vaultEventsQueue
   properties: {
     roleDefinitionId: subscriptionResourceId(
       'Microsoft.Authorization/roleDefinitions',
       'c6a89b2d-59bc-44d0-9896-0f6e12d7b80a' // Storage Queue Data Message Sender
     )
-    principalId: principalId
+    principalId: eventIdentity.properties.principalId
     principalType: 'ServicePrincipal'
   }
 }
+
+output eventIdentityId string = eventIdentity.id
