@@ -1,0 +1,145 @@
+// Checks which policies would deny a resource of the templates, and which parameter avoids it.
+
+import { CloudFailure } from "../../../shared/platform/azure/failure.ts";
+import { type Context, existingScope, notChecked, parameterName, setCommand } from "../context.ts";
+import { type CheckResult, type Finding, listOf, quote } from "../finding.ts";
+import { type AssignedPolicy, assignedPolicies } from "../policy/assignments.ts";
+import { denialsOf, effectOf } from "../policy/denials.ts";
+import { resolve } from "../policy/expressions.ts";
+import { isObject, memberOf, type Value } from "../values.ts";
+
+export async function checkPolicies(context: Context): Promise<CheckResult> {
+  const findings = new Map<string, Finding>();
+  let count = 0;
+  const read = new Map<string, AssignedPolicy[]>();
+  for (const scope of context.plan.scopes) {
+    const existing = existingScope(context, scope);
+    try {
+      if (!read.has(existing)) {
+        const policies = await assignedPolicies(context.arm, existing);
+        read.set(existing, policies);
+        count += policies.length;
+      }
+    } catch (error) {
+      if (!(error instanceof CloudFailure)) throw error;
+      const command = `az policy assignment list --scope ${quote(existing)} --disable-scope-strict-match`;
+      findings.set(`unreadable ${existing}`, notChecked("policy.unreadable", existing, error, command));
+      continue;
+    }
+    for (const policy of read.get(existing)!) {
+      for (const finding of findingsOf(context, policy, scope)) {
+        const key = `${finding.code} ${finding.subject}`;
+        if (!findings.has(key)) findings.set(key, finding);
+      }
+    }
+  }
+  return { summary: `${count} policies`, findings: [...findings.values()] };
+}
+
+function findingsOf(context: Context, policy: AssignedPolicy, scope: string): Finding[] {
+  const effect = effectOf(policy);
+  if (effect === "deployifnotexists") return zoneGroupFindings(context, policy);
+  // Other effects change, report or complete resources.
+  if (effect !== "deny" && effect !== undefined) return [];
+  const { denied, unclear } = denialsOf(policy, context.plan, scope);
+  const subject = `${policy.displayName} (${policy.assignment.properties.displayName ?? policy.assignment.name})`;
+  const exemption = `az policy exemption create --name ${context.parameters.environmentName} --exemption-category Waiver --policy-assignment ${quote(policy.assignment.id)} --scope ${quote(existingScope(context, scope))}`;
+  const types = (resources: { type: string }[]) => listOf(resources.map(({ type }) => type));
+  if (effect === "deny" && denied.length > 0) {
+    const change = avoidingChange(context, policy, scope);
+    return [
+      {
+        code: "policy.denies",
+        severity: "stops",
+        subject,
+        message: `The policy denies ${types(denied)}.`,
+        remedy: change
+          ? `Set ${parameterName(context, change.name)} to ${JSON.stringify(change.value)}.`
+          : "No parameter avoids it. Ask the owner of the policy for an exemption.",
+        command: change ? setCommand(context, change.name, change.value) : exemption,
+      },
+    ];
+  }
+  if (denied.length + unclear.length === 0) return [];
+  return [
+    {
+      code: "policy.notEvaluated",
+      severity: "notChecked",
+      subject,
+      message: `The policy can deny ${types([...denied, ...unclear])}, but uses a function or field that preflight can't evaluate.`,
+      remedy: "Compare the policy with the templates, or run what-if.",
+      command: `az rest --method get --url ${quote(`${policy.assignment.properties.policyDefinitionId}?api-version=2023-04-01`)}`,
+    },
+  ];
+}
+
+/** A change of one parameter. */
+interface Change {
+  name: string;
+  value: Value;
+}
+
+/**
+ * Returns the change of one parameter with which the policy denies nothing. Changes that preflight already proposes apply. Finds
+ * the change by planning the deployment with each candidate.
+ */
+function avoidingChange(context: Context, policy: AssignedPolicy, scope: string): Change | undefined {
+  const learned = Object.fromEntries(context.learned);
+  return candidates(context, policy).find(({ name, value }) => {
+    const plan = context.planWith({ ...learned, [name]: value });
+    const { denied, unclear } = denialsOf(policy, plan, scope);
+    return denied.length + unclear.length === 0;
+  });
+}
+
+function candidates(context: Context, policy: AssignedPolicy): Change[] {
+  const texts = Object.values(policy.parameters).flatMap((value) => textsIn(resolveParameter(policy, value)));
+  return [
+    ...tagCandidates(context, policy, texts),
+    ...texts
+      .filter((text) => /^[a-z]+[a-z0-9]*$/.test(text))
+      .map((value) => ({ name: "location", value })),
+    ...["LRS", "ZRS", "GRS", "GZRS"].map((value) => ({ name: "storageReplication", value })),
+    { name: "networkEnabled", value: true },
+    { name: "privateDnsZonesEnabled", value: false },
+    { name: "natGatewayEnabled", value: false },
+    { name: "appConfigurationEnabled", value: false },
+    { name: "mailEnabled", value: false },
+    { name: "eventsEnabled", value: false },
+  ];
+}
+
+/** Candidates for tags that the policy names: with a value of the policy's parameters if it requires one, else a placeholder. */
+function tagCandidates({ parameters, learned }: Context, policy: AssignedPolicy, texts: string[]): Change[] {
+  const inRule = [...JSON.stringify(policy.rule.if).matchAll(/tags(?:\['|\[|\.)([\w -]+)/g)].map(([, name]) => name!);
+  const given = learned.get("tags") ?? parameters.values.tags ?? {};
+  const tags = isObject(given) ? given : {};
+  const names = [...new Set([...texts, ...inRule])];
+  return names.flatMap((tag) =>
+    [...texts.filter((one) => one !== tag), "VALUE"].map((value) => ({ name: "tags", value: { ...tags, [tag]: value } })),
+  );
+}
+
+const resolveParameter = ({ outer }: AssignedPolicy, value: Value): Value =>
+  resolve(value, { parameters: ([name]) => memberOf(outer, String(name)) });
+
+const textsIn = (value: Value): string[] =>
+  typeof value === "string" ? [value] : Array.isArray(value) ? value.flatMap(textsIn) : [];
+
+/** A policy that adds private endpoints to central DNS zones conflicts with the zones of the templates. */
+function zoneGroupFindings(context: Context, policy: AssignedPolicy): Finding[] {
+  const type = String(memberOf(policy.rule.details, "type")).toLowerCase();
+  const createsZones = context.plan.resources.some((one) => one.type === "Microsoft.Network/privateDnsZones");
+  if (type !== "microsoft.network/privateendpoints/privatednszonegroups" || !createsZones) return [];
+  return [
+    {
+      code: "policy.zoneGroups",
+      severity: "degrades",
+      subject: policy.assignment.properties.displayName ?? policy.assignment.name,
+      message:
+        "The policy adds private endpoints to central DNS zones. An endpoint can have one zone group, so the policy and the templates conflict.",
+      remedy: `Set ${parameterName(context, "privateDnsZonesEnabled")} to false.`,
+      command: setCommand(context, "privateDnsZonesEnabled", false),
+    },
+  ];
+}
