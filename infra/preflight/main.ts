@@ -71,7 +71,13 @@ const { CloudFailure } = await import("../../shared/platform/azure/failure.ts");
 const { preflight } = await import("./preflight.ts");
 const report = await import("./report.ts");
 try {
-  const { context, results } = await preflight({ templates, subscriptionId, language, parameters });
+  const { context, results } = await preflight({
+    templates,
+    subscriptionId,
+    language,
+    parameters,
+    environment: process.env,
+  });
   const learned = { ...parameters.values, ...Object.fromEntries(context.learned) };
   if (options.json) console.log(JSON.stringify(report.jsonReport(context, results, learned), null, 2));
   else console.log(report.textReport(context, results).join("\n"));

@@ -19,9 +19,11 @@ export async function preflight(input: {
   subscriptionId: string;
   language: TemplateLanguage;
   parameters: Parameters;
+  /** Variables that select the cloud and the sign-in. */
+  environment: NodeJS.ProcessEnv;
 }): Promise<{ context: Context; results: NamedResult[] }> {
-  const { templates, subscriptionId, language, parameters } = input;
-  const setting = (name: string) => process.env[name] || undefined;
+  const { templates, subscriptionId, language, parameters, environment } = input;
+  const setting = (name: string) => environment[name] || undefined;
   const settings = {
     AZURE_CLOUD: setting("AZURE_CLOUD") ?? "AzureCloud",
     AZURE_AUTHORITY_HOST: setting("AZURE_AUTHORITY_HOST"),

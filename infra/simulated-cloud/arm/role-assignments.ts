@@ -1,5 +1,6 @@
 import { ROLES } from "../company/resources.ts";
 import type { IncomingRequest } from "../http.ts";
+import { guidFrom } from "../vaults/identifiers.ts";
 import { type ArmOptions, failure, page, type Route } from "./request-context.ts";
 import { subscriptionError } from "./resource-route.ts";
 import { appliesTo, type RoleAssignment } from "./vault-access.ts";
@@ -15,7 +16,8 @@ const DEFINITION =
 /**
  * Returns the route of a request for role assignments or a role definition. Undefined for other requests:
  * https://learn.microsoft.com/rest/api/authorization/role-assignments/list-for-scope. With `$filter=atScope()` the list
- * contains assignments at the scope and above, without it also assignments below.
+ * contains assignments at the scope and above, without it also assignments below. `and assignedTo('ID')` returns those of one
+ * principal and its groups.
  */
 export function roleAssignmentsRoute(
   options: ArmOptions,
@@ -37,8 +39,11 @@ export function roleAssignmentsRoute(
         const error = subscriptionError(options, subscription!, claims, action);
         if (error !== undefined) return error;
         const filter = query.get("$filter") ?? "";
-        if (!/^(atScope\(\))?$/i.test(filter))
+        const [, atScope, principal] = /^(?:(atScope\(\))(?: and assignedTo\('([0-9a-f-]{36})'\))?)?$/i.exec(filter) ?? [];
+        if (filter !== "" && atScope === undefined)
           return failure(400, "UnsupportedQuery", `The filter '${filter}' is not supported.`);
+        if (principal !== undefined)
+          return page(options, request, assignedTo(options, scope, subscription!, principal), PAGE_SIZE, (one) => one);
         const matching = options.store.access.assignments.filter(
           (one) => appliesTo(one.scope, scope) || (filter === "" && appliesTo(scope, one.scope)),
         );
@@ -83,6 +88,23 @@ export function roleAssignmentsRoute(
       };
     },
   };
+}
+
+/** The assignments of one principal at a scope and above. Only the declared ones with a condition are known. */
+function assignedTo({ governance }: ArmOptions, scope: string, subscription: string, principalId: string): object[] {
+  const declared = governance.of(subscription).conditions ?? [];
+  return declared
+    .map((one) => ({ ...one, scope: one.scope ?? `/subscriptions/${subscription}` }))
+    .filter((one) => appliesTo(one.scope, scope))
+    .map(({ scope: assignedScope, role, condition }) => {
+      const name = guidFrom(`${role} of ${principalId} at ${assignedScope}`);
+      return {
+        id: `${assignedScope}/providers/Microsoft.Authorization/roleAssignments/${name}`,
+        name,
+        type: "Microsoft.Authorization/roleAssignments",
+        properties: { scope: assignedScope, principalId, principalType: "User", condition, conditionVersion: "2.0" },
+      };
+    });
 }
 
 const permission = (actions: string[], dataActions: string[]) => [

@@ -63,6 +63,10 @@ export interface CompanyVault {
   publicNetworkAccess?: "Enabled" | "Disabled";
   networkDefaultAction?: "Allow" | "Deny";
   ipRules?: string[];
+  /** IDs of subnets that the firewall allows. */
+  virtualNetworkRules?: string[];
+  /** Tenant that the vault trusts. Default: the tenant of the subscription. */
+  tenantId?: string;
   /** Number of approved private endpoint connections. Default 0. */
   privateEndpoints?: number;
   /**
