@@ -24,6 +24,8 @@ export interface DeploymentCloud {
   tenantId: string;
   location: string;
   uniqueString(...values: string[]): string;
+  /** Called if a template refuses its parameters with the function `fail`. */
+  refuse(message: string): void;
 }
 
 export function evaluate(expression: Expression, scope: Scope): Value {
@@ -103,8 +105,12 @@ function operation(operator: string, parts: Expression[], of: (one: Expression) 
   }
   const [left, right] = parts.map(of);
   if (operator === "==") return left === UNKNOWN || right === UNKNOWN ? UNKNOWN : sameValue(left, right);
-  if (operator === "&&") return left === false || right === false ? false : left === true && right === true ? true : UNKNOWN;
-  if (operator === "||") return left === true || right === true ? true : left === false && right === false ? false : UNKNOWN;
+  if (operator === "!=") return left === UNKNOWN || right === UNKNOWN ? UNKNOWN : !sameValue(left, right);
+  if (operator === "??") return left ?? right;
+  if (operator === "&&")
+    return left === false || right === false ? false : left === true && right === true ? true : UNKNOWN;
+  if (operator === "||")
+    return left === true || right === true ? true : left === false && right === false ? false : UNKNOWN;
   return parts.length === 1 && operator === "()" ? left : UNKNOWN;
 }
 
@@ -119,11 +125,15 @@ function call(name: string, args: Expression[], scope: Scope): Value {
     }
     case "resourceGroup": {
       const [, , subscription, , group] = deployedTo.split("/");
-      const [groupSubscription, groupName] = values.length === 0 ? [subscription, group] : [subscription, ...values].slice(-2);
+      const [groupSubscription, groupName] =
+        values.length === 0 ? [subscription, group] : [subscription, ...values].slice(-2);
       if (typeof groupSubscription !== "string" || typeof groupName !== "string") return UNKNOWN;
       const id = `/subscriptions/${groupSubscription}/resourceGroups/${groupName}`;
       return { id, name: groupName, location: cloud.location, deployed: true };
     }
+    case "fail":
+      cloud.refuse(String(values[0]));
+      return UNKNOWN;
     case "environment":
       return { name: cloud.name };
     case "uniqueString":

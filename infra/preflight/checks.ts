@@ -22,15 +22,24 @@ interface Check {
   run(context: Context): Promise<CheckResult> | CheckResult;
 }
 
-const inSubscription = (command: string) => (context: Context) => `${command} --subscription ${context.subscription.id}`;
+const inSubscription = (command: string) => (context: Context) =>
+  `${command} --subscription ${context.subscription.id}`;
 
 const CHECKS: readonly Check[] = [
   { name: "Parameters", run: checkCombinations, byHand: () => "npm run check:infra" },
   { name: "Subscription", run: checkSubscription, byHand: inSubscription("az account show") },
   { name: "Permissions", run: checkPermissions, byHand: inSubscription("az role assignment list --all") },
-  { name: "Resource providers", run: checkProviders, byHand: inSubscription("az provider list --query '[].[namespace,registrationState]' -o tsv") },
   { name: "Region", run: checkRegion, byHand: inSubscription("az functionapp list-flexconsumption-locations") },
-  { name: "Policies", run: checkPolicies, byHand: inSubscription("az policy assignment list --disable-scope-strict-match") },
+  {
+    name: "Resource providers",
+    run: checkProviders,
+    byHand: inSubscription("az provider list --query '[].[namespace,registrationState]' -o tsv"),
+  },
+  {
+    name: "Policies",
+    run: checkPolicies,
+    byHand: inSubscription("az policy assignment list --disable-scope-strict-match"),
+  },
   { name: "Locks", run: checkLocks, byHand: inSubscription("az lock list") },
   { name: "Quotas", run: checkQuota, byHand: inSubscription("az quota list") },
   { name: "Names", run: checkNames, byHand: inSubscription("az keyvault list-deleted") },

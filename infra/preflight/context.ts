@@ -4,10 +4,10 @@ import * as z from "zod";
 import type { Arm } from "../../shared/platform/azure/arm.ts";
 import { type CloudFailure, unlessMissing } from "../../shared/platform/azure/failure.ts";
 import type { IdentityDescription } from "../../shared/platform/azure/identity.ts";
+import { snake } from "../template-checks/parity/normalize.ts";
 import type { Finding } from "./finding.ts";
 import type { Parameters } from "./parameters.ts";
 import { type Plan, RESOURCE_GROUP, type TemplateLanguage } from "./plan.ts";
-import { snake } from "../template-checks/parity/normalize.ts";
 import type { Value } from "./values.ts";
 
 export interface Context {
@@ -21,6 +21,10 @@ export interface Context {
   group: ResourceGroup;
   /** Roles that the templates assign, by name. */
   assignedRoles: readonly string[];
+  /** False if the subscription does not have the region. Then nothing in the region can be checked. */
+  hasRegion: boolean;
+  /** Returns whether the templates have a parameter. */
+  hasParameter(name: string): boolean;
   /** Returns the plan with changed parameters. */
   planWith(changes: Record<string, Value>): Plan;
   /** Values of parameters that avoid a finding. The parameters file that preflight writes contains them. */
@@ -56,7 +60,12 @@ export async function readSubscription(arm: Arm, id: string, tenantId: string): 
   const path = `/subscriptions/${id}`;
   const target = { operation: "read the subscription", resource: id };
   const answer = await arm.call({ path, apiVersion: SUBSCRIPTION_VERSION, target }, SubscriptionAnswer);
-  return { id, name: answer.displayName ?? id, state: answer.state ?? "Enabled", tenantId: answer.tenantId ?? tenantId };
+  return {
+    id,
+    name: answer.displayName ?? id,
+    state: answer.state ?? "Enabled",
+    tenantId: answer.tenantId ?? tenantId,
+  };
 }
 
 const GroupAnswer = z.object({
@@ -76,7 +85,11 @@ export async function readResourceGroup(arm: Arm, plan: Plan): Promise<ResourceG
   const call = { path: `${id}/resources`, apiVersion: RESOURCES_VERSION, target };
   const { entries } = await arm.list(call, z.object({ id: z.string() }));
   const resourceIds = new Set(entries.map((one) => one.id.toLowerCase()));
-  return { id, name, existing: { location: answer.location, state: answer.properties?.provisioningState ?? "", resourceIds } };
+  return {
+    id,
+    name,
+    existing: { location: answer.location, state: answer.properties?.provisioningState ?? "", resourceIds },
+  };
 }
 
 /** Returns the scope whose permissions, policies and locks apply: a resource group that does not exist has its subscription's. */

@@ -23,7 +23,8 @@ export interface CheckResult {
 }
 
 /** Quotes an argument for a shell, if it has other characters than those of names and ids. */
-export const quote = (text: string): string => (/^[\w./:@,=+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+export const quote = (text: string): string =>
+  /^[\w./:@,=+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 
 /** Joins names for a message: the first ones, and the number of the others. */
 export function listOf(names: readonly string[], shown = 4): string {

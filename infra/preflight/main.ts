@@ -89,7 +89,8 @@ try {
   process.exitCode = report.exitCodeOf(results);
 } catch (error) {
   if (!(error instanceof CloudFailure)) throw error;
-  console.error(`${error.message}\n${error.remedy}`);
+  const signIn = "Sign in to the tenant of the subscription: az login --tenant TENANT. Then: az account show --subscription ID";
+  console.error(`${error.message}\n${error.code === "unreachable" ? error.remedy : signIn}`);
   process.exitCode = CLOUD_FAILED;
 }
 

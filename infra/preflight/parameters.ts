@@ -81,7 +81,8 @@ export async function readParametersFile(
   } catch (error) {
     throw new ParameterError((error as Error).message);
   }
-  if (file.endsWith(".tfvars")) return { language: "terraform", values: await readTerraformVariables(definitions, file, text) };
+  if (file.endsWith(".tfvars"))
+    return { language: "terraform", values: await readTerraformVariables(definitions, file, text) };
   let content: { parameters?: Record<string, { value?: Value }> };
   try {
     content = JSON.parse(text) as typeof content;

@@ -36,6 +36,8 @@ export interface Plan {
   resources: PlannedResource[];
   /** IDs of subscriptions and resource groups. */
   scopes: string[];
+  /** Messages with which the templates refuse the parameters. */
+  refusals: string[];
   /** Services to which created subnets are delegated, such as `Microsoft.App/environments`. */
   delegations: string[];
 }
@@ -52,6 +54,7 @@ export interface PlanInput {
 }
 
 export function planDeployment({ bicep, language, parameters, subscriptionId, tenantId, cloudName }: PlanInput): Plan {
+  const plan: Plan = { resources: [], scopes: [], refusals: [], delegations: [] };
   const cloud: DeploymentCloud = {
     name: cloudName,
     tenantId,
@@ -61,8 +64,8 @@ export function planDeployment({ bicep, language, parameters, subscriptionId, te
       language === "bicep"
         ? uniqueString(...values)
         : createHash("sha1").update(values.join("/")).digest("hex").slice(0, 13),
+    refuse: (message) => plan.refusals.push(message),
   };
-  const plan: Plan = { resources: [], scopes: [], delegations: [] };
   const main = bicep.get(MAIN_TEMPLATE)!;
   const scope: Scope = { file: main, deployedTo: `/subscriptions/${subscriptionId}`, names: new Map(), cloud };
   for (const { name, defaultValue } of main.parameters) {
@@ -71,6 +74,7 @@ export function planDeployment({ bicep, language, parameters, subscriptionId, te
   }
   deploy(scope, bicep, plan);
   plan.scopes = [...new Set(plan.scopes)];
+  plan.refusals = [...new Set(plan.refusals)];
   return plan;
 }
 

@@ -58,8 +58,10 @@ export async function preflight(input: {
     signedIn,
     parameters,
     plan,
+    hasRegion: true,
     group: await readResourceGroup(arm, plan),
     assignedRoles: [...new Set(grantsOf(templates).map(({ role }) => role))].filter((role) => role.includes(" ")),
+    hasParameter: (name) => definitions.some((one) => one.name === name),
     planWith: (changes) => planOf(createParameters(definitions, { ...parameters.values, ...changes })),
     learned: new Map(),
   };

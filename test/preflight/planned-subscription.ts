@@ -1,7 +1,7 @@
 // Runs preflight in this process against the simulated cloud, with rules that a test plants in the subscription.
 
-import { type Cloud, startCloud } from "simulated-cloud/cloud.ts";
 import type { Governance, GovernancePolicy } from "simulated-cloud/arm/governance.ts";
+import { type Cloud, startCloud } from "simulated-cloud/cloud.ts";
 import type { Context } from "../../infra/preflight/context.ts";
 import type { Finding } from "../../infra/preflight/finding.ts";
 import { createParameters, parameterDefinitions } from "../../infra/preflight/parameters.ts";
@@ -127,4 +127,6 @@ export const denies = (name: string, condition: object, more: Partial<Governance
 });
 
 /** The condition that a resource has a type and matches a second condition. */
-export const ofType = (type: string, condition: object): object => ({ allOf: [{ field: "type", equals: type }, condition] });
+export const ofType = (type: string, condition: object): object => ({
+  allOf: [{ field: "type", equals: type }, condition],
+});

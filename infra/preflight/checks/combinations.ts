@@ -5,20 +5,32 @@ import type { CheckResult, Finding } from "../finding.ts";
 
 const SUBNETS = ["functionSubnetResourceId", "privateEndpointSubnetResourceId"] as const;
 
+/** Parameters that need the private network. */
+const NEED_NETWORK = ["natGatewayEnabled", "appPrivateEndpointEnabled"] as const;
+
 export function checkCombinations(context: Context): CheckResult {
   const { values } = context.parameters;
-  const findings: Finding[] = [];
   const name = (one: string) => parameterName(context, one);
-  const ignored = (parameter: string, reason: string, fix: [string, boolean]) =>
-    findings.push({
-      code: "parameter.ignored",
-      severity: "degrades",
-      subject: name(parameter),
-      message: `${name(parameter)} has no effect, because ${reason}.`,
-      remedy: `Set ${name(fix[0])} to ${fix[1]}.`,
-      command: setCommand(context, ...fix),
-    });
+  const isNetworkOff = values.networkEnabled !== true;
   const subnets = SUBNETS.filter((one) => textParameter(context, one));
+  const findings: Finding[] = [];
+  const add = (severity: Finding["severity"], parameter: string, message: string, [fix, value]: [string, boolean]) =>
+    findings.push({
+      code: severity === "stops" ? "parameter.refused" : "parameter.ignored",
+      severity,
+      subject: name(parameter),
+      message,
+      remedy: `Set ${name(fix)} to ${value}.`,
+      command: setCommand(context, fix, value),
+    });
+  for (const parameter of NEED_NETWORK) {
+    if (values[parameter] === true && isNetworkOff)
+      add("stops", parameter, `${name(parameter)} needs ${name("networkEnabled")}.`, ["networkEnabled", true]);
+  }
+  if (values.natGatewayEnabled === true && !isNetworkOff && subnets.length > 0) {
+    const message = `${name("natGatewayEnabled")} can't be used with existing subnets, which keep the gateway of their owner.`;
+    add("stops", "natGatewayEnabled", message, ["natGatewayEnabled", false]);
+  }
   if (subnets.length === 1) {
     const other = SUBNETS.find((one) => one !== subnets[0])!;
     findings.push({
@@ -29,15 +41,26 @@ export function checkCombinations(context: Context): CheckResult {
       remedy: "Set both subnets, or none.",
       command: `npm run preflight -- --subscription ${context.subscription.id} --set '${other}=SUBNET_ID' --write ${context.language}`,
     });
+  } else if (subnets.length > 0 && isNetworkOff) {
+    const message = `${name(subnets[0]!)} has no effect, because ${name("networkEnabled")} is false.`;
+    add("degrades", subnets[0]!, message, ["networkEnabled", true]);
   }
-  const isNetworkOff = values.networkEnabled !== true;
-  if (values.natGatewayEnabled === true && isNetworkOff)
-    ignored("natGatewayEnabled", `${name("networkEnabled")} is false`, ["networkEnabled", true]);
-  else if (values.natGatewayEnabled === true && subnets.length > 0)
-    ignored("natGatewayEnabled", "existing subnets keep the gateway of their owner", ["natGatewayEnabled", false]);
-  if (subnets.length > 0 && isNetworkOff)
-    ignored(subnets[0]!, `${name("networkEnabled")} is false`, ["networkEnabled", true]);
+  if (values.appPublicNetworkAccessEnabled === false && values.appPrivateEndpointEnabled !== true) {
+    const message = "The app has neither a public address nor a private endpoint, so nobody can call it.";
+    add("degrades", "appPublicNetworkAccessEnabled", message, ["appPrivateEndpointEnabled", true]);
+  }
+  if (findings.length === 0) findings.push(...context.plan.refusals.map((message) => refusal(context, message)));
   const isNotified = Array.isArray(values.operatorEmailAddresses) && values.operatorEmailAddresses.length > 0;
   const note = isNotified ? "" : `; ${name("operatorEmailAddresses")} is empty, so nobody is notified of problems`;
   return { summary: `${Object.keys(values).length} given${note}`, findings };
 }
+
+/** The finding for parameters that the templates refuse for a reason that this file does not check. */
+const refusal = ({ parameters }: Context, message: string): Finding => ({
+  code: "parameter.refused",
+  severity: "stops",
+  subject: parameters.environmentName,
+  message: `The templates refuse the parameters: ${message}`,
+  remedy: "Change the parameters.",
+  command: "az deployment sub validate --location REGION --template-file infra/azure/main.bicep --parameters FILE",
+});

@@ -9,7 +9,9 @@ const VERSION = "2016-09-01";
 const Lock = z.object({ id: z.string(), name: z.string(), properties: z.object({ level: z.string() }) });
 
 export async function checkLocks(context: Context): Promise<CheckResult> {
-  const subnets = ["functionSubnetResourceId", "privateEndpointSubnetResourceId"].map((name) => textParameter(context, name));
+  const subnets = ["functionSubnetResourceId", "privateEndpointSubnetResourceId"].map((name) =>
+    textParameter(context, name),
+  );
   // The deployment joins a subnet, which writes to it.
   const scopes = [...context.plan.scopes.map((scope) => existingScope(context, scope)), ...subnets].filter(Boolean);
   const subscriptions = [...new Set(scopes.map((scope) => scope.split("/")[2]!))];
@@ -26,7 +28,9 @@ export async function checkLocks(context: Context): Promise<CheckResult> {
     );
     count += entries.length;
     for (const { id, name, properties } of entries) {
-      const locked = id.slice(0, id.toLowerCase().lastIndexOf("/providers/microsoft.authorization/locks/")).toLowerCase();
+      const locked = id
+        .slice(0, id.toLowerCase().lastIndexOf("/providers/microsoft.authorization/locks/"))
+        .toLowerCase();
       const scope = scopes.find((one) => `${one.toLowerCase()}/`.startsWith(`${locked}/`));
       if (scope === undefined) continue;
       const isReadOnly = properties.level === "ReadOnly";
@@ -39,7 +43,9 @@ export async function checkLocks(context: Context): Promise<CheckResult> {
         message: isReadOnly
           ? `The lock makes ${locked} read-only, so nothing can be written there.`
           : `The lock forbids deletions in ${locked}. Terraform can't replace resources, and the deployment history is not cleaned after 800 deployments.`,
-        remedy: isReadOnly ? "Remove the lock for the deployment." : "Nothing, if you accept that. Otherwise remove the lock.",
+        remedy: isReadOnly
+          ? "Remove the lock for the deployment."
+          : "Nothing, if you accept that. Otherwise remove the lock.",
         command: `az lock delete --ids ${quote(id)}`,
       });
     }

@@ -52,7 +52,8 @@ export async function checkNames(context: Context): Promise<CheckResult> {
   for (const check of NAME_CHECKS) {
     for (const resource of context.plan.resources.filter(({ type }) => type === check.type)) {
       // The deployment updates a resource of an earlier deployment.
-      if (resource.name === undefined || context.group.existing?.resourceIds.has((resource.id ?? "").toLowerCase())) continue;
+      if (resource.name === undefined || context.group.existing?.resourceIds.has((resource.id ?? "").toLowerCase()))
+        continue;
       names.push(resource.name);
       const finding = await findingFor(context, check, resource.name, resource);
       if (finding) findings.push(finding);
@@ -71,7 +72,10 @@ async function findingFor(
   const provider = `/subscriptions/${subscription.id}/providers/${type.split("/")[0]}`;
   const target = { operation: "check the name", resource: name };
   const body = { name, type };
-  const answer = await arm.call({ method: "POST", path: `${provider}/${path}`, apiVersion, body, target }, Availability);
+  const answer = await arm.call(
+    { method: "POST", path: `${provider}/${path}`, apiVersion, body, target },
+    Availability,
+  );
   if (answer.nameAvailable) return undefined;
   const deletedPath = `${provider}/locations/${parameters.location}/${deleted}/${name}`;
   const found = deleted && (await unlessMissing(arm.call({ path: deletedPath, apiVersion, target }, Deleted)));
@@ -116,9 +120,21 @@ async function findingFor(
 /** Checks the service's resource group: its region can't change, and it must not be in deletion. */
 function groupFindings(context: Context): Finding[] {
   const { group, parameters } = context;
+  const isPlanned = context.plan.resources.some(({ id }) => id?.toLowerCase() === group.id.toLowerCase());
+  if (!group.existing && !isPlanned) {
+    return [
+      {
+        code: "group.missing",
+        severity: "stops",
+        subject: group.name,
+        message: "There is no such resource group.",
+        remedy: "Create the resource group, or let the templates create one.",
+        command: `az group create --name ${quote(group.name)} --location ${parameters.location}`,
+      },
+    ];
+  }
   if (!group.existing) return [];
   const location = group.existing.location.toLowerCase().replaceAll(" ", "");
-  const isPlanned = context.plan.resources.some(({ id }) => id?.toLowerCase() === group.id.toLowerCase());
   if (group.existing.state === "Deleting") {
     return [
       {

@@ -66,12 +66,16 @@ const missing = (id: string, kind: string): Finding => ({
   subject: id,
   message: `There is no such ${kind}.`,
   remedy: "Correct the id.",
-  command: kind === "subnet" ? `az network vnet subnet list --ids ${quote(id.split("/subnets/")[0]!)} --query '[].id'` : "az monitor log-analytics workspace list --query '[].id'",
+  command:
+    kind === "subnet"
+      ? `az network vnet subnet list --ids ${quote(id.split("/subnets/")[0]!)} --query '[].id'`
+      : "az monitor log-analytics workspace list --query '[].id'",
 });
 
-const delegationsOf = ({ delegations }: Subnet): string[] => delegations?.map(({ properties }) => properties.serviceName) ?? [];
+const delegationsOf = ({ delegations }: Subnet): string[] =>
+  delegations?.map(({ properties }) => properties.serviceName) ?? [];
 
-function functionSubnetFindings(context: Context, id: string, subnet: Subnet): Finding[] {
+function functionSubnetFindings(_: Context, id: string, subnet: Subnet): Finding[] {
   const update = `az network vnet subnet update --ids ${quote(id)}`;
   const findings: Finding[] = [];
   if (!delegationsOf(subnet).some((one) => one.toLowerCase() === FLEX_DELEGATION.toLowerCase())) {
@@ -103,7 +107,8 @@ function functionSubnetFindings(context: Context, id: string, subnet: Subnet): F
       code: "network.serviceEndpoint",
       severity: "degrades",
       subject: id,
-      message: "The app's subnet has no service endpoint Microsoft.KeyVault, so a vault's firewall can't allow the subnet.",
+      message:
+        "The app's subnet has no service endpoint Microsoft.KeyVault, so a vault's firewall can't allow the subnet.",
       remedy: "Add the service endpoint.",
       command: `${update} --service-endpoints Microsoft.KeyVault`,
     });
@@ -155,12 +160,17 @@ async function regionFindings(context: Context, subnet: string): Promise<Finding
 /** A network can be linked to one zone of each name. The templates would link their own zones. */
 async function zoneFindings(context: Context, subnet: string): Promise<Finding[]> {
   const { arm, plan, group } = context;
-  const planned = plan.resources.filter(({ type }) => type === "Microsoft.Network/privateDnsZones").map(({ name }) => name);
+  const planned = plan.resources
+    .filter(({ type }) => type === "Microsoft.Network/privateDnsZones")
+    .map(({ name }) => name);
   if (planned.length === 0) return [];
   const networkId = subnet.split("/subnets/")[0]!;
   const target = { operation: "list private DNS zones", resource: networkId };
   const path = `/subscriptions/${networkId.split("/")[2]}/providers/Microsoft.Network/privateDnsZones`;
-  const { entries: zones } = await arm.list({ path, apiVersion: ZONE_VERSION, target }, z.object({ id: z.string(), name: z.string() }));
+  const { entries: zones } = await arm.list(
+    { path, apiVersion: ZONE_VERSION, target },
+    z.object({ id: z.string(), name: z.string() }),
+  );
   const Link = z.object({ properties: z.object({ virtualNetwork: z.object({ id: z.string() }).nullish() }) });
   for (const zone of zones.filter(({ name }) => planned.includes(name))) {
     if (zone.id.toLowerCase().startsWith(`${group.id.toLowerCase()}/`)) continue;
@@ -187,4 +197,7 @@ async function zoneFindings(context: Context, subnet: string): Promise<Finding[]
 const workspaceIds = ({ parameters }: Context): string[] =>
   Object.values(parameters.values)
     .flat()
-    .filter((one): one is string => typeof one === "string" && /\/Microsoft\.OperationalInsights\/workspaces\/[^/]+$/i.test(one));
+    .filter(
+      (one): one is string =>
+        typeof one === "string" && /\/Microsoft\.OperationalInsights\/workspaces\/[^/]+$/i.test(one),
+    );

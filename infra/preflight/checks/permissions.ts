@@ -14,6 +14,14 @@ const RoleAssignment = z.object({
   properties: z.object({ scope: z.string().nullish(), condition: z.string().nullish() }),
 });
 
+/** Actions on existing resources, by the parameter that names the resource. */
+const ACTIONS_ON_EXISTING: Readonly<Record<string, string>> = {
+  functionSubnetResourceId: "Microsoft.Network/virtualNetworks/subnets/join/action",
+  privateEndpointSubnetResourceId: "Microsoft.Network/virtualNetworks/subnets/join/action",
+  // Diagnostic settings and Application Insights send to the workspace.
+  logAnalyticsWorkspaceResourceId: "Microsoft.OperationalInsights/workspaces/sharedKeys/action",
+};
+
 export async function checkPermissions(context: Context): Promise<CheckResult> {
   const findings: Finding[] = [];
   const required = requiredActions(context);
@@ -50,9 +58,9 @@ function requiredActions(context: Context): Map<string, Set<string>> {
   }
   // npm run make-secrets writes the first secrets through the resource manager.
   for (const verb of ["read", "write"]) add(context.group.id, `Microsoft.KeyVault/vaults/secrets/${verb}`);
-  for (const name of ["functionSubnetResourceId", "privateEndpointSubnetResourceId"]) {
-    const subnet = textParameter(context, name);
-    if (subnet) add(subnet, "Microsoft.Network/virtualNetworks/subnets/join/action");
+  for (const [name, action] of Object.entries(ACTIONS_ON_EXISTING)) {
+    const id = textParameter(context, name);
+    if (id) add(id, action);
   }
   return required;
 }
@@ -75,20 +83,27 @@ function allows({ actions, notActions }: Permission, action: string): boolean {
 }
 
 function missingFindings(context: Context, scope: string, missing: string[]): Finding[] {
-  const isRoleAction = (action: string) => /^Microsoft\.Authorization\/role/i.test(action);
+  const isRoleAction = (action: string) => /^Microsoft\.Authorization\//i.test(action);
   const groups = [
     {
       code: "permissions.roles",
       actions: missing.filter(isRoleAction),
       role: "User Access Administrator",
-      remedy:
-        "Ask for User Access Administrator, or Owner. Role Based Access Control Administrator does not suffice: it can't create the custom roles.",
+      remedy: `Ask for User Access Administrator, or Owner. Role Based Access Control Administrator does not suffice: it can't create the custom roles.${
+        context.hasParameter("inventoryReaderRoleDefinitionId")
+          ? " Or name roles that a platform team created (docs/bring-your-own.md)."
+          : ""
+      }`,
     },
     {
       code: "permissions.resources",
       actions: missing.filter((action) => !isRoleAction(action)),
-      role: /\/subnets\//i.test(scope) ? "Network Contributor" : "Contributor",
-      remedy: "Ask the owner of the scope for the role.",
+      role: roleFor(scope),
+      remedy: `Ask the owner of the scope for the role.${
+        scope === `/subscriptions/${context.subscription.id}` && context.hasParameter("resourceGroupName")
+          ? " If you may deploy to one resource group only, see docs/bring-your-own.md."
+          : ""
+      }`,
     },
   ];
   return groups
@@ -101,6 +116,11 @@ function missingFindings(context: Context, scope: string, missing: string[]): Fi
       remedy,
       command: `az role assignment create --assignee ${context.signedIn.objectId} --role ${quote(role)} --scope ${quote(scope)}`,
     }));
+}
+
+function roleFor(scope: string): string {
+  if (/\/subnets\//i.test(scope)) return "Network Contributor";
+  return /\/Microsoft\.OperationalInsights\//i.test(scope) ? "Log Analytics Contributor" : "Contributor";
 }
 
 /** Finds conditions of the person's own role assignments. A condition can limit the roles that the person may assign. */
@@ -121,7 +141,8 @@ async function conditionFindings(context: Context, scope: string): Promise<Findi
       severity: "degrades",
       subject: id,
       message: `Your role assignment has a condition, which preflight does not evaluate. It must permit you to assign: ${listOf(context.assignedRoles, 20)}, and the custom roles of the templates.`,
-      remedy: "Compare the condition with these roles. If it excludes one, ask for an assignment without the condition.",
+      remedy:
+        "Compare the condition with these roles. If it excludes one, ask for an assignment without the condition.",
       command: `az role assignment list --assignee ${context.signedIn.objectId} --scope ${quote(scope)} --include-inherited --query '[].{role:roleDefinitionName,condition:condition}'`,
     }));
 }

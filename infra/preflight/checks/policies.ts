@@ -10,29 +10,31 @@ import { isObject, memberOf, type Value } from "../values.ts";
 
 export async function checkPolicies(context: Context): Promise<CheckResult> {
   const findings = new Map<string, Finding>();
-  let count = 0;
-  const read = new Map<string, AssignedPolicy[]>();
-  for (const scope of context.plan.scopes) {
-    const existing = existingScope(context, scope);
+  const policies = new Map<string, AssignedPolicy[]>();
+  for (const scope of new Set(context.plan.scopes.map((one) => existingScope(context, one)))) {
     try {
-      if (!read.has(existing)) {
-        const policies = await assignedPolicies(context.arm, existing);
-        read.set(existing, policies);
-        count += policies.length;
-      }
+      policies.set(scope, await assignedPolicies(context.arm, scope));
     } catch (error) {
       if (!(error instanceof CloudFailure)) throw error;
-      const command = `az policy assignment list --scope ${quote(existing)} --disable-scope-strict-match`;
-      findings.set(`unreadable ${existing}`, notChecked("policy.unreadable", existing, error, command));
-      continue;
+      const command = `az policy assignment list --scope ${quote(scope)} --disable-scope-strict-match`;
+      findings.set(scope, notChecked("policy.unreadable", scope, error, command));
     }
-    for (const policy of read.get(existing)!) {
-      for (const finding of findingsOf(context, policy, scope)) {
-        const key = `${finding.code} ${finding.subject}`;
-        if (!findings.has(key)) findings.set(key, finding);
+  }
+  // The proposed parameters can add resources that another policy denies, such as a network.
+  for (let proposals = -1; proposals !== context.learned.size; ) {
+    proposals = context.learned.size;
+    const plan = proposals === 0 ? context.plan : context.planWith(Object.fromEntries(context.learned));
+    for (const scope of plan.scopes) {
+      const found = (policies.get(existingScope(context, scope)) ?? []).flatMap((one) =>
+        findingsOf({ ...context, plan }, one, scope),
+      );
+      for (const one of found) {
+        const key = `${one.code} ${one.subject}`;
+        findings.set(key, findings.get(key) ?? one);
       }
     }
   }
+  const count = [...policies.values()].reduce((sum, { length }) => sum + length, 0);
   return { summary: `${count} policies`, findings: [...findings.values()] };
 }
 
@@ -55,7 +57,7 @@ function findingsOf(context: Context, policy: AssignedPolicy, scope: string): Fi
         message: `The policy denies ${types(denied)}.`,
         remedy: change
           ? `Set ${parameterName(context, change.name)} to ${JSON.stringify(change.value)}.`
-          : "No parameter avoids it. Ask the owner of the policy for an exemption.",
+          : adviceWithoutParameter(context, policy, denied),
         command: change ? setCommand(context, change.name, change.value) : exemption,
       },
     ];
@@ -71,6 +73,16 @@ function findingsOf(context: Context, policy: AssignedPolicy, scope: string): Fi
       command: `az rest --method get --url ${quote(`${policy.assignment.properties.policyDefinitionId}?api-version=2023-04-01`)}`,
     },
   ];
+}
+
+function adviceWithoutParameter(context: Context, policy: AssignedPolicy, denied: readonly { type: string }[]): string {
+  const exemption = "ask the owner of the policy for an exemption.";
+  const asksForKey = /encryption|keySource|keyVaultProperties/i.test(JSON.stringify(policy.rule.if));
+  if (asksForKey && context.hasParameter("customerManagedKey"))
+    return `Set ${parameterName(context, "customerManagedKey")} to a key of yours, or ${exemption}`;
+  if (!denied.every(({ type }) => type.startsWith("Microsoft.Network/virtualNetworks"))) return `No parameter avoids it: ${exemption}`;
+  const subnets = ["functionSubnetResourceId", "privateEndpointSubnetResourceId"].map((one) => parameterName(context, one));
+  return `Name existing subnets in ${subnets.join(" and ")}, or ${exemption}`;
 }
 
 /** A change of one parameter. */
@@ -96,17 +108,20 @@ function candidates(context: Context, policy: AssignedPolicy): Change[] {
   const texts = Object.values(policy.parameters).flatMap((value) => textsIn(resolveParameter(policy, value)));
   return [
     ...tagCandidates(context, policy, texts),
-    ...texts
-      .filter((text) => /^[a-z]+[a-z0-9]*$/.test(text))
-      .map((value) => ({ name: "location", value })),
+    ...texts.filter((text) => /^[a-z]+[a-z0-9]*$/.test(text)).map((value) => ({ name: "location", value })),
     ...["LRS", "ZRS", "GRS", "GZRS"].map((value) => ({ name: "storageReplication", value })),
     { name: "networkEnabled", value: true },
     { name: "privateDnsZonesEnabled", value: false },
     { name: "natGatewayEnabled", value: false },
+    { name: "appPrivateEndpointEnabled", value: true },
+    { name: "appPublicNetworkAccessEnabled", value: false },
+    { name: "monitoringPublicNetworkAccessEnabled", value: false },
+    { name: "zoneRedundant", value: true },
+    { name: "diagnosticSettingsEnabled", value: true },
     { name: "appConfigurationEnabled", value: false },
     { name: "mailEnabled", value: false },
     { name: "eventsEnabled", value: false },
-  ];
+  ].filter(({ name }) => context.hasParameter(name));
 }
 
 /** Candidates for tags that the policy names: with a value of the policy's parameters if it requires one, else a placeholder. */
@@ -116,7 +131,10 @@ function tagCandidates({ parameters, learned }: Context, policy: AssignedPolicy,
   const tags = isObject(given) ? given : {};
   const names = [...new Set([...texts, ...inRule])];
   return names.flatMap((tag) =>
-    [...texts.filter((one) => one !== tag), "VALUE"].map((value) => ({ name: "tags", value: { ...tags, [tag]: value } })),
+    [...texts.filter((one) => one !== tag), "VALUE"].map((value) => ({
+      name: "tags",
+      value: { ...tags, [tag]: value },
+    })),
   );
 }
 

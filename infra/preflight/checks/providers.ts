@@ -1,9 +1,9 @@
 // Checks that resource providers are registered, and offer the resource types of the templates in the region.
 
 import * as z from "zod";
+import { namespacesOf } from "../../template-checks/providers.ts";
 import { type Context, RESOURCES_VERSION } from "../context.ts";
 import { type CheckResult, type Finding, listOf } from "../finding.ts";
-import { namespacesOf } from "../../template-checks/providers.ts";
 import type { PlannedResource } from "../plan.ts";
 
 const Provider = z.object({
@@ -59,7 +59,9 @@ function unregistered(context: Context, subscription: string, namespace: string,
 }
 
 /** Finds the resource types that a provider does not offer in the region. */
-function missingTypes({ parameters }: Context, resources: PlannedResource[], providers: Provider[]): Finding[] {
+function missingTypes(context: Context, resources: PlannedResource[], providers: Provider[]): Finding[] {
+  const { hasRegion, parameters } = context;
+  if (!hasRegion) return [];
   const regional = resources.filter(({ location }) => location === parameters.location);
   const missing = [...new Set(regional.map(({ type }) => type))].filter((type) => {
     const [namespace, ...rest] = type.split("/");

@@ -8,19 +8,43 @@ const Usage = z.object({ name: z.object({ value: z.string() }), currentValue: z.
 
 /** Quotas by resource type: the provider that reports it, its API version, and the quota's name. */
 const QUOTAS = [
-  { type: "Microsoft.Storage/storageAccounts", provider: "Microsoft.Storage", version: "2025-01-01", name: "StorageAccounts" },
-  { type: "Microsoft.Network/virtualNetworks", provider: "Microsoft.Network", version: "2024-07-01", name: "VirtualNetworks" },
+  {
+    type: "Microsoft.Storage/storageAccounts",
+    provider: "Microsoft.Storage",
+    version: "2025-01-01",
+    name: "StorageAccounts",
+  },
+  {
+    type: "Microsoft.Network/virtualNetworks",
+    provider: "Microsoft.Network",
+    version: "2024-07-01",
+    name: "VirtualNetworks",
+  },
   { type: "Microsoft.Network/natGateways", provider: "Microsoft.Network", version: "2024-07-01", name: "NatGateways" },
-  { type: "Microsoft.Network/publicIPAddresses", provider: "Microsoft.Network", version: "2024-07-01", name: "StandardSkuPublicIpAddresses" },
-  { type: "Microsoft.Network/privateEndpoints", provider: "Microsoft.Network", version: "2024-07-01", name: "PrivateEndpoints" },
+  {
+    type: "Microsoft.Network/publicIPAddresses",
+    provider: "Microsoft.Network",
+    version: "2024-07-01",
+    name: "StandardSkuPublicIpAddresses",
+  },
+  {
+    type: "Microsoft.Network/privateEndpoints",
+    provider: "Microsoft.Network",
+    version: "2024-07-01",
+    name: "PrivateEndpoints",
+  },
 ] as const;
 
-export async function checkQuota({ arm, parameters, plan, subscription, group }: Context): Promise<CheckResult> {
+export async function checkQuota(context: Context): Promise<CheckResult> {
+  const { arm, parameters, plan, subscription, group } = context;
+  if (!context.hasRegion) return { summary: "not checked: there is no such region", findings: [] };
   const findings: Finding[] = [];
   const usages = new Map<string, z.infer<typeof Usage>[]>();
   let checked = 0;
   for (const { type, provider, version, name } of QUOTAS) {
-    const created = plan.resources.filter((one) => one.type === type && !group.existing?.resourceIds.has((one.id ?? "").toLowerCase()));
+    const created = plan.resources.filter(
+      (one) => one.type === type && !group.existing?.resourceIds.has((one.id ?? "").toLowerCase()),
+    );
     if (created.length === 0) continue;
     const path = `/subscriptions/${subscription.id}/providers/${provider}/locations/${parameters.location}/usages`;
     const target = { operation: `list quotas of ${provider}`, resource: parameters.location };

@@ -1,7 +1,7 @@
 // Checks that the region exists, offers Flex Consumption, and has zones if the storage account needs them.
 
 import * as z from "zod";
-import { type Context, parameterName, setCommand, SUBSCRIPTION_VERSION } from "../context.ts";
+import { type Context, parameterName, SUBSCRIPTION_VERSION, setCommand } from "../context.ts";
 import type { CheckResult, Finding } from "../finding.ts";
 
 /** https://learn.microsoft.com/rest/api/appservice/list-geo-regions */
@@ -11,7 +11,10 @@ const Location = z.object({
   metadata: z.object({ regionType: z.string().nullish(), geography: z.string().nullish() }).nullish(),
   availabilityZoneMappings: z.array(z.object({ logicalZone: z.string() })).nullish(),
 });
-const GeoRegion = z.object({ name: z.string() });
+const GeoRegion = z.object({
+  name: z.string(),
+  properties: z.object({ orgDomain: z.string().nullish() }).nullish(),
+});
 
 export async function checkRegion(context: Context): Promise<CheckResult> {
   const { arm, parameters, subscription } = context;
@@ -32,6 +35,7 @@ export async function checkRegion(context: Context): Promise<CheckResult> {
   ]);
   const region = locations.find(({ name }) => name === location);
   if (!region) {
+    context.hasRegion = false;
     const finding: Finding = {
       code: "region.unknown",
       severity: "stops",
@@ -54,6 +58,18 @@ export async function checkRegion(context: Context): Promise<CheckResult> {
       message: "The region does not offer the plan Flex Consumption.",
       remedy: nearest ? `Choose another region, such as ${nearest}.` : "Choose another region.",
       command: nearest ? setCommand(context, "location", nearest) : "az functionapp list-flexconsumption-locations",
+    });
+  }
+  const flexRegion = flexRegions.find((one) => one.name.toLowerCase().replaceAll(" ", "") === location);
+  // The same marker as `az functionapp list-flexconsumption-locations --zone-redundant=true` reads.
+  if (parameters.values.zoneRedundant === true && !flexRegion?.properties?.orgDomain?.includes("FCZONEREDUNDANCY")) {
+    findings.push({
+      code: "region.noZoneRedundancy",
+      severity: "stops",
+      subject: location,
+      message: "The region does not offer zone-redundant Flex Consumption.",
+      remedy: `Set ${parameterName(context, "zoneRedundant")} to false, or choose another region.`,
+      command: setCommand(context, "zoneRedundant", false),
     });
   }
   const zones = region.availabilityZoneMappings?.length ?? 0;

@@ -30,7 +30,10 @@ export async function checkVaults(context: Context): Promise<CheckResult> {
   let count = 0;
   for (const id of watched) {
     try {
-      const subscription = id === context.subscription.id ? context.subscription : await readSubscription(context.arm, id, context.subscription.tenantId);
+      const subscription =
+        id === context.subscription.id
+          ? context.subscription
+          : await readSubscription(context.arm, id, context.subscription.tenantId);
       const path = `/subscriptions/${id}/providers/Microsoft.KeyVault/vaults`;
       const target = { operation: "list key vaults", resource: subscription.name };
       const { entries } = await context.arm.list({ path, apiVersion: VERSION, target }, Vault);
@@ -41,7 +44,8 @@ export async function checkVaults(context: Context): Promise<CheckResult> {
       findings.push(notChecked("vault.subscriptionUnreadable", id, error, `az keyvault list --subscription ${id}`));
     }
   }
-  if (watched.length === 0) return { summary: "not checked: a management group decides which vaults are watched", findings };
+  if (watched.length === 0)
+    return { summary: "not checked: a management group decides which vaults are watched", findings };
   return { summary: `${count} vaults in ${watched.length} subscriptions`, findings };
 }
 
@@ -101,7 +105,10 @@ function networkFindingOf(
   const subnet = textParameter(context, "functionSubnetResourceId");
   const rules = properties.networkAcls.virtualNetworkRules ?? [];
   if (subnet && hasNetwork && rules.some((rule) => rule.id.toLowerCase() === subnet.toLowerCase())) return undefined;
-  const source = context.parameters.values.natGatewayEnabled && !subnet ? '--ip-address "$SERVICE_IP_ADDRESS"' : `--subnet ${subnet ? quote(subnet) : '"$SERVICE_SUBNET_ID"'}`;
+  const source =
+    context.parameters.values.natGatewayEnabled && !subnet
+      ? '--ip-address "$SERVICE_IP_ADDRESS"'
+      : `--subnet ${subnet ? quote(subnet) : '"$SERVICE_SUBNET_ID"'}`;
   return finding(
     "firewall",
     "The vault's firewall does not allow the service.",

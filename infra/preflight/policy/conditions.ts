@@ -17,7 +17,8 @@ export interface Evaluation {
 
 export function evaluateCondition(condition: Value, evaluation: Evaluation): Truth {
   if (!isObject(condition)) return undefined;
-  const inner = (value: Value): Truth[] => (Array.isArray(value) ? value : [value]).map((one) => evaluateCondition(one, evaluation));
+  const inner = (value: Value): Truth[] =>
+    (Array.isArray(value) ? value : [value]).map((one) => evaluateCondition(one, evaluation));
   const allOf = memberOf(condition, "allOf");
   if (allOf !== undefined) return every(inner(allOf));
   const anyOf = memberOf(condition, "anyOf");
@@ -30,7 +31,9 @@ export function evaluateCondition(condition: Value, evaluation: Evaluation): Tru
   const expected = resolve(operand, evaluation.functions);
   if (expected === UNKNOWN) return undefined;
   // A condition on the elements of a list must be true for each element.
-  return every(values.map((value) => (value === UNKNOWN ? undefined : OPERATORS[operator.toLowerCase()]!(value, expected))));
+  return every(
+    values.map((value) => (value === UNKNOWN ? undefined : OPERATORS[operator.toLowerCase()]!(value, expected))),
+  );
 }
 
 /** Returns the values that a condition compares. Undefined if they are not known. */
@@ -65,8 +68,10 @@ function countOf(count: Value, { resource, functions }: Evaluation): Value[] | u
   return truths.includes(undefined) ? undefined : [truths.filter(Boolean).length];
 }
 
-const every = (truths: Truth[]): Truth => (truths.includes(false) ? false : truths.includes(undefined) ? undefined : true);
-const some = (truths: Truth[]): Truth => (truths.includes(true) ? true : truths.includes(undefined) ? undefined : false);
+const every = (truths: Truth[]): Truth =>
+  truths.includes(false) ? false : truths.includes(undefined) ? undefined : true;
+const some = (truths: Truth[]): Truth =>
+  truths.includes(true) ? true : truths.includes(undefined) ? undefined : false;
 const negate = (truth: Truth): Truth => (truth === undefined ? undefined : !truth);
 
 type Operator = (value: Value, expected: Value) => Truth;
@@ -96,7 +101,9 @@ const not =
 
 function matchesPattern(value: Value, pattern: string, wildcards: Record<string, string>): boolean {
   if (value === undefined || value === null) return false;
-  const expression = [...pattern].map((sign) => wildcards[sign] ?? sign.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("");
+  const expression = [...pattern]
+    .map((sign) => wildcards[sign] ?? sign.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"))
+    .join("");
   return new RegExp(`^${expression}$`, "i").test(String(value));
 }
 

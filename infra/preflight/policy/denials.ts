@@ -16,7 +16,8 @@ export interface Denials {
 /** Returns the effect of a policy in lower case, such as `deny`. Undefined if it depends on an unknown value. */
 export function effectOf(policy: AssignedPolicy): string | undefined {
   const override = policy.assignment.properties.overrides?.find(
-    ({ kind, selectors }) => kind === "policyEffect" && (selectors ?? []).every((one) => selects(one, policy.referenceId)),
+    ({ kind, selectors }) =>
+      kind === "policyEffect" && (selectors ?? []).every((one) => selects(one, policy.referenceId)),
   );
   const effect = override?.value ?? resolve(policy.rule.effect, { parameters: parameterReader(policy) });
   return textOf(effect)?.toLowerCase();
@@ -38,7 +39,10 @@ function isEvaluated({ mode }: AssignedPolicy, { type, location }: PlannedResour
 
 function appliesTo(policy: AssignedPolicy, resource: PlannedResource, plan: Plan): Truth {
   const { resourceSelectors } = policy.assignment.properties;
-  const values: Record<string, string | undefined> = { resourceType: resource.type, resourceLocation: resource.location };
+  const values: Record<string, string | undefined> = {
+    resourceType: resource.type,
+    resourceLocation: resource.location,
+  };
   for (const { selectors } of resourceSelectors ?? []) {
     if ((selectors ?? []).some((one) => !(one.kind in values))) return undefined;
     if (!(selectors ?? []).every((one) => selects(one, values[one.kind]))) return false;
@@ -46,14 +50,19 @@ function appliesTo(policy: AssignedPolicy, resource: PlannedResource, plan: Plan
   return evaluateCondition(policy.rule.if, { resource, functions: functionsFor(policy, resource, plan) });
 }
 
-function selects({ in: included, notIn: excluded }: { in?: string[] | null | undefined; notIn?: string[] | null | undefined }, value = ""): boolean {
+function selects(
+  { in: included, notIn: excluded }: { in?: string[] | null | undefined; notIn?: string[] | null | undefined },
+  value = "",
+): boolean {
   const isListed = (list: string[]) => list.some((one) => one.toLowerCase() === value.toLowerCase());
   return included ? isListed(included) : !(excluded && isListed(excluded));
 }
 
 /** Returns the function `parameters` of a policy. A value of an initiative can refer to the initiative's own parameters. */
 function parameterReader({ parameters, outer }: AssignedPolicy): (args: Value[]) => Value {
-  const outerFunctions: Functions = { parameters: ([name]) => (outer === undefined ? UNKNOWN : memberOf(outer, String(name))) };
+  const outerFunctions: Functions = {
+    parameters: ([name]) => (outer === undefined ? UNKNOWN : memberOf(outer, String(name))),
+  };
   return ([name]) => resolve(memberOf(parameters, String(name)), outerFunctions);
 }
 
@@ -70,7 +79,12 @@ function functionsFor(policy: AssignedPolicy, resource: PlannedResource, plan: P
       planned === undefined
         ? UNKNOWN
         : { name: group, id: resource.scope, location: planned.location, tags: memberOf(planned.body, "tags") },
-    subscription: () => ({ subscriptionId, id: `/subscriptions/${subscriptionId}`, displayName: UNKNOWN, tags: UNKNOWN }),
+    subscription: () => ({
+      subscriptionId,
+      id: `/subscriptions/${subscriptionId}`,
+      displayName: UNKNOWN,
+      tags: UNKNOWN,
+    }),
     current: () => UNKNOWN,
   };
 }

@@ -21,7 +21,9 @@ export function governanceRoute(options: ArmOptions, request: IncomingRequest): 
   if (subscription === undefined || rest === undefined) return undefined;
   const call = { options, request, subscription, path: rest.toLowerCase(), rules: options.governance.of(subscription) };
   return (
-    policyRoute(call) ?? nameRoute(call) ?? (request.method === "GET" ? (listRoute(call) ?? groupRoute(call)) : undefined)
+    policyRoute(call) ??
+    nameRoute(call) ??
+    (request.method === "GET" ? (listRoute(call) ?? groupRoute(call)) : undefined)
   );
 }
 
@@ -53,11 +55,11 @@ function listRoute(call: GovernanceCall): Route | undefined {
     const flex = request.query.get("sku") === "FlexConsumption";
     const regions = REGIONS.filter(({ name }) => !flex || !rules.withoutFlexConsumption?.includes(name));
     return list("arm.listGeoRegions", WEB_VERSIONS, "Microsoft.Web/geoRegions/read", () =>
-      regions.map(({ displayName }) => ({
+      regions.map(({ name, displayName }) => ({
         id: `/subscriptions/${subscription}/providers/Microsoft.Web/geoRegions/${displayName}`,
         name: displayName,
         type: "Microsoft.Web/geoRegions",
-        properties: { name: displayName, displayName, orgDomain: "PUBLIC;FLEXCONSUMPTION" },
+        properties: { name: displayName, displayName, orgDomain: `PUBLIC;FLEXCONSUMPTION${rules.withoutZones?.includes(name) ? "" : ";FCZONEREDUNDANCY"}` },
       })),
     );
   }
@@ -69,10 +71,14 @@ function listRoute(call: GovernanceCall): Route | undefined {
  * https://learn.microsoft.com/rest/api/virtualnetwork/usages/list
  */
 function usageRoute(call: GovernanceCall): Route | undefined {
-  const [, namespace, location] = /^providers\/microsoft\.(storage|network)\/locations\/([^/]+)\/usages$/.exec(call.path) ?? [];
+  const [, namespace, location] =
+    /^providers\/microsoft\.(storage|network)\/locations\/([^/]+)\/usages$/.exec(call.path) ?? [];
   if (namespace === undefined) return undefined;
   const provider = namespace === "storage" ? "Microsoft.Storage" : "Microsoft.Network";
-  const names = namespace === "storage" ? ["StorageAccounts"] : ["VirtualNetworks", "NatGateways", "StandardSkuPublicIpAddresses", "PrivateEndpoints"];
+  const names =
+    namespace === "storage"
+      ? ["StorageAccounts"]
+      : ["VirtualNetworks", "NatGateways", "StandardSkuPublicIpAddresses", "PrivateEndpoints"];
   const versions = namespace === "storage" ? ["2023-05-01", "2024-01-01", "2025-01-01"] : ["2024-05-01", "2024-07-01"];
   const route = { name: "arm.listUsages", versions, action: `${provider}/locations/usages/read` };
   return governed(call, route, () => {
@@ -94,10 +100,18 @@ function usageRoute(call: GovernanceCall): Route | undefined {
  */
 function permissionRoute(call: GovernanceCall): Route | undefined {
   const { options, request, subscription, path, rules } = call;
-  const [, below] = /^(?:(.+)\/)?providers\/microsoft\.authorization\/permissions$/.exec(path) ?? [undefined, undefined];
+  const [, below] = /^(?:(.+)\/)?providers\/microsoft\.authorization\/permissions$/.exec(path) ?? [
+    undefined,
+    undefined,
+  ];
   if (!path.endsWith("providers/microsoft.authorization/permissions")) return undefined;
   const scope = `/subscriptions/${subscription}${below ? `/${below}` : ""}`.toLowerCase();
-  const route = { name: "arm.listPermissions", versions: PERMISSION_VERSIONS, action: "Microsoft.Authorization/permissions/read", scope };
+  const route = {
+    name: "arm.listPermissions",
+    versions: PERMISSION_VERSIONS,
+    action: "Microsoft.Authorization/permissions/read",
+    scope,
+  };
   return governed(call, route, () => {
     const group = /^resourcegroups\/([^/]+)/.exec(below ?? "")?.[1];
     if (group !== undefined && findGroup(call, group) === undefined) return noSuchGroup(group);
@@ -118,16 +132,26 @@ function groupRoute(call: GovernanceCall): Route | undefined {
   const { options, request, subscription, path } = call;
   const [, name, resources] = /^resourcegroups\/([^/]+)(\/resources)?$/.exec(path) ?? [];
   if (name === undefined) return undefined;
-  const action = resources ? "Microsoft.Resources/subscriptions/resourceGroups/resources/read" : "Microsoft.Resources/subscriptions/resourceGroups/read";
+  const action = resources
+    ? "Microsoft.Resources/subscriptions/resourceGroups/resources/read"
+    : "Microsoft.Resources/subscriptions/resourceGroups/read";
   const scope = `/subscriptions/${subscription}/resourceGroups/${name}`;
-  const route = { name: resources ? "arm.listGroupResources" : "arm.getResourceGroup", versions: RESOURCES_VERSIONS, action, scope };
+  const route = {
+    name: resources ? "arm.listGroupResources" : "arm.getResourceGroup",
+    versions: RESOURCES_VERSIONS,
+    action,
+    scope,
+  };
   return governed(call, route, () => {
     const group = findGroup(call, name);
     if (group === undefined) return noSuchGroup(name);
     if (resources) return page(options, request, group.resources, PAGE_SIZE, (one) => one);
     const id = `/subscriptions/${subscription}/resourceGroups/${group.name}`;
     const properties = { provisioningState: group.state };
-    return { status: 200, body: { id, name: group.name, type: "Microsoft.Resources/resourceGroups", location: group.location, properties } };
+    return {
+      status: 200,
+      body: { id, name: group.name, type: "Microsoft.Resources/resourceGroups", location: group.location, properties },
+    };
   });
 }
 
@@ -156,7 +180,12 @@ function findGroup({ options, subscription, rules }: GovernanceCall, name: strin
   const resources = [...vaults, ...others, ...declaredResources];
   if (declared === undefined && resources.length === 0) return undefined;
   const spelling = declared?.name ?? resources[0]!.id.split("/")[4]!;
-  return { name: spelling, location: declared?.location ?? "westeurope", state: declared?.state ?? "Succeeded", resources };
+  return {
+    name: spelling,
+    location: declared?.location ?? "westeurope",
+    state: declared?.state ?? "Succeeded",
+    resources,
+  };
 }
 
 function providerResource(subscription: string, namespace: string, rules: Governance): object {
@@ -179,4 +208,3 @@ function providerResource(subscription: string, namespace: string, rules: Govern
 
 const noSuchGroup = (name: string): ServiceResponse =>
   failure(404, "ResourceGroupNotFound", `Resource group '${name}' could not be found.`);
-

@@ -66,7 +66,8 @@ export function nameRoute(call: GovernanceCall): Route | undefined {
     const { versions, action } = service;
     return governed(call, { name: "arm.checkName", versions, action }, () => checkName(call, service));
   }
-  const [, namespace, location, kind, name] = /^providers\/([^/]+)\/locations\/([^/]+)\/(deleted\w+)\/([^/]+)$/.exec(path) ?? [];
+  const [, namespace, location, kind, name] =
+    /^providers\/([^/]+)\/locations\/([^/]+)\/(deleted\w+)\/([^/]+)$/.exec(path) ?? [];
   const owner = SERVICES.find((one) => one.deleted === kind && one.path.startsWith(`providers/${namespace}/`));
   if (owner === undefined || request.method !== "GET") return undefined;
   const action = `${owner.type.split("/")[0]}/locations/${kind}/read`;
@@ -97,7 +98,12 @@ const unavailable = (reason: string, message: string): ServiceResponse => ({
   body: { nameAvailable: false, reason, message },
 });
 
-function readDeleted({ subscription, rules }: GovernanceCall, { type, deleted }: NameService, location: string, name: string): ServiceResponse {
+function readDeleted(
+  { subscription, rules }: GovernanceCall,
+  { type, deleted }: NameService,
+  location: string,
+  name: string,
+): ServiceResponse {
   if (!REGIONS.some((region) => region.name === location)) return noSuchLocation(location);
   const found = rules.deleted?.find(
     (one) => one.type === type && one.name.toLowerCase() === name && one.location === location,

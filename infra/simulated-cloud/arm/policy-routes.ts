@@ -17,7 +17,8 @@ export function policyRoute(call: GovernanceCall): Route | undefined {
     /^(?:(.+)\/)?providers\/microsoft\.authorization\/(policyassignments|policyexemptions)$/.exec(call.path) ?? [];
   if (list !== undefined) return listRoute(call, below, list);
   const [, kind, name] =
-    /(?:^|\/)providers\/microsoft\.authorization\/(policydefinitions|policysetdefinitions)\/([^/]+)$/.exec(call.path) ?? [];
+    /(?:^|\/)providers\/microsoft\.authorization\/(policydefinitions|policysetdefinitions)\/([^/]+)$/.exec(call.path) ??
+    [];
   return kind === undefined ? undefined : definitionRoute(call, kind, name!);
 }
 
@@ -28,7 +29,9 @@ function listRoute(call: GovernanceCall, below: string | undefined, list: string
   const route = {
     name: areAssignments ? "arm.listPolicyAssignments" : "arm.listPolicyExemptions",
     versions: areAssignments ? POLICY_VERSIONS : EXEMPTION_VERSIONS,
-    action: areAssignments ? "Microsoft.Authorization/policyAssignments/read" : "Microsoft.Authorization/policyExemptions/read",
+    action: areAssignments
+      ? "Microsoft.Authorization/policyAssignments/read"
+      : "Microsoft.Authorization/policyExemptions/read",
     scope,
   };
   return governed(call, route, () => {
@@ -41,7 +44,10 @@ function listRoute(call: GovernanceCall, below: string | undefined, list: string
         name: policyAssignment,
         type: "Microsoft.Authorization/policyExemptions",
         properties: {
-          policyAssignmentId: assignmentId(subscription, rules.policies?.find((one) => one.name === policyAssignment)),
+          policyAssignmentId: assignmentId(
+            subscription,
+            rules.policies?.find((one) => one.name === policyAssignment),
+          ),
           exemptionCategory: "Waiver",
           ...(expiresOn && { expiresOn }),
         },
@@ -61,7 +67,15 @@ const assignmentId = (subscription: string, policy: GovernancePolicy | undefined
   policy ? `${scopeOf(subscription, policy)}/${AUTHORIZATION}/policyAssignments/${policy.name}` : "";
 
 function assignmentResource(subscription: string, policy: GovernancePolicy): object {
-  const { name, displayName, values = {}, enforcementMode = "Default", notScopes, overrides, resourceSelectors } = policy;
+  const {
+    name,
+    displayName,
+    values = {},
+    enforcementMode = "Default",
+    notScopes,
+    overrides,
+    resourceSelectors,
+  } = policy;
   const kind = policy.initiative ? "policySetDefinitions" : "policyDefinitions";
   return {
     id: assignmentId(subscription, policy),
@@ -87,15 +101,27 @@ function definitionRoute(call: GovernanceCall, kind: string, name: string): Rout
   const route = {
     name: isSet ? "arm.getPolicySetDefinition" : "arm.getPolicyDefinition",
     versions: POLICY_VERSIONS,
-    action: isSet ? "Microsoft.Authorization/policySetDefinitions/read" : "Microsoft.Authorization/policyDefinitions/read",
+    action: isSet
+      ? "Microsoft.Authorization/policySetDefinitions/read"
+      : "Microsoft.Authorization/policyDefinitions/read",
   };
   return governed(call, route, (): ServiceResponse => {
     if (policy === undefined)
-      return failure(404, isSet ? "PolicySetDefinitionNotFound" : "PolicyDefinitionNotFound", `The policy definition '${name}' could not be found.`);
+      return failure(
+        404,
+        isSet ? "PolicySetDefinitionNotFound" : "PolicyDefinitionNotFound",
+        `The policy definition '${name}' could not be found.`,
+      );
     const id = `/subscriptions/${subscription}/${AUTHORIZATION}`;
     const { displayName, mode = "All", policyRule, parameters = {} } = policy;
     if (!isSet) {
-      const properties = { displayName: displayName ?? policy.name, policyType: "Custom", mode, parameters, policyRule };
+      const properties = {
+        displayName: displayName ?? policy.name,
+        policyType: "Custom",
+        mode,
+        parameters,
+        policyRule,
+      };
       return { status: 200, body: { id: `${id}/policyDefinitions/${policy.name}`, name: policy.name, properties } };
     }
     const passed = Object.keys(parameters).map((key) => [key, { value: `[parameters('${key}')]` }]);

@@ -39,7 +39,8 @@ export function roleAssignmentsRoute(
         const error = subscriptionError(options, subscription!, claims, action);
         if (error !== undefined) return error;
         const filter = query.get("$filter") ?? "";
-        const [, atScope, principal] = /^(?:(atScope\(\))(?: and assignedTo\('([0-9a-f-]{36})'\))?)?$/i.exec(filter) ?? [];
+        const [, atScope, principal] =
+          /^(?:(atScope\(\))(?: and assignedTo\('([0-9a-f-]{36})'\))?)?$/i.exec(filter) ?? [];
         if (filter !== "" && atScope === undefined)
           return failure(400, "UnsupportedQuery", `The filter '${filter}' is not supported.`);
         if (principal !== undefined)
