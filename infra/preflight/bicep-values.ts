@@ -46,7 +46,8 @@ export function evaluate(expression: Expression, scope: Scope): Value {
     case "member":
       return memberOrUnknown(of(expression.of), expression.name);
     case "index": {
-      const [list, index] = [of(expression.of), of(expression.index)];
+      const list = of(expression.of);
+      const index = of(expression.index);
       if (index === UNKNOWN || list === UNKNOWN) return UNKNOWN;
       return Array.isArray(list) ? list[Number(index)] : memberOrUnknown(list, String(index));
     }

@@ -6,8 +6,8 @@ import { type CloudFailure, unlessMissing } from "../../shared/platform/azure/fa
 import type { IdentityDescription } from "../../shared/platform/azure/identity.ts";
 import { snake } from "../template-checks/parity/normalize.ts";
 import type { Finding } from "./finding.ts";
-import type { Parameters } from "./parameters.ts";
-import { type Plan, RESOURCE_GROUP, type TemplateLanguage } from "./plan.ts";
+import type { Parameters, TemplateLanguage } from "./parameters.ts";
+import { type Plan, RESOURCE_GROUP } from "./plan.ts";
 import type { Value } from "./values.ts";
 
 export interface Context {

@@ -50,9 +50,7 @@ const CLOUD_FAILED = 3;
 const subscriptionId = options.subscription?.toLowerCase() ?? exitWithUsageError("--subscription is missing");
 if (!/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(subscriptionId))
   exitWithUsageError("--subscription must be a GUID (az account list)");
-const { write } = options;
-if (write !== undefined && write !== "bicep" && write !== "terraform")
-  exitWithUsageError("--write must be bicep or terraform");
+const write = options.write === undefined ? undefined : languageOf(options.write);
 const file = options.out ?? (write === "terraform" ? "terraform.tfvars" : "main.parameters.json");
 if (write && existsSync(file) && !options.overwrite)
   exitWithUsageError(`${file} exists. Use --overwrite to replace it, or --out for another file`);
@@ -89,9 +87,16 @@ try {
   process.exitCode = report.exitCodeOf(results);
 } catch (error) {
   if (!(error instanceof CloudFailure)) throw error;
-  const signIn = "Sign in to the tenant of the subscription: az login --tenant TENANT. Then: az account show --subscription ID";
+  const signIn =
+    "Sign in to the tenant of the subscription: az login --tenant TENANT. Then: az account show --subscription ID";
   console.error(`${error.message}\n${error.code === "unreachable" ? error.remedy : signIn}`);
   process.exitCode = CLOUD_FAILED;
+}
+
+function languageOf(option: string): "bicep" | "terraform" {
+  return option === "bicep" || option === "terraform"
+    ? option
+    : exitWithUsageError("--write must be bicep or terraform");
 }
 
 /** Returns the parameters of the file, changed by the options. */

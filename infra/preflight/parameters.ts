@@ -6,8 +6,9 @@ import type { BicepFile, Parameter } from "../template-checks/bicep/parse.ts";
 import type { Expression } from "../template-checks/expression.ts";
 import { snake } from "../template-checks/parity/normalize.ts";
 import { parseTerraform } from "../template-checks/terraform/parse.ts";
-import type { TemplateLanguage } from "./plan.ts";
 import type { Value } from "./values.ts";
+
+export type TemplateLanguage = "bicep" | "terraform";
 
 /** Values of parameters by Bicep name. A parameter without a value has the default of the template. */
 export interface Parameters {

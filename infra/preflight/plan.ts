@@ -6,15 +6,13 @@ import path from "node:path";
 import type { BicepFile, Module, Resource } from "../template-checks/bicep/parse.ts";
 import { property } from "../template-checks/expression.ts";
 import { type DeploymentCloud, evaluate, loopScopes, type Scope } from "./bicep-values.ts";
-import type { Parameters } from "./parameters.ts";
+import type { Parameters, TemplateLanguage } from "./parameters.ts";
 import { uniqueString } from "./unique-string.ts";
 import { isObject, memberOf, textOf, UNKNOWN, type Value } from "./values.ts";
 
 const MAIN_TEMPLATE = "infra/azure/main.bicep";
 /** Type of resource groups in actions and policies. Templates write a shorter one. */
 export const RESOURCE_GROUP = "Microsoft.Resources/subscriptions/resourceGroups";
-
-export type TemplateLanguage = "bicep" | "terraform";
 
 /** A resource that the deployment would write. */
 export interface PlannedResource {

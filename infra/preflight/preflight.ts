@@ -7,8 +7,8 @@ import type { BicepFile } from "../template-checks/bicep/parse.ts";
 import { grantsOf } from "../template-checks/grants.ts";
 import { type NamedResult, runChecks } from "./checks.ts";
 import { type Context, readResourceGroup, readSubscription } from "./context.ts";
-import { createParameters, type Parameters, parameterDefinitions } from "./parameters.ts";
-import { planDeployment, type TemplateLanguage } from "./plan.ts";
+import { createParameters, type Parameters, parameterDefinitions, type TemplateLanguage } from "./parameters.ts";
+import { planDeployment } from "./plan.ts";
 
 /** Writes nothing: preflight reports failures itself. */
 const SILENT = { debug() {}, info() {}, warn() {}, error() {} };

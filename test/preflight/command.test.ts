@@ -62,14 +62,17 @@ test("an obstacle exits with 1, with its fix as a command, and as JSON", async (
   expect(JSON.parse(json.out)).toMatchObject({
     subscription: { id: SUBSCRIPTION, name: "Platform" },
     counts: { stops: 2, degrades: 0, notChecked: 0 },
-    findings: [{ check: "Region", code: "region.noZones" }, { check: "Resource providers", subject: "Microsoft.App" }],
+    findings: [
+      { check: "Region", code: "region.noZones" },
+      { check: "Resource providers", subject: "Microsoft.App" },
+    ],
     parameters: { networkEnabled: true, storageReplication: "LRS" },
   });
 });
 
 test("writes the parameters that avoid the findings, which the next run reads, and never replaces a file unasked", async () => {
   subscription.plant({ withoutZones: ["westeurope"] });
-  const parameters = ["--name", "secrets", "--set", 'tags={"owner":"${me}"}', "--set", "maximumInstanceCount=50"];
+  const parameters = ["--name", "secrets", "--set", `tags={"owner":"\${me}"}`, "--set", "maximumInstanceCount=50"];
   expect((await check(...parameters, "--write", "bicep")).code).toBe(1);
   const bicep = JSON.parse(written("main.parameters.json"));
   expect(bicep).toEqual({
@@ -78,7 +81,7 @@ test("writes the parameters that avoid the findings, which the next run reads, a
     parameters: {
       environmentName: { value: "secrets" },
       location: { value: "westeurope" },
-      tags: { value: { owner: "${me}" } },
+      tags: { value: { owner: `\${me}` } },
       maximumInstanceCount: { value: 50 },
       storageReplication: { value: "LRS" },
     },
@@ -116,7 +119,10 @@ test.each([
   [["--subscription", SUBSCRIPTION], "--location is missing"],
   [["--subscription", SUBSCRIPTION, "--location", "westeurope", "--name", "a_b"], "--name must have"],
   [["--subscription", SUBSCRIPTION, "--location", "westeurope", "--set", "colour=red"], "no such parameter"],
-  [["--subscription", SUBSCRIPTION, "--location", "westeurope", "--set", "mailEnabled=maybe"], "mailEnabled must be bool"],
+  [
+    ["--subscription", SUBSCRIPTION, "--location", "westeurope", "--set", "mailEnabled=maybe"],
+    "mailEnabled must be bool",
+  ],
   [["--subscription", SUBSCRIPTION, "--parameters", "absent.json"], "no such file"],
   [["--subscription", SUBSCRIPTION, "--location", "westeurope", "--write", "pulumi"], "--write must be"],
 ])("%j is used incorrectly: exits with 2", async (args, message) => {

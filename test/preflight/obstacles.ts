@@ -107,6 +107,16 @@ export const PERMISSION_OBSTACLES: readonly Obstacle[] = [
     plant: ({ cloud }) => void cloud.control.putSubscription({ name: "Platform", id: SUBSCRIPTION, state: "Disabled" }),
     expected: ["subscription.state", "stops", "Platform", "az account subscription enable"],
   },
+  {
+    name: "a subscription of another tenant, which the deployer sees through Azure Lighthouse",
+    plant: ({ cloud }) =>
+      void cloud.control.putSubscription({
+        name: "Platform",
+        id: SUBSCRIPTION,
+        tenantId: "99999999-2222-4333-8444-555555555555",
+      }),
+    expected: ["subscription.otherTenant", "degrades", "Platform", "az login --tenant 99999999-"],
+  },
 ];
 
 export const POLICY_OBSTACLES: readonly Obstacle[] = [
@@ -355,7 +365,7 @@ export const NETWORK_OBSTACLES: readonly Obstacle[] = [
     name: "a subnet that does not exist",
     plant: (subscription) => subscription.putNetwork(),
     parameters: { ...OWN_SUBNETS, privateEndpointSubnetResourceId: `${NETWORK_ID}/subnets/absent` },
-    expected: ["network.noSubnet", "stops", "/subnets/absent", "az network vnet subnet list"],
+    expected: ["existing.missing", "stops", "/subnets/absent", "az network vnet subnet list"],
   },
   {
     name: "an app's subnet without delegation",
@@ -383,6 +393,12 @@ export const NETWORK_OBSTACLES: readonly Obstacle[] = [
       }),
     parameters: OWN_SUBNETS,
     expected: ["network.delegatedEndpoints", "stops", "/subnets/endpoints", "--remove delegations"],
+  },
+  {
+    name: "one subnet for the app and the private endpoints",
+    plant: (subscription) => subscription.putNetwork(),
+    parameters: { ...OWN_SUBNETS, privateEndpointSubnetResourceId: OWN_SUBNETS.functionSubnetResourceId },
+    expected: ["network.sameSubnet", "stops", "/subnets/functions", "az network vnet subnet list"],
   },
   {
     name: "a network in another region",
@@ -453,5 +469,65 @@ export const NETWORK_OBSTACLES: readonly Obstacle[] = [
     name: "a vault with access policies",
     plant: withVault({ rbac: false }),
     expected: ["vault.accessPolicies", "degrades", "kv-watched", "az keyvault set-policy --name kv-watched"],
+  },
+];
+
+/** Workspace of another team. */
+const WORKSPACE_ID = `${SUBSCRIPTION_ID}/resourceGroups/rg-logs/providers/Microsoft.OperationalInsights/workspaces/log-central`;
+const putWorkspace = ({ cloud }: PlannedSubscription) =>
+  cloud.control.consumers.put(SUBSCRIPTION, {
+    type: "Microsoft.OperationalInsights/workspaces",
+    name: "log-central",
+    resourceGroup: "rg-logs",
+  });
+
+export const BRING_YOUR_OWN_OBSTACLES: readonly Obstacle[] = [
+  {
+    name: "a resource group that does not exist",
+    plant: () => undefined,
+    parameters: { resourceGroupName: "rg-absent" },
+    expected: ["group.missing", "stops", "rg-absent", "az group create --name rg-absent"],
+  },
+  {
+    name: "a region without zone-redundant Flex Consumption",
+    plant: governed({ withoutZones: ["westeurope"] }),
+    parameters: { zoneRedundant: true, storageReplication: "LRS" },
+    expected: ["region.noZoneRedundancy", "stops", "westeurope", "--set 'zoneRedundant=false'"],
+  },
+  {
+    name: "a workspace that does not exist",
+    plant: governed({ resourceGroups: [{ name: "rg-logs", location: "westeurope" }] }),
+    parameters: { logAnalyticsWorkspaceResourceId: WORKSPACE_ID },
+    expected: ["existing.missing", "stops", "/workspaces/log-central", "az monitor log-analytics workspace list"],
+  },
+  {
+    name: "no permission on the workspace of another team",
+    plant(subscription) {
+      putWorkspace(subscription);
+      const notActions = ["Microsoft.OperationalInsights/workspaces/sharedKeys/action"];
+      subscription.plant({ permissions: [{ actions: ["*"], notActions }] });
+    },
+    parameters: { logAnalyticsWorkspaceResourceId: WORKSPACE_ID },
+    expected: ["permissions.resources", "stops", "/workspaces/log-central", "--role 'Log Analytics Contributor'"],
+  },
+  {
+    name: "a role of a platform team that does not exist",
+    plant: () => undefined,
+    parameters: {
+      inventoryReaderRoleDefinitionId: `${SUBSCRIPTION_ID}/providers/Microsoft.Authorization/roleDefinitions/99999999-2222-4333-8444-555555555555`,
+    },
+    expected: ["existing.missing", "stops", "/roleDefinitions/99999999-", "az role definition list"],
+  },
+  {
+    name: "a private endpoint of the app without the network",
+    plant: () => undefined,
+    parameters: { appPrivateEndpointEnabled: true },
+    expected: ["parameter.refused", "stops", "appPrivateEndpointEnabled", "--set 'networkEnabled=true'"],
+  },
+  {
+    name: "an app that nobody can call",
+    plant: () => undefined,
+    parameters: { appPublicNetworkAccessEnabled: false },
+    expected: ["parameter.ignored", "degrades", "appPublicNetworkAccessEnabled", "--set 'appPrivateEndpointEnabled=true'"],
   },
 ];

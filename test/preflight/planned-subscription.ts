@@ -4,8 +4,8 @@ import type { Governance, GovernancePolicy } from "simulated-cloud/arm/governanc
 import { type Cloud, startCloud } from "simulated-cloud/cloud.ts";
 import type { Context } from "../../infra/preflight/context.ts";
 import type { Finding } from "../../infra/preflight/finding.ts";
-import { createParameters, parameterDefinitions } from "../../infra/preflight/parameters.ts";
-import { type Plan, planDeployment, type TemplateLanguage } from "../../infra/preflight/plan.ts";
+import { createParameters, parameterDefinitions, type TemplateLanguage } from "../../infra/preflight/parameters.ts";
+import { type Plan, planDeployment } from "../../infra/preflight/plan.ts";
 import { preflight } from "../../infra/preflight/preflight.ts";
 import { parseBicepTemplates } from "../../infra/preflight/templates.ts";
 import type { Value } from "../../infra/preflight/values.ts";

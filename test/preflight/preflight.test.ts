@@ -1,5 +1,10 @@
+import { globSync, readFileSync } from "node:fs";
+import path from "node:path";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { parameterDefinitions } from "../../infra/preflight/parameters.ts";
+import { parseBicepTemplates } from "../../infra/preflight/templates.ts";
 import {
+  BRING_YOUR_OWN_OBSTACLES,
   NAME_OBSTACLES,
   NETWORK_OBSTACLES,
   type Obstacle,
@@ -29,12 +34,26 @@ beforeEach(() => {
   const { control } = subscription.cloud;
   control.clearFaults();
   for (const id of [SUBSCRIPTION, OTHER_SUBSCRIPTION]) subscription.plant(undefined, id);
-  control.putSubscription({ name: "Platform", id: SUBSCRIPTION, state: "Enabled" });
+  control.putSubscription({
+    name: "Platform",
+    id: SUBSCRIPTION,
+    state: "Enabled",
+    tenantId: subscription.cloud.app.tenantId,
+  });
   control.removeVault("kv-watched");
   for (const { id } of control.consumers.resources()) control.consumers.remove(id);
 });
 
-const OBSTACLES = [...PERMISSION_OBSTACLES, ...POLICY_OBSTACLES, ...NAME_OBSTACLES, ...NETWORK_OBSTACLES];
+const OBSTACLES = [
+  ...PERMISSION_OBSTACLES,
+  ...POLICY_OBSTACLES,
+  ...NAME_OBSTACLES,
+  ...NETWORK_OBSTACLES,
+  ...BRING_YOUR_OWN_OBSTACLES,
+];
+const PARAMETERS = parameterDefinitions(await parseBicepTemplates()).map(({ name }) => name);
+/** The obstacles whose parameters the templates have. */
+const PLANTABLE = OBSTACLES.filter(({ parameters = {} }) => Object.keys(parameters).every((name) => PARAMETERS.includes(name)));
 
 test.each([
   ["the defaults", {}],
@@ -50,7 +69,7 @@ test.each([
   expect((await subscription.run(parameters, "terraform")).findings).toEqual([]);
 });
 
-test.each(OBSTACLES)("finds $name", async ({ plant, parameters, expected }: Obstacle) => {
+test.each(PLANTABLE)("finds $name", async ({ plant, parameters, expected }: Obstacle) => {
   plant(subscription);
   const { findings } = await subscription.run(parameters);
   const [code, severity, subject, command] = expected;
@@ -137,7 +156,8 @@ test("a firewall that allows the existing subnet is no finding", async () => {
   expect((await subscription.run(OWN_SUBNETS)).findings).toEqual([]);
 });
 
-test.each([
+/** Codes of findings about a denied operation. */
+const DENIED_OPERATIONS = [
   ["arm.listPermissions", "permissions.unreadable"],
   ["arm.listProviders", "check.failed"],
   ["arm.listPolicyAssignments", "policy.unreadable"],
@@ -146,12 +166,17 @@ test.each([
   ["arm.listUsages", "check.failed"],
   ["arm.checkName", "check.failed"],
   ["arm.listVaults", "vault.subscriptionUnreadable"],
-])("a denied %s is reported as not checked, and the other checks run", async (operation, code) => {
-  subscription.cloud.control.addFault({ match: { operation }, action: { kind: "deny" } });
-  const { findings } = await subscription.run();
-  expect(new Set(findings.map((one) => one.code))).toEqual(new Set([code]));
-  expect(findings[0]).toMatchObject({ severity: "notChecked", command: expect.stringMatching(/^az /) });
-});
+] as const;
+
+test.each(DENIED_OPERATIONS)(
+  "a denied %s is reported as not checked, and the other checks run",
+  async (operation, code) => {
+    subscription.cloud.control.addFault({ match: { operation }, action: { kind: "deny" } });
+    const { findings } = await subscription.run();
+    expect(new Set(findings.map((one) => one.code))).toEqual(new Set([code]));
+    expect(findings[0]).toMatchObject({ severity: "notChecked", command: expect.stringMatching(/^az /) });
+  },
+);
 
 test("preflight only reads", async () => {
   subscription.putNetwork();
@@ -160,4 +185,19 @@ test("preflight only reads", async () => {
   const operations = Object.keys(subscription.cloud.control.counts()).filter((one) => one.startsWith("arm."));
   expect(operations.filter((one) => !/^arm\.(get|list|check)|^arm\.diagnostic/.test(one))).toEqual([]);
   expect(subscription.cloud.control.counts().unknown).toBeUndefined();
+});
+
+test("the page lists exactly the codes of the findings, and a test plants each of them", () => {
+  const isCode =
+    /"((?:check|existing|group|lock|name|network|parameter|permissions|policy|provider|quota|region|subscription|vault)\.\w+)"/g;
+  const codesIn = (text: string) => [...text.matchAll(isCode)].map(([, code]) => code!);
+  const root = path.resolve(import.meta.dirname, "../..");
+  const source = globSync("infra/preflight/**/*.ts", { cwd: root }).map((file) =>
+    readFileSync(path.join(root, file), "utf8"),
+  );
+  const codes = [...new Set(source.flatMap(codesIn))].sort();
+  const page = readFileSync(path.join(root, "docs/preflight.md"), "utf8").replaceAll("`", '"');
+  expect([...new Set(codesIn(page))].sort()).toEqual(codes);
+  const planted = [...OBSTACLES.map(({ expected }) => expected[0]), ...DENIED_OPERATIONS.map(([, code]) => code)];
+  expect(codes.filter((code) => !planted.includes(code))).toEqual([]);
 });

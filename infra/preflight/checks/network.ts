@@ -5,13 +5,35 @@ import type { CallTarget } from "../../../shared/platform/azure/failure.ts";
 import { unlessMissing } from "../../../shared/platform/azure/failure.ts";
 import { type Context, parameterName, setCommand, textParameter } from "../context.ts";
 import { type CheckResult, type Finding, quote } from "../finding.ts";
+import { isObject } from "../values.ts";
 
 const NETWORK_VERSION = "2024-07-01";
 const ZONE_VERSION = "2024-06-01";
-const WORKSPACE_VERSION = "2025-02-01";
 const FLEX_DELEGATION = "Microsoft.App/environments";
 /** Smallest subnet of an app: https://learn.microsoft.com/azure/azure-functions/functions-networking-options#subnets */
 const MAX_PREFIX_LENGTH = 27;
+
+/** Further resources that parameters name, with the command that lists them. */
+const EXISTING = [
+  {
+    kind: "workspace",
+    pattern: /\/Microsoft\.OperationalInsights\/workspaces\/[^/]+$/i,
+    apiVersion: "2025-02-01",
+    list: "az monitor log-analytics workspace list --query '[].id'",
+  },
+  {
+    kind: "role",
+    pattern: /\/Microsoft\.Authorization\/roleDefinitions\/[^/]+$/i,
+    apiVersion: "2022-04-01",
+    list: "az role definition list --custom-role-only --query '[].id'",
+  },
+  {
+    kind: "key vault",
+    pattern: /\/Microsoft\.KeyVault\/vaults\/[^/]+$/i,
+    apiVersion: "2026-02-01",
+    list: "az keyvault list --query '[].id'",
+  },
+] as const;
 
 const Located = z.object({ location: z.string() });
 const Subnet = z.object({
@@ -31,23 +53,27 @@ export async function checkNetwork(context: Context): Promise<CheckResult> {
     textParameter(context, "functionSubnetResourceId"),
     textParameter(context, "privateEndpointSubnetResourceId"),
   ];
+  const isSame = functions !== "" && functions.toLowerCase() === endpoints.toLowerCase();
   const checked: string[] = [];
   for (const [id, check] of [
     [functions, functionSubnetFindings],
     [endpoints, endpointSubnetFindings],
   ] as const) {
     if (!id) continue;
+    if (isSame && check === endpointSubnetFindings) continue;
     checked.push(id.split("/").slice(-3).join("/"));
     const subnet = await readSubnet(context, id);
-    if (!subnet) findings.push(missing(id, "subnet"));
+    if (!subnet) findings.push(missing(id, "subnet", listSubnets(id)));
     else findings.push(...check(context, id, subnet), ...(await regionFindings(context, id)));
   }
-  if (functions && functions.toLowerCase() === endpoints.toLowerCase()) findings.push(sameSubnet(context, functions));
+  if (isSame) findings.push(sameSubnet(context, functions));
   if (endpoints) findings.push(...(await zoneFindings(context, endpoints)));
-  for (const id of workspaceIds(context)) {
-    checked.push(id.split("/").at(-1)!);
-    const target = { operation: "read the workspace", resource: id };
-    if (!(await read(context, id, WORKSPACE_VERSION, target, Located))) findings.push(missing(id, "workspace"));
+  for (const { kind, pattern, apiVersion, list } of EXISTING) {
+    for (const id of idsIn(context).filter((one) => pattern.test(one))) {
+      checked.push(id.split("/").at(-1)!);
+      const target = { operation: `read the ${kind}`, resource: id };
+      if (!(await read(context, id, apiVersion, target, z.unknown()))) findings.push(missing(id, kind, list));
+    }
   }
   return { summary: checked.length > 0 ? checked.join(", ") : "none named", findings };
 }
@@ -60,17 +86,24 @@ async function readSubnet(context: Context, id: string): Promise<Subnet | undefi
   return (await read(context, id, NETWORK_VERSION, target, Subnet))?.properties;
 }
 
-const missing = (id: string, kind: string): Finding => ({
-  code: `network.no${kind === "subnet" ? "Subnet" : "Workspace"}`,
+const missing = (id: string, kind: string, command: string): Finding => ({
+  code: "existing.missing",
   severity: "stops",
   subject: id,
   message: `There is no such ${kind}.`,
   remedy: "Correct the id.",
-  command:
-    kind === "subnet"
-      ? `az network vnet subnet list --ids ${quote(id.split("/subnets/")[0]!)} --query '[].id'`
-      : "az monitor log-analytics workspace list --query '[].id'",
+  command,
 });
+
+const listSubnets = (id: string): string =>
+  `az network vnet subnet list --ids ${quote(id.split("/subnets/")[0]!)} --query '[].id'`;
+
+/** Returns the resource ids in parameters: texts, and members of the customer-managed key. */
+function idsIn({ parameters: { values } }: Context): string[] {
+  const key = values.customerManagedKey;
+  const texts = [...Object.values(values), ...(isObject(key) ? Object.values(key) : [])];
+  return texts.filter((one): one is string => typeof one === "string" && one.startsWith("/"));
+}
 
 const delegationsOf = ({ delegations }: Subnet): string[] =>
   delegations?.map(({ properties }) => properties.serviceName) ?? [];
@@ -137,7 +170,7 @@ const sameSubnet = (context: Context, id: string): Finding => ({
   subject: id,
   message: "Both parameters name the same subnet. An app's subnet can't contain private endpoints.",
   remedy: `Name another subnet in ${parameterName(context, "privateEndpointSubnetResourceId")}.`,
-  command: `az network vnet subnet list --ids ${quote(id.split("/subnets/")[0]!)} --query '[].id'`,
+  command: listSubnets(id),
 });
 
 /** The app and its private endpoints must be in the region of their network. */
@@ -192,12 +225,3 @@ async function zoneFindings(context: Context, subnet: string): Promise<Finding[]
   }
   return [];
 }
-
-/** Returns the resource ids of Log Analytics workspaces in parameters. */
-const workspaceIds = ({ parameters }: Context): string[] =>
-  Object.values(parameters.values)
-    .flat()
-    .filter(
-      (one): one is string =>
-        typeof one === "string" && /\/Microsoft\.OperationalInsights\/workspaces\/[^/]+$/i.test(one),
-    );

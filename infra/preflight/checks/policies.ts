@@ -80,8 +80,11 @@ function adviceWithoutParameter(context: Context, policy: AssignedPolicy, denied
   const asksForKey = /encryption|keySource|keyVaultProperties/i.test(JSON.stringify(policy.rule.if));
   if (asksForKey && context.hasParameter("customerManagedKey"))
     return `Set ${parameterName(context, "customerManagedKey")} to a key of yours, or ${exemption}`;
-  if (!denied.every(({ type }) => type.startsWith("Microsoft.Network/virtualNetworks"))) return `No parameter avoids it: ${exemption}`;
-  const subnets = ["functionSubnetResourceId", "privateEndpointSubnetResourceId"].map((one) => parameterName(context, one));
+  if (!denied.every(({ type }) => type.startsWith("Microsoft.Network/virtualNetworks")))
+    return `No parameter avoids it: ${exemption}`;
+  const subnets = ["functionSubnetResourceId", "privateEndpointSubnetResourceId"].map((one) =>
+    parameterName(context, one),
+  );
   return `Name existing subnets in ${subnets.join(" and ")}, or ${exemption}`;
 }
 

@@ -51,7 +51,7 @@ export async function checkVaults(context: Context): Promise<CheckResult> {
 
 function vaultFindings(context: Context, { id, name, properties }: Vault, tenantId: string): Finding[] {
   const finding = (code: string, message: string, remedy: string, command: string): Finding => ({
-    code: `vault.${code}`,
+    code,
     severity: "degrades",
     subject: id,
     message,
@@ -62,7 +62,7 @@ function vaultFindings(context: Context, { id, name, properties }: Vault, tenant
   if (properties.tenantId && properties.tenantId.toLowerCase() !== tenantId.toLowerCase()) {
     findings.push(
       finding(
-        "otherTenant",
+        "vault.otherTenant",
         `The vault trusts tenant ${properties.tenantId}, in which the service's identity does not exist.`,
         "Watch the vault with a deployment in its own tenant, or change its tenant.",
         `az keyvault update --name ${quote(name)} --set properties.tenantId=${tenantId}`,
@@ -74,7 +74,7 @@ function vaultFindings(context: Context, { id, name, properties }: Vault, tenant
   if (properties.enableRbacAuthorization === false) {
     findings.push(
       finding(
-        "accessPolicies",
+        "vault.accessPolicies",
         "The vault uses access policies, so the role Key Vault Reader does not apply.",
         "After the deployment, add a policy for the service's identity (output SERVICE_IDENTITY_PRINCIPAL_ID).",
         `az keyvault set-policy --name ${quote(name)} --object-id "$SERVICE_IDENTITY_PRINCIPAL_ID" --secret-permissions list --key-permissions list get getrotationpolicy --certificate-permissions list get`,
@@ -93,7 +93,7 @@ function networkFindingOf(
   if (properties.publicNetworkAccess === "Disabled") {
     const endpoint = `az network private-endpoint create --name pe-${quote(name)} --resource-group ${context.group.name} --subnet SUBNET_ID --connection-name ${quote(name)} --group-id vault --private-connection-resource-id ${quote(id)}`;
     return finding(
-      "privateOnly",
+      "vault.privateOnly",
       `The vault is reachable only through private endpoints (it has ${properties.privateEndpointConnections?.length ?? 0}).`,
       hasNetwork
         ? "After the deployment, create a private endpoint in the service's network, or peer the networks."
@@ -110,7 +110,7 @@ function networkFindingOf(
       ? '--ip-address "$SERVICE_IP_ADDRESS"'
       : `--subnet ${subnet ? quote(subnet) : '"$SERVICE_SUBNET_ID"'}`;
   return finding(
-    "firewall",
+    "vault.firewall",
     "The vault's firewall does not allow the service.",
     hasNetwork
       ? "After the deployment, allow the service's subnet or address (outputs SERVICE_SUBNET_ID and SERVICE_IP_ADDRESS)."

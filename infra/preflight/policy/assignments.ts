@@ -131,7 +131,10 @@ async function policiesOf(arm: Arm, assignment: Assignment): Promise<AssignedPol
       },
       schema,
     );
-  const policy = async (definitionId: string, given: z.infer<typeof ParameterValues>) => {
+  const policy = async (
+    definitionId: string,
+    given: z.infer<typeof ParameterValues>,
+  ): Promise<Omit<AssignedPolicy, "outer" | "referenceId">> => {
     const { properties } = await read(definitionId, Definition);
     const { effect, details } = properties.policyRule.then;
     return {

@@ -17,8 +17,10 @@ export interface Evaluation {
 
 export function evaluateCondition(condition: Value, evaluation: Evaluation): Truth {
   if (!isObject(condition)) return undefined;
-  const inner = (value: Value): Truth[] =>
-    (Array.isArray(value) ? value : [value]).map((one) => evaluateCondition(one, evaluation));
+  const inner = (value: Value): Truth[] => {
+    const conditions: Value[] = Array.isArray(value) ? value : [value];
+    return conditions.map((one) => evaluateCondition(one, evaluation));
+  };
   const allOf = memberOf(condition, "allOf");
   if (allOf !== undefined) return every(inner(allOf));
   const anyOf = memberOf(condition, "anyOf");

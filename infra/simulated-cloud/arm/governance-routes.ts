@@ -59,7 +59,11 @@ function listRoute(call: GovernanceCall): Route | undefined {
         id: `/subscriptions/${subscription}/providers/Microsoft.Web/geoRegions/${displayName}`,
         name: displayName,
         type: "Microsoft.Web/geoRegions",
-        properties: { name: displayName, displayName, orgDomain: `PUBLIC;FLEXCONSUMPTION${rules.withoutZones?.includes(name) ? "" : ";FCZONEREDUNDANCY"}` },
+        properties: {
+          name: displayName,
+          displayName,
+          orgDomain: `PUBLIC;FLEXCONSUMPTION${rules.withoutZones?.includes(name) ? "" : ";FCZONEREDUNDANCY"}`,
+        },
       })),
     );
   }

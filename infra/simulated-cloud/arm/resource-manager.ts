@@ -223,7 +223,7 @@ function subscriptionResource({ id, declared }: Subscription, tenantId: string):
     managedByTenants: [],
     ...(declared.tags && { tags: declared.tags }),
     subscriptionId: id,
-    tenantId,
+    tenantId: declared.tenantId ?? tenantId,
     displayName: declared.name,
     state: declared.state ?? "Enabled",
     subscriptionPolicies: {

@@ -10,7 +10,14 @@ const POLICY = "2023-04-01";
 let cloud: Cloud;
 let arm: ArmCall;
 beforeAll(async () => {
-  cloud = await startCloud({ company: { subscriptions: [{ name: "Main", id: ID }, { name: "Closed", denied: true }] } });
+  cloud = await startCloud({
+    company: {
+      subscriptions: [
+        { name: "Main", id: ID },
+        { name: "Closed", denied: true },
+      ],
+    },
+  });
   arm = await armClient(cloud);
 });
 afterAll(() => cloud.stop());
@@ -20,9 +27,15 @@ test("by default everything is permitted, registered and available", async () =>
   const permissions = await arm("GET", `${BASE}/providers/Microsoft.Authorization/permissions`, "2022-04-01");
   expect(permissions.body.value).toEqual([{ actions: ["*"], notActions: [], dataActions: [], notDataActions: [] }]);
   const providers = await arm("GET", `${BASE}/providers`, "2021-04-01");
-  expect(providers.body.value.every((one: { registrationState: string }) => one.registrationState === "Registered")).toBe(true);
+  expect(
+    providers.body.value.every((one: { registrationState: string }) => one.registrationState === "Registered"),
+  ).toBe(true);
   const locks = await arm("GET", `${BASE}/providers/Microsoft.Authorization/locks`, "2016-09-01");
-  const policies = await arm("GET", `${BASE}/providers/Microsoft.Authorization/policyAssignments?$filter=atScope()`, POLICY);
+  const policies = await arm(
+    "GET",
+    `${BASE}/providers/Microsoft.Authorization/policyAssignments?$filter=atScope()`,
+    POLICY,
+  );
   expect([locks.body.value, policies.body.value]).toEqual([[], []]);
 });
 
@@ -37,22 +50,39 @@ test("permissions apply at their scope and below, and a resource group must exis
     return body.value.map(({ actions }: { actions: string[] }) => actions[0]);
   };
   expect([await actionsAt(BASE), await actionsAt(group)]).toEqual([["*/read"], ["*", "*/read"]]);
-  const absent = await arm("GET", `${BASE}/resourceGroups/absent/providers/Microsoft.Authorization/permissions`, "2022-04-01");
+  const absent = await arm(
+    "GET",
+    `${BASE}/resourceGroups/absent/providers/Microsoft.Authorization/permissions`,
+    "2022-04-01",
+  );
   expect(absent).toMatchObject({ status: 404, body: { error: { code: "ResourceGroupNotFound" } } });
 });
 
 test("a policy assignment leads to its definition, also through an initiative", async () => {
   // biome-ignore lint/suspicious/noThenProperty: the word of a policy.
   const policyRule = { if: { field: "type", equals: "x" }, then: { effect: "deny" } };
-  const policy = { name: "no-x", policyRule, parameters: { p: { type: "String" } }, values: { p: "v" }, initiative: true };
+  const policy = {
+    name: "no-x",
+    policyRule,
+    parameters: { p: { type: "String" } },
+    values: { p: "v" },
+    initiative: true,
+  };
   cloud.control.governance.set(ID, { policies: [policy] });
-  const list = await arm("GET", `${BASE}/providers/Microsoft.Authorization/policyAssignments?$filter=atScope()`, POLICY);
+  const list = await arm(
+    "GET",
+    `${BASE}/providers/Microsoft.Authorization/policyAssignments?$filter=atScope()`,
+    POLICY,
+  );
   const { policyDefinitionId, parameters } = list.body.value[0].properties;
   expect(parameters).toEqual({ p: { value: "v" } });
   const set = await arm("GET", policyDefinitionId, POLICY);
   const [member] = set.body.properties.policyDefinitions;
   expect(member.parameters).toEqual({ p: { value: "[parameters('p')]" } });
-  expect((await arm("GET", member.policyDefinitionId, POLICY)).body.properties).toMatchObject({ mode: "All", policyRule });
+  expect((await arm("GET", member.policyDefinitionId, POLICY)).body.properties).toMatchObject({
+    mode: "All",
+    policyRule,
+  });
 });
 
 test("names of others and of deleted resources are not available", async () => {
