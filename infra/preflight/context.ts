@@ -2,16 +2,18 @@
 
 import * as z from "zod";
 import type { Arm } from "../../shared/platform/azure/arm.ts";
-import { type CloudFailure, unlessMissing } from "../../shared/platform/azure/failure.ts";
+import { CloudFailure, unlessMissing } from "../../shared/platform/azure/failure.ts";
 import type { IdentityDescription } from "../../shared/platform/azure/identity.ts";
 import { snake } from "../template-checks/parity/normalize.ts";
-import type { Finding } from "./finding.ts";
+import { type Finding, quoteAlways } from "./finding.ts";
 import type { Parameters, TemplateLanguage } from "./parameters.ts";
 import { type Plan, RESOURCE_GROUP } from "./plan.ts";
 import type { Value } from "./values.ts";
 
 export interface Context {
   arm: Arm;
+  /** The command of this run, without the options that only affect its output. */
+  command: string;
   language: TemplateLanguage;
   subscription: Subscription;
   signedIn: IdentityDescription;
@@ -80,7 +82,13 @@ export async function readResourceGroup(arm: Arm, plan: Plan): Promise<ResourceG
   const name = id.split("/").at(-1)!;
   const target = { operation: "read the resource group", resource: name };
   const path = id.replace("/resourceGroups/", "/resourcegroups/");
-  const answer = await unlessMissing(arm.call({ path, apiVersion: RESOURCES_VERSION, target }, GroupAnswer));
+  const answer = await unlessMissing(arm.call({ path, apiVersion: RESOURCES_VERSION, target }, GroupAnswer)).catch(
+    (error: unknown) => {
+      // Without permission to read it, the group counts as absent. The check of permissions reports what is missing.
+      if (error instanceof CloudFailure && error.code === "accessDenied") return undefined;
+      throw error;
+    },
+  );
   if (!answer) return { id, name, existing: undefined };
   const call = { path: `${id}/resources`, apiVersion: RESOURCES_VERSION, target };
   const { entries } = await arm.list(call, z.object({ id: z.string() }));
@@ -114,13 +122,29 @@ export function textParameter({ parameters }: Pick<Context, "parameters">, name:
 export function setCommand(context: Context, name: string, value: Value): string {
   context.learned.set(name, value);
   const text = typeof value === "string" ? value : JSON.stringify(value);
-  const { subscription, language } = context;
-  return `npm run preflight -- --subscription ${subscription.id} --set '${name}=${text}' --write ${language}`;
+  return rerunCommand(context, name, text);
 }
+
+/** Returns the command that runs preflight again with a text for one parameter, and writes the parameters file. */
+export const rerunCommand = ({ command, language }: Context, name: string, text: string): string =>
+  `${command} --set ${quoteAlways(`${name}=${text}`)} --write ${language}`;
 
 /** Returns the name of a parameter in the language of the templates. */
 export const parameterName = ({ language }: Pick<Context, "language">, name: string): string =>
   language === "bicep" ? name : snake(name);
+
+/**
+ * Returns the result of a call, or undefined if the subscription is not registered for the resource provider that would answer.
+ * The check of resource providers reports that.
+ */
+export async function unlessUnregistered<T>(work: Promise<T>): Promise<T | undefined> {
+  try {
+    return await work;
+  } catch (error) {
+    if (error instanceof CloudFailure && error.cloudCode === "MissingSubscriptionRegistration") return undefined;
+    throw error;
+  }
+}
 
 /** Returns the finding for a call that failed, because of which something was not checked. */
 export function notChecked(code: string, subject: string, failure: CloudFailure, command: string): Finding {

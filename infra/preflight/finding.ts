@@ -22,9 +22,15 @@ export interface CheckResult {
   findings: Finding[];
 }
 
+/** Quotes an argument for a shell, always. Values can come from the cloud, so an unquoted one could run a command. */
+export const quoteAlways = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
+
 /** Quotes an argument for a shell, if it has other characters than those of names and ids. */
-export const quote = (text: string): string =>
-  /^[\w./:@,=+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+export const quote = (text: string): string => (/^[\w./:@,=+-]+$/.test(text) ? text : quoteAlways(text));
+
+/** Returns a number with its noun: `1 scope`, `2 scopes`. */
+export const counted = (count: number, noun: string, plural = `${noun}s`): string =>
+  `${count} ${count === 1 ? noun : plural}`;
 
 /** Joins names for a message: the first ones, and the number of the others. */
 export function listOf(names: readonly string[], shown = 4): string {

@@ -55,6 +55,7 @@ const file = options.out ?? (write === "terraform" ? "terraform.tfvars" : "main.
 if (write && existsSync(file) && !options.overwrite)
   exitWithUsageError(`${file} exists. Use --overwrite to replace it, or --out for another file`);
 
+const { quote, quoteAlways } = await import("./finding.ts");
 const { parseBicepTemplates } = await import("./templates.ts");
 const parametersModule = await import("./parameters.ts");
 const templates = await parseBicepTemplates();
@@ -74,6 +75,7 @@ try {
     subscriptionId,
     language,
     parameters,
+    command: ownCommand(),
     environment: process.env,
   });
   const learned = { ...parameters.values, ...Object.fromEntries(context.learned) };
@@ -91,6 +93,15 @@ try {
     "Sign in to the tenant of the subscription: az login --tenant TENANT. Then: az account show --subscription ID";
   console.error(`${error.message}\n${error.code === "unreachable" ? error.remedy : signIn}`);
   process.exitCode = CLOUD_FAILED;
+}
+
+/** Returns the command of this run, without the options that only affect its output. */
+function ownCommand(): string {
+  const texts = (["subscription", "location", "name", "parameters"] as const).flatMap((name) =>
+    options[name] === undefined ? [] : [`--${name}`, quote(options[name])],
+  );
+  const sets = (options.set ?? []).flatMap((one) => ["--set", quoteAlways(one)]);
+  return ["npm run preflight --", ...texts, ...(options.network ? ["--network"] : []), ...sets].join(" ");
 }
 
 function languageOf(option: string): "bicep" | "terraform" {

@@ -19,6 +19,8 @@ export async function preflight(input: {
   subscriptionId: string;
   language: TemplateLanguage;
   parameters: Parameters;
+  /** The command of this run, for remedies. */
+  command: string;
   /** Variables that select the cloud and the sign-in. */
   environment: NodeJS.ProcessEnv;
 }): Promise<{ context: Context; results: NamedResult[] }> {
@@ -53,6 +55,7 @@ export async function preflight(input: {
   const plan = planOf(parameters);
   const context: Context = {
     arm,
+    command: input.command,
     language,
     subscription,
     signedIn,

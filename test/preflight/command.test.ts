@@ -55,7 +55,8 @@ test("an obstacle exits with 1, with its fix as a command, and as JSON", async (
   expect(code).toBe(1);
   expect(out).toContain("Stops the deployment (2)");
   expect(out).toContain(`az provider register --namespace Microsoft.App --subscription ${SUBSCRIPTION} --wait`);
-  expect(out).toContain("--set 'storageReplication=LRS' --write bicep");
+  const rerun = `npm run preflight -- --subscription ${SUBSCRIPTION} --location westeurope --network`;
+  expect(out).toContain(`${rerun} --set 'storageReplication=LRS' --write bicep`);
 
   const json = await check("--network", "--json");
   expect(json.code).toBe(1);

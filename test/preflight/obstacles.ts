@@ -528,6 +528,11 @@ export const BRING_YOUR_OWN_OBSTACLES: readonly Obstacle[] = [
     name: "an app that nobody can call",
     plant: () => undefined,
     parameters: { appPublicNetworkAccessEnabled: false },
-    expected: ["parameter.ignored", "degrades", "appPublicNetworkAccessEnabled", "--set 'appPrivateEndpointEnabled=true'"],
+    expected: [
+      "parameter.ignored",
+      "degrades",
+      "appPublicNetworkAccessEnabled",
+      "--set 'appPrivateEndpointEnabled=true'",
+    ],
   },
 ];

@@ -64,6 +64,7 @@ export class PlannedSubscription {
       subscriptionId: SUBSCRIPTION,
       language,
       parameters: this.#parameters(values),
+      command: "npm run preflight --",
       environment: { ...this.cloud.environment, AZURE_CLIENT_ID: clientId, AZURE_CLIENT_SECRET: clientSecret },
     });
     return { context, findings: results.flatMap(({ findings }) => findings) };

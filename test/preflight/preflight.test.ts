@@ -1,5 +1,6 @@
 import { globSync, readFileSync } from "node:fs";
 import path from "node:path";
+import { PROVIDERS } from "simulated-cloud/arm/governance.ts";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { parameterDefinitions } from "../../infra/preflight/parameters.ts";
 import { parseBicepTemplates } from "../../infra/preflight/templates.ts";
@@ -53,7 +54,9 @@ const OBSTACLES = [
 ];
 const PARAMETERS = parameterDefinitions(await parseBicepTemplates()).map(({ name }) => name);
 /** The obstacles whose parameters the templates have. */
-const PLANTABLE = OBSTACLES.filter(({ parameters = {} }) => Object.keys(parameters).every((name) => PARAMETERS.includes(name)));
+const PLANTABLE = OBSTACLES.filter(({ parameters = {} }) =>
+  Object.keys(parameters).every((name) => PARAMETERS.includes(name)),
+);
 
 test.each([
   ["the defaults", {}],
@@ -120,6 +123,41 @@ test("an exempted policy is a finding again after the exemption has expired", as
   expect((await subscription.run()).findings).toEqual([]);
   subscription.plant({ policies, exemptions: [{ policyAssignment: "deny-sites", expiresOn: "2020-01-01T00:00:00Z" }] });
   expect((await subscription.run()).findings.map(({ code }) => code)).toEqual(["policy.denies"]);
+});
+
+test("a fresh subscription has only resource providers to register, whose names can't be checked yet", async () => {
+  const unregistered = Object.keys(PROVIDERS).filter(
+    (one) => !["Microsoft.Authorization", "Microsoft.Resources"].includes(one),
+  );
+  subscription.plant({ unregistered });
+  const bicep = await subscription.run({ networkEnabled: true, appConfigurationEnabled: true });
+  expect(new Set(bicep.findings.map(({ code }) => code))).toEqual(new Set(["provider.notRegistered"]));
+  const stopping = bicep.findings.filter(({ severity }) => severity === "stops").map(({ subject }) => subject);
+  expect(stopping).toEqual(["Microsoft.App"]);
+
+  subscription.plant({ unregistered, permissions: [{ actions: ["*"], notActions: ["*/register/action"] }] });
+  const { findings } = await subscription.run();
+  expect(findings.length).toBeGreaterThan(5);
+  expect(findings.every(({ severity }) => severity === "stops")).toBe(true);
+});
+
+test("values from the cloud are quoted in commands", async () => {
+  const tagName = "a'; rm -rf $HOME; '";
+  subscription.plant({
+    policies: [
+      denies(
+        "tag",
+        { field: "[concat('tags[', parameters('tagName'), ']')]", exists: false },
+        {
+          mode: "Indexed",
+          parameters: { tagName: { type: "String" } },
+          values: { tagName },
+        },
+      ),
+    ],
+  });
+  const [finding] = (await subscription.run()).findings;
+  expect(finding!.command).toContain(`--set 'tags={"a'\\''; rm -rf $HOME; '\\''":"VALUE"}'`);
 });
 
 test("resources of an earlier deployment are no taken names", async () => {

@@ -1,6 +1,6 @@
 // Checks parameters that contradict each other, and parameters that have no effect. Needs no cloud.
 
-import { type Context, parameterName, setCommand, textParameter } from "../context.ts";
+import { type Context, parameterName, rerunCommand, setCommand, textParameter } from "../context.ts";
 import type { CheckResult, Finding } from "../finding.ts";
 
 const SUBNETS = ["functionSubnetResourceId", "privateEndpointSubnetResourceId"] as const;
@@ -39,7 +39,7 @@ export function checkCombinations(context: Context): CheckResult {
       subject: name(subnets[0]!),
       message: `${name(subnets[0]!)} is set without ${name(other)}.`,
       remedy: "Set both subnets, or none.",
-      command: `npm run preflight -- --subscription ${context.subscription.id} --set '${other}=SUBNET_ID' --write ${context.language}`,
+      command: rerunCommand(context, other, "SUBNET_ID"),
     });
   } else if (subnets.length > 0 && isNetworkOff) {
     const message = `${name(subnets[0]!)} has no effect, because ${name("networkEnabled")} is false.`;

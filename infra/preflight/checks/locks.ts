@@ -2,7 +2,7 @@
 
 import * as z from "zod";
 import { type Context, existingScope, textParameter } from "../context.ts";
-import { type CheckResult, type Finding, quote } from "../finding.ts";
+import { type CheckResult, counted, type Finding, quote } from "../finding.ts";
 
 /** https://learn.microsoft.com/rest/api/resources/management-locks */
 const VERSION = "2016-09-01";
@@ -50,5 +50,5 @@ export async function checkLocks(context: Context): Promise<CheckResult> {
       });
     }
   }
-  return { summary: `${count} locks`, findings };
+  return { summary: counted(count, "lock"), findings };
 }

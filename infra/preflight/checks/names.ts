@@ -2,7 +2,7 @@
 
 import * as z from "zod";
 import { unlessMissing } from "../../../shared/platform/azure/failure.ts";
-import { type Context, setCommand } from "../context.ts";
+import { type Context, setCommand, unlessUnregistered } from "../context.ts";
 import { type CheckResult, type Finding, quote } from "../finding.ts";
 import type { PlannedResource } from "../plan.ts";
 
@@ -49,25 +49,29 @@ const Deleted = z.object({
 export async function checkNames(context: Context): Promise<CheckResult> {
   const findings = groupFindings(context);
   const names: string[] = [];
+  /** Names of unregistered resource providers. */
+  const unchecked: string[] = [];
   for (const check of NAME_CHECKS) {
     for (const resource of context.plan.resources.filter(({ type }) => type === check.type)) {
       // The deployment updates a resource of an earlier deployment.
       if (resource.name === undefined || context.group.existing?.resourceIds.has((resource.id ?? "").toLowerCase()))
         continue;
-      names.push(resource.name);
-      const finding = await findingFor(context, check, resource.name, resource);
-      if (finding) findings.push(finding);
+      const answer = await unlessUnregistered(findingsFor(context, check, resource.name, resource));
+      if (answer === undefined) unchecked.push(resource.name);
+      else names.push(resource.name);
+      findings.push(...(answer ?? []));
     }
   }
-  return { summary: names.length > 0 ? names.join(", ") : "all exist from an earlier deployment", findings };
+  if (unchecked.length > 0) names.push(`after registration: ${unchecked.join(", ")}`);
+  return { summary: names.join(", ") || "all exist from an earlier deployment", findings };
 }
 
-async function findingFor(
+async function findingsFor(
   context: Context,
   { type, apiVersion, path = "checkNameAvailability", deleted, cli }: NameCheck,
   name: string,
   resource: PlannedResource,
-): Promise<Finding | undefined> {
+): Promise<Finding[]> {
   const { arm, subscription, parameters } = context;
   const provider = `/subscriptions/${subscription.id}/providers/${type.split("/")[0]}`;
   const target = { operation: "check the name", resource: name };
@@ -76,45 +80,51 @@ async function findingFor(
     { method: "POST", path: `${provider}/${path}`, apiVersion, body, target },
     Availability,
   );
-  if (answer.nameAvailable) return undefined;
+  if (answer.nameAvailable) return [];
   const deletedPath = `${provider}/locations/${parameters.location}/${deleted}/${name}`;
   const found = deleted && (await unlessMissing(arm.call({ path: deletedPath, apiVersion, target }, Deleted)));
   if (!found) {
-    return {
-      code: "name.taken",
-      severity: "stops",
-      subject: name,
-      message: `The name is not available: ${answer.message ?? answer.reason ?? "no reason given"}`,
-      remedy: "Choose another environment name, from which the names follow.",
-      command: setCommand(context, "environmentName", `${parameters.environmentName.slice(0, 18)}-2`),
-    };
+    return [
+      {
+        code: "name.taken",
+        severity: "stops",
+        subject: name,
+        message: `The name is not available: ${answer.message ?? answer.reason ?? "no reason given"}`,
+        remedy: "Choose another environment name, from which the names follow.",
+        command: setCommand(context, "environmentName", `${parameters.environmentName.slice(0, 18)}-2`),
+      },
+    ];
   }
   const { vaultId, configurationStoreId, scheduledPurgeDate, purgeProtectionEnabled } = found.properties;
   const isOwn = (vaultId ?? configurationStoreId ?? "").toLowerCase() === (resource.id ?? "").toLowerCase();
   const message = `A deleted resource has the name until ${scheduledPurgeDate ?? "it is purged"}.`;
   const location = `--location ${parameters.location}`;
   if (!purgeProtectionEnabled) {
-    return {
-      code: "name.deleted",
+    return [
+      {
+        code: "name.deleted",
+        severity: "stops",
+        subject: name,
+        message,
+        remedy: "Purge the deleted resource if you don't need its content.",
+        command: `az ${cli} purge --name ${quote(name)} ${location}`,
+      },
+    ];
+  }
+  return [
+    {
+      code: "name.deletedProtected",
       severity: "stops",
       subject: name,
-      message,
-      remedy: "Purge the deleted resource if you don't need its content.",
-      command: `az ${cli} purge --name ${quote(name)} ${location}`,
-    };
-  }
-  return {
-    code: "name.deletedProtected",
-    severity: "stops",
-    subject: name,
-    message: `${message} Purge protection forbids purging it.`,
-    remedy: isOwn
-      ? "Recover the deleted resource. The deployment then updates it."
-      : "Choose another environment name, from which the names follow.",
-    command: isOwn
-      ? `az ${cli} recover --name ${quote(name)} ${location}`
-      : setCommand(context, "environmentName", `${parameters.environmentName.slice(0, 18)}-2`),
-  };
+      message: `${message} Purge protection forbids purging it.`,
+      remedy: isOwn
+        ? "Recover the deleted resource. The deployment then updates it."
+        : "Choose another environment name, from which the names follow.",
+      command: isOwn
+        ? `az ${cli} recover --name ${quote(name)} ${location}`
+        : setCommand(context, "environmentName", `${parameters.environmentName.slice(0, 18)}-2`),
+    },
+  ];
 }
 
 /** Checks the service's resource group: its region can't change, and it must not be in deletion. */

@@ -3,7 +3,7 @@
 import * as z from "zod";
 import type { CallTarget } from "../../../shared/platform/azure/failure.ts";
 import { unlessMissing } from "../../../shared/platform/azure/failure.ts";
-import { type Context, parameterName, setCommand, textParameter } from "../context.ts";
+import { type Context, parameterName, setCommand, textParameter, unlessUnregistered } from "../context.ts";
 import { type CheckResult, type Finding, quote } from "../finding.ts";
 import { isObject } from "../values.ts";
 
@@ -200,12 +200,11 @@ async function zoneFindings(context: Context, subnet: string): Promise<Finding[]
   const networkId = subnet.split("/subnets/")[0]!;
   const target = { operation: "list private DNS zones", resource: networkId };
   const path = `/subscriptions/${networkId.split("/")[2]}/providers/Microsoft.Network/privateDnsZones`;
-  const { entries: zones } = await arm.list(
-    { path, apiVersion: ZONE_VERSION, target },
-    z.object({ id: z.string(), name: z.string() }),
+  const list = await unlessUnregistered(
+    arm.list({ path, apiVersion: ZONE_VERSION, target }, z.object({ id: z.string(), name: z.string() })),
   );
   const Link = z.object({ properties: z.object({ virtualNetwork: z.object({ id: z.string() }).nullish() }) });
-  for (const zone of zones.filter(({ name }) => planned.includes(name))) {
+  for (const zone of (list?.entries ?? []).filter(({ name }) => planned.includes(name))) {
     if (zone.id.toLowerCase().startsWith(`${group.id.toLowerCase()}/`)) continue;
     const links = await arm.list({ path: `${zone.id}/virtualNetworkLinks`, apiVersion: ZONE_VERSION, target }, Link);
     const isLinked = links.entries.some(

@@ -3,7 +3,7 @@
 import * as z from "zod";
 import { CloudFailure } from "../../../shared/platform/azure/failure.ts";
 import { type Context, existingScope, notChecked, textParameter } from "../context.ts";
-import { type CheckResult, type Finding, listOf, quote } from "../finding.ts";
+import { type CheckResult, counted, type Finding, listOf, quote } from "../finding.ts";
 
 /** https://learn.microsoft.com/rest/api/authorization/permissions */
 const VERSION = "2022-04-01";
@@ -39,7 +39,7 @@ export async function checkPermissions(context: Context): Promise<CheckResult> {
     }
   }
   const count = [...required.values()].reduce((sum, { size }) => sum + size, 0);
-  return { summary: `${count} actions at ${required.size} scopes`, findings };
+  return { summary: `${counted(count, "action")} at ${counted(required.size, "scope")}`, findings };
 }
 
 /** Returns the actions that the deployment needs, by scope. */
@@ -63,6 +63,16 @@ function requiredActions(context: Context): Map<string, Set<string>> {
     if (id) add(id, action);
   }
   return required;
+}
+
+/** Returns whether the person may do an action at a scope. True if their permissions can't be read. */
+export async function isPermitted(context: Context, scope: string, action: string): Promise<boolean> {
+  try {
+    return (await permissionsAt(context, scope)).some((one) => allows(one, action));
+  } catch (error) {
+    if (error instanceof CloudFailure) return true;
+    throw error;
+  }
 }
 
 async function permissionsAt({ arm }: Context, scope: string): Promise<Permission[]> {

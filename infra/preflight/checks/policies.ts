@@ -2,7 +2,7 @@
 
 import { CloudFailure } from "../../../shared/platform/azure/failure.ts";
 import { type Context, existingScope, notChecked, parameterName, setCommand } from "../context.ts";
-import { type CheckResult, type Finding, listOf, quote } from "../finding.ts";
+import { type CheckResult, counted, type Finding, listOf, quote } from "../finding.ts";
 import { type AssignedPolicy, assignedPolicies } from "../policy/assignments.ts";
 import { denialsOf, effectOf } from "../policy/denials.ts";
 import { resolve } from "../policy/expressions.ts";
@@ -35,7 +35,7 @@ export async function checkPolicies(context: Context): Promise<CheckResult> {
     }
   }
   const count = [...policies.values()].reduce((sum, { length }) => sum + length, 0);
-  return { summary: `${count} policies`, findings: [...findings.values()] };
+  return { summary: counted(count, "policy", "policies"), findings: [...findings.values()] };
 }
 
 function findingsOf(context: Context, policy: AssignedPolicy, scope: string): Finding[] {
@@ -44,7 +44,8 @@ function findingsOf(context: Context, policy: AssignedPolicy, scope: string): Fi
   // Other effects change, report or complete resources.
   if (effect !== "deny" && effect !== undefined) return [];
   const { denied, unclear } = denialsOf(policy, context.plan, scope);
-  const subject = `${policy.displayName} (${policy.assignment.properties.displayName ?? policy.assignment.name})`;
+  const assignmentName = policy.assignment.properties.displayName ?? policy.assignment.name;
+  const subject = policy.displayName === assignmentName ? assignmentName : `${policy.displayName} (${assignmentName})`;
   const exemption = `az policy exemption create --name ${context.parameters.environmentName} --exemption-category Waiver --policy-assignment ${quote(policy.assignment.id)} --scope ${quote(existingScope(context, scope))}`;
   const types = (resources: { type: string }[]) => listOf(resources.map(({ type }) => type));
   if (effect === "deny" && denied.length > 0) {

@@ -3,8 +3,9 @@
 import * as z from "zod";
 import { namespacesOf } from "../../template-checks/providers.ts";
 import { type Context, RESOURCES_VERSION } from "../context.ts";
-import { type CheckResult, type Finding, listOf } from "../finding.ts";
+import { type CheckResult, counted, type Finding, listOf } from "../finding.ts";
 import type { PlannedResource } from "../plan.ts";
+import { isPermitted } from "./permissions.ts";
 
 const Provider = z.object({
   namespace: z.string(),
@@ -34,26 +35,34 @@ export async function checkProviders(context: Context): Promise<CheckResult> {
     for (const namespace of namespaces) {
       const provider = providers.find((one) => sameText(one.namespace, namespace));
       if (provider?.registrationState !== "Registered")
-        findings.push(unregistered(context, subscription, namespace, provider?.registrationState));
+        findings.push(await unregistered(context, subscription, namespace, provider?.registrationState));
     }
     findings.push(...missingTypes(context, resources, providers));
   }
-  return { summary: `${checked} resource providers`, findings };
+  return { summary: counted(checked, "resource provider"), findings };
 }
 
-function unregistered(context: Context, subscription: string, namespace: string, state = "NotRegistered"): Finding {
+async function unregistered(
+  context: Context,
+  subscription: string,
+  namespace: string,
+  state = "NotRegistered",
+): Promise<Finding> {
   // Bicep registers the providers of the resources that it creates, if the person may. Nothing registers that of a delegation.
-  const isRegisteredByBicep = context.language === "bicep" && namespace !== "Microsoft.App";
+  const isRegisteredByBicep =
+    context.language === "bicep" &&
+    namespace !== "Microsoft.App" &&
+    (await isPermitted(context, `/subscriptions/${subscription}`, `${namespace}/register/action`));
   return {
     code: "provider.notRegistered",
     severity: isRegisteredByBicep ? "degrades" : "stops",
     subject: namespace,
     message: `The resource provider is not registered in subscription ${subscription} (${state}). ${
       isRegisteredByBicep
-        ? "The deployment registers it, if your role permits it. Its first run can fail while that takes minutes."
-        : "The deployment does not register it."
+        ? "The deployment registers it. Its first run can fail while that takes minutes."
+        : `The deployment does not register it${context.language === "terraform" ? ", unless resource_providers_to_register lists it" : ""}.`
     }`,
-    remedy: "Register the resource provider.",
+    remedy: "Register the resource provider, and run preflight again: some names and quotas can be checked only then.",
     command: `az provider register --namespace ${namespace} --subscription ${subscription} --wait`,
   };
 }

@@ -1,8 +1,8 @@
 // Checks the quotas of the region that Azure reports. It reports none for the memory of Flex Consumption.
 
 import * as z from "zod";
-import type { Context } from "../context.ts";
-import type { CheckResult, Finding } from "../finding.ts";
+import { type Context, unlessUnregistered } from "../context.ts";
+import { type CheckResult, counted, type Finding } from "../finding.ts";
 
 const Usage = z.object({ name: z.object({ value: z.string() }), currentValue: z.number(), limit: z.number() });
 
@@ -48,7 +48,10 @@ export async function checkQuota(context: Context): Promise<CheckResult> {
     if (created.length === 0) continue;
     const path = `/subscriptions/${subscription.id}/providers/${provider}/locations/${parameters.location}/usages`;
     const target = { operation: `list quotas of ${provider}`, resource: parameters.location };
-    if (!usages.has(path)) usages.set(path, (await arm.list({ path, apiVersion: version, target }, Usage)).entries);
+    if (!usages.has(path)) {
+      const list = await unlessUnregistered(arm.list({ path, apiVersion: version, target }, Usage));
+      usages.set(path, list?.entries ?? []);
+    }
     const usage = usages.get(path)!.find((one) => one.name.value.toLowerCase() === name.toLowerCase());
     if (!usage) continue;
     checked++;
@@ -62,5 +65,5 @@ export async function checkQuota(context: Context): Promise<CheckResult> {
       command: `az quota create --resource-name ${name} --scope /subscriptions/${subscription.id}/providers/${provider}/locations/${parameters.location} --limit-object value=${usage.limit + 10}`,
     });
   }
-  return { summary: `${checked} quotas`, findings };
+  return { summary: counted(checked, "quota"), findings };
 }

@@ -1,7 +1,7 @@
 // Checks that the region exists, offers Flex Consumption, and has zones if the storage account needs them.
 
 import * as z from "zod";
-import { type Context, parameterName, SUBSCRIPTION_VERSION, setCommand } from "../context.ts";
+import { type Context, parameterName, SUBSCRIPTION_VERSION, setCommand, unlessUnregistered } from "../context.ts";
 import type { CheckResult, Finding } from "../finding.ts";
 
 /** https://learn.microsoft.com/rest/api/appservice/list-geo-regions */
@@ -21,16 +21,18 @@ export async function checkRegion(context: Context): Promise<CheckResult> {
   const { location } = parameters;
   const target = { operation: "list regions", resource: subscription.id };
   const base = `/subscriptions/${subscription.id}`;
-  const [{ entries: locations }, { entries: flexRegions }] = await Promise.all([
+  const [{ entries: locations }, flexList] = await Promise.all([
     arm.list({ path: `${base}/locations`, apiVersion: SUBSCRIPTION_VERSION, target }, Location),
-    arm.list(
-      {
-        path: `${base}/providers/Microsoft.Web/geoRegions`,
-        apiVersion: WEB_VERSION,
-        query: { sku: "FlexConsumption" },
-        target: { ...target, operation: "list regions with Flex Consumption" },
-      },
-      GeoRegion,
+    unlessUnregistered(
+      arm.list(
+        {
+          path: `${base}/providers/Microsoft.Web/geoRegions`,
+          apiVersion: WEB_VERSION,
+          query: { sku: "FlexConsumption" },
+          target: { ...target, operation: "list regions with Flex Consumption" },
+        },
+        GeoRegion,
+      ),
     ),
   ]);
   const region = locations.find(({ name }) => name === location);
@@ -46,9 +48,10 @@ export async function checkRegion(context: Context): Promise<CheckResult> {
     };
     return { summary: location, findings: [finding] };
   }
+  const flexRegions = flexList?.entries ?? [];
   const flexNames = flexRegions.map(({ name }) => name.toLowerCase().replaceAll(" ", ""));
   const findings: Finding[] = [];
-  if (!flexNames.includes(location)) {
+  if (flexList && !flexNames.includes(location)) {
     const inGeography = locations.filter(({ metadata }) => metadata?.geography === region.metadata?.geography);
     const nearest = inGeography.find(({ name }) => flexNames.includes(name))?.name ?? flexNames[0];
     findings.push({
@@ -62,7 +65,11 @@ export async function checkRegion(context: Context): Promise<CheckResult> {
   }
   const flexRegion = flexRegions.find((one) => one.name.toLowerCase().replaceAll(" ", "") === location);
   // The same marker as `az functionapp list-flexconsumption-locations --zone-redundant=true` reads.
-  if (parameters.values.zoneRedundant === true && !flexRegion?.properties?.orgDomain?.includes("FCZONEREDUNDANCY")) {
+  if (
+    flexList &&
+    parameters.values.zoneRedundant === true &&
+    !flexRegion?.properties?.orgDomain?.includes("FCZONEREDUNDANCY")
+  ) {
     findings.push({
       code: "region.noZoneRedundancy",
       severity: "stops",
@@ -85,5 +92,6 @@ export async function checkRegion(context: Context): Promise<CheckResult> {
       command: setCommand(context, "storageReplication", value),
     });
   }
-  return { summary: `${location}: ${zones === 0 ? "no" : zones} zones`, findings };
+  const flexNote = flexList ? "" : "; Flex Consumption can be checked after Microsoft.Web is registered";
+  return { summary: `${location}: ${zones === 0 ? "no" : zones} zones${flexNote}`, findings };
 }

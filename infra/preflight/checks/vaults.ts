@@ -2,8 +2,15 @@
 
 import * as z from "zod";
 import { CloudFailure } from "../../../shared/platform/azure/failure.ts";
-import { type Context, notChecked, readSubscription, textParameter, watchedSubscriptions } from "../context.ts";
-import { type CheckResult, type Finding, quote } from "../finding.ts";
+import {
+  type Context,
+  notChecked,
+  readSubscription,
+  textParameter,
+  unlessUnregistered,
+  watchedSubscriptions,
+} from "../context.ts";
+import { type CheckResult, counted, type Finding, quote } from "../finding.ts";
 
 const VERSION = "2026-02-01";
 const Vault = z.object({
@@ -36,7 +43,8 @@ export async function checkVaults(context: Context): Promise<CheckResult> {
           : await readSubscription(context.arm, id, context.subscription.tenantId);
       const path = `/subscriptions/${id}/providers/Microsoft.KeyVault/vaults`;
       const target = { operation: "list key vaults", resource: subscription.name };
-      const { entries } = await context.arm.list({ path, apiVersion: VERSION, target }, Vault);
+      const list = await unlessUnregistered(context.arm.list({ path, apiVersion: VERSION, target }, Vault));
+      const entries = list?.entries ?? [];
       count += entries.length;
       findings.push(...entries.flatMap((vault) => vaultFindings(context, vault, subscription.tenantId)));
     } catch (error) {
@@ -46,7 +54,7 @@ export async function checkVaults(context: Context): Promise<CheckResult> {
   }
   if (watched.length === 0)
     return { summary: "not checked: a management group decides which vaults are watched", findings };
-  return { summary: `${count} vaults in ${watched.length} subscriptions`, findings };
+  return { summary: `${counted(count, "vault")} in ${counted(watched.length, "subscription")}`, findings };
 }
 
 function vaultFindings(context: Context, { id, name, properties }: Vault, tenantId: string): Finding[] {

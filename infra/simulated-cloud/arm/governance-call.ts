@@ -17,7 +17,7 @@ export interface GovernanceCall {
 
 /** Creates a route that first checks that the subscription exists and is readable. */
 export function governed(
-  { options, subscription }: GovernanceCall,
+  { options, subscription, path, rules }: GovernanceCall,
   route: Pick<Route, "name" | "versions"> & { action: string; scope?: string },
   answer: (claims: Claims) => ServiceResponse,
 ): Route {
@@ -28,12 +28,32 @@ export function governed(
     action,
     subscription,
     ...(scope !== undefined && { resource: scope }),
-    answer: (claims) => subscriptionError(options, subscription, claims, action) ?? answer(claims),
+    answer: (claims) =>
+      subscriptionError(options, subscription, claims, action) ??
+      registrationError(path, rules, subscription) ??
+      answer(claims),
   };
 }
 
 export const noSuchLocation = (location: string): ServiceResponse =>
   failure(400, "InvalidLocation", `The location '${location}' is not available for subscription.`);
+
+/** Returns the error of a resource provider that the subscription is not registered for. Undefined if it is registered. */
+function registrationError(
+  path: string,
+  { unregistered }: Governance,
+  subscription: string,
+): ServiceResponse | undefined {
+  const [, namespace] = /^providers\/([^/]+)\//.exec(path) ?? [];
+  const name = unregistered?.find((one) => one.toLowerCase() === namespace);
+  return name === undefined
+    ? undefined
+    : failure(
+        409,
+        "MissingSubscriptionRegistration",
+        `The subscription '${subscription}' is not registered to use namespace '${name}'. See https://aka.ms/rps-not-found for how to register subscriptions.`,
+      );
+}
 
 /** Returns the object in the body of a request. Undefined if the body has other members than these texts. */
 export function textMembers(request: IncomingRequest, ...names: string[]): Record<string, string> | undefined {
