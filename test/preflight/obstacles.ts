@@ -202,20 +202,22 @@ export const POLICY_OBSTACLES: readonly Obstacle[] = [
     expected: ["policy.denies", "stops", "private-apps", ""],
   },
   {
-    name: "no subnet without a network security group",
+    name: "no subnet without a network security group and a route table",
     plant: governed({
       policies: [
         denies(
-          "subnet-nsg",
+          "guarded-subnets",
           ofType("Microsoft.Network/virtualNetworks/subnets", {
-            field: "Microsoft.Network/virtualNetworks/subnets/networkSecurityGroup.id",
-            exists: "false",
+            anyOf: ["networkSecurityGroup.id", "routeTable.id"].map((member) => ({
+              field: `Microsoft.Network/virtualNetworks/subnets/${member}`,
+              exists: "false",
+            })),
           }),
         ),
       ],
     }),
     parameters: { networkEnabled: true },
-    expected: ["policy.denies", "stops", "subnet-nsg", "az policy exemption create"],
+    expected: ["policy.denies", "stops", "guarded-subnets", "az policy exemption create"],
   },
   {
     name: "no private DNS zones in this subscription",

@@ -4,6 +4,10 @@ import { PROVIDERS } from "simulated-cloud/arm/governance.ts";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { parameterDefinitions } from "../../infra/preflight/parameters.ts";
 import { parseBicepTemplates } from "../../infra/preflight/templates.ts";
+import { parseTemplates } from "../../infra/template-checks/check.ts";
+import { deployedParts } from "../../infra/template-checks/deployed-parts.ts";
+import { readInfraFiles } from "../../infra/template-checks/files.ts";
+import { modulesOf } from "../../infra/template-checks/terraform/check.ts";
 import {
   BRING_YOUR_OWN_OBSTACLES,
   NAME_OBSTACLES,
@@ -86,6 +90,26 @@ test.each(PLANTABLE)("finds $name", async ({ plant, parameters, expected }: Obst
   });
   for (const { message, remedy } of findings)
     expect([message, remedy]).toEqual([expect.stringMatching(/\.$/), expect.stringMatching(/\.$/)]);
+});
+
+test("the plan with all options contains every resource type that the templates create", async () => {
+  const { bicep, terraform } = await parseTemplates(readInfraFiles());
+  const parts = deployedParts(bicep, modulesOf([...terraform.values()])).filter(
+    // Deployed on their own.
+    ({ name }) => !["logs", "events-policy"].includes(name),
+  );
+  const types = new Set(parts.flatMap((part) => [...part.types]));
+  const flags = parameterDefinitions(bicep).filter(({ type }) => type === "bool");
+  const plan = subscription.plan({
+    ...Object.fromEntries(flags.map(({ name }) => [name, true])),
+    rotationResourceGroupIds: [`${SUBSCRIPTION_ID}/resourceGroups/rg-apps`],
+    literalScanSubscriptionIds: [SUBSCRIPTION],
+    ...(PARAMETERS.includes("lock") && { lock: { kind: "CanNotDelete" } }),
+  });
+  const planned = new Set(
+    plan.resources.map(({ type }) => type.replace("subscriptions/resourceGroups", "resourceGroups")),
+  );
+  expect([...types].filter((type) => !planned.has(type))).toEqual([]);
 });
 
 test("the proposed parameters avoid all findings that a parameter can avoid, together", async () => {
