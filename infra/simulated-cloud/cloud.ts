@@ -11,6 +11,7 @@ import { ApiTokens } from "./api-tokens.ts";
 import { AppConfiguration, CONFIGURATION_AUDIENCE } from "./app-configuration.ts";
 import { ConfigurationStores } from "./arm/configuration-stores.ts";
 import { Consumers, ConsumersControl } from "./arm/consumers.ts";
+import { GovernanceStore } from "./arm/governance.ts";
 import { Operations } from "./arm/operations.ts";
 import { arm } from "./arm/resource-manager.ts";
 import { ArmStore } from "./arm/resource-store.ts";
@@ -226,8 +227,10 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     origin: origin("devops.localhost"),
     foreignOrigin: () => listening.foreignHost(),
   });
+  const governance = new GovernanceStore();
   const control = new Control({
     devops,
+    governance,
     directory: new DirectoryControl(directory, targets),
     consumers: new ConsumersControl(consumers, { store, resources, requestLog }),
     tenants: new TenantsControl(tenants, targets),
@@ -282,6 +285,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
       store,
       consumers,
       operations: new Operations(),
+      governance,
       pageSizes: { subscriptions: 100, vaults: 100, ...options.pageSizes },
     }),
     [VAULT_SUFFIX]: keyVault({

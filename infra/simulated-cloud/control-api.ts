@@ -24,6 +24,7 @@ type Body = Record<string, unknown>;
  *     GET    /control/foreign-requests
  *     GET    /control/faults                      POST   /control/faults     DELETE /control/faults[/ID]
  *     GET    /control/subscriptions               POST   /control/subscriptions   DELETE /control/subscriptions/ID
+ *     GET    /control/governance?subscription=ID  PUT    …  a `Governance` (arm/governance.ts)
  *     POST   /control/subscriptions/ID/vaults     a `CompanyVault`
  *     GET    /control/vaults                      PATCH  /control/vaults/VAULT   DELETE /control/vaults/VAULT
  *     GET    /control/vaults/VAULT/KIND           POST   /control/vaults/VAULT/KIND   (KIND: secrets, keys, certificates)
@@ -95,6 +96,11 @@ export function controlApi(control: Control, request: IncomingRequest): ServiceR
       return ok(control.foreignRequests());
     case "faults":
       return faults(control, method, rest[0], body);
+    case "governance": {
+      const subscription = query.get("subscription") ?? "";
+      if (method === "PUT") control.governance.set(subscription, body);
+      return ok(control.governance.of(subscription));
+    }
     case "subscriptions":
       return subscriptions(control, method, rest, body);
     case "vaults":

@@ -1,6 +1,7 @@
 import type { ApiTokenRequest, ApiTokens } from "./api-tokens.ts";
 import type { AppConfiguration } from "./app-configuration.ts";
 import type { ConsumersControl } from "./arm/consumers.ts";
+import type { GovernanceStore } from "./arm/governance.ts";
 import type { Assignment, Authorization } from "./authorization.ts";
 import type { CloudClock } from "./clock.ts";
 import type {
@@ -38,6 +39,7 @@ import type { ReceivedRequest, WebhookSinks } from "./webhook-sink.ts";
 /** The parts of the cloud whose state the control operations read and change. */
 export interface ControlParts {
   devops: Devops;
+  governance: GovernanceStore;
   resources: VaultStore;
   faults: Faults;
   requestLog: RequestLog;
@@ -96,6 +98,9 @@ export class Control {
   /** The Azure DevOps organization. */
   readonly devops: Devops;
 
+  /** Rules of the subscriptions for deployments: permissions, policies, locks, names. */
+  readonly governance: GovernanceStore;
+
   /** The company's resources other than vaults. */
   readonly consumers: ConsumersControl;
   /** Other tenants of the company. */
@@ -105,6 +110,7 @@ export class Control {
     this.#parts = parts;
     this.directory = parts.directory;
     this.devops = parts.devops;
+    this.governance = parts.governance;
     this.consumers = parts.consumers;
     this.tenants = parts.tenants;
   }

@@ -4,21 +4,29 @@ import type { IncomingRequest, ServiceResponse } from "../http.ts";
 import { current, type Item, type Version } from "../vaults/items.ts";
 import type { Vault } from "../vaults/vault.ts";
 import { attributesOf, secretResource } from "./deployment-secrets.ts";
+import { type Governance, REGIONS } from "./governance.ts";
 import { type ArmOptions, failure } from "./request-context.ts";
 
 /** Page size of lists of keys and secrets. Azure documents none; lists of Key Vault itself have at most 25 entries. */
 const PAGE_SIZE = 25;
 
-const LOCATIONS = [
-  { name: "westeurope", displayName: "West Europe", latitude: "52.3667", longitude: "4.9" },
-  { name: "northeurope", displayName: "North Europe", latitude: "53.3478", longitude: "-6.2597" },
-];
-
 /** Lists the locations of a subscription: https://learn.microsoft.com/rest/api/resources/subscriptions/list-locations */
-export const locations = (subscription: string): ServiceResponse => ({
-  status: 200,
-  body: { value: LOCATIONS.map((one) => ({ id: `/subscriptions/${subscription}/locations/${one.name}`, ...one })) },
-});
+export function locations(subscription: string, { withoutZones = [] }: Governance): ServiceResponse {
+  const zonesOf = (name: string) =>
+    ["1", "2", "3"].map((zone) => ({ logicalZone: zone, physicalZone: `${name}-az${zone}` }));
+  const value = REGIONS.map(({ name, displayName, latitude, longitude }) => ({
+    id: `/subscriptions/${subscription}/locations/${name}`,
+    name,
+    type: "Region",
+    displayName,
+    regionalDisplayName: `(Europe) ${displayName}`,
+    latitude,
+    longitude,
+    metadata: { regionType: "Physical", regionCategory: "Recommended", geography: "Europe", geographyGroup: "Europe" },
+    ...(!withoutZones.includes(name) && { availabilityZoneMappings: zonesOf(name) }),
+  }));
+  return { status: 200, body: { value } };
+}
 
 /**
  * Lists a vault's keys or secrets, including the ones that belong to certificates, with the fields that Azure Resource Manager

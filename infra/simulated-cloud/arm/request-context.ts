@@ -6,6 +6,7 @@ import type { Claims, Tokens } from "../tokens.ts";
 import type { Vault } from "../vaults/vault.ts";
 import type { VaultStore } from "../vaults/vault-store.ts";
 import type { Consumers } from "./consumers.ts";
+import type { GovernanceStore } from "./governance.ts";
 import type { Operations } from "./operations.ts";
 import type { ArmStore } from "./resource-store.ts";
 
@@ -22,6 +23,8 @@ export interface ArmOptions {
   store: ArmStore;
   consumers: Consumers;
   operations: Operations;
+  /** Rules of the subscriptions for deployments. */
+  governance: GovernanceStore;
   pageSizes: { subscriptions: number; vaults: number };
 }
 

@@ -5,6 +5,7 @@ import { bearerToken, type Claims, type Tokens } from "../tokens.ts";
 import type { Vault } from "../vaults/vault.ts";
 import type { Subscription } from "../vaults/vault-store.ts";
 import { deploymentRoute } from "./deployment-secrets.ts";
+import { governanceRoute } from "./governance-routes.ts";
 import { locations, vaultItems } from "./lists.ts";
 import { type ArmOptions, failure, KEY_VAULT_VERSIONS, page, type Route } from "./request-context.ts";
 import { unauthorized } from "./resource-route.ts";
@@ -25,6 +26,7 @@ export function arm(options: ArmOptions): Service {
     const matchedRoute =
       deploymentRoute(options, request) ??
       (request.method === "GET" ? readRoute(options, request) : undefined) ??
+      governanceRoute(options, request) ??
       resourcesRoute(options, request);
     if (matchedRoute === undefined) return undefined;
     const { versions, answer, ...operation } = matchedRoute;
@@ -108,7 +110,9 @@ function subscriptionRoute(options: ArmOptions, request: IncomingRequest, id: st
     return { name: "arm.getSubscription", versions: SUBSCRIPTION_VERSIONS, subscription: id, answer };
   }
   if (path === "locations") {
-    const answer = inSubscription("Microsoft.Resources/subscriptions/locations/read", (one) => locations(one.id));
+    const answer = inSubscription("Microsoft.Resources/subscriptions/locations/read", (one) =>
+      locations(one.id, options.governance.of(one.id)),
+    );
     return { name: "arm.listLocations", versions: SUBSCRIPTION_VERSIONS, subscription: id, answer };
   }
   // The company has no alert rules, and its subscriptions have no diagnostic settings.
@@ -219,7 +223,7 @@ function subscriptionResource({ id, declared }: Subscription, tenantId: string):
     managedByTenants: [],
     ...(declared.tags && { tags: declared.tags }),
     subscriptionId: id,
-    tenantId,
+    tenantId: declared.tenantId ?? tenantId,
     displayName: declared.name,
     state: declared.state ?? "Enabled",
     subscriptionPolicies: {

@@ -22,7 +22,8 @@ const DEFINITION =
  * Returns the route of a request for role assignments or a role definition. Undefined for other requests:
  * https://learn.microsoft.com/rest/api/authorization/role-assignments/list-for-scope. With `$filter=atScope()` the list
  * contains assignments at the scope and above, without it also assignments below. With `assignedTo('…')` it contains only those of
- * a principal and its groups. The service has its roles through a group, so that only this filter lists them.
+ * a principal and its groups. The service has its roles through a group, so that only this filter lists them. With both, it
+ * contains those of a principal at the scope and above.
  */
 export function roleAssignmentsRoute(
   options: ArmOptions,
@@ -55,8 +56,12 @@ export function roleAssignmentsRoute(
                 );
           return page(options, request, own, PAGE_SIZE, roleAssignmentResource);
         }
-        if (!/^(atScope\(\))?$/i.test(filter))
+        const [, atScope, principal] =
+          /^(?:(atScope\(\))(?: and assignedTo\('([0-9a-f-]{36})'\))?)?$/i.exec(filter) ?? [];
+        if (filter !== "" && atScope === undefined)
           return failure(400, "UnsupportedQuery", `The filter '${filter}' is not supported.`);
+        if (principal !== undefined)
+          return page(options, request, assignedTo(options, scope, subscription!, principal), PAGE_SIZE, (one) => one);
         const matching = options.store.access.assignments.filter(
           (one) => appliesTo(one.scope, scope) || (filter === "" && appliesTo(scope, one.scope)),
         );
@@ -184,6 +189,23 @@ function write(
   if (existing) Object.assign(existing, written);
   else store.access.assignments.push(written);
   return { status: 201, body: roleAssignmentResource(written) };
+}
+
+/** The assignments of one principal at a scope and above. Only the declared ones with a condition are known. */
+function assignedTo({ governance }: ArmOptions, scope: string, subscription: string, principalId: string): object[] {
+  const declared = governance.of(subscription).conditions ?? [];
+  return declared
+    .map((one) => ({ ...one, scope: one.scope ?? `/subscriptions/${subscription}` }))
+    .filter((one) => appliesTo(one.scope, scope))
+    .map(({ scope: assignedScope, role, condition }) => {
+      const name = guidFrom(`${role} of ${principalId} at ${assignedScope}`);
+      return {
+        id: `${assignedScope}/providers/Microsoft.Authorization/roleAssignments/${name}`,
+        name,
+        type: "Microsoft.Authorization/roleAssignments",
+        properties: { scope: assignedScope, principalId, principalType: "User", condition, conditionVersion: "2.0" },
+      };
+    });
 }
 
 const permission = (actions: string[], dataActions: string[]) => [

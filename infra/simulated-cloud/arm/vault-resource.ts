@@ -25,14 +25,14 @@ export function vaultResource(vault: Vault, tenantId: string, vaultUri: string, 
     },
     properties: {
       sku: { family: "A", name: settings.sku ?? "standard" },
-      tenantId,
+      tenantId: settings.tenantId ?? tenantId,
       ...(settings.networkDefaultAction === "Deny" || settings.ipRules
         ? {
             networkAcls: {
               bypass: "AzureServices",
               defaultAction: settings.networkDefaultAction ?? "Allow",
               ipRules: (settings.ipRules ?? []).map((value) => ({ value })),
-              virtualNetworkRules: [],
+              virtualNetworkRules: (settings.virtualNetworkRules ?? []).map((id) => ({ id })),
             },
           }
         : {}),

@@ -25,6 +25,8 @@ export interface CompanySubscription {
   /** A GUID. Default: derived from the name. */
   id?: string;
   state?: "Enabled" | "Disabled" | "Warned" | "PastDue";
+  /** Tenant that it belongs to, if the caller sees it through Azure Lighthouse. Default: the tenant of the service. */
+  tenantId?: string;
   /** Whether the service's identity can see the subscription but can't list its resources. */
   denied?: boolean;
   tags?: Record<string, string>;
@@ -63,6 +65,10 @@ export interface CompanyVault {
   publicNetworkAccess?: "Enabled" | "Disabled";
   networkDefaultAction?: "Allow" | "Deny";
   ipRules?: string[];
+  /** IDs of subnets that the firewall allows. */
+  virtualNetworkRules?: string[];
+  /** Tenant that the vault trusts. Default: the tenant of the subscription. */
+  tenantId?: string;
   /** Number of approved private endpoint connections. Default 0. */
   privateEndpoints?: number;
   /**

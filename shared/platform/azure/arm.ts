@@ -61,7 +61,10 @@ const REPEATS: Record<NonNullable<ArmCall["repeat"]>, Partial<CallLimits>> = {
   once: { unreachableTries: 1, throttledTries: 1, concurrencyTries: 1 },
 };
 
-export function createArm({ config, identity, log, randomness = systemRandomness(), limits }: CloudServices): Arm {
+/** The service's cloud settings and identity. Of the settings, the client uses only the addresses of the cloud. */
+type ArmServices = Omit<CloudServices, "config"> & { config: Pick<CloudServices["config"], "cloud"> };
+
+export function createArm({ config, identity, log, randomness = systemRandomness(), limits }: ArmServices): Arm {
   const endpoint = config.cloud.resourceManager;
 
   /** Creates a sender for the path of the call only. Links of its pages lead to the same path. */

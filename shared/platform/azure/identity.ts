@@ -19,6 +19,12 @@ export interface IdentityDescription {
   tokenExpiresAt: string;
 }
 
+/** The settings that decide how the service signs in. */
+type SignInSettings = Pick<
+  Config,
+  "AZURE_CLOUD" | "AZURE_TENANT_ID" | "AZURE_CLIENT_ID" | "AZURE_CLIENT_SECRET" | "cloud"
+>;
+
 export type CredentialType = "clientSecret" | "managedIdentity" | "developerSignIn";
 
 export interface Identity {
@@ -55,7 +61,7 @@ const WELL_KNOWN_AUTHORITIES = new Set([
  * developer's own sign-in.
  */
 export function createIdentity(
-  config: Config,
+  config: SignInSettings,
   limits: { timeoutMs: number } = { timeoutMs: TOKEN_TIMEOUT_MS },
 ): Identity {
   const credentialType = chooseCredential(config);
@@ -139,20 +145,20 @@ const REMEDIES: Record<CredentialType, string> = {
   developerSignIn: "Sign in with the Azure CLI: az login. An app in Azure needs a managed identity instead.",
 };
 
-function chooseCredential(config: Config): CredentialType {
+function chooseCredential(config: SignInSettings): CredentialType {
   if (config.AZURE_CLIENT_SECRET) return "clientSecret";
   // The platform sets this variable for an app with a managed identity:
   // https://learn.microsoft.com/azure/app-service/overview-managed-identity
   return process.env.IDENTITY_ENDPOINT ? "managedIdentity" : "developerSignIn";
 }
 
-function describeSource(type: CredentialType, config: Config): string {
+function describeSource(type: CredentialType, config: SignInSettings): string {
   if (type === "clientSecret") return `application ${config.AZURE_CLIENT_ID} at ${config.cloud.authorityHost}`;
   if (type === "developerSignIn") return "the developer's own sign-in";
   return config.AZURE_CLIENT_ID ? `managed identity ${config.AZURE_CLIENT_ID}` : "the app's managed identity";
 }
 
-async function openCredential(type: CredentialType, config: Config): Promise<TokenCredential> {
+async function openCredential(type: CredentialType, config: SignInSettings): Promise<TokenCredential> {
   const { ClientSecretCredential, DefaultAzureCredential, ManagedIdentityCredential } = await import("@azure/identity");
   const { AZURE_TENANT_ID: tenantId, AZURE_CLIENT_ID: clientId, AZURE_CLIENT_SECRET: secret } = config;
   const { authorityHost } = config.cloud;

@@ -1,0 +1,226 @@
+// Checks the existing subnets, DNS zones and workspaces that parameters name.
+
+import * as z from "zod";
+import type { CallTarget } from "../../../shared/platform/azure/failure.ts";
+import { unlessMissing } from "../../../shared/platform/azure/failure.ts";
+import { type Context, parameterName, setCommand, textParameter, unlessUnregistered } from "../context.ts";
+import { type CheckResult, type Finding, quote } from "../finding.ts";
+import { isObject } from "../values.ts";
+
+const NETWORK_VERSION = "2024-07-01";
+const ZONE_VERSION = "2024-06-01";
+const FLEX_DELEGATION = "Microsoft.App/environments";
+/** Smallest subnet of an app: https://learn.microsoft.com/azure/azure-functions/functions-networking-options#subnets */
+const MAX_PREFIX_LENGTH = 27;
+
+/** Further resources that parameters name, with the command that lists them. */
+const EXISTING = [
+  {
+    kind: "workspace",
+    pattern: /\/Microsoft\.OperationalInsights\/workspaces\/[^/]+$/i,
+    apiVersion: "2025-02-01",
+    list: "az monitor log-analytics workspace list --query '[].id'",
+  },
+  {
+    kind: "role",
+    pattern: /\/Microsoft\.Authorization\/roleDefinitions\/[^/]+$/i,
+    apiVersion: "2022-04-01",
+    list: "az role definition list --custom-role-only --query '[].id'",
+  },
+  {
+    kind: "key vault",
+    pattern: /\/Microsoft\.KeyVault\/vaults\/[^/]+$/i,
+    apiVersion: "2026-02-01",
+    list: "az keyvault list --query '[].id'",
+  },
+] as const;
+
+const Located = z.object({ location: z.string() });
+const Subnet = z.object({
+  properties: z.object({
+    addressPrefix: z.string().nullish(),
+    addressPrefixes: z.array(z.string()).nullish(),
+    delegations: z.array(z.object({ properties: z.object({ serviceName: z.string() }) })).nullish(),
+    serviceEndpoints: z.array(z.object({ service: z.string().nullish() })).nullish(),
+    natGateway: z.object({ id: z.string().nullish() }).nullish(),
+  }),
+});
+type Subnet = z.infer<typeof Subnet>["properties"];
+
+export async function checkNetwork(context: Context): Promise<CheckResult> {
+  const findings: Finding[] = [];
+  const [functions, endpoints] = [
+    textParameter(context, "functionSubnetResourceId"),
+    textParameter(context, "privateEndpointSubnetResourceId"),
+  ];
+  const isSame = functions !== "" && functions.toLowerCase() === endpoints.toLowerCase();
+  const checked: string[] = [];
+  for (const [id, check] of [
+    [functions, functionSubnetFindings],
+    [endpoints, endpointSubnetFindings],
+  ] as const) {
+    if (!id) continue;
+    if (isSame && check === endpointSubnetFindings) continue;
+    checked.push(id.split("/").slice(-3).join("/"));
+    const subnet = await readSubnet(context, id);
+    if (!subnet) findings.push(missing(id, "subnet", listSubnets(id)));
+    else findings.push(...check(context, id, subnet), ...(await regionFindings(context, id)));
+  }
+  if (isSame) findings.push(sameSubnet(context, functions));
+  if (endpoints) findings.push(...(await zoneFindings(context, endpoints)));
+  for (const { kind, pattern, apiVersion, list } of EXISTING) {
+    for (const id of idsIn(context).filter((one) => pattern.test(one))) {
+      checked.push(id.split("/").at(-1)!);
+      const target = { operation: `read the ${kind}`, resource: id };
+      if (!(await read(context, id, apiVersion, target, z.unknown()))) findings.push(missing(id, kind, list));
+    }
+  }
+  return { summary: checked.length > 0 ? checked.join(", ") : "none named", findings };
+}
+
+const read = <T>({ arm }: Context, path: string, apiVersion: string, target: CallTarget, schema: z.ZodType<T>) =>
+  unlessMissing(arm.call({ path, apiVersion, target }, schema));
+
+async function readSubnet(context: Context, id: string): Promise<Subnet | undefined> {
+  const target = { operation: "read the subnet", resource: id };
+  return (await read(context, id, NETWORK_VERSION, target, Subnet))?.properties;
+}
+
+const missing = (id: string, kind: string, command: string): Finding => ({
+  code: "existing.missing",
+  severity: "stops",
+  subject: id,
+  message: `There is no such ${kind}.`,
+  remedy: "Correct the id.",
+  command,
+});
+
+const listSubnets = (id: string): string =>
+  `az network vnet subnet list --ids ${quote(id.split("/subnets/")[0]!)} --query '[].id'`;
+
+/** Returns the resource ids in parameters: texts, and members of the customer-managed key. */
+function idsIn({ parameters: { values } }: Context): string[] {
+  const key = values.customerManagedKey;
+  const texts = [...Object.values(values), ...(isObject(key) ? Object.values(key) : [])];
+  return texts.filter((one): one is string => typeof one === "string" && one.startsWith("/"));
+}
+
+const delegationsOf = ({ delegations }: Subnet): string[] =>
+  delegations?.map(({ properties }) => properties.serviceName) ?? [];
+
+function functionSubnetFindings(_: Context, id: string, subnet: Subnet): Finding[] {
+  const update = `az network vnet subnet update --ids ${quote(id)}`;
+  const findings: Finding[] = [];
+  if (!delegationsOf(subnet).some((one) => one.toLowerCase() === FLEX_DELEGATION.toLowerCase())) {
+    findings.push({
+      code: "network.delegation",
+      severity: "stops",
+      subject: id,
+      message: `The app's subnet is not delegated to ${FLEX_DELEGATION}.`,
+      remedy: "Delegate the subnet.",
+      command: `${update} --delegations ${FLEX_DELEGATION}`,
+    });
+  }
+  const prefixes = [...(subnet.addressPrefixes ?? []), ...(subnet.addressPrefix ? [subnet.addressPrefix] : [])];
+  const ranges = prefixes.filter((one) => !one.includes(":"));
+  if (ranges.length > 0 && ranges.every((one) => Number(one.split("/")[1]) > MAX_PREFIX_LENGTH)) {
+    findings.push({
+      code: "network.size",
+      severity: "stops",
+      subject: id,
+      message: `The app's subnet is ${ranges.join(", ")}, smaller than a /${MAX_PREFIX_LENGTH}.`,
+      remedy: "Enlarge the subnet, or name a larger one.",
+      command: `${update} --address-prefixes ADDRESS/${MAX_PREFIX_LENGTH}`,
+    });
+  }
+  const hasEndpoint = subnet.serviceEndpoints?.some(({ service }) => service?.toLowerCase() === "microsoft.keyvault");
+  // Behind a NAT gateway, firewalls of vaults allow the gateway's address.
+  if (!hasEndpoint && !subnet.natGateway?.id) {
+    findings.push({
+      code: "network.serviceEndpoint",
+      severity: "degrades",
+      subject: id,
+      message:
+        "The app's subnet has no service endpoint Microsoft.KeyVault, so a vault's firewall can't allow the subnet.",
+      remedy: "Add the service endpoint.",
+      command: `${update} --service-endpoints Microsoft.KeyVault`,
+    });
+  }
+  return findings;
+}
+
+function endpointSubnetFindings(context: Context, id: string, subnet: Subnet): Finding[] {
+  const [delegation] = delegationsOf(subnet);
+  if (!delegation) return [];
+  return [
+    {
+      code: "network.delegatedEndpoints",
+      severity: "stops",
+      subject: id,
+      message: `The subnet of the private endpoints is delegated to ${delegation}, which forbids private endpoints.`,
+      remedy: `Name another subnet in ${parameterName(context, "privateEndpointSubnetResourceId")}, or remove the delegation.`,
+      command: `az network vnet subnet update --ids ${quote(id)} --remove delegations`,
+    },
+  ];
+}
+
+const sameSubnet = (context: Context, id: string): Finding => ({
+  code: "network.sameSubnet",
+  severity: "stops",
+  subject: id,
+  message: "Both parameters name the same subnet. An app's subnet can't contain private endpoints.",
+  remedy: `Name another subnet in ${parameterName(context, "privateEndpointSubnetResourceId")}.`,
+  command: listSubnets(id),
+});
+
+/** The app and its private endpoints must be in the region of their network. */
+async function regionFindings(context: Context, subnet: string): Promise<Finding[]> {
+  const id = subnet.split("/subnets/")[0]!;
+  const network = await read(context, id, NETWORK_VERSION, { operation: "read the network", resource: id }, Located);
+  if (!network || network.location === context.parameters.location) return [];
+  return [
+    {
+      code: "network.region",
+      severity: "stops",
+      subject: subnet,
+      message: `The network is in ${network.location}, the deployment in ${context.parameters.location}.`,
+      remedy: "Deploy to the region of the network, or name a network of the region.",
+      command: setCommand(context, "location", network.location),
+    },
+  ];
+}
+
+/** A network can be linked to one zone of each name. The templates would link their own zones. */
+async function zoneFindings(context: Context, subnet: string): Promise<Finding[]> {
+  const { arm, plan, group } = context;
+  const planned = plan.resources
+    .filter(({ type }) => type === "Microsoft.Network/privateDnsZones")
+    .map(({ name }) => name);
+  if (planned.length === 0) return [];
+  const networkId = subnet.split("/subnets/")[0]!;
+  const target = { operation: "list private DNS zones", resource: networkId };
+  const path = `/subscriptions/${networkId.split("/")[2]}/providers/Microsoft.Network/privateDnsZones`;
+  const list = await unlessUnregistered(
+    arm.list({ path, apiVersion: ZONE_VERSION, target }, z.object({ id: z.string(), name: z.string() })),
+  );
+  const Link = z.object({ properties: z.object({ virtualNetwork: z.object({ id: z.string() }).nullish() }) });
+  for (const zone of (list?.entries ?? []).filter(({ name }) => planned.includes(name))) {
+    if (zone.id.toLowerCase().startsWith(`${group.id.toLowerCase()}/`)) continue;
+    const links = await arm.list({ path: `${zone.id}/virtualNetworkLinks`, apiVersion: ZONE_VERSION, target }, Link);
+    const isLinked = links.entries.some(
+      ({ properties }) => properties.virtualNetwork?.id.toLowerCase() === networkId.toLowerCase(),
+    );
+    if (!isLinked) continue;
+    return [
+      {
+        code: "network.zoneLinked",
+        severity: "stops",
+        subject: zone.id,
+        message: `The network is already linked to a zone ${zone.name}. Azure permits one.`,
+        remedy: `Set ${parameterName(context, "privateDnsZonesEnabled")} to false, and add the private endpoints to the existing zones.`,
+        command: setCommand(context, "privateDnsZonesEnabled", false),
+      },
+    ];
+  }
+  return [];
+}
