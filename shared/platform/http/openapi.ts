@@ -32,6 +32,11 @@ const ProblemDocument = z
       )
       .optional()
       .meta({ description: "All errors of the request." }),
+    send: z.array(z.record(z.string(), z.unknown())).optional().meta({
+      description:
+        "Only of a rotation that can't start: alternatives, each of which is enough, of members to add to the request's body. Null stands for a value that only you know.",
+      example: [{ removeExpired: true }],
+    }),
   })
   .meta({ id: "Problem", description: "An RFC 9457 problem document." });
 

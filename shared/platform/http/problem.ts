@@ -284,9 +284,14 @@ export const notFound = (what: string): Problem => new Problem("notFound", `${wh
  * @param member - Location in the body: `filters.vault`.
  * @param message - Continues after the member: "must be a vault's name".
  */
-export const invalidBody = (member: string, message: string): Problem =>
+export const invalidBody = (
+  member: string,
+  message: string,
+  { members }: Pick<ProblemExtras, "members"> = {},
+): Problem =>
   new Problem("invalidRequest", `Correct this and send the request again: body.${member}: ${message}`, {
     errors: [{ path: `body.${member}`, message }],
+    ...(members && { members }),
   });
 
 /**
