@@ -206,6 +206,11 @@ export interface EndpointDeclaration<
   /** Whether `If-Match` is supported. For the API description. */
   conditional?: boolean;
   /**
+   * Whether a GET answers with an `ETag`, and 304 to `If-None-Match`. Default: if the answer has a member `etag`. Not for answers
+   * that contain the time at which they were built.
+   */
+  versioned?: boolean;
+  /**
    * Example request against the simulated company of `npm start`, for the API description and its try-out page. Must be
    * harmless, and succeed, or answer 404 for an id that does not exist. Defaults: for a path, the examples of its parameters;
    * for a body, the examples of its schema.
@@ -243,6 +248,17 @@ export type Endpoint<Services> = Omit<EndpointDeclaration<Services>, "handle" | 
     required: Confirmations,
   ) => GuardDecision | Promise<GuardDecision>;
 };
+
+/** Returns whether answers of the endpoint have a version: an `ETag`, which `If-None-Match` can name. */
+export const isVersioned = ({
+  method,
+  versioned,
+  responds,
+}: Pick<Endpoint<never>, "method" | "versioned" | "responds">): boolean =>
+  method === "GET" && (versioned ?? hasMember(responds[200], "etag"));
+
+const hasMember = (declared: ResponseDeclaration | undefined, name: string): boolean =>
+  declared !== undefined && "shape" in declared && Object.hasOwn((declared as z.ZodObject).shape, name);
 
 /** Returns the methods that the endpoint serves. An endpoint for GET also answers HEAD (RFC 9110, 9.1), which probes use. */
 export const methodsOf = ({ method }: { method: Method }): (Method | "HEAD")[] =>

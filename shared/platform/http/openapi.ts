@@ -2,7 +2,7 @@ import * as z from "zod";
 import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from "zod-openapi";
 import { SESSION_COOKIE } from "./admission.ts";
 import { describeByName } from "./describe-members.ts";
-import { type Endpoint, mayCall, type ResponseDeclaration, ROLES, type Role } from "./endpoint.ts";
+import { type Endpoint, isVersioned, mayCall, type ResponseDeclaration, ROLES, type Role } from "./endpoint.ts";
 import type { Document } from "./openapi-document.ts";
 import { addExamples, PROBLEM_EXAMPLES, problemExamples } from "./openapi-examples.ts";
 import { addUnreadableRows } from "./openapi-unreadable-rows.ts";
@@ -124,12 +124,44 @@ const LOCATIONS: Record<number, string> = {
   303: "Address to which the browser is redirected.",
 };
 
-function headersOf(status: number, { method, standalone, rateLimit, cookies = [] }: Endpoint<never>) {
+const VERSION_HEADERS = {
+  ETag: {
+    description:
+      "Version of this answer. Send it as If-None-Match to get 304 while the answer is the same, or as If-Match with a change of the resource.",
+    schema: { type: "string" as const },
+  },
+  "Cache-Control": {
+    description: "`no-cache`: the answer may be kept, and must be revalidated. `private` if it depends on the caller.",
+    schema: { type: "string" as const },
+  },
+  Vary: { description: "Request headers on which the answer depends.", schema: { type: "string" as const } },
+};
+
+/** Returns the response for a caller that has the current answer. */
+const notModified = (endpoint: Endpoint<never>) => ({
+  description: "The answer has not changed: an ETag in If-None-Match is current.",
+  headers: { ...RESPONSE_HEADERS, ...(endpoint.rateLimit !== "none" && LIMIT_HEADERS), ...VERSION_HEADERS },
+});
+
+/** Returns the request headers of conditional requests. */
+const CONDITIONAL_HEADERS = {
+  "If-Match": z
+    .string()
+    .optional()
+    .meta({ description: "ETag that the change is based on. Returns 412 when it is outdated." }),
+  "If-None-Match": z.string().optional().meta({
+    description: "ETags of the answers that the caller has, or `*`. Returns 304 if one is current.",
+  }),
+};
+
+function headersOf(status: number, endpoint: Endpoint<never>) {
+  const { method, standalone, rateLimit, cookies = [] } = endpoint;
   const header = (description: string) => ({ description, schema: { type: "string" as const } });
   return {
     ...RESPONSE_HEADERS,
     ...(rateLimit !== "none" && LIMIT_HEADERS),
     ...(method === "GET" && status === 200 && !standalone && UNREADABLE_HEADER),
+    ...(status === 200 && isVersioned(endpoint) && VERSION_HEADERS),
     ...(status in LOCATIONS && { Location: header(LOCATIONS[status]!) }),
     ...(cookies.length > 0 && { "Set-Cookie": header(`Sets or deletes the cookies ${cookies.join(", ")}.`) }),
   };
@@ -163,6 +195,14 @@ const GUARDED =
 /** Lists the roles that may call an endpoint, lowest first: "operator or admin". */
 const rolesFor = (least: Role): string => ROLES.filter((role) => mayCall(role, least)).join(" or ");
 
+function requestHeadersOf(endpoint: Endpoint<never>) {
+  const headers = {
+    ...(endpoint.conditional && { "If-Match": CONDITIONAL_HEADERS["If-Match"] }),
+    ...(isVersioned(endpoint) && { "If-None-Match": CONDITIONAL_HEADERS["If-None-Match"] }),
+  };
+  return Object.keys(headers).length === 0 ? {} : { header: z.object(headers) };
+}
+
 function operationOf(endpoint: Endpoint<never>): ZodOpenApiOperationObject {
   const problems = problemStatusesOf(endpoint).map((status) => [
     String(status),
@@ -195,16 +235,7 @@ function operationOf(endpoint: Endpoint<never>): ZodOpenApiOperationObject {
     requestParams: {
       ...(endpoint.params ? { path: endpoint.params } : {}),
       ...(endpoint.query ? { query: endpoint.query } : {}),
-      ...(endpoint.conditional
-        ? {
-            header: z.object({
-              "If-Match": z
-                .string()
-                .optional()
-                .meta({ description: "ETag that the change is based on. Returns 412 when it is outdated." }),
-            }),
-          }
-        : {}),
+      ...requestHeadersOf(endpoint),
     },
     ...(endpoint.body
       ? {
@@ -219,6 +250,7 @@ function operationOf(endpoint: Endpoint<never>): ZodOpenApiOperationObject {
       : {}),
     responses: {
       ...Object.fromEntries(problems),
+      ...(isVersioned(endpoint) && { 304: notModified(endpoint) }),
       ...Object.fromEntries(
         Object.entries(endpoint.responds).map(([status, declared]) => [
           status,

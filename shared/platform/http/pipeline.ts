@@ -2,13 +2,14 @@ import { collectLeftOut } from "../incomplete-answer.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import { admit, type Gate, type GuardedRequest, needsStore, type UnauthenticatedRequest } from "./admission.ts";
 import { clientAddress } from "./client-address.ts";
-import { compressed } from "./compression.ts";
-import type { Actor, Caller, Confirmations, Endpoint } from "./endpoint.ts";
+import { acceptsGzip, compressed, isCompressible } from "./compression.ts";
+import { codedVersion, currentVersion, versionOf } from "./conditional-requests.ts";
+import { type Actor, type Caller, type Confirmations, type Endpoint, isVersioned } from "./endpoint.ts";
 import { ownOrigin } from "./origin.ts";
 import { missingBody, parse, readBody, readQuery } from "./parse-request.ts";
 import { Problem } from "./problem.ts";
 import { acceptsHtml, problemPage } from "./problem-page.ts";
-import type { Cookie, Reply } from "./reply.ts";
+import { type Cookie, etagOf, type Reply } from "./reply.ts";
 
 /** A request as received from the Azure Functions host. */
 export interface IncomingRequest {
@@ -78,7 +79,7 @@ export async function serve<Services>(
     } catch (error) {
       reply = await problemOf(error, endpoint, request, requestId, deps);
     }
-    return await answerOf(reply, headers, request);
+    return await answerOf(reply, headers, request, endpoint);
   });
 }
 
@@ -200,7 +201,22 @@ async function problemOf<Services>(
   };
 }
 
-async function answerOf(reply: Reply, headers: Record<string, string>, request: IncomingRequest): Promise<Answer> {
+/**
+ * Returns the headers of an answer that has a version. Callers may keep it and must revalidate it. Only the caller may, if the
+ * answer depends on who asks.
+ */
+const versionHeaders = (version: string, coding: string | undefined, { access }: Pick<Endpoint<never>, "access">) => ({
+  ETag: codedVersion(version, coding),
+  "Cache-Control": access === "open" ? "public, no-cache" : "private, no-cache",
+  Vary: access === "open" ? "Accept-Encoding" : "Accept-Encoding, Authorization, Cookie",
+});
+
+async function answerOf<Services>(
+  reply: Reply,
+  headers: Record<string, string>,
+  request: IncomingRequest,
+  endpoint: Endpoint<Services> | undefined,
+): Promise<Answer> {
   const json = reply.json === undefined ? undefined : JSON.stringify(reply.json);
   const content =
     reply.content ?? (json === undefined ? undefined : { type: "application/json; charset=utf-8", data: json });
@@ -210,10 +226,20 @@ async function answerOf(reply: Reply, headers: Record<string, string>, request: 
     ...(content && { "Content-Type": content.type }),
   };
   const { status, cookies = [] } = reply;
+  if (endpoint && content && status === 200 && isVersioned(endpoint)) {
+    const version = json === undefined ? all.ETag! : versionOf(all.ETag ?? etagOf(reply.json), json);
+    const isCoded = all["Content-Encoding"] === "gzip" || (isCompressible(content) && acceptsGzip(request.headers));
+    Object.assign(all, versionHeaders(version, isCoded ? "gzip" : undefined, endpoint));
+    const known = currentVersion(version, request.headers.get("if-none-match"));
+    if (known !== undefined) {
+      const { "Content-Type": _type, "Content-Encoding": _coding, ...others } = all;
+      return { status: 304, headers: { ...others, ETag: known.replace(/^W\//, "") }, cookies, body: undefined };
+    }
+  }
   if (content === undefined || request.method === "HEAD") return { status, headers: all, cookies, body: undefined };
   if (all["Content-Encoding"] !== undefined) return { status, headers: all, cookies, body: content.data };
   const encoded = await compressed(content, request.headers);
-  return { status, headers: { ...all, ...encoded.headers }, cookies, body: encoded.data };
+  return { status, headers: { ...encoded.headers, ...all }, cookies, body: encoded.data };
 }
 
 /** Formats an unexpected error for the log. */
