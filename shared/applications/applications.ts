@@ -32,7 +32,6 @@ import {
   TABLE,
 } from "./application.ts";
 import { type DiscoverDeps, discover } from "./discover.ts";
-import { ApplicationRefresh, refreshApplication } from "./refresh.ts";
 import {
   type ApplicationFilter,
   type FoundApplication,
@@ -40,6 +39,7 @@ import {
   listApplications,
   type PoliciesOf,
 } from "./query.ts";
+import { ApplicationRefresh, refreshApplication } from "./refresh.ts";
 import { type Reason, reasonsAgainst } from "./rotatable.ts";
 
 /** Name of the queue. */

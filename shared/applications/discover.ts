@@ -37,7 +37,14 @@ import {
   readChanges,
   startOfChanges,
 } from "./read-graph.ts";
-import { appIdOf, type BucketChanges, contentsOf, readBucket, writeApplications, writeBucketRow } from "./write-bucket.ts";
+import {
+  appIdOf,
+  type BucketChanges,
+  contentsOf,
+  readBucket,
+  writeApplications,
+  writeBucketRow,
+} from "./write-bucket.ts";
 
 /** Time limit for reading all lists from Graph, below the maximum duration of an invocation (host.json). */
 const READING_TIMEOUT_MS = 8 * MINUTE_MS;

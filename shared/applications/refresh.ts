@@ -48,7 +48,13 @@ export async function refreshApplication(
   if (!isShown) return false;
   const content = (await contentsFromChanges(new Map([[objectId, app]]), signal, deps)).get(bucket);
   if (content === undefined) return true;
-  const changes = await writeContent(bucket, content, fence, { state, now: now.toISOString(), worker, confirm: () => fence.advance(), deps });
+  const changes = await writeContent(bucket, content, fence, {
+    state,
+    now: now.toISOString(),
+    worker,
+    confirm: () => fence.advance(),
+    deps,
+  });
   if (changes.added + changes.updated + changes.removed > 0) await deps.ended();
   return true;
 }

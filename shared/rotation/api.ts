@@ -383,7 +383,13 @@ function consumerView(one: RotationConsumer): z.input<typeof RotationView>["cons
 }
 
 /** Returns the view of a dry run: a rotation without ID and without a next time, and what it needs before it can start. */
-export const planView = ({ record, needs }: { record: RotationRecord; needs: Need[] }): z.input<typeof RotationView> => ({
+export const planView = ({
+  record,
+  needs,
+}: {
+  record: RotationRecord;
+  needs: Need[];
+}): z.input<typeof RotationView> => ({
   ...rotationView(record),
   rotationId: null,
   nextAt: null,

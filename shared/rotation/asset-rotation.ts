@@ -90,20 +90,19 @@ export function createAssetRotation(deps: {
   }
 
   /** Returns the new value, or an empty text if it is missing and `onObstacle` returns: a plan does not use the value. */
-  function newValueOf(
-    { newValue, generate: how, issuerAccepts }: RotateAssetRequest,
-    onObstacle: OnObstacle,
-  ): string {
+  function newValueOf({ newValue, generate: how, issuerAccepts }: RotateAssetRequest, onObstacle: OnObstacle): string {
     if (newValue !== undefined && how !== undefined) throw invalidBody("generate", "can't be combined with newValue");
     if (newValue !== undefined) return newValue;
     if (how !== undefined && issuerAccepts) return generateValue(how, randomness);
     onObstacle(
       new Problem(
-      "valueRequired",
-      how === undefined
-        ? "This secret is not known to be an application's client secret, so Entra can't create its new value. Enter the new value (newValue). Or generate a random value (generate with issuerAccepts: true), if no other system must know the value first. If it is a client secret, test or confirm the match of the application."
-        : "Send issuerAccepts: true together with generate: a generated value is useless if the system that checks it does not accept any value. Otherwise send newValue.",
-        how === undefined ? sending({ newValue: null }, { generate: GENERATED, issuerAccepts: true }) : sending({ issuerAccepts: true }),
+        "valueRequired",
+        how === undefined
+          ? "This secret is not known to be an application's client secret, so Entra can't create its new value. Enter the new value (newValue). Or generate a random value (generate with issuerAccepts: true), if no other system must know the value first. If it is a client secret, test or confirm the match of the application."
+          : "Send issuerAccepts: true together with generate: a generated value is useless if the system that checks it does not accept any value. Otherwise send newValue.",
+        how === undefined
+          ? sending({ newValue: null }, { generate: GENERATED, issuerAccepts: true })
+          : sending({ issuerAccepts: true }),
       ),
     );
     return "";

@@ -71,7 +71,9 @@ export function choosePlaces(
       new Problem(
         "notRotatable",
         `${unreadable.map(placeOf).join(", ")} can't be read and may hold this client secret, so the place that has held it longest is unknown. Name the places to write in targets, confirm one, or let the service read the vault.`,
-        sending({ targets: certain.map(({ vaultName, secretName: name }) => assetId({ vaultName, type: "secret", name })) }),
+        sending({
+          targets: certain.map(({ vaultName, secretName: name }) => assetId({ vaultName, type: "secret", name })),
+        }),
       ),
     );
   }
@@ -87,7 +89,6 @@ const leftOutOf = (targets: readonly Target[], request: PlacesRequest): LeftOut[
     const { vaultName, secretName, confidence } = target;
     return { vaultName, secretName, confidence, reason: reasonFor(target, request) };
   });
-
 
 /** Returns why an automatic rotation does not start, with the places to confirm. */
 export const needsConfirmation = (certain: readonly Target[]): string =>

@@ -28,7 +28,11 @@ const APPLICATION_STEPS: readonly StepName[] = ["makeRoom", "create", "revoke", 
 const PLACE_STEPS: readonly StepName[] = ["publish", "putBack"];
 
 /** Requests the updates of the inventory that follow from a step. Called before the step is stored as done. */
-export async function updateInventory(inventory: InventoryUpdates, record: RotationRecord, step: StepName): Promise<void> {
+export async function updateInventory(
+  inventory: InventoryUpdates,
+  record: RotationRecord,
+  step: StepName,
+): Promise<void> {
   if (PLACE_STEPS.includes(step)) {
     for (const vaultName of new Set(record.publications.map((place) => place.vaultName.toLowerCase())))
       await inventory.vaultChanged(vaultName);

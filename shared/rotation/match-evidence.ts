@@ -84,7 +84,11 @@ export function evaluateMatch(secret: ComparedSecret, app: MatchedApp, context: 
     ? passwordsByKeyId.get([...namedKeyIds][0]!)!.keyId
     : context.hasUnreadableRecord
       ? onlyOne(app.passwords)
-      : (rotatedKeyId ?? statedKeyId ?? onlyOne(expiringTogether) ?? onlyOne(createdTogether) ?? onlyOne(app.passwords));
+      : (rotatedKeyId ??
+        statedKeyId ??
+        onlyOne(expiringTogether) ??
+        onlyOne(createdTogether) ??
+        onlyOne(app.passwords));
   const confidence = confidenceOf(foundEvidence);
   return {
     secret,

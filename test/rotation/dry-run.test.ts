@@ -50,7 +50,8 @@ test("all that is missing is listed at once, with the plan", async () => {
   ];
   const app = addApplication({ secrets, audience: "AzureADandPersonalMicrosoftAccount" });
   const [place] = app.places;
-  world.cloud.control.putSecret(VAULT, { name: place!, value: app.oldValue, enabled: false });
+  const tags = Object.fromEntries(Array.from({ length: 15 }, (_, index) => [`tag-${index}`, "x"]));
+  world.cloud.control.putSecret(VAULT, { name: place!, value: app.oldValue, tags });
   const { record, needs } = await plan({ ...app.request, reason: "compromised" });
   expect(needs.map(({ code, send }) => [code, send])).toEqual([
     ["invalidRequest", [{ targets: null }]],
@@ -59,7 +60,10 @@ test("all that is missing is listed at once, with the plan", async () => {
   ]);
   expect(record.publications.map(({ secretName }) => secretName)).toEqual([place]);
   // The same request without dryRun is rejected, and its problem names what to send.
-  const refused = await world.start().begin({ ...app.request, reason: "compromised" }, BOSS).catch((error: Problem) => error);
+  const refused = await world
+    .start()
+    .begin({ ...app.request, reason: "compromised" }, BOSS)
+    .catch((error: Problem) => error);
   expect(refused).toMatchObject({ code: "invalidRequest", members: { send: [{ targets: null }] } });
 });
 

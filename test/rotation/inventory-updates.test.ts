@@ -91,7 +91,10 @@ test("rotations of one application in a row need no discovery and no scan in bet
     keyId = row.newKeyId!;
     const { matches } = await fixture.matches.listMatches(app.appId);
     expect(matches).toMatchObject([{ keyId, confidence: "certain", isKnown: true }]);
-    expect(await fixture.matches.credentialOf({ vaultName: VAULT, name: app.name })).toEqual({ appId: app.appId, keyId });
+    expect(await fixture.matches.credentialOf({ vaultName: VAULT, name: app.name })).toEqual({
+      appId: app.appId,
+      keyId,
+    });
   }
 });
 

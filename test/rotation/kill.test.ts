@@ -85,7 +85,9 @@ async function rotateWithCrash(scenario: Scenario, crash: SimulatedCrash | undef
   const { appId, objectId, newKeyId: added, oldKeyId: removed } = row;
   const changes = row.status === "completed" ? [{ added }, VAULT, { removed }] : [{ added }, VAULT, {}];
   for (const change of changes)
-    expect(world.inventoryUpdates).toContainEqual(change === VAULT ? change : { appId, objectId, ...(change as object) });
+    expect(world.inventoryUpdates).toContainEqual(
+      change === VAULT ? change : { appId, objectId, ...(change as object) },
+    );
   values.push(secretValueOf(name, "old"), world.cloud.control.secretValue(VAULT, app.places[0]!)!);
   return crashCount > 0;
 }

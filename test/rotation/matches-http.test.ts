@@ -259,7 +259,9 @@ test("a dry run of a client secret without a certain match answers the plan and 
   const plan = await service.admin("POST", "/api/automation/rotation/rotate", body);
   expect(plan.status).toBe(200);
   expect(plan.body).toMatchObject({ appName: "Unmatched", targets: [] });
-  expect(plan.body.needs).toMatchObject([{ code: "notRotatable", message: expect.stringContaining("Confirm a match") }]);
+  expect(plan.body.needs).toMatchObject([
+    { code: "notRotatable", message: expect.stringContaining("Confirm a match") },
+  ]);
   const publish = plan.body.plan.find(({ step }: { step: string }) => step === "publish");
   expect(publish.text).toContain("none is certain yet");
   const refused = await service.admin("POST", "/api/automation/rotation/rotate", { ...body, dryRun: false });

@@ -130,7 +130,10 @@ test("the inventory follows three rotations of an application in a row, without 
   for (let count = 0; count < 3; count++) {
     const started = await rotate(app, { secretId, overlapDays: 0 });
     expect(started.status, started.text).toBe(201);
-    const ended = await http.until(started.body.rotationId, ({ endedAt, attention }) => endedAt !== null || attention !== null);
+    const ended = await http.until(
+      started.body.rotationId,
+      ({ endedAt, attention }) => endedAt !== null || attention !== null,
+    );
     expect(ended.status, JSON.stringify(ended.attention)).toBe("completed");
     secretId = ended.newKeyId;
     await expect.poll(lists, { timeout: 60_000 }).toEqual([[secretId], [secretId]]);
