@@ -42,6 +42,10 @@ const rotateAsset = endpoint({
     "serviceVault",
     "unavailable",
   ],
+  repeat: {
+    idOf: ({ rotationId }) => rotationId,
+    answer: async ({ id, services }) => rotationView(await services.rotations.get(id)),
+  },
   handle: async ({ params, body, caller, services }) => {
     if (body.dryRun) {
       const plan = await dryRun(

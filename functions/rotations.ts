@@ -1,3 +1,5 @@
+import type * as z from "zod";
+import type { Repeat } from "../shared/platform/http/endpoint.ts";
 import { pageOf, pageRequest, pageView, requireOrder } from "../shared/platform/http/paging.ts";
 import { created, ok } from "../shared/platform/http/reply.ts";
 import {
@@ -16,6 +18,7 @@ import { namedPlaces } from "../shared/rotation/named-places.ts";
 import { ROTATION_QUEUE, RotationMessage } from "../shared/rotation/rotation.ts";
 import { endpoint, poison, queue, timer } from "./declare.ts";
 import { confirmationsFor } from "./rotation-confirmations.ts";
+import type { Services } from "./services.ts";
 
 /*
  * Endpoints, timers and queue handlers of rotations. A rotation replaces a secret in steps, in the background. A place is a
@@ -26,6 +29,12 @@ const tag = "Rotation";
 const base = "api/automation/rotation";
 const READABLE_WITHOUT_LICENSE =
   "A rotation that started under a PRO license can be read and ended without one. Otherwise, a PRO license is required (403).";
+
+/** A repeat with the same Idempotency-Key returns the rotation as it is then. A plan has no ID and is not repeated. */
+const repeat: Repeat<Services, unknown, z.input<typeof RotationView>> = {
+  idOf: ({ rotationId }) => rotationId,
+  answer: async ({ id, services }) => rotationView(await services.rotations.get(id)),
+};
 
 const rotate = endpoint({
   name: "rotateSecret",
@@ -60,6 +69,7 @@ const rotate = endpoint({
     "serviceVault",
     "unavailable",
   ],
+  repeat,
   handle: async ({ body, caller, services }) => {
     const { dryRun: isDryRun, ...rest } = body;
     const request = { ...rest, targets: namedPlaces(body.targets) };
@@ -97,6 +107,7 @@ const rotationAction = {
   params: RotationParams,
   responds: { 200: RotationView },
   problems: ["licenseRequired", "conflict"],
+  repeat,
 } as const;
 
 const cancelRotation = endpoint({
@@ -136,6 +147,7 @@ const finishRotation = endpoint({
   example: { body: { force: false } },
   responds: { 200: RotationView },
   problems: ["licenseRequired", "conflict", "notFinishable", "unavailable"],
+  repeat,
   handle: async ({ params, body, caller, services }) =>
     ok(rotationView(await services.rotations.finish(params.rotation_id, body.force, caller))),
 });

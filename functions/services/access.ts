@@ -3,6 +3,7 @@ import { createEntraTokens } from "../../shared/access/entra.ts";
 import { type ApprovalService, createApprovals } from "../../shared/approvals/approvals.ts";
 import { keyVaultSecondFactorKeys } from "../../shared/platform/azure/row-keys.ts";
 import type { Gate } from "../../shared/platform/http/admission.ts";
+import { createIdempotencyStore, type IdempotencyStore } from "../../shared/platform/http/idempotency.ts";
 import { createRateLimiter, type RateLimiter } from "../../shared/platform/http/rate-limit.ts";
 import { createSso, type Sso } from "../../shared/sso/sso.ts";
 import { createGate } from "../gate.ts";
@@ -27,6 +28,7 @@ export interface AccessServices {
   sso: Sso;
   limiter: RateLimiter;
   signInLimiter: RateLimiter;
+  idempotency: IdempotencyStore;
   gate: Gate;
 }
 
@@ -66,6 +68,17 @@ export function createAccessServices(platform: Platform): AccessServices {
   });
   const { administrators } = access;
   const approvals = createApprovals({ tables, administrators, audit, config, clock, randomness });
-  const gate = createGate({ access, licensing, audit, limiter, signInLimiter, storeFormat, settings, approvals });
-  return { access, approvals, sso, limiter, signInLimiter, gate };
+  const idempotency = createIdempotencyStore({ tables, config, clock, randomness });
+  const gate = createGate({
+    access,
+    licensing,
+    audit,
+    limiter,
+    signInLimiter,
+    storeFormat,
+    settings,
+    approvals,
+    idempotency,
+  });
+  return { access, approvals, sso, limiter, signInLimiter, idempotency, gate };
 }

@@ -156,6 +156,14 @@ export interface RequestExample<P, Q, B> {
   body?: Input<B>;
 }
 
+/** How a repeat of a request is answered: from the resource, because the answer is not stored. */
+export interface Repeat<Services, Params, Json> {
+  /** Returns the ID of the resource in an answer. Null for an answer about no resource, such as a plan. */
+  idOf(answer: Json): string | null;
+  /** Returns the resource as it is now. */
+  answer(context: { id: string; params: Params; services: Services }): Promise<Json>;
+}
+
 type Output<S> = S extends z.ZodType ? z.output<S> : undefined;
 
 export interface EndpointDeclaration<
@@ -203,6 +211,11 @@ export interface EndpointDeclaration<
   bodyOptional?: boolean;
   /** Whether the body can also be a form (application/x-www-form-urlencoded), whose values are all text. */
   form?: boolean;
+  /**
+   * How a repeat with the same `Idempotency-Key` is answered. Endpoints without it reject the key. An endpoint can have it if its
+   * answer is one resource and shows no secret.
+   */
+  repeat?: Repeat<Services, Output<P>, ResponseJson<R>>;
   /** Whether `If-Match` is supported. For the API description. */
   conditional?: boolean;
   /**
@@ -238,7 +251,9 @@ export interface EndpointDeclaration<
 }
 
 /** A declaration without its input types, for registration, the pipeline and OpenAPI. */
-export type Endpoint<Services> = Omit<EndpointDeclaration<Services>, "handle" | "example" | "guarded"> & {
+export type Endpoint<Services> = Omit<EndpointDeclaration<Services>, "handle" | "example" | "guarded" | "repeat"> & {
+  // biome-ignore lint/suspicious/noExplicitAny: as for `handle`
+  repeat?: Repeat<Services, any, any>;
   example?: { params?: object; query?: object; body?: unknown };
   // biome-ignore lint/suspicious/noExplicitAny: the types of params, query and body are checked where it is declared
   handle(context: RequestContext<Services, any, any, any>): Promise<Reply>;

@@ -3,6 +3,7 @@ import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObj
 import { SESSION_COOKIE } from "./admission.ts";
 import { describeByName } from "./describe-members.ts";
 import { type Endpoint, isVersioned, mayCall, type ResponseDeclaration, ROLES, type Role } from "./endpoint.ts";
+import { IDEMPOTENCY_HEADER, REPLAYED_HEADER } from "./idempotency.ts";
 import type { Document } from "./openapi-document.ts";
 import { addExamples, PROBLEM_EXAMPLES, problemExamples } from "./openapi-examples.ts";
 import { addUnreadableRows } from "./openapi-unreadable-rows.ts";
@@ -32,11 +33,14 @@ const ProblemDocument = z
       )
       .optional()
       .meta({ description: "All errors of the request." }),
-    send: z.array(z.record(z.string(), z.unknown())).optional().meta({
-      description:
-        "Only of a rotation that can't start: alternatives, each of which is enough, of members to add to the request's body. Null stands for a value that only you know.",
-      example: [{ removeExpired: true }],
-    }),
+    send: z
+      .array(z.record(z.string(), z.unknown()))
+      .optional()
+      .meta({
+        description:
+          "Only of a rotation that can't start: alternatives, each of which is enough, of members to add to the request's body. Null stands for a value that only you know.",
+        example: [{ removeExpired: true }],
+      }),
   })
   .meta({ id: "Problem", description: "An RFC 9457 problem document." });
 
@@ -74,6 +78,9 @@ function problemStatusesOf(endpoint: Endpoint<never>): number[] {
   if (endpoint.tier === "pro") statuses.push(403);
   if (endpoint.route.includes("{")) statuses.push(404);
   if (endpoint.method === "POST" || endpoint.method === "PUT" || endpoint.method === "DELETE") statuses.push(409);
+  if (endpoint.method === "POST") statuses.push(400);
+  // The resource of an earlier request with the same key may have been removed since.
+  if (endpoint.repeat) statuses.push(404, 422);
   if (endpoint.conditional) statuses.push(412);
   if (endpoint.body) statuses.push(413, 415);
   if (endpoint.rateLimit !== "none") statuses.push(429);
@@ -88,6 +95,11 @@ function problemStatusesOf(endpoint: Endpoint<never>): number[] {
 const CONDITIONS: Partial<Record<ProblemCode, (endpoint: Endpoint<never>) => boolean>> = {
   missingBody: ({ body, bodyOptional }) => body !== undefined && !bodyOptional,
   malformedRequest: ({ body }) => body !== undefined,
+  invalidRequest: ({ params, query, body, repeat }) => Boolean(params ?? query ?? body ?? repeat),
+  idempotencyKeyNotAccepted: ({ method, repeat }) => method === "POST" && repeat === undefined,
+  idempotencyKeyReused: ({ repeat }) => repeat !== undefined,
+  requestInProgress: ({ repeat }) => repeat !== undefined,
+  outcomeUnknown: ({ repeat }) => repeat !== undefined,
   invalidCursor: ({ query }) => query !== undefined && "cursor" in query.shape,
   signInStale: () => false,
   signInFailed: () => false,
@@ -143,7 +155,12 @@ const notModified = (endpoint: Endpoint<never>) => ({
   headers: { ...RESPONSE_HEADERS, ...(endpoint.rateLimit !== "none" && LIMIT_HEADERS), ...VERSION_HEADERS },
 });
 
-/** Returns the request headers of conditional requests. */
+const IDEMPOTENCY_KEY = z.string().min(1).max(255).optional().meta({
+  description:
+    "Unique text that you choose, such as a UUID. A repeat of the request with the same key within 24 hours takes no further effect, and returns the resource as it is then.",
+});
+
+/** The request headers of conditional requests. */
 const CONDITIONAL_HEADERS = {
   "If-Match": z
     .string()
@@ -162,6 +179,9 @@ function headersOf(status: number, endpoint: Endpoint<never>) {
     ...(rateLimit !== "none" && LIMIT_HEADERS),
     ...(method === "GET" && status === 200 && !standalone && UNREADABLE_HEADER),
     ...(status === 200 && isVersioned(endpoint) && VERSION_HEADERS),
+    ...(endpoint.repeat && {
+      [REPLAYED_HEADER]: header("`true` if the answer is that of an earlier request with the same Idempotency-Key."),
+    }),
     ...(status in LOCATIONS && { Location: header(LOCATIONS[status]!) }),
     ...(cookies.length > 0 && { "Set-Cookie": header(`Sets or deletes the cookies ${cookies.join(", ")}.`) }),
   };
@@ -197,6 +217,7 @@ const rolesFor = (least: Role): string => ROLES.filter((role) => mayCall(role, l
 
 function requestHeadersOf(endpoint: Endpoint<never>) {
   const headers = {
+    ...(endpoint.repeat && { [IDEMPOTENCY_HEADER]: IDEMPOTENCY_KEY }),
     ...(endpoint.conditional && { "If-Match": CONDITIONAL_HEADERS["If-Match"] }),
     ...(isVersioned(endpoint) && { "If-None-Match": CONDITIONAL_HEADERS["If-None-Match"] }),
   };
@@ -212,7 +233,7 @@ function operationOf(endpoint: Endpoint<never>): ZodOpenApiOperationObject {
         .join("; "),
       headers: {
         ...RESPONSE_HEADERS,
-        ...(status === 429 || status === 503
+        ...(status === 429 || status === 503 || (status === 409 && endpoint.repeat)
           ? { "Retry-After": { description: "Seconds to wait.", schema: { type: "string" as const } } }
           : {}),
       },
