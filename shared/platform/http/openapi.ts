@@ -96,6 +96,7 @@ const CONDITIONS: Partial<Record<ProblemCode, (endpoint: Endpoint<never>) => boo
   missingBody: ({ body, bodyOptional }) => body !== undefined && !bodyOptional,
   malformedRequest: ({ body }) => body !== undefined,
   invalidRequest: ({ params, query, body, repeat }) => Boolean(params ?? query ?? body ?? repeat),
+  valueRequired: ({ params, query, body }) => Boolean(params ?? query ?? body),
   idempotencyKeyNotAccepted: ({ method, repeat }) => method === "POST" && repeat === undefined,
   idempotencyKeyReused: ({ repeat }) => repeat !== undefined,
   requestInProgress: ({ repeat }) => repeat !== undefined,
