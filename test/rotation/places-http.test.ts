@@ -122,7 +122,10 @@ test("the inventory follows three rotations of an application in a row, without 
   const appId = appIdOf(app);
   const lists = async () => {
     const { body: listed } = await http.admin("GET", `${base}/apps/${appId}`);
-    const { body: assets } = await http.admin("GET", `/api/assets/discovery/assets?search=${appId}&source=entra&limit=1000`);
+    const { body: assets } = await http.admin(
+      "GET",
+      `/api/assets/discovery/assets?search=${appId}&source=entra&limit=1000`,
+    );
     const keyIds = (all: { keyId: string }[]) => all.map(({ keyId }) => keyId).sort();
     return [keyIds(listed.credentials), keyIds(assets.items.map((one: { credential: object }) => one.credential))];
   };
@@ -144,7 +147,9 @@ test("the inventory follows three rotations of an application in a row, without 
   const modified = async () => {
     await http.pass(40_000);
     await fetch(`${service.url}/admin/functions/watchScans`, { method: "POST", body: "{}" });
-    return (await http.admin("GET", `/api/assets/discovery/assets/${assetId(SHOP_VAULT, app)}`)).body.tags["entra-key-id"];
+    return (await http.admin("GET", `/api/assets/discovery/assets/${assetId(SHOP_VAULT, app)}`)).body.tags[
+      "entra-key-id"
+    ];
   };
   await expect.poll(modified, { timeout: 60_000 }).toBe(secretId);
 });
