@@ -7,7 +7,7 @@ import type { RotationRecord } from "./rotation.ts";
 import { NOBODY, type Rotations } from "./rotations.ts";
 
 /** What a dry run is about: a client secret of an application, or an asset. */
-export type PlannedSubject = { appId: string; oldKeyId: string } | { assetId: string };
+type PlannedSubject = { appId: string; oldKeyId: string } | { assetId: string };
 
 /**
  * Plans a rotation without any change, whatever it still lacks.

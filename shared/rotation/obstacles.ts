@@ -27,7 +27,7 @@ const NEED_CODES: ReadonlySet<ProblemCode> = new Set<ProblemCode>([
 export const isNeed = ({ code }: Problem): boolean => NEED_CODES.has(code);
 
 /** Changes of the request's body, each of which removes an obstacle. Null stands for a value that only the caller knows. */
-export type Remedies = Record<string, unknown>[];
+type Remedies = Record<string, unknown>[];
 
 /** Something that a rotation still needs. */
 export interface Need {

@@ -56,7 +56,7 @@ export interface KeyedRequest {
 }
 
 /** The result of a request that succeeded. */
-export type Result = Required<Pick<Reservation, "status" | "resourceId">> & Pick<Reservation, "location">;
+type Result = Required<Pick<Reservation, "status" | "resourceId">> & Pick<Reservation, "location">;
 
 /** The stored requests with keys of the last 24 hours. */
 export interface IdempotencyStore {
