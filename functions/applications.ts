@@ -25,6 +25,10 @@ const discoverApplications = endpoint({
   // 201 for a new run, 200 for the one that was already in progress.
   responds: { 200: DiscoveryRun, 201: DiscoveryRun },
   problems: ["conflict"],
+  repeat: {
+    idOf: ({ runId }) => runId,
+    answer: async ({ id, services }) => runView(await services.applications.run(id)),
+  },
   handle: async ({ caller, services }) => {
     const { run, isNew } = await services.applications.discover(caller);
     return isNew ? created(runView(run), `/api/automation/rotation/runs/${run.runId}`) : ok(runView(run));

@@ -48,6 +48,10 @@ const registerTenant = endpoint({
     },
   },
   responds: { 201: TenantView },
+  repeat: {
+    idOf: ({ tenantId }) => tenantId,
+    answer: async ({ id, services }) => tenantView(await services.b2c.get(id)),
+  },
   handle: async ({ body, caller, services }) => {
     const tenant = await services.b2c.register(body, caller);
     return created(tenantView(tenant), `/${TENANTS}/${tenant.row.tenantId}`);
@@ -155,6 +159,10 @@ const discoverTenant = endpoint({
   params: tenantParams,
   problems: ["conflict"],
   responds: { 200: TenantRun, 201: TenantRun },
+  repeat: {
+    idOf: ({ runId }) => runId,
+    answer: async ({ id, params, services }) => runView(await services.b2c.run(params.tenant_id, id)),
+  },
   handle: async ({ params, caller, services }) => {
     const { run, isNew } = await services.b2c.discover(params.tenant_id, caller);
     return isNew ? created(runView(run), `/${TENANTS}/${run.tenantId}/runs/${run.runId}`) : ok(runView(run));

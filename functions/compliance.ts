@@ -267,6 +267,10 @@ const createExemption = endpoint({
     },
   },
   responds: { 201: ExemptionView },
+  repeat: {
+    idOf: ({ id }) => id,
+    answer: async ({ id, services }) => exemptionView(await services.compliance.exemptions.get(id)),
+  },
   handle: async ({ body, caller, services }) => {
     const exemption = await services.compliance.exemptions.create(body, caller);
     return created(exemptionView(exemption), `/compliance/exemptions/${exemption.id}`);

@@ -108,6 +108,10 @@ const discoverDependencies = endpoint({
   access: "operator",
   tier: "pro",
   responds: { 200: DependencyRun, 201: DependencyRun },
+  repeat: {
+    idOf: ({ runId }) => runId,
+    answer: async ({ id, services }) => runView(await services.dependencies.run(id)),
+  },
   handle: async ({ caller, services }) => {
     const { run, isNew } = await services.dependencies.discover(caller);
     return isNew ? created(runView(run), `/${DEPENDENCIES}/runs/${run.runId}`) : ok(runView(run));

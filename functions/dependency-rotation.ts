@@ -1,7 +1,9 @@
 import { created, ok } from "../shared/platform/http/reply.ts";
 import { planView, RotationView, rotationView } from "../shared/rotation/api.ts";
 import { RotateAssetParams, RotateAssetRequest } from "../shared/rotation/asset-api.ts";
+import { dryRun } from "../shared/rotation/dry-run.ts";
 import { endpoint } from "./declare.ts";
+import { confirmationsFor } from "./rotation-confirmations.ts";
 
 /*
  * The endpoint that starts a full-stack rotation: it replaces the value of a vault secret and then updates or restarts the
@@ -14,7 +16,7 @@ const rotateAsset = endpoint({
   route: "api/assets/dependencies/rotate/{secret_id}",
   summary: "Rotate a secret and refresh its consumers",
   description:
-    "Writes a new value, refreshes the consumers one after the other, and verifies that each has the new value. If one fails, the rotation is rolled back. A vault secret that is a certain match of an application's client secret is rotated as that client secret; any other secret requires newValue or generate. The rotation runs in the background; follow it with GET /api/automation/rotation/rotations/{rotation_id}.",
+    "Send newValue, or generate with issuerAccepts: true, unless the secret is a client secret that Entra can create: the asset of an application's client secret, or a vault secret that is a certain match of one. With dryRun: true the answer is always a plan, and `needs` lists what to send besides. Writes a new value, refreshes the consumers one after the other, and verifies that each has the new value. If one fails, the rotation is rolled back. The rotation runs in the background; follow it with GET /api/automation/rotation/rotations/{rotation_id}.",
   tag: "Dependencies",
   access: "admin",
   tier: "pro",
@@ -40,9 +42,21 @@ const rotateAsset = endpoint({
     "serviceVault",
     "unavailable",
   ],
+  repeat: {
+    idOf: ({ rotationId }) => rotationId,
+    answer: async ({ id, services }) => rotationView(await services.rotations.get(id)),
+  },
   handle: async ({ params, body, caller, services }) => {
+    if (body.dryRun) {
+      const plan = await dryRun(
+        { assetId: params.secret_id },
+        (onObstacle) => services.assetRotation.requestFor(params.secret_id, body, onObstacle),
+        await confirmationsFor(body.targets, services),
+        { rotations: services.rotations, now: services.clock.now() },
+      );
+      return ok(planView(plan));
+    }
     const request = await services.assetRotation.requestFor(params.secret_id, body);
-    if (body.dryRun) return ok(planView(await services.rotations.plan(request)));
     const rotation = await services.rotations.begin(request, caller);
     return created(rotationView(rotation), `/api/automation/rotation/rotations/${rotation.rotationId}`);
   },

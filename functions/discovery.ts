@@ -66,6 +66,10 @@ const startScan = endpoint({
   body: ScanRequest,
   example: { body: { mode: "delta" } },
   responds: { 201: Scan },
+  repeat: {
+    idOf: ({ scanId }) => scanId,
+    answer: async ({ id, services }) => scanView(await services.discovery.progress(id)),
+  },
   problems: ["scanRunning"],
   handle: async ({ body, caller, services }) => {
     const scan = await services.discovery.start(body, caller);

@@ -2,6 +2,7 @@ import path from "node:path";
 import * as z from "zod";
 import { OpenApiDocument } from "../shared/platform/http/api.ts";
 import { acceptsGzip, contentCodingHeaders, gzipped } from "../shared/platform/http/compression.ts";
+import { versionOf } from "../shared/platform/http/conditional-requests.ts";
 import type { Endpoint } from "../shared/platform/http/endpoint.ts";
 import { content, type Reply } from "../shared/platform/http/reply.ts";
 import { createStaticFiles } from "../shared/platform/http/static-files.ts";
@@ -98,7 +99,7 @@ export function documentation(allEndpoints: () => Promise<Endpoint<Services>[]>)
   let generated: { day: string; document: ReturnType<typeof generate> } | undefined;
   async function generate() {
     const text = await openApiText(await allEndpoints());
-    return { text, zipped: await gzipped(text) };
+    return { text, zipped: await gzipped(text), version: versionOf(undefined, text) };
   }
   const openApi = endpoint({
     name: "openApi",
@@ -108,15 +109,18 @@ export function documentation(allEndpoints: () => Promise<Endpoint<Services>[]>)
     tag,
     access: "open",
     tier: "core",
+    versioned: true,
     responds: {
       200: OpenApiDocument,
     },
     handle: async ({ headers }) => {
       const day = exampleDay(0);
       if (generated?.day !== day) generated = { day, document: generate() };
-      const { text, zipped } = await generated.document;
+      const { text, zipped, version } = await generated.document;
       const type = "application/json; charset=utf-8";
-      return acceptsGzip(headers) ? content(type, zipped, contentCodingHeaders("gzip")) : content(type, text);
+      return acceptsGzip(headers)
+        ? content(type, zipped, { ...contentCodingHeaders("gzip"), ETag: version })
+        : content(type, text, { ETag: version });
     },
   });
   return { endpoints: [docs, documentationFile, openApi, redoc] };

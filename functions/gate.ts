@@ -5,6 +5,7 @@ import type { Audit } from "../shared/audit/audit.ts";
 import type { Licensing } from "../shared/licensing/licensing.ts";
 import { CloudFailure } from "../shared/platform/azure/failure.ts";
 import { addressOfCaller, type Gate } from "../shared/platform/http/admission.ts";
+import type { IdempotencyStore } from "../shared/platform/http/idempotency.ts";
 import { createPace } from "../shared/platform/http/pace.ts";
 import { Problem, retryLater } from "../shared/platform/http/problem.ts";
 import type { RateLimiter } from "../shared/platform/http/rate-limit.ts";
@@ -43,8 +44,9 @@ export function createGate(deps: {
   storeFormat: StoreFormat;
   settings: Pick<Settings, "freshOrLastKnown">;
   approvals: Pick<ApprovalService, "require">;
+  idempotency: IdempotencyStore;
 }): Gate {
-  const { access, licensing, audit, limiter, signInLimiter, storeFormat, settings, approvals } = deps;
+  const { access, licensing, audit, limiter, signInLimiter, storeFormat, settings, approvals, idempotency } = deps;
   const limitConcurrency = pLimit(CONCURRENT_UNKNOWN_SIGN_INS);
   const recordRejection: Gate["recordRejection"] = (caller, endpoint, code) =>
     audit.refused({
@@ -77,6 +79,7 @@ export function createGate(deps: {
       }
       if (needed.approval) await approvals.require(request);
     },
+    idempotency,
     limiter,
     signInLimiter: {
       ...signInLimiter,

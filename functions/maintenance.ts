@@ -7,6 +7,7 @@ export const timers = [
     schedule: "0 17 3 * * *",
     handle: async ({ services, requestId }) => {
       await services.limiter.cleanUp();
+      await services.idempotency.cleanUp();
       await services.access.cleanUp();
       await services.failedMessages.cleanUp();
       await services.unreadableRows.removeResolved();

@@ -1,3 +1,5 @@
+import type * as z from "zod";
+import type { Repeat } from "../shared/platform/http/endpoint.ts";
 import { pageOf, pageRequest, pageView, requireOrder } from "../shared/platform/http/paging.ts";
 import { created, ok } from "../shared/platform/http/reply.ts";
 import {
@@ -11,9 +13,12 @@ import {
   rotationSummaryView,
   rotationView,
 } from "../shared/rotation/api.ts";
+import { dryRun } from "../shared/rotation/dry-run.ts";
 import { namedPlaces } from "../shared/rotation/named-places.ts";
 import { ROTATION_QUEUE, RotationMessage } from "../shared/rotation/rotation.ts";
 import { endpoint, poison, queue, timer } from "./declare.ts";
+import { confirmationsFor } from "./rotation-confirmations.ts";
+import type { Services } from "./services.ts";
 
 /*
  * Endpoints, timers and queue handlers of rotations. A rotation replaces a secret in steps, in the background. A place is a
@@ -25,13 +30,19 @@ const base = "api/automation/rotation";
 const READABLE_WITHOUT_LICENSE =
   "A rotation that started under a PRO license can be read and ended without one. Otherwise, a PRO license is required (403).";
 
+/** A repeat with the same Idempotency-Key returns the rotation as it is then. A plan has no ID and is not repeated. */
+const repeat: Repeat<Services, unknown, z.input<typeof RotationView>> = {
+  idOf: ({ rotationId }) => rotationId,
+  answer: async ({ id, services }) => rotationView(await services.rotations.get(id)),
+};
+
 const rotate = endpoint({
   name: "rotateSecret",
   method: "POST",
   route: `${base}/rotate`,
   summary: "Rotate a client secret",
   description:
-    "Adds a new secret, checks that it signs in, writes it to the key vault secrets that store the old one, keeps both valid during the overlap period, and then removes the old one. Writes to the key vault secrets that a user confirmed or an earlier rotation wrote. If there are none, writes to the one that has stored the value longest. `notUpdated` lists the others. The rotation runs in the background; follow it with GET. Only one rotation of an application can run at a time (409 with the ID of that rotation). Returns 503 with Retry-After if a vault, Microsoft Graph or Microsoft Entra does not respond clearly; nothing was changed.",
+    "Adds a new secret, checks that it signs in, writes it to the key vault secrets that store the old one, keeps both valid during the overlap period, and then removes the old one. Writes to the key vault secrets that a user confirmed or an earlier rotation wrote. If there are none, writes to the one that has stored the value longest. `notUpdated` lists the others. The rotation runs in the background; follow it with GET. Only one rotation of an application can run at a time (409 with the ID of that rotation). With dryRun: true the answer is always a plan, and `needs` lists what is missing. Returns 503 with Retry-After if a vault, Microsoft Graph or Microsoft Entra does not respond clearly; nothing was changed.",
   tag,
   access: "admin",
   tier: "pro",
@@ -58,10 +69,16 @@ const rotate = endpoint({
     "serviceVault",
     "unavailable",
   ],
+  repeat,
   handle: async ({ body, caller, services }) => {
-    const { dryRun, ...rest } = body;
+    const { dryRun: isDryRun, ...rest } = body;
     const request = { ...rest, targets: namedPlaces(body.targets) };
-    if (dryRun) return ok(planView(await services.rotations.plan(request)));
+    if (isDryRun) {
+      const { rotations, clock } = services;
+      const subject = { appId: body.appId, oldKeyId: body.secretId };
+      const confirmations = await confirmationsFor(body.targets, services);
+      return ok(planView(await dryRun(subject, async () => request, confirmations, { rotations, now: clock.now() })));
+    }
     const rotation = await services.rotations.begin(request, caller);
     return created(rotationView(rotation), `/${base}/rotations/${rotation.rotationId}`);
   },
@@ -90,6 +107,7 @@ const rotationAction = {
   params: RotationParams,
   responds: { 200: RotationView },
   problems: ["licenseRequired", "conflict"],
+  repeat,
 } as const;
 
 const cancelRotation = endpoint({
@@ -129,6 +147,7 @@ const finishRotation = endpoint({
   example: { body: { force: false } },
   responds: { 200: RotationView },
   problems: ["licenseRequired", "conflict", "notFinishable", "unavailable"],
+  repeat,
   handle: async ({ params, body, caller, services }) =>
     ok(rotationView(await services.rotations.finish(params.rotation_id, body.force, caller))),
 });

@@ -80,6 +80,7 @@ export function createServices(config: Config): Services {
     ...platform,
     inventory,
     applications: applicationServices.applications,
+    rescans: discoveryServices.rescans,
     compliance,
     devops,
     sync,

@@ -86,6 +86,7 @@ const getAllSettings = endpoint({
   tag,
   access: "user",
   tier: "core",
+  versioned: true,
   responds: { 200: AllSettings },
   handle: async ({ services }) => {
     const { etag, settings } = await services.settings.describeAll();
@@ -144,6 +145,7 @@ const readCategory = (category: Category) =>
     tag,
     access: "user",
     tier: "core",
+    versioned: true,
     responds: { 200: SettingList },
     handle: async ({ services }) => {
       const described = await services.settings.describe(category);

@@ -64,6 +64,10 @@ const createRecord = endpoint({
     },
   },
   responds: { 201: SyncRecordView },
+  repeat: {
+    idOf: ({ recordId }) => recordId,
+    answer: async ({ id, services }) => recordView(await services.sync.get(id)),
+  },
   handle: async ({ body, caller, services }) => {
     const record = await services.sync.records.create(body, caller);
     return created(recordView(record), `/${RECORDS}/${record.recordId}`);

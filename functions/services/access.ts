@@ -5,6 +5,7 @@ import { createArm } from "../../shared/platform/azure/arm.ts";
 import { readAssignmentRecord } from "../../shared/platform/azure/role-assignments.ts";
 import { keyVaultSecondFactorKeys } from "../../shared/platform/azure/row-keys.ts";
 import type { Gate } from "../../shared/platform/http/admission.ts";
+import { createIdempotencyStore, type IdempotencyStore } from "../../shared/platform/http/idempotency.ts";
 import { createRateLimiter, type RateLimiter } from "../../shared/platform/http/rate-limit.ts";
 import { createSso, type Sso } from "../../shared/sso/sso.ts";
 import { createGate } from "../gate.ts";
@@ -29,6 +30,7 @@ export interface AccessServices {
   sso: Sso;
   limiter: RateLimiter;
   signInLimiter: RateLimiter;
+  idempotency: IdempotencyStore;
   gate: Gate;
 }
 
@@ -70,6 +72,17 @@ export function createAccessServices(platform: Platform): AccessServices {
   });
   const { administrators } = access;
   const approvals = createApprovals({ tables, administrators, audit, config, clock, randomness });
-  const gate = createGate({ access, licensing, audit, limiter, signInLimiter, storeFormat, settings, approvals });
-  return { access, approvals, sso, limiter, signInLimiter, gate };
+  const idempotency = createIdempotencyStore({ tables, config, clock, randomness });
+  const gate = createGate({
+    access,
+    licensing,
+    audit,
+    limiter,
+    signInLimiter,
+    storeFormat,
+    settings,
+    approvals,
+    idempotency,
+  });
+  return { access, approvals, sso, limiter, signInLimiter, idempotency, gate };
 }

@@ -12,6 +12,7 @@ import { createLiteralSource } from "../../shared/dependencies/literals/source.t
 import { createLogs, type Logs } from "../../shared/dependencies/logs/logs.ts";
 import { createSyncSource } from "../../shared/dependencies/sync-source.ts";
 import type { Devops } from "../../shared/devops/devops.ts";
+import type { Rescans } from "../../shared/discovery/rescans.ts";
 import type { Inventory } from "../../shared/inventory/inventory.ts";
 import type { Licensing } from "../../shared/licensing/licensing.ts";
 import { createAppConfigurationReferences } from "../../shared/platform/azure/app-configuration-references.ts";
@@ -70,6 +71,7 @@ export function createAutomation(deps: {
   vaultSecrets: VaultSecretsClients;
   inventory: Inventory;
   applications: ApplicationsService;
+  rescans: Pick<Rescans, "requestForChange">;
   compliance: Compliance;
   devops: Devops;
   sync: Sync;
@@ -192,6 +194,10 @@ export function createAutomation(deps: {
     vaults: startingSyncOnWrite(vaultSecrets, (vault, secret) => sync.runFor(vault, secret)),
     serviceVault: serviceKeyVault,
     matches,
+    inventory: {
+      applicationChanged: (application) => applications.requestRefresh(application),
+      vaultChanged: (vaultName) => deps.rescans.requestForChange(vaultName),
+    },
     usage: logs.usage,
     consumers: createConsumersOfSecrets({ dependencies, arm, devops, sync, config, clock, tenantId: ownTenantId }),
     clock,

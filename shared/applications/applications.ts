@@ -39,15 +39,18 @@ import {
   listApplications,
   type PoliciesOf,
 } from "./query.ts";
+import { ApplicationRefresh, refreshApplication } from "./refresh.ts";
 import { type Reason, reasonsAgainst } from "./rotatable.ts";
 
 /** Name of the queue. */
 export const QUEUE = "applications-discover";
-/** A message of the queue: starts a scheduled run, or continues the run that it names. */
+/** A message of the queue: starts a scheduled run, continues the run that it names, or reads one application again. */
 export const DiscoverMessage = z.object({
   /** Absent for a scheduled run that has not started. */
   runId: z.string().optional(),
   mode: z.enum(["full", "changes"]).optional(),
+  /** Requests that this one application is read again, without a run. */
+  application: ApplicationRefresh.optional(),
 });
 export type DiscoverMessage = z.infer<typeof DiscoverMessage>;
 
@@ -57,6 +60,10 @@ const WAIT_MS = 20 * SECOND_MS;
 const MESSAGE_DELAY_SECONDS = 30;
 /** Maximum delay of a message that is requeued because another worker has the run or writes the same rows. */
 const MAX_REQUEUE_SECONDS = 60;
+/** Time before a changed application is read again if the directory does not show the change yet, or can't be read. */
+const REFRESH_PAUSE_MS = 15 * SECOND_MS;
+/** Number of further reads of a changed application. With their pauses more than five minutes, which replicas may lag. */
+const MAX_REFRESHES = 20;
 /** Time for which details of a single application are cached. */
 const DETAILS_CACHE_MS = DAY_MS;
 /** Age of the last complete listing after which a run of changes lists all applications instead. */
@@ -76,6 +83,11 @@ export interface ApplicationsService {
   discover(caller: Caller): Promise<{ run: RunRecord; isNew: boolean }>;
   /** Returns a discovery run. @throws {Problem} notFound */
   run(runId: string): Promise<RunRecord>;
+  /**
+   * Requests that one application is read again, because this service has changed its client secrets. Sends a message: a
+   * failure to read is retried and reaches nobody else.
+   */
+  requestRefresh(application: Omit<ApplicationRefresh, "attempts">): Promise<void>;
   /** Handles one message of the queue. */
   handle(message: DiscoverMessage, caller: Caller): Promise<void>;
   /** Ends the run of a message that failed five times as failed. */
@@ -165,6 +177,33 @@ export function createApplications(
     await audit.append({ type: "applications.discovered", caller, outcome: "refused", details });
   }
 
+  /** Reads one application again. Sends the message again while a run may overwrite the result, and after a failure. */
+  async function refresh(message: ApplicationRefresh): Promise<void> {
+    const sendAgain = (waitMs: number, attempts = message.attempts) =>
+      queues.send(
+        QUEUE,
+        { application: { ...message, attempts } },
+        { delaySeconds: Math.min(MAX_REQUEUE_SECONDS, Math.max(1, Math.ceil(waitMs / SECOND_MS))) },
+      );
+    // A run in progress may have listed the application before the change.
+    if (await runs.active()) return await sendAgain(REFRESH_PAUSE_MS);
+    try {
+      const isShown = await refreshApplication(message, deps);
+      if (isShown || message.attempts >= MAX_REFRESHES) return;
+      return await sendAgain(REFRESH_PAUSE_MS, message.attempts + 1);
+    } catch (error) {
+      const waitMs = waitAfter(error);
+      if (waitMs !== undefined) return await sendAgain(waitMs);
+      if (!(error instanceof CloudFailure) || message.attempts >= MAX_REFRESHES) throw error;
+      log.warn("A changed application could not be read. It is read again later.", {
+        appId: message.appId,
+        code: error.code,
+      });
+      const pauseMs = error.retryAfterSeconds === undefined ? REFRESH_PAUSE_MS : error.retryAfterSeconds * SECOND_MS;
+      await sendAgain(pauseMs, message.attempts + 1);
+    }
+  }
+
   async function withDetails(app: Row<ApplicationRecord>): Promise<ApplicationRecord> {
     const readAt = app.details?.readAt;
     const isCached = readAt !== undefined && Math.abs(clock.now().getTime() - Date.parse(readAt)) < DETAILS_CACHE_MS;
@@ -214,26 +253,26 @@ export function createApplications(
       return { run: await runs.get(runId), isNew: activeRun === undefined };
     },
 
-    async handle({ runId, mode = "full" }, caller) {
+    requestRefresh: (application) => queues.send(QUEUE, { application: { ...application, attempts: 0 } }),
+
+    async handle({ runId, mode = "full", application }, caller) {
+      if (application !== undefined) return await refresh(application);
       if (runId === undefined) return await startScheduledRun(mode, caller);
       try {
         await continueRun(runId);
       } catch (error) {
         // Another worker has the run or writes the same rows. The message is sent again, because throwing would count as a
         // failed delivery.
-        const waitMs =
-          error instanceof RunBusy || error instanceof VaultBusy
-            ? error.waitMs
-            : isConflict(error)
-              ? SECOND_MS
-              : undefined;
+        const waitMs = waitAfter(error);
         if (waitMs === undefined) throw error;
         const delaySeconds = Math.min(MAX_REQUEUE_SECONDS, Math.max(1, Math.ceil(waitMs / SECOND_MS)));
         await queues.send(QUEUE, { runId }, { delaySeconds });
       }
     },
 
-    async failed({ runId, mode = "full" }, caller) {
+    async failed({ runId, mode = "full", application }, caller) {
+      // GET /system/failed-messages lists the message. The next scheduled run reads the application.
+      if (application !== undefined) return;
       log.error("A message of an application discovery failed in all deliveries", { runId, mode });
       const failure = {
         list: "applications",
@@ -272,6 +311,12 @@ export function createApplications(
       return foundApplication(app, state, policies, statusTime);
     },
   };
+}
+
+/** Returns the milliseconds to wait if the error says that another worker has the run or writes the same rows. */
+function waitAfter(error: unknown): number | undefined {
+  if (error instanceof RunBusy || error instanceof VaultBusy) return error.waitMs;
+  return isConflict(error) ? SECOND_MS : undefined;
 }
 
 const GUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;

@@ -10,6 +10,7 @@ import type { Graph, GraphApplication } from "../platform/azure/graph.ts";
 import type { LeasedRun } from "../platform/runs/discovery-runs.ts";
 import { recordRunEnd } from "../platform/runs/record-run-end.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
+import type { Fence } from "../platform/storage/fence.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import { MINUTE_MS } from "../platform/time.ts";
 import {
@@ -37,7 +38,14 @@ import {
   startOfChanges,
 } from "./read-graph.ts";
 import { countUnnamedOwners } from "./unnamed-owners.ts";
-import { appIdOf, contentsOf, readBucket, writeApplications, writeBucketRow } from "./write-bucket.ts";
+import {
+  appIdOf,
+  type BucketChanges,
+  contentsOf,
+  readBucket,
+  writeApplications,
+  writeBucketRow,
+} from "./write-bucket.ts";
 
 /** Time limit for reading all lists from Graph, below the maximum duration of an invocation (host.json). */
 const READING_TIMEOUT_MS = 8 * MINUTE_MS;
@@ -48,6 +56,7 @@ const MAX_CONCURRENT_BUCKETS = 4;
 export type DirectoryReader = Pick<
   Graph,
   | "applications"
+  | "findApplication"
   | "servicePrincipals"
   | "federatedApplications"
   | "changes"
@@ -249,10 +258,10 @@ function contentsFromLists(
 }
 
 /** Returns the new content of the buckets with changed applications. Their other applications stay unchanged. */
-async function contentsFromChanges(
+export async function contentsFromChanges(
   changes: ReadonlyMap<string, GraphApplication | undefined>,
   signal: AbortSignal,
-  { tables, graph }: DiscoverDeps,
+  { tables, graph }: Pick<DiscoverDeps, "tables" | "graph">,
 ): Promise<Map<string, BucketContent>> {
   const byBucket = new Map<string, Map<string, GraphApplication | undefined>>();
   for (const [objectId, app] of changes) {
@@ -339,12 +348,8 @@ async function writeBucket(
   }: { leasedRun: LeasedRun<RunRecord>; reading: Reading; now: string; deps: DiscoverDeps },
 ) {
   const { tables } = deps;
-  const { tenantId, applicationsAt } = reading.state;
-  const writeBucketCredentials = (apps: ReadonlyMap<string, ReadApplication>) =>
-    writeCredentials(
-      { tenantId, bucket, apps: apps.values(), now, seenAt: applicationsAt ?? now, owner: leasedRun.worker },
-      { ...deps.inventory, confirm: leasedRun.confirm },
-    );
+  const { state } = reading;
+  const { worker, confirm } = leasedRun;
   const { complete } = content;
   // A second worker of the run always writes, and first takes the bucket's fence (a row that names the only worker who may
   // write): requests of the crashed worker may still arrive at storage.
@@ -352,17 +357,47 @@ async function writeBucket(
   const isUnchanged =
     complete && (storedHash === contentsOf(complete) || (storedHash === undefined && complete.size === 0));
   if (isFirstWorker && complete && isUnchanged) {
-    await writeBucketCredentials(complete);
+    await writeBucketCredentials(bucket, complete, { state, now, worker, confirm, deps });
     return { added: 0, updated: 0, removed: 0 };
   }
-  const fence = tables.fence(AppFences, APPS, fenceKey(bucket), { owner: leasedRun.worker, etag: undefined });
+  const fence = tables.fence(AppFences, APPS, fenceKey(bucket), { owner: worker, etag: undefined });
   await fence.take();
   // From here on, writes of earlier workers fail. `confirm` throws if another worker has taken the run over from this one.
-  await leasedRun.confirm();
+  await confirm();
+  return await writeContent(bucket, content, fence, { state, now, worker, confirm, deps });
+}
+
+/** The write of one bucket. `confirm` throws if the data of this worker may be older than the stored data. */
+interface BucketWriting {
+  state: StateRecord;
+  now: string;
+  worker: string;
+  confirm: () => Promise<void>;
+  deps: Pick<DiscoverDeps, "tables" | "inventory">;
+}
+
+const writeBucketCredentials = (
+  bucket: string,
+  apps: ReadonlyMap<string, ReadApplication>,
+  { state: { tenantId, applicationsAt }, now, worker, confirm, deps }: BucketWriting,
+) =>
+  writeCredentials(
+    { tenantId, bucket, apps: apps.values(), now, seenAt: applicationsAt ?? now, owner: worker },
+    { ...deps.inventory, confirm },
+  );
+
+/** Writes the content of a bucket whose fence this worker has taken. Returns the numbers of changed applications. */
+export async function writeContent(
+  bucket: string,
+  content: BucketContent,
+  fence: Fence,
+  writing: BucketWriting,
+): Promise<BucketChanges> {
+  const { tables } = writing.deps;
   const stored = await readBucket(tables, bucket);
   const apps = content.basedOn(stored);
-  const changes = await writeApplications(fence, stored, apps, now);
-  await writeBucketCredentials(apps);
+  const changes = await writeApplications(fence, stored, apps, writing.now);
+  await writeBucketCredentials(bucket, apps, writing);
   await writeBucketRow(fence, bucket, apps);
   return changes;
 }

@@ -74,6 +74,11 @@ export interface Rescans {
    */
   requestForLostVault(vaultName: string, vaultIds: readonly string[]): Promise<LostVault>;
   /**
+   * Requests a re-scan of a vault of the inventory, because this service has written one of its secrets. Like an event of that
+   * vault, which may not be delivered to this service.
+   */
+  requestForChange(vaultName: string): Promise<void>;
+  /**
    * Runs the requested re-scan of a vault if it is due and a worker is free. Otherwise the next worker that becomes free runs
    * it.
    */
@@ -174,6 +179,14 @@ export function createRescans(deps: RescansDeps): Rescans {
     }
     await sendMessage(vault.name);
     return "requested";
+  }
+
+  async function requestForChange(vaultName: string): Promise<void> {
+    const vault = await deps.writer.find(vaultName);
+    if (!vault) return;
+    const { id: vaultId, name, subscriptionId } = vault;
+    const hint = { vaultId, vaultName: name, subscriptionId: subscriptionId.toLowerCase(), about: "assets" as const };
+    await repeatOnConflict(() => requestRescan(hint, 1));
   }
 
   async function rescan(vaultName: string, requestId: string): Promise<void> {
@@ -322,6 +335,7 @@ export function createRescans(deps: RescansDeps): Rescans {
   return {
     requestForEvent,
     requestForLostVault,
+    requestForChange,
     rescan,
     failed,
     runWaitingRescan,

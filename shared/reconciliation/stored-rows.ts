@@ -35,6 +35,7 @@ import { ScopeRows } from "../inventory/scope.ts";
 import * as inventoryTotals from "../inventory/totals.ts";
 import { PendingWrites, RemovedVaults, Vaults } from "../inventory/vault.ts";
 import { FailedMessageRows, LastDeliveries } from "../messages/failed-messages.ts";
+import { IdempotencyKeys } from "../platform/http/idempotency.ts";
 import { Calls } from "../platform/http/rate-limit.ts";
 import { activeRuns } from "../platform/runs/run-store.ts";
 import type { Entity } from "../platform/storage/entity.ts";
@@ -180,6 +181,7 @@ export const OTHER_ROWS: readonly StoredKind[] = [
   lists(User, "user"),
   rows(Failures, "*", "*"),
   rows(Calls, "*", "*"),
+  rows(IdempotencyKeys, "keys", "*"),
   rows(Configuration, "sso", "configuration"),
   lists(Configuration, "sso"),
   rows(Logins, "sso", "logins"),

@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { pageParameters, queryInstant } from "../platform/http/paging.ts";
+import type { Need } from "./obstacles.ts";
 import { MAX_TARGETS } from "./policy.ts";
 import { placeOf } from "./publications.ts";
 import {
@@ -46,6 +47,11 @@ export const placesOptions = {
   }),
 };
 
+export const dryRun = z.boolean().default(false).meta({
+  description:
+    "Returns 200 with the plan, without any change, also if the rotation can't start yet: `needs` then lists what is missing.",
+});
+
 export const RotateRequest = z
   .strictObject({
     appId: guid.meta({ description: "The application's client id." }),
@@ -64,7 +70,7 @@ export const RotateRequest = z
     }),
     ...placesOptions,
     ...consumersOptions,
-    dryRun: z.boolean().default(false).meta({ description: "Returns the plan without any change." }),
+    dryRun,
   })
   .meta({ id: "RotateRequest" });
 
@@ -169,6 +175,23 @@ export const RotationView = z
         })
         .meta({ id: "RotationStep" }),
     ),
+    needs: z
+      .array(
+        z
+          .object({
+            code: z.string().meta({ description: "Code of the problem that rejects the request without `dryRun`." }),
+            message: z.string().meta({ description: "What is missing, and how to provide it." }),
+            send: z.array(z.record(z.string(), z.unknown())).meta({
+              description:
+                "Alternatives, each of which is enough: members to add to the request's body. Null stands for a value that only you know. Empty if no member of the body helps.",
+            }),
+          })
+          .meta({ id: "RotationNeed" }),
+      )
+      .meta({
+        description:
+          "Only of a dry run: what the rotation needs before it can start. Empty if the same request without `dryRun` starts it.",
+      }),
     targets: z
       .array(
         z
@@ -307,6 +330,7 @@ export function rotationView(record: RotationRecord): z.input<typeof RotationVie
     updateKeyVaults: record.updateKeyVaults,
     reason: record.reason ?? null,
     plan: planTexts(record),
+    needs: [],
     steps: record.steps.map(({ name, status: at, startedAt, finishedAt, attempts, failure }) => ({
       name,
       status: at,
@@ -358,11 +382,18 @@ function consumerView(one: RotationConsumer): z.input<typeof RotationView>["cons
   };
 }
 
-/** Returns the view of a dry run: a rotation without ID and without a next time. */
-export const planView = (record: RotationRecord): z.input<typeof RotationView> => ({
+/** Returns the view of a dry run: a rotation without ID and without a next time, and what it needs before it can start. */
+export const planView = ({
+  record,
+  needs,
+}: {
+  record: RotationRecord;
+  needs: Need[];
+}): z.input<typeof RotationView> => ({
   ...rotationView(record),
   rotationId: null,
   nextAt: null,
+  needs,
 });
 
 /** Drops `resume`, the status with which the rotation continues after a retry, because it is internal. */
@@ -379,11 +410,15 @@ function verificationText(acted: number, skipsCheck: boolean): string {
     : `Update or restart ${consumers}, and check that each uses the new value within 5 minutes. Otherwise roll everything back.`;
 }
 
+const UNKNOWN_PLACES = "the key vault secrets that store the old value, of which none is certain yet";
+
 function planTexts(record: RotationRecord): { step: (typeof STEPS)[number]; text: string }[] {
   const { appName, appId, oldKeyId, expiryDays, overlapDays, publications, removeExpired, skipVerification } = record;
   const { consumers = [] } = record;
-  const places = publications.map(placeOf).join(", ");
-  const handover = publications.every(({ kind }) => kind === "handover");
+  // Only of a dry run for something that can't be rotated.
+  if (record.steps.length === 0) return [];
+  const places = publications.length === 0 ? UNKNOWN_PLACES : publications.map(placeOf).join(", ");
+  const handover = publications.length > 0 && publications.every(({ kind }) => kind === "handover");
   const acted = consumers.filter(
     ({ included, how, brokenBefore }) => included && how === "action" && !brokenBefore,
   ).length;

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { consumersOptions, placesOptions } from "./api.ts";
+import { consumersOptions, dryRun, placesOptions } from "./api.ts";
 import { ALPHABETS, minLength } from "./generate.ts";
 
 /** Largest value of a key vault secret in bytes: https://learn.microsoft.com/azure/key-vault/secrets/about-secrets */
@@ -61,7 +61,7 @@ export const RotateAssetRequest = z
     removeExpired: z.boolean().default(false).meta({
       description: "Whether to remove an expired client secret first if the application can't have another one.",
     }),
-    dryRun: z.boolean().default(false).meta({ description: "Returns the plan without any change." }),
+    dryRun,
   })
   .meta({ id: "RotateAssetRequest" });
 export type RotateAssetRequest = z.infer<typeof RotateAssetRequest>;

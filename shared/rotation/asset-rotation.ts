@@ -11,6 +11,7 @@ import type { RotateAssetRequest } from "./asset-api.ts";
 import { generateValue } from "./generate.ts";
 import type { MatchFinder } from "./matches.ts";
 import { namedPlaces } from "./named-places.ts";
+import { type OnObstacle, sending, throwObstacle } from "./obstacles.ts";
 import { type ClientSecretRequest, currentVersion, type RotationRequest } from "./plan.ts";
 import { DEFAULT_OVERLAP_DAYS } from "./policy.ts";
 import { throwAsProblem } from "./problems.ts";
@@ -22,10 +23,11 @@ export interface AssetRotation {
    * Returns the rotation request for an asset: for the client secret that the asset is or certainly stores, otherwise for the
    * vault secret itself.
    *
+   * @param onObstacle - Called if the request lacks the new value (valueRequired). By default the obstacle is thrown.
    * @throws {Problem} notFound; notRotatable for a key, a certificate, or a secret that belongs to a certificate; serviceVault;
-   * valueRequired; invalidRequest
+   * invalidRequest
    */
-  requestFor(assetId: string, body: RotateAssetRequest): Promise<RotationRequest>;
+  requestFor(assetId: string, body: RotateAssetRequest, onObstacle?: OnObstacle): Promise<RotationRequest>;
 }
 
 export function createAssetRotation(deps: {
@@ -66,6 +68,7 @@ export function createAssetRotation(deps: {
     place: AssetPlace,
     vault: VaultRecord,
     body: RotateAssetRequest,
+    onObstacle: OnObstacle,
   ): Promise<RotationRequest> {
     const secret = { vaultName: vault.name, vaultUri: vault.vaultUri, secretName: place.name };
     const current = await currentVersion(deps.vaults, secret).catch(throwAsProblem);
@@ -78,7 +81,7 @@ export function createAssetRotation(deps: {
     }
     return {
       secret,
-      value: newValueOf(body),
+      value: newValueOf(body, onObstacle),
       reason: body.reason,
       expiryDays: body.expiryDays,
       overlapDays: body.overlapDays ?? 0,
@@ -86,20 +89,27 @@ export function createAssetRotation(deps: {
     };
   }
 
-  function newValueOf({ newValue, generate: how, issuerAccepts }: RotateAssetRequest): string {
+  /** Returns the new value, or an empty text if it is missing and `onObstacle` returns: a plan does not use the value. */
+  function newValueOf({ newValue, generate: how, issuerAccepts }: RotateAssetRequest, onObstacle: OnObstacle): string {
     if (newValue !== undefined && how !== undefined) throw invalidBody("generate", "can't be combined with newValue");
     if (newValue !== undefined) return newValue;
     if (how !== undefined && issuerAccepts) return generateValue(how, randomness);
-    throw new Problem(
-      "valueRequired",
-      how === undefined
-        ? "This secret is not known to be an application's client secret, so Entra can't create its new value. Enter the new value (newValue). Or generate a random value (generate with issuerAccepts: true), if no other system must know the value first. If it is a client secret, test or confirm the match of the application."
-        : "Send issuerAccepts: true together with generate: a generated value is useless if the system that checks it does not accept any value. Otherwise send newValue.",
+    onObstacle(
+      new Problem(
+        "valueRequired",
+        how === undefined
+          ? "This secret is not known to be an application's client secret, so Entra can't create its new value. Enter the new value (newValue). Or generate a random value (generate with issuerAccepts: true), if no other system must know the value first. If it is a client secret, test or confirm the match of the application."
+          : "Send issuerAccepts: true together with generate: a generated value is useless if the system that checks it does not accept any value. Otherwise send newValue.",
+        how === undefined
+          ? sending({ newValue: null }, { generate: GENERATED, issuerAccepts: true })
+          : sending({ issuerAccepts: true }),
+      ),
     );
+    return "";
   }
 
   return {
-    async requestFor(assetId, body) {
+    async requestFor(assetId, body, onObstacle = throwObstacle) {
       const { place, vault } = await requirePlace(assetId);
       if (place.type !== "secret") {
         throw notRotatable(
@@ -121,10 +131,13 @@ export function createAssetRotation(deps: {
       }
       // The vault's row was deleted, the rows of its assets were not yet.
       if (vault === undefined) throw notFound(`The vault ${place.vaultName}`);
-      return await requestForVaultSecret(place, vault, body);
+      return await requestForVaultSecret(place, vault, body, onObstacle);
     },
   };
 }
+
+/** The generated value that a problem proposes: 190 bits of entropy, in characters that every system accepts. */
+const GENERATED = { length: 32, alphabet: "alphanumeric" };
 
 /** @param requestedPlace - The vault secret whose ID was given. Undefined if the ID is that of the client secret itself. */
 function requestForClientSecret(

@@ -1,4 +1,6 @@
+import { assetId } from "../inventory/asset.ts";
 import { Problem } from "../platform/http/problem.ts";
+import { type OnObstacle, sending } from "./obstacles.ts";
 import { placeOf } from "./publications.ts";
 import type { LeftOutReason, RotationRecord } from "./rotation.ts";
 import { isCertain, type Place, placeKey, type Target } from "./targets.ts";
@@ -23,12 +25,13 @@ type LeftOut = RotationRecord["notUpdated"][number];
  * an earlier rotation wrote. If there is none, a rotation that a user requests writes the certain place that has stored the
  * value longest.
  *
- * @throws {Problem} notRotatable if there is no place to write, or a named place is not a certain match.
+ * @param onObstacle - Called if there is no place to write, or a named place is not a certain match (notRotatable).
  * @throws {CloudFailure} if a place that decides gives no clear answer: a named one, or any if none is known.
  */
 export function choosePlaces(
   targets: readonly Target[],
   request: PlacesRequest,
+  onObstacle: OnObstacle,
 ): { written: Target[]; leftOut: LeftOut[] } {
   const { targets: namedTargets, requestedPlace, automatic } = request;
   const certain = targets.filter(isCertain);
@@ -39,37 +42,53 @@ export function choosePlaces(
   if (unansweredPlace?.unanswered !== undefined) throw unansweredPlace.unanswered;
   const unproved = places.filter((place) => !certain.some((target) => placeKey(target) === placeKey(place)));
   if (unproved.length > 0) {
-    throw new Problem(
-      "notRotatable",
-      `${unproved.map(placeOf).join(", ")} ${unproved.length === 1 ? "is" : "are"} not proven to store this client secret. Test or confirm the match first.`,
+    onObstacle(
+      new Problem(
+        "notRotatable",
+        `${unproved.map(placeOf).join(", ")} ${unproved.length === 1 ? "is" : "are"} not proven to store this client secret. Test or confirm the match first.`,
+      ),
     );
   }
   const allowed = certain.filter((target) => isNamed(target) || (namedTargets === undefined && !isNew(target)));
   const unanswered = targets.find((target) => target.unanswered !== undefined)?.unanswered;
   if (allowed.length === 0 && unanswered !== undefined) throw unanswered;
   if (certain.length === 0) {
-    throw new Problem(
-      "notRotatable",
-      "No key vault secret is a certain match of this client secret, so no place would receive the new secret. Confirm a match, or send updateKeyVaults: false to store it in the handover vault.",
-    );
+    // The obstacle is the same if named places are not proven.
+    if (unproved.length === 0) {
+      onObstacle(
+        new Problem(
+          "notRotatable",
+          "No key vault secret is a certain match of this client secret, so no place would receive the new secret. Confirm a match, or send updateKeyVaults: false to POST /api/automation/rotation/rotate to store it in the handover vault.",
+        ),
+      );
+    }
+    return { written: [], leftOut: leftOutOf(targets, request) };
   }
-  if (allowed.length === 0 && automatic) throw new Problem("notRotatable", needsConfirmation(certain));
+  if (allowed.length === 0 && automatic) onObstacle(new Problem("notRotatable", needsConfirmation(certain)));
   const unreadable = targets.filter((target) => target.unreadable);
   if (allowed.length === 0 && unreadable.length > 0) {
-    throw new Problem(
-      "notRotatable",
-      `${unreadable.map(placeOf).join(", ")} can't be read and may hold this client secret, so the place that has held it longest is unknown. Name the places to write in targets, confirm one, or let the service read the vault.`,
+    onObstacle(
+      new Problem(
+        "notRotatable",
+        `${unreadable.map(placeOf).join(", ")} can't be read and may hold this client secret, so the place that has held it longest is unknown. Name the places to write in targets, confirm one, or let the service read the vault.`,
+        sending({
+          targets: certain.map(({ vaultName, secretName: name }) => assetId({ vaultName, type: "secret", name })),
+        }),
+      ),
     );
   }
-  const written = allowed.length > 0 ? allowed : [longestHolder(certain)];
-  const leftOut = targets
-    .filter((target) => !written.includes(target))
-    .map((target): LeftOut => {
-      const { vaultName, secretName, confidence } = target;
-      return { vaultName, secretName, confidence, reason: reasonFor(target, request) };
-    });
-  return { written, leftOut };
+  // Without an allowed place although places were named, none of them is proven: a dry run then plans no place.
+  const fallback = namedTargets === undefined ? [longestHolder(certain)] : [];
+  const written = allowed.length > 0 ? allowed : fallback;
+  const others = targets.filter((target) => !written.includes(target));
+  return { written, leftOut: leftOutOf(others, request) };
 }
+
+const leftOutOf = (targets: readonly Target[], request: PlacesRequest): LeftOut[] =>
+  targets.map((target) => {
+    const { vaultName, secretName, confidence } = target;
+    return { vaultName, secretName, confidence, reason: reasonFor(target, request) };
+  });
 
 /** Returns why an automatic rotation does not start, with the places to confirm. */
 export const needsConfirmation = (certain: readonly Target[]): string =>

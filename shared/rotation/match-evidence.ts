@@ -57,6 +57,9 @@ export function evaluateMatch(secret: ComparedSecret, app: MatchedApp, context: 
     foundEvidence.add("confirmed");
   if (verified && (verified.keyId === undefined || passwordsByKeyId.has(verified.keyId)))
     foundEvidence.add(verified.kind);
+  const rotated = validRotation(context.record, secret);
+  const rotatedKeyId = rotated && passwordsByKeyId.get(rotated.keyId.toLowerCase())?.keyId;
+  if (rotatedKeyId !== undefined) foundEvidence.add("rotated");
 
   if (containsAppId(secret, app)) foundEvidence.add("appIdTag");
   if (context.hasCompanion) foundEvidence.add("companion");
@@ -81,7 +84,11 @@ export function evaluateMatch(secret: ComparedSecret, app: MatchedApp, context: 
     ? passwordsByKeyId.get([...namedKeyIds][0]!)!.keyId
     : context.hasUnreadableRecord
       ? onlyOne(app.passwords)
-      : (statedKeyId ?? onlyOne(expiringTogether) ?? onlyOne(createdTogether) ?? onlyOne(app.passwords));
+      : (rotatedKeyId ??
+        statedKeyId ??
+        onlyOne(expiringTogether) ??
+        onlyOne(createdTogether) ??
+        onlyOne(app.passwords));
   const confidence = confidenceOf(foundEvidence);
   return {
     secret,
@@ -98,7 +105,7 @@ export function evaluateMatch(secret: ComparedSecret, app: MatchedApp, context: 
  * Kinds of evidence that each make a match certain. `tag` and `contentType` are found only if the metadata does not contradict
  * itself.
  */
-const PROOFS: readonly Evidence[] = ["tag", "contentType", "confirmed", "signIn"];
+const PROOFS: readonly Evidence[] = ["tag", "contentType", "confirmed", "signIn", "rotated"];
 /** Kinds of evidence that each make a match likely. With `conflict`, the application is named, but not one credential. */
 const STRONG: readonly Evidence[] = ["hint", "appIdTag", "companion", "expiry", "conflict"];
 
@@ -163,6 +170,17 @@ function validStatements(record: MatchRecord | undefined, { createdOn }: Compare
     verified: record?.verified && holds(record.verified) ? record.verified : undefined,
     confirmed: record?.confirmed && holds(record.confirmed) ? record.confirmed : undefined,
   };
+}
+
+/**
+ * Returns the last completed rotation that wrote the secret, if the inventory knows no version after its end. The inventory may
+ * still have the version before: then the metadata names a credential that the rotation removed.
+ */
+function validRotation(record: MatchRecord | undefined, { createdOn }: ComparedSecret): MatchRecord["rotated"] {
+  const rotated = record?.rotated;
+  return rotated !== undefined && (createdOn === undefined || createdOn * SECOND_MS <= Date.parse(rotated.at))
+    ? rotated
+    : undefined;
 }
 
 const expiresWith = ({ expiresOn }: ComparedSecret, credential: PasswordCredential): boolean =>

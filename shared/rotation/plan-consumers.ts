@@ -3,6 +3,7 @@ import { CloudFailure } from "../platform/azure/failure.ts";
 import { invalidBody, Problem } from "../platform/http/problem.ts";
 import type { ConsumersOfSecrets, PlannedConsumer } from "./consumer.ts";
 import { failureIfDenied } from "./match-verification.ts";
+import { type OnObstacle, throwObstacle } from "./obstacles.ts";
 import { placeOf } from "./publications.ts";
 import type { RotationConsumer, RotationRecord } from "./rotation.ts";
 
@@ -34,14 +35,15 @@ const MAX_NAMED = 20;
  * Plans the consumers of the written places, smallest blast radius first: the order of their refresh. Reads each consumer that
  * the rotation depends on: the included ones, and for a client secret all.
  *
- * @throws {Problem} willBreak if an included consumer would keep the old value; invalidRequest for an ID that uses none of the
- * places; notRotatable if there are too many.
+ * @param onObstacle - Called if included consumers would keep the old value (willBreak), or there are too many (notRotatable).
+ * @throws {Problem} invalidRequest for an ID that uses none of the places.
  * @throws {CloudFailure} if a consumer can't be read for a moment.
  */
 export async function planConsumers(
   consumersOfSecrets: Pick<ConsumersOfSecrets, "findConsumers" | "currentProblem">,
   rotation: Pick<RotationRecord, "publications" | "appId">,
   { includeResources, automatic = false }: ConsumersRequest,
+  onObstacle: OnObstacle,
 ): Promise<Required<Pick<RotationRecord, "consumers" | "coverage">>> {
   const { consumers: found, coverage } = await consumersOfSecrets.findConsumers(placesToRead(rotation));
   const included = createInclusionFilter(found, includeResources);
@@ -56,10 +58,10 @@ export async function planConsumers(
     { concurrency: PARALLEL },
   );
   const consumers = storableConsumers(marked);
-  requireConsumersFit(consumers);
+  requireConsumersFit(consumers, onObstacle);
   consumers.sort((a, b) => a.blast - b.blast || (consumerKey(a) < consumerKey(b) ? -1 : 1));
   const pinned = consumers.filter((one) => one.included && one.how === "willBreak" && !one.brokenBefore);
-  if (pinned.length > 0) throw willBreak(pinned);
+  if (pinned.length > 0) onObstacle(willBreak(pinned, consumers));
   const unlisted = marked.length - consumers.length;
   const text = `${unlisted} consumers that can't use the secret are not listed, because there are too many.`;
   return { consumers, coverage: unlisted > 0 ? [text, ...coverage] : coverage };
@@ -116,11 +118,14 @@ const canStore = (consumers: readonly PlannedConsumer[]): boolean =>
 export const storableConsumers = (consumers: RotationConsumer[]): RotationConsumer[] =>
   canStore(consumers) ? consumers : consumers.filter(({ brokenBefore }) => !brokenBefore);
 
-/** @throws {Problem} notRotatable if the row of a rotation can't store all consumers. */
-export function requireConsumersFit(consumers: readonly PlannedConsumer[]): void {
+/** Reports notRotatable if the row of a rotation can't store all consumers. */
+export function requireConsumersFit(
+  consumers: readonly PlannedConsumer[],
+  onObstacle: OnObstacle = throwObstacle,
+): void {
   if (canStore(consumers)) return;
   const text = `${consumers.length} consumers use it, more than one rotation can store.`;
-  throw new Problem("notRotatable", `${text} Divide them among several secrets.`);
+  onObstacle(new Problem("notRotatable", `${text} Divide them among several secrets.`));
 }
 
 /** Returns the places that consumers can read. The handover vault has no consumers. */
@@ -159,13 +164,16 @@ function createInclusionFilter(
   return (id) => wanted.has(id.toLowerCase());
 }
 
-function willBreak(consumers: readonly RotationConsumer[]): Problem {
+/** @param all - All consumers of the plan. The problem names those that can be included. */
+function willBreak(consumers: readonly RotationConsumer[], all: readonly RotationConsumer[]): Problem {
+  const resources = consumers.map(({ id }) => id);
+  const others = all.filter(({ id, included }) => included && !resources.includes(id)).map(({ id }) => id);
   const named = consumers.slice(0, MAX_NAMED).map(({ kind, name, evidence }) => `${kind} ${name} (${evidence})`);
   const more = consumers.length > MAX_NAMED ? ` and ${consumers.length - MAX_NAMED} others` : "";
   const text = `${named.join(", ")}${more} would keep the old value: pinned to a version, or a copy.`;
   return new Problem(
     "willBreak",
     `Nothing was changed. ${text} Remove the version from their references to the secret, or exclude these consumers (includeResources).`,
-    { members: { resources: consumers.map(({ id }) => id) } },
+    { members: { resources, send: [{ includeResources: [...new Set(others)] }] } },
   );
 }

@@ -7,6 +7,7 @@ import { invalidBody, notFound, Problem } from "../platform/http/problem.ts";
 import { DAY_MS, MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import { choosePlaces, type PlacesRequest } from "./choose-places.ts";
 import type { ConsumersOfSecrets } from "./consumer.ts";
+import { type OnObstacle, sending, throwObstacle } from "./obstacles.ts";
 import { type ConsumersRequest, planConsumers } from "./plan-consumers.ts";
 import { hasRoomForTags, placeOf } from "./publications.ts";
 import type { Publication, RotationRecord } from "./rotation.ts";
@@ -91,16 +92,20 @@ export const MAX_CLOCK_DIFFERENCE_MS = 10 * MINUTE_MS;
  * Plans a rotation without any change. Finding the targets can read values of vault secrets, and `currentVersion` reads one if
  * two versions have the same date.
  *
- * @throws {Problem} if the rotation is not possible; {CloudFailure}
+ * @param onObstacle - Called for each reason why the rotation can't start as requested.
+ * @throws {Problem} if no plan is possible; {CloudFailure}
  */
 export async function planRotation(
   deps: PlanDependencies,
   request: PlanRequest<RotationRequest>,
   now: Date,
+  onObstacle: OnObstacle,
 ): Promise<RotationPlan> {
   const plan =
-    "secret" in request ? await planVaultSecret(deps, request, now) : await planClientSecret(deps, request, now);
-  return { ...plan, ...(await planConsumers(deps.consumers, plan, request)) };
+    "secret" in request
+      ? await planVaultSecret(deps, request, now, onObstacle)
+      : await planClientSecret(deps, request, now, onObstacle);
+  return { ...plan, ...(await planConsumers(deps.consumers, plan, request, onObstacle)) };
 }
 
 type Planned = Omit<RotationPlan, "consumers" | "coverage">;
@@ -109,6 +114,7 @@ async function planVaultSecret(
   deps: PlanDependencies,
   { secret, expiryDays, overlapDays, reason, skipVerification, restartApps }: PlanRequest<VaultSecretRequest>,
   now: Date,
+  onObstacle: OnObstacle,
 ): Promise<Planned> {
   const { vaultName, secretName: name } = secret;
   return {
@@ -119,7 +125,7 @@ async function planVaultSecret(
     updateKeyVaults: true,
     reason,
     knownKeyIds: [],
-    publications: [await planPublication(deps, secret, { kind: "secret" })],
+    publications: [await planPublication(deps, secret, { kind: "secret" }, onObstacle)],
     skipVerification,
     restartApps,
     notUpdated: [],
@@ -131,17 +137,18 @@ async function planClientSecret(
   deps: PlanDependencies,
   request: PlanRequest<ClientSecretRequest>,
   now: Date,
+  onObstacle: OnObstacle,
 ): Promise<Planned> {
-  requireConsistentOptions(request);
+  requireConsistentOptions(request, onObstacle);
   const app = await deps.graph.findApplication({ appId: request.appId });
   if (app === undefined) throw notFound(`An application with the client id ${request.appId}`);
   const old = requireClientSecret(app, request.secretId);
-  const removeExpired = secretToRemove(app, request, now);
-  const { expiryDays, notes } = await lifetimeOf(deps.graph, app, request.expiryDays);
+  const removeExpired = secretToRemove(app, request, now, onObstacle);
+  const { expiryDays, notes } = await lifetimeOf(deps.graph, app, request.expiryDays, onObstacle);
   const targets = await deps.matches.targetsOf(app, old.keyId);
   const { publications, notUpdated } = request.updateKeyVaults
-    ? await planMatchPlaces(deps, targets, request)
-    : await planHandoverPlaces(deps, targets, app.appId);
+    ? await planMatchPlaces(deps, targets, request, onObstacle)
+    : await planHandoverPlaces(deps, targets, app.appId, onObstacle);
   return {
     appId: app.appId,
     objectId: app.objectId,
@@ -163,15 +170,21 @@ async function planClientSecret(
   };
 }
 
-/** Throws if options of the request contradict each other, or an option that `reason` requires is missing. */
-function requireConsistentOptions({ reason, targets, updateKeyVaults }: ClientSecretRequest): void {
+/** Throws if options of the request contradict each other. Reports an option that `reason` requires and that is missing. */
+function requireConsistentOptions(
+  { reason, targets, updateKeyVaults }: ClientSecretRequest,
+  onObstacle: OnObstacle,
+): void {
   if (targets !== undefined && !updateKeyVaults) {
     throw invalidBody("targets", "can't be given with updateKeyVaults: false, which does not write vault secrets");
   }
   if (reason === "compromised" && targets === undefined && updateKeyVaults) {
-    throw invalidBody(
-      "targets",
-      "must name the vault secrets that get the new value, as asset IDs: an attacker with a compromised secret may have put a copy into a vault of their own. GET /api/automation/rotation/apps/{app_id}/matches lists the secrets that hold it",
+    onObstacle(
+      invalidBody(
+        "targets",
+        "must name the vault secrets that get the new value, as asset IDs: an attacker with a compromised secret may have put a copy into a vault of their own. GET /api/automation/rotation/apps/{app_id}/matches lists the secrets that hold it",
+        sending({ targets: null }),
+      ),
     );
   }
 }
@@ -193,7 +206,12 @@ export const isExpired = ({ expiresOn }: PasswordCredential, now: Date): boolean
   expiresOn !== undefined && expiresOn < (now.getTime() - MAX_CLOCK_DIFFERENCE_MS) / SECOND_MS;
 
 /** Returns the expired secret that must be removed first; undefined if the application has a free slot. */
-function secretToRemove(app: GraphApplication, { removeExpired }: ClientSecretRequest, now: Date): string | undefined {
+function secretToRemove(
+  app: GraphApplication,
+  { removeExpired }: ClientSecretRequest,
+  now: Date,
+  onObstacle: OnObstacle,
+): string | undefined {
   if (!TWO_SECRET_AUDIENCES.has(app.signInAudience ?? "") || app.passwords.length < MAX_SECRETS) return undefined;
   const expired = app.passwords.find((one) => isExpired(one, now));
   if (expired && removeExpired) return expired.keyId;
@@ -201,14 +219,18 @@ function secretToRemove(app: GraphApplication, { removeExpired }: ClientSecretRe
   const remedy = expired
     ? `${expired.keyId} has expired. Allow the rotation to delete an expired secret first (removeExpired).`
     : "Remove the secret that is not in use, then rotate the other one.";
-  throw new Problem(
-    "noRoomForSecret",
-    `An application for personal accounts has at most ${MAX_SECRETS} client secrets, and ${app.displayName} has ${keyIds.join(" and ")}. ${remedy}`,
-    { members: { keyIds } },
+  const { members } = expired ? sending({ removeExpired: true }) : sending();
+  onObstacle(
+    new Problem(
+      "noRoomForSecret",
+      `An application for personal accounts has at most ${MAX_SECRETS} client secrets, and ${app.displayName} has ${keyIds.join(" and ")}. ${remedy}`,
+      { members: { keyIds, ...members } },
+    ),
   );
+  return undefined;
 }
 
-async function lifetimeOf(graph: Graph, app: GraphApplication, wanted: number) {
+async function lifetimeOf(graph: Graph, app: GraphApplication, wanted: number, onObstacle: OnObstacle) {
   const policy = await graph.passwordPolicy(app.objectId);
   if (policy === "unknown") {
     return {
@@ -219,16 +241,21 @@ async function lifetimeOf(graph: Graph, app: GraphApplication, wanted: number) {
     };
   }
   if (!policy.allowed) {
-    throw new Problem(
-      "notRotatable",
-      `A policy of the tenant forbids new client secrets of ${app.displayName}. Use a certificate or a federated credential.`,
+    onObstacle(
+      new Problem(
+        "notRotatable",
+        `A policy of the tenant forbids new client secrets of ${app.displayName}. Use a certificate or a federated credential.`,
+      ),
     );
   }
   if (policy.longestDays !== undefined && policy.longestDays < 1) {
-    throw new Problem(
-      "notRotatable",
-      `A policy of the tenant limits new client secrets of ${app.displayName} to less than a day. Raise that limit, or use a certificate or a federated credential.`,
+    onObstacle(
+      new Problem(
+        "notRotatable",
+        `A policy of the tenant limits new client secrets of ${app.displayName} to less than a day. Raise that limit, or use a certificate or a federated credential.`,
+      ),
     );
+    return { expiryDays: wanted, notes: [] };
   }
   if (policy.longestDays === undefined || policy.longestDays >= wanted) return { expiryDays: wanted, notes: [] };
   return {
@@ -243,17 +270,24 @@ async function planMatchPlaces(
   deps: PlanDependencies,
   targets: readonly Target[],
   request: PlacesRequest,
+  onObstacle: OnObstacle,
 ): Promise<Places> {
-  const { written, leftOut } = choosePlaces(targets, request);
-  return { publications: await Promise.all(written.map((target) => planMatch(deps, target))), notUpdated: leftOut };
+  const { written, leftOut } = choosePlaces(targets, request, onObstacle);
+  const publications = await Promise.all(written.map((target) => planMatch(deps, target, onObstacle)));
+  return { publications, notUpdated: leftOut };
 }
 
-async function planHandoverPlaces(deps: PlanDependencies, targets: readonly Target[], appId: string): Promise<Places> {
-  const publication = await planHandover(deps, appId);
+async function planHandoverPlaces(
+  deps: PlanDependencies,
+  targets: readonly Target[],
+  appId: string,
+  onObstacle: OnObstacle,
+): Promise<Places> {
+  const publications = await planHandover(deps, appId, onObstacle);
   const notUpdated = targets
-    .filter((target) => placeKey(target) !== placeKey(publication))
+    .filter((target) => publications.every((publication) => placeKey(target) !== placeKey(publication)))
     .map(({ vaultName, secretName, confidence }) => ({ vaultName, secretName, confidence }));
-  return { publications: [publication], notUpdated };
+  return { publications, notUpdated };
 }
 
 /**
@@ -261,8 +295,12 @@ async function planHandoverPlaces(deps: PlanDependencies, targets: readonly Targ
  *
  * @throws {Problem} notRotatable, serviceVault; {CloudFailure}
  */
-export const planMatch = async (deps: Pick<PlanDependencies, "vaults">, target: Target): Promise<Publication> => ({
-  ...(await planPublication(deps, target, { kind: "match", confirmed: target.approval === "confirmed" })),
+export const planMatch = async (
+  deps: Pick<PlanDependencies, "vaults">,
+  target: Target,
+  onObstacle: OnObstacle = throwObstacle,
+): Promise<Publication> => ({
+  ...(await planPublication(deps, target, { kind: "match", confirmed: target.approval === "confirmed" }, onObstacle)),
   vaultId: target.vaultId,
 });
 
@@ -271,17 +309,17 @@ async function planPublication(
   { vaults }: Pick<PlanDependencies, "vaults">,
   target: Pick<Target, "vaultName" | "vaultUri" | "secretName">,
   how: Pick<Publication, "kind" | "confirmed">,
+  onObstacle: OnObstacle,
 ): Promise<Publication> {
   const { vaultName, vaultUri, secretName } = target;
   const current = await currentVersion(vaults, target);
   const place = placeOf(target);
-  if (current === undefined) throw new Problem("notRotatable", `${place} no longer exists. Scan the vault again.`);
-  if (current.managed) throw new Problem("notRotatable", `${place} belongs to a certificate, so it can't be written.`);
-  if (!current.enabled)
-    throw new Problem("notRotatable", `The current version of ${place} is disabled. Enable it first.`);
-  if (!hasRoomForTags(current))
-    throw new Problem("notRotatable", `${place} has too many tags: remove two of them first.`);
-  return { vaultName, vaultUri, secretName, ...how, plannedVersion: current.version, state: "planned" };
+  const reject = (text: string) => onObstacle(new Problem("notRotatable", text));
+  if (current === undefined) reject(`${place} no longer exists. Scan the vault again.`);
+  else if (current.managed) reject(`${place} belongs to a certificate, so it can't be written.`);
+  else if (!current.enabled) reject(`The current version of ${place} is disabled. Enable it first.`);
+  else if (!hasRoomForTags(current)) reject(`${place} has too many tags: remove two of them first.`);
+  return { vaultName, vaultUri, secretName, ...how, plannedVersion: current?.version, state: "planned" };
 }
 
 /**
@@ -298,14 +336,25 @@ export async function currentVersion(
   return await vault.read(secretName);
 }
 
-/** Plans the secret in the handover vault, a configured vault from which users collect the new value. */
-async function planHandover({ config, vaults }: PlanDependencies, appId: string): Promise<Publication> {
+/**
+ * Plans the secret in the handover vault, a configured vault from which users collect the new value. Returns no place if no
+ * vault is configured.
+ */
+async function planHandover(
+  { config, vaults }: PlanDependencies,
+  appId: string,
+  onObstacle: OnObstacle,
+): Promise<Publication[]> {
   const address = config.HANDOVER_KEY_VAULT_URL;
   if (address === undefined) {
-    throw invalidBody(
-      "updateKeyVaults",
-      "can't be false while no handover vault is configured (HANDOVER_KEY_VAULT_URL)",
+    onObstacle(
+      invalidBody(
+        "updateKeyVaults",
+        "can't be false while no handover vault is configured (HANDOVER_KEY_VAULT_URL)",
+        sending({ updateKeyVaults: true }),
+      ),
     );
+    return [];
   }
   const vaultName = new URL(address).hostname.split(".")[0]!;
   if (isServiceVault(config, address)) throw serviceVaultProblem(vaultName);
@@ -313,9 +362,9 @@ async function planHandover({ config, vaults }: PlanDependencies, appId: string)
   const current = await currentVersion(vaults, place);
   if (current && current.tags["entra-app-id"] !== appId) {
     const text = `${placeOf(place)}, the handover secret, was not written by this service.`;
-    throw new Problem("notRotatable", `${text} Rename or remove it.`);
+    onObstacle(new Problem("notRotatable", `${text} Rename or remove it.`));
   }
-  return { ...place, kind: "handover", plannedVersion: current?.version, state: "planned" };
+  return [{ ...place, kind: "handover", plannedVersion: current?.version, state: "planned" }];
 }
 
 const serviceVaultProblem = (vaultName: string): Problem =>

@@ -16,6 +16,7 @@ import { type Draft, draftRotation } from "./draft.ts";
 import { reasonsAgainstEnd } from "./end-conditions.ts";
 import { heldCopyName, holdVaultSecret } from "./held-copies.ts";
 import { createRotationHistory, type HistoryFilter, type RotationEvent } from "./history.ts";
+import { type OnObstacle, throwObstacle } from "./obstacles.ts";
 import { type PlanDependencies, planRotation, type RotationRequest } from "./plan.ts";
 import { conflict, noServiceVault, rejectingServiceVault, rotationUnfinished, throwAsProblem } from "./problems.ts";
 import {
@@ -38,8 +39,13 @@ import { mayHoldNewValue } from "./transitions.ts";
  * needs a license: rotations that started under one continue and stay visible without one.
  */
 export interface Rotations {
-  /** Returns what a rotation would do, without any change. @throws {Problem} if the rotation is not possible. */
-  plan(request: RotationRequest): Promise<RotationRecord>;
+  /**
+   * Returns what a rotation would do, without any change.
+   *
+   * @param onObstacle - Called for each reason why the rotation can't start. By default the first one is thrown.
+   * @throws {Problem} if no plan is possible.
+   */
+  plan(request: RotationRequest, onObstacle?: OnObstacle): Promise<RotationRecord>;
   /**
    * Starts a rotation. Queue messages and a timer continue it.
    *
@@ -116,24 +122,26 @@ export function createRotations(deps: RotationDependencies): Rotations {
     if ((await licensing.tier()) !== "pro") throw licenseRequired();
   }
 
-  async function planDraft(request: RotationRequest, caller: Caller, automatic: boolean): Promise<Draft> {
+  async function planDraft(
+    request: RotationRequest,
+    caller: Caller,
+    automatic: boolean,
+    onObstacle: OnObstacle,
+  ): Promise<Draft> {
     await requireLicense();
-    if (serviceVault === undefined) throw noServiceVault();
+    if (serviceVault === undefined) onObstacle(noServiceVault());
     const { defaultValidityDays } = await settings.values();
     const now = clock.now();
     const expiryDays = request.expiryDays ?? defaultValidityDays;
-    await requireNoUnfinished(
+    const unfinished = await rows.unfinishedOf(
       "appId" in request
         ? request.appId
         : assetId({ vaultName: request.secret.vaultName, type: "secret", name: request.secret.secretName }),
     );
-    const plan = await planRotation(deps, { ...request, expiryDays, automatic }, now).catch(throwAsProblem);
+    if (unfinished !== undefined) onObstacle(rotationUnfinished(unfinished));
+    const planned = planRotation(deps, { ...request, expiryDays, automatic }, now, onObstacle);
+    const plan = await planned.catch(throwAsProblem);
     return draftRotation(plan, { rotationId: randomness.ulid(now), caller, automatic, now });
-  }
-
-  async function requireNoUnfinished(subject: string): Promise<void> {
-    const unfinished = await rows.unfinishedOf(subject);
-    if (unfinished !== undefined) throw rotationUnfinished(unfinished);
   }
 
   /** Stores a new rotation. @param value - New value of a vault secret. Its held copy is stored before the rotation. */
@@ -199,13 +207,13 @@ export function createRotations(deps: RotationDependencies): Rotations {
   }
 
   return {
-    plan: async (request) => ({
-      ...(await planDraft(request, { actor: "nobody", requestId: "" }, false)),
+    plan: async (request, onObstacle = throwObstacle) => ({
+      ...(await planDraft(request, NOBODY, false, onObstacle)),
       writeId: "",
     }),
 
     async begin(request, caller, automatic = false) {
-      const record = await planDraft(request, caller, automatic);
+      const record = await planDraft(request, caller, automatic, throwObstacle);
       const { rotationId, appId, oldKeyId, expiryDays, publications, reason } = record;
       const places = publications.map(({ vaultName, secretName }) => `${vaultName}/${secretName}`);
       const what = appId === undefined ? { assetId: record.assetId } : { appId, oldKeyId };
@@ -304,6 +312,9 @@ export function createRotations(deps: RotationDependencies): Rotations {
     store: () => history.store(),
   };
 }
+
+/** Requests the rotation of a plan. */
+export const NOBODY: Caller = { actor: "nobody", requestId: "" };
 
 /** Returns the changes that continue a rotation after it needed attention. */
 const resumeChanges = ({ status, attention, consumers }: RotationRecord): Partial<RotationRecord> =>

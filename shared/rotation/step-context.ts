@@ -11,6 +11,7 @@ import type { Row } from "../platform/storage/entity.ts";
 import { RowChanged, type Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import type { ConsumersOfSecrets } from "./consumer.ts";
+import type { InventoryUpdates } from "./inventory-updates.ts";
 import { ROTATIONS, type RotationRecord, WriterLeases } from "./rotation.ts";
 import type { RotationRows } from "./rows.ts";
 import type { SecretUsage } from "./secret-usage.ts";
@@ -50,6 +51,7 @@ export interface StepDependencies {
   /** The service's own key vault. It stores held copies: copies of new values until the rotation ends. */
   serviceVault: ServiceKeyVault;
   matches: Matches;
+  inventory: InventoryUpdates;
   consumers: ConsumersOfSecrets;
   usage: SecretUsage;
   audit: AuditRecorder;

@@ -4,6 +4,7 @@ import { Problem } from "../platform/http/problem.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import { RowChanged } from "../platform/storage/tables.ts";
 import { HOUR_MS, SECOND_MS } from "../platform/time.ts";
+import { updateInventory } from "./inventory-updates.ts";
 import { isTransientFailure } from "./problems.ts";
 import { isOver, ROTATION_QUEUE, type RotationFailure, type RotationRecord, type StepName } from "./rotation.ts";
 import { createStepContext, LEASE_MS, type StepContext, type StepDependencies } from "./step-context.ts";
@@ -74,12 +75,32 @@ export function createStepRunner(deps: StepDependencies, queues: Queues): StepRu
     }
   }
 
+  /**
+   * Requests that the inventory follows a step that is done but not stored as done, so that no request is lost.
+   *
+   * @throws {ContinueLater} if that fails. The step then runs again, and finds its work done. The failure is not counted as one
+   * of the step.
+   */
+  async function requestInventoryUpdate(context: StepContext, name: StepName): Promise<void> {
+    try {
+      await updateInventory(deps.inventory, context.record, name);
+    } catch (error) {
+      log.warn("The inventory could not be asked to follow a rotation. The step is repeated.", {
+        rotationId: context.record.rotationId,
+        step: name,
+        reason: error instanceof Error ? error.message : "",
+      });
+      throw new ContinueLater(FIRST_PAUSE_SECONDS);
+    }
+  }
+
   async function run(context: StepContext, name: StepName): Promise<void> {
     const dueIn = (seconds: number) => new Date(clock.now().getTime() + seconds * SECOND_MS).toISOString();
     // `working` is the ID of the worker that has the lease. Each save below also ends this worker's lease.
     const releasedLease = { working: undefined, failures: 0 };
     try {
       await STEP_FUNCTIONS[name](context);
+      await requestInventoryUpdate(context, name);
       await context.save((record) => ({ ...releasedLease, ...finishStep(record, name, clock.now()), dueAt: dueIn(0) }));
     } catch (error) {
       if (error instanceof LeaseLost) throw error;

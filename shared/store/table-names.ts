@@ -19,6 +19,7 @@ export const TABLE_NAMES = [
   "Dependencies",
   "Devops",
   "FailedMessages",
+  "IdempotencyKeys",
   "RateLimits",
   "Reconciliation",
   "RotationMatchIndex",

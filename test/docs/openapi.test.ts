@@ -91,7 +91,7 @@ test("an operation lists the problem codes of each status that it can return", (
   const ofEveryChange = {
     ...ofEveryRead,
     403: `${ofEveryRead[403]},crossSite`,
-    409: conflicts.filter((code) => code !== "scanRunning").join(),
+    409: conflicts.filter((code) => !["scanRunning", "requestInProgress", "outcomeUnknown"].includes(code)).join(),
     413: "bodyTooLarge",
     415: "unsupportedMediaType",
   };
@@ -102,7 +102,7 @@ test("an operation lists the problem codes of each status that it can return", (
   });
   expect(problemCodes("post", "/api/settings/retention/purge")).toEqual({
     ...ofEveryChange,
-    400: "malformedRequest,invalidRequest,valueRequired",
+    400: "malformedRequest,invalidRequest,valueRequired,idempotencyKeyNotAccepted",
   });
   expect(problemCodes("put", "/api/automation/rotation/apps/{app_id}/policy")).toEqual({
     ...ofEveryChange,
@@ -113,7 +113,7 @@ test("an operation lists the problem codes of each status that it can return", (
   });
   expect(problemCodes("post", "/auth/login")).toEqual({
     ...ofEveryEndpoint,
-    400: "malformedRequest,invalidRequest,missingBody,valueRequired",
+    400: "malformedRequest,invalidRequest,missingBody,valueRequired,idempotencyKeyNotAccepted",
     401: "invalidCredentials,passwordExpired,secondFactorRequired,secondFactorFailed",
     403: "ssoOnly,crossSite",
     409: ofEveryChange[409],
@@ -121,7 +121,11 @@ test("an operation lists the problem codes of each status that it can return", (
     415: ofEveryChange[415],
     429: "rateLimited,tooManyAttempts",
   });
-  expect(problemCodes("post", "/api/assets/discovery/scan")[409]).toBe(conflicts.join());
+  expect(problemCodes("post", "/api/assets/discovery/scan")).toMatchObject({
+    400: "malformedRequest,invalidRequest,missingBody,valueRequired",
+    409: conflicts.join(),
+    422: "idempotencyKeyReused",
+  });
 });
 
 test("the document names servers, credentials, cookies and headers", () => {
@@ -164,15 +168,16 @@ test("every problem code is documented with its stable status", () => {
   expect(
     Object.fromEntries([...byStatus].map(([status, all]) => [status, all.map(([code]) => code).join(" ")])),
   ).toEqual({
-    400: "malformedRequest invalidRequest missingBody valueRequired invalidCursor signInStale signInFailed",
+    400: "malformedRequest invalidRequest missingBody valueRequired invalidCursor idempotencyKeyNotAccepted signInStale signInFailed",
     401: "unauthorized invalidCredentials passwordExpired secondFactorRequired secondFactorFailed",
     403: "forbidden interactiveOnly passwordChangeRequired secondFactorEnrollmentRequired stepUpRequired approvalRequired ssoOnly signInRefused crossSite licenseRequired",
     404: "notFound unknownPath",
     405: "methodNotAllowed",
-    409: "conflict alreadyExists serviceVault rotationUnfinished willBreak notRotatable noRoomForSecret notFinishable syncLoop scanRunning",
+    409: "conflict alreadyExists serviceVault rotationUnfinished willBreak notRotatable noRoomForSecret notFinishable syncLoop scanRunning requestInProgress outcomeUnknown",
     412: "preconditionFailed",
     413: "bodyTooLarge",
     415: "unsupportedMediaType",
+    422: "idempotencyKeyReused",
     429: "rateLimited tooManyAttempts",
     500: "internal",
     503: "unavailable rowUnreadable storeIsNewer",

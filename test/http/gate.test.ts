@@ -33,6 +33,7 @@ function createTestGate(role: Role, tier: Tier): { gate: Gate; auditedRejections
       recordRejection: async (caller, _endpoint, code) => void auditedRejections.push(`${caller.actor} ${code}`),
       confirmations: async () => ({ stepUp: false, approval: false }),
       confirm: async () => {},
+      idempotency: undefined as never,
       limiter: unlimited,
       signInLimiter: unlimited,
       pace: { waitForSlot: async () => {} },

@@ -133,6 +133,7 @@ async function admissionResult(
     recordRejection: async () => {},
     confirmations: async () => ({ stepUp: false, approval: false }),
     confirm: async () => {},
+    idempotency: undefined as never,
     limiter: unlimited,
     signInLimiter: unlimited,
     pace: { waitForSlot: async () => {} },

@@ -70,6 +70,7 @@ async function rotateWithCrash(scenario: Scenario, crash: SimulatedCrash | undef
   const name = `${scenarios.indexOf(scenario)}-${crash?.crashKind ?? "no"}-${crash?.callNumber ?? 0}`;
   world.targets = [];
   world.messages.length = 0;
+  world.inventoryUpdates.length = 0;
   const company = new SimulatedConsumers(world);
   world.consumers = company;
   const app = world.addApplication(name, { places: 2 });
@@ -80,6 +81,13 @@ async function rotateWithCrash(scenario: Scenario, crash: SimulatedCrash | undef
   const { row, crashCount } = await world.run(rotationId, crash ? { crash } : {});
   expect(row.status, `${name}: ${JSON.stringify(row.attention)}`).toBe(scenario.finalStatus);
   await expectRotationInvariants(world, app, row);
+  // Whatever call crashed, the inventory was asked to follow what the rotation changed.
+  const { appId, objectId, newKeyId: added, oldKeyId: removed } = row;
+  const changes = row.status === "completed" ? [{ added }, VAULT, { removed }] : [{ added }, VAULT, {}];
+  for (const change of changes)
+    expect(world.inventoryUpdates).toContainEqual(
+      change === VAULT ? change : { appId, objectId, ...(change as object) },
+    );
   values.push(secretValueOf(name, "old"), world.cloud.control.secretValue(VAULT, app.places[0]!)!);
   return crashCount > 0;
 }

@@ -41,7 +41,10 @@ beforeAll(async () => {
           ],
         },
       ],
-      applications: [{ name: "Shop API", secrets: [{ name: "current", expiresInDays: 20 }] }],
+      applications: [
+        { name: "Shop API", secrets: [{ name: "current", expiresInDays: 20 }] },
+        { name: "Unmatched", secrets: [{ name: "current", expiresInDays: 300 }] },
+      ],
     },
     env: { LICENSE_KEY: await licence() },
   });
@@ -200,6 +203,71 @@ test.each<[what: string, id: string, body: object, status: number, code: string]
   expect(answer.text).not.toContain(NEW_VALUE);
 });
 
+/** The body that the service's specification sends: it has no member for the new value. */
+const SPECIFIED_BODY = { includeResources: [], skipVerification: false, dryRun: true };
+
+test("a dry run with the specification's own body answers the plan and what to send besides", async () => {
+  const id = `${VAULT}.secret.db-main`;
+  const plan = await service.admin("POST", rotate(id), SPECIFIED_BODY);
+  expect(plan.status).toBe(200);
+  expect(plan.body).toMatchObject({
+    rotationId: null,
+    assetId: id,
+    targets: [{ vaultName: VAULT, secretName: "db-main", kind: "secret", state: "planned" }],
+    needs: [{ code: "valueRequired", message: expect.stringContaining("newValue") }],
+  });
+  expect(plan.body.plan.map(({ step }: { step: string }) => step)).toEqual(["publish", "verify", "overlap", "cleanUp"]);
+  const { send } = plan.body.needs[0];
+  expect(send).toEqual([
+    { newValue: null },
+    { generate: { length: 32, alphabet: "alphanumeric" }, issuerAccepts: true },
+  ]);
+  // Without dryRun the problem document says the same.
+  const { dryRun: _, ...body } = SPECIFIED_BODY;
+  const refused = await service.admin("POST", rotate(id), body);
+  expect([refused.status, refused.body.code, refused.body.send]).toEqual([400, "valueRequired", send]);
+  // Each alternative is enough.
+  for (const members of [{ newValue: NEW_VALUE }, send[1]]) {
+    const complete = await service.admin("POST", rotate(id), { ...SPECIFIED_BODY, ...members });
+    expect([complete.status, complete.body.needs]).toEqual([200, []]);
+  }
+  const unaccepted = await service.admin("POST", rotate(id), { ...SPECIFIED_BODY, generate: send[1].generate });
+  expect(unaccepted.body.needs).toMatchObject([{ code: "valueRequired", send: [{ issuerAccepts: true }] }]);
+  expect(service.cloud.control.secretValue(VAULT, "db-main")).toBe(OLD_VALUE);
+});
+
+test.each([
+  ["a key", `${VAULT}.key.signing`, "notRotatable"],
+  ["a certificate", `${VAULT}.certificate.web`, "notRotatable"],
+  ["a secret that backs a certificate", `${VAULT}.secret.web`, "notRotatable"],
+  ["the service's own vault", "KV-Lifecycle-Service.secret.x", "serviceVault"],
+])("a dry run of %s answers why it can't be rotated", async (_, id, code) => {
+  const plan = await service.admin("POST", rotate(id), SPECIFIED_BODY);
+  expect(plan.status).toBe(200);
+  expect(plan.body).toMatchObject({ assetId: id, plan: [], steps: [], needs: [{ code, send: [] }] });
+});
+
+test.each([
+  ["an unknown asset", `${VAULT}.secret.none`, {}, 404],
+  ["an invalid body", `${VAULT}.secret.db-main`, { includeResources: ["x"] }, 400],
+])("a dry run of %s is rejected", async (_, id, body, status) => {
+  expect((await service.admin("POST", rotate(id), { ...SPECIFIED_BODY, ...body })).status).toBe(status);
+});
+
+test("a dry run of a client secret without a certain match answers the plan and asks for a match", async () => {
+  const body = { appId: appIdOf("Unmatched"), secretId: keyIdOf("Unmatched", "current"), dryRun: true };
+  const plan = await service.admin("POST", "/api/automation/rotation/rotate", body);
+  expect(plan.status).toBe(200);
+  expect(plan.body).toMatchObject({ appName: "Unmatched", targets: [] });
+  expect(plan.body.needs).toMatchObject([
+    { code: "notRotatable", message: expect.stringContaining("Confirm a match") },
+  ]);
+  const publish = plan.body.plan.find(({ step }: { step: string }) => step === "publish");
+  expect(publish.text).toContain("none is certain yet");
+  const refused = await service.admin("POST", "/api/automation/rotation/rotate", { ...body, dryRun: false });
+  expect([refused.status, refused.body.code]).toEqual([409, "notRotatable"]);
+});
+
 test("an asset is rotated with its consumers without exposing the value", async () => {
   const read = await service.admin("POST", "/api/assets/dependencies/discover");
   await vi.waitFor(
@@ -222,6 +290,11 @@ test("an asset is rotated with its consumers without exposing the value", async 
   const pinned = await service.admin("POST", rotate(`${VAULT}.secret.db-pinned`), { newValue: NEW_VALUE });
   expect([pinned.status, pinned.body.code]).toEqual([409, "willBreak"]);
   expect(pinned.body.resources[0]).toMatch(/web-pinned$/);
+  const breaking = { newValue: NEW_VALUE, dryRun: true };
+  const pinnedPlan = await service.admin("POST", rotate(`${VAULT}.secret.db-pinned`), breaking);
+  expect([pinnedPlan.status, pinnedPlan.body.consumers]).toMatchObject([200, [{ name: "web-pinned" }]]);
+  expect(pinnedPlan.body.needs).toMatchObject([{ code: "willBreak", send: [{ includeResources: [] }] }]);
+  expect(pinned.body.send).toEqual(pinnedPlan.body.needs[0].send);
   const id = `${VAULT}.secret.db-main`;
   const plan = await service.admin("POST", rotate(id), { newValue: NEW_VALUE, dryRun: true });
   expect([plan.status, plan.body]).toMatchObject([

@@ -21,13 +21,13 @@ const vaultSecretOf = (name: string, rest: object = {}) => ({
   createdDaysAgo: 30,
   ...rest,
 });
-const APPS = ["Shop API", "Busy API", "Fresh API", "Leaked API", "Asset API", "Auto API", "Slow API"];
+const APPS = ["Shop API", "Busy API", "Fresh API", "Leaked API", "Asset API", "Auto API", "Often API", "Slow API"];
 const company: Company = {
   subscriptions: [
     {
       name: "Shop",
       vaults: [
-        { name: SHOP_VAULT, secrets: APPS.slice(0, 6).map((name) => vaultSecretOf(name)) },
+        { name: SHOP_VAULT, secrets: APPS.slice(0, 7).map((name) => vaultSecretOf(name)) },
         {
           name: SECOND_VAULT,
           secrets: ["Busy API", "Leaked API", "Asset API"].map((name) => vaultSecretOf(name, { createdDaysAgo: 10 })),
@@ -116,6 +116,43 @@ const validKeyIds = (app: string) =>
   service.cloud.control.directory
     .secrets(appIdOf(app))
     .flatMap(({ keyId, removedAt }) => (removedAt === undefined ? [keyId] : []));
+
+test("the inventory follows three rotations of an application in a row, without a discovery or scan", async () => {
+  const app = "Often API";
+  const appId = appIdOf(app);
+  const lists = async () => {
+    const { body: listed } = await http.admin("GET", `${base}/apps/${appId}`);
+    const { body: assets } = await http.admin(
+      "GET",
+      `/api/assets/discovery/assets?search=${appId}&source=entra&limit=1000`,
+    );
+    const keyIds = (all: { keyId: string }[]) => all.map(({ keyId }) => keyId).sort();
+    return [keyIds(listed.credentials), keyIds(assets.items.map((one: { credential: object }) => one.credential))];
+  };
+  let secretId = keyIdOf(app, "current");
+  for (let count = 0; count < 3; count++) {
+    const started = await rotate(app, { secretId, overlapDays: 0 });
+    expect(started.status, started.text).toBe(201);
+    const ended = await http.until(
+      started.body.rotationId,
+      ({ endedAt, attention }) => endedAt !== null || attention !== null,
+    );
+    expect(ended.status, JSON.stringify(ended.attention)).toBe("completed");
+    secretId = ended.newKeyId;
+    await expect.poll(lists, { timeout: 60_000 }).toEqual([[secretId], [secretId]]);
+  }
+  const { body } = await http.admin("GET", `${base}/apps/${appId}/matches`);
+  expect(body.items).toMatchObject([{ assetId: assetId(SHOP_VAULT, app), keyId: secretId, confidence: "certain" }]);
+  // The written vault is read again too. Its re-scan waits half a minute after the last read.
+  const modified = async () => {
+    await http.pass(40_000);
+    await fetch(`${service.url}/admin/functions/watchScans`, { method: "POST", body: "{}" });
+    return (await http.admin("GET", `/api/assets/discovery/assets/${assetId(SHOP_VAULT, app)}`)).body.tags[
+      "entra-key-id"
+    ];
+  };
+  await expect.poll(modified, { timeout: 60_000 }).toBe(secretId);
+});
 
 test("an unknown copy of a secret is written only after a user confirms it", async () => {
   const app = "Shop API";

@@ -16,6 +16,7 @@ import { createTables, type Tables } from "../../shared/platform/storage/tables.
 import { MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { type ConsumersOfSecrets, unknownConsumers } from "../../shared/rotation/consumer.ts";
 import { heldCopyName } from "../../shared/rotation/held-copies.ts";
+import type { ChangedApplication } from "../../shared/rotation/inventory-updates.ts";
 import type { ClientSecretRequest, RotationRequest, VaultSecretRequest } from "../../shared/rotation/plan.ts";
 import { isOver, type RotationRecord } from "../../shared/rotation/rotation.ts";
 import { createRotations, type Rotations } from "../../shared/rotation/rotations.ts";
@@ -87,6 +88,10 @@ export class World {
   graphOf: (real: Graph) => Graph = (real) => real;
   /** Calls that workers made to storage and the cloud, as `service.method`, oldest first. */
   readonly calls: string[] = [];
+  /** Requests that the inventory follows: the changed applications and the names of vaults, oldest first. */
+  readonly inventoryUpdates: (ChangedApplication | string)[] = [];
+  /** Whether requests to update the inventory fail. */
+  inventoryFails = false;
   /** Whether the queue rejects messages. */
   queueFails = false;
   readonly #connectionString: string;
@@ -217,6 +222,10 @@ export class World {
         targetsOf: (app, keyId) => this.matches.targetsOf(app, keyId),
         recordWrittenPlaces: (rotation) => this.matches.recordWrittenPlaces(rotation),
       } satisfies Matches),
+      inventory: crashable("inventory", {
+        applicationChanged: async (application: ChangedApplication) => this.#updateInventory(application),
+        vaultChanged: async (vaultName: string) => this.#updateInventory(vaultName),
+      }),
       usage: {
         readersOfOldVersion: (written) => this.usage.readersOfOldVersion(written),
         lastSignIn: (credential) => this.usage.lastSignIn(credential),
@@ -229,6 +238,11 @@ export class World {
         check: (consumer, version, since) => this.consumers.check(consumer, version, since),
       } satisfies ConsumersOfSecrets),
     });
+  }
+
+  #updateInventory(what: ChangedApplication | string): void {
+    if (this.inventoryFails) throw new Error("The inventory can't be asked.");
+    this.inventoryUpdates.push(what);
   }
 
   /** Returns the copies of new secrets that the service's own vault stores until a rotation ends, as names and values. */

@@ -225,7 +225,7 @@ export class Service {
       status: answer.status,
       headers: answer.headers,
       text,
-      body: type?.includes("json") ? JSON.parse(text) : undefined,
+      body: type?.includes("json") && text !== "" ? JSON.parse(text) : undefined,
       tableRequests: () => this.tables.requests.filter((request) => request.by === by),
     };
   }

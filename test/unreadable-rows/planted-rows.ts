@@ -17,6 +17,7 @@ import { RESCANS, RescanRows } from "../../shared/discovery/rescan-rows.ts";
 import * as scans from "../../shared/discovery/scan.ts";
 import { PendingWrites, pendingPrefix, RemovedVaults, removedKey, VAULTS } from "../../shared/inventory/vault.ts";
 import { FailedMessageRows, LastDeliveries } from "../../shared/messages/failed-messages.ts";
+import { IDEMPOTENCY_KEYS, IdempotencyKeys } from "../../shared/platform/http/idempotency.ts";
 import { activeRuns, runKey } from "../../shared/platform/runs/run-store.ts";
 import { pack } from "../../shared/platform/storage/packed-members.ts";
 import type { Tables } from "../../shared/platform/storage/tables.ts";
@@ -102,6 +103,8 @@ async function plantUsers(tables: Tables): Promise<void> {
   const asked = { summary: "Create an API token", method: "POST", path: "/auth/tokens", details: {}, digest: "00" };
   const requester = { requestedBy: "admin", requesterId: GUID, createdAt: SINCE, expiresAt: UNTIL, writeId: ID };
   await tables.put(Approvals, APPROVALS, ID, { state: "pending", ...asked, ...requester });
+  const keyed = { state: "done", request: "00", requestId: "planted", startedAt: UNTIL, writeId: ID } as const;
+  await tables.put(IdempotencyKeys, IDEMPOTENCY_KEYS, "planted", { ...keyed, status: 201, resourceId: ID });
   const request = { protocol: "oidc", cookieHash: "00", returnUrl: "/", generation: "1", expiresAt: UNTIL } as const;
   await tables.put(Request, "requests", "planted", request);
   for (const partition of ["assertions", "logouts"])

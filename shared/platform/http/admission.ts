@@ -9,6 +9,7 @@ import {
   mayCall,
   type Tier,
 } from "./endpoint.ts";
+import type { IdempotencyStore } from "./idempotency.ts";
 import { requireSameOrigin } from "./origin.ts";
 import type { Pace } from "./pace.ts";
 import { Problem, retryLater } from "./problem.ts";
@@ -38,6 +39,8 @@ export interface Gate {
   confirmations(): Promise<Confirmations>;
   /** Uses the confirmations of a guarded request up. @throws {Problem} stepUpRequired, approvalRequired, conflict */
   confirm(request: GuardedRequest, needed: Confirmations): Promise<void>;
+  /** The requests with an `Idempotency-Key`. */
+  idempotency: IdempotencyStore;
   /** Counts calls per caller. */
   limiter: RateLimiter;
   /** Counts sign-ins per address. */

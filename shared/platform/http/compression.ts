@@ -38,13 +38,17 @@ export const contentCodingHeaders = (coding: Coding | undefined) => ({
   ...(coding ? { "Content-Encoding": coding } : {}),
 });
 
+/** Returns whether the type and size of a body make its compression worthwhile. */
+export const isCompressible = ({ type, data }: { type: string; data: string | Uint8Array }): boolean =>
+  Buffer.byteLength(data) >= MIN_BYTES && COMPRESSIBLE.test(type);
+
 /** Compresses a body if the caller accepts gzip and the type and size make it worthwhile. */
 export async function compressed(
   body: { type: string; data: string | Uint8Array },
   caller: Headers,
 ): Promise<{ data: string | Uint8Array; headers: Record<string, string> }> {
-  const { type, data } = body;
-  if (Buffer.byteLength(data) < MIN_BYTES || !COMPRESSIBLE.test(type)) return { data, headers: {} };
+  const { data } = body;
+  if (!isCompressible(body)) return { data, headers: {} };
   if (!acceptsGzip(caller)) return { data, headers: contentCodingHeaders(undefined) };
   return { data: await gzipped(data, { level: LEVEL }), headers: contentCodingHeaders("gzip") };
 }

@@ -156,6 +156,14 @@ export interface RequestExample<P, Q, B> {
   body?: Input<B>;
 }
 
+/** How a repeat of a request is answered: from the resource, because the answer is not stored. */
+export interface Repeat<Services, Params, Json> {
+  /** Returns the ID of the resource in an answer. Null for an answer about no resource, such as a plan. */
+  idOf(answer: Json): string | null;
+  /** Returns the resource as it is now. */
+  answer(context: { id: string; params: Params; services: Services }): Promise<Json>;
+}
+
 type Output<S> = S extends z.ZodType ? z.output<S> : undefined;
 
 export interface EndpointDeclaration<
@@ -203,8 +211,18 @@ export interface EndpointDeclaration<
   bodyOptional?: boolean;
   /** Whether the body can also be a form (application/x-www-form-urlencoded), whose values are all text. */
   form?: boolean;
+  /**
+   * How a repeat with the same `Idempotency-Key` is answered. Endpoints without it reject the key. An endpoint can have it if its
+   * answer is one resource and shows no secret.
+   */
+  repeat?: Repeat<Services, Output<P>, ResponseJson<R>>;
   /** Whether `If-Match` is supported. For the API description. */
   conditional?: boolean;
+  /**
+   * Whether a GET answers with an `ETag`, and 304 to `If-None-Match`. Default: if the answer has a member `etag`. Not for answers
+   * that contain the time at which they were built.
+   */
+  versioned?: boolean;
   /**
    * Example request against the simulated company of `npm start`, for the API description and its try-out page. Must be
    * harmless, and succeed, or answer 404 for an id that does not exist. Defaults: for a path, the examples of its parameters;
@@ -233,7 +251,9 @@ export interface EndpointDeclaration<
 }
 
 /** A declaration without its input types, for registration, the pipeline and OpenAPI. */
-export type Endpoint<Services> = Omit<EndpointDeclaration<Services>, "handle" | "example" | "guarded"> & {
+export type Endpoint<Services> = Omit<EndpointDeclaration<Services>, "handle" | "example" | "guarded" | "repeat"> & {
+  // biome-ignore lint/suspicious/noExplicitAny: as for `handle`
+  repeat?: Repeat<Services, any, any>;
   example?: { params?: object; query?: object; body?: unknown };
   // biome-ignore lint/suspicious/noExplicitAny: the types of params, query and body are checked where it is declared
   handle(context: RequestContext<Services, any, any, any>): Promise<Reply>;
@@ -243,6 +263,17 @@ export type Endpoint<Services> = Omit<EndpointDeclaration<Services>, "handle" | 
     required: Confirmations,
   ) => GuardDecision | Promise<GuardDecision>;
 };
+
+/** Returns whether answers of the endpoint have a version: an `ETag`, which `If-None-Match` can name. */
+export const isVersioned = ({
+  method,
+  versioned,
+  responds,
+}: Pick<Endpoint<never>, "method" | "versioned" | "responds">): boolean =>
+  method === "GET" && (versioned ?? hasMember(responds[200], "etag"));
+
+const hasMember = (declared: ResponseDeclaration | undefined, name: string): boolean =>
+  declared !== undefined && "shape" in declared && Object.hasOwn((declared as z.ZodObject).shape, name);
 
 /** Returns the methods that the endpoint serves. An endpoint for GET also answers HEAD (RFC 9110, 9.1), which probes use. */
 export const methodsOf = ({ method }: { method: Method }): (Method | "HEAD")[] =>

@@ -2,7 +2,8 @@ import * as z from "zod";
 import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from "zod-openapi";
 import { SESSION_COOKIE } from "./admission.ts";
 import { describeByName } from "./describe-members.ts";
-import { type Endpoint, mayCall, type ResponseDeclaration, ROLES, type Role } from "./endpoint.ts";
+import { type Endpoint, isVersioned, mayCall, type ResponseDeclaration, ROLES, type Role } from "./endpoint.ts";
+import { IDEMPOTENCY_HEADER, REPLAYED_HEADER } from "./idempotency.ts";
 import type { Document } from "./openapi-document.ts";
 import { addExamples, PROBLEM_EXAMPLES, problemExamples } from "./openapi-examples.ts";
 import { addUnreadableRows } from "./openapi-unreadable-rows.ts";
@@ -32,6 +33,14 @@ const ProblemDocument = z
       )
       .optional()
       .meta({ description: "All errors of the request." }),
+    send: z
+      .array(z.record(z.string(), z.unknown()))
+      .optional()
+      .meta({
+        description:
+          "Only of a rotation that can't start: alternatives, each of which is enough, of members to add to the request's body. Null stands for a value that only you know.",
+        example: [{ removeExpired: true }],
+      }),
   })
   .meta({ id: "Problem", description: "An RFC 9457 problem document." });
 
@@ -69,6 +78,9 @@ function problemStatusesOf(endpoint: Endpoint<never>): number[] {
   if (endpoint.tier === "pro") statuses.push(403);
   if (endpoint.route.includes("{")) statuses.push(404);
   if (endpoint.method === "POST" || endpoint.method === "PUT" || endpoint.method === "DELETE") statuses.push(409);
+  if (endpoint.method === "POST") statuses.push(400);
+  // The resource of an earlier request with the same key may have been removed since.
+  if (endpoint.repeat) statuses.push(404, 422);
   if (endpoint.conditional) statuses.push(412);
   if (endpoint.body) statuses.push(413, 415);
   if (endpoint.rateLimit !== "none") statuses.push(429);
@@ -83,6 +95,12 @@ function problemStatusesOf(endpoint: Endpoint<never>): number[] {
 const CONDITIONS: Partial<Record<ProblemCode, (endpoint: Endpoint<never>) => boolean>> = {
   missingBody: ({ body, bodyOptional }) => body !== undefined && !bodyOptional,
   malformedRequest: ({ body }) => body !== undefined,
+  invalidRequest: ({ params, query, body, repeat }) => Boolean(params ?? query ?? body ?? repeat),
+  valueRequired: ({ params, query, body }) => Boolean(params ?? query ?? body),
+  idempotencyKeyNotAccepted: ({ method, repeat }) => method === "POST" && repeat === undefined,
+  idempotencyKeyReused: ({ repeat }) => repeat !== undefined,
+  requestInProgress: ({ repeat }) => repeat !== undefined,
+  outcomeUnknown: ({ repeat }) => repeat !== undefined,
   invalidCursor: ({ query }) => query !== undefined && "cursor" in query.shape,
   signInStale: () => false,
   signInFailed: () => false,
@@ -119,12 +137,52 @@ const LOCATIONS: Record<number, string> = {
   303: "Address to which the browser is redirected.",
 };
 
-function headersOf(status: number, { method, standalone, rateLimit, cookies = [] }: Endpoint<never>) {
+const VERSION_HEADERS = {
+  ETag: {
+    description:
+      "Version of this answer. Send it as If-None-Match to get 304 while the answer is the same, or as If-Match with a change of the resource.",
+    schema: { type: "string" as const },
+  },
+  "Cache-Control": {
+    description: "`no-cache`: the answer may be kept, and must be revalidated. `private` if it depends on the caller.",
+    schema: { type: "string" as const },
+  },
+  Vary: { description: "Request headers on which the answer depends.", schema: { type: "string" as const } },
+};
+
+/** Returns the response for a caller that has the current answer. */
+const notModified = (endpoint: Endpoint<never>) => ({
+  description: "The answer has not changed: an ETag in If-None-Match is current.",
+  headers: { ...RESPONSE_HEADERS, ...(endpoint.rateLimit !== "none" && LIMIT_HEADERS), ...VERSION_HEADERS },
+});
+
+const IDEMPOTENCY_KEY = z.string().min(1).max(255).optional().meta({
+  description:
+    "Unique text that you choose, such as a UUID. A repeat of the request with the same key within 24 hours takes no further effect, and returns the resource as it is then.",
+});
+
+/** The request headers of conditional requests. */
+const CONDITIONAL_HEADERS = {
+  "If-Match": z
+    .string()
+    .optional()
+    .meta({ description: "ETag that the change is based on. Returns 412 when it is outdated." }),
+  "If-None-Match": z.string().optional().meta({
+    description: "ETags of the answers that the caller has, or `*`. Returns 304 if one is current.",
+  }),
+};
+
+function headersOf(status: number, endpoint: Endpoint<never>) {
+  const { method, standalone, rateLimit, cookies = [] } = endpoint;
   const header = (description: string) => ({ description, schema: { type: "string" as const } });
   return {
     ...RESPONSE_HEADERS,
     ...(rateLimit !== "none" && LIMIT_HEADERS),
     ...(method === "GET" && status === 200 && !standalone && UNREADABLE_HEADER),
+    ...(status === 200 && isVersioned(endpoint) && VERSION_HEADERS),
+    ...(endpoint.repeat && {
+      [REPLAYED_HEADER]: header("`true` if the answer is that of an earlier request with the same Idempotency-Key."),
+    }),
     ...(status in LOCATIONS && { Location: header(LOCATIONS[status]!) }),
     ...(cookies.length > 0 && { "Set-Cookie": header(`Sets or deletes the cookies ${cookies.join(", ")}.`) }),
   };
@@ -158,6 +216,15 @@ const GUARDED =
 /** Lists the roles that may call an endpoint, lowest first: "operator or admin". */
 const rolesFor = (least: Role): string => ROLES.filter((role) => mayCall(role, least)).join(" or ");
 
+function requestHeadersOf(endpoint: Endpoint<never>) {
+  const headers = {
+    ...(endpoint.repeat && { [IDEMPOTENCY_HEADER]: IDEMPOTENCY_KEY }),
+    ...(endpoint.conditional && { "If-Match": CONDITIONAL_HEADERS["If-Match"] }),
+    ...(isVersioned(endpoint) && { "If-None-Match": CONDITIONAL_HEADERS["If-None-Match"] }),
+  };
+  return Object.keys(headers).length === 0 ? {} : { header: z.object(headers) };
+}
+
 function operationOf(endpoint: Endpoint<never>): ZodOpenApiOperationObject {
   const problems = problemStatusesOf(endpoint).map((status) => [
     String(status),
@@ -167,7 +234,7 @@ function operationOf(endpoint: Endpoint<never>): ZodOpenApiOperationObject {
         .join("; "),
       headers: {
         ...RESPONSE_HEADERS,
-        ...(status === 429 || status === 503
+        ...(status === 429 || status === 503 || (status === 409 && endpoint.repeat)
           ? { "Retry-After": { description: "Seconds to wait.", schema: { type: "string" as const } } }
           : {}),
       },
@@ -190,16 +257,7 @@ function operationOf(endpoint: Endpoint<never>): ZodOpenApiOperationObject {
     requestParams: {
       ...(endpoint.params ? { path: endpoint.params } : {}),
       ...(endpoint.query ? { query: endpoint.query } : {}),
-      ...(endpoint.conditional
-        ? {
-            header: z.object({
-              "If-Match": z
-                .string()
-                .optional()
-                .meta({ description: "ETag that the change is based on. Returns 412 when it is outdated." }),
-            }),
-          }
-        : {}),
+      ...requestHeadersOf(endpoint),
     },
     ...(endpoint.body
       ? {
@@ -214,6 +272,7 @@ function operationOf(endpoint: Endpoint<never>): ZodOpenApiOperationObject {
       : {}),
     responses: {
       ...Object.fromEntries(problems),
+      ...(isVersioned(endpoint) && { 304: notModified(endpoint) }),
       ...Object.fromEntries(
         Object.entries(endpoint.responds).map(([status, declared]) => [
           status,

@@ -2,13 +2,15 @@ import { collectLeftOut } from "../incomplete-answer.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import { admit, type Gate, type GuardedRequest, needsStore, type UnauthenticatedRequest } from "./admission.ts";
 import { clientAddress } from "./client-address.ts";
-import { compressed } from "./compression.ts";
-import type { Actor, Caller, Confirmations, Endpoint } from "./endpoint.ts";
+import { acceptsGzip, compressed, isCompressible } from "./compression.ts";
+import { codedVersion, currentVersion, versionOf } from "./conditional-requests.ts";
+import { type Actor, type Caller, type Confirmations, type Endpoint, isVersioned } from "./endpoint.ts";
+import { IDEMPOTENCY_HEADER, type KeyedRequest, REPLAYED_HEADER } from "./idempotency.ts";
 import { ownOrigin } from "./origin.ts";
 import { missingBody, parse, readBody, readQuery } from "./parse-request.ts";
 import { Problem } from "./problem.ts";
 import { acceptsHtml, problemPage } from "./problem-page.ts";
-import type { Cookie, Reply } from "./reply.ts";
+import { type Cookie, etagOf, type Reply } from "./reply.ts";
 
 /** A request as received from the Azure Functions host. */
 export interface IncomingRequest {
@@ -78,7 +80,7 @@ export async function serve<Services>(
     } catch (error) {
       reply = await problemOf(error, endpoint, request, requestId, deps);
     }
-    return await answerOf(reply, headers, request);
+    return await answerOf(reply, headers, request, endpoint);
   });
 }
 
@@ -114,39 +116,109 @@ async function handleRequest<Services>(
   if (endpoint.paced !== undefined) await loadedServices?.gate.pace.waitForSlot(endpoint.paced);
   if (needsStore(endpoint)) await loadedServices?.gate.checkStore();
   const actor = loadedServices && (await admit(endpoint, unauthenticatedRequest, loadedServices.gate, answerHeaders));
+  const key = request.method === "POST" ? request.headers.get(IDEMPOTENCY_HEADER) : null;
+  if (key !== null && endpoint.repeat === undefined) throw keyNotAccepted(endpoint);
   const params = endpoint.params ? parse(endpoint.params, request.params, "path") : undefined;
   const query = endpoint.query ? parse(endpoint.query, readQuery(url), "query") : undefined;
   const body = endpoint.body ? await parseBody(endpoint, request) : undefined;
   // Handlers of open endpoints don't use the actor. For other endpoints, `admit` returned one.
   const input = { params, query, body, actor: actor as Actor };
   const caller = { actor: actor?.username ?? "anonymous", ...(actor && { role: actor.role }), address, requestId };
-  const confirmed =
-    endpoint.guarded && loadedServices
-      ? await confirm({ ...endpoint, guarded: endpoint.guarded }, input, caller, loadedServices)
-      : NO_CONFIRMATIONS;
-  return await endpoint.handle({
-    ...input,
-    confirmed,
-    caller,
-    ifMatch: request.headers.get("if-match") ?? undefined,
-    headers: request.headers,
-    url,
-    origin,
-    // A standalone endpoint gets the services from `admit`.
-    services: loadedServices?.services as Services,
-    admit: async (access) => {
-      const { gate, services } = await deps.loadServices();
-      if (access !== "open") await gate.checkStore();
-      const admitted = await admit(
-        { ...endpoint, access, rateLimit: "caller" },
-        unauthenticatedRequest,
-        gate,
-        answerHeaders,
-      );
-      return { actor: admitted as Actor, services };
-    },
-    log: deps.log,
-  });
+  const run = async () => {
+    const confirmed =
+      endpoint.guarded && loadedServices
+        ? await confirm({ ...endpoint, guarded: endpoint.guarded }, input, caller, loadedServices)
+        : NO_CONFIRMATIONS;
+    return await endpoint.handle({
+      ...input,
+      confirmed,
+      caller,
+      ifMatch: request.headers.get("if-match") ?? undefined,
+      headers: request.headers,
+      url,
+      origin,
+      // A standalone endpoint gets the services from `admit`.
+      services: loadedServices?.services as Services,
+      admit: async (access) => {
+        const { gate, services } = await deps.loadServices();
+        if (access !== "open") await gate.checkStore();
+        const admitted = await admit(
+          { ...endpoint, access, rateLimit: "caller" },
+          unauthenticatedRequest,
+          gate,
+          answerHeaders,
+        );
+        return { actor: admitted as Actor, services };
+      },
+      log: deps.log,
+    });
+  };
+  const { repeat } = endpoint;
+  if (key === null || repeat === undefined || loadedServices === undefined) return await run();
+  const keyed = { caller: caller.actor, key, requestId, content: [endpoint.name, params, query, body] };
+  return await runOnce(keyed, { ...loadedServices, repeat, params, run, log: deps.log });
+}
+
+/** Creates a 400 for an endpoint that does not accept an `Idempotency-Key`. */
+const keyNotAccepted = ({ route }: Pick<Endpoint<never>, "route">): Problem =>
+  new Problem(
+    "idempotencyKeyNotAccepted",
+    `POST /${route} does not accept the header ${IDEMPOTENCY_HEADER}: its answer is not one resource that can be read again, or it shows a secret once. Send the request without the header. The OpenAPI document names the header where it is accepted.`,
+  );
+
+/**
+ * Runs a request with an `Idempotency-Key`, or answers from the resource of the same earlier request.
+ *
+ * @throws {Problem} of `IdempotencyStore.begin`, or the error of the request
+ */
+async function runOnce<Services>(
+  request: KeyedRequest,
+  {
+    gate,
+    services,
+    repeat,
+    params,
+    run,
+    log,
+  }: {
+    gate: Gate;
+    services: Services;
+    repeat: NonNullable<Endpoint<Services>["repeat"]>;
+    params: unknown;
+    run: () => Promise<Reply>;
+    log: Logger;
+  },
+): Promise<Reply> {
+  const store = gate.idempotency;
+  const begun = await store.begin(request);
+  if ("result" in begun) {
+    const { status, resourceId: id, location } = begun.result;
+    const json: unknown = await repeat.answer({ id, params, services });
+    const headers = { [REPLAYED_HEADER]: "true", ...(location !== undefined && { Location: location }) };
+    return { status, headers, json };
+  }
+  const { reserved } = begun;
+  // If the outcome can't be stored, the reservation stays, and a repeat answers that the outcome is unknown, which is true.
+  const recordOutcome = async (write: Promise<void>) =>
+    await write.catch((error: unknown) =>
+      log.warn("The outcome of a request with an Idempotency-Key was not stored", { error: describe(error) }),
+    );
+  let reply: Reply;
+  try {
+    reply = await run();
+  } catch (error) {
+    // A problem rejects a request that changed nothing. After any other error the request may have taken effect.
+    await recordOutcome(error instanceof Problem ? store.release(reserved) : store.markUnknown(reserved));
+    throw error;
+  }
+  const resourceId = repeat.idOf(reply.json);
+  const { Location: location } = reply.headers ?? {};
+  await recordOutcome(
+    resourceId === null
+      ? store.release(reserved)
+      : store.complete(reserved, { status: reply.status, resourceId, location }),
+  );
+  return reply;
 }
 
 const NO_CONFIRMATIONS: Confirmations = { stepUp: false, approval: false };
@@ -200,7 +272,22 @@ async function problemOf<Services>(
   };
 }
 
-async function answerOf(reply: Reply, headers: Record<string, string>, request: IncomingRequest): Promise<Answer> {
+/**
+ * Returns the headers of an answer that has a version. Callers may keep it and must revalidate it. Only the caller may, if the
+ * answer depends on who asks.
+ */
+const versionHeaders = (version: string, coding: string | undefined, { access }: Pick<Endpoint<never>, "access">) => ({
+  ETag: codedVersion(version, coding),
+  "Cache-Control": access === "open" ? "public, no-cache" : "private, no-cache",
+  Vary: access === "open" ? "Accept-Encoding" : "Accept-Encoding, Authorization, Cookie",
+});
+
+async function answerOf<Services>(
+  reply: Reply,
+  headers: Record<string, string>,
+  request: IncomingRequest,
+  endpoint: Endpoint<Services> | undefined,
+): Promise<Answer> {
   const json = reply.json === undefined ? undefined : JSON.stringify(reply.json);
   const content =
     reply.content ?? (json === undefined ? undefined : { type: "application/json; charset=utf-8", data: json });
@@ -210,10 +297,20 @@ async function answerOf(reply: Reply, headers: Record<string, string>, request: 
     ...(content && { "Content-Type": content.type }),
   };
   const { status, cookies = [] } = reply;
+  if (endpoint && content && status === 200 && isVersioned(endpoint)) {
+    const version = json === undefined ? all.ETag! : versionOf(all.ETag ?? etagOf(reply.json), json);
+    const isCoded = all["Content-Encoding"] === "gzip" || (isCompressible(content) && acceptsGzip(request.headers));
+    Object.assign(all, versionHeaders(version, isCoded ? "gzip" : undefined, endpoint));
+    const known = currentVersion(version, request.headers.get("if-none-match"));
+    if (known !== undefined) {
+      const { "Content-Type": _type, "Content-Encoding": _coding, ...others } = all;
+      return { status: 304, headers: { ...others, ETag: known.replace(/^W\//, "") }, cookies, body: undefined };
+    }
+  }
   if (content === undefined || request.method === "HEAD") return { status, headers: all, cookies, body: undefined };
   if (all["Content-Encoding"] !== undefined) return { status, headers: all, cookies, body: content.data };
   const encoded = await compressed(content, request.headers);
-  return { status, headers: { ...all, ...encoded.headers }, cookies, body: encoded.data };
+  return { status, headers: { ...encoded.headers, ...all }, cookies, body: encoded.data };
 }
 
 /** Formats an unexpected error for the log. */

@@ -28,6 +28,11 @@ export const PROBLEMS = {
     title: "The cursor is not valid for this request",
     detail: "Send the nextCursor of the previous response, unchanged, with the same filters.",
   },
+  idempotencyKeyNotAccepted: {
+    status: 400,
+    title: "This endpoint does not accept an Idempotency-Key",
+    detail: "Send the request without the header Idempotency-Key.",
+  },
   signInStale: {
     status: 400,
     title: "This sign-in can't be completed",
@@ -164,6 +169,16 @@ export const PROBLEMS = {
     title: "A scan is already in progress",
     detail: "Wait for the scan in progress, cancel it, or send the mode force.",
   },
+  requestInProgress: {
+    status: 409,
+    title: "The first request with this Idempotency-Key is in progress",
+    detail: "Send the request again after the time in Retry-After.",
+  },
+  outcomeUnknown: {
+    status: 409,
+    title: "The first request with this Idempotency-Key may have taken effect",
+    detail: "Find out whether it took effect, then send what is missing with a new key.",
+  },
   preconditionFailed: {
     status: 412,
     title: "The resource was changed in the meantime",
@@ -178,6 +193,11 @@ export const PROBLEMS = {
     status: 415,
     title: "The content type is not supported",
     detail: "Send the body as JSON with the header Content-Type: application/json.",
+  },
+  idempotencyKeyReused: {
+    status: 422,
+    title: "The Idempotency-Key was used for another request",
+    detail: "Use a new key for each request.",
   },
   rateLimited: { status: 429, title: "Too many requests", detail: "Wait for the time in Retry-After." },
   tooManyAttempts: { status: 429, title: "Too many failed sign-ins", detail: "Wait for the time in Retry-After." },
@@ -284,9 +304,14 @@ export const notFound = (what: string): Problem => new Problem("notFound", `${wh
  * @param member - Location in the body: `filters.vault`.
  * @param message - Continues after the member: "must be a vault's name".
  */
-export const invalidBody = (member: string, message: string): Problem =>
+export const invalidBody = (
+  member: string,
+  message: string,
+  { members }: Pick<ProblemExtras, "members"> = {},
+): Problem =>
   new Problem("invalidRequest", `Correct this and send the request again: body.${member}: ${message}`, {
     errors: [{ path: `body.${member}`, message }],
+    ...(members && { members }),
   });
 
 /**

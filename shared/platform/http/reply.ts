@@ -46,6 +46,9 @@ export const content = (type: string, data: string | Uint8Array, headers?: Recor
   ...(headers ? { headers } : {}),
 });
 
+/** Returns the member `etag` of a resource. */
+export const etagOf = (json: unknown): string | undefined => (hasEtag(json) ? json.etag : undefined);
+
 function hasEtag(json: unknown): json is { etag: string } {
   return typeof json === "object" && json !== null && "etag" in json && typeof json.etag === "string";
 }

@@ -8,10 +8,11 @@ import { isolated } from "./isolated.ts";
  * the effect on each consumer.
  */
 export function RotationPlan({ of: plan }: { of: Schemas["Rotation"] }) {
-  const { plan: steps, targets, consumers, notes, coverage, reasons } = plan;
+  const { plan: steps, needs, targets, consumers, notes, coverage, reasons } = plan;
   const breaking = consumers.filter(({ how, included }) => included && how === "willBreak");
   return (
     <>
+      <Lines title="The rotation can't start yet" lines={needs.map(({ message }) => message)} />
       <Text weight="semibold">Steps</Text>
       <ol>
         {steps.map(({ step, text }) => (

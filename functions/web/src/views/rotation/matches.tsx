@@ -13,6 +13,7 @@ const EVIDENCE = {
   contentType: "its content type contains the credential's ID",
   confirmed: "confirmed by a user",
   signIn: "sign-in with its value succeeded",
+  rotated: "the last rotation saved the credential here",
   hint: "its value starts with the credential's first characters",
   appIdTag: "a tag contains the application's ID",
   companion: "a secret with a similar name contains the application's ID",

@@ -1,0 +1,91 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { createIdempotencyStore } from "../../shared/platform/http/idempotency.ts";
+import { systemRandomness } from "../../shared/platform/runtime.ts";
+import { createTables } from "../../shared/platform/storage/tables.ts";
+import { HOUR_MS, MINUTE_MS } from "../../shared/platform/time.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
+
+// Tests of the rows of requests with an `Idempotency-Key`, with a clock that the test moves.
+
+const KEYS = [{ key: new Uint8Array(32).fill(1) }];
+let azurite: TestStorage;
+beforeAll(async () => {
+  azurite = await openStorage();
+});
+afterAll(() => azurite.stop());
+
+/** Creates the store of a process whose clock, and the age of whose rows, is `aheadMs` later. */
+function openStore(aheadMs = 0, keys = KEYS) {
+  const tables = createTables({ connectionString: azurite.connectionString() });
+  return createIdempotencyStore({
+    tables: {
+      ...tables,
+      getWithAge: async (e, partitionKey, rowKey) => {
+        const row = await tables.getWithAge(e, partitionKey, rowKey);
+        return row && { ...row, ageMs: row.ageMs + aheadMs };
+      },
+    },
+    config: { JWT_SIGNING_KEYS: keys },
+    clock: { now: () => new Date(Date.now() + aheadMs) },
+    randomness: systemRandomness(),
+  });
+}
+
+const request = (key: string, body: unknown = { name: "one" }) => ({
+  caller: "maria",
+  key,
+  requestId: "request-1",
+  content: ["createThing", undefined, undefined, body],
+});
+
+async function reserve(key: string) {
+  const begun = await openStore().begin(request(key));
+  if ("result" in begun) throw new Error("The key has a result.");
+  return begun.reserved;
+}
+
+test("a request whose process crashed is never run again, and is reported as unknown after 31 minutes", async () => {
+  await reserve("crashed");
+  await expect(openStore(30 * MINUTE_MS).begin(request("crashed"))).rejects.toMatchObject({
+    code: "requestInProgress",
+    headers: { "Retry-After": "5" },
+  });
+  for (const aheadMs of [32 * MINUTE_MS, 23 * HOUR_MS])
+    await expect(openStore(aheadMs).begin(request("crashed"))).rejects.toMatchObject({
+      code: "outcomeUnknown",
+      members: { requestId: "request-1" },
+    });
+});
+
+test("a request that failed and may have taken effect is reported as unknown at once", async () => {
+  await openStore().markUnknown(await reserve("failed"));
+  await expect(openStore().begin(request("failed"))).rejects.toMatchObject({ code: "outcomeUnknown" });
+});
+
+test("a result is kept for 24 hours, also if the signing key was renewed", async () => {
+  const result = { status: 201, resourceId: "one", location: "/things/one" };
+  await openStore().complete(await reserve("kept"), result);
+  const renewed = [{ key: new Uint8Array(32).fill(2) }, ...KEYS];
+  expect(await openStore(23 * HOUR_MS, renewed).begin(request("kept"))).toEqual({ result });
+  await expect(openStore().begin(request("kept", { name: "two" }))).rejects.toMatchObject({
+    code: "idempotencyKeyReused",
+  });
+  await openStore(23 * HOUR_MS).cleanUp();
+  expect(await openStore().begin(request("kept"))).toEqual({ result });
+  // Afterwards the key is free, whether the timer has run or not.
+  expect(await openStore(25 * HOUR_MS).begin(request("kept"))).toMatchObject({ reserved: { state: "running" } });
+  await openStore(50 * HOUR_MS).cleanUp();
+  expect(await openStore().begin(request("kept", { name: "two" }))).toMatchObject({ reserved: { state: "running" } });
+});
+
+test("of two processes that begin a request at the same time one reserves the key", async () => {
+  const begun = await Promise.allSettled(Array.from({ length: 5 }, () => openStore().begin(request("contended"))));
+  expect(begun.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
+  for (const one of begun)
+    if (one.status === "rejected") expect(one.reason).toMatchObject({ code: "requestInProgress" });
+});
+
+test("a released key is free", async () => {
+  await openStore().release(await reserve("released"));
+  expect(await openStore().begin(request("released", { name: "two" }))).toMatchObject({ reserved: {} });
+});

@@ -1,0 +1,141 @@
+import { TableClient } from "@azure/data-tables";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { licence } from "../support/licence.ts";
+import { ADMIN, Service } from "../support/service.ts";
+import { createUsers } from "../support/users.ts";
+
+// Tests of `Idempotency-Key` over HTTP: a repeat takes no further effect and returns the resource as it is then.
+
+let service: Service;
+let token: string;
+let keyCount = 0;
+beforeAll(async () => {
+  const names = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
+  const company = { subscriptions: [{ name: "Shop", vaults: names.map((name) => ({ name: `kv-${name}` })) }] };
+  service = await Service.start({ company, tableProxy: true, env: { LICENSE_KEY: await licence() } });
+  token = await service.signIn(ADMIN);
+  // An exemption names a vault that was evaluated.
+  await service.scan();
+});
+afterAll(() => service?.stop());
+
+const newKey = () => `key-${++keyCount}`;
+const inDays = (days: number) => new Date(Date.now() + days * 86_400_000).toISOString().slice(0, 10);
+const exemption = (id: string) => ({
+  checkId: "secret-expired",
+  scope: { type: "vault", id },
+  category: "waiver",
+  reason: "Accepted until the migration is over.",
+  until: inDays(30),
+});
+const PATH = "/compliance/exemptions";
+const create = (key: string, body: object, as = token) =>
+  service.call("POST", PATH, { token: as, body, headers: { "Idempotency-Key": key } });
+const exemptionsOf = async (vault: string) =>
+  (await service.listAll(PATH)).filter(({ scope }: { scope: { id: string } }) => scope.id === vault);
+
+test("a repeat with the same key returns the resource of the first request, and takes no further effect", async () => {
+  const key = newKey();
+  const first = await create(key, exemption("kv-one"));
+  expect([first.status, first.headers.get("idempotency-replayed")], first.text).toEqual([201, null]);
+  const repeat = await create(key, exemption("kv-one"));
+  expect([repeat.status, repeat.headers.get("idempotency-replayed")]).toEqual([201, "true"]);
+  expect(repeat.headers.get("location")).toBe(first.headers.get("location"));
+  expect(repeat.body).toEqual(first.body);
+  expect(await exemptionsOf("kv-one")).toHaveLength(1);
+  // Without the key the same request is a second one.
+  expect((await service.admin("POST", PATH, exemption("kv-one"))).status).toBe(409);
+  // The answer is not stored: the resource is read again.
+  expect((await service.admin("DELETE", `${PATH}/${first.body.id}`)).status).toBe(200);
+  const gone = await create(key, exemption("kv-one"));
+  expect([gone.status, gone.body.code]).toEqual([404, "notFound"]);
+});
+
+test("a key that was used for another body is rejected, and other callers have keys of their own", async () => {
+  const key = newKey();
+  expect((await create(key, exemption("kv-two"))).status).toBe(201);
+  const other = await create(key, exemption("kv-three"));
+  expect([other.status, other.body.code]).toEqual([422, "idempotencyKeyReused"]);
+  expect(await exemptionsOf("kv-three")).toEqual([]);
+  const user = { username: "another", password: "a password of another one", role: "admin" } as const;
+  await createUsers(service, [user]);
+  const others = await create(key, exemption("kv-three"), await service.signIn(user));
+  expect([others.status, others.headers.get("idempotency-replayed")]).toEqual([201, null]);
+});
+
+test("of requests with one key at the same time one takes effect", async () => {
+  const key = newKey();
+  const answers = await Promise.all(Array.from({ length: 6 }, () => create(key, exemption("kv-four"))));
+  for (const { status, body, headers } of answers) {
+    expect([201, 409]).toContain(status);
+    if (status === 409) expect([body.code, headers.get("retry-after")]).toEqual(["requestInProgress", "5"]);
+  }
+  expect(answers.filter(({ status, headers }) => status === 201 && !headers.has("idempotency-replayed"))).toHaveLength(
+    1,
+  );
+  expect(await exemptionsOf("kv-four")).toHaveLength(1);
+});
+
+test("a rejected request leaves its key free", async () => {
+  const key = newKey();
+  const { body: existing } = await service.admin("POST", PATH, exemption("kv-five"));
+  expect((await create(key, exemption("kv-five"))).body.code).toBe("alreadyExists");
+  await service.admin("DELETE", `${PATH}/${existing.id}`);
+  const again = await create(key, exemption("kv-five"));
+  expect([again.status, again.headers.get("idempotency-replayed")]).toEqual([201, null]);
+  const malformed = await create("x".repeat(256), exemption("kv-six"));
+  expect([malformed.status, malformed.body.code]).toEqual([400, "invalidRequest"]);
+});
+
+test("a request whose result could not be stored takes effect once, and a repeat says that it is not known", async () => {
+  const key = newKey();
+  // The second write of the row stores the result.
+  service.tables.fail(
+    Array<"InvalidInputInside">(50).fill("InvalidInputInside"),
+    ({ path, method }) => path.startsWith("IdempotencyKeys") && method !== "GET" && method !== "POST",
+  );
+  const first = await create(key, exemption("kv-seven"));
+  expect(first.status).toBe(201);
+  service.tables.removeFaults();
+  const repeat = await create(key, exemption("kv-seven"));
+  expect([repeat.status, repeat.body.code]).toEqual([409, "requestInProgress"]);
+  expect(await exemptionsOf("kv-seven")).toHaveLength(1);
+});
+
+test("a row that somebody else changed answers nothing", async () => {
+  const [mine, foreign] = [newKey(), newKey()];
+  const [{ body: first }, { body: other }] = [
+    await create(mine, exemption("kv-eight")),
+    await create(foreign, exemption("kv-nine")),
+  ];
+  const table = TableClient.fromConnectionString(service.azurite.connectionString(), "IdempotencyKeys", {
+    allowInsecureConnection: true,
+  });
+  for await (const row of table.listEntities<Record<string, unknown>>()) {
+    if (row.resourceId === first.id) await table.updateEntity({ ...row, resourceId: other.id } as never, "Merge");
+  }
+  const repeat = await create(mine, exemption("kv-eight"));
+  expect([repeat.status, repeat.body.code]).toEqual([503, "rowUnreadable"]);
+});
+
+test("endpoints that do not accept a key reject it before anything happens", async () => {
+  const { body: document } = await service.call("GET", "/openapi.json");
+  const posts = Object.entries<{ post?: { parameters?: { name: string }[] } }>(document.paths).flatMap(
+    ([path, { post }]) =>
+      post === undefined
+        ? []
+        : [{ path, accepts: (post.parameters ?? []).some(({ name }) => name === "Idempotency-Key") }],
+  );
+  const accepting = posts.filter(({ accepts }) => accepts).map(({ path }) => path);
+  expect(accepting).toContain("/api/automation/rotation/rotate");
+  // No sign-in and no answer that shows a secret once.
+  expect(accepting.filter((path) => path.startsWith("/auth/") || path.startsWith("/alerts/rules"))).toEqual([]);
+  for (const { path } of posts.filter(({ accepts }) => !accepts)) {
+    const answer = await service.call("POST", path.replace(/\{\w+\}/g, "x"), {
+      token,
+      body: {},
+      headers: { "Idempotency-Key": newKey() },
+    });
+    expect([answer.status, answer.body.code], path).toEqual([400, "idempotencyKeyNotAccepted"]);
+  }
+});
