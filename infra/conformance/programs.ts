@@ -27,6 +27,12 @@ export const PROGRAMS = {
   standardwebhooks: { title: "Standard Webhooks", version: "1.1.0", registry: "PyPI", package: "standardwebhooks" },
   cloudevents: { title: "CloudEvents SDK", version: "2.2.0", registry: "PyPI", package: "cloudevents" },
   prometheus: { title: "Prometheus client", version: "0.26.0", registry: "PyPI", package: "prometheus-client" },
+  nodeWorker: {
+    title: "Azure Functions Node.js worker",
+    version: "3.9.1",
+    registry: "path in the environment",
+    package: "Azure/azure-functions-nodejs-worker",
+  },
 } as const satisfies Record<string, Program>;
 
 export type ProgramId = keyof typeof PROGRAMS;
