@@ -78,7 +78,13 @@ async function runPart(part: Part): Promise<number> {
   } catch (error) {
     console.error(error);
     const seen = `error: ${(error as Error).message}`;
-    cases.push({ program: part.programs[0]!, name: "the part runs to its end", expected: "it does", seen, passed: false });
+    cases.push({
+      program: part.programs[0]!,
+      name: "the part runs to its end",
+      expected: "it does",
+      seen,
+      passed: false,
+    });
   }
   for (const program of part.programs)
     if (!cases.some((one) => one.program === program))

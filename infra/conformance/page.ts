@@ -47,7 +47,10 @@ export function writePage(parts: readonly Part[]): void {
 
 /** Programs and services that no part runs, with the reason. */
 const NOT_RUN = [
-  ["Entra, Okta, ADFS, Ping", "Their settings in [claims by provider](single-sign-on-providers.md) are from their documentation."],
+  [
+    "Entra, Okta, ADFS, Ping",
+    "Their settings in [claims by provider](single-sign-on-providers.md) are from their documentation.",
+  ],
   ["PostgreSQL", "The service does not use it yet."],
   ["HashiCorp Vault", "It is in no package registry. OpenBao has the same API and is run instead."],
 ];

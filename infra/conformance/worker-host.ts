@@ -50,7 +50,12 @@ export class WorkerHost {
    * @param folder - A built checkout of the worker, with its node_modules
    * @param node - The Node.js program that runs the worker
    */
-  static async start(folder: string, node: string, app: string, environment: Record<string, string>): Promise<WorkerHost> {
+  static async start(
+    folder: string,
+    node: string,
+    app: string,
+    environment: Record<string, string>,
+  ): Promise<WorkerHost> {
     const require = createRequire(path.join(folder, "package.json"));
     const grpc = require("@grpc/grpc-js");
     const definition = require("@grpc/proto-loader").loadSync("FunctionRpc.proto", {

@@ -104,10 +104,14 @@ export const part: Part = {
           await bao("kv", "delete", "-mount=secret", name);
           return `${await value(name)}, ${await copy.sync()}, ${await value(name)}`;
         });
-        yield await sees("destroyed by hand with all versions: created again", "no value, inSync, the value", async () => {
-          await bao("kv", "metadata", "delete", "-mount=secret", name);
-          return `${await value(name)}, ${await copy.sync()}, ${await value(name)}`;
-        });
+        yield await sees(
+          "destroyed by hand with all versions: created again",
+          "no value, inSync, the value",
+          async () => {
+            await bao("kv", "metadata", "delete", "-mount=secret", name);
+            return `${await value(name)}, ${await copy.sync()}, ${await value(name)}`;
+          },
+        );
         yield await sees("belongs to somebody else: not overwritten", "failing targetNotOwned, theirs", async () => {
           await bao("kv", "put", "-mount=secret", "shop/theirs", "value=theirs");
           const state = await (await Copy.create(service, target("shop/theirs"))).state();
