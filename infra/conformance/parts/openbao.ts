@@ -3,6 +3,7 @@ import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { promisify } from "node:util";
+import { ROOT } from "../cache.ts";
 import { casesOf, type Part } from "../part.ts";
 import { pythonEnvironment } from "../python.ts";
 import { freePort, startServer } from "../servers.ts";
@@ -13,9 +14,10 @@ import { Copy, configure, rotateSource, sourceValue, startSync } from "../sync.t
 
 const ROOT_TOKEN = "root-of-the-conformance-run";
 
-/** What the AppRole and its token may do. */
-const POLICY = `path "secret/data/shop/*" { capabilities = ["create", "read", "update", "delete"] }
-path "secret/metadata/shop/*" { capabilities = ["create", "read", "update", "delete"] }`;
+/** The permissions of the AppRole: the policy of docs/sync-providers.md. */
+const POLICY = /```hcl\n(.*?)```/s
+  .exec(readFileSync(path.join(ROOT, "docs/sync-providers.md"), "utf8"))![1]!
+  .replaceAll("/app/", "/shop/");
 
 export const part: Part = {
   name: "openbao",
@@ -59,13 +61,13 @@ export const part: Part = {
           JSON.parse(await bao("kv", "metadata", "get", "-mount=secret", "-format=json", name)).data;
         const target = (targetName: string) => ({ targetProvider: "hashicorp", targetService: "kv", targetName });
 
-        yield await sees("configuration without the server's certificate authority", /^400 .*certificate/, () =>
+        yield await sees("configuration without the server's certificate authority", /^400 .*UNABLE_TO_VERIFY_LEAF_SIGNATURE/, () =>
           configure(service, "hashicorp", { address, token: ROOT_TOKEN }),
         );
         yield await sees("configuration with a wrong token", /^400 .*token was not accepted/, () =>
           configure(service, "hashicorp", { ...settings, token: "another" }),
         );
-        yield await sees("configuration with a mount that does not exist", /^400 /, () =>
+        yield await sees("configuration with a mount that does not exist", /^400 .*lacks the permission/, () =>
           configure(service, "hashicorp", { ...settings, token: ROOT_TOKEN, mount: "none" }),
         );
         yield await sees("configuration with an AppRole", "configured", async () => {
