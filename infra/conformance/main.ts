@@ -19,7 +19,11 @@ results to docs/works-with.md. Exits with 1 if a case fails or a runtime is miss
 
 const { values, positionals } = commandLine(HELP, {
   allowPositionals: true,
-  options: { list: { type: "boolean", default: false }, page: { type: "boolean", default: false }, without: { type: "string", multiple: true, default: [] } },
+  options: {
+    list: { type: "boolean", default: false },
+    page: { type: "boolean", default: false },
+    without: { type: "string", multiple: true, default: [] },
+  },
 });
 const parts = await readParts();
 for (const name of [...positionals, ...values.without])

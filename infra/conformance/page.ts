@@ -52,6 +52,7 @@ const NOT_RUN = [
     "Their settings in [claims by provider](single-sign-on-providers.md) are from their documentation.",
   ],
   ["PostgreSQL", "The service does not use it yet."],
+  ["Key Vault emulators", "None was found in a package registry."],
   ["HashiCorp Vault", "It is in no package registry. OpenBao has the same API and is run instead."],
 ];
 

@@ -35,12 +35,7 @@ export class WorkerHost {
   /** Returns the last lines of the worker's output. */
   readonly #output: () => string;
 
-  private constructor(
-    child: ChildProcess,
-    server: { forceShutdown(): void },
-    stream: Message,
-    output: () => string,
-  ) {
+  private constructor(child: ChildProcess, server: { forceShutdown(): void }, stream: Message, output: () => string) {
     this.#child = child;
     this.#output = output;
     this.#server = server;

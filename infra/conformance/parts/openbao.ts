@@ -26,30 +26,9 @@ export const part: Part = {
   needs: ["python"],
   async *run() {
     const folder = mkdtempSync(path.join(tmpdir(), "openbao-"));
-    const port = await freePort();
-    const address = `https://127.0.0.1:${port}`;
-    const authority = path.join(folder, "vault-ca.pem");
-    const program = path.join(pythonEnvironment(), "bao");
-    const environment = { BAO_ADDR: address, BAO_CACERT: authority, BAO_TOKEN: ROOT_TOKEN, HOME: folder };
-    /** Runs OpenBao's command. @returns Its standard output */
-    const bao = async (...args: string[]): Promise<string> => {
-      const result = await promisify(execFile)(program, args, { env: { ...process.env, ...environment } });
-      return result.stdout.trim();
-    };
-    const stopOpenBao = await startServer(
-      [
-        program,
-        "server",
-        "-dev-tls",
-        `-dev-tls-cert-dir=${folder}`,
-        `-dev-listen-address=127.0.0.1:${port}`,
-        `-dev-root-token-id=${ROOT_TOKEN}`,
-      ],
-      environment,
-      () => bao("kv", "put", "-mount=secret", "ready", "value=yes"),
-    );
+    const { address, authority, bao, stop } = await startOpenBao(folder);
     try {
-      const service = await startSync({ PRIVATE_TARGET_HOSTS: `127.0.0.1:${port}` });
+      const service = await startSync({ PRIVATE_TARGET_HOSTS: new URL(address).host });
       try {
         const sees = casesOf("openbao");
         const settings = { address, caCertificate: readFileSync(authority, "utf8") };
@@ -61,8 +40,10 @@ export const part: Part = {
           JSON.parse(await bao("kv", "metadata", "get", "-mount=secret", "-format=json", name)).data;
         const target = (targetName: string) => ({ targetProvider: "hashicorp", targetService: "kv", targetName });
 
-        yield await sees("configuration without the server's certificate authority", /^400 .*UNABLE_TO_VERIFY_LEAF_SIGNATURE/, () =>
-          configure(service, "hashicorp", { address, token: ROOT_TOKEN }),
+        yield await sees(
+          "configuration without the server's certificate authority",
+          /^400 .*UNABLE_TO_VERIFY_LEAF_SIGNATURE/,
+          () => configure(service, "hashicorp", { address, token: ROOT_TOKEN }),
         );
         yield await sees("configuration with a wrong token", /^400 .*token was not accepted/, () =>
           configure(service, "hashicorp", { ...settings, token: "another" }),
@@ -145,7 +126,33 @@ export const part: Part = {
         await service.stop();
       }
     } finally {
-      await stopOpenBao();
+      await stop();
     }
   },
 };
+
+/**
+ * Starts OpenBao in memory, with the secrets engine `secret`.
+ *
+ * @param folder - For its certificates and the home folder of its command
+ * @returns `authority`: the path of the certificate authority. `bao` runs the command, and returns its standard output.
+ */
+async function startOpenBao(folder: string) {
+  const listener = `127.0.0.1:${await freePort()}`;
+  const address = `https://${listener}`;
+  const authority = path.join(folder, "vault-ca.pem");
+  const program = path.join(pythonEnvironment(), "bao");
+  const environment = { BAO_ADDR: address, BAO_CACERT: authority, BAO_TOKEN: ROOT_TOKEN, HOME: folder };
+  const bao = async (...args: string[]): Promise<string> => {
+    const result = await promisify(execFile)(program, args, { env: { ...process.env, ...environment } });
+    return result.stdout.trim();
+  };
+  const options = ["-dev-tls", `-dev-tls-cert-dir=${folder}`, `-dev-listen-address=${listener}`];
+  const stop = await startServer(
+    [program, "server", ...options, `-dev-root-token-id=${ROOT_TOKEN}`],
+    environment,
+    // The port is open before the secrets engine is there.
+    () => bao("kv", "put", "-mount=secret", "ready", "value=yes"),
+  );
+  return { address, authority, bao, stop };
+}
