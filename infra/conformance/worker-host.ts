@@ -79,17 +79,17 @@ export class WorkerHost {
     );
     // Deprecated since grpc-js 1.10, and required before.
     server.start();
-    const child = spawn(
-      node,
-      [
-        path.join(folder, "dist/src/nodejsWorker.js"),
-        ...["--functions-uri", `http://127.0.0.1:${port}`],
-        ...["--functions-worker-id", randomUUID()],
-        ...["--functions-request-id", randomUUID()],
-        ...["--functions-grpc-max-message-length", String(MAX_MESSAGE_BYTES)],
-      ],
-      { env: { PATH: process.env.PATH, HOME: process.env.HOME, ...environment }, stdio: ["ignore", "pipe", "pipe"] },
-    );
+    const options = {
+      uri: `http://127.0.0.1:${port}`,
+      "worker-id": randomUUID(),
+      "request-id": randomUUID(),
+      "grpc-max-message-length": MAX_MESSAGE_BYTES,
+    };
+    const args = Object.entries(options).map(([name, value]) => `--functions-${name}=${value}`);
+    const child = spawn(node, [path.join(folder, "dist/src/nodejsWorker.js"), ...args], {
+      env: { PATH: process.env.PATH, HOME: process.env.HOME, ...environment },
+      stdio: ["ignore", "pipe", "pipe"],
+    });
     process.once("exit", () => child.kill("SIGKILL"));
     let output = "";
     for (const one of [child.stdout, child.stderr]) one.on("data", (data) => (output = (output + data).slice(-4_000)));
