@@ -4,5 +4,7 @@ import type { Part } from "./part.ts";
 /** Returns the parts, by the names of their files. */
 export async function readParts(): Promise<Part[]> {
   const files = globSync("parts/*.ts", { cwd: import.meta.dirname }).sort();
-  return await Promise.all(files.map(async (file) => ((await import(`./${file}`)) as { part: Part }).part));
+  return await Promise.all(
+    files.map(async (file) => ((await import(/* @vite-ignore */ `./${file}`)) as { part: Part }).part),
+  );
 }
