@@ -7,6 +7,7 @@ import { parse } from "yaml";
 interface Step {
   uses?: string;
   run?: string;
+  if?: string;
   with?: Record<string, unknown>;
 }
 interface Job {
@@ -43,8 +44,8 @@ const WRITING_JOBS: Record<string, Record<string, string>> = {
   "release: publish": { contents: "write" },
 };
 
-test("there are two workflows", () => {
-  expect([...workflows.keys()].sort()).toEqual(["ci", "release"]);
+test("there are three workflows", () => {
+  expect([...workflows.keys()].sort()).toEqual(["ci", "conformance", "release"]);
 });
 
 test("no workflow runs with the repository's permissions for a pull request of a fork", () => {
@@ -161,6 +162,14 @@ test("a release compiles the templates that are deployed on their own, and publi
 test("the workflow ci checks the workflows for mistakes and weaknesses", () => {
   expect(commandsOf("ci")).toMatch(/actionlint\/cmd\/actionlint@v[\d.]+$/m);
   expect(commandsOf("ci")).toMatch(/zizmor==[\d.]+ --offline --min-severity medium \.github\/workflows/);
+});
+
+test("the programs of other people are run every week, and the resulting page is kept", () => {
+  const { on, jobs } = workflows.get("conformance")!;
+  expect(on.schedule).toEqual([{ cron: expect.stringMatching(/^\d+ \d+ \* \* \d$/) }]);
+  expect(commandsOf("conformance")).toMatch(/^npm run conformance$/m);
+  const upload = stepsOf(jobs["foreign-programs"]!).at(-1)!;
+  expect(upload).toMatchObject({ if: "always()", with: { path: "docs/works-with.md" } });
 });
 
 test("Dependabot monitors the versions of npm packages, actions and Terraform providers", () => {
