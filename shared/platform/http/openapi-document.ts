@@ -43,6 +43,8 @@ export interface Operation {
 
 export interface Document {
   paths: Record<string, Record<string, Operation>>;
+  /** Requests that the service sends. */
+  webhooks: Record<string, Record<string, Operation>>;
   components: { schemas: Record<string, Schema>; examples?: Record<string, object> };
 }
 
