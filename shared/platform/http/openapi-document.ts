@@ -36,12 +36,14 @@ export interface MediaType {
 
 export interface Operation {
   operationId: string;
+  tags: string[];
   parameters?: Parameter[];
   requestBody?: { content: Record<string, MediaType> };
   responses: Record<string, { content?: Record<string, MediaType> }>;
 }
 
 export interface Document {
+  tags: { name: string; description: string }[];
   paths: Record<string, Record<string, Operation>>;
   /** Requests that the service sends. */
   webhooks: Record<string, Record<string, Operation>>;
