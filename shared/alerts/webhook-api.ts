@@ -6,7 +6,8 @@ import { ALERT_TYPES, type AlertType, DELIVERY_MODES, eventTypeOf, SEVERITIES } 
 
 /**
  * Schemas of the events that rules with the delivery method `webhook` send: for the API description, and as types for webhook.ts,
- * which builds the events. The names of all members are part of the public contract with receivers.
+ * which builds the events. The names of all members are part of the public contract with receivers. The schemas have no `id`:
+ * oapi-codegen removes named schemas that only webhooks use, and its client then does not compile.
  */
 
 const instant = z.iso.datetime();
@@ -42,7 +43,7 @@ const Credential = z
     keyId: z.string().optional(),
     displayName: z.string().optional(),
   })
-  .meta({ id: "EventCredential", description: "Credential of an Entra application or of a B2C tenant." });
+  .meta({ description: "Credential of an Entra application or of a B2C tenant." });
 
 export const EventAsset = z
   .object({
@@ -70,7 +71,6 @@ export const EventAsset = z
       .meta({ description: "New version, only with `renewed`. Null if unknown." }),
   })
   .meta({
-    id: "EventAsset",
     description: "An asset that expires soon or expired, or the end of such an alert.",
     example: {
       id: "kv-payments-prod.secret.sql-password",
@@ -103,7 +103,6 @@ export const EventViolation = z
     ...tracking,
   })
   .meta({
-    id: "EventViolation",
     description: "A compliance violation, or the end of such an alert.",
     example: {
       id: "secret-expired.kv-payments-prod.secret.sql-password",
@@ -134,7 +133,6 @@ export const EventScanFailure = z
     ...tracking,
   })
   .meta({
-    id: "EventScanFailure",
     description: "A resource that scans can't read, or the end of such an alert.",
     example: {
       id: "vault:kv-payments-prod",
@@ -159,7 +157,7 @@ export const EventScan = z
     vaultsFailed: z.int(),
     message: z.string().nullable(),
   })
-  .meta({ id: "EventScan", description: "A scan that did not complete, as events of version 1.0 and earlier had it." });
+  .meta({ description: "A scan that did not complete, as events of version 1.0 and earlier had it." });
 
 export const EventServiceCredential = z
   .object({
@@ -170,7 +168,7 @@ export const EventServiceCredential = z
     expiresOn: instant.meta({ description: "Expiry date, ISO 8601." }),
     thresholdDays,
   })
-  .meta({ id: "EventServiceCredential", description: "A credential of the service or of its users." });
+  .meta({ description: "A credential of the service or of its users." });
 
 export const EventBreakGlass = z
   .object({
@@ -179,7 +177,7 @@ export const EventBreakGlass = z
     address: z.string().nullable().meta({ description: "Address of the client, IPv6 as its /64. Null if unknown." }),
     at: instant,
   })
-  .meta({ id: "EventBreakGlass", description: "A password sign-in while passwords are turned off." });
+  .meta({ description: "A password sign-in while passwords are turned off." });
 
 const text = (description: string, example: string) => z.string().meta({ description, example });
 export const EventAutomation = z
@@ -197,7 +195,7 @@ export const EventAutomation = z
     recordId: z.string().nullable().meta({ description: "ID of the sync record. Null if there is none." }),
     vaultName: z.string().optional().meta({ description: "Vault that a reference names. Absent for other events." }),
   })
-  .meta({ id: "EventAutomation", description: "An event of rotations, syncs, dependency discovery or storage." });
+  .meta({ description: "An event of rotations, syncs, dependency discovery or storage." });
 
 export type EventItem =
   | z.infer<typeof EventAsset>
@@ -259,8 +257,7 @@ export const eventOf = <T extends AlertType>(type: T) => {
     alertType: z.literal(type),
   });
   const data = z.object({ rule, ...dataMembers, items: z.array(EVENTS[type].item) });
-  const id = `Alert${type[0]!.toUpperCase()}${type.slice(1)}Event`;
-  return z.object({ ...eventMembers, type: z.literal(eventTypeOf(type)), data }).meta({ id });
+  return z.object({ ...eventMembers, type: z.literal(eventTypeOf(type)), data });
 };
 
 /** An event of any type. */
