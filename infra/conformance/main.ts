@@ -1,11 +1,11 @@
 /** Command `npm run conformance`: runs the service with foreign programs and writes docs/works-with.md. See HELP. */
-import { globSync } from "node:fs";
 import path from "node:path";
 import { commandLine, exitWithUsageError } from "../build/command-line.ts";
 import { missingRuntimes } from "./needs.ts";
 import { resultOf, writePage, writeResult } from "./page.ts";
 import type { Part, PartCase } from "./part.ts";
 import { PROGRAMS } from "./programs.ts";
+import { readParts } from "./read-parts.ts";
 
 const HELP = `npm run conformance -- [--list] [--without NAME]… [NAME…]
 
@@ -20,16 +20,15 @@ const { values, positionals } = commandLine(HELP, {
   allowPositionals: true,
   options: { list: { type: "boolean", default: false }, without: { type: "string", multiple: true, default: [] } },
 });
-const files = globSync("parts/*.ts", { cwd: import.meta.dirname }).sort();
-const parts = await Promise.all(files.map(async (file) => ((await import(`./${file}`)) as { part: Part }).part));
+const parts = await readParts();
 for (const name of [...positionals, ...values.without])
   if (!parts.some((part) => part.name === name)) exitWithUsageError(`There is no part ${name}`);
 
 if (values.list) {
   for (const { name, description, programs, needs, variable } of parts) {
     const versions = programs.map((id) => `${PROGRAMS[id].title} ${PROGRAMS[id].version} (${PROGRAMS[id].registry})`);
-    const runtimes = [...needs, ...(variable ? [`a path in ${variable}`] : [])];
-    console.log(`${name.padEnd(12)}  ${description}\n${" ".repeat(14)}${versions.join(", ")}; needs ${runtimes.join(", ")}`);
+    const runtimes = [...needs, ...(variable ? [`a path in ${variable}`] : [])].join(", ");
+    console.log(`${name.padEnd(12)}  ${description}\n${" ".repeat(14)}${versions.join(", ")}; needs ${runtimes}`);
   }
   process.exit(0);
 }

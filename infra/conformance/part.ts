@@ -1,4 +1,4 @@
-import type { Case } from "./case.ts";
+import { type Case, observe } from "./case.ts";
 import type { Need } from "./needs.ts";
 import type { ProgramId } from "./programs.ts";
 
@@ -29,3 +29,8 @@ export interface Part {
 export interface PartCase extends Case {
   program: ProgramId;
 }
+
+/** Returns a function that runs a case of a program. In a part's `run`: `yield await sees("name", "expected", async () => "seen")`. */
+export const casesOf =
+  (program: ProgramId) =>
+  async (...args: Parameters<typeof observe>): Promise<PartCase> => ({ program, ...(await observe(...args)) });

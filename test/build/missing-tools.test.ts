@@ -35,7 +35,7 @@ test.each([
   ],
   [
     "keycloak",
-    "Skipped: tests with Keycloak. Keycloak was not found; start it and set KEYCLOAK_URL (docs/works-with.md).",
+    "Skipped: tests with Keycloak. Keycloak was not found; npm run conformance -- keycloak fetches it and runs them.",
   ],
 ] as const)(
   "a missing %s is reported in one line, and is a failure only with the variables that the line names",

@@ -7,6 +7,7 @@ import { parse } from "yaml";
 interface Step {
   uses?: string;
   run?: string;
+  if?: string;
   with?: Record<string, unknown>;
 }
 interface Job {
@@ -43,8 +44,8 @@ const WRITING_JOBS: Record<string, Record<string, string>> = {
   "release: publish": { contents: "write" },
 };
 
-test("there are two workflows", () => {
-  expect([...workflows.keys()].sort()).toEqual(["ci", "release"]);
+test("there are three workflows", () => {
+  expect([...workflows.keys()].sort()).toEqual(["ci", "conformance", "release"]);
 });
 
 test("no workflow runs with the repository's permissions for a pull request of a fork", () => {
@@ -135,6 +136,14 @@ test("a release is built by `npm run package`, and is published after CI and the
     { "subject-path": "release/*.zip" },
     { "subject-path": "release/*.zip", "sbom-path": "release/sbom.cdx.json" },
   ]);
+});
+
+test("the programs of other people are run every week, and the resulting page is kept", () => {
+  const { on, jobs } = workflows.get("conformance")!;
+  expect(on.schedule).toEqual([{ cron: expect.stringMatching(/^\d+ \d+ \* \* \d$/) }]);
+  expect(commandsOf("conformance")).toMatch(/^npm run conformance$/m);
+  const upload = stepsOf(jobs["foreign-programs"]!).at(-1)!;
+  expect(upload).toMatchObject({ if: "always()", with: { path: "docs/works-with.md" } });
 });
 
 test("Dependabot monitors the versions of npm packages, actions and Terraform providers", () => {

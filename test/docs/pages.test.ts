@@ -61,7 +61,7 @@ test("only the README names Node versions, and they match package.json", () => {
 });
 
 /** Generated pages, whose length depends on the code. */
-const GENERATED = ["settings.md", "roles-matrix.md", "compliance.md", "compliance-controls.md"].map(
+const GENERATED = ["settings.md", "roles-matrix.md", "compliance.md", "compliance-controls.md", "works-with.md"].map(
   (name) => `docs/${name}`,
 );
 /** Maximum number of words of a page, so that a reader finds what a page says. */

@@ -50,7 +50,7 @@ const TOOLS = {
   keycloak: {
     tests: "tests with Keycloak",
     name: "Keycloak",
-    remedy: "start it and set KEYCLOAK_URL (docs/works-with.md)",
+    remedy: "npm run conformance -- keycloak fetches it and runs them",
     isOptional: true,
     isPresent: (environment: Environment) => Boolean(environment.KEYCLOAK_URL),
   },

@@ -1,4 +1,6 @@
+import { appendFileSync } from "node:fs";
 import { afterAll, expect, test } from "vitest";
+import { observe } from "../../../infra/conformance/case.ts";
 import { licence } from "../../support/licence.ts";
 import { type MovedClock, movedClock } from "../../support/moved-clock.ts";
 import { ADMIN, Service } from "../../support/service.ts";
@@ -106,15 +108,20 @@ export class Lab {
 const restoredMember = (name: string, value: Representation) =>
   name === "samlIdpCertificates" ? value.map(({ certificate }: Representation) => certificate) : value;
 
-/** Declares a case: a test that expects an outcome. After the last test, the cases are printed as rows of a table. */
+/**
+ * Declares a case: a test that expects an outcome. After the last test, the cases are printed as rows of a table. If
+ * CONFORMANCE_CASES names a file, each case is appended to it as a line of JSON (infra/conformance/parts/keycloak.ts).
+ */
 export function createCases() {
   const rows: string[] = [];
   afterAll(() => console.log(["| case | expected | seen |", "| --- | --- | --- |", ...rows].join("\n")));
   return (name: string, expected: string | RegExp, run: () => Promise<string>): void =>
     test(name, { retry: 0 }, async () => {
-      const seen = await run().catch((error: unknown) => `error: ${(error as Error).message.slice(0, 400)}`);
-      const text = typeof expected === "string" ? expected : expected.source;
-      rows.push(`| ${name} | ${text} | ${seen.replaceAll("|", "\\|")} |`);
+      const observed = await observe(name, expected, run);
+      const { seen } = observed;
+      rows.push(`| ${name} | ${observed.expected} | ${seen.replaceAll("|", "\\|")} |`);
+      const file = process.env.CONFORMANCE_CASES;
+      if (file !== undefined) appendFileSync(file, `${JSON.stringify(observed)}\n`);
       if (typeof expected === "string") expect(seen).toBe(expected);
       else expect(seen).toMatch(expected);
     });

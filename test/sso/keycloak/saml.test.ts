@@ -227,6 +227,21 @@ describe.skipIf(skipWithout("keycloak"))("with Keycloak by SAML", () => {
     ["the response by artifact", { "saml.artifact.binding": "true" }, "400 badResponse artifact"],
   ] as const)
     sees(name, expected, () => withAttributes(attributes, () => lab.signIn("uma")));
+  sees(
+    "three sign-ins of one browser are rejected within a minute: the audit log has the reason of each",
+    "400 badResponse noIdentity, 400 badResponse noIdentity, 400 badResponse notSigned",
+    async () => {
+      const browser = new Browser(lab.service);
+      const reject = (attributes: Record<string, string>) =>
+        lab.realm.withClient({ attributes }, () => browser.signIn("uma"), ENTITY_ID);
+      const transient = { saml_name_id_format: "transient", saml_force_name_id_format: "true" };
+      const unsigned = { "saml.encrypt": "false", "saml.assertion.signature": "false", "saml.server.signature": "false" };
+      const pages = [await reject(transient), await reject(transient), await reject(unsigned)];
+      const outcomes: string[] = [];
+      for (const page of pages) outcomes.push(await lab.outcome(browser, page));
+      return outcomes.join(", ");
+    },
+  );
   sees("NameID is the username, samlIdAttribute names an attribute with the user's id", "in as user", () =>
     lab.realm.withMapper(
       ID_MAPPER,
