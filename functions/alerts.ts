@@ -255,13 +255,18 @@ const listOpenAlerts = endpoint({
   tier: "core",
   params: ruleParams,
   query: z.strictObject({
-    acknowledged: queryBoolean().optional()
+    acknowledged: queryBoolean()
+      .optional()
       .meta({ description: "`true` lists only acknowledged alerts, `false` only the others." }),
     ...pageParameters,
   }),
   responds: { 200: pageOf(OpenAlertEntry, "OpenAlertList") },
   handle: async ({ params, query, services }) => {
-    const page = await services.alerts.acknowledgements.open(params.rule_id, { acknowledged: query.acknowledged }, pageRequest(query));
+    const page = await services.alerts.acknowledgements.open(
+      params.rule_id,
+      { acknowledged: query.acknowledged },
+      pageRequest(query),
+    );
     return ok(pageView(page, openAlertView));
   },
 });
@@ -448,7 +453,8 @@ const listAlertSnoozes = endpoint({
     rule_id: ulid
       .optional()
       .meta({ description: "ID of a rule. Returns the snoozes of this rule and those that apply to every rule." }),
-    ended: queryBoolean().optional()
+    ended: queryBoolean()
+      .optional()
       .meta({ description: "`true` also returns snoozes that ended in the last 30 days." }),
     ...pageParameters,
   }),

@@ -25,7 +25,9 @@ const tracking = {
     description:
       "Absent for a new alert. `renewed`: the asset was renewed. `recovered`: the alert was resolved in another way. `stillFailing`: the failure persists. `escalated`: nobody acknowledged the alert in time.",
   }),
-  since: instant.optional().meta({ description: "Time of the rule's first event about this alert. Only with `state`." }),
+  since: instant
+    .optional()
+    .meta({ description: "Time of the rule's first event about this alert. Only with `state`." }),
   reason: z.enum(END_REASONS).optional().meta({
     description:
       "How the alert was resolved, only with `recovered`. `mended`: the check passes, or the scan can read the resource. `removed`: it was deleted. `disabled`: the asset was disabled. `outOfScope`: it is no longer monitored.",
@@ -39,7 +41,7 @@ const Credential = z
     kind: z.enum(CREDENTIAL_KINDS).optional().meta({ description: "Kind of credential. Absent: application." }),
     tenantDomain: z.string().optional().meta({ description: "Domain of the tenant." }),
     appId: z.string().optional(),
-    applicationName: z.string().meta({ description: "Display name of the application."}),
+    applicationName: z.string().meta({ description: "Display name of the application." }),
     keyId: z.string().optional(),
     displayName: z.string().optional(),
   })
@@ -241,7 +243,9 @@ const eventMembers = {
 const dataMembers = {
   deliveryMode: z.enum(DELIVERY_MODES),
   test: z.boolean().meta({ description: "True for a test of the rule: the item is an example.", example: false }),
-  resolved: z.boolean().meta({ description: "True if all items are resolved, so that nothing is left to do.", example: false }),
+  resolved: z
+    .boolean()
+    .meta({ description: "True if all items are resolved, so that nothing is left to do.", example: false }),
   total: z.int().meta({ description: "Number of items.", example: 1 }),
   historyUrl: z.string().nullable().meta({
     description: "Address of the notification in the API. Null if PUBLIC_BASE_URL is not set.",

@@ -161,7 +161,8 @@ const filters = {
     description:
       "One of the first three owners. Each call searches 10,000 violations and returns the matches; `total` is then null.",
   }),
-  exempted: queryBoolean().optional()
+  exempted: queryBoolean()
+    .optional()
     .meta({ description: "`true`: only violations with an exemption. `false`: only violations without one." }),
 };
 export const ViolationQuery = z.strictObject({ ...filters, ...pageParameters });

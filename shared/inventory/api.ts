@@ -371,8 +371,12 @@ export const assetDetailsView = (view: z.infer<typeof Asset>, portal: Portal): z
 
 export const VaultQuery = z.strictObject({
   subscription: subscriptionId.optional(),
-  outOfScope: queryBoolean().optional().meta({ description: "Whether the subscription of the vault is no longer watched." }),
-  failing: queryBoolean().optional().meta({ description: "Whether the last scan could not read one of the vault's lists." }),
+  outOfScope: queryBoolean()
+    .optional()
+    .meta({ description: "Whether the subscription of the vault is no longer watched." }),
+  failing: queryBoolean()
+    .optional()
+    .meta({ description: "Whether the last scan could not read one of the vault's lists." }),
   ...pageParameters,
 });
 

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { afterAll, expect, test } from "vitest";
 import { observe } from "../../infra/conformance/case.ts";
-import { readResult, type Result, WORKS_WITH, worksWithPage } from "../../infra/conformance/page.ts";
+import { type Result, readResult, WORKS_WITH, worksWithPage } from "../../infra/conformance/page.ts";
 import type { Part } from "../../infra/conformance/part.ts";
 import { PROGRAMS, type Program, type ProgramId } from "../../infra/conformance/programs.ts";
 import { readParts } from "../../infra/conformance/read-parts.ts";
@@ -32,7 +32,9 @@ test("the lock files of pip have the versions of the table, and a hash for every
   for (const { package: name, version, lock = "infra/conformance/requirements.txt" } of pinned) {
     const lines = read(lock).split("\n");
     expect(lines, lock).toContain(`${name}==${version} \\`);
-    const requirements = lines.map((line, index) => ({ line, next: lines[index + 1] ?? "" })).filter(({ line }) => /==/.test(line));
+    const requirements = lines
+      .map((line, index) => ({ line, next: lines[index + 1] ?? "" }))
+      .filter(({ line }) => /==/.test(line));
     for (const { line, next } of requirements) expect(next, line).toMatch(/^ {4}--hash=sha256:[\da-f]{64}/);
   }
 });
@@ -91,7 +93,12 @@ test("--list shows every part with its programs and needs, and an unknown part i
 });
 
 test("a case passes only if it sees the expected result, and an error is a result", async () => {
-  expect(await observe("a", "one", async () => "one")).toEqual({ name: "a", expected: "one", seen: "one", passed: true });
+  expect(await observe("a", "one", async () => "one")).toEqual({
+    name: "a",
+    expected: "one",
+    seen: "one",
+    passed: true,
+  });
   expect(await observe("a", "one", async () => "one more")).toMatchObject({ seen: "one more", passed: false });
   expect(await observe("a", /^o.e$/, async () => "ore")).toMatchObject({ expected: "^o.e$", passed: true });
   const failing = async () => Promise.reject(new Error("broken"));

@@ -168,11 +168,24 @@ test("parameters of queries have the type and the bounds that the service accept
       const where = `${operationId} ${name}`;
       const { type, minimum, maximum } = schema;
       if (type === "boolean") {
-        expect([where, ...[true, false, 1, ""].map((value) => accepts(name, value))]).toEqual([where, true, true, false, false]);
+        expect([where, ...[true, false, 1, ""].map((value) => accepts(name, value))]).toEqual([
+          where,
+          true,
+          true,
+          false,
+          false,
+        ]);
         counts.boolean++;
       } else if (type === "integer") {
         const values = [minimum!, maximum!, minimum! - 1, maximum! + 1, minimum! + 0.5];
-        expect([where, ...values.map((value) => accepts(name, value))]).toEqual([where, true, true, false, false, false]);
+        expect([where, ...values.map((value) => accepts(name, value))]).toEqual([
+          where,
+          true,
+          true,
+          false,
+          false,
+          false,
+        ]);
         counts.integer++;
       } else {
         // A text that the service reads as a boolean or a number would be described with the wrong type.

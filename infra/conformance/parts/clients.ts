@@ -74,7 +74,17 @@ function generators(): Generator[] {
       build: [
         {
           program: "go",
-          args: ["tool", "oapi-codegen", "-generate", "types,client", "-package", "api", "-o", "api/api.gen.go", DESCRIPTION],
+          args: [
+            "tool",
+            "oapi-codegen",
+            "-generate",
+            "types,client",
+            "-package",
+            "api",
+            "-o",
+            "api/api.gen.go",
+            DESCRIPTION,
+          ],
           env: GO,
         },
         { program: "go", args: ["build", "-o", "tasks", "."], env: GO },
@@ -129,7 +139,10 @@ export const part: Part = {
         };
         const lines = await run(generator.run).catch((error: unknown) => `${(error as Error).message}`);
         for (const [task, expected] of Object.entries(results))
-          yield { program, ...(await observe(task, expected.replace("<language>", language), async () => resultIn(lines, task))) };
+          yield {
+            program,
+            ...(await observe(task, expected.replace("<language>", language), async () => resultIn(lines, task))),
+          };
       }
     } finally {
       rmSync(work, { recursive: true, force: true });

@@ -15,7 +15,16 @@ const LINTERS = ["spectral", "redocly"] as const;
 type Linter = (typeof LINTERS)[number];
 
 const ARGUMENTS: Record<Linter, string[]> = {
-  spectral: ["lint", "--ruleset", path.join(RULES, "spectral.yaml"), "--fail-severity", "hint", "--format", "json", "--quiet"],
+  spectral: [
+    "lint",
+    "--ruleset",
+    path.join(RULES, "spectral.yaml"),
+    "--fail-severity",
+    "hint",
+    "--format",
+    "json",
+    "--quiet",
+  ],
   redocly: ["lint", "--config", path.join(RULES, "redocly.yaml"), "--format", "json"],
 };
 
@@ -43,7 +52,10 @@ export const part: Part = {
       for (const program of LINTERS) {
         const lint = (description: string) => findings(path.join(bin, program), [...ARGUMENTS[program], description]);
         yield { program, ...(await observe("errors and warnings", "none", () => lint(file))) };
-        yield { program, ...(await observe("an example of the wrong type is found", /example/, () => lint(brokenFile))) };
+        yield {
+          program,
+          ...(await observe("an example of the wrong type is found", /example/, () => lint(brokenFile))),
+        };
       }
     } finally {
       await service.stop();
@@ -61,7 +73,9 @@ function install(): string {
     rmSync(folder, { recursive: true, force: true });
     mkdirSync(folder, { recursive: true });
     writeFileSync(path.join(folder, "package.json"), '{"private":true}');
-    execFileSync("npm", ["install", "--no-audit", "--no-fund", "--ignore-scripts", "--silent", ...packages], { cwd: folder });
+    execFileSync("npm", ["install", "--no-audit", "--no-fund", "--ignore-scripts", "--silent", ...packages], {
+      cwd: folder,
+    });
     mkdirSync(complete);
   }
   return path.join(folder, "node_modules/.bin");
@@ -74,15 +88,24 @@ function install(): string {
  */
 const findings = (program: string, args: string[]): Promise<string> =>
   new Promise((resolve, reject) => {
-    execFile(program, args, { maxBuffer: 50_000_000, env: { ...process.env, REDOCLY_TELEMETRY: "off" } }, (_, out, err) => {
-      try {
-        const found = JSON.parse(out || "[]");
-        // Spectral prints an array of findings with their `code`, Redocly an object with `problems`.
-        const rules: string[] = (found.problems ?? found).map((one: { code?: string; ruleId?: string }) => one.code ?? one.ruleId);
-        const counts = Object.entries(Object.groupBy(rules, (rule) => rule)).map(([rule, all]) => `${rule}: ${all!.length}`);
-        resolve(counts.join(", ") || "none");
-      } catch {
-        reject(new Error(err.trim() || out.slice(-300)));
-      }
-    });
+    execFile(
+      program,
+      args,
+      { maxBuffer: 50_000_000, env: { ...process.env, REDOCLY_TELEMETRY: "off" } },
+      (_, out, err) => {
+        try {
+          const found = JSON.parse(out || "[]");
+          // Spectral prints an array of findings with their `code`, Redocly an object with `problems`.
+          const rules: string[] = (found.problems ?? found).map(
+            (one: { code?: string; ruleId?: string }) => one.code ?? one.ruleId,
+          );
+          const counts = Object.entries(Object.groupBy(rules, (rule) => rule)).map(
+            ([rule, all]) => `${rule}: ${all!.length}`,
+          );
+          resolve(counts.join(", ") || "none");
+        } catch {
+          reject(new Error(err.trim() || out.slice(-300)));
+        }
+      },
+    );
   });

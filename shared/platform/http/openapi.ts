@@ -225,7 +225,10 @@ export interface OpenApiParts {
 }
 
 /** Creates the OpenAPI 3.1 document of all declared endpoints. */
-export function openApiDocument(declared: readonly Endpoint<never>[], { version, tags, webhooks }: OpenApiParts): object {
+export function openApiDocument(
+  declared: readonly Endpoint<never>[],
+  { version, tags, webhooks }: OpenApiParts,
+): object {
   const endpoints = declared.filter(({ undocumented }) => !undocumented);
   const paths: ZodOpenApiPathsObject = {};
   const usedCodes = new Set<string>();

@@ -16,7 +16,8 @@ const MAX_NAMED_ERRORS = 100;
  */
 export const previewQuery = (result: string) =>
   z.strictObject({
-    preview: queryBoolean().optional()
+    preview: queryBoolean()
+      .optional()
       .meta({ description: `\`true\` changes nothing and ${result}` }),
   });
 

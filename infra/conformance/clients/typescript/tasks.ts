@@ -53,7 +53,13 @@ console.log("read one asset and the score:", asset?.id, asset?.status, score.his
 
 // 5. Create.
 const created = await api.POST("/alerts/rules", {
-  body: { name: "Conformance TypeScript", alertType: "expiration", thresholdDays: 30, recipients: ["a@b.example"], enabled: false },
+  body: {
+    name: "Conformance TypeScript",
+    alertType: "expiration",
+    thresholdDays: 30,
+    recipients: ["a@b.example"],
+    enabled: false,
+  },
 });
 assert(created.data);
 const rule = { rule_id: created.data.id };
@@ -93,6 +99,8 @@ assert(pdf.data && pdf.data.byteLength > 2000);
 console.log("export files:", csv.data?.trim().split("\r\n").length, Buffer.from(pdf.data).toString("latin1", 0, 4));
 
 // 10. Errors are problem documents.
-const unknown = await api.GET("/api/assets/discovery/assets/{asset_id}", { params: { path: { asset_id: "kv-none.secret.none" } } });
+const unknown = await api.GET("/api/assets/discovery/assets/{asset_id}", {
+  params: { path: { asset_id: "kv-none.secret.none" } },
+});
 const invalid = await api.GET("/api/assets/discovery/assets", { params: { query: { limit: 0 } } });
 console.log("handle errors:", unknown.error?.code, invalid.error?.code, invalid.error?.errors?.[0]?.path);
