@@ -10,6 +10,7 @@ export interface Schema {
   enum?: unknown[];
   format?: string;
   minimum?: number;
+  maximum?: number;
   properties?: Record<string, Schema>;
   required?: string[];
   additionalProperties?: Schema | boolean;
