@@ -40,7 +40,8 @@ console.log("read a list by pages:", assets.length, "assets,", pages, "pages");
 const filtered = await api.GET("/api/assets/discovery/assets", {
   params: { query: { type: "secret", enabled: true, outOfScope: false, sort: "name" } },
 });
-assert(filtered.data?.items.every(({ type, enabled }) => type === "secret" && enabled));
+assert(filtered.data);
+assert(filtered.data.items.every(({ type, enabled }) => type === "secret" && enabled));
 console.log("filter a list:", filtered.data.items.length, "enabled secrets");
 
 // 4. Read one resource, and a trend of a number of days.
