@@ -1,3 +1,4 @@
+import com.fasterxml.jackson.databind.DeserializationFeature;
 import java.io.File;
 import java.nio.file.Files;
 import java.util.ArrayList;
@@ -48,14 +49,21 @@ public class Tasks {
 
   public static void main(String[] arguments) throws Exception {
     client.updateBaseUri(System.getenv("SERVICE"));
+    // Rejects unknown members: the generator otherwise reads any answer as the first of several possible schemas.
+    ApiClient strict = new ApiClient();
+    strict.updateBaseUri(System.getenv("SERVICE"));
+    strict.setObjectMapper(ApiClient.createDefaultObjectMapper()
+        .configure(DeserializationFeature.FAIL_ON_UNKNOWN_PROPERTIES, true));
+    AuthenticationApi authentication = new AuthenticationApi(strict);
 
     // 1. Sign in.
     Credentials credentials = new Credentials()
         .username(System.getenv("CLIENT_USERNAME"))
         .password(System.getenv("CLIENT_PASSWORD"));
-    String token = new AuthenticationApi(client).signIn(credentials).getSignedIn().getAccessToken();
+    String token = authentication.signIn(credentials).getSignedIn().getAccessToken();
     client.setRequestInterceptor(request -> request.header("Authorization", "Bearer " + token));
-    SignedInUser me = new AuthenticationApi(client).getMe().getSignedInUser();
+    strict.setRequestInterceptor(client.getRequestInterceptor());
+    SignedInUser me = new AuthenticationApi(strict).getMe().getSignedInUser();
     System.out.println("sign in: " + me.getUsername() + " " + me.getRole());
 
     // 2. Read a list page by page.
