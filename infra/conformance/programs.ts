@@ -56,13 +56,6 @@ export const PROGRAMS = {
   },
   spectral: { title: "Spectral", version: "6.16.3", registry: "npm", package: "@stoplight/spectral-cli" },
   redocly: { title: "Redocly CLI", version: "2.77.0", registry: "npm", package: "@redocly/cli" },
-  schemathesis: {
-    title: "schemathesis",
-    version: "4.32.5",
-    registry: "PyPI",
-    package: "schemathesis",
-    lock: "infra/conformance/requirements-schemathesis.txt",
-  },
   nodeWorker: {
     title: "Azure Functions Node.js worker",
     version: "3.9.1",

@@ -8,13 +8,13 @@ const REQUIREMENTS = path.join(import.meta.dirname, "requirements.txt");
 const SCRIPTS = path.join(import.meta.dirname, "python");
 
 /**
- * Returns the `bin` folder of a virtual environment with the packages of a lock file, which it creates the first time. The folder
- * is named after the hash of that file.
+ * Returns the `bin` folder of a virtual environment with the packages of requirements.txt, which it creates the first time. The
+ * folder is named after the hash of that file.
  *
  * @throws {Error} If pip can't install a package.
  */
-export function pythonEnvironment(requirements = REQUIREMENTS): string {
-  const digest = createHash("sha256").update(readFileSync(requirements)).digest("hex").slice(0, 16);
+export function pythonEnvironment(): string {
+  const digest = createHash("sha256").update(readFileSync(REQUIREMENTS)).digest("hex").slice(0, 16);
   const folder = path.join(CACHE, `python-${digest}`);
   const complete = path.join(folder, "complete");
   if (!existsSync(complete)) {
@@ -23,7 +23,7 @@ export function pythonEnvironment(requirements = REQUIREMENTS): string {
     mkdirSync(CACHE, { recursive: true });
     execFileSync("python3", ["-m", "venv", folder]);
     const options = ["--no-deps", "--only-binary", ":all:", "--require-hashes", "--quiet", "--disable-pip-version-check"];
-    execFileSync(path.join(folder, "bin/python"), ["-m", "pip", "install", ...options, "-r", requirements], {
+    execFileSync(path.join(folder, "bin/python"), ["-m", "pip", "install", ...options, "-r", REQUIREMENTS], {
       stdio: ["ignore", "ignore", "inherit"],
     });
     mkdirSync(complete);

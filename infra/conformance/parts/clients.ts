@@ -111,6 +111,7 @@ export const part: Part = {
     "openapi-python-client knows neither `application/pdf` nor `application/samlmetadata+xml`. Its configuration in docs/clients.md names them.",
     "openapi-python-client generates a module for the sign-in that can't be imported, because that operation accepts a form in addition to JSON. The task sends the request with the generated models.",
     "OpenAPI Generator reads an answer with several possible schemas, such as that of the sign-in, as the first of them, unless its mapper rejects unknown members.",
+    "The library `native` of OpenAPI Generator reads a text as JSON. The task fetches the CSV file with its HTTP client.",
     "oapi-codegen removes named schemas that only webhooks use, so the description has webhooks with schemas without names.",
   ],
   async *run() {
