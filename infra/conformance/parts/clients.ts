@@ -143,7 +143,7 @@ export const part: Part = {
             return silent || "no warning, no error";
           })),
         };
-        const lines = await run(generator.run).catch((error: unknown) => `${(error as Error).message}`);
+        const lines = await run(generator.run).catch((error: unknown) => String((error as Error).cause));
         for (const [task, expected] of Object.entries(results))
           yield {
             program,
@@ -187,14 +187,14 @@ async function expectedResults(service: Service): Promise<Record<string, string>
 /**
  * Runs a command. @returns its standard output and standard error
  *
- * @throws {Error} with the end of both, if it fails
+ * @throws {Error} with the end of both if it fails, and with all of both as its `cause`
  */
 const output = ({ program, args, env = {} }: Command, cwd: string): Promise<string> =>
   new Promise((resolve, reject) => {
     const options = { cwd, env: { ...process.env, ...env }, maxBuffer: 10_000_000 };
     execFile(program, args, options, (error, out, err) => {
       const text = out + err;
-      if (error) reject(new Error(`${path.basename(program)} failed: ${text.trim().slice(-350)}`));
+      if (error) reject(new Error(`${path.basename(program)} failed: ${text.trim().slice(-350)}`, { cause: text }));
       else resolve(text);
     });
   });
