@@ -7,18 +7,23 @@ import type { Part, PartCase } from "./part.ts";
 import { PROGRAMS } from "./programs.ts";
 import { readParts } from "./read-parts.ts";
 
-const HELP = `npm run conformance -- [--list] [--without NAME]… [NAME…]
+const HELP = `npm run conformance -- [--list | --page] [--without NAME]… [NAME…]
 
 Fetches programs that other people wrote from public package registries, runs the built service with them, and writes the
 results to docs/works-with.md. Exits with 1 if a case fails or a runtime is missing.
 
   NAME             a part to run (default: all)
   --without NAME   leaves a part out, for example because its runtime is missing; can be repeated
-  --list           lists the parts, their programs and what they need`;
+  --list           lists the parts, their programs and what they need
+  --page           only writes the page from the last results, for example after a merge`;
 
 const { values, positionals } = commandLine(HELP, {
   allowPositionals: true,
-  options: { list: { type: "boolean", default: false }, without: { type: "string", multiple: true, default: [] } },
+  options: {
+    list: { type: "boolean", default: false },
+    page: { type: "boolean", default: false },
+    without: { type: "string", multiple: true, default: [] },
+  },
 });
 const parts = await readParts();
 for (const name of [...positionals, ...values.without])
@@ -30,6 +35,11 @@ if (values.list) {
     const runtimes = [...needs, ...(variable ? [`a path in ${variable}`] : [])].join(", ");
     console.log(`${name.padEnd(12)}  ${description}\n${" ".repeat(14)}${versions.join(", ")}; needs ${runtimes}`);
   }
+  process.exit(0);
+}
+
+if (values.page) {
+  writePage(parts);
   process.exit(0);
 }
 
@@ -78,7 +88,13 @@ async function runPart(part: Part): Promise<number> {
   } catch (error) {
     console.error(error);
     const seen = `error: ${(error as Error).message}`;
-    cases.push({ program: part.programs[0]!, name: "the part runs to its end", expected: "it does", seen, passed: false });
+    cases.push({
+      program: part.programs[0]!,
+      name: "the part runs to its end",
+      expected: "it does",
+      seen,
+      passed: false,
+    });
   }
   for (const program of part.programs)
     if (!cases.some((one) => one.program === program))

@@ -47,8 +47,12 @@ export function writePage(parts: readonly Part[]): void {
 
 /** Programs and services that no part runs, with the reason. */
 const NOT_RUN = [
-  ["Entra, Okta, ADFS, Ping", "Their settings in [claims by provider](single-sign-on-providers.md) are from their documentation."],
+  [
+    "Entra, Okta, ADFS, Ping",
+    "Their settings in [claims by provider](single-sign-on-providers.md) are from their documentation.",
+  ],
   ["PostgreSQL", "The service does not use it yet."],
+  ["Key Vault emulators", "None was found in a package registry."],
   ["HashiCorp Vault", "It is in no package registry. OpenBao has the same API and is run instead."],
 ];
 

@@ -22,7 +22,14 @@ export function pythonEnvironment(): string {
     rmSync(folder, { recursive: true, force: true });
     mkdirSync(CACHE, { recursive: true });
     execFileSync("python3", ["-m", "venv", folder]);
-    const options = ["--no-deps", "--only-binary", ":all:", "--require-hashes", "--quiet", "--disable-pip-version-check"];
+    const options = [
+      "--no-deps",
+      "--only-binary",
+      ":all:",
+      "--require-hashes",
+      "--quiet",
+      "--disable-pip-version-check",
+    ];
     execFileSync(path.join(folder, "bin/python"), ["-m", "pip", "install", ...options, "-r", REQUIREMENTS], {
       stdio: ["ignore", "ignore", "inherit"],
     });

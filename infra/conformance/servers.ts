@@ -35,7 +35,8 @@ export async function startServer(
   const kill = () => child.kill("SIGKILL");
   process.once("exit", kill);
   let output = "";
-  for (const stream of [child.stdout, child.stderr]) stream.on("data", (data) => (output = (output + data).slice(-4_000)));
+  for (const stream of [child.stdout, child.stderr])
+    stream.on("data", (data) => (output = (output + data).slice(-4_000)));
   const ended = new Promise<string>((resolve) => {
     child.once("error", ({ message }) => resolve(message));
     child.once("exit", (code, signal) => resolve(`it ended with ${signal ?? code}`));
@@ -53,7 +54,10 @@ export async function startServer(
       () => false,
     );
     if (answered) return stop;
-    const reason = await Promise.race([ended, delay(200, performance.now() > deadline ? "it is not ready in time" : "")]);
+    const reason = await Promise.race([
+      ended,
+      delay(200, performance.now() > deadline ? "it is not ready in time" : ""),
+    ]);
     if (reason === "") continue;
     await stop();
     throw new Error(`${program} does not run: ${reason}\n${output}`);

@@ -32,16 +32,15 @@ export class WorkerHost {
   readonly #server: { forceShutdown(): void };
   readonly #send: (message: Message) => void;
   readonly #waiting = new Map<string, (message: Message) => void>();
-  /** The last lines of the worker's output. */
-  #output = "";
+  /** Returns the last lines of the worker's output. */
+  readonly #output: () => string;
 
-  private constructor(child: ChildProcess, server: { forceShutdown(): void }, stream: Message) {
+  private constructor(child: ChildProcess, server: { forceShutdown(): void }, stream: Message, output: () => string) {
     this.#child = child;
+    this.#output = output;
     this.#server = server;
     this.#send = (message) => stream.write(message);
     stream.on("data", (message: Message) => this.#waiting.get(message.requestId)?.(message));
-    for (const one of [child.stdout!, child.stderr!])
-      one.on("data", (data) => (this.#output = (this.#output + data).slice(-4_000)));
   }
 
   /**
@@ -50,7 +49,12 @@ export class WorkerHost {
    * @param folder - A built checkout of the worker, with its node_modules
    * @param node - The Node.js program that runs the worker
    */
-  static async start(folder: string, node: string, app: string, environment: Record<string, string>): Promise<WorkerHost> {
+  static async start(
+    folder: string,
+    node: string,
+    app: string,
+    environment: Record<string, string>,
+  ): Promise<WorkerHost> {
     const require = createRequire(path.join(folder, "package.json"));
     const grpc = require("@grpc/grpc-js");
     const definition = require("@grpc/proto-loader").loadSync("FunctionRpc.proto", {
@@ -73,21 +77,29 @@ export class WorkerHost {
         error ? reject(error) : resolve(bound),
       ),
     );
-    const child = spawn(
-      node,
-      [
-        path.join(folder, "dist/src/nodejsWorker.js"),
-        ...["--functions-uri", `http://127.0.0.1:${port}`],
-        ...["--functions-worker-id", randomUUID()],
-        ...["--functions-request-id", randomUUID()],
-        ...["--functions-grpc-max-message-length", String(MAX_MESSAGE_BYTES)],
-      ],
-      { env: { PATH: process.env.PATH, HOME: process.env.HOME, ...environment }, stdio: ["ignore", "pipe", "pipe"] },
-    );
+    // Deprecated since grpc-js 1.10, and required before.
+    server.start();
+    const options = {
+      uri: `http://127.0.0.1:${port}`,
+      "worker-id": randomUUID(),
+      "request-id": randomUUID(),
+      "grpc-max-message-length": MAX_MESSAGE_BYTES,
+    };
+    const args = Object.entries(options).map(([name, value]) => `--functions-${name}=${value}`);
+    const child = spawn(node, [path.join(folder, "dist/src/nodejsWorker.js"), ...args], {
+      env: { PATH: process.env.PATH, HOME: process.env.HOME, ...environment },
+      stdio: ["ignore", "pipe", "pipe"],
+    });
     process.once("exit", () => child.kill("SIGKILL"));
-    const ended = once(child, "exit").then(([code]) => Promise.reject(new Error(`The worker ended with ${code}.`)));
+    let output = "";
+    for (const one of [child.stdout, child.stderr]) one.on("data", (data) => (output = (output + data).slice(-4_000)));
+    const ended = once(child, "close").then(([code]) => {
+      throw new Error(`The worker ended with ${code}: ${output}`);
+    });
     const stream = await Promise.race([connected, ended]);
-    const host = new WorkerHost(child, server, stream);
+    // After `stop`, the end is expected.
+    ended.catch(() => undefined);
+    const host = new WorkerHost(child, server, stream, () => output);
     await host.#load(app);
     return host;
   }
@@ -123,7 +135,7 @@ export class WorkerHost {
     const answer = new Promise<Message>((resolve) => this.#waiting.set(requestId, resolve));
     this.#send({ requestId, ...content });
     const late = delay(ANSWER_MS, undefined, { ref: false }).then(() => {
-      throw new Error(`The worker did not answer ${Object.keys(content)[0]}: ${this.#output}`);
+      throw new Error(`The worker did not answer ${Object.keys(content)[0]}: ${this.#output()}`);
     });
     try {
       return await Promise.race([answer, late]);

@@ -161,11 +161,13 @@ function parameterStore(options: Options): Store {
   const client = new SSMClient(options);
   let names = 0;
   const history = async (Name: string) =>
-    (await unlessMissing(client.send(new GetParameterHistoryCommand({ Name, WithDecryption: true }))))?.Parameters ?? [];
+    (await unlessMissing(client.send(new GetParameterHistoryCommand({ Name, WithDecryption: true }))))?.Parameters ??
+    [];
   return {
     service: "parameterstore",
     name: () => `/shop/copy${++names}`,
-    write: (Name, Value) => client.send(new PutParameterCommand({ Name, Value, Type: "SecureString", Overwrite: true })),
+    write: (Name, Value) =>
+      client.send(new PutParameterCommand({ Name, Value, Type: "SecureString", Overwrite: true })),
     delete: (Name) => client.send(new DeleteParameterCommand({ Name })),
     value: async (name) => {
       const current = (await history(name)).at(-1);

@@ -36,7 +36,10 @@ export const part: Part = {
         yield await sees("functions and triggers are those of the local host", /^\d{3}, no difference$/, async () => {
           const here = worker.functions.map(({ name, trigger }) => nameAndTrigger({ name, trigger: trigger.type }));
           const there = local.map(nameAndTrigger);
-          const differing = [...here.filter((one) => !there.includes(one)), ...there.filter((one) => !here.includes(one))];
+          const differing = [
+            ...here.filter((one) => !there.includes(one)),
+            ...there.filter((one) => !here.includes(one)),
+          ];
           return `${here.length}, ${differing.join("; ") || "no difference"}`;
         });
 
@@ -91,14 +94,18 @@ export const part: Part = {
           }
           return failed.join("; ") || "all succeed";
         });
-        yield await sees("messages that no queue expects: the worker continues", /^\d+ rejected, then 200$/, async () => {
-          const results = [];
-          for (const queue of ofKind("queue"))
-            results.push(await worker.invoke(queue, { json: JSON.stringify({ nonsense: 1 }) }));
-          const health = ofKind("http").find(({ trigger }) => trigger.route === "health")!;
-          const { status } = await call(health, "GET", {});
-          return `${results.filter(({ error }) => error !== undefined).length} rejected, then ${status}`;
-        });
+        yield await sees(
+          "messages that no queue expects: the worker continues",
+          /^\d+ rejected, then 200$/,
+          async () => {
+            const results = [];
+            for (const queue of ofKind("queue"))
+              results.push(await worker.invoke(queue, { json: JSON.stringify({ nonsense: 1 }) }));
+            const health = ofKind("http").find(({ trigger }) => trigger.route === "health")!;
+            const { status } = await call(health, "GET", {});
+            return `${results.filter(({ error }) => error !== undefined).length} rejected, then ${status}`;
+          },
+        );
       } finally {
         worker.stop();
       }

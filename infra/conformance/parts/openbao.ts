@@ -3,6 +3,7 @@ import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { promisify } from "node:util";
+import { ROOT } from "../cache.ts";
 import { casesOf, type Part } from "../part.ts";
 import { pythonEnvironment } from "../python.ts";
 import { freePort, startServer } from "../servers.ts";
@@ -13,9 +14,10 @@ import { Copy, configure, rotateSource, sourceValue, startSync } from "../sync.t
 
 const ROOT_TOKEN = "root-of-the-conformance-run";
 
-/** What the AppRole and its token may do. */
-const POLICY = `path "secret/data/shop/*" { capabilities = ["create", "read", "update", "delete"] }
-path "secret/metadata/shop/*" { capabilities = ["create", "read", "update", "delete"] }`;
+/** The permissions of the AppRole: the policy of docs/sync-providers.md. */
+const POLICY = /```hcl\n(.*?)```/s
+  .exec(readFileSync(path.join(ROOT, "docs/sync-providers.md"), "utf8"))![1]!
+  .replaceAll("/app/", "/shop/");
 
 export const part: Part = {
   name: "openbao",
@@ -24,30 +26,9 @@ export const part: Part = {
   needs: ["python"],
   async *run() {
     const folder = mkdtempSync(path.join(tmpdir(), "openbao-"));
-    const port = await freePort();
-    const address = `https://127.0.0.1:${port}`;
-    const authority = path.join(folder, "vault-ca.pem");
-    const program = path.join(pythonEnvironment(), "bao");
-    const environment = { BAO_ADDR: address, BAO_CACERT: authority, BAO_TOKEN: ROOT_TOKEN, HOME: folder };
-    /** Runs OpenBao's command. @returns Its standard output */
-    const bao = async (...args: string[]): Promise<string> => {
-      const result = await promisify(execFile)(program, args, { env: { ...process.env, ...environment } });
-      return result.stdout.trim();
-    };
-    const stopOpenBao = await startServer(
-      [
-        program,
-        "server",
-        "-dev-tls",
-        `-dev-tls-cert-dir=${folder}`,
-        `-dev-listen-address=127.0.0.1:${port}`,
-        `-dev-root-token-id=${ROOT_TOKEN}`,
-      ],
-      environment,
-      () => bao("kv", "put", "-mount=secret", "ready", "value=yes"),
-    );
+    const { address, authority, bao, stop } = await startOpenBao(folder);
     try {
-      const service = await startSync({ PRIVATE_TARGET_HOSTS: `127.0.0.1:${port}` });
+      const service = await startSync({ PRIVATE_TARGET_HOSTS: new URL(address).host });
       try {
         const sees = casesOf("openbao");
         const settings = { address, caCertificate: readFileSync(authority, "utf8") };
@@ -59,13 +40,15 @@ export const part: Part = {
           JSON.parse(await bao("kv", "metadata", "get", "-mount=secret", "-format=json", name)).data;
         const target = (targetName: string) => ({ targetProvider: "hashicorp", targetService: "kv", targetName });
 
-        yield await sees("configuration without the server's certificate authority", /^400 .*certificate/, () =>
-          configure(service, "hashicorp", { address, token: ROOT_TOKEN }),
+        yield await sees(
+          "configuration without the server's certificate authority",
+          /^400 .*UNABLE_TO_VERIFY_LEAF_SIGNATURE/,
+          () => configure(service, "hashicorp", { address, token: ROOT_TOKEN }),
         );
         yield await sees("configuration with a wrong token", /^400 .*token was not accepted/, () =>
           configure(service, "hashicorp", { ...settings, token: "another" }),
         );
-        yield await sees("configuration with a mount that does not exist", /^400 /, () =>
+        yield await sees("configuration with a mount that does not exist", /^400 .*lacks the permission/, () =>
           configure(service, "hashicorp", { ...settings, token: ROOT_TOKEN, mount: "none" }),
         );
         yield await sees("configuration with an AppRole", "configured", async () => {
@@ -104,10 +87,14 @@ export const part: Part = {
           await bao("kv", "delete", "-mount=secret", name);
           return `${await value(name)}, ${await copy.sync()}, ${await value(name)}`;
         });
-        yield await sees("destroyed by hand with all versions: created again", "no value, inSync, the value", async () => {
-          await bao("kv", "metadata", "delete", "-mount=secret", name);
-          return `${await value(name)}, ${await copy.sync()}, ${await value(name)}`;
-        });
+        yield await sees(
+          "destroyed by hand with all versions: created again",
+          "no value, inSync, the value",
+          async () => {
+            await bao("kv", "metadata", "delete", "-mount=secret", name);
+            return `${await value(name)}, ${await copy.sync()}, ${await value(name)}`;
+          },
+        );
         yield await sees("belongs to somebody else: not overwritten", "failing targetNotOwned, theirs", async () => {
           await bao("kv", "put", "-mount=secret", "shop/theirs", "value=theirs");
           const state = await (await Copy.create(service, target("shop/theirs"))).state();
@@ -139,7 +126,33 @@ export const part: Part = {
         await service.stop();
       }
     } finally {
-      await stopOpenBao();
+      await stop();
     }
   },
 };
+
+/**
+ * Starts OpenBao in memory, with the secrets engine `secret`.
+ *
+ * @param folder - For its certificates and the home folder of its command
+ * @returns `authority`: the path of the certificate authority. `bao` runs the command, and returns its standard output.
+ */
+async function startOpenBao(folder: string) {
+  const listener = `127.0.0.1:${await freePort()}`;
+  const address = `https://${listener}`;
+  const authority = path.join(folder, "vault-ca.pem");
+  const program = path.join(pythonEnvironment(), "bao");
+  const environment = { BAO_ADDR: address, BAO_CACERT: authority, BAO_TOKEN: ROOT_TOKEN, HOME: folder };
+  const bao = async (...args: string[]): Promise<string> => {
+    const result = await promisify(execFile)(program, args, { env: { ...process.env, ...environment } });
+    return result.stdout.trim();
+  };
+  const options = ["-dev-tls", `-dev-tls-cert-dir=${folder}`, `-dev-listen-address=${listener}`];
+  const stop = await startServer(
+    [program, "server", ...options, `-dev-root-token-id=${ROOT_TOKEN}`],
+    environment,
+    // The port is open before the secrets engine is there.
+    () => bao("kv", "put", "-mount=secret", "ready", "value=yes"),
+  );
+  return { address, authority, bao, stop };
+}

@@ -159,7 +159,7 @@ export class Hashicorp {
 
   #login({ role_id: role, secret_id: secret }: Record<string, unknown>): ServiceResponse {
     if (role !== this.credentials.roleId) return failure(400, "invalid role ID");
-    if (secret !== this.credentials.secretId) return failure(400, "invalid secret id");
+    if (secret !== this.credentials.secretId) return failure(400, "invalid role or secret ID");
     const token = `hvs.${randomUUID()}`;
     this.#issued.add(token);
     return { status: 200, body: { auth: { client_token: token, lease_duration: 1200, renewable: true } } };

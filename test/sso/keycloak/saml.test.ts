@@ -235,7 +235,11 @@ describe.skipIf(skipWithout("keycloak"))("with Keycloak by SAML", () => {
       const reject = (attributes: Record<string, string>) =>
         lab.realm.withClient({ attributes }, () => browser.signIn("uma"), ENTITY_ID);
       const transient = { saml_name_id_format: "transient", saml_force_name_id_format: "true" };
-      const unsigned = { "saml.encrypt": "false", "saml.assertion.signature": "false", "saml.server.signature": "false" };
+      const unsigned = {
+        "saml.encrypt": "false",
+        "saml.assertion.signature": "false",
+        "saml.server.signature": "false",
+      };
       const pages = [await reject(transient), await reject(transient), await reject(unsigned)];
       const outcomes: string[] = [];
       for (const page of pages) outcomes.push(await lab.outcome(browser, page));

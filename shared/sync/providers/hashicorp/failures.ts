@@ -12,7 +12,8 @@ export function hashicorpFailure(answer: ProviderAnswer, call: ProviderCall, clo
   if (answer.status === 400 && texts.includes("check-and-set parameter")) {
     return syncFailure("changedMeanwhile", call, "another writer wrote a version in the meantime");
   }
-  if (answer.status === 400 && /invalid (role|secret)[ _]id/i.test(texts)) {
+  // Current versions and OpenBao do not say which of the two is wrong: "invalid role or secret ID".
+  if (answer.status === 400 && /invalid (role|secret|role or secret)[ _]id/i.test(texts)) {
     return syncFailure("badCredentials", call, "the role id or secret id was not accepted");
   }
   if (answer.status === 503 && texts.includes("sealed")) {
