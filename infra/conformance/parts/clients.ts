@@ -136,10 +136,8 @@ export const part: Part = {
           ...(await observe("is generated and compiles", "no warning, no error", async () => {
             let warnings = "";
             for (const command of build) warnings += await run(command);
-            // Without the progress of the generators, the advertisement of OpenAPI Generator and the colors of Maven.
-            const silent = stripVTControlCharacters(warnings)
-              .replace(/^(#.*|Generating lifecycle|✨.*|🚀.*)$/gmu, "")
-              .trim();
+            // Without the progress of the generators and the advertisement of OpenAPI Generator.
+            const silent = warnings.replace(/^(#.*|Generating lifecycle|✨.*|🚀.*)$/gmu, "").trim();
             return silent || "no warning, no error";
           })),
         };
@@ -193,7 +191,8 @@ const output = ({ program, args, env = {} }: Command, cwd: string): Promise<stri
   new Promise((resolve, reject) => {
     const options = { cwd, env: { ...process.env, ...env }, maxBuffer: 10_000_000 };
     execFile(program, args, options, (error, out, err) => {
-      const text = out + err;
+      // Maven starts its output with a control sequence.
+      const text = stripVTControlCharacters(out + err);
       if (error) reject(new Error(`${path.basename(program)} failed: ${text.trim().slice(-350)}`, { cause: text }));
       else resolve(text);
     });
