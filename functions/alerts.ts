@@ -47,6 +47,7 @@ import {
 } from "../shared/platform/http/paging.ts";
 import { previewQuery } from "../shared/platform/http/parse-request.ts";
 import { notFound } from "../shared/platform/http/problem.ts";
+import { queryBoolean } from "../shared/platform/http/query-boolean.ts";
 import { created, Deleted, deleted, ok, resource } from "../shared/platform/http/reply.ts";
 import { endpoint, exampleDay, poison, queue, timer } from "./declare.ts";
 
@@ -254,16 +255,18 @@ const listOpenAlerts = endpoint({
   tier: "core",
   params: ruleParams,
   query: z.strictObject({
-    acknowledged: z
-      .enum(["true", "false"])
+    acknowledged: queryBoolean()
       .optional()
       .meta({ description: "`true` lists only acknowledged alerts, `false` only the others." }),
     ...pageParameters,
   }),
   responds: { 200: pageOf(OpenAlertEntry, "OpenAlertList") },
   handle: async ({ params, query, services }) => {
-    const acknowledged = query.acknowledged === undefined ? undefined : query.acknowledged === "true";
-    const page = await services.alerts.acknowledgements.open(params.rule_id, { acknowledged }, pageRequest(query));
+    const page = await services.alerts.acknowledgements.open(
+      params.rule_id,
+      { acknowledged: query.acknowledged },
+      pageRequest(query),
+    );
     return ok(pageView(page, openAlertView));
   },
 });
@@ -450,8 +453,7 @@ const listAlertSnoozes = endpoint({
     rule_id: ulid
       .optional()
       .meta({ description: "ID of a rule. Returns the snoozes of this rule and those that apply to every rule." }),
-    ended: z
-      .enum(["true", "false"])
+    ended: queryBoolean()
       .optional()
       .meta({ description: "`true` also returns snoozes that ended in the last 30 days." }),
     ...pageParameters,
@@ -459,7 +461,7 @@ const listAlertSnoozes = endpoint({
   responds: { 200: pageOf(Snooze, "AlertSnoozeList") },
   handle: async ({ query, services }) => {
     const page = await services.alerts.snoozes.list(
-      { ruleId: query.rule_id, ended: query.ended === "true" },
+      { ruleId: query.rule_id, ended: query.ended === true },
       pageRequest(query),
     );
     return ok(pageView(page, snoozeView));

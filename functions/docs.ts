@@ -8,6 +8,7 @@ import { content, type Reply } from "../shared/platform/http/reply.ts";
 import { createStaticFiles } from "../shared/platform/http/static-files.ts";
 import { endpoint, exampleDay } from "./declare.ts";
 import type { Services } from "./services.ts";
+import { TAGS } from "./tags.ts";
 
 // The pages of the API documentation (`/docs` and `/redoc`), their files, and the OpenAPI document (`/openapi.json`).
 
@@ -88,7 +89,9 @@ const VERSION = "1.0.0";
 /** Returns the OpenAPI document of the endpoints. The generator is loaded only here. */
 export async function openApiText(endpoints: Endpoint<Services>[]): Promise<string> {
   const { openApiDocument } = await import("../shared/platform/http/openapi.ts");
-  return JSON.stringify(openApiDocument(endpoints as unknown as Endpoint<never>[], VERSION));
+  const { alertWebhooks } = await import("../shared/alerts/webhook-api.ts");
+  const parts = { version: VERSION, tags: TAGS, webhooks: alertWebhooks() };
+  return JSON.stringify(openApiDocument(endpoints as unknown as Endpoint<never>[], parts));
 }
 
 /**

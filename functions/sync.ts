@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { PageQuery, pageOf, pageRequest, pageView } from "../shared/platform/http/paging.ts";
+import { queryBoolean } from "../shared/platform/http/query-boolean.ts";
 import { created, Deleted, deleted, ok, resource } from "../shared/platform/http/reply.ts";
 import {
   entryView,
@@ -141,7 +142,8 @@ const deleteRecord = endpoint({
   tier: "core",
   params: recordParams,
   query: z.strictObject({
-    removeTarget: z.enum(["true", "false"]).default("false").meta({
+    removeTarget: queryBoolean().optional().meta({
+      default: false,
       description:
         "`true` also deletes the target: recoverably if the provider supports it, and only if this record owns the target.",
     }),
@@ -150,7 +152,7 @@ const deleteRecord = endpoint({
   problems: ["conflict", "licenseRequired"],
   responds: { 200: Deleted },
   handle: async ({ params, query, caller, ifMatch, services }) => {
-    await services.sync.remove(params.record_id, query.removeTarget === "true", ifMatch, caller);
+    await services.sync.remove(params.record_id, query.removeTarget === true, ifMatch, caller);
     return deleted();
   },
 });

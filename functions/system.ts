@@ -4,6 +4,7 @@ import { FailedMessageList, failedMessageView } from "../shared/messages/api.ts"
 import { IdentityView, identityView } from "../shared/platform/azure/api.ts";
 import { Health } from "../shared/platform/http/api.ts";
 import { PageQuery, pageRequest, pageView } from "../shared/platform/http/paging.ts";
+import { queryBoolean } from "../shared/platform/http/query-boolean.ts";
 import { ok } from "../shared/platform/http/reply.ts";
 import { builtVersion } from "./built-version.ts";
 import { endpoint } from "./declare.ts";
@@ -24,12 +25,12 @@ const health = endpoint({
   // Answers without loading the services, so that a simple check is fast in a new process. `admit` below loads them.
   standalone: true,
   query: z.strictObject({
-    deep: z.enum(["true", "false"]).optional().meta({ description: "Requires a token of any role." }),
+    deep: queryBoolean().optional().meta({ description: "Requires a token of any role." }),
   }),
   responds: { 200: Health },
   problems: ["unauthorized", "rateLimited"],
   handle: async ({ query, admit }) => {
-    if (query.deep !== "true") return ok({ status: "healthy" });
+    if (!query.deep) return ok({ status: "healthy" });
     const { services } = await admit("user");
     const dependencies = await services.health.check();
     // An unknown count is no reason to fail, but also not healthy. If the tables do not respond, `dependencies` says so.

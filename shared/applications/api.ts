@@ -3,6 +3,7 @@ import { assetId } from "../inventory/asset.ts";
 import { daysUntil, type Moment, STATUSES, statusOf } from "../inventory/asset-status.ts";
 import { bucketOf, credentialName, holderName } from "../inventory/holder.ts";
 import { pageParameters, queryInstant } from "../platform/http/paging.ts";
+import { queryBoolean } from "../platform/http/query-boolean.ts";
 import { ListFailure, RUN_STATUSES } from "../platform/runs/discovery-runs.ts";
 import { type ApplicationRecord, FederatedCredential, type RunRecord } from "./application.ts";
 import type { FoundApplication } from "./query.ts";
@@ -176,10 +177,7 @@ export const ApplicationQuery = z.strictObject({
     .max(256)
     .optional()
     .meta({ description: "ID, sign-in name, e-mail address or display name of an owner. Not case-sensitive." }),
-  rotatable: z
-    .enum(["true", "false"])
-    .transform((value) => value === "true")
-    .optional(),
+  rotatable: queryBoolean().optional(),
   expiresBefore: queryInstant("start")
     .optional()
     .meta({ description: "Applications with a credential that expires before this date or time.", type: "string" }),

@@ -2,7 +2,9 @@ import * as z from "zod";
 import { subscriptionId, vaultName } from "../inventory/api.ts";
 import { ROLES } from "../platform/http/endpoint.ts";
 import { pageOf, pageParameters, queryInstant } from "../platform/http/paging.ts";
+import { queryBoolean } from "../platform/http/query-boolean.ts";
 import { singleLine } from "../platform/http/single-line.ts";
+import { wholeNumber } from "../platform/http/whole-number.ts";
 import { RESOURCE_TYPES, SEVERITIES } from "./check.ts";
 import { CHECKS } from "./checks/all.ts";
 import { EXEMPTION_CATEGORIES, SCOPES } from "./compliance-rows.ts";
@@ -67,24 +69,17 @@ const History = z
     description:
       "One score per day, oldest first; the last entry is the current score. Days without a score are left out.",
   });
-const historyDays = z
-  .string()
-  .regex(/^\d{1,3}$/, "must be a whole number of days")
-  .transform(Number)
-  .pipe(z.number().min(1).max(366))
-  .optional();
+const MAX_HISTORY_DAYS = 366;
 /** Query of endpoints with a trend. */
 export const HistoryQuery = z.strictObject({
-  history: historyDays.meta({
-    description: "Also return the score of each of this number of days, 1 to 366.",
-    example: "30",
-  }),
+  history: wholeNumber(1, MAX_HISTORY_DAYS)
+    .optional()
+    .meta({ description: `Also return the score of each of this number of days, 1 to ${MAX_HISTORY_DAYS}.` }),
 });
 export const ReportQuery = z.strictObject({
-  days: historyDays.meta({
-    description: "Report period in days up to now, 1 to 366. Default: 90.",
-    example: "90",
-  }),
+  days: wholeNumber(1, MAX_HISTORY_DAYS, 90)
+    .optional()
+    .meta({ description: `Report period in days up to now, 1 to ${MAX_HISTORY_DAYS}. Default: 90.` }),
 });
 export const Score = z.object({ ...scoreFields, history: History.optional() }).meta({ id: "ComplianceScore" });
 export const EvaluationResult = Evaluation.extend({
@@ -166,9 +161,7 @@ const filters = {
     description:
       "One of the first three owners. Each call searches 10,000 violations and returns the matches; `total` is then null.",
   }),
-  exempted: z
-    .enum(["true", "false"])
-    .transform((value) => value === "true")
+  exempted: queryBoolean()
     .optional()
     .meta({ description: "`true`: only violations with an exemption. `false`: only violations without one." }),
 };

@@ -9,6 +9,7 @@ import {
 } from "../inventory/asset.ts";
 import { pageParameters } from "../platform/http/paging.ts";
 import { Problem } from "../platform/http/problem.ts";
+import { queryBoolean } from "../platform/http/query-boolean.ts";
 import { toSingleLine } from "../platform/http/single-line.ts";
 import { type Consumer, DRIVERS } from "./blast-radius.ts";
 import type { Coverage as CoverageRecord } from "./coverage.ts";
@@ -150,8 +151,6 @@ export const CoverageList = z
   .object({ items: z.array(NotSeen), ...pageMembers, lastFullAt })
   .meta({ id: "DependencyCoverageList" });
 
-const flag = z.enum(["true", "false"]).transform((value) => value === "true");
-
 export const DependencyQuery = z.strictObject({
   vault: z.string().min(1).max(127).optional().meta({ description: "Name of the vault." }),
   secret: z.string().min(1).max(127).optional().meta({ description: "Name of the secret, key or certificate." }),
@@ -169,8 +168,8 @@ export const DependencyQuery = z.strictObject({
     .max(256)
     .optional()
     .meta({ description: "Environment of the consumer, not case-sensitive." }),
-  resolved: flag.optional().meta({ description: "`false`: references that the platform can't resolve now." }),
-  pinned: flag.optional().meta({ description: "`true`: references to a specific version." }),
+  resolved: queryBoolean().optional().meta({ description: "`false`: references that the platform can't resolve now." }),
+  pinned: queryBoolean().optional().meta({ description: "`true`: references to a specific version." }),
   refresh: z.enum(HOW).optional(),
   ...pageParameters,
 });

@@ -2,6 +2,7 @@ import * as z from "zod";
 import { assetLink, credentialsLink, type Portal } from "../platform/azure/portal.ts";
 import { pageParameters, queryInstant, requireOrder } from "../platform/http/paging.ts";
 import { Problem } from "../platform/http/problem.ts";
+import { queryBoolean } from "../platform/http/query-boolean.ts";
 import {
   ASSET_TYPES,
   type AssetType,
@@ -311,7 +312,6 @@ export const subscriptionId = z.guid("must be a subscription id (a GUID)");
 
 /** A vault name in a request. */
 export const vaultName = z.string().regex(/^[a-zA-Z0-9-]{1,127}$/, "must be a vault name");
-const boolean = z.enum(["true", "false"]).transform((value) => value === "true");
 
 export const AssetQuery = z.strictObject({
   type: z.enum(ASSET_TYPES).optional(),
@@ -322,11 +322,11 @@ export const AssetQuery = z.strictObject({
     .enum(SOURCES)
     .optional()
     .meta({ description: "Source of the asset: key vaults, Entra applications or B2C tenants." }),
-  counted: boolean.optional().meta({
+  counted: queryBoolean().optional().meta({
     description:
       "`true` returns counted assets only. `false` returns uncounted assets only: out of scope, or credentials that were not seen for 7 days or require a PRO license. By default, counted assets and assets out of scope are returned.",
   }),
-  outOfScope: boolean.optional().meta({ description: "Whether the subscription is no longer watched." }),
+  outOfScope: queryBoolean().optional().meta({ description: "Whether the subscription is no longer watched." }),
   search: z.string().min(1).max(127).optional().meta({
     description: "Part of the name, or of the display name of a credential or its application. Not case-sensitive.",
   }),
@@ -336,7 +336,7 @@ export const AssetQuery = z.strictObject({
   expiresAfter: queryInstant("start")
     .optional()
     .meta({ description: "Assets that expire after this date or time.", type: "string" }),
-  enabled: boolean.optional(),
+  enabled: queryBoolean().optional(),
   tag: z.string().min(1).max(512).optional().meta({ description: "Tag filter: `name` or `name=value`." }),
   owner: z.string().min(1).max(256).optional(),
   sort: z
@@ -371,8 +371,12 @@ export const assetDetailsView = (view: z.infer<typeof Asset>, portal: Portal): z
 
 export const VaultQuery = z.strictObject({
   subscription: subscriptionId.optional(),
-  outOfScope: boolean.optional().meta({ description: "Whether the subscription of the vault is no longer watched." }),
-  failing: boolean.optional().meta({ description: "Whether the last scan could not read one of the vault's lists." }),
+  outOfScope: queryBoolean()
+    .optional()
+    .meta({ description: "Whether the subscription of the vault is no longer watched." }),
+  failing: queryBoolean()
+    .optional()
+    .meta({ description: "Whether the last scan could not read one of the vault's lists." }),
   ...pageParameters,
 });
 

@@ -209,7 +209,10 @@ export const SsoTestResult = z
     checks: z
       .array(
         z.object({
-          name: z.enum(["address", "document", "keys", "client"]),
+          // oapi-codegen names constants of Go after values. `Client` is the name of its client.
+          name: z
+            .enum(["address", "document", "keys", "client"])
+            .meta({ "x-enum-varnames": ["CheckedAddress", "CheckedDocument", "CheckedKeys", "CheckedClient"] }),
           passed: z.boolean(),
           detail: z.string().meta({ description: "Result of the check, or how to fix it." }),
         }),

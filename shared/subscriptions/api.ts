@@ -2,6 +2,7 @@ import * as z from "zod";
 import { SCAN_STATUSES } from "../discovery/scan.ts";
 import { VaultFailure } from "../inventory/vault.ts";
 import { pageOf, pageParameters } from "../platform/http/paging.ts";
+import { queryBoolean } from "../platform/http/query-boolean.ts";
 import { singleLine } from "../platform/http/single-line.ts";
 import { sum } from "../platform/sum.ts";
 import { STEPS } from "./remedy.ts";
@@ -62,14 +63,10 @@ export const Subscription = z
   .meta({ id: "Subscription" });
 
 export const SubscriptionQuery = z.strictObject({
-  unread: z
-    .enum(["true", "false"])
-    .transform((value) => value === "true")
-    .optional()
-    .meta({
-      description:
-        "`true`: only watched subscriptions whose last scan could not list the vaults, timed out or was cancelled, and those that no scan has read yet. Those with a `lastFailure` come first. `false`: only the others.",
-    }),
+  unread: queryBoolean().optional().meta({
+    description:
+      "`true`: only watched subscriptions whose last scan could not list the vaults, timed out or was cancelled, and those that no scan has read yet. Those with a `lastFailure` come first. `false`: only the others.",
+  }),
   ...pageParameters,
 });
 
@@ -106,11 +103,7 @@ export const NewSubscription = z
   .meta({ id: "NewSubscription" });
 
 export const RemoveQuery = z.strictObject({
-  forget: z
-    .enum(["true", "false"])
-    .transform((value) => value === "true")
-    .optional()
-    .meta({ description: "`true` deletes the data of its vaults and assets at once." }),
+  forget: queryBoolean().optional().meta({ description: "`true` deletes the data of its vaults and assets at once." }),
 });
 
 export const RemovedSubscription = z

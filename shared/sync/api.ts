@@ -236,7 +236,8 @@ export const ProviderChange = z
   .strictObject({
     ...Object.fromEntries(
       [...schemasByMember].map(([name, schemas]) => {
-        const [first, ...others] = schemas as [z.ZodType, ...z.ZodType[]];
+        // Providers can share a schema.
+        const [first, ...others] = [...new Set(schemas)] as [z.ZodType, ...z.ZodType[]];
         const member = (others.length > 0 ? z.union(schemas) : first).optional();
         const description = [...new Set(schemas.map((schema) => schema.description ?? ""))].join(" ").trim();
         return [

@@ -5,6 +5,7 @@ import { DELIVERY_ROW, Deliveries, operationIdOf } from "../../shared/alerts/del
 import { MAILBOXES, Mailboxes, mailboxKey } from "../../shared/alerts/mailbox.ts";
 import { withoutSecrets } from "../../shared/alerts/post-webhook.ts";
 import { BACK_OFF_SECONDS, LEASE_MS } from "../../shared/alerts/retry-schedule.ts";
+import { EventHeaders, eventOf } from "../../shared/alerts/webhook-api.ts";
 import { MINUTE_MS } from "../../shared/platform/time.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
@@ -242,6 +243,8 @@ describe("a webhook", () => {
       subject: `alerts/rules/${rule.ruleId}`,
       data: { total: 1, items: [{ id: "kv-a.secret.one", thresholdDays: 7, owner: "ann" }] },
     });
+    expect(eventOf("expiration").parse(event)).toEqual(event);
+    expect(Object.keys(headers)).toEqual(expect.arrayContaining(Object.keys(EventHeaders.parse(headers))));
     expect(Math.abs(Number(headers["webhook-timestamp"]) * 1000 - fixture.clock.now().getTime())).toBeLessThan(60_000);
   });
 

@@ -8,14 +8,16 @@ import type {
   Item,
   ScanFailureItem,
   ScanItem,
+  TrackedItem,
   ViolationItem,
 } from "../../shared/alerts/items.ts";
 import type { Links } from "../../shared/alerts/links.ts";
 import { messageOf } from "../../shared/alerts/message.ts";
-import type { RuleRecord } from "../../shared/alerts/rule.ts";
+import type { AlertType, RuleRecord } from "../../shared/alerts/rule.ts";
 import { slackOf } from "../../shared/alerts/slack.ts";
 import { teamsOf } from "../../shared/alerts/teams.ts";
 import { cloudEventOf } from "../../shared/alerts/webhook.ts";
+import { eventOf } from "../../shared/alerts/webhook-api.ts";
 import { cardProblems, payloadProblems } from "./payload-schemas.ts";
 
 /** Tests the texts of alerts: mails, cards for Slack and Teams, and the times of digests. */
@@ -77,6 +79,104 @@ const message = (items: Item[], change: Partial<typeof delivery> = {}) =>
 /** Returns the names of the assets that a mail lists, without their vaults: `one` of `URGENT: kv-a/one expires in 3 days`. */
 const namesIn = (text: string): string[] =>
   [...text.matchAll(/^(?:ACT NOW|URGENT|SOON|NOTICE): [^/\n]+\/(\S+)/gm)].map((match) => match[1]!);
+
+/** Returns items of every kind, with and without their optional members. */
+function itemsOfEveryKind(): Item[] {
+  const unixSeconds = (days: number) => Date.parse(AT) / 1000 + days * DAY_SECONDS;
+  const timeAt = (days: number) => new Date(unixSeconds(days) * 1000).toISOString();
+  const tenantId = "t-9";
+  const ofTenant = { owner: undefined, vaultName: "entra-0", subscriptionId: "entra", threshold: 0 };
+  const violation = (resourceId: string, change: Partial<ViolationItem> = {}): ViolationItem => ({
+    kind: "violation",
+    id: `secret-expiry.${resourceId}`,
+    checkId: "secret-expiry",
+    title: "Secret has no expiration date",
+    severity: "high",
+    resourceId,
+    resourceType: "secret",
+    vaultName: "kv-b",
+    vaultId: "/subscriptions/s-1/resourceGroups/rg/providers/Microsoft.KeyVault/vaults/kv-b",
+    subscriptionId: "s-1",
+    owner: "bob",
+    firstSeenAt: timeAt(-3),
+    ...change,
+  });
+  const failure = (change: Partial<ScanFailureItem>): ScanFailureItem => ({
+    kind: "scanFailure",
+    id: "scan",
+    scanId: "01KAJ0000000000000000000CC",
+    code: "accessDenied",
+    message: "The service may not list it.",
+    remedy: "Grant Reader.",
+    at: timeAt(-1),
+    ...change,
+  });
+  const ofVault = failure({ id: "vault:kv-d", subscriptionId: "s-2", vaultName: "kv-d", list: "secrets" });
+  const ofSubscription = failure({ id: "subscription:s-2", subscriptionId: "s-2" });
+  const automation = (change: Partial<AutomationItem>): AutomationItem => ({
+    kind: "automation",
+    id: "01",
+    title: "Payments",
+    what: "is due",
+    urgency: "warning",
+    why: "It expires soon.",
+    done: "",
+    safe: "All secrets work.",
+    next: "Start it.",
+    at: AT,
+    ...change,
+  });
+  const tracked = { since: timeAt(-9) };
+  return [
+    asset("gone", -2, { threshold: 0, owner: undefined }),
+    asset("last", 1, { threshold: 1, type: "certificate" }),
+    asset("app", 20, {
+      ...ofTenant,
+      id: `entra.${tenantId}.a-1.k-1`,
+      credential: { tenantId, applicationName: "Shop", appId: "a-1", keyId: "k-1", displayName: "ci" },
+    }),
+    asset("idp", 40, {
+      ...ofTenant,
+      id: `b2c.${tenantId}.idp.google`,
+      credential: { tenantId, kind: "identityProvider", tenantDomain: "b2c.example", applicationName: "Google" },
+    }),
+    asset("policy", 40, {
+      ...ofTenant,
+      id: `b2c.${tenantId}.policy.sign`,
+      type: "key",
+      credential: { tenantId, kind: "policyKey", tenantDomain: "b2c.example", applicationName: "B2C_1A_Sign" },
+    }),
+    violation("kv-b.secret.x", { severity: "critical" }),
+    violation("kv-b.secret.y", { severity: "medium", vaultId: undefined, owner: undefined }),
+    { ...SCAN, status: "timedOut", message: "24 hours were not enough." },
+    ofVault,
+    ofSubscription,
+    failure({ code: "timedOut" }),
+    {
+      kind: "credential",
+      id: "c-1",
+      what: "API token",
+      name: "ci",
+      owner: "maria",
+      expiresOn: unixSeconds(3),
+      threshold: 3,
+    },
+    { kind: "credential", id: "c-2", what: "License", name: "PRO", expiresOn: unixSeconds(-1), threshold: 14 },
+    { kind: "breakGlass", id: "b-1", username: "admin", address: "192.0.2.1", at: AT },
+    { kind: "breakGlass", id: "b-2", username: "other", at: AT },
+    automation({ appId: "a-1", rotationId: "r-1", done: "A secret was added." }),
+    automation({ recordId: "p-1" }),
+    automation({ vaultName: "kv a" }),
+    automation({ appId: "a-2", urgency: "notice" }),
+    { kind: "renewed", id: "1", of: asset("new", 5), ...tracked, expiresOn: unixSeconds(300), version: "v2" },
+    { kind: "renewed", id: "2", of: asset("free", -1), ...tracked },
+    { kind: "recovered", id: "3", of: asset("off", 5), ...tracked, reason: "disabled" },
+    { kind: "recovered", id: "4", of: violation("kv-b.secret.z"), ...tracked, reason: "mended" },
+    { kind: "recovered", id: "5", of: ofVault, ...tracked, reason: "outOfScope" },
+    { kind: "stillFailing", id: "6", of: ofSubscription, ...tracked, times: 2 },
+    { kind: "escalated", id: "7", of: asset("alone", 2), ...tracked, afterDays: 1 },
+  ];
+}
 
 describe("a mail", () => {
   const mail = mailOf(message([asset("gone", -2.5), asset("now", 0.2), asset("soon", 6.5), asset("later", 25)]));
@@ -305,101 +405,7 @@ describe("a mail", () => {
   });
 
   test("describes every kind of item, under headings of owners, vaults and tenants", () => {
-    const unixSeconds = (days: number) => Date.parse(AT) / 1000 + days * DAY_SECONDS;
-    const timeAt = (days: number) => new Date(unixSeconds(days) * 1000).toISOString();
-    const tenantId = "t-9";
-    const ofTenant = { owner: undefined, vaultName: "entra-0", subscriptionId: "entra", threshold: 0 };
-    const violation = (resourceId: string, change: Partial<ViolationItem> = {}): ViolationItem => ({
-      kind: "violation",
-      id: `secret-expiry.${resourceId}`,
-      checkId: "secret-expiry",
-      title: "Secret has no expiration date",
-      severity: "high",
-      resourceId,
-      resourceType: "secret",
-      vaultName: "kv-b",
-      vaultId: "/subscriptions/s-1/resourceGroups/rg/providers/Microsoft.KeyVault/vaults/kv-b",
-      subscriptionId: "s-1",
-      owner: "bob",
-      firstSeenAt: timeAt(-3),
-      ...change,
-    });
-    const failure = (change: Partial<ScanFailureItem>): ScanFailureItem => ({
-      kind: "scanFailure",
-      id: "scan",
-      scanId: "01KAJ0000000000000000000CC",
-      code: "accessDenied",
-      message: "The service may not list it.",
-      remedy: "Grant Reader.",
-      at: timeAt(-1),
-      ...change,
-    });
-    const ofVault = failure({ id: "vault:kv-d", subscriptionId: "s-2", vaultName: "kv-d", list: "secrets" });
-    const ofSubscription = failure({ id: "subscription:s-2", subscriptionId: "s-2" });
-    const automation = (change: Partial<AutomationItem>): AutomationItem => ({
-      kind: "automation",
-      id: "01",
-      title: "Payments",
-      what: "is due",
-      urgency: "warning",
-      why: "It expires soon.",
-      done: "",
-      safe: "All secrets work.",
-      next: "Start it.",
-      at: AT,
-      ...change,
-    });
-    const tracked = { since: timeAt(-9) };
-    const items: Item[] = [
-      asset("gone", -2, { threshold: 0, owner: undefined }),
-      asset("last", 1, { threshold: 1, type: "certificate" }),
-      asset("app", 20, {
-        ...ofTenant,
-        id: `entra.${tenantId}.a-1.k-1`,
-        credential: { tenantId, applicationName: "Shop", appId: "a-1", keyId: "k-1", displayName: "ci" },
-      }),
-      asset("idp", 40, {
-        ...ofTenant,
-        id: `b2c.${tenantId}.idp.google`,
-        credential: { tenantId, kind: "identityProvider", tenantDomain: "b2c.example", applicationName: "Google" },
-      }),
-      asset("policy", 40, {
-        ...ofTenant,
-        id: `b2c.${tenantId}.policy.sign`,
-        type: "key",
-        credential: { tenantId, kind: "policyKey", tenantDomain: "b2c.example", applicationName: "B2C_1A_Sign" },
-      }),
-      violation("kv-b.secret.x", { severity: "critical" }),
-      violation("kv-b.secret.y", { severity: "medium", vaultId: undefined, owner: undefined }),
-      { ...SCAN, status: "timedOut", message: "24 hours were not enough." },
-      ofVault,
-      ofSubscription,
-      failure({ code: "timedOut" }),
-      {
-        kind: "credential",
-        id: "c-1",
-        what: "API token",
-        name: "ci",
-        owner: "maria",
-        expiresOn: unixSeconds(3),
-        threshold: 3,
-      },
-      { kind: "credential", id: "c-2", what: "License", name: "PRO", expiresOn: unixSeconds(-1), threshold: 14 },
-      { kind: "breakGlass", id: "b-1", username: "admin", address: "192.0.2.1", at: AT },
-      { kind: "breakGlass", id: "b-2", username: "other", at: AT },
-      automation({ appId: "a-1", rotationId: "r-1", done: "A secret was added." }),
-      automation({ recordId: "p-1" }),
-      automation({ vaultName: "kv a" }),
-      automation({ appId: "a-2", urgency: "notice" }),
-      { kind: "renewed", id: "1", of: asset("new", 5), ...tracked, expiresOn: unixSeconds(300), version: "v2" },
-      { kind: "renewed", id: "2", of: asset("free", -1), ...tracked },
-      { kind: "recovered", id: "3", of: asset("off", 5), ...tracked, reason: "disabled" },
-      { kind: "recovered", id: "4", of: violation("kv-b.secret.z"), ...tracked, reason: "mended" },
-      { kind: "recovered", id: "5", of: ofVault, ...tracked, reason: "outOfScope" },
-      { kind: "stillFailing", id: "6", of: ofSubscription, ...tracked, times: 2 },
-      { kind: "escalated", id: "7", of: asset("alone", 2), ...tracked, afterDays: 1 },
-    ];
-    const { subject, text } = mailOf(message(items));
+    const { subject, text } = mailOf(message(itemsOfEveryKind()));
     expect(subject).toBe("5 expired, 21 expire soon; first kv-a/gone expired 2 days ago");
     expect(text).toContain(`\n\n26 new items.\n\n${EVERY_KIND}\n\n--\n`);
   });
@@ -460,6 +466,25 @@ describe("a webhook event", () => {
     const event = cloudEventOf({ ...delivery, alertType: "expired" }, items, links);
     expect(event).toMatchObject({ type: "lifecycle.alert.expired", data: { resolved, total: items.length } });
   });
+
+  const TYPES: Record<TrackedItem["kind"] | "scan" | "credential" | "breakGlass" | "automation", AlertType> = {
+    asset: "expiration",
+    violation: "complianceViolation",
+    scanFailure: "scanFailure",
+    scan: "scanFailure",
+    credential: "serviceCredentialExpiry",
+    breakGlass: "breakGlass",
+    automation: "rotationDue",
+  };
+  // JSON, because a member that is undefined is not sent.
+  test.each(itemsOfEveryKind().map((item) => [item.kind, item.id, item] as const))(
+    "about an item of the kind %s (%s) has the members that the API description has, and no others",
+    (_kind, _id, item) => {
+      const alertType = TYPES["of" in item ? item.of.kind : item.kind];
+      const event = JSON.parse(JSON.stringify(cloudEventOf({ ...delivery, alertType }, [item], links)));
+      expect(eventOf(alertType).parse(event)).toEqual(event);
+    },
+  );
 });
 
 describe("a digest", () => {

@@ -1,8 +1,11 @@
-/** Descriptions, defaults and examples of members and parameters in `/openapi.json`, without a running service. */
+/** Descriptions, types, defaults and examples of members and parameters in `/openapi.json`, without a running service. */
+import { Ajv2020 } from "ajv/dist/2020.js";
+import addFormats from "ajv-formats";
 import { beforeAll, expect, test, vi } from "vitest";
 import type * as z from "zod";
 import { documentation, openApiText } from "../../functions/docs.ts";
 import { declarations } from "../../functions/functions.ts";
+import { TAGS } from "../../functions/tags.ts";
 import { isDescribed } from "../../shared/platform/http/describe-members.ts";
 import {
   MEMBER_DESCRIPTIONS,
@@ -123,6 +126,95 @@ test("every response has an example that matches its schema and contains no plac
   expect(answers).toBeGreaterThan(130);
 });
 
+test("no example contradicts its schema", () => {
+  const ajv = new Ajv2020({ strict: false, allErrors: true });
+  addFormats.default(ajv);
+  ajv.addSchema({ $id: "openapi.json", components: document.components });
+  const wrong: string[] = [];
+  let examples = 0;
+  function check(schema: object, example: unknown, path: string): void {
+    const validate = ajv.compile(
+      JSON.parse(JSON.stringify(schema).replaceAll('"#/components/', '"openapi.json#/components/')),
+    );
+    examples++;
+    if (!validate(example)) wrong.push(`${path}: ${JSON.stringify(example)} ${ajv.errorsText(validate.errors)}`);
+  }
+  /** Checks the examples of parameters, bodies and schemas. In `properties`, the keys are names of members. */
+  function walk(value: unknown, path: string, isNames = false): void {
+    if (typeof value !== "object" || value === null) return;
+    const { example, schema, ...others } = value as { example?: unknown; schema?: object };
+    if (!isNames && example !== undefined) check(schema ?? others, example, path);
+    for (const [name, member] of Object.entries(value))
+      if (isNames || !["example", "examples", "enum", "default"].includes(name))
+        walk(member, `${path}/${name}`, name === "properties" && !isNames);
+  }
+  walk(document, "");
+  expect(wrong).toEqual([]);
+  expect(examples).toBeGreaterThan(500);
+});
+
+test("parameters of queries have the type and the bounds that the service accepts", () => {
+  const counts = { boolean: 0, integer: 0 };
+  for (const { operationId, parameters = [] } of operationsOf(document)) {
+    const { query } = endpoints.find(({ name }) => name === operationId)!;
+    const accepts = (name: string, value: unknown): boolean => {
+      try {
+        return (parse(query!, { [name]: String(value) }, "query") as Record<string, unknown>)[name] === value;
+      } catch {
+        return false;
+      }
+    };
+    for (const { name, schema } of parameters.filter((one) => one.in === "query")) {
+      const where = `${operationId} ${name}`;
+      const { type, minimum, maximum } = schema;
+      if (type === "boolean") {
+        expect([where, ...[true, false, 1, ""].map((value) => accepts(name, value))]).toEqual([
+          where,
+          true,
+          true,
+          false,
+          false,
+        ]);
+        counts.boolean++;
+      } else if (type === "integer") {
+        const values = [minimum!, maximum!, minimum! - 1, maximum! + 1, minimum! + 0.5];
+        expect([where, ...values.map((value) => accepts(name, value))]).toEqual([
+          where,
+          true,
+          true,
+          false,
+          false,
+          false,
+        ]);
+        counts.integer++;
+      } else {
+        // A text that the service reads as a boolean or a number would be described with the wrong type.
+        const parsed = ["true", "1"].map((value) => query!.shape[name]!.safeParse(value).data);
+        expect([where, ...parsed.map((value) => typeof value)]).not.toContain("boolean");
+        expect([where, ...parsed.map((value) => typeof value)]).not.toContain("number");
+      }
+    }
+  }
+  expect(counts.boolean).toBeGreaterThan(25);
+  expect(counts.integer).toBeGreaterThan(50);
+});
+
+test("every tag is declared with a description, and used", () => {
+  const used = new Set(operationsOf(document).flatMap(({ tags }) => tags));
+  expect([...used].sort()).toEqual(Object.keys(TAGS).sort());
+  expect(document.tags).toEqual(Object.entries(TAGS).map(([name, description]) => ({ name, description })));
+});
+
+test("every component is used", () => {
+  const { schemas, examples } = document.components;
+  const references = new Set(JSON.stringify(document).match(/#\/components\/\w+\/[\w.-]+/g));
+  const unused = [
+    ...Object.keys(schemas).map((name) => `#/components/schemas/${name}`),
+    ...Object.keys(examples!).map((name) => `#/components/examples/${name}`),
+  ].filter((reference) => !references.has(reference));
+  expect(unused).toEqual([]);
+});
+
 test("no description is empty", () => {
   const emptyTexts: string[] = [];
   const findEmpty = (value: unknown, path: string): void => {
@@ -140,7 +232,7 @@ test("prefilled requests filter no list by date, and only preview changes that c
     const named = Object.fromEntries(parameters.map((one) => [one.name, one.example]));
     // Three times undefined: these parameters have no example, so Swagger UI leaves them empty.
     expect([operationId, named.expiresBefore, named.expiresAfter, named.cursor]).toEqual([operationId, ...Array(3)]);
-    if ("preview" in named) expect([operationId, named.preview]).toEqual([operationId, "true"]);
+    if ("preview" in named) expect([operationId, named.preview]).toEqual([operationId, true]);
     for (const { schema, example } of Object.values(requestBody?.content ?? {})) {
       const name = schema.$ref?.split("/").at(-1) ?? "";
       if (!("dryRun" in (document.components.schemas[name]?.properties ?? {}))) continue;

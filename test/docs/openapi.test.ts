@@ -140,15 +140,16 @@ test("the document names servers, credentials, cookies and headers", () => {
   const signIn = document.paths["/auth/sso/login"]!.get!;
   expect(signIn).toMatchObject({ responses: { 400: { "x-other-media-types": ["text/html"] } } });
   const text = { description: described, schema: { type: "string" } };
+  const number = { description: described, schema: { type: "integer", minimum: 0 } };
   expect(list.responses["200"]!.headers).toEqual({
     "X-Request-Id": text,
-    "RateLimit-Limit": text,
-    "RateLimit-Remaining": text,
-    "RateLimit-Reset": text,
-    "X-Unreadable-Rows": text,
+    "RateLimit-Limit": number,
+    "RateLimit-Remaining": number,
+    "RateLimit-Reset": number,
+    "X-Unreadable-Rows": number,
   });
   for (const status of ["429", "503"])
-    expect(list.responses[status]!.headers).toEqual({ "X-Request-Id": text, "Retry-After": text });
+    expect(list.responses[status]!.headers).toEqual({ "X-Request-Id": text, "Retry-After": number });
   expect(list.responses["401"]!.headers).toEqual({ "X-Request-Id": text });
 });
 

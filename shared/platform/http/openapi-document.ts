@@ -10,6 +10,7 @@ export interface Schema {
   enum?: unknown[];
   format?: string;
   minimum?: number;
+  maximum?: number;
   properties?: Record<string, Schema>;
   required?: string[];
   additionalProperties?: Schema | boolean;
@@ -36,13 +37,17 @@ export interface MediaType {
 
 export interface Operation {
   operationId: string;
+  tags: string[];
   parameters?: Parameter[];
   requestBody?: { content: Record<string, MediaType> };
   responses: Record<string, { content?: Record<string, MediaType> }>;
 }
 
 export interface Document {
+  tags: { name: string; description: string }[];
   paths: Record<string, Record<string, Operation>>;
+  /** Requests that the service sends. */
+  webhooks: Record<string, Record<string, Operation>>;
   components: { schemas: Record<string, Schema>; examples?: Record<string, object> };
 }
 

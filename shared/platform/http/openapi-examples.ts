@@ -22,6 +22,8 @@ export function addExamples(document: Document, endpoints: readonly Endpoint<nev
       if (json) json.example ??= exampleOf(document, json.schema);
     }
   }
+  for (const { requestBody } of Object.values(document.webhooks).flatMap((methods) => Object.values(methods)))
+    for (const media of Object.values(requestBody?.content ?? {})) media.example = exampleOf(document, media.schema);
 }
 
 /**
@@ -35,12 +37,16 @@ function addRequest(document: Document, operation: Operation, { example = {} }: 
     const value = given[name] ?? (where === "path" ? PARAMETER_DESCRIPTIONS[name]?.example : undefined);
     const { example: _, ...schema } = parameter.schema;
     parameter.schema = schema;
-    if (value !== undefined) parameter.example = value;
+    if (value !== undefined) parameter.example = typedValue(schema, value);
   }
   for (const media of Object.values(operation.requestBody?.content ?? {})) {
     media.example = example.body ?? exampleOf(document, media.schema);
   }
 }
+
+/** Returns the value of a query's text in the type that the description has. */
+const typedValue = ({ type }: Schema, value: unknown): unknown =>
+  type === "integer" ? Number(value) : type === "boolean" ? value === "true" : value;
 
 /** Returns the example of a schema, or builds one from the examples of its parts. */
 export function exampleOf(document: Document, schema: Schema, name = ""): unknown {

@@ -7,6 +7,7 @@ import { IDEMPOTENCY_HEADER, REPLAYED_HEADER } from "./idempotency.ts";
 import type { Document } from "./openapi-document.ts";
 import { addExamples, PROBLEM_EXAMPLES, problemExamples } from "./openapi-examples.ts";
 import { addUnreadableRows } from "./openapi-unreadable-rows.ts";
+import { type Webhook, webhooksOf } from "./openapi-webhooks.ts";
 import { PROBLEMS, type ProblemCode } from "./problem.ts";
 
 // Builds the OpenAPI document from the declarations of the endpoints.
@@ -50,24 +51,17 @@ const RESPONSE_HEADERS = {
     schema: { type: "string" as const },
   },
 };
+const numberHeader = (description: string) => ({ description, schema: { type: "integer" as const, minimum: 0 } });
 /** Of successful answers to GET. */
 const UNREADABLE_HEADER = {
-  "X-Unreadable-Rows": {
-    description:
-      "Number of stored rows that could not be read and are therefore missing in the answer. Absent if there are none.",
-    schema: { type: "string" as const },
-  },
+  "X-Unreadable-Rows": numberHeader(
+    "Number of stored rows that could not be read and are therefore missing in the answer. Absent if there are none.",
+  ),
 };
 const LIMIT_HEADERS = {
-  "RateLimit-Limit": {
-    description: "Limit of the window with the fewest remaining calls.",
-    schema: { type: "string" as const },
-  },
-  "RateLimit-Remaining": { description: "Remaining calls in that window.", schema: { type: "string" as const } },
-  "RateLimit-Reset": {
-    description: "Seconds until the window allows calls again.",
-    schema: { type: "string" as const },
-  },
+  "RateLimit-Limit": numberHeader("Limit of the window with the fewest remaining calls."),
+  "RateLimit-Remaining": numberHeader("Remaining calls in that window."),
+  "RateLimit-Reset": numberHeader("Seconds until the window allows calls again."),
 };
 
 /** Returns the problem statuses that an endpoint can answer with, from its declaration alone. */
@@ -234,9 +228,9 @@ function operationOf(endpoint: Endpoint<never>): ZodOpenApiOperationObject {
         .join("; "),
       headers: {
         ...RESPONSE_HEADERS,
-        ...(status === 429 || status === 503 || (status === 409 && endpoint.repeat)
-          ? { "Retry-After": { description: "Seconds to wait.", schema: { type: "string" as const } } }
-          : {}),
+          ...((status === 429 || status === 503 || (status === 409 && endpoint.repeat)) && {
+            "Retry-After": numberHeader("Seconds to wait."),
+          }),
       },
       content: {
         "application/problem+json": { schema: ProblemDocument, examples: problemExamples(codesOf(endpoint, status)) },
@@ -283,10 +277,24 @@ function operationOf(endpoint: Endpoint<never>): ZodOpenApiOperationObject {
   };
 }
 
+/** Parts of the document besides the endpoints. */
+export interface OpenApiParts {
+  version: string;
+  /** The tags of endpoints with their descriptions. */
+  tags: Readonly<Record<string, string>>;
+  webhooks: readonly Webhook[];
+}
+
 /** Creates the OpenAPI 3.1 document of all declared endpoints. */
-export function openApiDocument(endpoints: readonly Endpoint<never>[], version: string): object {
+export function openApiDocument(
+  declared: readonly Endpoint<never>[],
+  { version, tags, webhooks }: OpenApiParts,
+): object {
+  const endpoints = declared.filter(({ undocumented }) => !undocumented);
   const paths: ZodOpenApiPathsObject = {};
-  for (const endpoint of endpoints.filter((one) => !one.undocumented)) {
+  const usedCodes = new Set<string>();
+  for (const endpoint of endpoints) {
+    for (const status of problemStatusesOf(endpoint)) for (const code of codesOf(endpoint, status)) usedCodes.add(code);
     const path = `/${endpoint.route}`;
     paths[path] = { ...paths[path], [endpoint.method.toLowerCase()]: operationOf(endpoint) };
   }
@@ -312,9 +320,11 @@ export function openApiDocument(endpoints: readonly Endpoint<never>[], version: 
       ].join("\n"),
     },
     servers: [{ url: "/" }],
+    tags: Object.entries(tags).map(([name, description]) => ({ name, description })),
     paths,
+    webhooks: webhooksOf(webhooks),
     components: {
-      examples: PROBLEM_EXAMPLES,
+      examples: Object.fromEntries(Object.entries(PROBLEM_EXAMPLES).filter(([code]) => usedCodes.has(code))),
       securitySchemes: {
         bearerAuth: {
           type: "http",

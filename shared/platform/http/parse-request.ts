@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { validationMessage } from "../validation-message.ts";
 import { Problem, type ProblemPart } from "./problem.ts";
+import { queryBoolean } from "./query-boolean.ts";
 
 /** Maximum size of a request body. */
 export const MAX_BODY_BYTES = 1024 * 1024;
@@ -15,9 +16,7 @@ const MAX_NAMED_ERRORS = 100;
  */
 export const previewQuery = (result: string) =>
   z.strictObject({
-    preview: z
-      .enum(["true", "false"])
-      .transform((value) => value === "true")
+    preview: queryBoolean()
       .optional()
       .meta({ description: `\`true\` changes nothing and ${result}` }),
   });

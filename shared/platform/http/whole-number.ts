@@ -3,10 +3,10 @@ import * as z from "zod";
 /**
  * Returns the schema of a whole number in a query, whose values are text.
  *
- * @param fallback - Value if the parameter is omitted, for the API description. @param hint - Follows the message about the
- * maximum.
+ * @param fallback - Value if the parameter is omitted, for the API description. Undefined if there is none.
+ * @param hint - Follows the message about the maximum.
  */
-export const wholeNumber = (minimum: number, maximum: number, fallback: number, hint = "") =>
+export const wholeNumber = (minimum: number, maximum: number, fallback?: number, hint = "") =>
   z
     .string()
     .regex(/^\d{1,9}$/, "must be a whole number")

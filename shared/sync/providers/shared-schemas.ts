@@ -15,11 +15,12 @@ export const serverAddress = z
   .refine((text) => !/[?#\s]/.test(text), "must not have a query, a fragment or white space")
   .transform((text) => text.replace(/\/+$/, ""));
 
-export const certificates = z
+export const caCertificate = z
   .string()
   .max(32_768)
   .regex(/^\s*(-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----\s*)+$/, "must be PEM certificates")
-  .describe("The authorities that may vouch for the server, as PEM; without it the public ones may.");
+  .optional()
+  .describe("CA certificate of the server, in PEM. Without it, the server needs a certificate of a public CA.");
 
 const PRINTABLE = /^[\x21-\x7e]+$/;
 

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { certificates, credential, serverAddress } from "../shared-schemas.ts";
+import { caCertificate, credential, serverAddress } from "../shared-schemas.ts";
 
 const path = z
   .string()
@@ -11,7 +11,7 @@ export const HashicorpConfiguration = z
     address: serverAddress.describe("Address of the server, for example `https://vault.example.com:8200`."),
     namespace: path.optional().describe("Namespace of Vault Enterprise or HCP."),
     mount: path.optional().describe("Mount path of the KV version 2 engine. Default: `secret`."),
-    caCertificate: certificates.optional().describe("CA certificate of the server, in PEM."),
+    caCertificate,
     token: credential.optional().describe("A token; or an AppRole by the next three members."),
     roleId: credential.optional().describe("The AppRole's role id."),
     secretId: credential.optional().describe("The AppRole's secret id."),

@@ -1,11 +1,11 @@
 import * as z from "zod";
-import { certificates, credential, serverAddress } from "../shared-schemas.ts";
+import { caCertificate, credential, serverAddress } from "../shared-schemas.ts";
 import { LABEL } from "./names.ts";
 
 export const KubernetesConfiguration = z
   .strictObject({
     address: serverAddress.describe("Address of the API server, such as `https://cluster.example.com:6443`."),
-    caCertificate: certificates.optional().describe("CA certificate of the server, in PEM."),
+    caCertificate,
     token: credential.describe("Token of a service account, for example from a Secret of type service-account-token."),
     namespace: z.string().regex(LABEL, "must be a namespace's name").describe("Namespace of the Secrets."),
   })

@@ -29,10 +29,10 @@ const useStyles = makeStyles({
  */
 export function ReadFailures() {
   const subscriptions = api.useQuery("get", "/subscriptions", {
-    params: { query: { unread: "true", limit: SUBSCRIPTIONS_SHOWN } },
+    params: { query: { unread: true, limit: SUBSCRIPTIONS_SHOWN } },
   });
   const vaults = api.useQuery("get", "/api/assets/discovery/vaults", {
-    params: { query: { failing: "true", limit: VAULTS_SHOWN } },
+    params: { query: { failing: true, limit: VAULTS_SHOWN } },
   });
   return (
     <>

@@ -6,7 +6,7 @@ import { QueryResult } from "../../parts/query-result.tsx";
 
 /** The card of the Overview page with the compliance score and its history over 90 days. */
 export function Score() {
-  const query = api.useQuery("get", "/compliance/score", { params: { query: { history: "90" } } });
+  const query = api.useQuery("get", "/compliance/score", { params: { query: { history: 90 } } });
   return (
     <QueryResult of={query}>
       {({ score, bySeverity, evaluatedAt, history = [] }) => (

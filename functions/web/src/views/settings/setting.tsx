@@ -67,7 +67,7 @@ function Edit({ setting, category }: Props) {
           action: "Preview changes",
           first: true,
           load: async (form: FormData, change: Call<"updateFeaturesSettings">) => (
-            <ScopeChange of={scopeIn(await change({ params: { query: { preview: "true" } }, body: bodyOf(form) }))} />
+            <ScopeChange of={scopeIn(await change({ params: { query: { preview: true } }, body: bodyOf(form) }))} />
           ),
         },
       })}
@@ -142,7 +142,7 @@ const scopeIn = (settings: Schemas["FeatureSetting"][]) => settings.find(({ scop
  * Parameters of the preview of a reset. A preview ignores the etag, which never matches. An instance of an earlier version of
  * the service, which does not know `preview`, rejects the request because of it instead of resetting the settings.
  */
-export const ONLY_PREVIEW = { query: { preview: "true" }, header: { "If-Match": '"preview"' } } as const;
+export const ONLY_PREVIEW = { query: { preview: true }, header: { "If-Match": '"preview"' } } as const;
 
 /** The button that deletes the value that was set on this page. Rendered only if there is one. */
 function Reset({ setting: { key }, category }: Props) {

@@ -128,7 +128,7 @@ function Actions({ record }: { record: SyncRecord }) {
         action="Delete sync"
         submit={async (form, remove) => {
           await remove({
-            params: { ...conditionalParams, query: { removeTarget: form.has("removeTarget") ? "true" : "false" } },
+            params: { ...conditionalParams, query: { removeTarget: form.has("removeTarget") } },
           });
           location.hash = createHref("/sync", {});
         }}

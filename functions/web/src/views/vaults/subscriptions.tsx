@@ -42,7 +42,7 @@ export function Subscriptions() {
   const list = api.useInfiniteQuery(
     "get",
     "/subscriptions",
-    { params: { query: { limit: 100, ...(unread && { unread: "true" }) } } },
+    { params: { query: { limit: 100, ...(unread && { unread }) } } },
     BY_CURSOR,
   );
   // Why the last scan could not list the subscriptions. The same on each page of the list.

@@ -31,7 +31,7 @@ export function VaultTable() {
   const list = api.useInfiniteQuery(
     "get",
     "/api/assets/discovery/vaults",
-    { params: { query: { limit: 200, ...(failing && { failing: "true" }) } } },
+    { params: { query: { limit: 200, ...(failing && { failing }) } } },
     BY_CURSOR,
   );
   return (

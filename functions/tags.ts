@@ -1,0 +1,22 @@
+/** The tags of endpoints in the API description, in the order in which documentation pages show them. */
+export const TAGS: Readonly<Record<string, string>> = {
+  Authentication: "Sign in and out with a password, and change your own password.",
+  "Single sign-on": "Sign in through an identity provider with OpenID Connect or SAML, and its configuration.",
+  "Second factor": "Authenticator apps, passkeys and recovery codes of users.",
+  "API tokens": "Tokens with which programs call this API.",
+  Users: "Users, their roles and their sessions.",
+  Confirmations: "Step-up and approvals of guarded requests.",
+  Discovery: "Scans, and the inventory of vaults and assets.",
+  Subscriptions: "Azure subscriptions that scans read.",
+  Dependencies: "Consumers of assets, and the effect of a rotation on them (PRO).",
+  Compliance: "Checks, violations, exemptions, frameworks and the score.",
+  Alerts: "Alert rules, their notifications, and the webhooks that they send.",
+  Rotation: "Applications, and the rotation of their client secrets (PRO).",
+  B2C: "Credentials of Azure AD B2C tenants (PRO).",
+  Sync: "Copies of secrets in other stores (PRO).",
+  "DevOps integration": "Variable groups and service connections of Azure DevOps (PRO).",
+  Audit: "The audit log, its exports and its verification.",
+  Settings: "Settings, retention and the license.",
+  System: "Health, metrics, the identity of the service, and its stored data.",
+  Documentation: "This description and pages that show it.",
+};

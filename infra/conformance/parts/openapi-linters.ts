@@ -1,0 +1,111 @@
+import { execFile, execFileSync } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { Service } from "../../../test/support/service.ts";
+import { CACHE } from "../cache.ts";
+import { observe } from "../case.ts";
+import type { Part } from "../part.ts";
+import { PROGRAMS } from "../programs.ts";
+
+// Linters of API descriptions read /openapi.json. The rules that are off, and why, are in linters/.
+
+const RULES = path.join(import.meta.dirname, "../linters");
+const LINTERS = ["spectral", "redocly"] as const;
+type Linter = (typeof LINTERS)[number];
+
+const ARGUMENTS: Record<Linter, string[]> = {
+  spectral: [
+    "lint",
+    "--ruleset",
+    path.join(RULES, "spectral.yaml"),
+    "--fail-severity",
+    "hint",
+    "--format",
+    "json",
+    "--quiet",
+  ],
+  redocly: ["lint", "--config", path.join(RULES, "redocly.yaml"), "--format", "json"],
+};
+
+export const part: Part = {
+  name: "openapi-linters",
+  description: "linters find no error and no warning in /openapi.json",
+  programs: LINTERS,
+  needs: [],
+  limits: [
+    "Spectral's `info-contact`, Redocly's `info-license` and, for the four operations that only redirect, its `operation-2xx-response` are off.",
+  ],
+  async *run() {
+    const bin = install();
+    const service = await Service.start({ company: "small" });
+    try {
+      const { text } = await service.call("GET", "/openapi.json");
+      const folder = mkdtempSync(path.join(tmpdir(), "linters-"));
+      const file = path.join(folder, "openapi.json");
+      const brokenFile = path.join(folder, "broken.json");
+      writeFileSync(file, text);
+      // An example of the wrong type.
+      const broken = JSON.parse(text);
+      broken.components.schemas.Asset.properties.name.example = 7;
+      writeFileSync(brokenFile, JSON.stringify(broken));
+      for (const program of LINTERS) {
+        const lint = (description: string) => findings(path.join(bin, program), [...ARGUMENTS[program], description]);
+        yield { program, ...(await observe("errors and warnings", "none", () => lint(file))) };
+        yield {
+          program,
+          ...(await observe("an example of the wrong type is found", /example/, () => lint(brokenFile))),
+        };
+      }
+    } finally {
+      await service.stop();
+    }
+  },
+};
+
+/** Installs the linters once. @returns the folder with their commands */
+function install(): string {
+  const packages = LINTERS.map((id) => `${PROGRAMS[id].package}@${PROGRAMS[id].version}`);
+  const folder = path.join(CACHE, `linters-${LINTERS.map((id) => PROGRAMS[id].version).join("-")}`);
+  const complete = path.join(folder, "complete");
+  if (!existsSync(complete)) {
+    console.log("  installing the linters …");
+    rmSync(folder, { recursive: true, force: true });
+    mkdirSync(folder, { recursive: true });
+    writeFileSync(path.join(folder, "package.json"), '{"private":true}');
+    execFileSync("npm", ["install", "--no-audit", "--no-fund", "--ignore-scripts", "--silent", ...packages], {
+      cwd: folder,
+    });
+    mkdirSync(complete);
+  }
+  return path.join(folder, "node_modules/.bin");
+}
+
+/**
+ * Runs a linter. @returns `none`, or the rules that the description breaks, with their number
+ *
+ * @throws {Error} with the linter's words, if it prints no JSON
+ */
+const findings = (program: string, args: string[]): Promise<string> =>
+  new Promise((resolve, reject) => {
+    execFile(
+      program,
+      args,
+      { maxBuffer: 50_000_000, env: { ...process.env, REDOCLY_TELEMETRY: "off" } },
+      (_, out, err) => {
+        try {
+          const found = JSON.parse(out || "[]");
+          // Spectral prints an array of findings with their `code`, Redocly an object with `problems`.
+          const rules: string[] = (found.problems ?? found).map(
+            (one: { code?: string; ruleId?: string }) => one.code ?? one.ruleId,
+          );
+          const counts = Object.entries(Object.groupBy(rules, (rule) => rule)).map(
+            ([rule, all]) => `${rule}: ${all!.length}`,
+          );
+          resolve(counts.join(", ") || "none");
+        } catch {
+          reject(new Error(err.trim() || out.slice(-300)));
+        }
+      },
+    );
+  });
