@@ -31,10 +31,10 @@ export const vaultChecks: VaultCheck[] = [
     rationale:
       "Without purge protection, anyone with the purge permission can permanently delete keys during the retention period.",
     remedy: remedies.enablePurgeProtection,
-    successors: ["vault-soft-delete"],
+    // Fails without soft delete too, like Azure Policy 0b60c0b2-2dc2-4e1c-b5c9-abbed971de53 (2.1.0). Some controls have no other
+    // check for this policy.
     evaluate: ({ softDelete, purgeProtection }) => {
-      // Purge protection needs soft delete. Without soft delete, only the check for soft delete fails.
-      if (!softDelete) return notApplicable("Soft delete is off, so there is nothing to protect.");
+      if (!softDelete) return fail("Soft delete is off, and purge protection needs it.");
       return purgeProtection ? pass("Purge protection is on.") : fail("Purge protection is off.");
     },
   },
