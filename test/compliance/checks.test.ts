@@ -274,3 +274,8 @@ test("codes and IDs of checks are unique", () => {
     expect(code).not.toBe(3);
   }
 });
+
+test("the texts of checks use the article that fits the next word", () => {
+  const texts = CHECKS.flatMap(({ title, rationale, failureTitle }) => [title, rationale, String(failureTitle)]);
+  expect(texts.filter((text) => /\ba [aeio]/i.test(text))).toEqual([]);
+});

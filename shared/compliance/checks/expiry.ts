@@ -96,7 +96,7 @@ export const nearExpiryCheck = (
     resourceType: type,
     ...(source && { source }),
     timed: "expiry",
-    rationale: `Replacing a ${noun} takes time: all consumers must be found and updated before it expires.`,
+    rationale: `Replacing ${/^[aeiou]/.test(noun) ? "an" : "a"} ${noun} takes time: all consumers must be found and updated before it expires.`,
     remedy: renew,
     successors: [...(threshold === "warning" ? [`${id}-near-expiry-critical`] : []), `${id}-expired`],
     evaluate: ({ asset }, context) => evaluateThreshold(asset.expiresOn, threshold, context),
