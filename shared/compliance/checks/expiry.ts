@@ -43,6 +43,7 @@ const expirySetCheck = (type: "secret" | "key", model: "rbac" | "access-policy",
     failureTitle: `${type === "key" ? "Key" : "Secret"} has no expiration date`,
     severity: "high",
     resourceType: type,
+    judged: `in a vault with ${model === "rbac" ? "role-based access control" : "access policies"}`,
     rationale: `A ${type} without an expiration date may never be replaced, so a leaked one can be used forever.`,
     remedy: setExpiry(type),
     evaluate: ({ asset, vaultUsesRbac }) => {
@@ -68,6 +69,7 @@ export const expiredCheck = ({ id, noun, type, source, retire }: ExpiringKind, c
     resourceType: type,
     ...(source && { source }),
     timed: "expiry",
+    judged: "with an expiration date",
     rationale: `Applications that use an expired ${noun} fail. If none does, disable it.`,
     remedy: retire,
     evaluate: ({ asset }, { now }) => {
@@ -96,6 +98,7 @@ export const nearExpiryCheck = (
     resourceType: type,
     ...(source && { source }),
     timed: "expiry",
+    judged: `with an expiration date that has not passed${threshold === "warning" ? ", outside the critical threshold" : ""}`,
     rationale: `Replacing ${/^[aeiou]/.test(noun) ? "an" : "a"} ${noun} takes time: all consumers must be found and updated before it expires.`,
     remedy: renew,
     successors: [...(threshold === "warning" ? [`${id}-near-expiry-critical`] : []), `${id}-expired`],
