@@ -108,7 +108,7 @@ export function createFollowUps(deps: {
         const key = [partitions.vault(of.vaultName), nameKey(of.type, of.name, of.vaultName)] as const;
         const asset: AssetRecord | undefined = await tables.get(Assets, ...key);
         if (!asset?.enabled || asset.expiresOn !== of.expiresOn) return false;
-        return matchesFilters(rule.filters, asset, deps.ownerTag) && !isSnoozed(snoozed, of.id, asset, deps.ownerTag);
+        return matchesFilters(rule.filters, asset, deps.ownerTag) && !isSnoozed(snoozed, idsOf(asset), asset, deps.ownerTag);
       },
       { concurrency: PARALLEL },
     );

@@ -22,6 +22,7 @@ import {
   credentialsOf,
   fenceKey,
   idKey,
+  joinSigningCertificates,
   type RunRecord,
   STATE_KEY,
   type StateRecord,
@@ -285,8 +286,11 @@ async function contentsFromChanges(
   return contents;
 }
 
-/** Returns a stored application in the form in which it was read. */
-const asRead = ({ firstSeenAt: _first, details: _details, ...app }: ApplicationRecord): ReadApplication => app;
+/** Returns a stored application in the form in which it was read. Earlier versions stored each entry of a certificate. */
+const asRead = ({ firstSeenAt: _first, details: _details, ...app }: ApplicationRecord): ReadApplication => ({
+  ...app,
+  credentials: joinSigningCertificates(app.credentials),
+});
 
 /**
  * Returns the stored application in Graph's form, without the credentials of its service principal. Undefined if the

@@ -5,7 +5,7 @@
  * one check). Long lists are divided into chunks, one for each row.
  */
 import { randomUUID } from "node:crypto";
-import type { AssetRecord } from "../inventory/asset.ts";
+import { type AssetRecord, otherNamesOf } from "../inventory/asset.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import { insert, type Operation, put, remove, replace } from "../platform/storage/tables.ts";
@@ -28,6 +28,7 @@ import { countResults, type VaultResults } from "./evaluate.ts";
 import { nextResults } from "./evaluation-states.ts";
 import {
   type AssetState,
+  assetKey,
   type Chunk,
   detailChunks,
   type Finding,
@@ -168,6 +169,12 @@ function stateOf({ row, exemptions }: OpenedState, next: NewState, details: Chun
   const { assets, failed } = next.results;
   const dueAt = [...assets.values()].reduce((least, asset) => Math.min(least, asset.dueAt ?? least), Infinity);
   const references = packReferences(next.references);
+  // An exemption may name an entry of a certificate that earlier versions stored as an asset. It follows to the asset.
+  const standIns = new Map(
+    [...next.evaluated].flatMap(([key, asset]) =>
+      otherNamesOf(asset).map((name): [string, string] => [assetKey(asset.type, name), key]),
+    ),
+  );
   // IDs sort by time. An evaluation of a single vault has none, and keeps the vault's last one.
   const evaluationId = [row?.evaluationId ?? "", next.evaluationId ?? ""].sort()[1]!;
   return {
@@ -176,10 +183,10 @@ function stateOf({ row, exemptions }: OpenedState, next: NewState, details: Chun
     tallies: packTallies(countResults(next.results)),
     failures: failed,
     ...(next.owners.length > 0 ? { owners: next.owners } : {}),
-    exemptions: exemptions.map((exemption) => ({
-      ...exemption,
-      failing: isAssetFailing(assets, exemption.asset, exemption.checkId),
-    })),
+    exemptions: exemptions.map((exemption) => {
+      const asset = standIns.get(exemption.asset) ?? exemption.asset;
+      return { ...exemption, asset, failing: isAssetFailing(assets, asset, exemption.checkId) };
+    }),
     rbac: next.vault.rbacAuthorization,
     ...(references ? { references } : {}),
     ...(dueAt === Infinity ? {} : { dueAt }),
