@@ -27,7 +27,7 @@ import { ALL_ITEMS, caller, Deployment, type Process } from "./applications-fixt
 
 const NAME = "Travel Expenses";
 const SAML = { name: NAME, owners: [], samlSigning: { expiresInDays: 5 } };
-const APP_ID = appIdOf(SAML);
+const APP_ID = appIdOf(NAME);
 
 let azurite: TestStorage;
 let live: { cloud: Cloud; config: Config };
