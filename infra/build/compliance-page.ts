@@ -35,8 +35,16 @@ const policyIn = (basis: string): string => /"(.+)"/.exec(basis)![1]!;
 
 /** The numbers by which checks judge: name, value, and the checks. */
 const LIMITS: [string, string, string][] = [
-  ["critical threshold", `${DEFINITIONS.criticalExpiryDays.default} days (\`criticalExpiryDays\`)`, "`…-near-expiry-critical`"],
-  ["warning threshold", `${DEFINITIONS.warningExpiryDays.default} days (\`warningExpiryDays\`)`, "`…-near-expiry-warning`"],
+  [
+    "critical threshold",
+    `${DEFINITIONS.criticalExpiryDays.default} days (\`criticalExpiryDays\`)`,
+    "`…-near-expiry-critical`",
+  ],
+  [
+    "warning threshold",
+    `${DEFINITIONS.warningExpiryDays.default} days (\`warningExpiryDays\`)`,
+    "`…-near-expiry-warning`",
+  ],
   [
     "longest validity of a vault's secret or key",
     `${limits.MAX_VALIDITY_DAYS} days`,
@@ -47,7 +55,11 @@ const LIMITS: [string, string, string][] = [
     `${limits.MAX_ACTIVE_DAYS} days`,
     "`secret-active-period`, `key-active-period`",
   ],
-  ["longest validity of a vault's certificate", `${limits.MAX_CERTIFICATE_MONTHS} months`, "`certificate-validity-period`"],
+  [
+    "longest validity of a vault's certificate",
+    `${limits.MAX_CERTIFICATE_MONTHS} months`,
+    "`certificate-validity-period`",
+  ],
   [
     "longest validity of a client secret",
     `${limits.MAX_CLIENT_SECRET_DAYS} days`,

@@ -169,12 +169,6 @@ function stateOf({ row, exemptions }: OpenedState, next: NewState, details: Chun
   const { assets, failed } = next.results;
   const dueAt = [...assets.values()].reduce((least, asset) => Math.min(least, asset.dueAt ?? least), Infinity);
   const references = packReferences(next.references);
-  // An exemption may name an entry of a certificate that earlier versions stored as an asset. It follows to the asset.
-  const standIns = new Map(
-    [...next.evaluated].flatMap(([key, asset]) =>
-      otherNamesOf(asset).map((name): [string, string] => [assetKey(asset.type, name), key]),
-    ),
-  );
   // IDs sort by time. An evaluation of a single vault has none, and keeps the vault's last one.
   const evaluationId = [row?.evaluationId ?? "", next.evaluationId ?? ""].sort()[1]!;
   return {
@@ -183,10 +177,7 @@ function stateOf({ row, exemptions }: OpenedState, next: NewState, details: Chun
     tallies: packTallies(countResults(next.results)),
     failures: failed,
     ...(next.owners.length > 0 ? { owners: next.owners } : {}),
-    exemptions: exemptions.map((exemption) => {
-      const asset = standIns.get(exemption.asset) ?? exemption.asset;
-      return { ...exemption, asset, failing: isAssetFailing(assets, asset, exemption.checkId) };
-    }),
+    exemptions: exemptionsOf(exemptions, next),
     rbac: next.vault.rbacAuthorization,
     ...(references ? { references } : {}),
     ...(dueAt === Infinity ? {} : { dueAt }),
@@ -196,6 +187,28 @@ function stateOf({ row, exemptions }: OpenedState, next: NewState, details: Chun
     ...(evaluationId ? { evaluationId } : {}),
     gone: false,
   };
+}
+
+/**
+ * Returns the exemptions with whether their asset fails. An exemption may name an entry of a certificate that earlier versions
+ * stored as an asset. It follows to the certificate's asset, which keeps the exemption that lasts longest.
+ */
+function exemptionsOf(exemptions: VaultState["exemptions"], { results, evaluated }: NewState): VaultState["exemptions"] {
+  const assetWithEntry = new Map(
+    [...evaluated].flatMap(([key, asset]) =>
+      otherNamesOf(asset).map((name): [string, string] => [assetKey(asset.type, name), key]),
+    ),
+  );
+  const moved = exemptions.map((exemption) => {
+    const asset = assetWithEntry.get(exemption.asset) ?? exemption.asset;
+    return { ...exemption, asset, failing: isAssetFailing(results.assets, asset, exemption.checkId) };
+  });
+  return moved.filter(
+    ({ id, asset, checkId, until }) =>
+      !moved.some(
+        (other) => other.id !== id && other.asset === asset && other.checkId === checkId && other.until > until,
+      ),
+  );
 }
 
 function equalsExcept(row: VaultState, record: VaultState, ignored: (keyof VaultState)[]): boolean {

@@ -1,5 +1,5 @@
-import type { Tables } from "../platform/storage/tables.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
+import type { Tables } from "../platform/storage/tables.ts";
 import { type AssetPlace, type AssetRecord, Assets, credentialIds, otherNamesOf } from "./asset.ts";
 import { namePrefix, partitions } from "./asset-keys.ts";
 

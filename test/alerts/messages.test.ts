@@ -160,12 +160,24 @@ describe("a mail", () => {
       ...{ ...delivery, ruleId, ruleName: `Rule ${ruleId}`, deliveryId: `d-${ruleId}-${createdAt}`, createdAt },
       ...change,
     });
-    const removed = (name: string): Item => ({ kind: "recovered", id: name, of: asset(name, 5), since, reason: "removed" });
+    const removed = (name: string): Item => ({
+      kind: "recovered",
+      id: name,
+      of: asset(name, 5),
+      since,
+      reason: "removed",
+    });
     const { subject, text } = mailOf(
       messageOf(
         [
-          { delivery: deliveryOf("b", since), items: [asset("both", 3, { threshold: 30 }), removed("old"), asset("one", 4)] },
-          { delivery: deliveryOf("a", AT, { alertType: "credentialExpiry" }), items: [asset("both", 3), removed("old")] },
+          {
+            delivery: deliveryOf("b", since),
+            items: [asset("both", 3, { threshold: 30 }), removed("old"), asset("one", 4)],
+          },
+          {
+            delivery: deliveryOf("a", AT, { alertType: "credentialExpiry" }),
+            items: [asset("both", 3), removed("old")],
+          },
           // The same rule again: the asset was replaced, and its new version expires earlier.
           { delivery: deliveryOf("b", AT), items: [asset("one", 1)] },
         ],

@@ -52,7 +52,11 @@ async function startService(account: string): Promise<void> {
 }
 
 const assets = async () => {
-  const { items } = await service.inventory.assets.list({ source: "entra" }, ALL_ITEMS, await service.inventory.moment());
+  const { items } = await service.inventory.assets.list(
+    { source: "entra" },
+    ALL_ITEMS,
+    await service.inventory.moment(),
+  );
   return items.map(({ asset }) => asset);
 };
 const violations = async () => (await service.compliance.violations({}, ALL_ITEMS)).items;
@@ -83,7 +87,11 @@ test.each<[string, ApplicationCredential[], (string | string[])[]]>([
   ["two entries to verify", [entry({ keyId: "a" }), entry({ keyId: "b" })], ["a", "b"]],
   ["one entry to sign", [entry({ usage: "Sign" })], ["a"]],
   ["two thumbprints", [entry({ usage: "Sign" }), entry({ keyId: "b", thumbprint: "CD" })], ["a", "b"]],
-  ["an application's and a principal's", [entry({ usage: "Sign" }), entry({ keyId: "b", of: "application" })], ["a", "b"]],
+  [
+    "an application's and a principal's",
+    [entry({ usage: "Sign" }), entry({ keyId: "b", of: "application" })],
+    ["a", "b"],
+  ],
   ["entries that are joined already", [entry({ keyId: "b", otherKeyIds: ["a"] })], ["b", ["a"]]],
   [
     "a joined entry beside the entry to sign, which an earlier version stored",
@@ -150,7 +158,9 @@ test("two assets of the version before become one; exemption and snooze follow, 
     await alerts.instance().snoozes.create({ ruleId: snoozed.rule.ruleId, assetId, reason: "moved", until }, caller);
   await run();
   const itemsOf = ({ received }: typeof expiring) =>
-    received().flatMap(({ body }) => JSON.parse(body).data.items.map((item: { id: string; state?: string }) => [item.id, item.state]));
+    received().flatMap(({ body }) =>
+      JSON.parse(body).data.items.map((item: { id: string; state?: string }) => [item.id, item.state]),
+    );
   expect(itemsOf(expiring).sort()).toEqual([kept, dropped].sort().map((id) => [id, undefined]));
   const told = [itemsOf(expiring), itemsOf(violated), itemsOf(snoozed)];
   expect(told[2]).toEqual([]);

@@ -365,7 +365,9 @@ describe("the production subscription", () => {
     const shared = principalOf(guidFrom("principal of identity id-importers"))!;
     expect([shared.name, shared.identityOf]).toEqual(["id-importers", undefined]);
     // Resources of other subscriptions are named too; what is left are groups, people and other service principals.
-    const unnamed = principals.flatMap(({ resource }) => (/ [0-9a-f-]{36}$/.test(resource.name) ? [resource.name] : []));
+    const unnamed = principals.flatMap(({ resource }) =>
+      / [0-9a-f-]{36}$/.test(resource.name) ? [resource.name] : [],
+    );
     expect(unnamed.map((name) => name.split(" ")[0]).sort()).toEqual(["Group", "ServicePrincipal", "ServicePrincipal"]);
   });
 

@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
-import { text } from "node:stream/consumers";
 import path from "node:path";
+import { text } from "node:stream/consumers";
 import { acmeCompany } from "simulated-cloud/company/acme.ts";
 import { PARTNER_REGISTRATION, SHOP_REGISTRATION } from "simulated-cloud/company/acme-tenants.ts";
 import { appIdOf, type CompanyApplication, secretValueOf } from "simulated-cloud/company/applications.ts";
@@ -61,7 +61,11 @@ const DATED: CompanyApplication[] = [
       { name: "second", expiresInDays: 211.25, createdDaysAgo: 5 },
     ],
   },
-  { name: "Edge Year", secrets: [{ name: "year", createdDaysAgo: 10, expiresInDays: 355 }], owners: ["edge@acme.example"] },
+  {
+    name: "Edge Year",
+    secrets: [{ name: "year", createdDaysAgo: 10, expiresInDays: 355 }],
+    owners: ["edge@acme.example"],
+  },
   { name: "Edge Longer", secrets: [{ name: "year", createdDaysAgo: 10, expiresInDays: 355.01 }] },
   { name: "Edge Saml", samlSigning: { expiresInDays: 5 } },
   {
@@ -116,7 +120,14 @@ beforeAll(async () => {
   await finished("/api/assets/dependencies/discover");
   await service.waitUntilIdle();
   recomputed = await recompute(registrations);
-  console.info(Object.entries(recomputed).map(([name, one]) => `${name}: ${one.compared ?? JSON.stringify(one.counts)} compared, ${one.differences?.length ?? 0} differ`).join("\n"));
+  console.info(
+    Object.entries(recomputed)
+      .map(
+        ([name, one]) =>
+          `${name}: ${one.compared ?? JSON.stringify(one.counts)} compared, ${one.differences?.length ?? 0} differ`,
+      )
+      .join("\n"),
+  );
 }, 600_000);
 afterAll(() => service?.stop());
 
@@ -129,7 +140,11 @@ async function finished(route: string): Promise<void> {
 }
 
 function registrationOf(domain: string, name: string) {
-  const { id, name: displayName, clientId } = service.cloud.control.tenants.list().find((one) => one.domain === domain)!;
+  const {
+    id,
+    name: displayName,
+    clientId,
+  } = service.cloud.control.tenants.list().find((one) => one.domain === domain)!;
   return {
     tenantId: id,
     tenantDomain: domain,
@@ -151,7 +166,9 @@ const rule = (alertType: string, thresholds: number[]) => ({
 
 /** Runs the second program. */
 async function recompute(registrations: object[]): Promise<typeof recomputed> {
-  const child = spawn("python3", ["-B", path.join(import.meta.dirname, "main.py")], { stdio: ["pipe", "pipe", "inherit"] });
+  const child = spawn("python3", ["-B", path.join(import.meta.dirname, "main.py")], {
+    stdio: ["pipe", "pipe", "inherit"],
+  });
   child.stdin.end(
     JSON.stringify({
       cloud: service.cloud.environment,
@@ -187,10 +204,13 @@ const FEWEST = {
   "alerts.credentialExpiry": 150,
 };
 
-test.skipIf(isSkipped).each(Object.entries(FEWEST))("the second program agrees on %s, and compares at least %i", (name, fewest) => {
-  expect(recomputed[name]?.differences.slice(0, 20)).toEqual([]);
-  expect(recomputed[name]?.compared).toBeGreaterThanOrEqual(fewest);
-});
+test.skipIf(isSkipped).each(Object.entries(FEWEST))(
+  "the second program agrees on %s, and compares at least %i",
+  (name, fewest) => {
+    expect(recomputed[name]?.differences.slice(0, 20)).toEqual([]);
+    expect(recomputed[name]?.compared).toBeGreaterThanOrEqual(fewest);
+  },
+);
 
 test.skipIf(isSkipped)("matches of every confidence were compared", () => {
   const { certain = 0, likely = 0, possible = 0 } = recomputed.matchesByConfidence!.counts!;

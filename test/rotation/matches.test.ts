@@ -155,7 +155,10 @@ describe("likely and possible matches", () => {
       two: { expiresOn: NOW_SECONDS + 30 * DAY_SECONDS - DAY_SECONDS },
       three: { expiresOn: NOW_SECONDS + 31 * DAY_SECONDS + 1 },
     });
-    expect(await listMatches()).toEqual(["kv-a/new-payments possible expirySameDay", "kv-b/two possible expirySameDay"]);
+    expect(await listMatches()).toEqual([
+      "kv-a/new-payments possible expirySameDay",
+      "kv-b/two possible expirySameDay",
+    ]);
   });
 
   test.each([

@@ -98,7 +98,8 @@ const USER_IDENTITY = "Microsoft.ManagedIdentity/userAssignedIdentities";
 function* userIdentityRows({ store, authorization }: ArmOptions, subscriptionId: string): Generator<Row> {
   const identities = [...store.all()].flatMap(({ identity }) => Object.entries(identity?.userAssignedIdentities ?? {}));
   for (const [id, { principalId, clientId }] of new Map(identities)) {
-    if (id.split("/")[2]!.toLowerCase() !== subscriptionId || !authorization.allows(id, `${USER_IDENTITY}/read`)) continue;
+    if (id.split("/")[2]!.toLowerCase() !== subscriptionId || !authorization.allows(id, `${USER_IDENTITY}/read`))
+      continue;
     yield {
       id,
       name: id.split("/").at(-1),

@@ -89,7 +89,8 @@ const secretBesideCertificate = entraCheck("secret", {
   // Not `expiry`: the result also changes when a certificate of the application expires, which the secret's own expiry doesn't
   // show.
   timed: "age",
-  judged: "that has not expired; key credentials of the application object that have not expired count, unless their usage is Sign",
+  judged:
+    "that has not expired; key credentials of the application object that have not expired count, unless their usage is Sign",
   rationale:
     "A client secret is sent with every sign-in and can be copied from its storage. A certificate's private key is never sent. An application with a certificate does not need a secret.",
   remedy: removeUnneeded("Make sure that the application signs in with its certificate."),

@@ -174,7 +174,9 @@ export function createSubscriptionReading(
   async function* principals(): AsyncGenerator<ReadingItem> {
     const { principals, failures } = await entitlements();
     // A managed identity of another subscription can have access too.
-    const names = await namesOfPrincipals([...principals.keys()], (text) => resourceGraph.query(text, undefined, signal));
+    const names = await namesOfPrincipals([...principals.keys()], (text) =>
+      resourceGraph.query(text, undefined, signal),
+    );
     for (const [id, { type, assets }] of principals) {
       const resource: Resource = {
         id: principalId(id),
