@@ -196,7 +196,7 @@ class Consumers:
     def configuration(self, row, p, _connections):
         endpoint = p["endpoint"].rstrip("/")
         url = f"{endpoint}/kv?api-version=2023-11-01&key=*&label=*"
-        token = self.cloud.token(re.sub(r":\d+$", "", endpoint))
+        token = self.cloud.token(f"https://{self.cloud.environment['AZURE_APP_CONFIGURATION_SUFFIX']}")
         while url:
             page = self.cloud.request("GET", url, token)
             for one in page["items"]:

@@ -147,7 +147,7 @@ def main():
             reached = [days for days in thresholds if left <= days * DAY]
             if reached and (name != "expiration" or left >= 0):
                 expected[one["id"]] = min(reached)
-        theirs = {one["id"]: one["threshold"] for one in preview["items"]}
+        theirs = {one["id"]: one["thresholdDays"] for one in preview["items"]}
         # The preview shows the most urgent ones, and the total.
         shown = {id: threshold for id, threshold in expected.items() if id in theirs}
         compared = compare({**theirs, "total": preview["total"]}, {**shown, "total": len(expected)})

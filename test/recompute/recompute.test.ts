@@ -107,8 +107,6 @@ beforeAll(async () => {
     company: { ...acme, subscriptions, applications: [...(acme.applications ?? []), ...DATED] },
     env: { LICENSE_KEY: await licence() },
   });
-  expect(await service.scan()).toMatchObject({ status: expect.stringMatching(/completed|partial/) });
-  await finished("/api/automation/rotation/discover");
   const registrations = [
     ["acmeshop.onmicrosoft.com", SHOP_REGISTRATION],
     ["acmepartners.onmicrosoft.com", PARTNER_REGISTRATION],
@@ -117,6 +115,9 @@ beforeAll(async () => {
     expect((await service.admin("POST", "/b2c/tenants", registration)).status).toBe(201);
     await finished(`/b2c/tenants/${registration.tenantId}/discover`);
   }
+  // Last, because registrations and discoveries store secrets in the service's own vault, which is scanned too.
+  await finished("/api/automation/rotation/discover");
+  expect(await service.scan()).toMatchObject({ status: "partial" });
   await finished("/api/assets/dependencies/discover");
   await service.waitUntilIdle();
   recomputed = await recompute(registrations);
@@ -188,16 +189,16 @@ async function recompute(registrations: object[]): Promise<typeof recomputed> {
 
 /** Fewest pairs that each comparison must have. A smaller number means that the second program no longer sees the cloud. */
 const FEWEST = {
-  assets: 900,
-  b2cPoliciesAndProviders: 45,
+  assets: 940,
+  b2cPoliciesAndProviders: 50,
   violations: 1100,
   score: 8,
   pairs: 5000,
-  checks: 50,
-  controls: 120,
+  checks: 44,
+  controls: 137,
   matches: 90,
-  dependencies: 150,
-  blastRadius: 40,
+  dependencies: 200,
+  blastRadius: 50,
   consumerWeights: 150,
   "alerts.expiration": 200,
   "alerts.expired": 100,

@@ -4,6 +4,7 @@ import http.client
 import json
 import socket
 import ssl
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -53,7 +54,8 @@ class Cloud:
                 self.connections.pop(key, None)
                 if attempt == 3:
                     raise
-        if answer.status in (401, 403, 404):
+        # App Service has 400 for an app without references.
+        if answer.status in (401, 403, 404) or (answer.status == 400 and b"no Key Vault references" in text):
             raise Denied(f"{answer.status} {url} {text[:200]}")
         if answer.status >= 300:
             raise RuntimeError(f"{answer.status} {url} {text[:400]}")
@@ -154,6 +156,9 @@ class Service:
             with urllib.request.urlopen(request) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
+            if error.code == 429:
+                time.sleep(int(error.headers["Retry-After"]))
+                return self.call(method, path, body)
             raise RuntimeError(f"{error.code} {path} {error.read()[:400]}") from error
 
     def all(self, path):
