@@ -393,7 +393,7 @@ describe("a mail", () => {
     const ofSubscription = failure({ id: "subscription:s-2", subscriptionId: "s-2" });
     const automation = (change: Partial<AutomationItem>): AutomationItem => ({
       kind: "automation",
-      id: "01",
+      id: JSON.stringify(change),
       title: "Payments",
       what: "is due",
       urgency: "warning",
