@@ -250,7 +250,7 @@ describe("the subscription of the platform team", () => {
     expect(edgesByResource(platform, "webApp", "functionApp")).toEqual({
       "app-dmz-status": ["kv-dmz secret one references appsettings/TOKEN action 86400 AccessToKeyVaultDenied"],
       "func-lifecycle": [
-        "kv-lifecycle-service secret jwt-signing-keys references appsettings/JWT_KEYS action 86400 SecretNotFound",
+        "kv-lifecycle-service secret one references appsettings/JWT_KEYS action 86400 SecretNotFound",
       ],
     });
     const ofServiceVault = platform.resources.flatMap(({ edges }) =>
@@ -364,11 +364,13 @@ describe("the production subscription", () => {
     });
     const shared = principalOf(guidFrom("principal of identity id-importers"))!;
     expect([shared.name, shared.identityOf]).toEqual(["id-importers", undefined]);
-    // Resources of other subscriptions are named too; what is left are groups, people and other service principals.
-    const unnamed = principals.flatMap(({ resource }) =>
-      / [0-9a-f-]{36}$/.test(resource.name) ? [resource.name] : [],
-    );
-    expect(unnamed.map((name) => name.split(" ")[0]).sort()).toEqual(["Group", "ServicePrincipal", "ServicePrincipal"]);
+    // Each resource that was found and whose own identity may read a vault.
+    const identities = production.resources.flatMap(({ resource }) => {
+      const principal = principalOf(guidFrom(`principal ${resource.id.toLowerCase()}`));
+      return principal ? [[principal.name, principal.identityOf, resource.name, resource.id]] : [];
+    });
+    expect(identities.length).toBeGreaterThan(10);
+    expect(identities.filter(([name, owner, resource, id]) => name !== resource || owner !== id)).toEqual([]);
   });
 
   test("a site that can't be read and a site with an invalid reference are reported as not seen", () => {
