@@ -8,6 +8,7 @@ import { addressOfCaller, type Gate } from "../shared/platform/http/admission.ts
 import { createPace } from "../shared/platform/http/pace.ts";
 import { Problem, retryLater } from "../shared/platform/http/problem.ts";
 import type { RateLimiter } from "../shared/platform/http/rate-limit.ts";
+import { errorCode, statusOf } from "../shared/platform/storage/errors.ts";
 import { type StoreFormat, StoreIsNewer } from "../shared/platform/storage/store-format.ts";
 import { isUnclear, RowChanged, SigningKeysMissing, StorageCorrupt } from "../shared/platform/storage/tables.ts";
 import type { Settings } from "../shared/settings/settings.ts";
@@ -90,6 +91,17 @@ export function createGate(deps: {
 }
 
 /**
+ * What to do when the storage account denies a request, by its error code:
+ * https://learn.microsoft.com/rest/api/storageservices/common-rest-api-error-codes
+ */
+const STORAGE_DENIALS: Record<string, string> = {
+  AuthorizationPermissionMismatch:
+    "The storage account denies access to the identity of the service. Assign the roles Storage Table Data Contributor and Storage Queue Data Contributor on the account. After a deployment, Azure applies new roles within about ten minutes.",
+  AuthorizationFailure:
+    "The firewall of the storage account denies the service. Check the account's private endpoints, their DNS records, and the network of the app.",
+};
+
+/**
  * Returns the problem document for expected failures: a cloud service that does not respond, a write conflict, or a stored row
  * that can't be read. Returns undefined for bugs.
  */
@@ -111,6 +123,9 @@ function problemOf(error: unknown): Problem | undefined {
     );
   }
   if (error instanceof SigningKeysMissing) return retryLater("unavailable", error.message, UNREADABLE_RETRY_SECONDS);
+  const denial =
+    error instanceof Error && statusOf(error) === 403 ? STORAGE_DENIALS[errorCode(error) ?? ""] : undefined;
+  if (denial) return retryLater("unavailable", denial, RETRY_SECONDS);
   if (isUnclear(error)) {
     return retryLater(
       "unavailable",

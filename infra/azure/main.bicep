@@ -7,8 +7,12 @@ targetScope = 'subscription'
 @maxLength(20)
 param environmentName string
 
-@description('Region of the resources.')
+@description('Region of the resources. Must offer Flex Consumption (az functionapp list-flexconsumption-locations).')
+@metadata({ azd: { type: 'location' } })
 param location string
+
+@description('Existing resource group for the service. Empty: creates rg-NAME.')
+param resourceGroupName string = ''
 
 @description('Tags of all resources and resource groups, such as a cost center.')
 param tags object = {}
@@ -17,14 +21,38 @@ param tags object = {}
 @allowed(['LRS', 'ZRS', 'GRS', 'GZRS'])
 param storageReplication string = 'ZRS'
 
+@description('Encrypts storage with a key: keyVaultResourceId, keyName, keyVersion, userAssignedIdentityResourceId. Empty: Microsoft-managed.')
+param customerManagedKey object = {}
+
+@description('Protects storage account and vault: kind (CanNotDelete) and name of the lock. Empty: none.')
+param lock object = {}
+
+@description('Whether the instances of the app are spread over the availability zones of the region.')
+param zoneRedundant bool = false
+
 @description('Subscriptions to monitor. Empty if a management group grants the permissions (watch/management-group.bicep).')
 param watchedSubscriptionIds string[] = [subscription().subscriptionId]
+
+@description('Whether to grant the permissions on watchedSubscriptionIds. False if another team deploys watch/subscription.bicep.')
+param watchRolesEnabled bool = true
+
+@description('Existing custom role Inventory Reader, as a resource id. Empty: creates one in each monitored subscription.')
+param inventoryReaderRoleDefinitionId string = ''
+
+@description('Existing custom role Dependency Reader, as a resource id. Empty: creates one in each monitored subscription.')
+param dependencyReaderRoleDefinitionId string = ''
 
 @description('Ids of resource groups whose apps and API Management the service may refresh after a rotation (PRO). Empty: none.')
 param rotationResourceGroupIds string[] = []
 
+@description('Existing custom role Rotation Operator, as a resource id. Empty: creates one in each of these resource groups.')
+param rotationOperatorRoleDefinitionId string = ''
+
 @description('Subscriptions in which settings are compared with the values of secrets, to find copies (PRO). Empty: none.')
 param literalScanSubscriptionIds string[] = []
+
+@description('Existing custom role Literal Scanner, as a resource id. Empty: creates one in each of these subscriptions.')
+param literalScannerRoleDefinitionId string = ''
 
 @description('User name of the first administrator. scripts/make-secrets.ts creates the password and stores it in the vault.')
 param bootstrapAdminUsername string = 'admin'
@@ -52,6 +80,15 @@ param nodeVersion string = '22'
 @maxValue(730)
 param logRetentionDays int = 30
 
+@description('Existing Log Analytics workspace for logs and metrics, as a resource id. Empty: creates one.')
+param logAnalyticsWorkspaceResourceId string = ''
+
+@description('Whether all resource logs of storage, app, mail, App Configuration and network go to the workspace.')
+param diagnosticSettingsEnabled bool = false
+
+@description('Whether logs and metrics can be sent and read from public networks. False needs your Azure Monitor private link scope.')
+param monitoringPublicNetworkAccessEnabled bool = true
+
 @description('Mail addresses for alerts about problems of the service itself. Empty: alerts fire, but no one is notified.')
 param operatorEmailAddresses string[] = []
 
@@ -76,10 +113,16 @@ param appConfigurationEnabled bool = false
 @description('Address ranges that may call the app, in CIDR notation: 203.0.113.0/24. Empty: everyone.')
 param allowedIpRanges string[] = []
 
+@description('Whether the app can be called from public networks. False needs appPrivateEndpointEnabled or your own private endpoint.')
+param appPublicNetworkAccessEnabled bool = true
+
+@description('Whether the app has a private endpoint. Needs networkEnabled.')
+param appPrivateEndpointEnabled bool = false
+
 @description('Whether storage, vault and App Configuration are reachable through private endpoints only.')
 param networkEnabled bool = false
 
-@description('Whether the service calls vaults with one fixed public address, through a NAT gateway. Needs networkEnabled.')
+@description('Whether the service calls vaults with one fixed public address, through a NAT gateway. Needs networkEnabled without own subnets.')
 param natGatewayEnabled bool = false
 
 @description('Existing subnet of the app, delegated to Microsoft.App/environments, as a resource id. Empty: creates a network.')
@@ -132,20 +175,25 @@ param additionalSettings object = {}
 
 // azd finds its resources by this tag.
 var resourceTags = union(tags, { 'azd-env-name': environmentName })
+var groupName = empty(resourceGroupName) ? 'rg-${environmentName}' : resourceGroupName
 
-resource resourceGroup 'Microsoft.Resources/resourceGroups@2025-04-01' = {
+resource resourceGroup 'Microsoft.Resources/resourceGroups@2025-04-01' = if (empty(resourceGroupName)) {
   name: 'rg-${environmentName}'
   location: location
   tags: resourceTags
 }
 
 module service 'service.bicep' = {
-  scope: resourceGroup
+  scope: az.resourceGroup(groupName)
+  dependsOn: [resourceGroup]
   params: {
     environmentName: environmentName
     location: location
     tags: resourceTags
     storageReplication: storageReplication
+    customerManagedKey: customerManagedKey
+    lock: lock
+    zoneRedundant: zoneRedundant
     watchedSubscriptionIds: watchedSubscriptionIds
     bootstrapAdminUsername: bootstrapAdminUsername
     instanceMemoryMb: instanceMemoryMb
@@ -153,6 +201,9 @@ module service 'service.bicep' = {
     alwaysReadyInstances: alwaysReadyInstances
     nodeVersion: nodeVersion
     logRetentionDays: logRetentionDays
+    logAnalyticsWorkspaceResourceId: logAnalyticsWorkspaceResourceId
+    diagnosticSettingsEnabled: diagnosticSettingsEnabled
+    monitoringPublicNetworkAccessEnabled: monitoringPublicNetworkAccessEnabled
     operatorEmailAddresses: operatorEmailAddresses
     mailEnabled: mailEnabled
     mailDataLocation: mailDataLocation
@@ -161,6 +212,8 @@ module service 'service.bicep' = {
     mailPerHour: mailPerHour
     appConfigurationEnabled: appConfigurationEnabled
     allowedIpRanges: allowedIpRanges
+    appPublicNetworkAccessEnabled: appPublicNetworkAccessEnabled
+    appPrivateEndpointEnabled: appPrivateEndpointEnabled
     networkEnabled: networkEnabled
     natGatewayEnabled: natGatewayEnabled
     functionSubnetResourceId: functionSubnetResourceId
@@ -195,11 +248,13 @@ module events 'events/subscription.bicep' = [
 ]
 
 module watch 'watch/subscription.bicep' = [
-  for subscriptionId in watchedSubscriptionIds: {
+  for subscriptionId in watchedSubscriptionIds: if (watchRolesEnabled) {
     scope: subscription(subscriptionId)
     params: {
       principalId: service.outputs.identityPrincipalId
       environmentName: environmentName
+      inventoryReaderRoleDefinitionId: inventoryReaderRoleDefinitionId
+      dependencyReaderRoleDefinitionId: dependencyReaderRoleDefinitionId
     }
   }
 ]
@@ -210,6 +265,7 @@ module rotation 'rotation/resource-group.bicep' = [
     params: {
       principalId: service.outputs.identityPrincipalId
       environmentName: environmentName
+      rotationOperatorRoleDefinitionId: rotationOperatorRoleDefinitionId
     }
   }
 ]
@@ -220,15 +276,21 @@ module literalScan 'literal-scan/subscription.bicep' = [
     params: {
       principalId: service.outputs.identityPrincipalId
       environmentName: environmentName
+      literalScannerRoleDefinitionId: literalScannerRoleDefinitionId
     }
   }
 ]
 
-output AZURE_RESOURCE_GROUP string = resourceGroup.name
+output AZURE_RESOURCE_GROUP string = groupName
 output SERVICE_URL string = service.outputs.serviceUrl
 output SERVICE_KEY_VAULT_ID string = service.outputs.vaultId
+output SERVICE_KEY_VAULT_NAME string = service.outputs.vaultName
 output SERVICE_STORAGE_ACCOUNT_ID string = service.outputs.storageAccountId
 output SERVICE_FUNCTION_APP_ID string = service.outputs.functionAppId
+output SERVICE_FUNCTION_APP_NAME string = service.outputs.functionAppName
+// What an Azure Monitor private link scope must include.
+output SERVICE_LOG_ANALYTICS_WORKSPACE_ID string = service.outputs.logAnalyticsWorkspaceId
+output SERVICE_APPLICATION_INSIGHTS_ID string = service.outputs.applicationInsightsId
 // What the firewall of a monitored vault must allow: the subnet, or with natGatewayEnabled the address. Empty: no fixed source.
 output SERVICE_SUBNET_ID string = service.outputs.subnetId
 output SERVICE_IP_ADDRESS string = service.outputs.ipAddress

@@ -40,6 +40,7 @@ import { identityProviders } from "./idp/server.ts";
 import { PagerDuty } from "./incidents/pagerduty.ts";
 import { ServiceNow } from "./incidents/servicenow.ts";
 import { keyVault } from "./key-vault/key-vault.ts";
+import { KeyVaultTraffic } from "./key-vault/traffic.ts";
 import { logAnalytics } from "./logs/log-analytics.ts";
 import { Workspaces } from "./logs/workspaces.ts";
 import { MAIL_AUDIENCE, MAIL_DOMAIN, Mails } from "./mail.ts";
@@ -145,6 +146,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   directory.restore(changes.filter(isDirectoryChange), folder.writeChange);
   const [faults, requestLog, sinks] = [new Faults(), new RequestLog(), new WebhookSinks()];
   const workspaces = new Workspaces(clock);
+  const traffic = new KeyVaultTraffic();
   const [pagerDuty, serviceNow] = [new PagerDuty(), new ServiceNow()];
   const authorization = new Authorization(resources);
   const tokens = new Tokens(signingKey, state.tenantId, options.tokenLifetimeSeconds ?? 3600);
@@ -235,6 +237,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     authorization,
     faults,
     requestLog,
+    traffic,
     mails,
     sinks,
     pagerDuty,
@@ -288,6 +291,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
       suffix: VAULT_SUFFIX,
       authority,
       workspaces,
+      traffic,
     }),
     "loganalytics.localhost": logAnalytics({ workspaces, tokens, origin: origin("loganalytics.localhost") }),
     "acme.communication.localhost": mails.service,

@@ -20,6 +20,7 @@ type Body = Record<string, unknown>;
  *
  *     GET    /control/counts                      DELETE /control/counts
  *     GET    /control/requests?operation=&host=&vault=&resource=&limit=
+ *     GET    /control/busiest-ten-seconds         requests of each vault and region, see key-vault/traffic.ts
  *     GET    /control/foreign-requests
  *     GET    /control/faults                      POST   /control/faults     DELETE /control/faults[/ID]
  *     GET    /control/subscriptions               POST   /control/subscriptions   DELETE /control/subscriptions/ID
@@ -88,6 +89,8 @@ export function controlApi(control: Control, request: IncomingRequest): ServiceR
       );
       return ok(control.requests({ ...filter, ...(query.has("limit") && { limit: Number(query.get("limit")) }) }));
     }
+    case "busiest-ten-seconds":
+      return ok(control.busiestTenSeconds());
     case "foreign-requests":
       return ok(control.foreignRequests());
     case "faults":

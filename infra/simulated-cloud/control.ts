@@ -25,6 +25,7 @@ import type { SamlLogoutRequest } from "./idp/saml-logout.ts";
 import type { SamlModeName } from "./idp/saml-modes.ts";
 import type { PagerDuty } from "./incidents/pagerduty.ts";
 import type { ServiceNow } from "./incidents/servicenow.ts";
+import type { KeyVaultTraffic } from "./key-vault/traffic.ts";
 import type { Workspaces } from "./logs/workspaces.ts";
 import type { Mails, StoredMail } from "./mail.ts";
 import type { Providers } from "./providers/providers.ts";
@@ -40,6 +41,7 @@ export interface ControlParts {
   resources: VaultStore;
   faults: Faults;
   requestLog: RequestLog;
+  traffic: KeyVaultTraffic;
   mails: Mails;
   sinks: WebhookSinks;
   pagerDuty: PagerDuty;
@@ -125,8 +127,14 @@ export class Control {
     return this.#parts.requestLog.counts();
   }
 
+  /** Returns the requests in the busiest ten seconds of each vault and region: see `KeyVaultTraffic`. */
+  busiestTenSeconds(): Record<string, number> {
+    return this.#parts.traffic.busiest();
+  }
+
   /** Clears counts and recorded requests. */
   resetCounts(): void {
+    this.#parts.traffic.reset();
     this.#parts.requestLog.reset();
   }
 

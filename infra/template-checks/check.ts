@@ -11,7 +11,14 @@ import { checkDeployerRoles } from "./deployer.ts";
 import type { Finding } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";
 import { checkInvariants } from "./invariants.ts";
-import { checkDeployPage, checkParametersFile, compareParameters } from "./parameters.ts";
+import {
+  checkDeployPage,
+  checkModulePages,
+  checkParametersFile,
+  compareEntryPoints,
+  compareParameters,
+  compareRefusals,
+} from "./parameters.ts";
 import { checkParity, type ParityRow } from "./parity/parity.ts";
 import { checkPolicy, type ParsedPolicy, parsePolicy } from "./policy.ts";
 import { checkProviders } from "./providers.ts";
@@ -67,6 +74,7 @@ export function checkInfra(input: {
 }): { findings: Finding[]; table: ParityRow[] } {
   const { files, bicep, terraform, policy } = input.templates;
   const modules = modulesOf([...terraform.values()]);
+  const mainModule = modules.find(({ folder }) => folder === "infra/terraform");
   const parity = checkParity(bicep, modules);
   const findings = [
     ...checkBicep({ files: bicep, types: input.types, exists: files.exists }),
@@ -76,10 +84,9 @@ export function checkInfra(input: {
     ...checkTerraform([...terraform.values()], files.exists),
     ...checkAzureYaml(files, input.scripts),
     ...checkParametersFile(files, bicep),
-    ...compareParameters(
-      bicep,
-      modules.find(({ folder }) => folder === "infra/terraform"),
-    ),
+    ...compareParameters(bicep, mainModule),
+    ...compareRefusals(bicep, mainModule),
+    ...compareEntryPoints(bicep),
     ...checkRoleNames(files),
     ...checkPermissionsPage(files, bicep),
     ...checkRemovePage(files, bicep),
@@ -91,6 +98,7 @@ export function checkInfra(input: {
     ...checkSettings(bicep),
     ...checkSettingsPages(files, bicep),
     ...checkDeployPage(files, bicep),
+    ...checkModulePages(files, modules),
     ...parity.findings,
   ];
   return { findings, table: parity.table };

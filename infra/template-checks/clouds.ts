@@ -23,6 +23,7 @@ export function checkClouds(files: InfraFiles): Finding[] {
       const values = {
         appDomain,
         storageDomain: storageSuffix,
+        vaultDomain: keyVaultSuffix,
         vaultZone: `privatelink.${keyVaultSuffix.replace(/^vault\./, "vaultcore.")}`,
         appConfigurationZone: `privatelink.${appConfigurationSuffix}`,
       };

@@ -17,7 +17,7 @@ export const ROOT = path.resolve(import.meta.dirname, "../..");
 
 export function readInfraFiles(): InfraFiles {
   const paths = globSync(
-    ["azure.yaml", "host.json", "infra/azure/**/*.{bicep,json,kql,txt}", "infra/terraform/**/*.tf", "docs/*.md"],
+    ["azure.yaml", "host.json", "infra/azure/**/*.{bicep,json,kql,txt}", "infra/terraform/**/*.{tf,md}", "docs/*.md"],
     { cwd: ROOT },
   );
   const source = globSync("shared/discovery/**/*.ts", { cwd: ROOT })

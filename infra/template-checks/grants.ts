@@ -51,10 +51,9 @@ export function grantsOf(bicep: ReadonlyMap<string, BicepFile>): Grant[] {
             actions: builtIn.actions,
             dataActions: builtIn.dataActions,
           };
-        // Otherwise the role is a custom role of the same file, referred to by its `id`.
-        const definition = file.resources.find(
-          ({ name }) => role && bicepNormalizer(bicep, file)(role) === `{${snake(name)}.id}`,
-        );
+        // Otherwise the role is a custom role of the same file, referred to by its `id`, unless an existing role takes its place.
+        const roleText = role ? bicepNormalizer(bicep, file)(role) : "";
+        const definition = file.resources.find(({ name }) => roleText.endsWith(`{${snake(name)}.id}`));
         const permissions = property(definition?.body, "properties", "permissions");
         const first = permissions?.kind === "array" ? permissions.items[0] : undefined;
         return {

@@ -26,6 +26,7 @@ interface Invariant {
 }
 
 const CLOSED_IN_NETWORK = "{network_enabled} ? Disabled : Enabled";
+const OPEN_MONITORING = "{monitoring_public_network_access_enabled} ? Enabled : Disabled";
 const DENIED_IN_NETWORK = "{network_enabled} ? Deny : Allow";
 
 /**
@@ -48,6 +49,10 @@ const EVENT_TYPES: Record<string, readonly string[]> = {
 
 const SERVICE_IDENTITY = "{identity.principal_id}";
 
+/** A custom role of the templates, or an existing one that takes its place. */
+const ownRole = (name: string): string =>
+  `{${name}_role_definition_id} is given ? {${name}_role_definition_id} : {${name}_definition.id}`;
+
 /**
  * Role assignments by name: the role, who gets it, and on which resource. docs/permissions.md and docs/permissions-options.md say
  * why each is needed. Without a resource: on the scope of the file. The identity of the policy is not compared, because it has
@@ -56,17 +61,17 @@ const SERVICE_IDENTITY = "{identity.principal_id}";
 const ASSIGNMENTS: Record<string, [role: string, principal?: string, scope?: string]> = {
   app_configuration_role: ["App Configuration Data Reader", SERVICE_IDENTITY, "{app_configuration.id}"],
   blob_role: ["Storage Blob Data Owner", SERVICE_IDENTITY, "{storage_account.id}"],
-  dependency_reader_role: ["{dependency_reader_definition.id}", SERVICE_IDENTITY],
+  dependency_reader_role: [ownRole("dependency_reader"), SERVICE_IDENTITY],
   event_deployer_role: ["{event_deployer_definition.id}"],
-  inventory_reader_role: ["{inventory_reader_definition.id}", SERVICE_IDENTITY],
+  inventory_reader_role: [ownRole("inventory_reader"), SERVICE_IDENTITY],
   key_vault_reader_role: ["Key Vault Reader", SERVICE_IDENTITY],
-  literal_scanner_role: ["{literal_scanner_definition.id}", SERVICE_IDENTITY],
+  literal_scanner_role: [ownRole("literal_scanner"), SERVICE_IDENTITY],
   log_reader_role: ["{log_reader_definition.id}", SERVICE_IDENTITY],
   mail_role: ["Communication and Email Service Owner", SERVICE_IDENTITY, "{communication_service.id}"],
   management_group_topics_role: ["EventGrid Contributor"],
   policy_access_role: ["Role Based Access Control Administrator"],
   queue_role: ["Storage Queue Data Contributor", SERVICE_IDENTITY, "{storage_account.id}"],
-  rotation_operator_role: ["{rotation_operator_definition.id}", SERVICE_IDENTITY],
+  rotation_operator_role: [ownRole("rotation_operator"), SERVICE_IDENTITY],
   secrets_user_role: ["Key Vault Secrets User", SERVICE_IDENTITY],
   subscription_topics_role: ["EventGrid Contributor"],
   table_role: ["Storage Table Data Contributor", SERVICE_IDENTITY, "{storage_account.id}"],
@@ -75,6 +80,24 @@ const ASSIGNMENTS: Record<string, [role: string, principal?: string, scope?: str
   vault_reference_role: ["Key Vault Secrets User", "{function_app.identity_principal_id}", "{vault.id}"],
   vault_role: ["Key Vault Secrets Officer", SERVICE_IDENTITY, "{vault.id}"],
 };
+
+/** Encryption with a customer-managed key. Without `Account`, the keys of tables and queues would be Microsoft's. */
+const ENCRYPTION = `{identity={userAssignedIdentity={customer_managed_key.user_assigned_identity_resource_id}}, keySource=Microsoft.Keyvault, keyvaultproperties={keyname={customer_managed_key.key_name}, keyvaulturi=https://last(split(/, {customer_managed_key.key_vault_resource_id})).{cloud.vault_domain}, keyversion={customer_managed_key.key_version}}, services={blob={enabled=true, keyType=Account}, queue={enabled=true, keyType=Account}, table={enabled=true, keyType=Account}}}`;
+
+/** Resources whose logs `diagnosticSettingsEnabled` sends to the workspace, by the name of the diagnostic setting. */
+const DIAGNOSTICS: Record<string, string> = {
+  app_configuration_diagnostics: "app_configuration",
+  app_diagnostics: "function_app",
+  blob_diagnostics: "blob_service",
+  communication_diagnostics: "communication_service",
+  network_security_group_diagnostics: "network_security_group",
+  queue_diagnostics: "queue_service",
+  table_diagnostics: "table_service",
+  workspace_diagnostics: "log_analytics_workspace",
+};
+
+const WORKSPACE =
+  "{log_analytics_workspace_resource_id} is given ? {log_analytics_workspace_resource_id} : {log_analytics_workspace.id}";
 
 const INVARIANTS: readonly Invariant[] = [
   {
@@ -90,6 +113,9 @@ const INVARIANTS: readonly Invariant[] = [
       "properties.publicNetworkAccess": CLOSED_IN_NETWORK,
       "properties.networkAcls.defaultAction": DENIED_IN_NETWORK,
       "properties.networkAcls.bypass": "AzureServices",
+      identity:
+        "{type=UserAssigned, userAssignedIdentities={{customer_managed_key.user_assigned_identity_resource_id}={}}}",
+      "properties.encryption": `{customer_managed_key} is given ? ${ENCRYPTION} : {keySource=Microsoft.Storage}`,
     },
     reason:
       "only Entra identities may access the service's data, by TLS 1.2, and with the network option only from inside",
@@ -124,10 +150,33 @@ const INVARIANTS: readonly Invariant[] = [
   },
   {
     type: "Microsoft.Insights/diagnosticSettings",
-    values: { "properties.logs.0.category": "AuditEvent", "properties.logs.0.enabled": "true" },
+    name: "vault_diagnostics",
+    values: {
+      scope: "{vault.id}",
+      "properties.workspaceId": WORKSPACE,
+      "properties.logs.0.category": "AuditEvent",
+      "properties.logs.0.enabled": "true",
+    },
     reason:
       "AuditEvent is a vault's category of reads and writes: https://learn.microsoft.com/azure/key-vault/general/logging",
   },
+  ...Object.entries(DIAGNOSTICS).map(([name, resource]) => ({
+    type: "Microsoft.Insights/diagnosticSettings",
+    name,
+    values: {
+      scope: `{${resource}.id}`,
+      "properties.workspaceId": resource === "log_analytics_workspace" ? "{log_analytics_workspace.id}" : WORKSPACE,
+      "properties.logs.0.categoryGroup": "allLogs",
+      "properties.logs.0.enabled": "true",
+    },
+    reason: "diagnosticSettingsEnabled sends all logs of each resource to the workspace",
+  })),
+  ...["storage_account", "vault"].map((resource) => ({
+    type: "Microsoft.Authorization/locks",
+    name: `${resource.replace("_account", "")}_lock`,
+    values: { scope: `{${resource}.id}`, "properties.level": "{lock.kind}" },
+    reason: "the lock protects what cannot be created again",
+  })),
   {
     type: "Microsoft.AppConfiguration/configurationStores",
     values: {
@@ -143,6 +192,8 @@ const INVARIANTS: readonly Invariant[] = [
     values: {
       "properties.features.disableLocalAuth": "true",
       "properties.features.enableLogAccessUsingOnlyResourcePermissions": "true",
+      "properties.publicNetworkAccessForIngestion": OPEN_MONITORING,
+      "properties.publicNetworkAccessForQuery": OPEN_MONITORING,
     },
     reason: "only Entra identities may access logs, and who may read a resource may read its logs",
   },
@@ -150,7 +201,9 @@ const INVARIANTS: readonly Invariant[] = [
     type: "Microsoft.Insights/components",
     values: {
       "properties.DisableLocalAuth": "true",
-      "properties.WorkspaceResourceId": "{log_analytics_workspace.id}",
+      "properties.WorkspaceResourceId": WORKSPACE,
+      "properties.publicNetworkAccessForIngestion": OPEN_MONITORING,
+      "properties.publicNetworkAccessForQuery": OPEN_MONITORING,
     },
     reason: "only Entra identities may send telemetry",
   },
@@ -159,6 +212,7 @@ const INVARIANTS: readonly Invariant[] = [
     values: {
       "identity.type": "SystemAssigned, UserAssigned",
       "properties.httpsOnly": "true",
+      "properties.publicNetworkAccess": "{app_public_network_access_enabled} ? Enabled : Disabled",
       "properties.virtualNetworkSubnetId": `${NETWORK_CREATED} ? {function_subnet.id} : {function_subnet_resource_id}`,
       "properties.siteConfig.minTlsVersion": "1.2",
       "properties.siteConfig.ipSecurityRestrictionsDefaultAction": "{allowed_ip_ranges} is given ? Deny : Allow",
@@ -177,7 +231,7 @@ const INVARIANTS: readonly Invariant[] = [
   },
   {
     type: "Microsoft.Web/serverfarms",
-    values: { "sku.name": "FC1", "properties.reserved": "true" },
+    values: { "sku.name": "FC1", "properties.reserved": "true", "properties.zoneRedundant": "{zone_redundant}" },
     reason: "the app is made for Flex Consumption on Linux",
   },
   {
@@ -188,6 +242,33 @@ const INVARIANTS: readonly Invariant[] = [
       "properties.serviceEndpoints": SERVICE_ENDPOINTS,
     },
     reason: "Flex Consumption needs the delegation, and the firewalls of watched vaults the service endpoint",
+  },
+  ...["function_subnet", "private_endpoint_subnet"].map((name) => ({
+    type: "Microsoft.Network/virtualNetworks/subnets",
+    name,
+    values: { "properties.networkSecurityGroup.id": "{network_security_group.id}" },
+    reason: "policies of many companies deny a subnet without a security group",
+  })),
+  {
+    type: "Microsoft.Network/virtualNetworks/subnets",
+    name: "private_endpoint_subnet",
+    values: { "properties.privateEndpointNetworkPolicies": "NetworkSecurityGroupEnabled" },
+    reason: "private endpoints ignore the security group otherwise",
+  },
+  {
+    type: "Microsoft.Network/privateEndpoints",
+    name: "app_private_endpoint",
+    values: {
+      "properties.privateLinkServiceConnections.0.properties.privateLinkServiceId": "{function_app.id}",
+      "properties.privateLinkServiceConnections.0.properties.groupIds": "[sites]",
+    },
+    reason: "it is the endpoint of the app: https://learn.microsoft.com/azure/private-link/private-endpoint-overview",
+  },
+  {
+    type: "Microsoft.Network/privateDnsZones",
+    name: "app_private_dns_zone",
+    values: { name: "privatelink.{cloud.app_domain}" },
+    reason: "apps have this zone: https://learn.microsoft.com/azure/private-link/private-endpoint-dns",
   },
   {
     type: "Microsoft.Network/publicIPAddresses",

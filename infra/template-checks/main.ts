@@ -7,15 +7,20 @@ import { commandLine } from "../build/command-line.ts";
 import type { Finding } from "./expression.ts";
 import { ROOT, readInfraFiles } from "./files.ts";
 
-const HELP = `npm run check:infra
+const HELP = `npm run check:infra [-- --write]
 
 Checks the Bicep and Terraform files against Azure's resource types, against each other and against the settings that the service
 reads. Prints a table of the resources, roles and settings in both languages, the findings with file and line, and what was not
 checked. The exit code is 1 if there is a finding.
 
+  --write   format the Terraform files and write the tables of each module's README.md, with terraform and terraform-docs
+
 Environment variables:
-  TF_CLI_CONFIG_FILE   path of a Terraform CLI configuration that provides the azurerm provider; enables "terraform validate"`;
-commandLine(HELP, {});
+  TF_CLI_CONFIG_FILE   path of a Terraform CLI configuration that provides the azurerm provider; enables "terraform validate"
+                       and "terraform test"`;
+const TERRAFORM_DOCS = ["--config", path.join(ROOT, "infra/terraform/.terraform-docs.yml")];
+const { write } = commandLine(HELP, { options: { write: { type: "boolean" } } }).values;
+if (write) writeTerraform();
 
 const { checkInfra, parseTemplates, typesIn } = await import("./check.ts");
 const { loadTypes } = await import("./bicep/types.ts");
@@ -29,7 +34,7 @@ const width = Math.max(...table.map(({ name }) => name.length));
 for (const { what, name, bicep, terraform } of table) {
   console.log(`${what.padEnd(9)}${name.padEnd(width + 2)}${bicep.padEnd(62)}${terraform}`);
 }
-const allFindings = [...terraformFindings(), ...findings];
+const allFindings = [...terraformFindings(), ...terraformDocsFindings(), ...findings];
 for (const { file, line, message } of allFindings) console.error(`${file}:${line}  ${message}`);
 console.log(`${table.length} resources, roles and settings on both sides; ${allFindings.length} findings.`);
 console.log(
@@ -37,13 +42,11 @@ console.log(
 );
 process.exit(allFindings.length === 0 ? 0 : 1);
 
-/** Runs Terraform if it is installed: `terraform fmt`, and `terraform validate` if the provider is available. */
+/** Runs Terraform if it is installed: `fmt`, and `validate` and `test` if the provider is available. */
 function terraformFindings(): Finding[] {
-  const folder = path.join(ROOT, "infra/terraform");
-  const run = (...args: string[]) => spawnSync("terraform", args, { cwd: folder, encoding: "utf8" });
-  const format = run("fmt", "-check", "-recursive", "-list=true");
+  const format = run("terraform", ["fmt", "-check", "-recursive", "-list=true"]);
   if (format.error) {
-    console.log("Not checked: terraform fmt and terraform validate, because terraform is not installed.");
+    console.log("Not checked: terraform fmt, validate and test, because terraform is not installed.");
     return [];
   }
   const findings = format.stdout
@@ -52,11 +55,74 @@ function terraformFindings(): Finding[] {
     .map((file) => ({ file: `infra/terraform/${file}`, line: 1, message: "terraform fmt would change it" }));
   if (!existsSync(process.env.TF_CLI_CONFIG_FILE ?? "")) {
     console.log(
-      "Not checked: terraform validate. Set TF_CLI_CONFIG_FILE to a configuration that provides the azurerm provider.",
+      "Not checked: terraform validate and terraform test. Set TF_CLI_CONFIG_FILE to a configuration that provides the azurerm provider.",
     );
     return findings;
   }
-  return [...findings, ...moduleFolders().flatMap(validate)];
+  const invalid = moduleFolders().flatMap(validate);
+  return [...findings, ...invalid, ...(invalid.length === 0 ? testModule() : [])];
+}
+
+/** Runs a program in a folder, by default that of the main module. `error` is set if the program is not installed. */
+function run(program: string, args: readonly string[], folder = "infra/terraform") {
+  return spawnSync(program, args, { cwd: path.join(ROOT, folder), encoding: "utf8" });
+}
+
+/** Formats the Terraform files and writes the tables of each module's README.md. */
+function writeTerraform(): void {
+  run("terraform", ["fmt", "-recursive"]);
+  for (const folder of moduleFolders()) {
+    const { error, status, stderr } = run("terraform-docs", [...TERRAFORM_DOCS, "."], folder);
+    if (error) throw new Error("terraform-docs is not installed: see https://terraform-docs.io.");
+    if (status !== 0) throw new Error(`terraform-docs failed in ${folder}: ${stderr}`);
+  }
+}
+
+/** Checks that the tables of each module's README.md are current, if terraform-docs is installed. */
+function terraformDocsFindings(): Finding[] {
+  if (run("terraform-docs", ["--version"]).error) {
+    console.log("Not checked: whether terraform-docs would change a README.md, because it is not installed.");
+    return [];
+  }
+  return moduleFolders()
+    .filter((folder) => run("terraform-docs", [...TERRAFORM_DOCS, "--output-check", "."], folder).status !== 0)
+    .map((folder) => ({
+      file: `${folder}/README.md`,
+      line: 1,
+      message: "terraform-docs would change it: npm run check:infra -- --write",
+    }));
+}
+
+/** Runs the tests of the main module: plans with a mocked provider. */
+function testModule(): Finding[] {
+  const { stdout } = run("terraform", ["test", "-json"]);
+  const events = stdout
+    .split("\n")
+    .filter((text) => text.startsWith("{"))
+    .map((text) => JSON.parse(text) as TestEvent);
+  const failures = events.flatMap(({ diagnostic, ...event }) =>
+    diagnostic?.severity === "error"
+      ? [
+          {
+            file: `infra/terraform/${event["@testfile"] ?? "tests"}`,
+            line: diagnostic.range?.start.line ?? 1,
+            message: `${event["@testrun"] ?? "terraform test"}: ${diagnostic.summary}: ${diagnostic.detail}`,
+          },
+        ]
+      : [],
+  );
+  const passed = events.find(({ test_summary }) => test_summary)?.test_summary?.passed ?? 0;
+  console.log(`${passed} tests of the Terraform module passed.`);
+  const nothingRan = { file: "infra/terraform/tests", line: 1, message: "terraform test ran no test" };
+  return failures.length === 0 && passed === 0 ? [nothingRan] : failures;
+}
+
+/** A line of `terraform test -json`: https://developer.hashicorp.com/terraform/internals/machine-readable-ui */
+interface TestEvent {
+  "@testfile"?: string;
+  "@testrun"?: string;
+  diagnostic?: { severity: string; summary: string; detail: string; range?: { start: { line: number } } };
+  test_summary?: { passed: number };
 }
 
 /** Returns the folders with a Terraform module: the main module, its submodules and the examples. */
@@ -66,10 +132,9 @@ function moduleFolders(): string[] {
 }
 
 function validate(folder: string): Finding[] {
-  const options = { cwd: path.join(ROOT, folder), encoding: "utf8" } as const;
   // `terraform get` makes the called modules available. The provider comes from the CLI configuration.
-  spawnSync("terraform", ["get"], options);
-  const { stdout } = spawnSync("terraform", ["validate", "-json"], options);
+  run("terraform", ["get"], folder);
+  const { stdout } = run("terraform", ["validate", "-json"], folder);
   const { diagnostics } = JSON.parse(stdout) as {
     diagnostics: { severity: string; summary: string; range?: { filename: string; start: { line: number } } }[];
   };

@@ -4,12 +4,13 @@
 import { allowedValues } from "./bicep/file-scope.ts";
 import type { BicepFile, Parameter } from "./bicep/parse.ts";
 import type { Expression, Finding } from "./expression.ts";
-import { children, text } from "./expression.ts";
+import { children, property, text } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";
 import { snake } from "./parity/normalize.ts";
 import { blocks, type TerraformModule } from "./terraform/check.ts";
 
 const MAIN_TEMPLATE = "infra/azure/main.bicep";
+const SERVICE_TEMPLATE = "infra/azure/service.bicep";
 const PARAMETERS_FILE = "infra/azure/main.parameters.json";
 
 /** Variables that only Terraform has. */
@@ -82,14 +83,99 @@ const JSON_KINDS: Record<string, string> = {
   object: "object",
 };
 
-/** Checks that docs/deploy.md mentions every parameter by its Bicep name and by its Terraform name. */
+/**
+ * Checks the parameters of service.bicep, the entry point of a resource group, against main.bicep, which deploys it: the same
+ * types, defaults, limits and descriptions, and each passed on. Only the location has another default.
+ */
+export function compareEntryPoints(bicep: ReadonlyMap<string, BicepFile>): Finding[] {
+  const service = bicep.get(SERVICE_TEMPLATE);
+  const main = bicep.get(MAIN_TEMPLATE);
+  const call = main?.modules.find(({ path }) => path === "service.bicep");
+  const passed = property(call?.body, "params");
+  const entries = passed?.kind === "object" ? passed.entries : [];
+  return (service?.parameters ?? []).flatMap((parameter) => {
+    const { name, line } = parameter;
+    const other = main?.parameters.find((one) => one.name === name);
+    const isEqual = other && describeParameter(parameter) === describeParameter(other);
+    return [
+      ...(isEqual ? [] : [{ file: SERVICE_TEMPLATE, line, message: `the parameter ${name} differs in main.bicep` }]),
+      ...(entries.some(({ key }) => key === name)
+        ? []
+        : [{ file: MAIN_TEMPLATE, line: call?.line ?? 1, message: `does not pass the parameter ${name}` }]),
+    ];
+  });
+}
+
+const describeParameter = ({ name, type, decorators, defaultValue }: Parameter): string =>
+  JSON.stringify([type, decorators, name === "location" ? "" : defaultValue], (key, value: unknown) =>
+    key === "line" ? undefined : value,
+  );
+
+/**
+ * Checks that both languages refuse the same combinations of parameters. Terraform does so with a validation that reads other
+ * variables, service.bicep with `fail`, whose message names the parameter.
+ */
+export function compareRefusals(bicep: ReadonlyMap<string, BicepFile>, module: TerraformModule | undefined): Finding[] {
+  const service = bicep.get(SERVICE_TEMPLATE);
+  const messages = (service?.variables ?? []).flatMap(({ value }) => failMessages(value));
+  const refused = (module ? blocks(module, "variable") : []).filter(({ block }) => {
+    const [validation] = block.blocks.flatMap(({ attributes }) => attributes.get("condition") ?? []);
+    return validation !== undefined && variablesIn(validation.value).some((name) => name !== block.labels[0]);
+  });
+  const names = refused.map(({ block }) => block.labels[0]!);
+  return [
+    ...refused
+      .filter(({ block }) => !messages.some((message) => namesIn(message).includes(block.labels[0]!)))
+      .map(({ block, file }) => ({
+        file,
+        line: block.line,
+        message: `service.bicep does not refuse what ${block.labels[0]} refuses here`,
+      })),
+    ...messages
+      .filter((message) => !namesIn(message).some((name) => names.includes(name)))
+      .map((message) => ({ file: SERVICE_TEMPLATE, line: 1, message: `Terraform does not refuse: ${message}` })),
+  ];
+}
+
+/** Returns the parameters that a message names, in snake_case. */
+const namesIn = (message: string): string[] => message.split(/\W+/).map(snake);
+
+function failMessages(expression: Expression): string[] {
+  const own = expression.kind === "call" && expression.name === "fail" ? (text(expression.args[0]) ?? "") : undefined;
+  return [...(own === undefined ? [] : [own]), ...children(expression).flatMap(failMessages)];
+}
+
+/** Returns the names of the variables in an expression: `name` of `var.name`. */
+function variablesIn(expression: Expression): string[] {
+  const isVariable = expression.kind === "member" && expression.of.kind === "name" && expression.of.name === "var";
+  return isVariable ? [expression.name] : children(expression).flatMap(variablesIn);
+}
+
+/** Checks that a page about deployments mentions every parameter by its Bicep name and by its Terraform name. */
 export function checkDeployPage(files: InfraFiles, bicep: ReadonlyMap<string, BicepFile>): Finding[] {
   const file = "docs/deploy.md";
-  const page = files.text.get(file) ?? "";
+  const page = [file, "docs/bring-your-own.md"].map((one) => files.text.get(one) ?? "").join("\n");
   return (bicep.get(MAIN_TEMPLATE)?.parameters ?? [])
     .flatMap(({ name }) => [name, snake(name)])
     .filter((name) => !page.includes(`\`${name}\``))
     .map((name) => ({ file, line: 1, message: `does not mention the parameter ${name}` }));
+}
+
+/**
+ * Checks that each module's README.md has a row for every input and output, with its description. terraform-docs writes the
+ * tables (infra/terraform/.terraform-docs.yml), but is not needed for this check.
+ */
+export function checkModulePages(files: InfraFiles, modules: readonly TerraformModule[]): Finding[] {
+  return modules.flatMap((module) => {
+    const file = `${module.folder}/README.md`;
+    const page = files.text.get(file) ?? "";
+    return ["variable", "output"].flatMap((type) =>
+      blocks(module, type)
+        .map(({ block }) => `| ${block.labels[0]} | ${text(block.attributes.get("description")?.value)} |`)
+        .filter((row) => !page.includes(row))
+        .map((row) => ({ file, line: 1, message: `has no row ${row}: run npm run check:infra -- --write` })),
+    );
+  });
 }
 
 /** Compares the parameters of main.bicep with the variables of the Terraform module: names, types, defaults and limits. */
@@ -113,12 +199,15 @@ export function compareParameters(
       continue;
     }
     const type = typeText(variable.attributes.get("type")?.value);
-    if (type !== TERRAFORM_TYPES[parameter.type]) findings.push(finding(`is ${parameter.type}, in Terraform ${type}`));
+    const isObject = parameter.type === "object" && type === "object()";
+    if (type !== TERRAFORM_TYPES[parameter.type] && !isObject)
+      findings.push(finding(`is ${parameter.type}, in Terraform ${type}`));
     const [bicepDefault, terraformDefault] = [
       literal(parameter.defaultValue),
       literal(variable.attributes.get("default")?.value),
     ];
-    if (bicepDefault !== undefined && bicepDefault !== terraformDefault)
+    // An object with fixed members has no empty value in Terraform.
+    if (bicepDefault !== undefined && bicepDefault !== terraformDefault && !(isObject && terraformDefault === "null"))
       findings.push(finding(`its default is ${bicepDefault}, in Terraform ${terraformDefault}`));
     if (parameter.defaultValue && !variable.attributes.has("default"))
       findings.push(finding("Terraform has no default"));

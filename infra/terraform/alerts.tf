@@ -10,7 +10,7 @@ check "alerts_notify_somebody" {
 
 resource "azurerm_monitor_action_group" "action_group" {
   name                = "ag-${var.environment_name}"
-  resource_group_name = azurerm_resource_group.resource_group.name
+  resource_group_name = local.resource_group_name
   location            = "global"
   tags                = local.tags
   short_name          = "lifecycle"
@@ -29,7 +29,7 @@ resource "azurerm_monitor_action_group" "action_group" {
 
 resource "azurerm_monitor_scheduled_query_rules_alert_v2" "failed_scans_alert" {
   name                    = "alert-${var.environment_name}-failed-scans"
-  resource_group_name     = azurerm_resource_group.resource_group.name
+  resource_group_name     = local.resource_group_name
   location                = var.location
   tags                    = local.tags
   display_name            = "A scan failed or ran out of time"
@@ -54,7 +54,7 @@ resource "azurerm_monitor_scheduled_query_rules_alert_v2" "failed_scans_alert" {
 
 resource "azurerm_monitor_scheduled_query_rules_alert_v2" "poison_queues_alert" {
   name                    = "alert-${var.environment_name}-poison-queues"
-  resource_group_name     = azurerm_resource_group.resource_group.name
+  resource_group_name     = local.resource_group_name
   location                = var.location
   tags                    = local.tags
   display_name            = "A message failed for good"
@@ -81,7 +81,7 @@ resource "azurerm_monitor_scheduled_query_rules_alert_v2" "poison_queues_alert" 
 # row and never fires the alert, hence the time range of two days, the maximum of Azure Monitor.
 resource "azurerm_monitor_scheduled_query_rules_alert_v2" "no_scan_alert" {
   name                      = "alert-${var.environment_name}-no-scan"
-  resource_group_name       = azurerm_resource_group.resource_group.name
+  resource_group_name       = local.resource_group_name
   location                  = var.location
   tags                      = local.tags
   display_name              = "No scan has ended for a day"
@@ -108,7 +108,7 @@ resource "azurerm_monitor_scheduled_query_rules_alert_v2" "no_scan_alert" {
 
 resource "azurerm_monitor_scheduled_query_rules_alert_v2" "errors_alert" {
   name                    = "alert-${var.environment_name}-errors"
-  resource_group_name     = azurerm_resource_group.resource_group.name
+  resource_group_name     = local.resource_group_name
   location                = var.location
   tags                    = local.tags
   display_name            = "Many errors"

@@ -3,7 +3,7 @@ resource "azurerm_app_configuration" "app_configuration" {
   count = var.app_configuration_enabled ? 1 : 0
 
   name                       = "appcs-${var.environment_name}-${local.suffix}"
-  resource_group_name        = azurerm_resource_group.resource_group.name
+  resource_group_name        = local.resource_group_name
   location                   = var.location
   tags                       = local.tags
   sku                        = "standard"
@@ -20,4 +20,16 @@ resource "azurerm_role_assignment" "app_configuration_role" {
   role_definition_name = "App Configuration Data Reader"
   principal_id         = azurerm_user_assigned_identity.identity.principal_id
   principal_type       = "ServicePrincipal"
+}
+
+resource "azurerm_monitor_diagnostic_setting" "app_configuration_diagnostics" {
+  count = var.diagnostic_settings_enabled && var.app_configuration_enabled ? 1 : 0
+
+  name                       = "all-logs"
+  target_resource_id         = azurerm_app_configuration.app_configuration[0].id
+  log_analytics_workspace_id = local.log_analytics_workspace_id
+
+  enabled_log {
+    category_group = "allLogs"
+  }
 }

@@ -6,22 +6,25 @@ locals {
 
 resource "azurerm_service_plan" "plan" {
   name                = "plan-${var.environment_name}"
-  resource_group_name = azurerm_resource_group.resource_group.name
+  resource_group_name = local.resource_group_name
   location            = var.location
   tags                = local.tags
   os_type             = "Linux"
   sku_name            = "FC1"
+  # Turning it on later replaces the plan and the app. The data stays.
+  zone_balancing_enabled = var.zone_redundant
 }
 
 # The user-assigned identity makes the service's calls. The app's system-assigned identity only resolves the key vault
 # references.
 resource "azurerm_function_app_flex_consumption" "function_app" {
   name                                           = local.function_app_name
-  resource_group_name                            = azurerm_resource_group.resource_group.name
+  resource_group_name                            = local.resource_group_name
   location                                       = var.location
   tags                                           = merge(local.tags, { "azd-service-name" = "api" })
   service_plan_id                                = azurerm_service_plan.plan.id
   https_only                                     = true
+  public_network_access_enabled                  = var.app_public_network_access_enabled
   webdeploy_publish_basic_authentication_enabled = false
   virtual_network_subnet_id                      = var.network_enabled ? local.function_subnet_id : null
   storage_container_type                         = "blobContainer"
@@ -70,9 +73,9 @@ resource "azurerm_function_app_flex_consumption" "function_app" {
       # Without these limits, the C library keeps a tenth of an instance of 512 MB as freed memory of its threads (BENCHMARKS.md).
       MALLOC_ARENA_MAX       = "2"
       MALLOC_TRIM_THRESHOLD_ = "131072"
-      # The provider writes a connection string with an empty key here; empty means that the settings below are used. It
-      # drops the value from its state, so each plan shows it again (docs/deploy.md).
-      AzureWebJobsStorage                       = ""
+      # AzureWebJobsStorage in capitals. The provider adds this setting with an empty key, unless it is set in any spelling, and
+      # drops it from its state in its own spelling only. Azure and the host ignore case. Empty: the settings below are used.
+      AZUREWEBJOBSSTORAGE                       = ""
       AzureWebJobsStorage__blobServiceUri       = azurerm_storage_account.storage_account.primary_blob_endpoint
       AzureWebJobsStorage__queueServiceUri      = azurerm_storage_account.storage_account.primary_queue_endpoint
       AzureWebJobsStorage__tableServiceUri      = azurerm_storage_account.storage_account.primary_table_endpoint
@@ -125,4 +128,16 @@ resource "azurerm_role_assignment" "vault_reference_role" {
   role_definition_name = "Key Vault Secrets User"
   principal_id         = azurerm_function_app_flex_consumption.function_app.identity[0].principal_id
   principal_type       = "ServicePrincipal"
+}
+
+resource "azurerm_monitor_diagnostic_setting" "app_diagnostics" {
+  count = var.diagnostic_settings_enabled ? 1 : 0
+
+  name                       = "all-logs"
+  target_resource_id         = azurerm_function_app_flex_consumption.function_app.id
+  log_analytics_workspace_id = local.log_analytics_workspace_id
+
+  enabled_log {
+    category_group = "allLogs"
+  }
 }

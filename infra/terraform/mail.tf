@@ -3,7 +3,7 @@ resource "azurerm_email_communication_service" "email_service" {
   count = var.mail_enabled ? 1 : 0
 
   name                = "acs-${var.environment_name}-${local.suffix}"
-  resource_group_name = azurerm_resource_group.resource_group.name
+  resource_group_name = local.resource_group_name
   tags                = local.tags
   data_location       = var.mail_data_location
 }
@@ -22,7 +22,7 @@ resource "azurerm_communication_service" "communication_service" {
   count = var.mail_enabled ? 1 : 0
 
   name                = "acs-${var.environment_name}-${local.suffix}"
-  resource_group_name = azurerm_resource_group.resource_group.name
+  resource_group_name = local.resource_group_name
   tags                = local.tags
   data_location       = var.mail_data_location
 }
@@ -43,4 +43,16 @@ resource "azurerm_role_assignment" "mail_role" {
   role_definition_name = "Communication and Email Service Owner"
   principal_id         = azurerm_user_assigned_identity.identity.principal_id
   principal_type       = "ServicePrincipal"
+}
+
+resource "azurerm_monitor_diagnostic_setting" "communication_diagnostics" {
+  count = var.diagnostic_settings_enabled && var.mail_enabled ? 1 : 0
+
+  name                       = "all-logs"
+  target_resource_id         = azurerm_communication_service.communication_service[0].id
+  log_analytics_workspace_id = local.log_analytics_workspace_id
+
+  enabled_log {
+    category_group = "allLogs"
+  }
 }

@@ -4,6 +4,12 @@ locals {
   tags                     = merge(var.tags, { "azd-env-name" = var.environment_name })
   watched_subscription_ids = var.watched_subscription_ids == null ? [data.azurerm_client_config.current.subscription_id] : var.watched_subscription_ids
 
+  # An existing resource group is not read, so that planning needs no permission outside of it.
+  resource_group_name = var.resource_group_name == "" ? azurerm_resource_group.resource_group[0].name : var.resource_group_name
+  resource_group_id   = var.resource_group_name == "" ? azurerm_resource_group.resource_group[0].id : "/subscriptions/${data.azurerm_client_config.current.subscription_id}/resourceGroups/${var.resource_group_name}"
+
+  assigned_subscription_ids = { for id in local.watched_subscription_ids : id => id if var.watch_roles_enabled }
+
   # Domains and zones of each cloud.
   cloud = jsondecode(file("${path.module}/../azure/clouds.json"))[var.azure_cloud]
 
@@ -12,6 +18,8 @@ locals {
 }
 
 resource "azurerm_resource_group" "resource_group" {
+  count = var.resource_group_name == "" ? 1 : 0
+
   name     = "rg-${var.environment_name}"
   location = var.location
   tags     = local.tags
@@ -20,7 +28,7 @@ resource "azurerm_resource_group" "resource_group" {
 # The identity of the service in Azure, with which it makes every call.
 resource "azurerm_user_assigned_identity" "identity" {
   name                = "id-${var.environment_name}"
-  resource_group_name = azurerm_resource_group.resource_group.name
+  resource_group_name = local.resource_group_name
   location            = var.location
   tags                = local.tags
 }
@@ -40,29 +48,33 @@ module "events" {
 
 module "watch" {
   source   = "./watch"
-  for_each = toset(local.watched_subscription_ids)
+  for_each = local.assigned_subscription_ids
 
-  scope            = "/subscriptions/${each.value}"
-  scope_name       = each.value
-  principal_id     = azurerm_user_assigned_identity.identity.principal_id
-  environment_name = var.environment_name
+  scope                                = "/subscriptions/${each.value}"
+  scope_name                           = each.value
+  principal_id                         = azurerm_user_assigned_identity.identity.principal_id
+  environment_name                     = var.environment_name
+  inventory_reader_role_definition_id  = var.inventory_reader_role_definition_id
+  dependency_reader_role_definition_id = var.dependency_reader_role_definition_id
 }
 
 module "rotation" {
   source   = "./rotation"
   for_each = toset(var.rotation_resource_group_ids)
 
-  scope            = each.value
-  principal_id     = azurerm_user_assigned_identity.identity.principal_id
-  environment_name = var.environment_name
+  scope                                = each.value
+  principal_id                         = azurerm_user_assigned_identity.identity.principal_id
+  environment_name                     = var.environment_name
+  rotation_operator_role_definition_id = var.rotation_operator_role_definition_id
 }
 
 module "literal_scan" {
   source   = "./literal-scan"
   for_each = toset(var.literal_scan_subscription_ids)
 
-  scope            = "/subscriptions/${each.value}"
-  scope_name       = each.value
-  principal_id     = azurerm_user_assigned_identity.identity.principal_id
-  environment_name = var.environment_name
+  scope                              = "/subscriptions/${each.value}"
+  scope_name                         = each.value
+  principal_id                       = azurerm_user_assigned_identity.identity.principal_id
+  environment_name                   = var.environment_name
+  literal_scanner_role_definition_id = var.literal_scanner_role_definition_id
 }

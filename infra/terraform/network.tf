@@ -3,7 +3,7 @@ resource "azurerm_virtual_network" "virtual_network" {
   count = local.network_created ? 1 : 0
 
   name                = "vnet-${var.environment_name}"
-  resource_group_name = azurerm_resource_group.resource_group.name
+  resource_group_name = local.resource_group_name
   location            = var.location
   tags                = local.tags
   address_space       = [var.network_address_prefix]
@@ -21,6 +21,42 @@ locals {
   subnet_bits = 26 - tonumber(split("/", var.network_address_prefix)[1])
 }
 
+# Without rules of its own: Azure's default rules allow calls inside the network and to the internet, and deny calls from it.
+resource "azurerm_network_security_group" "network_security_group" {
+  count = local.network_created ? 1 : 0
+
+  name                = "nsg-${var.environment_name}"
+  resource_group_name = local.resource_group_name
+  location            = var.location
+  tags                = local.tags
+}
+
+resource "azurerm_monitor_diagnostic_setting" "network_security_group_diagnostics" {
+  count = var.diagnostic_settings_enabled && local.network_created ? 1 : 0
+
+  name                       = "all-logs"
+  target_resource_id         = azurerm_network_security_group.network_security_group[0].id
+  log_analytics_workspace_id = local.log_analytics_workspace_id
+
+  enabled_log {
+    category_group = "allLogs"
+  }
+}
+
+resource "azurerm_subnet_network_security_group_association" "function_subnet_security" {
+  count = local.network_created ? 1 : 0
+
+  subnet_id                 = azurerm_subnet.function_subnet[0].id
+  network_security_group_id = azurerm_network_security_group.network_security_group[0].id
+}
+
+resource "azurerm_subnet_network_security_group_association" "private_endpoint_subnet_security" {
+  count = local.network_created ? 1 : 0
+
+  subnet_id                 = azurerm_subnet.private_endpoint_subnet[0].id
+  network_security_group_id = azurerm_network_security_group.network_security_group[0].id
+}
+
 # The subnet of the app's instances:
 # https://learn.microsoft.com/azure/azure-functions/flex-consumption-how-to#enable-virtual-network-integration
 # The service endpoint lets the firewall of a vault allow the subnet. It hides the public address of calls to vaults, so a subnet
@@ -29,7 +65,7 @@ resource "azurerm_subnet" "function_subnet" {
   count = local.network_created ? 1 : 0
 
   name                 = "functions"
-  resource_group_name  = azurerm_resource_group.resource_group.name
+  resource_group_name  = local.resource_group_name
   virtual_network_name = azurerm_virtual_network.virtual_network[0].name
   address_prefixes     = [cidrsubnet(var.network_address_prefix, local.subnet_bits, 0)]
 
@@ -55,9 +91,11 @@ resource "azurerm_subnet" "private_endpoint_subnet" {
   count = local.network_created ? 1 : 0
 
   name                 = "private-endpoints"
-  resource_group_name  = azurerm_resource_group.resource_group.name
+  resource_group_name  = local.resource_group_name
   virtual_network_name = azurerm_virtual_network.virtual_network[0].name
   address_prefixes     = [cidrsubnet(var.network_address_prefix, local.subnet_bits, 1)]
+  # Private endpoints ignore the security group otherwise.
+  private_endpoint_network_policies = "NetworkSecurityGroupEnabled"
 }
 
 # A NAT gateway, so that the app calls with one fixed public address.
@@ -65,7 +103,7 @@ resource "azurerm_public_ip" "public_ip_address" {
   count = local.nat_gateway_created ? 1 : 0
 
   name                = "pip-${var.environment_name}"
-  resource_group_name = azurerm_resource_group.resource_group.name
+  resource_group_name = local.resource_group_name
   location            = var.location
   tags                = local.tags
   sku                 = "Standard"
@@ -76,7 +114,7 @@ resource "azurerm_nat_gateway" "nat_gateway" {
   count = local.nat_gateway_created ? 1 : 0
 
   name                = "ng-${var.environment_name}"
-  resource_group_name = azurerm_resource_group.resource_group.name
+  resource_group_name = local.resource_group_name
   location            = var.location
   tags                = local.tags
   sku_name            = "Standard"

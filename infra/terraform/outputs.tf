@@ -20,7 +20,7 @@ output "service_vault_events_queue_id" {
 
 output "service_resource_group_id" {
   description = "Input of events-policy/."
-  value       = azurerm_resource_group.resource_group.id
+  value       = local.resource_group_id
 }
 
 output "service_function_app_id" {
@@ -46,4 +46,44 @@ output "service_subnet_id" {
 output "service_ip_address" {
   description = "Public address that the firewall of a monitored vault must allow. Empty without nat_gateway_enabled."
   value       = local.nat_gateway_created ? azurerm_public_ip.public_ip_address[0].ip_address : ""
+}
+
+output "service_resource_group_name" {
+  description = "Resource group of the service."
+  value       = local.resource_group_name
+}
+
+output "service_function_app_name" {
+  description = "Name of the app, to publish its code."
+  value       = azurerm_function_app_flex_consumption.function_app.name
+}
+
+output "service_key_vault_name" {
+  description = "Name of the service's vault, to read the first password."
+  value       = azurerm_key_vault.vault.name
+}
+
+output "service_storage_account_name" {
+  description = "Name of the storage account."
+  value       = azurerm_storage_account.storage_account.name
+}
+
+output "service_identity_client_id" {
+  description = "Client id of the identity of the service."
+  value       = azurerm_user_assigned_identity.identity.client_id
+}
+
+output "service_identity_id" {
+  description = "Resource id of the identity of the service."
+  value       = azurerm_user_assigned_identity.identity.id
+}
+
+output "service_log_analytics_workspace_id" {
+  description = "Workspace that an Azure Monitor private link scope must include."
+  value       = local.log_analytics_workspace_id
+}
+
+output "service_application_insights_id" {
+  description = "Component that an Azure Monitor private link scope must include."
+  value       = azurerm_application_insights.application_insights.id
 }

@@ -18,7 +18,7 @@ resource "azurerm_private_dns_zone" "private_dns_zone" {
   for_each = local.enabled_zones
 
   name                = each.value.zone
-  resource_group_name = azurerm_resource_group.resource_group.name
+  resource_group_name = local.resource_group_name
   tags                = local.tags
 }
 
@@ -39,7 +39,7 @@ resource "azurerm_private_endpoint" "private_endpoint" {
   for_each = local.enabled_endpoints
 
   name                = "pe-${var.environment_name}-${each.key}"
-  resource_group_name = azurerm_resource_group.resource_group.name
+  resource_group_name = local.resource_group_name
   location            = var.location
   tags                = local.tags
   subnet_id           = local.private_endpoint_subnet_id

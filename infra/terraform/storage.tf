@@ -1,13 +1,15 @@
 # The service's state (tables), its work (queues) and its package (one blob container). Accessible with Entra identities only.
 resource "azurerm_storage_account" "storage_account" {
   name                            = "st${local.suffix}"
-  resource_group_name             = azurerm_resource_group.resource_group.name
+  resource_group_name             = local.resource_group_name
   location                        = var.location
   tags                            = local.tags
   account_kind                    = "StorageV2"
   account_tier                    = "Standard"
   account_replication_type        = var.storage_replication
   access_tier                     = "Hot"
+  queue_encryption_key_type       = var.customer_managed_key != null ? "Account" : "Service"
+  table_encryption_key_type       = var.customer_managed_key != null ? "Account" : "Service"
   allow_nested_items_to_be_public = false
   shared_access_key_enabled       = false
   local_user_enabled              = false
@@ -15,6 +17,25 @@ resource "azurerm_storage_account" "storage_account" {
   min_tls_version                 = "TLS1_2"
   https_traffic_only_enabled      = true
   public_network_access_enabled   = var.network_enabled ? false : true
+
+  dynamic "identity" {
+    for_each = var.customer_managed_key != null ? [var.customer_managed_key.user_assigned_identity.resource_id] : []
+
+    content {
+      type         = "UserAssigned"
+      identity_ids = [identity.value]
+    }
+  }
+
+  # A key without a version is rotated automatically. Tables and queues use it only if the account was created with it.
+  dynamic "customer_managed_key" {
+    for_each = var.customer_managed_key != null ? [var.customer_managed_key.user_assigned_identity.resource_id] : []
+
+    content {
+      key_vault_key_id          = local.encryption_key_id
+      user_assigned_identity_id = customer_managed_key.value
+    }
+  }
 
   network_rules {
     default_action = var.network_enabled ? "Deny" : "Allow"
@@ -25,6 +46,58 @@ resource "azurerm_storage_account" "storage_account" {
     delete_retention_policy {
       days = 7
     }
+  }
+}
+
+locals {
+  encryption_key_id = var.customer_managed_key != null ? join("/", concat(
+    ["https://${split("/", var.customer_managed_key.key_vault_resource_id)[8]}.${local.cloud.vaultDomain}/keys", var.customer_managed_key.key_name],
+    var.customer_managed_key.key_version == null ? [] : [var.customer_managed_key.key_version]
+  )) : ""
+}
+
+resource "azurerm_management_lock" "storage_lock" {
+  count = var.lock != null ? 1 : 0
+
+  name       = coalesce(var.lock.name, "lock-st${local.suffix}")
+  scope      = azurerm_storage_account.storage_account.id
+  lock_level = var.lock.kind
+  notes      = "Holds the data of the service."
+}
+
+resource "azurerm_monitor_diagnostic_setting" "blob_diagnostics" {
+  count = var.diagnostic_settings_enabled ? 1 : 0
+
+  name                       = "all-logs"
+  target_resource_id         = "${azurerm_storage_account.storage_account.id}/blobServices/default"
+  log_analytics_workspace_id = local.log_analytics_workspace_id
+
+  enabled_log {
+    category_group = "allLogs"
+  }
+}
+
+resource "azurerm_monitor_diagnostic_setting" "queue_diagnostics" {
+  count = var.diagnostic_settings_enabled ? 1 : 0
+
+  name                       = "all-logs"
+  target_resource_id         = "${azurerm_storage_account.storage_account.id}/queueServices/default"
+  log_analytics_workspace_id = local.log_analytics_workspace_id
+
+  enabled_log {
+    category_group = "allLogs"
+  }
+}
+
+resource "azurerm_monitor_diagnostic_setting" "table_diagnostics" {
+  count = var.diagnostic_settings_enabled ? 1 : 0
+
+  name                       = "all-logs"
+  target_resource_id         = "${azurerm_storage_account.storage_account.id}/tableServices/default"
+  log_analytics_workspace_id = local.log_analytics_workspace_id
+
+  enabled_log {
+    category_group = "allLogs"
   }
 }
 

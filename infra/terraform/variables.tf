@@ -9,8 +9,20 @@ variable "environment_name" {
 }
 
 variable "location" {
-  description = "Region of the resources."
+  description = "Region of the resources, such as westeurope. Must offer Flex Consumption (az functionapp list-flexconsumption-locations)."
   type        = string
+
+  # Names contain a hash of the spelling, so that both spellings of existing deployments must stay allowed.
+  validation {
+    condition     = can(regex("^[A-Za-z0-9 ]+$", var.location))
+    error_message = "location must be a region, such as westeurope."
+  }
+}
+
+variable "resource_group_name" {
+  description = "Existing resource group for the service. Empty: creates rg-NAME."
+  type        = string
+  default     = ""
 }
 
 variable "azure_cloud" {
@@ -41,6 +53,44 @@ variable "storage_replication" {
   }
 }
 
+variable "customer_managed_key" {
+  description = "Encrypts storage with a key of yours, read with an identity that already has access to it. Null: Microsoft-managed."
+  type = object({
+    key_vault_resource_id = string
+    key_name              = string
+    key_version           = optional(string)
+    user_assigned_identity = object({
+      resource_id = string
+    })
+  })
+  default = null
+
+  validation {
+    condition     = var.customer_managed_key == null || can(regex("(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft.KeyVault/vaults/[^/]+$", var.customer_managed_key.key_vault_resource_id))
+    error_message = "customer_managed_key.key_vault_resource_id must be the resource id of a key vault."
+  }
+}
+
+variable "lock" {
+  description = "Protects storage account and vault: kind (CanNotDelete) and name of the lock. Null: none."
+  type = object({
+    kind = string
+    name = optional(string)
+  })
+  default = null
+
+  validation {
+    condition     = var.lock == null || can(regex("^CanNotDelete$", var.lock.kind))
+    error_message = "lock.kind must be CanNotDelete. ReadOnly would refuse the next deployment."
+  }
+}
+
+variable "zone_redundant" {
+  description = "Whether the instances of the app are spread over the availability zones of the region."
+  type        = bool
+  default     = false
+}
+
 variable "watched_subscription_ids" {
   description = "Subscriptions to monitor. Null: the one deployed to. Empty: a management group grants the permissions (watch/)."
   type        = list(string)
@@ -49,6 +99,34 @@ variable "watched_subscription_ids" {
   validation {
     condition     = alltrue([for id in coalesce(var.watched_subscription_ids, []) : can(regex("^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", id))])
     error_message = "watched_subscription_ids must hold GUIDs in lower case."
+  }
+}
+
+variable "watch_roles_enabled" {
+  description = "Whether to grant the permissions on watched_subscription_ids. False if another team applies watch/."
+  type        = bool
+  default     = true
+}
+
+variable "inventory_reader_role_definition_id" {
+  description = "Existing custom role Inventory Reader, as a resource id. Empty: creates one in each monitored subscription."
+  type        = string
+  default     = ""
+
+  validation {
+    condition     = var.inventory_reader_role_definition_id == "" || can(regex("(?i)/providers/Microsoft.Authorization/roleDefinitions/[^/]+$", var.inventory_reader_role_definition_id))
+    error_message = "inventory_reader_role_definition_id must be the resource id of a role definition."
+  }
+}
+
+variable "dependency_reader_role_definition_id" {
+  description = "Existing custom role Dependency Reader, as a resource id. Empty: creates one in each monitored subscription."
+  type        = string
+  default     = ""
+
+  validation {
+    condition     = var.dependency_reader_role_definition_id == "" || can(regex("(?i)/providers/Microsoft.Authorization/roleDefinitions/[^/]+$", var.dependency_reader_role_definition_id))
+    error_message = "dependency_reader_role_definition_id must be the resource id of a role definition."
   }
 }
 
@@ -63,6 +141,17 @@ variable "rotation_resource_group_ids" {
   }
 }
 
+variable "rotation_operator_role_definition_id" {
+  description = "Existing custom role Rotation Operator, as a resource id. Empty: creates one in each of these resource groups."
+  type        = string
+  default     = ""
+
+  validation {
+    condition     = var.rotation_operator_role_definition_id == "" || can(regex("(?i)/providers/Microsoft.Authorization/roleDefinitions/[^/]+$", var.rotation_operator_role_definition_id))
+    error_message = "rotation_operator_role_definition_id must be the resource id of a role definition."
+  }
+}
+
 variable "literal_scan_subscription_ids" {
   description = "Subscriptions in which settings are compared with the values of secrets, to find copies (PRO). Empty: none."
   type        = list(string)
@@ -71,6 +160,17 @@ variable "literal_scan_subscription_ids" {
   validation {
     condition     = alltrue([for id in var.literal_scan_subscription_ids : can(regex("^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", id))])
     error_message = "literal_scan_subscription_ids must hold GUIDs in lower case."
+  }
+}
+
+variable "literal_scanner_role_definition_id" {
+  description = "Existing custom role Literal Scanner, as a resource id. Empty: creates one in each of these subscriptions."
+  type        = string
+  default     = ""
+
+  validation {
+    condition     = var.literal_scanner_role_definition_id == "" || can(regex("(?i)/providers/Microsoft.Authorization/roleDefinitions/[^/]+$", var.literal_scanner_role_definition_id))
+    error_message = "literal_scanner_role_definition_id must be the resource id of a role definition."
   }
 }
 
@@ -135,6 +235,29 @@ variable "log_retention_days" {
   }
 }
 
+variable "log_analytics_workspace_resource_id" {
+  description = "Existing Log Analytics workspace for logs and metrics, as a resource id. Empty: creates one."
+  type        = string
+  default     = ""
+
+  validation {
+    condition     = var.log_analytics_workspace_resource_id == "" || can(regex("(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft.OperationalInsights/workspaces/[^/]+$", var.log_analytics_workspace_resource_id))
+    error_message = "log_analytics_workspace_resource_id must be the resource id of a Log Analytics workspace."
+  }
+}
+
+variable "diagnostic_settings_enabled" {
+  description = "Whether all resource logs of storage, app, mail, App Configuration and network go to the workspace."
+  type        = bool
+  default     = false
+}
+
+variable "monitoring_public_network_access_enabled" {
+  description = "Whether logs and metrics can be sent and read from public networks. False needs your Azure Monitor private link scope."
+  type        = bool
+  default     = true
+}
+
 variable "operator_email_addresses" {
   description = "Mail addresses for alerts about problems of the service itself. Empty: alerts fire, but no one is notified."
   type        = list(string)
@@ -183,6 +306,23 @@ variable "allowed_ip_ranges" {
   default     = []
 }
 
+variable "app_public_network_access_enabled" {
+  description = "Whether the app can be called from public networks. False needs app_private_endpoint_enabled or your own private endpoint."
+  type        = bool
+  default     = true
+}
+
+variable "app_private_endpoint_enabled" {
+  description = "Whether the app has a private endpoint. Needs network_enabled."
+  type        = bool
+  default     = false
+
+  validation {
+    condition     = !var.app_private_endpoint_enabled || var.network_enabled
+    error_message = "app_private_endpoint_enabled needs network_enabled."
+  }
+}
+
 variable "network_enabled" {
   description = "Whether storage, vault and App Configuration are reachable through private endpoints only."
   type        = bool
@@ -190,15 +330,25 @@ variable "network_enabled" {
 }
 
 variable "nat_gateway_enabled" {
-  description = "Whether the service calls vaults with one fixed public address, through a NAT gateway. Needs network_enabled."
+  description = "Whether the service calls vaults with one fixed public address, through a NAT gateway. Needs network_enabled without own subnets."
   type        = bool
   default     = false
+
+  validation {
+    condition     = !var.nat_gateway_enabled || (var.network_enabled && var.function_subnet_resource_id == "")
+    error_message = "nat_gateway_enabled needs network_enabled, and no subnets of your own: their network has its own gateway."
+  }
 }
 
 variable "function_subnet_resource_id" {
   description = "Existing subnet of the app, delegated to Microsoft.App/environments, as a resource id. Empty: creates a network."
   type        = string
   default     = ""
+
+  validation {
+    condition     = var.function_subnet_resource_id == "" || can(regex("(?i)/virtualNetworks/[^/]+/subnets/[^/]+$", var.function_subnet_resource_id))
+    error_message = "function_subnet_resource_id must be the resource id of a subnet."
+  }
 }
 
 variable "private_endpoint_subnet_resource_id" {

@@ -1,7 +1,7 @@
 # The service's own key vault: its signing keys, the first administrator's password, webhook addresses, the audit anchor.
 resource "azurerm_key_vault" "vault" {
   name                          = "kv-${local.suffix}"
-  resource_group_name           = azurerm_resource_group.resource_group.name
+  resource_group_name           = local.resource_group_name
   location                      = var.location
   tags                          = local.tags
   tenant_id                     = data.azurerm_client_config.current.tenant_id
@@ -17,6 +17,15 @@ resource "azurerm_key_vault" "vault" {
   }
 }
 
+resource "azurerm_management_lock" "vault_lock" {
+  count = var.lock != null ? 1 : 0
+
+  name       = coalesce(var.lock.name, "lock-kv-${local.suffix}")
+  scope      = azurerm_key_vault.vault.id
+  lock_level = var.lock.kind
+  notes      = "Holds the keys with which the service signs its data."
+}
+
 resource "azurerm_role_assignment" "vault_role" {
   scope                = azurerm_key_vault.vault.id
   role_definition_name = "Key Vault Secrets Officer"
@@ -28,7 +37,7 @@ resource "azurerm_role_assignment" "vault_role" {
 resource "azurerm_monitor_diagnostic_setting" "vault_diagnostics" {
   name                       = "audit"
   target_resource_id         = azurerm_key_vault.vault.id
-  log_analytics_workspace_id = azurerm_log_analytics_workspace.log_analytics_workspace.id
+  log_analytics_workspace_id = local.log_analytics_workspace_id
 
   enabled_log {
     category = "AuditEvent"

@@ -86,7 +86,7 @@ export function createSyncVaults(deps: {
       if (vault.name.toLowerCase() !== name.toLowerCase()) throw vaultGone(name, found.id);
       const identity = { id: vault.id.toLowerCase(), ...(vault.createdOn && { createdOn: vault.createdOn }) };
       requireSameVault(record, side, name, identity);
-      return { secrets: deps.clients.open({ name: vault.name, vaultUri: vault.vaultUri }), identity };
+      return { secrets: deps.clients.open(vault), identity };
     },
   };
 }

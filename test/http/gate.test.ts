@@ -89,6 +89,15 @@ describe("an error of a handler", () => {
     expect(translate(error)).toMatchObject({ code: "unavailable", status: 503, headers: { "Retry-After": "10" } });
   });
 
+  test.each([
+    ["AuthorizationPermissionMismatch", "Storage Table Data Contributor"],
+    ["AuthorizationFailure", "private endpoints"],
+  ])("becomes a 503 that says what to do if storage denies the service: %s", (code, remedy) => {
+    const problem = translate(new RestError("denied", { code, statusCode: 403 }));
+    expect(problem).toMatchObject({ code: "unavailable", status: 503, headers: { "Retry-After": "10" } });
+    expect(problem?.message).toContain(remedy);
+  });
+
   test("becomes a 409 if another writer changed the row", () => {
     expect(translate(new RowChanged("Things", "p", "r"))).toMatchObject({ code: "conflict", status: 409 });
   });

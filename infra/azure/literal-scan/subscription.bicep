@@ -6,6 +6,9 @@ targetScope = 'subscription'
 param principalId string
 param environmentName string
 
+@description('Existing custom role Literal Scanner, as a resource id. Empty: creates it.')
+param literalScannerRoleDefinitionId string = ''
+
 // Permits reading the values of the secrets of every vault that uses Azure RBAC.
 resource secretsUserRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   name: guid(subscription().id, principalId, 'Key Vault Secrets User')
@@ -21,7 +24,7 @@ resource secretsUserRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = 
 
 // Permits reading the settings of apps with their values (PRO). The built-in roles Website Contributor and Container Apps
 // Contributor would suffice, but they can also change and deploy apps.
-resource literalScannerDefinition 'Microsoft.Authorization/roleDefinitions@2022-04-01' = {
+resource literalScannerDefinition 'Microsoft.Authorization/roleDefinitions@2022-04-01' = if (empty(literalScannerRoleDefinitionId)) {
   name: guid(subscription().id, environmentName, 'Credential Lifecycle Literal Scanner')
   properties: {
     // Role names must be unique in the tenant.
@@ -45,7 +48,7 @@ resource literalScannerDefinition 'Microsoft.Authorization/roleDefinitions@2022-
 resource literalScannerRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   name: guid(subscription().id, principalId, 'Credential Lifecycle Literal Scanner')
   properties: {
-    roleDefinitionId: literalScannerDefinition.id
+    roleDefinitionId: empty(literalScannerRoleDefinitionId) ? literalScannerDefinition.id : literalScannerRoleDefinitionId
     principalId: principalId
     principalType: 'ServicePrincipal'
   }

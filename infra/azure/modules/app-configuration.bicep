@@ -4,6 +4,8 @@ param name string
 param location string
 param tags object
 param networkEnabled bool
+param diagnosticSettingsEnabled bool
+param logAnalyticsWorkspaceId string
 param principalId string
 
 resource appConfiguration 'Microsoft.AppConfiguration/configurationStores@2024-06-01' = {
@@ -16,6 +18,20 @@ resource appConfiguration 'Microsoft.AppConfiguration/configurationStores@2024-0
     enablePurgeProtection: true
     softDeleteRetentionInDays: 7
     publicNetworkAccess: networkEnabled ? 'Disabled' : 'Enabled'
+  }
+}
+
+resource appConfigurationDiagnostics 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = if (diagnosticSettingsEnabled) {
+  name: 'all-logs'
+  scope: appConfiguration
+  properties: {
+    workspaceId: logAnalyticsWorkspaceId
+    logs: [
+      {
+        categoryGroup: 'allLogs'
+        enabled: true
+      }
+    ]
   }
 }
 

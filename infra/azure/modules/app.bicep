@@ -20,6 +20,10 @@ param mailPerHour string
 param appConfigurationEnabled bool
 param appConfigurationEndpoint string
 param allowedIpRanges string[]
+param appPublicNetworkAccessEnabled bool
+param zoneRedundant bool
+param diagnosticSettingsEnabled bool
+param logAnalyticsWorkspaceId string
 param networkEnabled bool
 param functionSubnetId string
 param natGatewayCreated bool
@@ -62,7 +66,10 @@ resource plan 'Microsoft.Web/serverfarms@2024-11-01' = {
     tier: 'FlexConsumption'
     name: 'FC1'
   }
-  properties: { reserved: true }
+  properties: {
+    reserved: true
+    zoneRedundant: zoneRedundant
+  }
 }
 
 // The service calls Azure with the user-assigned identity. The platform uses the app's system-assigned identity only to read the
@@ -79,6 +86,7 @@ resource functionApp 'Microsoft.Web/sites@2024-11-01' = {
   properties: {
     serverFarmId: plan.id
     httpsOnly: true
+    publicNetworkAccess: appPublicNetworkAccessEnabled ? 'Enabled' : 'Disabled'
     virtualNetworkSubnetId: networkEnabled ? functionSubnetId : null
     siteConfig: {
       minTlsVersion: '1.2'
@@ -113,6 +121,20 @@ resource functionApp 'Microsoft.Web/sites@2024-11-01' = {
         alwaysReady: alwaysReadyInstances == 0 ? [] : [{ name: 'http', instanceCount: alwaysReadyInstances }]
       }
     }
+  }
+}
+
+resource appDiagnostics 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = if (diagnosticSettingsEnabled) {
+  name: 'all-logs'
+  scope: functionApp
+  properties: {
+    workspaceId: logAnalyticsWorkspaceId
+    logs: [
+      {
+        categoryGroup: 'allLogs'
+        enabled: true
+      }
+    ]
   }
 }
 
@@ -201,4 +223,5 @@ resource appSettings 'Microsoft.Web/sites/config@2024-11-01' = {
 }
 
 output functionAppId string = functionApp.id
+output functionAppName string = functionApp.name
 output serviceUrl string = serviceUrl

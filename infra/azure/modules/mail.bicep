@@ -3,6 +3,8 @@
 param name string
 param tags object
 param mailDataLocation string
+param diagnosticSettingsEnabled bool
+param logAnalyticsWorkspaceId string
 param principalId string
 
 resource emailService 'Microsoft.Communication/emailServices@2025-05-01' = {
@@ -30,6 +32,20 @@ resource communicationService 'Microsoft.Communication/communicationServices@202
   properties: {
     dataLocation: mailDataLocation
     linkedDomains: [emailDomain.id]
+  }
+}
+
+resource communicationDiagnostics 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = if (diagnosticSettingsEnabled) {
+  name: 'all-logs'
+  scope: communicationService
+  properties: {
+    workspaceId: logAnalyticsWorkspaceId
+    logs: [
+      {
+        categoryGroup: 'allLogs'
+        enabled: true
+      }
+    ]
   }
 }
 

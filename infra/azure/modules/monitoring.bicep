@@ -4,19 +4,42 @@ param environmentName string
 param location string
 param tags object
 param logRetentionDays int
+// Empty: creates a workspace.
+param logAnalyticsWorkspaceResourceId string
+param diagnosticSettingsEnabled bool
+param monitoringPublicNetworkAccessEnabled bool
 param principalId string
 
-resource logAnalyticsWorkspace 'Microsoft.OperationalInsights/workspaces@2025-02-01' = {
+var workspaceId = empty(logAnalyticsWorkspaceResourceId) ? logAnalyticsWorkspace.id : logAnalyticsWorkspaceResourceId
+
+resource logAnalyticsWorkspace 'Microsoft.OperationalInsights/workspaces@2025-02-01' = if (empty(logAnalyticsWorkspaceResourceId)) {
   name: 'log-${environmentName}'
   location: location
   tags: tags
   properties: {
     sku: { name: 'PerGB2018' }
     retentionInDays: logRetentionDays
+    publicNetworkAccessForIngestion: monitoringPublicNetworkAccessEnabled ? 'Enabled' : 'Disabled'
+    publicNetworkAccessForQuery: monitoringPublicNetworkAccessEnabled ? 'Enabled' : 'Disabled'
     features: {
       disableLocalAuth: true
       enableLogAccessUsingOnlyResourcePermissions: true
     }
+  }
+}
+
+// Queries of the workspace, with the person who ran them. Its owner decides for an existing workspace.
+resource workspaceDiagnostics 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = if (diagnosticSettingsEnabled && empty(logAnalyticsWorkspaceResourceId)) {
+  name: 'all-logs'
+  scope: logAnalyticsWorkspace
+  properties: {
+    workspaceId: logAnalyticsWorkspace.id
+    logs: [
+      {
+        categoryGroup: 'allLogs'
+        enabled: true
+      }
+    ]
   }
 }
 
@@ -27,8 +50,10 @@ resource applicationInsights 'Microsoft.Insights/components@2020-02-02' = {
   kind: 'web'
   properties: {
     Application_Type: 'web'
-    WorkspaceResourceId: logAnalyticsWorkspace.id
+    WorkspaceResourceId: workspaceId
     DisableLocalAuth: true
+    publicNetworkAccessForIngestion: monitoringPublicNetworkAccessEnabled ? 'Enabled' : 'Disabled'
+    publicNetworkAccessForQuery: monitoringPublicNetworkAccessEnabled ? 'Enabled' : 'Disabled'
   }
 }
 
@@ -58,7 +83,7 @@ resource workbook 'Microsoft.Insights/workbooks@2023-06-01' = {
   }
 }
 
-output logAnalyticsWorkspaceId string = logAnalyticsWorkspace.id
+output logAnalyticsWorkspaceId string = workspaceId
 output applicationInsightsId string = applicationInsights.id
 // An address, not a credential, because local authentication is off.
 output applicationInsightsConnectionString string = applicationInsights.properties.ConnectionString

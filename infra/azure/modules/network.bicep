@@ -1,17 +1,40 @@
 // A virtual network with one subnet for the app's instances and one for private endpoints.
-param name string
+param environmentName string
 param location string
 param tags object
 param networkAddressPrefix string
 // Empty: no NAT gateway.
 param natGatewayId string
+param diagnosticSettingsEnabled bool
+param logAnalyticsWorkspaceId string
 
 resource virtualNetwork 'Microsoft.Network/virtualNetworks@2024-07-01' = {
-  name: name
+  name: 'vnet-${environmentName}'
   location: location
   tags: tags
   properties: {
     addressSpace: { addressPrefixes: [networkAddressPrefix] }
+  }
+}
+
+// Without rules of its own: Azure's default rules allow calls inside the network and to the internet, and deny calls from it.
+resource networkSecurityGroup 'Microsoft.Network/networkSecurityGroups@2024-07-01' = {
+  name: 'nsg-${environmentName}'
+  location: location
+  tags: tags
+}
+
+resource networkSecurityGroupDiagnostics 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = if (diagnosticSettingsEnabled) {
+  name: 'all-logs'
+  scope: networkSecurityGroup
+  properties: {
+    workspaceId: logAnalyticsWorkspaceId
+    logs: [
+      {
+        categoryGroup: 'allLogs'
+        enabled: true
+      }
+    ]
   }
 }
 
@@ -24,6 +47,7 @@ resource functionSubnet 'Microsoft.Network/virtualNetworks/subnets@2024-07-01' =
   name: 'functions'
   properties: {
     addressPrefix: cidrSubnet(networkAddressPrefix, 26, 0)
+    networkSecurityGroup: { id: networkSecurityGroup.id }
     delegations: [
       {
         name: 'functions'
@@ -38,7 +62,12 @@ resource functionSubnet 'Microsoft.Network/virtualNetworks/subnets@2024-07-01' =
 resource privateEndpointSubnet 'Microsoft.Network/virtualNetworks/subnets@2024-07-01' = {
   parent: virtualNetwork
   name: 'private-endpoints'
-  properties: { addressPrefix: cidrSubnet(networkAddressPrefix, 26, 1) }
+  properties: {
+    addressPrefix: cidrSubnet(networkAddressPrefix, 26, 1)
+    networkSecurityGroup: { id: networkSecurityGroup.id }
+    // Private endpoints ignore the security group otherwise.
+    privateEndpointNetworkPolicies: 'NetworkSecurityGroupEnabled'
+  }
   // Azure can change only one subnet of a network at a time.
   dependsOn: [functionSubnet]
 }

@@ -4,8 +4,15 @@ param name string
 param location string
 param tags object
 param storageReplication string
+param customerManagedKey object
+param lock object
 param networkEnabled bool
 param principalId string
+param diagnosticSettingsEnabled bool
+param logAnalyticsWorkspaceId string
+
+// Domains and zones of each cloud.
+var cloud = loadJsonContent('../clouds.json')[environment().name]
 
 resource storageAccount 'Microsoft.Storage/storageAccounts@2025-01-01' = {
   name: name
@@ -13,8 +20,31 @@ resource storageAccount 'Microsoft.Storage/storageAccounts@2025-01-01' = {
   tags: tags
   kind: 'StorageV2'
   sku: { name: 'Standard_${storageReplication}' }
+  identity: empty(customerManagedKey)
+    ? null
+    : {
+        type: 'UserAssigned'
+        userAssignedIdentities: { '${customerManagedKey.userAssignedIdentityResourceId}': {} }
+      }
   properties: {
     accessTier: 'Hot'
+    // A key without a version is rotated automatically. Tables and queues use it only if the account was created with it.
+    encryption: empty(customerManagedKey)
+      ? { keySource: 'Microsoft.Storage' }
+      : {
+          keySource: 'Microsoft.Keyvault'
+          identity: { userAssignedIdentity: customerManagedKey.userAssignedIdentityResourceId }
+          keyvaultproperties: {
+            keyvaulturi: 'https://${last(split(customerManagedKey.keyVaultResourceId, '/'))}.${cloud.vaultDomain}'
+            keyname: customerManagedKey.keyName
+            keyversion: customerManagedKey.?keyVersion
+          }
+          services: {
+            blob: { enabled: true, keyType: 'Account' }
+            queue: { enabled: true, keyType: 'Account' }
+            table: { enabled: true, keyType: 'Account' }
+          }
+        }
     allowBlobPublicAccess: false
     allowSharedKeyAccess: false
     isLocalUserEnabled: false
@@ -26,6 +56,15 @@ resource storageAccount 'Microsoft.Storage/storageAccounts@2025-01-01' = {
       defaultAction: networkEnabled ? 'Deny' : 'Allow'
       bypass: 'AzureServices'
     }
+  }
+}
+
+resource storageLock 'Microsoft.Authorization/locks@2020-05-01' = if (!empty(lock)) {
+  name: lock.?name ?? 'lock-${name}'
+  scope: storageAccount
+  properties: {
+    level: lock.kind
+    notes: 'Holds the data of the service.'
   }
 }
 
@@ -49,6 +88,53 @@ resource deploymentContainer 'Microsoft.Storage/storageAccounts/blobServices/con
 resource queueService 'Microsoft.Storage/storageAccounts/queueServices@2025-01-01' existing = {
   parent: storageAccount
   name: 'default'
+}
+
+resource tableService 'Microsoft.Storage/storageAccounts/tableServices@2025-01-01' existing = {
+  parent: storageAccount
+  name: 'default'
+}
+
+resource blobDiagnostics 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = if (diagnosticSettingsEnabled) {
+  name: 'all-logs'
+  scope: blobService
+  properties: {
+    workspaceId: logAnalyticsWorkspaceId
+    logs: [
+      {
+        categoryGroup: 'allLogs'
+        enabled: true
+      }
+    ]
+  }
+}
+
+resource queueDiagnostics 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = if (diagnosticSettingsEnabled) {
+  name: 'all-logs'
+  scope: queueService
+  properties: {
+    workspaceId: logAnalyticsWorkspaceId
+    logs: [
+      {
+        categoryGroup: 'allLogs'
+        enabled: true
+      }
+    ]
+  }
+}
+
+resource tableDiagnostics 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = if (diagnosticSettingsEnabled) {
+  name: 'all-logs'
+  scope: tableService
+  properties: {
+    workspaceId: logAnalyticsWorkspaceId
+    logs: [
+      {
+        categoryGroup: 'allLogs'
+        enabled: true
+      }
+    ]
+  }
 }
 
 // The service creates its queues itself, but Event Grid needs this one before the service has run.

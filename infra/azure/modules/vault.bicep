@@ -3,6 +3,7 @@
 param name string
 param location string
 param tags object
+param lock object
 param networkEnabled bool
 param principalId string
 param logAnalyticsWorkspaceId string
@@ -26,6 +27,15 @@ resource vault 'Microsoft.KeyVault/vaults@2026-02-01' = {
       defaultAction: networkEnabled ? 'Deny' : 'Allow'
       bypass: 'AzureServices'
     }
+  }
+}
+
+resource vaultLock 'Microsoft.Authorization/locks@2020-05-01' = if (!empty(lock)) {
+  name: lock.?name ?? 'lock-${name}'
+  scope: vault
+  properties: {
+    level: lock.kind
+    notes: 'Holds the keys with which the service signs its data.'
   }
 }
 

@@ -6,10 +6,13 @@ targetScope = 'resourceGroup'
 param principalId string
 param environmentName string
 
+@description('Existing custom role Rotation Operator, as a resource id. Empty: creates it.')
+param rotationOperatorRoleDefinitionId string = ''
+
 // Permits making an app or a named value of API Management load its secret again (PRO). The built-in roles Website Contributor
 // and API Management Service Contributor would suffice, but they can also deploy, delete and read secrets. The permission to read
 // these resources is in the Dependency Reader role (watch/subscription.bicep).
-resource rotationOperatorDefinition 'Microsoft.Authorization/roleDefinitions@2022-04-01' = {
+resource rotationOperatorDefinition 'Microsoft.Authorization/roleDefinitions@2022-04-01' = if (empty(rotationOperatorRoleDefinitionId)) {
   name: guid(resourceGroup().id, environmentName, 'Credential Lifecycle Rotation Operator')
   properties: {
     // Role names must be unique in the tenant.
@@ -34,7 +37,7 @@ resource rotationOperatorDefinition 'Microsoft.Authorization/roleDefinitions@202
 resource rotationOperatorRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   name: guid(resourceGroup().id, principalId, 'Credential Lifecycle Rotation Operator')
   properties: {
-    roleDefinitionId: rotationOperatorDefinition.id
+    roleDefinitionId: empty(rotationOperatorRoleDefinitionId) ? rotationOperatorDefinition.id : rotationOperatorRoleDefinitionId
     principalId: principalId
     principalType: 'ServicePrincipal'
   }

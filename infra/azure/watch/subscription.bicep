@@ -6,6 +6,12 @@ targetScope = 'subscription'
 param principalId string
 param environmentName string
 
+@description('Existing custom role Inventory Reader, as a resource id. Empty: creates it.')
+param inventoryReaderRoleDefinitionId string = ''
+
+@description('Existing custom role Dependency Reader, as a resource id. Empty: creates it.')
+param dependencyReaderRoleDefinitionId string = ''
+
 // Permits reading vaults and the properties of their contents, but not the values of secrets.
 resource keyVaultReaderRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   name: guid(subscription().id, principalId, 'Key Vault Reader')
@@ -21,7 +27,7 @@ resource keyVaultReaderRole 'Microsoft.Authorization/roleAssignments@2022-04-01'
 
 // A custom role, because the built-in roles that can read subscriptions or diagnostic settings can read everything in the
 // subscription.
-resource inventoryReaderDefinition 'Microsoft.Authorization/roleDefinitions@2022-04-01' = {
+resource inventoryReaderDefinition 'Microsoft.Authorization/roleDefinitions@2022-04-01' = if (empty(inventoryReaderRoleDefinitionId)) {
   name: guid(subscription().id, environmentName, 'Credential Lifecycle Inventory Reader')
   properties: {
     // Role names must be unique in the tenant.
@@ -44,7 +50,7 @@ resource inventoryReaderDefinition 'Microsoft.Authorization/roleDefinitions@2022
 resource inventoryReaderRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   name: guid(subscription().id, principalId, 'Credential Lifecycle Inventory Reader')
   properties: {
-    roleDefinitionId: inventoryReaderDefinition.id
+    roleDefinitionId: empty(inventoryReaderRoleDefinitionId) ? inventoryReaderDefinition.id : inventoryReaderRoleDefinitionId
     principalId: principalId
     principalType: 'ServicePrincipal'
   }
@@ -52,7 +58,7 @@ resource inventoryReaderRole 'Microsoft.Authorization/roleAssignments@2022-04-01
 
 // Permits reading the consumers of the vaults, which are the apps and other resources that use their secrets (PRO), but not the
 // values of settings and secrets. The built-in role Reader would suffice, but it can read everything in the subscription.
-resource dependencyReaderDefinition 'Microsoft.Authorization/roleDefinitions@2022-04-01' = {
+resource dependencyReaderDefinition 'Microsoft.Authorization/roleDefinitions@2022-04-01' = if (empty(dependencyReaderRoleDefinitionId)) {
   name: guid(subscription().id, environmentName, 'Credential Lifecycle Dependency Reader')
   properties: {
     // Role names must be unique in the tenant.
@@ -107,7 +113,7 @@ resource dependencyReaderDefinition 'Microsoft.Authorization/roleDefinitions@202
 resource dependencyReaderRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   name: guid(subscription().id, principalId, 'Credential Lifecycle Dependency Reader')
   properties: {
-    roleDefinitionId: dependencyReaderDefinition.id
+    roleDefinitionId: empty(dependencyReaderRoleDefinitionId) ? dependencyReaderDefinition.id : dependencyReaderRoleDefinitionId
     principalId: principalId
     principalType: 'ServicePrincipal'
   }

@@ -50,6 +50,7 @@ export function keyVault(options: KeyVaultOptions): Service {
     if (matchedRoute === undefined) return undefined;
     const vaultName = request.host.slice(0, -options.suffix.length - 1);
     const vault = options.resources.vault(vaultName);
+    if (vault) options.traffic.add(vault, request.segments);
     const token = bearerToken(request.headers.authorization);
     const claims = token === undefined ? "missing" : options.tokens.check(token, [`https://${options.suffix}`]);
     const logFields = { vault: vaultName, ...(matchedRoute.name !== undefined && { item: matchedRoute.name }) };

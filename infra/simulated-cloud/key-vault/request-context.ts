@@ -7,6 +7,7 @@ import type { CertificateMaker } from "../vaults/certificates.ts";
 import type { Vault } from "../vaults/vault.ts";
 import type { VaultStore } from "../vaults/vault-store.ts";
 import type { KeyVaultJson } from "./json.ts";
+import type { KeyVaultTraffic } from "./traffic.ts";
 
 /** Dependencies of Key Vault's data plane. */
 export interface KeyVaultOptions {
@@ -19,6 +20,7 @@ export interface KeyVaultOptions {
   authority: string;
   /** The workspaces that log requests. */
   workspaces: Workspaces;
+  traffic: KeyVaultTraffic;
 }
 
 /** Arguments of an operation's handler. */

@@ -7,8 +7,10 @@ export const FUNCTIONS: Record<string, { minArguments: number; maxArguments: num
   concat: { minArguments: 1, maxArguments: Number.POSITIVE_INFINITY },
   empty: { minArguments: 1, maxArguments: 1, returns: "bool" },
   environment: { minArguments: 0, maxArguments: 0, returns: "object" },
+  fail: { minArguments: 1, maxArguments: 1 },
   guid: { minArguments: 1, maxArguments: Number.POSITIVE_INFINITY, returns: "string" },
   join: { minArguments: 2, maxArguments: 2, returns: "string" },
+  last: { minArguments: 1, maxArguments: 1 },
   loadJsonContent: { minArguments: 1, maxArguments: 3 },
   loadTextContent: { minArguments: 1, maxArguments: 2, returns: "string" },
   managementGroup: { minArguments: 0, maxArguments: 1, returns: "object" },
@@ -38,6 +40,7 @@ export const DEPLOYMENT_MEMBERS: Record<string, Record<string, string>> = {
 /** Decorators of parameters, with the parameter types to which they apply. Any other decorator is a finding. */
 export const DECORATORS: Record<string, readonly string[]> = {
   description: ["string", "int", "bool", "object", "array"],
+  metadata: ["string", "int", "bool", "object", "array"],
   allowed: ["string", "int"],
   minLength: ["string", "array"],
   maxLength: ["string", "array"],

@@ -62,6 +62,13 @@ export const OWN_TYPES: ResourceType[] = [
     IpRule: [required("value", "string")],
     VirtualNetworkRule: [required("id", "string"), property("ignoreMissingVnetServiceEndpoint", "bool")],
   }),
+  resourceType("Microsoft.Authorization/locks@2020-05-01", [property("scope", "any"), required("properties", "Lock")], {
+    Lock: [
+      required("level", "CanNotDelete | NotSpecified | ReadOnly | string"),
+      property("notes", "string"),
+      property("owners", "any"),
+    ],
+  }),
   resourceType(
     "Microsoft.Insights/diagnosticSettings@2021-05-01-preview",
     [property("scope", "any"), required("properties", "DiagnosticSettings")],

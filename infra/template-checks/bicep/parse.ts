@@ -203,7 +203,7 @@ function expression(node: Node): Expression {
 
 /** Returns the operator, such as `&&`. The grammar's name of the node if it has none. */
 const operatorOf = (node: Node): string =>
-  node.children.find((child) => child !== null && /^(&&|\|\||!|==)$/.test(child.type))?.type ?? node.type;
+  node.children.find((child) => child !== null && /^(&&|\|\||!|==|!=|\?\?)$/.test(child.type))?.type ?? node.type;
 
 /**
  * Converts the items of an array. The grammar parses `f().x` in a single-line array as two items, `f` and `().x`. They are

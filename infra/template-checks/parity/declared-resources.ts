@@ -21,7 +21,11 @@ export type BicepResource = Side & {
   /** True if no other file calls this file as a module, so that its parameters have no known value. */
   isEntryPoint: boolean;
 };
-export type TerraformResource = Side & { block: Block };
+export type TerraformResource = Side & {
+  block: Block;
+  /** The condition without those of the module calls. */
+  ownCondition: string;
+};
 
 /**
  * Returns the Bicep resources by key `<type in lower case> <name in snake_case>`. A key can have several resources, because the
@@ -64,13 +68,16 @@ export function terraformResources(modules: readonly TerraformModule[]): Map<str
   const resources = new Map<string, TerraformResource>();
   for (const module of modules.filter(({ folder }) => !folder.includes("/examples/"))) {
     const normalize = terraformNormalizer(module, modules);
-    const callConditions = callsOfModule(modules, module).map((call) => conditionOf(call, module, normalize));
+    const callConditions = callsOfModule(modules, module).map(({ call, caller }) =>
+      conditionOf(call, caller, terraformNormalizer(caller, modules)),
+    );
     for (const { block, file } of blocks(module, "resource")) {
       resources.set(block.labels.join(" "), {
         block,
         normalize,
         file,
         line: block.line,
+        ownCondition: conditionOf(block, module, normalize),
         condition: [conditionOf(block, module, normalize), ...callConditions].filter((one) => one !== "").join(" and "),
       });
     }
@@ -78,15 +85,18 @@ export function terraformResources(modules: readonly TerraformModule[]): Map<str
   return resources;
 }
 
-/** Returns the calls of a module, except those in examples. */
-function callsOfModule(modules: readonly TerraformModule[], { folder }: TerraformModule): Block[] {
+/** Returns the calls of a module with the calling modules, except those in examples. */
+function callsOfModule(
+  modules: readonly TerraformModule[],
+  { folder }: TerraformModule,
+): { call: Block; caller: TerraformModule }[] {
   return modules
     .filter((caller) => !caller.folder.includes("/examples/"))
     .flatMap((caller) =>
       blocks(caller, "module")
-        .map(({ block }) => block)
+        .map(({ block }) => ({ call: block, caller }))
         .filter(
-          ({ attributes }) => path.posix.join(caller.folder, text(attributes.get("source")?.value) ?? "") === folder,
+          ({ call }) => path.posix.join(caller.folder, text(call.attributes.get("source")?.value) ?? "") === folder,
         ),
     );
 }

@@ -78,7 +78,8 @@ function compareCalls(files: ReadonlyMap<string, BicepFile>, modules: readonly T
     const scope = block.attributes.get("scope")?.value;
     const isItem = scope !== undefined && /^(\/subscriptions\/)?\{each\.value\}$/.test(fromTerraform(scope));
     const bicepList = call.loop && fromBicep(call.loop.over);
-    const terraformList = list && fromTerraform(list);
+    // A filter of the list is the condition of the call (declared-resources.ts).
+    const terraformList = list && fromTerraform(list).replace(/^each of /, "");
     const params = property(call.body, "params");
     const entries = params?.kind === "object" ? params.entries : [];
     return [

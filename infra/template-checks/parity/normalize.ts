@@ -56,6 +56,8 @@ function normalizeCommon(expression: Expression, normalize: Normalize): string {
         .sort()
         .join(", ")}}`;
     case "conditional": {
+      // `fail` stops the deployment, so only the other value is used.
+      if (isFail(expression.whenTrue)) return normalize(expression.whenFalse);
       const [valueIfTrue, valueIfFalse] = [normalize(expression.whenTrue), normalize(expression.whenFalse)];
       // `empty(x) ? a : b` becomes `x is given ? b : a`.
       const test = negated(expression.test, normalize);
@@ -82,14 +84,23 @@ function normalizeCommon(expression: Expression, normalize: Normalize): string {
       const word = { "&&": " and ", "||": " or " }[expression.operator];
       if (word) return expression.parts.map(normalize).join(word);
       const [left, right] = expression.parts;
-      if (expression.operator === "==" && text(right) === "") return `not ${normalize(left!)} is given`;
-      return expression.operator === "!" ? `not ${normalize(expression.parts[0]!)}` : "…";
+      if (expression.operator === "==" && isEmptyValue(right)) return `not ${normalize(left!)} is given`;
+      if (expression.operator === "!=" && isEmptyValue(right)) return `${normalize(left!)} is given`;
+      if (expression.operator === "??") return `coalesce(${expression.parts.map(normalize).join(", ")})`;
+      // `!empty(x)` means that x is given.
+      return expression.operator === "!" ? `not ${normalize(left!)}`.replace(/^not not /, "") : "…";
     }
     // Other expressions, such as comparisons, all have the same text and are not compared.
     default:
       return "…";
   }
 }
+
+const isFail = ({ kind, ...call }: Expression): boolean => kind === "call" && "name" in call && call.name === "fail";
+
+/** Returns whether an expression is `""` or `null`, with which Terraform compares what is not given. */
+const isEmptyValue = (expression: Expression | undefined): boolean =>
+  text(expression) === "" || (expression?.kind === "literal" && expression.value === null);
 
 /** Writes a conditional expression, or only `valueIfTrue` if both values are equal or `valueIfFalse` is empty. */
 function simplifyCondition(test: string, valueIfTrue: string, valueIfFalse: string): string {
@@ -191,7 +202,7 @@ export function terraformNormalizer(
     const equivalent = EQUIVALENT_NAMES[names.join(".")];
     if (equivalent) return equivalent;
     if (OPAQUE.has(name!) || isOpen(name!)) return `{${[name!, ...rest].map(snake).join(".")}}`;
-    if (root === "var") return variableText(name!);
+    if (root === "var") return rest.length > 0 ? `{${name}.${rest.join("_")}}` : variableText(name!);
     if (root === "each") return `{each.${name}}`;
     if (root === "path") return "";
     if (root === "local") {

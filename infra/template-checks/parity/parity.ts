@@ -39,9 +39,10 @@ export function checkParity(
   const bicep = bicepResources(files);
   const terraform = terraformResources(modules);
   for (const [key, declared] of bicep) {
-    const kinds = KINDS.filter(({ arm }) => arm.toLowerCase() === declared[0]!.resource.type.toLowerCase());
+    const [type, ownName] = key.split(" ") as [string, string];
+    const kinds = kindsOf(ownName, ({ arm }) => arm.toLowerCase() === type);
     // `inside` is set if Terraform has no separate resource, but an argument of the resource `inside.name`.
-    const nameOf = ({ inside }: Kind) => (inside ? inside.name : key.split(" ")[1]!);
+    const nameOf = ({ inside }: Kind) => (inside ? inside.name : ownName);
     // For some Azure types, Terraform has one type per scope.
     const kind = kinds.find((one) => terraform.has(`${one.azurerm} ${nameOf(one)}`)) ?? kinds[0];
     if (!kind) {
@@ -77,11 +78,13 @@ export function checkParity(
 function compareResource(kind: Kind, bicep: BicepResource, terraform: TerraformResource): Finding[] {
   const findings: Finding[] = [];
   const subject = `${bicep.resource.name} (${terraform.file}:${terraform.line})`;
-  if (bicep.condition !== terraform.condition && !kind.inside) {
+  // An entry point of Bicep is called by nobody. Terraform calls the same module.
+  const terraformCondition = bicep.isEntryPoint ? terraform.ownCondition : terraform.condition;
+  if (bicep.condition !== terraformCondition && !kind.inside) {
     findings.push(
       findingAt(
         bicep,
-        `${subject}: created under the condition "${bicep.condition}" here, "${terraform.condition}" in Terraform`,
+        `${subject}: created under the condition "${bicep.condition}" here, "${terraformCondition}" in Terraform`,
       ),
     );
   }
@@ -172,8 +175,11 @@ function compareSeparateResources(
   terraform: ReadonlyMap<string, TerraformResource>,
 ): Finding[] {
   return Object.entries(TERRAFORM_ONLY).flatMap(([type, { arm, property, condition }]) => {
-    const owner = [...bicep.values()].flat().find((one) => one.resource.type === arm && bicepValue(one, property));
-    const other = [...terraform].find(([key]) => key.startsWith(`${type} `))?.[1];
+    const owners = [...bicep.values()].flat().filter((one) => one.resource.type === arm && bicepValue(one, property));
+    const others = [...terraform].filter(([key]) => key.startsWith(`${type} `)).map(([, resource]) => resource);
+    const [owner, other] = [owners[0], others[0]];
+    if (owner && other && owners.length !== others.length)
+      return [findingAt(other, `there are ${others.length} ${type}, but ${owners.length} ${property} in Bicep`)];
     if (owner && !other) return [findingAt(owner, `Terraform has no ${type}, which ${property} is`)];
     if (other && !owner) return [findingAt(other, `Bicep has no ${property}, which ${type} is`)];
     const ownerCondition = owner && (condition ?? owner.condition);
@@ -197,7 +203,7 @@ function checkTerraformResource(
   bicep: ReadonlyMap<string, BicepResource[]>,
 ): Finding[] {
   if (TERRAFORM_ONLY[type]) return [];
-  const kinds = KINDS.filter((kind) => kind.azurerm === type);
+  const kinds = kindsOf(name, (kind) => kind.azurerm === type);
   const kind = kinds.find(({ inside }) => !inside);
   if (!kind) return [findingAt(resource, `${type} is not in the parity table (parity/resource-kinds.ts)`)];
   if (!bicep.has(`${kind.arm.toLowerCase()} ${name}`)) return [findingAt(resource, `Bicep has no ${kind.arm} ${name}`)];
@@ -231,6 +237,12 @@ function checkTerraformResource(
       .map((leaf) => findingAt(resource, `${name}: ${leaf} has no counterpart in Bicep`)),
   ];
 }
+
+/** Returns the kinds that apply to a resource, the kinds for its name alone first. */
+const kindsOf = (name: string, matches: (kind: Kind) => boolean): Kind[] => [
+  ...KINDS.filter((kind) => matches(kind) && kind.resource === name),
+  ...KINDS.filter((kind) => matches(kind) && kind.resource === undefined),
+];
 
 /** Arguments without a Bicep property: Bicep has a scope or a keyword instead. */
 const EXPRESSED_DIFFERENTLY = [

@@ -7,6 +7,8 @@ export interface Kind {
   arm: string;
   /** Resource type of the Terraform provider azurerm. */
   azurerm: string;
+  /** Name of the only resource to which the kind applies, in snake_case. */
+  resource?: string;
   /** Set if Terraform has no separate resource, but declares it in this argument or block of the resource `name`. */
   inside?: { name: string; argument: string };
   pairs: Pair[];
@@ -43,7 +45,18 @@ const TAGGED = [...NAMED, pair("tags", "tags")];
 const LOCATED = [...TAGGED, pair("location", "location")];
 const INVERTED = { true: "false", false: "true" };
 const ENABLED_OR_DISABLED = { true: "Enabled", false: "Disabled" };
+/** A boolean of Terraform, which is `Enabled` or `Disabled` in Bicep. */
+const enabledIf = (variable: string) => ({ [`{${variable}}`]: `{${variable}} ? Enabled : Disabled` });
 const RESOURCE_GROUP = { resource_group_name: "Bicep has the resource group as its scope" };
+
+/** Arguments of a private endpoint that Bicep has elsewhere. */
+const ENDPOINT_ARGUMENTS = {
+  ...RESOURCE_GROUP,
+  "private_service_connection.is_manual_connection": "Bicep has another property for manual connections",
+  "lifecycle.ignore_changes": "Bicep does not change a zone group that a policy added",
+  "private_dns_zone_group.name": "part of the zone group, which is a separate resource in Bicep",
+  "private_dns_zone_group.private_dns_zone_ids": "part of the zone group, which is a separate resource in Bicep",
+};
 
 /** Condition under which the templates create a network, and not only private endpoints in existing subnets. */
 export const NETWORK_CREATED = "{network_enabled} and not {function_subnet_resource_id} is given";
@@ -77,6 +90,9 @@ export const KINDS: Kind[] = [
       pair("kind", "account_kind"),
       pair("sku.name", "account_replication_type", { "{storage_replication}": "Standard_{storage_replication}" }),
       pair("properties.accessTier", "access_tier"),
+      // The values are compared by an invariant in Bicep (invariants.ts), and by terraform test (infra/terraform/tests).
+      presencePair("identity", "identity.type"),
+      presencePair("properties.encryption", "customer_managed_key.key_vault_key_id"),
       pair("properties.allowBlobPublicAccess", "allow_nested_items_to_be_public"),
       pair("properties.allowSharedKeyAccess", "shared_access_key_enabled"),
       pair("properties.isLocalUserEnabled", "local_user_enabled"),
@@ -91,6 +107,10 @@ export const KINDS: Kind[] = [
       terraform: {
         ...RESOURCE_GROUP,
         account_tier: "first half of Bicep's sku.name",
+        "identity.identity_ids": "part of Bicep's identity",
+        "customer_managed_key.user_assigned_identity_id": "part of Bicep's encryption",
+        queue_encryption_key_type: "part of Bicep's encryption",
+        table_encryption_key_type: "part of Bicep's encryption",
         "blob_properties.delete_retention_policy.days":
           "part of the blob service, which is a separate resource in Bicep",
       },
@@ -227,9 +247,14 @@ export const KINDS: Kind[] = [
     azurerm: "azurerm_monitor_diagnostic_setting",
     pairs: [
       ...NAMED,
-      pair("scope", "target_resource_id"),
+      pair("scope", "target_resource_id", {
+        "{storage_account.id}/blobServices/default": "{blob_service.id}",
+        "{storage_account.id}/queueServices/default": "{queue_service.id}",
+        "{storage_account.id}/tableServices/default": "{table_service.id}",
+      }),
       pair("properties.workspaceId", "log_analytics_workspace_id"),
       pair("properties.logs.0.category", "enabled_log.category"),
+      pair("properties.logs.0.categoryGroup", "enabled_log.category_group"),
     ],
     only: { bicep: { "properties.logs.0.enabled": "always true" } },
   },
@@ -247,6 +272,8 @@ export const KINDS: Kind[] = [
       pair("properties.retentionInDays", "retention_in_days"),
       pair("properties.features.disableLocalAuth", "local_authentication_enabled", INVERTED),
       pair("properties.features.enableLogAccessUsingOnlyResourcePermissions", "allow_resource_only_permissions"),
+      pair("properties.publicNetworkAccessForIngestion", "internet_ingestion_access_type"),
+      pair("properties.publicNetworkAccessForQuery", "internet_query_access_type"),
     ],
     only: { terraform: RESOURCE_GROUP },
   },
@@ -265,6 +292,16 @@ export const KINDS: Kind[] = [
       pair("properties.Application_Type", "application_type"),
       pair("properties.WorkspaceResourceId", "workspace_id"),
       pair("properties.DisableLocalAuth", "local_authentication_enabled", INVERTED),
+      pair(
+        "properties.publicNetworkAccessForIngestion",
+        "internet_ingestion_enabled",
+        enabledIf("monitoring_public_network_access_enabled"),
+      ),
+      pair(
+        "properties.publicNetworkAccessForQuery",
+        "internet_query_enabled",
+        enabledIf("monitoring_public_network_access_enabled"),
+      ),
     ],
     only: { bicep: { kind: "Terraform derives it" }, terraform: RESOURCE_GROUP },
   },
@@ -337,6 +374,7 @@ export const KINDS: Kind[] = [
     pairs: [
       ...NAMED,
       presencePair("properties.addressPrefix", "address_prefixes"),
+      pair("properties.privateEndpointNetworkPolicies", "private_endpoint_network_policies"),
       pair("properties.delegations.0.name", "delegation.name"),
       pair("properties.delegations.0.properties.serviceName", "delegation.service_delegation.name"),
       pair("properties.serviceEndpoints", "service_endpoint.for_each", {
@@ -353,6 +391,12 @@ export const KINDS: Kind[] = [
     },
   },
   {
+    arm: "Microsoft.Network/networkSecurityGroups",
+    azurerm: "azurerm_network_security_group",
+    pairs: LOCATED,
+    only: { terraform: RESOURCE_GROUP },
+  },
+  {
     arm: "Microsoft.Network/publicIPAddresses",
     azurerm: "azurerm_public_ip",
     pairs: [...LOCATED, pair("sku.name", "sku"), pair("properties.publicIPAllocationMethod", "allocation_method")],
@@ -363,6 +407,13 @@ export const KINDS: Kind[] = [
     azurerm: "azurerm_nat_gateway",
     pairs: [...LOCATED, pair("sku.name", "sku_name")],
     only: { terraform: RESOURCE_GROUP },
+  },
+  {
+    arm: "Microsoft.Network/privateDnsZones",
+    resource: "app_private_dns_zone",
+    azurerm: "azurerm_private_dns_zone",
+    pairs: TAGGED,
+    only: { bicep: { location: "always global" }, terraform: RESOURCE_GROUP },
   },
   {
     arm: "Microsoft.Network/privateDnsZones",
@@ -383,6 +434,39 @@ export const KINDS: Kind[] = [
   },
   {
     arm: "Microsoft.Network/privateEndpoints",
+    resource: "app_private_endpoint",
+    azurerm: "azurerm_private_endpoint",
+    pairs: [
+      ...LOCATED,
+      pair("properties.subnet.id", "subnet_id"),
+      pair("properties.privateLinkServiceConnections.0.name", "private_service_connection.name"),
+      pair(
+        "properties.privateLinkServiceConnections.0.properties.privateLinkServiceId",
+        "private_service_connection.private_connection_resource_id",
+      ),
+      pair(
+        "properties.privateLinkServiceConnections.0.properties.groupIds",
+        "private_service_connection.subresource_names",
+      ),
+    ],
+    only: { terraform: ENDPOINT_ARGUMENTS },
+  },
+  {
+    arm: "Microsoft.Network/privateEndpoints/privateDnsZoneGroups",
+    resource: "app_private_dns_zone_group",
+    azurerm: "azurerm_private_endpoint",
+    inside: { name: "app_private_endpoint", argument: "private_dns_zone_group" },
+    pairs: [
+      pair("name", "private_dns_zone_group.name"),
+      presencePair(
+        "properties.privateDnsZoneConfigs.0.properties.privateDnsZoneId",
+        "private_dns_zone_group.private_dns_zone_ids",
+      ),
+    ],
+    only: { bicep: { "properties.privateDnsZoneConfigs.0.name": "Terraform derives it" } },
+  },
+  {
+    arm: "Microsoft.Network/privateEndpoints",
     azurerm: "azurerm_private_endpoint",
     pairs: [
       pair("tags", "tags"),
@@ -399,15 +483,7 @@ export const KINDS: Kind[] = [
         "private_service_connection.subresource_names",
       ),
     ],
-    only: {
-      terraform: {
-        ...RESOURCE_GROUP,
-        "private_service_connection.is_manual_connection": "Bicep has another property for manual connections",
-        "lifecycle.ignore_changes": "Bicep does not change a zone group that a policy added",
-        "private_dns_zone_group.name": "part of the zone group, which is a separate resource in Bicep",
-        "private_dns_zone_group.private_dns_zone_ids": "part of the zone group, which is a separate resource in Bicep",
-      },
-    },
+    only: { terraform: ENDPOINT_ARGUMENTS },
   },
   {
     arm: "Microsoft.Network/privateEndpoints/privateDnsZoneGroups",
@@ -425,24 +501,30 @@ export const KINDS: Kind[] = [
   {
     arm: "Microsoft.Web/serverfarms",
     azurerm: "azurerm_service_plan",
-    azureDefaults: {
-      premium_plan_auto_scale_enabled: false,
-      per_site_scaling_enabled: false,
-      zone_balancing_enabled: false,
-    },
-    pairs: [...LOCATED, pair("sku.name", "sku_name"), pair("properties.reserved", "os_type", { Linux: "true" })],
+    azureDefaults: { premium_plan_auto_scale_enabled: false, per_site_scaling_enabled: false },
+    pairs: [
+      ...LOCATED,
+      pair("properties.zoneRedundant", "zone_balancing_enabled"),
+      pair("sku.name", "sku_name"),
+      pair("properties.reserved", "os_type", { Linux: "true" }),
+    ],
     only: { bicep: { kind: "Terraform derives it", "sku.tier": "always FlexConsumption" }, terraform: RESOURCE_GROUP },
   },
   {
     arm: "Microsoft.Web/sites",
     azurerm: "azurerm_function_app_flex_consumption",
-    azureDefaults: { client_certificate_enabled: false, enabled: true, public_network_access_enabled: true },
+    azureDefaults: { client_certificate_enabled: false, enabled: true },
     pairs: [
       ...LOCATED,
       pair("identity.type", "identity.type"),
       presencePair("identity.userAssignedIdentities", "identity.identity_ids"),
       pair("properties.serverFarmId", "service_plan_id"),
       pair("properties.httpsOnly", "https_only"),
+      pair(
+        "properties.publicNetworkAccess",
+        "public_network_access_enabled",
+        enabledIf("app_public_network_access_enabled"),
+      ),
       pair("properties.virtualNetworkSubnetId", "virtual_network_subnet_id"),
       pair("properties.siteConfig.minTlsVersion", "site_config.minimum_tls_version"),
       pair("properties.siteConfig.ipSecurityRestrictionsDefaultAction", "site_config.ip_restriction_default_action"),
@@ -538,6 +620,16 @@ export const KINDS: Kind[] = [
     only: { bicep: { kind: "always LogAlert" }, terraform: RESOURCE_GROUP },
   },
   {
+    arm: "Microsoft.Authorization/locks",
+    azurerm: "azurerm_management_lock",
+    pairs: [
+      ...NAMED,
+      pair("scope", "scope"),
+      pair("properties.level", "lock_level"),
+      pair("properties.notes", "notes"),
+    ],
+  },
+  {
     arm: "Microsoft.Authorization/roleDefinitions",
     azurerm: "azurerm_role_definition",
     pairs: [
@@ -579,6 +671,10 @@ export const TERRAFORM_ONLY: Record<string, { arm: string; property: string; con
     arm: "Microsoft.Network/virtualNetworks/subnets",
     property: "properties.natGateway",
     condition: NAT_GATEWAY_CREATED,
+  },
+  azurerm_subnet_network_security_group_association: {
+    arm: "Microsoft.Network/virtualNetworks/subnets",
+    property: "properties.networkSecurityGroup",
   },
   azurerm_communication_service_email_domain_association: {
     arm: "Microsoft.Communication/communicationServices",

@@ -26,11 +26,12 @@ export function bicepSettings(files: ReadonlyMap<string, BicepFile>): Setting[] 
 }
 
 /**
- * App setting that must be "" in Terraform. Otherwise the provider sets it to a connection string with an empty key. The
- * functions host and the service treat "" as not set. Source:
+ * App setting that must be "" in Terraform. Otherwise the provider sets AzureWebJobsStorage to a connection string with an empty
+ * key. It compares names without regard to case (MergeUserAppSettings), but drops the setting from its state in its own spelling
+ * only, which would be a change in each plan. Azure and the functions host ignore case, and treat "" as not set. Source:
  * internal/services/appservice/function_app_flex_consumption_resource.go of azurerm 5.2.0.
  */
-export const STORAGE_KEY_SETTING = "AzureWebJobsStorage";
+export const STORAGE_KEY_SETTING = "AZUREWEBJOBSSTORAGE";
 
 /** Returns whether the Terraform modules set STORAGE_KEY_SETTING to "". */
 export function preventsStorageKey(modules: readonly TerraformModule[]): boolean {

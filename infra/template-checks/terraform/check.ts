@@ -188,8 +188,8 @@ class ModuleCheck {
     if (value.kind === "array") return "list";
     if (value.kind === "object") return "map";
     if (value.kind === "call") return FUNCTIONS[value.name];
-    const [root, name] = dotted(value) ?? [];
-    if (root === "var" && value.kind === "member") {
+    const [root, name, ...rest] = dotted(value) ?? [];
+    if (root === "var" && value.kind === "member" && rest.length === 0) {
       const declared = this.#blocks("variable").find(({ block }) => block.labels[0] === name)?.block;
       return declared && kindOf(declared);
     }
@@ -358,7 +358,7 @@ const KNOWN_BLOCKS = new Set([
 function kindOf(variable: Block): string | undefined {
   const type = variable.attributes.get("type")?.value;
   if (type?.kind === "name") return ["string", "number", "bool"].includes(type.name) ? type.name : undefined;
-  return type?.kind === "call" ? { list: "list", set: "list", map: "map" }[type.name] : undefined;
+  return type?.kind === "call" ? { list: "list", set: "list", map: "map", object: "map" }[type.name] : undefined;
 }
 
 /**

@@ -81,6 +81,8 @@ const PARAMETERS = "infra/azure/main.parameters.json";
 const TOPIC = "infra/azure/events/topic.bicep";
 const EXAMPLE = "infra/terraform/examples/several-subscriptions/main.tf";
 const MINIMAL_VERSIONS = "infra/terraform/examples/minimal/versions.tf";
+const MAIN = "infra/azure/main.bicep";
+const SERVICE = "infra/azure/service.bicep";
 const VAULT = "infra/azure/modules/vault.bicep";
 const APP = "infra/azure/modules/app.bicep";
 const ALERTS = "infra/azure/modules/alerts.bicep";
@@ -161,6 +163,36 @@ test.each([
     'delete --name "Log',
     /remove the custom role .* Log Reader/,
   ],
+  [SERVICE, "param logRetentionDays int = 30", "param logRetentionDays int = 60", /logRetentionDays differs in main/],
+  [SERVICE, "@maxValue(730)", "@maxValue(365)", /logRetentionDays differs in main/],
+  [MAIN, "    zoneRedundant: zoneRedundant\n", "", /does not pass the parameter zoneRedundant/],
+  [
+    SERVICE,
+    "fail('natGatewayEnabled needs",
+    "fail('The gateway needs",
+    /does not refuse what nat_gateway_enabled refuses/,
+  ],
+  [
+    SERVICE,
+    ": appEndpointRefused ? fail('appPrivate",
+    ": appEndpointRefused ? failed('appPrivate",
+    /no function failed/,
+  ],
+  [
+    "infra/terraform/variables.tf",
+    "!var.app_private_endpoint_enabled || var.network_enabled",
+    "var.app_private_endpoint_enabled != null",
+    /Terraform does not refuse: appPrivateEndpointEnabled/,
+  ],
+  ["infra/terraform/app.tf", "AZUREWEBJOBSSTORAGE ", "AzureWebJobsStorage ", /must set AZUREWEBJOBSSTORAGE/],
+  ["infra/terraform/watch/README.md", "| scope_name |", "| name |", /has no row \| scope_name \|/],
+  [
+    "infra/terraform/watch/main.tf",
+    'count = var.inventory_reader_role_definition_id == ""',
+    'count = var.dependency_reader_role_definition_id == ""',
+    /inventoryReaderDefinition .*created under the condition/,
+  ],
+  ["infra/terraform/main.tf", "if var.watch_roles_enabled", "if var.events_enabled", /created under the condition/],
   ["docs/deploy.md", "`events_enabled`", "`events`", /parameter events_enabled/],
   ["docs/deploy-options.md", "`OWNER_TAG`", "`OWNERS`", /setting OWNER_TAG/],
 ])("a mistake in %s is found: %j replaced by %j", async (file, original, replacement, message) => {

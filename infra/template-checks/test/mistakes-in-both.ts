@@ -85,6 +85,80 @@ export const COMMON_MISTAKES: readonly CommonMistake[] = [
     ],
   ),
   common(
+    "a subnet has no security group",
+    /privateEndpointSubnet: properties.networkSecurityGroup.id must be/,
+    [
+      `${BICEP}/modules/network.bicep`,
+      "26, 1)\n    networkSecurityGroup: { id: networkSecurityGroup.id }\n",
+      "26, 1)\n",
+    ],
+    [
+      `${TERRAFORM}/network.tf`,
+      'resource "azurerm_subnet_network_security_group_association" "private_endpoint_subnet_security"',
+      'resource "azurerm_subnet_security" "private_endpoint_subnet_security"',
+    ],
+  ),
+  common(
+    "the app's private endpoint has the zone of another service",
+    /app_?private_?dns_?zone: name must be privatelink.{cloud.app_domain}/i,
+    [`${BICEP}/modules/app-private-endpoint.bicep`, "cloud.appDomain}'", "cloud.vaultDomain}'"],
+    [`${TERRAFORM}/app-private-endpoint.tf`, "local.cloud.appDomain", "local.cloud.vaultDomain"],
+  ),
+  common(
+    "the app stays public when its public access is off",
+    /functionApp: properties.publicNetworkAccess must be/,
+    [`${BICEP}/modules/app.bicep`, "appPublicNetworkAccessEnabled ? 'Enabled' : 'Disabled'", "'Enabled'"],
+    [
+      `${TERRAFORM}/app.tf`,
+      "public_network_access_enabled                  = var.app_public_network_access_enabled",
+      "public_network_access_enabled                  = true",
+    ],
+  ),
+  common(
+    "the key of the customer does not encrypt the service's tables",
+    /properties.encryption must be .* table={enabled=true, keyType=Account}/,
+    [`${BICEP}/modules/storage.bicep`, "table: { enabled: true, keyType: 'Account' }", "table: { keyType: 'Service' }"],
+    [`${TERRAFORM}/storage.tf`, 'var.customer_managed_key != null ? "Account" : "Service"', '"Service"'],
+  ),
+  common(
+    "a lock refuses every update",
+    /storageLock: properties.level must be {lock.kind}/,
+    [`${BICEP}/modules/storage.bicep`, "level: lock.kind", "level: 'ReadOnly'"],
+    [`${TERRAFORM}/storage.tf`, "lock_level = var.lock.kind", 'lock_level = "ReadOnly"'],
+  ),
+  common(
+    "only audit logs of tables are collected",
+    /tableDiagnostics: properties.logs.0.categoryGroup must be allLogs/,
+    [
+      `${BICEP}/modules/storage.bicep`,
+      "  scope: tableService\n  properties: {\n    workspaceId: logAnalyticsWorkspaceId\n    logs: [\n      {\n        categoryGroup: 'allLogs'",
+      "  scope: tableService\n  properties: {\n    workspaceId: logAnalyticsWorkspaceId\n    logs: [\n      {\n        categoryGroup: 'audit'",
+    ],
+  ),
+  common(
+    "an existing workspace is not used",
+    /WorkspaceResourceId must be {log_analytics_workspace_resource_id} is given/,
+    [
+      `${BICEP}/modules/monitoring.bicep`,
+      "WorkspaceResourceId: workspaceId",
+      "WorkspaceResourceId: logAnalyticsWorkspace.id",
+    ],
+    [
+      `${TERRAFORM}/monitoring.tf`,
+      "workspace_id                 = local.log_analytics_workspace_id",
+      "workspace_id                 = azurerm_log_analytics_workspace.log_analytics_workspace[0].id",
+    ],
+  ),
+  common(
+    "an existing role is not assigned",
+    /inventoryReaderRole: properties.roleDefinitionId must be {inventory_reader_role_definition_id} is given/,
+    ...["subscription", "management-group"].map((scope): [string, string, string] => [
+      `${BICEP}/watch/${scope}.bicep`,
+      "empty(inventoryReaderRoleDefinitionId) ? inventoryReaderDefinition.id : inventoryReaderRoleDefinitionId",
+      "inventoryReaderDefinition.id",
+    ]),
+  ),
+  common(
     "both languages leave out an optional boolean with different defaults",
     /local_user_enabled is not set/,
     [`${BICEP}/modules/storage.bicep`, "    isLocalUserEnabled: false\n", ""],
@@ -185,11 +259,11 @@ export const COMMON_MISTAKES: readonly CommonMistake[] = [
   common(
     "the service's role on its vault is assigned on the whole resource group",
     /vaultRole: scope must be {vault.id}/,
-    [`${BICEP}/modules/vault.bicep`, "  scope: vault\n", ""],
+    [`${BICEP}/modules/vault.bicep`, "  scope: vault\n  properties: {\n    roleDef", "  properties: {\n    roleDef"],
     [
       `${TERRAFORM}/vault.tf`,
       "scope                = azurerm_key_vault.vault.id",
-      "scope                = azurerm_resource_group.resource_group.id",
+      "scope                = local.resource_group_id",
     ],
   ),
   common("the policy may assign any role on the queue", /properties.condition must be file\(sender-only.txt\)/, [

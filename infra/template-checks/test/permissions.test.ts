@@ -1,3 +1,5 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { type Assignment, CONFIGURATION_RESOURCE, MAIL_RESOURCE } from "simulated-cloud/authorization.ts";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { ADMIN, Service } from "../../../test/support/service.ts";
@@ -10,6 +12,23 @@ import { type Grant, grantsOf } from "../grants.ts";
 
 const SERVICE_VAULT = "kv-lifecycle-service";
 const SUBSCRIPTION = "aaaaaaaa-1111-4111-8111-111111111111";
+
+/**
+ * A storage account that denies each request, as Azure does without a role. Tables answer in JSON, queues in XML:
+ * https://learn.microsoft.com/rest/api/storageservices/common-rest-api-error-codes
+ */
+const denyingStorage = createServer((incoming, answer) => {
+  incoming.resume();
+  const code = "AuthorizationPermissionMismatch";
+  const message = "This request is not authorized to perform this operation using this permission.";
+  const isJson = incoming.headers.accept?.includes("json");
+  answer.writeHead(403, { "x-ms-error-code": code, "content-type": isJson ? "application/json" : "application/xml" });
+  answer.end(
+    isJson
+      ? JSON.stringify({ "odata.error": { code, message: { lang: "en-US", value: message } } })
+      : `<?xml version="1.0" encoding="utf-8"?><Error><Code>${code}</Code><Message>${message}</Message></Error>`,
+  );
+});
 
 let service: Service;
 /** Role assignments ("grants") to the identity of the service, read from the Bicep templates. */
@@ -37,7 +56,12 @@ beforeAll(async () => {
   };
   await service.addHost(endpoints);
 });
-afterAll(() => service?.stop());
+beforeAll(() => new Promise<void>((resolve) => denyingStorage.listen(0, "127.0.0.1", resolve)));
+afterAll(async () => {
+  await service?.stop();
+  denyingStorage.close();
+  denyingStorage.closeAllConnections();
+});
 afterEach(() => service.cloud.control.allowOnly(undefined));
 
 /**
@@ -59,9 +83,21 @@ function toAssignments(templateGrants: readonly Grant[]): Assignment[] {
 
 const assignmentsWithout = (role: string) => toAssignments(grants.filter((grant) => grant.role !== role));
 
+/**
+ * Returns environment variables with which one storage service denies each request, as Azure does without a role on it. Azurite
+ * itself does not evaluate roles.
+ */
+function withDeniedStorage(kind: "Table" | "Queue"): Record<string, string> {
+  const { port } = denyingStorage.address() as AddressInfo;
+  const connectionString = service.environment.AzureWebJobsStorage!;
+  expect(connectionString).toContain(`${kind}Endpoint=`);
+  const denied = `${kind}Endpoint=http://127.0.0.1:${port}/devstoreaccount1`;
+  return { ...endpoints, AzureWebJobsStorage: connectionString.replace(new RegExp(`${kind}Endpoint=[^;]+`), denied) };
+}
+
 /** Returns the unhealthy dependencies that `/health` lists. Starts a new host, because a running one has cached results. */
-async function unhealthyDependencies(): Promise<string[]> {
-  const host = await service.addHost(endpoints);
+async function unhealthyDependencies(environment = endpoints): Promise<string[]> {
+  const host = await service.addHost(environment);
   const token = await service.signIn(ADMIN);
   const { body } = await service.call("GET", `${host.url}/health?deep=true`, { token });
   await host.stop("SIGKILL");
@@ -148,6 +184,21 @@ describe("a missing role is reported", () => {
     service.hosts.pop();
     expect(answer.status).toBe(503);
     expect(answer.body.detail).toContain("Key Vault Secrets Officer");
+  });
+
+  test("Storage Queue Data Contributor, by the health check, which shows queues as unhealthy", {
+    timeout: 300_000,
+  }, async () => {
+    expect(await unhealthyDependencies(withDeniedStorage("Queue"))).toEqual(["queues"]);
+  });
+
+  test("Storage Table Data Contributor, by the first request", { timeout: 300_000 }, async () => {
+    const host = await service.addHost(withDeniedStorage("Table"));
+    const signIn = await service.call("POST", `${host.url}/auth/login`, { body: ADMIN });
+    await host.stop("SIGKILL");
+    service.hosts.pop();
+    expect(signIn.status).toBe(503);
+    expect(signIn.body.detail).toContain("Storage Table Data Contributor");
   });
 
   test.each([

@@ -12,6 +12,8 @@ resource "azurerm_role_assignment" "secrets_user_role" {
 # Reads the settings of apps with their values (PRO). Website Contributor and Container Apps Contributor would suffice, but can
 # also change and deploy apps.
 resource "azurerm_role_definition" "literal_scanner_definition" {
+  count = var.literal_scanner_role_definition_id == "" ? 1 : 0
+
   # Role names are unique in the tenant.
   name              = "Credential Lifecycle Literal Scanner (${var.environment_name}, ${var.scope_name})"
   description       = "Lists the settings of web apps, function apps, Container Apps and jobs with their values."
@@ -30,7 +32,7 @@ resource "azurerm_role_definition" "literal_scanner_definition" {
 
 resource "azurerm_role_assignment" "literal_scanner_role" {
   scope              = var.scope
-  role_definition_id = azurerm_role_definition.literal_scanner_definition.role_definition_resource_id
+  role_definition_id = var.literal_scanner_role_definition_id == "" ? azurerm_role_definition.literal_scanner_definition[0].role_definition_resource_id : var.literal_scanner_role_definition_id
   principal_id       = var.principal_id
   principal_type     = "ServicePrincipal"
 }

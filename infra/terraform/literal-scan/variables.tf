@@ -22,3 +22,9 @@ variable "environment_name" {
   description = "The environment_name of the service's own module."
   type        = string
 }
+
+variable "literal_scanner_role_definition_id" {
+  description = "Existing custom role Literal Scanner, as a resource id. Empty: creates it."
+  type        = string
+  default     = ""
+}

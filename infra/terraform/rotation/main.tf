@@ -9,6 +9,8 @@ locals {
 # Makes an app or a named value reload its secret (PRO). Website Contributor and API Management Service Contributor would
 # suffice, but can also deploy, delete and read secrets. Reading is left to the Dependency Reader role.
 resource "azurerm_role_definition" "rotation_operator_definition" {
+  count = var.rotation_operator_role_definition_id == "" ? 1 : 0
+
   # Role names are unique in the tenant.
   name              = "Credential Lifecycle Rotation Operator (${var.environment_name}, ${local.parts[2]}, ${local.parts[4]})"
   description       = "Makes apps and named values of API Management load the current version of their secrets."
@@ -28,7 +30,7 @@ resource "azurerm_role_definition" "rotation_operator_definition" {
 
 resource "azurerm_role_assignment" "rotation_operator_role" {
   scope              = var.scope
-  role_definition_id = azurerm_role_definition.rotation_operator_definition.role_definition_resource_id
+  role_definition_id = var.rotation_operator_role_definition_id == "" ? azurerm_role_definition.rotation_operator_definition[0].role_definition_resource_id : var.rotation_operator_role_definition_id
   principal_id       = var.principal_id
   principal_type     = "ServicePrincipal"
 }

@@ -17,3 +17,9 @@ variable "environment_name" {
   description = "The environment_name of the service's own module."
   type        = string
 }
+
+variable "rotation_operator_role_definition_id" {
+  description = "Existing custom role Rotation Operator, as a resource id. Empty: creates it."
+  type        = string
+  default     = ""
+}

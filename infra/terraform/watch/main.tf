@@ -11,6 +11,8 @@ resource "azurerm_role_assignment" "key_vault_reader_role" {
 
 # The built-in roles with the first and the last permission can read everything in the scope.
 resource "azurerm_role_definition" "inventory_reader_definition" {
+  count = var.inventory_reader_role_definition_id == "" ? 1 : 0
+
   # Role names are unique in the tenant.
   name              = "Credential Lifecycle Inventory Reader (${var.environment_name}, ${var.scope_name})"
   description       = "Reads the subscription, its key vaults and the diagnostic settings of its resources."
@@ -28,7 +30,7 @@ resource "azurerm_role_definition" "inventory_reader_definition" {
 
 resource "azurerm_role_assignment" "inventory_reader_role" {
   scope              = var.scope
-  role_definition_id = azurerm_role_definition.inventory_reader_definition.role_definition_resource_id
+  role_definition_id = var.inventory_reader_role_definition_id == "" ? azurerm_role_definition.inventory_reader_definition[0].role_definition_resource_id : var.inventory_reader_role_definition_id
   principal_id       = var.principal_id
   principal_type     = "ServicePrincipal"
 }
@@ -36,6 +38,8 @@ resource "azurerm_role_assignment" "inventory_reader_role" {
 # Reads consumers of the vaults (PRO). Reader would suffice, but can read everything in the scope. Never the value of a setting
 # or secret.
 resource "azurerm_role_definition" "dependency_reader_definition" {
+  count = var.dependency_reader_role_definition_id == "" ? 1 : 0
+
   # Role names are unique in the tenant.
   name              = "Credential Lifecycle Dependency Reader (${var.environment_name}, ${var.scope_name})"
   description       = "Reads the resources that may use key vaults, and who may read which vault."
@@ -85,7 +89,7 @@ resource "azurerm_role_definition" "dependency_reader_definition" {
 
 resource "azurerm_role_assignment" "dependency_reader_role" {
   scope              = var.scope
-  role_definition_id = azurerm_role_definition.dependency_reader_definition.role_definition_resource_id
+  role_definition_id = var.dependency_reader_role_definition_id == "" ? azurerm_role_definition.dependency_reader_definition[0].role_definition_resource_id : var.dependency_reader_role_definition_id
   principal_id       = var.principal_id
   principal_type     = "ServicePrincipal"
 }

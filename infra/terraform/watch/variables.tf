@@ -22,3 +22,15 @@ variable "environment_name" {
   description = "The environment_name of the service's own module."
   type        = string
 }
+
+variable "inventory_reader_role_definition_id" {
+  description = "Existing custom role Inventory Reader, as a resource id. Empty: creates it."
+  type        = string
+  default     = ""
+}
+
+variable "dependency_reader_role_definition_id" {
+  description = "Existing custom role Dependency Reader, as a resource id. Empty: creates it."
+  type        = string
+  default     = ""
+}

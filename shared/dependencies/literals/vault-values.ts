@@ -138,7 +138,7 @@ export async function readVaultValues(
     counts.vaults++;
     let failure: CloudFailure | "tooMany" | undefined;
     try {
-      failure = await readVault(vault, vaults.open({ name: vault.name, vaultUri: vault.vaultUri }));
+      failure = await readVault(vault, vaults.open(vault));
     } catch (error) {
       if (!(error instanceof CloudFailure)) throw error;
       failure = error;

@@ -19,6 +19,7 @@ import {
   ranOutOfTime,
 } from "./failure.ts";
 import type { Identity } from "./identity.ts";
+import type { PacedRequests } from "./key-vault-pace.ts";
 
 /** Limits of one call to the cloud, which can send several requests. */
 export interface CallLimits {
@@ -100,6 +101,8 @@ interface CallPolicyOptions {
   unreadable?: ((entry: unknown, failure: CloudFailure) => void) | undefined;
   /** Connections of one vault. Without them, the requests use the connections of the process. */
   connections?: VaultConnections | undefined;
+  /** Delays requests that would exceed the rate limits of the service. */
+  pace?: PacedRequests | undefined;
   /**
    * Returns the failure that an unsuccessful response, or a response that is not JSON, means in this service. Undefined: as
    * elsewhere.
@@ -221,7 +224,7 @@ function callPolicy(options: CallPolicyOptions, bodies: Bodies): PipelinePolicy 
  * redirect.
  */
 function createCall(options: CallPolicyOptions) {
-  const { connections, limits, log, randomness } = options;
+  const { connections, limits, log, pace, randomness } = options;
   const requestedPages = new Set<string>();
   let listOperation: string | undefined;
 
@@ -248,11 +251,12 @@ function createCall(options: CallPolicyOptions) {
     if (options.signal) request.abortSignal = options.signal;
     const signal = request.abortSignal as AbortSignal | undefined;
     request.timeout = limits.requestTimeoutMs;
-    const send = async () => {
+    const sendNow = async () => {
       if (signal?.aborted) throw ranOutOfTime(target);
       const response = await next(request);
       return { response, json: readResponse(response, route, options) };
     };
+    const send = pace ? () => pace(new URL(request.url).pathname, sendNow, signal) : sendNow;
     let waited = 0;
     for (let tries = 1; ; tries++) {
       if (signal?.aborted) throw ranOutOfTime(target);

@@ -22,6 +22,7 @@ import {
   rotationPolicySchema,
   targetOf,
 } from "./key-vault-answers.ts";
+import { keyVaultPace, type PacedVault } from "./key-vault-pace.ts";
 import { readX509 } from "./x509.ts";
 
 /**
@@ -134,7 +135,7 @@ export interface KeyVaults {
    * Returns a client for one vault. Its calls share at most eight connections.
    * @throws {CloudFailure} foreignHost if the address is not https, or not under the cloud's Key Vault domain.
    */
-  open(vault: { name: string; vaultUri: string }): VaultClient;
+  open(vault: { name: string; vaultUri: string } & Omit<PacedVault, "origin">): VaultClient;
 }
 
 export interface CloudServices {
@@ -149,10 +150,10 @@ export interface CloudServices {
 export function createKeyVaults(services: CloudServices): KeyVaults {
   const suffix = services.config.cloud.keyVaultSuffix;
   return {
-    open({ name, vaultUri }) {
-      const resource = `key vault ${name}`;
-      const origin = originOf(vaultUri, suffix, { operation: "open the vault", resource });
-      return createVaultClient(resource, origin, services);
+    open(vault) {
+      const resource = `key vault ${vault.name}`;
+      const origin = originOf(vault.vaultUri, suffix, { operation: "open the vault", resource });
+      return createVaultClient(resource, { ...vault, origin }, services);
     },
   };
 }
@@ -169,9 +170,11 @@ interface CallOptions {
   onResponse(response: { bodyAsText?: string | null }): void;
 }
 
-function createVaultClient(resource: string, origin: string, services: CloudServices): VaultClient {
+function createVaultClient(resource: string, vault: PacedVault, services: CloudServices): VaultClient {
   const { config, identity, log, randomness = systemRandomness(), limits } = services;
+  const { origin } = vault;
   const connections = createVaultConnections();
+  const pace = keyVaultPace.vault(vault);
 
   /** Creates the arguments of an SDK client. Each client needs its own, because the SDKs change the options. */
   const clientArguments = async (signal?: AbortSignal) =>
@@ -187,6 +190,7 @@ function createVaultClient(resource: string, origin: string, services: CloudServ
           resource,
           signal,
           connections,
+          pace,
           log,
           randomness,
           limits: { ...CALL_LIMITS, ...limits },

@@ -6,6 +6,7 @@ import { CALL_LIMITS, clientOptions, type Route } from "./calls.ts";
 import { failure, unlessMissing } from "./failure.ts";
 import { type CloudServices, listed, originOf, present } from "./key-vault.ts";
 import { deletedSecretAnswer, secretAnswer, secretVersionsRoute } from "./key-vault-answers.ts";
+import { keyVaultPace, type PacedVault } from "./key-vault-pace.ts";
 import { isServiceVault } from "./service-key-vault.ts";
 
 /**
@@ -79,7 +80,7 @@ export interface VaultSecretsClients {
    * @throws {CloudFailure} foreignHost if the address is not https, or not under the cloud's Key Vault domain.
    * @throws {Problem} serviceVault if the name or address, in any case of letters, is that of the service's own vault.
    */
-  open(vault: { name: string; vaultUri: string }): VaultSecrets;
+  open(vault: { name: string; vaultUri: string } & Omit<PacedVault, "origin">): VaultSecrets;
 }
 
 /** https://learn.microsoft.com/azure/key-vault/general/rbac-guide */
@@ -93,12 +94,14 @@ export function createVaultSecrets(services: CloudServices): VaultSecretsClients
   const suffix = config.cloud.keyVaultSuffix;
 
   return {
-    open({ name: vaultName, vaultUri }) {
+    open({ name: vaultName, vaultUri, ...limitedBy }) {
       const resource = `key vault ${vaultName}`;
       const origin = originOf(vaultUri, suffix, { operation: "open the vault", resource });
       if (isServiceVault(config, vaultName) || isServiceVault(config, origin)) {
         throw new Problem("serviceVault", `${vaultName} is the service's own key vault. Name another one.`);
       }
+
+      const pace = keyVaultPace.vault({ ...limitedBy, origin });
 
       /** Creates a client for one call or one list. The clients share the connections of the process. */
       async function client(
@@ -120,7 +123,7 @@ export function createVaultSecrets(services: CloudServices): VaultSecretsClients
         };
         const scope = `https://${suffix}/.default`;
         const allowed = { ...CALL_LIMITS, ...limits, ...(once && { unreachableTries: 1 }) };
-        const options = { origin, scope, identity, route, resource, signal, log, randomness, limits: allowed };
+        const options = { origin, scope, identity, route, resource, signal, pace, log, randomness, limits: allowed };
         const { additionalPolicies, ...others } = await clientOptions(options);
         const first = policies.map((policy) => ({ policy, position: "perCall" as const }));
         const all = { ...others, additionalPolicies: [...first, ...additionalPolicies] };

@@ -1,14 +1,9 @@
 # The service monitors every subscription of a management group, also future ones.
-variable "management_group_name" {
-  description = "The last part of the management group's id."
-  type        = string
-}
-
 module "service" {
   source = "../.."
 
-  environment_name         = "lifecycle"
-  location                 = "westeurope"
+  environment_name         = var.environment_name
+  location                 = var.location
   watched_subscription_ids = []
 }
 
@@ -18,5 +13,5 @@ module "watch" {
   scope            = "/providers/Microsoft.Management/managementGroups/${var.management_group_name}"
   scope_name       = var.management_group_name
   principal_id     = module.service.service_identity_principal_id
-  environment_name = "lifecycle"
+  environment_name = var.environment_name
 }

@@ -29,23 +29,3 @@ provider "azurerm" {
     "Microsoft.Web",
   ]
 }
-
-variable "subscription_id" {
-  description = "Subscription in which the service itself is deployed."
-  type        = string
-}
-
-output "service_url" {
-  description = "Address of the service."
-  value       = module.service.service_url
-}
-
-output "service_key_vault_id" {
-  description = "Input of make-secrets.ts."
-  value       = module.service.service_key_vault_id
-}
-
-output "service_function_app_id" {
-  description = "Input of make-secrets.ts."
-  value       = module.service.service_function_app_id
-}

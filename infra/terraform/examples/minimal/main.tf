@@ -2,6 +2,6 @@
 module "service" {
   source = "../.."
 
-  environment_name = "lifecycle"
-  location         = "westeurope"
+  environment_name = var.environment_name
+  location         = var.location
 }

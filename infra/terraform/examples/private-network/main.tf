@@ -2,10 +2,10 @@
 module "service" {
   source = "../.."
 
-  environment_name          = "lifecycle"
-  location                  = "westeurope"
+  environment_name          = var.environment_name
+  location                  = var.location
   network_enabled           = true
-  network_address_prefix    = "10.40.0.0/24"
+  network_address_prefix    = var.network_address_prefix
   app_configuration_enabled = true
-  operator_email_addresses  = ["platform@example.com"]
+  operator_email_addresses  = var.operator_email_addresses
 }

@@ -1,11 +1,6 @@
 # The service monitors two subscriptions and gets events of changes between scans: of vaults from Resource Manager of both, and
 # of the contents of the second one's vaults through a policy. A provider creates resources in one subscription, so the second
 # has its own provider.
-variable "other_subscription_id" {
-  description = "A second subscription to monitor."
-  type        = string
-}
-
 provider "azurerm" {
   alias = "other"
   features {}
@@ -17,8 +12,8 @@ provider "azurerm" {
 module "service" {
   source = "../.."
 
-  environment_name         = "lifecycle"
-  location                 = "westeurope"
+  environment_name         = var.environment_name
+  location                 = var.location
   watched_subscription_ids = [var.subscription_id, var.other_subscription_id]
   events_enabled           = true
 }
@@ -27,8 +22,8 @@ module "events" {
   source    = "../../events"
   providers = { azurerm = azurerm.other }
 
-  environment_name      = "lifecycle"
-  location              = "westeurope"
+  environment_name      = var.environment_name
+  location              = var.location
   storage_account_id    = module.service.service_storage_account_id
   vault_events_queue_id = module.service.service_vault_events_queue_id
 }
@@ -38,8 +33,8 @@ module "events_policy" {
   providers = { azurerm = azurerm.other }
 
   scope                 = "/subscriptions/${var.other_subscription_id}"
-  environment_name      = "lifecycle"
-  location              = "westeurope"
+  environment_name      = var.environment_name
+  location              = var.location
   storage_account_id    = module.service.service_storage_account_id
   vault_events_queue_id = module.service.service_vault_events_queue_id
   resource_group_id     = module.service.service_resource_group_id

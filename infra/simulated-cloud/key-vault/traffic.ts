@@ -1,0 +1,50 @@
+import type { Vault } from "../vaults/vault.ts";
+
+/** Period of Key Vault's rate limits: https://learn.microsoft.com/azure/key-vault/general/service-limits */
+const PERIOD_MS = 10_000;
+
+/**
+ * Counts the requests that each vault, and each region of a subscription, received in any ten seconds. Tests and benchmarks hold
+ * the service's pace to it.
+ */
+export class KeyVaultTraffic {
+  readonly #periods = new Map<string, BusiestPeriod>();
+
+  add(vault: Vault, segments: string[]): void {
+    const names = [
+      vault.name,
+      `${vault.subscriptionId}/${vault.location}`,
+      ...(segments[0] === "keys" ? [`${vault.name}/keys`] : []),
+    ];
+    for (const name of names) {
+      const period = this.#periods.get(name) ?? new BusiestPeriod();
+      this.#periods.set(name, period);
+      period.add(performance.now());
+    }
+  }
+
+  /** Requests in the busiest ten seconds. Names are `VAULT`, `VAULT/keys` and `SUBSCRIPTION/REGION`. */
+  busiest(): Record<string, number> {
+    return Object.fromEntries([...this.#periods].map(([name, { most }]) => [name, most]));
+  }
+
+  reset(): void {
+    this.#periods.clear();
+  }
+}
+
+class BusiestPeriod {
+  most = 0;
+  /** Times of the requests of the last period, from the index `#first` on. */
+  readonly #times: number[] = [];
+  #first = 0;
+
+  add(now: number): void {
+    this.#times.push(now);
+    while (this.#times[this.#first]! <= now - PERIOD_MS) this.#first += 1;
+    this.most = Math.max(this.most, this.#times.length - this.#first);
+    if (this.#first < 10_000) return;
+    this.#times.splice(0, this.#first);
+    this.#first = 0;
+  }
+}

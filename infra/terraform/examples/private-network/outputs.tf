@@ -1,0 +1,29 @@
+output "service_url" {
+  description = "Address of the service."
+  value       = module.service.service_url
+}
+
+output "service_key_vault_id" {
+  description = "Input of make-secrets.ts."
+  value       = module.service.service_key_vault_id
+}
+
+output "service_function_app_id" {
+  description = "Input of make-secrets.ts."
+  value       = module.service.service_function_app_id
+}
+
+output "service_function_app_name" {
+  description = "Name of the app, to publish its code."
+  value       = module.service.service_function_app_name
+}
+
+output "service_key_vault_name" {
+  description = "Name of the service's vault, to read the first password."
+  value       = module.service.service_key_vault_name
+}
+
+output "service_subnet_id" {
+  description = "Subnet that the firewall of a monitored vault must allow."
+  value       = module.service.service_subnet_id
+}

@@ -1,0 +1,20 @@
+variable "subscription_id" {
+  description = "Subscription in which the service itself is deployed."
+  type        = string
+}
+
+variable "environment_name" {
+  description = "Names the resource group and, with a short hash, every resource in it."
+  type        = string
+  default     = "lifecycle"
+}
+
+variable "location" {
+  description = "Region of the resources, such as westeurope."
+  type        = string
+}
+
+variable "other_subscription_id" {
+  description = "A second subscription to monitor."
+  type        = string
+}

@@ -1,0 +1,247 @@
+# What a platform team owns already: each replaces what the module would create.
+mock_provider "azurerm" {
+  mock_data "azurerm_client_config" {
+    defaults = {
+      tenant_id       = "11111111-1111-4111-8111-111111111111"
+      subscription_id = "22222222-2222-4222-8222-222222222222"
+    }
+  }
+}
+
+variables {
+  environment_name         = "lifecycle"
+  location                 = "westeurope"
+  operator_email_addresses = ["platform@example.com"]
+}
+
+run "uses_the_resource_group" {
+  command = plan
+
+  variables {
+    resource_group_name = "rg-platform"
+  }
+
+  assert {
+    condition     = length(azurerm_resource_group.resource_group) == 0
+    error_message = "No resource group must be created."
+  }
+
+  assert {
+    condition     = output.service_resource_group_name == "rg-platform" && azurerm_key_vault.vault.resource_group_name == "rg-platform"
+    error_message = "Resources must be in the existing group."
+  }
+
+  assert {
+    condition     = output.service_resource_group_id == "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform"
+    error_message = "Its id must be the existing group's."
+  }
+}
+
+run "uses_the_subnets" {
+  command = plan
+
+  variables {
+    network_enabled                     = true
+    function_subnet_resource_id         = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.Network/virtualNetworks/vnet/subnets/functions"
+    private_endpoint_subnet_resource_id = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.Network/virtualNetworks/vnet/subnets/endpoints"
+    private_dns_zones_enabled           = false
+  }
+
+  assert {
+    condition     = length(azurerm_virtual_network.virtual_network) == 0 && length(azurerm_network_security_group.network_security_group) == 0
+    error_message = "No network must be created."
+  }
+
+  assert {
+    condition     = azurerm_function_app_flex_consumption.function_app.virtual_network_subnet_id == "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.Network/virtualNetworks/vnet/subnets/functions" && azurerm_private_endpoint.private_endpoint["vault"].subnet_id == "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.Network/virtualNetworks/vnet/subnets/endpoints"
+    error_message = "The app and the endpoints must use the existing subnets."
+  }
+
+  assert {
+    condition     = length(azurerm_private_dns_zone.private_dns_zone) == 0 && length(azurerm_private_endpoint.private_endpoint["vault"].private_dns_zone_group) == 0
+    error_message = "The platform's policy makes the records."
+  }
+
+  assert {
+    condition     = output.service_subnet_id == "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.Network/virtualNetworks/vnet/subnets/functions"
+    error_message = "Firewalls must be told the existing subnet."
+  }
+}
+
+run "uses_the_workspace" {
+  command = plan
+
+  variables {
+    log_analytics_workspace_resource_id = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.OperationalInsights/workspaces/log"
+    diagnostic_settings_enabled         = true
+  }
+
+  assert {
+    condition     = length(azurerm_log_analytics_workspace.log_analytics_workspace) == 0 && length(azurerm_monitor_diagnostic_setting.workspace_diagnostics) == 0
+    error_message = "No workspace must be created, and the existing one stays as it is."
+  }
+
+  assert {
+    condition     = azurerm_application_insights.application_insights.workspace_id == "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.OperationalInsights/workspaces/log" && azurerm_monitor_diagnostic_setting.vault_diagnostics.log_analytics_workspace_id == "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.OperationalInsights/workspaces/log"
+    error_message = "Telemetry and audit logs must go to the existing workspace."
+  }
+}
+
+run "uses_the_roles" {
+  command = plan
+
+  variables {
+    inventory_reader_role_definition_id  = "/providers/Microsoft.Authorization/roleDefinitions/33333333-3333-4333-8333-333333333333"
+    dependency_reader_role_definition_id = "/providers/Microsoft.Authorization/roleDefinitions/33333333-3333-4333-8333-333333333333"
+  }
+
+  assert {
+    condition     = length(module.watch["22222222-2222-4222-8222-222222222222"].created_role_names) == 0
+    error_message = "No custom role must be created."
+  }
+
+  assert {
+    condition     = module.watch["22222222-2222-4222-8222-222222222222"].assigned_role_ids == ["/providers/Microsoft.Authorization/roleDefinitions/33333333-3333-4333-8333-333333333333", "/providers/Microsoft.Authorization/roleDefinitions/33333333-3333-4333-8333-333333333333"]
+    error_message = "The existing roles must be assigned."
+  }
+}
+
+run "leaves_the_permissions_to_another_team" {
+  command = plan
+
+  variables {
+    watch_roles_enabled = false
+  }
+
+  assert {
+    condition     = length(module.watch) == 0
+    error_message = "Nothing must be granted on monitored subscriptions."
+  }
+
+  assert {
+    condition     = azurerm_function_app_flex_consumption.function_app.app_settings["AZURE_SUBSCRIPTION_IDS"] == "22222222-2222-4222-8222-222222222222"
+    error_message = "The app must monitor them all the same."
+  }
+}
+
+run "encrypts_with_the_key" {
+  command = plan
+
+  variables {
+    customer_managed_key = {
+      key_vault_resource_id  = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.KeyVault/vaults/kv-keys"
+      key_name               = "lifecycle"
+      user_assigned_identity = { resource_id = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.ManagedIdentity/userAssignedIdentities/id-key" }
+    }
+  }
+
+  assert {
+    condition     = azurerm_storage_account.storage_account.customer_managed_key[0].key_vault_key_id == "https://kv-keys.vault.azure.net/keys/lifecycle"
+    error_message = "The key must have no version, to be rotated."
+  }
+
+  assert {
+    condition     = azurerm_storage_account.storage_account.table_encryption_key_type == "Account" && azurerm_storage_account.storage_account.queue_encryption_key_type == "Account"
+    error_message = "Tables and queues must use the key too."
+  }
+
+  assert {
+    condition     = one(azurerm_storage_account.storage_account.identity[0].identity_ids) == "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.ManagedIdentity/userAssignedIdentities/id-key"
+    error_message = "Storage must read the key with the given identity."
+  }
+}
+
+run "encrypts_with_one_version_of_the_key" {
+  command = plan
+
+  variables {
+    customer_managed_key = {
+      key_vault_resource_id  = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.KeyVault/vaults/kv-keys"
+      key_name               = "lifecycle"
+      key_version            = "0123456789abcdef0123456789abcdef"
+      user_assigned_identity = { resource_id = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.ManagedIdentity/userAssignedIdentities/id-key" }
+    }
+  }
+
+  assert {
+    condition     = azurerm_storage_account.storage_account.customer_managed_key[0].key_vault_key_id == "https://kv-keys.vault.azure.net/keys/lifecycle/0123456789abcdef0123456789abcdef"
+    error_message = "The id must name the version."
+  }
+}
+
+run "locks_what_cannot_be_created_again" {
+  command = plan
+
+  variables {
+    lock = { kind = "CanNotDelete" }
+  }
+
+  assert {
+    condition     = azurerm_management_lock.storage_lock[0].lock_level == "CanNotDelete" && startswith(azurerm_management_lock.storage_lock[0].name, "lock-st")
+    error_message = "Storage must be locked, under a name of its own."
+  }
+
+  assert {
+    condition     = azurerm_management_lock.vault_lock[0].lock_level == "CanNotDelete"
+    error_message = "The vault must be locked."
+  }
+}
+
+run "names_the_lock" {
+  command = plan
+
+  variables {
+    lock = { kind = "CanNotDelete", name = "keep" }
+  }
+
+  assert {
+    condition     = azurerm_management_lock.vault_lock[0].name == "keep"
+    error_message = "The lock must have the given name."
+  }
+}
+
+run "collects_every_log" {
+  command = plan
+
+  variables {
+    diagnostic_settings_enabled = true
+    network_enabled             = true
+    app_configuration_enabled   = true
+  }
+
+  assert {
+    condition     = length(azurerm_monitor_diagnostic_setting.blob_diagnostics) == 1 && length(azurerm_monitor_diagnostic_setting.queue_diagnostics) == 1 && length(azurerm_monitor_diagnostic_setting.table_diagnostics) == 1 && length(azurerm_monitor_diagnostic_setting.app_diagnostics) == 1
+    error_message = "Storage and app must be logged."
+  }
+
+  assert {
+    condition     = length(azurerm_monitor_diagnostic_setting.communication_diagnostics) == 1 && length(azurerm_monitor_diagnostic_setting.workspace_diagnostics) == 1 && length(azurerm_monitor_diagnostic_setting.network_security_group_diagnostics) == 1 && length(azurerm_monitor_diagnostic_setting.app_configuration_diagnostics) == 1
+    error_message = "Mail, workspace, security group and App Configuration must be logged."
+  }
+}
+
+run "closes_monitoring" {
+  command = plan
+
+  variables {
+    monitoring_public_network_access_enabled = false
+  }
+
+  assert {
+    condition     = azurerm_log_analytics_workspace.log_analytics_workspace[0].internet_ingestion_access_type == "Disabled" && azurerm_log_analytics_workspace.log_analytics_workspace[0].internet_query_access_type == "Disabled" && !azurerm_application_insights.application_insights.internet_ingestion_enabled && !azurerm_application_insights.application_insights.internet_query_enabled
+    error_message = "Logs must be closed for public networks."
+  }
+}
+
+run "spreads_over_zones" {
+  command = plan
+
+  variables {
+    zone_redundant = true
+  }
+
+  assert {
+    condition     = azurerm_service_plan.plan.zone_balancing_enabled
+    error_message = "The plan must be zone redundant."
+  }
+}
