@@ -193,7 +193,10 @@ function stateOf({ row, exemptions }: OpenedState, next: NewState, details: Chun
  * Returns the exemptions with whether their asset fails. An exemption may name an entry of a certificate that earlier versions
  * stored as an asset. It follows to the certificate's asset, which keeps the exemption that lasts longest.
  */
-function exemptionsOf(exemptions: VaultState["exemptions"], { results, evaluated }: NewState): VaultState["exemptions"] {
+function exemptionsOf(
+  exemptions: VaultState["exemptions"],
+  { results, evaluated }: NewState,
+): VaultState["exemptions"] {
   const assetWithEntry = new Map(
     [...evaluated].flatMap(([key, asset]) =>
       otherNamesOf(asset).map((name): [string, string] => [assetKey(asset.type, name), key]),
