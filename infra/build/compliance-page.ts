@@ -4,12 +4,19 @@
  */
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
+import { SEVERITIES, SEVERITY_WEIGHTS } from "../../shared/compliance/check.ts";
 import { CHECKS } from "../../shared/compliance/checks/all.ts";
+import { APPROVED_CURVES, APPROVED_KEY_TYPES, MIN_RSA_BITS } from "../../shared/compliance/checks/cryptography.ts";
+import { INTEGRATED_AUTHORITIES } from "../../shared/compliance/checks/handling.ts";
 import { CIS_RECOMMENDATIONS, CIS_VERSIONS } from "../../shared/compliance/controls/cis.ts";
 import { POLICIES } from "../../shared/compliance/controls/policies.ts";
 import { TEXT_MAPPINGS } from "../../shared/compliance/controls/text-mappings.ts";
 import { SILENT_FRAMEWORKS, UNMAPPED } from "../../shared/compliance/controls/unmapped.ts";
 import { controlsOf, FRAMEWORK_IDS, FRAMEWORKS, type FrameworkId } from "../../shared/compliance/controls.ts";
+import * as limits from "../../shared/compliance/limits.ts";
+import { UNSEEN_AFTER_MS } from "../../shared/inventory/holder.ts";
+import { DAY_MS } from "../../shared/platform/time.ts";
+import { DEFINITIONS } from "../../shared/settings/definitions.ts";
 import { commandLine } from "./command-line.ts";
 import { code, table } from "./markdown.ts";
 
@@ -25,6 +32,54 @@ const nameOf = (id: FrameworkId): string => `${FRAMEWORKS[id].name} ${FRAMEWORKS
 const joinNames = (checks: Iterable<string>): string => [...checks].map(code).join(", ");
 /** Returns the name of the Azure policy, which is in quotes in the `basis` text of each entry of policies.ts. */
 const policyIn = (basis: string): string => /"(.+)"/.exec(basis)![1]!;
+
+/** The numbers by which checks judge: name, value, and the checks. */
+const LIMITS: [string, string, string][] = [
+  [
+    "critical threshold",
+    `${DEFINITIONS.criticalExpiryDays.default} days (\`criticalExpiryDays\`)`,
+    "`…-near-expiry-critical`",
+  ],
+  [
+    "warning threshold",
+    `${DEFINITIONS.warningExpiryDays.default} days (\`warningExpiryDays\`)`,
+    "`…-near-expiry-warning`",
+  ],
+  [
+    "longest validity of a vault's secret or key",
+    `${limits.MAX_VALIDITY_DAYS} days`,
+    "`secret-validity-period`, `key-validity-period`",
+  ],
+  [
+    "longest use of a vault's secret or key",
+    `${limits.MAX_ACTIVE_DAYS} days`,
+    "`secret-active-period`, `key-active-period`",
+  ],
+  [
+    "longest validity of a vault's certificate",
+    `${limits.MAX_CERTIFICATE_MONTHS} months`,
+    "`certificate-validity-period`",
+  ],
+  [
+    "longest validity of a client secret",
+    `${limits.MAX_CLIENT_SECRET_DAYS} days`,
+    "`client-secret-validity-period`, `client-secret-validity-period-b2c`",
+  ],
+  [
+    "longest validity of an application's certificate",
+    `${limits.MAX_APPLICATION_CERTIFICATE_DAYS} days`,
+    "`application-certificate-validity-period`, `application-certificate-validity-period-b2c`",
+  ],
+  ["smallest RSA key", `${MIN_RSA_BITS} bits`, "`key-rsa-size`, `certificate-rsa-size`"],
+  ["key types", APPROVED_KEY_TYPES.join(", "), "`key-type`"],
+  ["curves", APPROVED_CURVES.join(", "), "`key-curve`, `certificate-curve`"],
+  [
+    "words in the issuer of an integrated authority",
+    INTEGRATED_AUTHORITIES.source.replace(/\\b|[()]/g, "").replaceAll("|", ", "),
+    "`certificate-issuer`",
+  ],
+  ["unseen credentials count for", `${UNSEEN_AFTER_MS / DAY_MS} days`, "all checks of credentials outside key vaults"],
+];
 
 /** Returns the contents of the two pages, by file name. */
 export function compliancePages(): Record<string, string> {
@@ -58,11 +113,46 @@ framework asks for it. [compliance-controls.md](compliance-controls.md) lists th
 A check is mapped to a control for one of three reasons: a benchmark recommends it, Microsoft's policy sets map an Azure policy that
 asks for the same, or the framework's text asks for it. The Compliance view (\`#/compliance\`) shows the score of each framework.
 
-## Checks
+## How the score is computed
+
+A check and a resource that it judges are a pair, which passes or fails. The score is 100 × the weight of the passed pairs ÷ the weight of
+all pairs, rounded to one decimal, and 100 without pairs. A framework's score counts the pairs of its checks, each once. Failures with an
+active exemption are counted as \`exempted\` and are no pairs.
 
 ${table(
-  ["check", "severity", "applies to", "passes if"],
-  CHECKS.map(({ id, severity, resourceType, title }) => [code(id), severity, resourceType, title]),
+  ["severity", "weight"],
+  SEVERITIES.map((severity) => [severity, String(SEVERITY_WEIGHTS[severity])]),
+)}
+A control fails if a pair of its checks fails, passes if none fails and one passes, and is not applicable without pairs. Its counts are the
+sums over its checks.
+
+**Who is judged.** Key vaults in watched subscriptions with their secrets, keys and certificates; with PRO also client secrets and
+certificates of applications and service principals, and credentials of B2C tenants. The secret and the key that belong to a certificate
+are no assets, nor is the password of a certificate's private key, which Entra lists under the certificate's key ID. The two entries of a token-signing certificate, one to sign and one to verify with the same thumbprint, are one. Disabled
+assets are not judged by any check. An asset whose details could not be read is judged by what is known of it. IDs of assets are in
+lower case.
+
+**Times.** All dates are compared to the second. An asset expires after its expiration date, so at that second it is still valid. The
+validity starts at the activation date, or else at the creation date; that of an application's credential at its start date. A client
+secret fails \`client-secret-alone\` if another client secret of its application has no expiration date or, unless this one has none, one
+that is not earlier.
+
+**Vaults.** \`vault-firewall\` passes if public network access is disabled or the firewall's default action is Deny, \`vault-private-endpoint\`
+with an approved connection, \`vault-audit-logging\` if a diagnostic setting collects the category AuditEvent or a group that includes it.
+A vault without soft delete fails \`vault-purge-protection\` too.
+
+## Limits
+
+A value that equals a limit passes, except at the two thresholds: an asset that expires in exactly so many days fails.
+
+${table(["limit", "value", "checks"], LIMITS)}
+## Checks
+
+"judged" says which enabled assets, or which vaults, a check judges; all if it is empty. For the others the check is not applicable.
+
+${table(
+  ["check", "severity", "applies to", "judged", "passes if"],
+  CHECKS.map(({ id, severity, resourceType, judged, title }) => [code(id), severity, resourceType, judged, title]),
 )}
 ## CIS Azure Foundations
 

@@ -5,12 +5,14 @@ import {
   type AssetType,
   assetId,
   type Credential,
+  idsOf,
   placesOf,
   sourceOf,
 } from "../inventory/asset.ts";
 import { expiryBounds, nameKey, partitions } from "../inventory/asset-keys.ts";
 import type { ExpiryRange } from "../inventory/asset-status.ts";
 import { HOLDER_SOURCES, holderSubscription, ownersOf } from "../inventory/holder.ts";
+import { assetWithEntry } from "../inventory/joined-credentials.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { sum } from "../platform/sum.ts";
 import { DAY_MS } from "../platform/time.ts";
@@ -84,7 +86,7 @@ export async function expiringItems(
   /** Adds the items of a page of assets. Beyond twice the limit, removes the least urgent items, to limit memory. */
   const addItems = async (candidates: readonly Candidate[]) => {
     const monitored = candidates.filter(({ vaultName }) => !hidden.has(vaultName.toLowerCase()));
-    const notSnoozed = monitored.filter((asset) => !isSnoozed(deps, assetId(asset), asset, ownerTag));
+    const notSnoozed = monitored.filter((asset) => !isSnoozed(deps, idsOf(asset), asset, ownerTag));
     const items = notSnoozed.flatMap((asset) => itemsOf(asset, thresholds, span.to, rule, ownerTag));
     if (items.length === 0) return;
     for (const item of await notifications.unnotifiedAssets(rule.ruleId, items)) itemsById.set(item.id, item);
@@ -104,8 +106,11 @@ export async function expiringItems(
   // The snooze of an asset ended: evaluate the asset.
   for (const id of deps.recentlyEnded) {
     // The id of an application's credential does not contain its type, so `placesOf` returns a place for each type.
-    for (const { type, name, vaultName } of placesOf(id)) {
-      const asset = await tables.get(Assets, partitions.vault(vaultName), nameKey(type, name, vaultName));
+    for (const place of placesOf(id)) {
+      const { type, name, vaultName } = place;
+      const asset =
+        (await tables.get(Assets, partitions.vault(vaultName), nameKey(type, name, vaultName))) ??
+        (await assetWithEntry(place, tables));
       if (asset) await addItems([asset]);
     }
   }

@@ -8,7 +8,7 @@ import { expiringItems } from "./expiring-assets.ts";
 import type { Item, ScanFailureItem } from "./items.ts";
 import type { NotificationLog } from "./notification-log.ts";
 import { endedAssets, endedViolations, mayHaveEnded, ofKind } from "./resolved-alerts.ts";
-import type { RuleRecord } from "./rule.ts";
+import { opensIncidents, type RuleRecord } from "./rule.ts";
 import type { StateRecord } from "./rule-state.ts";
 import { scanFailures } from "./scan-failures.ts";
 import { type CredentialSource, credentialItems } from "./service-credentials.ts";
@@ -87,12 +87,8 @@ export function createItemFinder(deps: ItemFinderDeps) {
         if (!progress.followed || context.vaults!.revision <= progress.revision || newItems.more)
           return withoutResolutions(newItems);
         const { ofType, others } = ofKind((await trackedAlerts.of(rule.ruleId)).values(), "asset");
-        return await withResolutions(
-          rule,
-          newItems,
-          await endedAssets(rule, ofType, span, context.vaults!, deps),
-          others,
-        );
+        const { resolved, silent } = forRule(rule, await endedAssets(rule, ofType, span, context.vaults!, deps));
+        return await withResolutions(rule, newItems, resolved, [...others, ...silent]);
       }
       case "complianceViolation": {
         if (!deps.violations) return withoutResolutions({ items: [], more: false });
@@ -104,8 +100,9 @@ export function createItemFinder(deps: ItemFinderDeps) {
         const { ofType, others } = ofKind((await trackedAlerts.of(rule.ruleId)).values(), "violation");
         // All violations are checked if the rule's scope changed since the last check.
         const since = progress.violationVaults === undefined ? new Date(0) : from;
-        const resolved = await endedViolations(ofType, since, reading, tables);
-        const result = await withResolutions(rule, newItems, resolved, others, newItems.state);
+        const { resolved, silent } = forRule(rule, await endedViolations(ofType, since, reading, tables));
+        const closed = [...others, ...silent];
+        const result = await withResolutions(rule, newItems, resolved, closed, newItems.state);
         return result.more ? result : { ...result, state: { ...result.state, violationVaults: reading.vaults } };
       }
       case "scanFailure": {
@@ -163,6 +160,13 @@ export function createItemFinder(deps: ItemFinderDeps) {
     };
   }
 }
+
+/** Returns the resolutions to send and to apply silently. An incident is only closed by a message. */
+const forRule = (
+  { deliveryMethod }: RuleRecord,
+  { resolved, joined }: Awaited<ReturnType<typeof endedAssets>>,
+): { resolved: ResolvedItem[]; silent: ResolvedItem[] } =>
+  opensIncidents(deliveryMethod) ? { resolved: [...resolved, ...joined], silent: [] } : { resolved, silent: joined };
 
 const withoutResolutions = (
   newItems: { items: Item[]; more: boolean },

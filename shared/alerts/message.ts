@@ -17,7 +17,7 @@ import type {
   Urgency,
   ViolationItem,
 } from "./items.ts";
-import { URGENCIES } from "./items.ts";
+import { alertKey, trackedItemOf, URGENCIES } from "./items.ts";
 import { historyLink, type Links, pageLink, subscriptionText } from "./links.ts";
 import type { AlertType } from "./rule.ts";
 
@@ -102,14 +102,16 @@ export interface MessageSource {
  * same text.
  */
 export function messageOf(sources: readonly MessageSource[], links: Links): Message {
-  const entries = sources
-    .flatMap(({ delivery, items }) =>
-      items.map((item) => ({
-        item,
-        line: rawLineOf(item, new Date(delivery.createdAt), links),
-        place: placeOf(item, links),
-      })),
-    )
+  const ruleNames = new Map(sources.map(({ delivery: { ruleId, ruleName } }) => [ruleId, ruleName]));
+  const entries = distinctItems(sources)
+    .map(({ item, createdAt, ruleIds }) => ({
+      item,
+      line: withRules(
+        rawLineOf(item, new Date(createdAt), links),
+        ruleNames.size === 1 ? [] : [...ruleIds].map((id) => ruleNames.get(id)!),
+      ),
+      place: placeOf(item, links),
+    }))
     .sort((a, b) => URGENCIES.indexOf(a.line.urgency) - URGENCIES.indexOf(b.line.urgency));
   const lines = entries.map(({ line, place }): MessageLine => ({ ...line, ...(place && { place }) }));
   const deliveries = sources.map(({ delivery }) => delivery);
@@ -124,14 +126,13 @@ export function messageOf(sources: readonly MessageSource[], links: Links): Mess
           entries.map(({ item }) => item),
           lines,
         );
-  const rules = new Map(deliveries.map(({ ruleId, ruleName }) => [ruleId, ruleName]));
   const page = pageLink(links);
   return toSingleLines({
     subject: `${prefix}${digest}${headlineText}`,
     intro: introOf(deliveries, lines.length),
     lines,
     why: [
-      ...[...rules].map(([id, name]) => `You receive this message because of the alert rule “${name}” (${id}).`),
+      ...[...ruleNames].map(([id, name]) => `You receive this message because of the alert rule “${name}” (${id}).`),
       ...sources.flatMap(({ reason }) => (reason ? [`Not sent to an owner: ${reason}.`] : [])),
       ...new Set(
         sources.flatMap(({ owner }) =>
@@ -147,6 +148,45 @@ export function messageOf(sources: readonly MessageSource[], links: Links): Mess
     ...(page && { pageUrl: page }),
   });
 }
+
+/** An item of a message, the time to which its line refers, and the rules that notify of it. */
+interface DistinctItem {
+  item: Item;
+  createdAt: string;
+  ruleIds: Set<string>;
+}
+
+/**
+ * Returns each item once, although several rules, or several deliveries of one rule, notify of it. The newest delivery's item
+ * stays. Of two notifications about the same expiry, the one with the lower threshold stays.
+ */
+function distinctItems(sources: readonly MessageSource[]): DistinctItem[] {
+  const byKey = new Map<string, DistinctItem>();
+  for (const { delivery, items } of sources) {
+    const { createdAt, ruleId } = delivery;
+    for (const item of items) {
+      const tracked = trackedItemOf(item);
+      const key = `${item.kind}!${tracked ? alertKey(tracked) : item.id}`;
+      const known = byKey.get(key);
+      const ruleIds = (known?.ruleIds ?? new Set<string>()).add(ruleId);
+      if (known === undefined || isNewer({ item, createdAt }, known)) byKey.set(key, { item, createdAt, ruleIds });
+    }
+  }
+  return [...byKey.values()];
+}
+
+function isNewer(one: Pick<DistinctItem, "item" | "createdAt">, other: Pick<DistinctItem, "item" | "createdAt">) {
+  const [a, b] = [one.item, other.item];
+  if (a.kind === "asset" && b.kind === "asset" && a.expiresOn === b.expiresOn && a.threshold !== b.threshold)
+    return a.threshold < b.threshold;
+  return one.createdAt > other.createdAt;
+}
+
+/** Adds the names of the rules behind a line. None if all lines of the message have the same rule. */
+const withRules = (line: MessageLine, names: string[]): MessageLine =>
+  names.length === 0
+    ? line
+    : { ...line, facts: [...line.facts, [names.length === 1 ? "Rule" : "Rules", names.sort().join(", ")]] };
 
 const NO_LINKS: Links = {
   portal: "",

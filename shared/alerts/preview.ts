@@ -1,4 +1,4 @@
-import { ASSET_TYPES, Assets, assetId } from "../inventory/asset.ts";
+import { ASSET_TYPES, Assets, idsOf } from "../inventory/asset.ts";
 import { expiryBounds, partitions } from "../inventory/asset-keys.ts";
 import type { Clock } from "../platform/runtime.ts";
 import type { Tables } from "../platform/storage/tables.ts";
@@ -76,7 +76,7 @@ export function createPreview(deps: {
     })) {
       for (const asset of rows) {
         if (hidden.has(asset.vaultName.toLowerCase())) continue;
-        if (asset.expiresOn === undefined || isSnoozed(snoozed, assetId(asset), asset, deps.ownerTag)) continue;
+        if (asset.expiresOn === undefined || isSnoozed(snoozed, idsOf(asset), asset, deps.ownerTag)) continue;
         const reachedAt = new Date(asset.expiresOn * 1000 - days * DAY_MS);
         const [item] = itemsOf(asset, [days], reachedAt, rule, deps.ownerTag);
         if (item) return [{ item, at: reachedAt.toISOString() }];

@@ -1,5 +1,5 @@
 import pMap from "p-map";
-import { type AssetRecord, Assets } from "../inventory/asset.ts";
+import { type AssetRecord, Assets, idsOf } from "../inventory/asset.ts";
 import { nameKey, partitions } from "../inventory/asset-keys.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_MS } from "../platform/time.ts";
@@ -108,7 +108,9 @@ export function createFollowUps(deps: {
         const key = [partitions.vault(of.vaultName), nameKey(of.type, of.name, of.vaultName)] as const;
         const asset: AssetRecord | undefined = await tables.get(Assets, ...key);
         if (!asset?.enabled || asset.expiresOn !== of.expiresOn) return false;
-        return matchesFilters(rule.filters, asset, deps.ownerTag) && !isSnoozed(snoozed, of.id, asset, deps.ownerTag);
+        return (
+          matchesFilters(rule.filters, asset, deps.ownerTag) && !isSnoozed(snoozed, idsOf(asset), asset, deps.ownerTag)
+        );
       },
       { concurrency: PARALLEL },
     );

@@ -1,12 +1,13 @@
 import pMap from "p-map";
-import { type AssetRecord, Assets, placesOf } from "../inventory/asset.ts";
+import { type AssetPlace, type AssetRecord, Assets, placesOf } from "../inventory/asset.ts";
 import { nameKey, namePrefix, partitions } from "../inventory/asset-keys.ts";
+import { assetWithEntry } from "../inventory/joined-credentials.ts";
 import { VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
 import { thresholdsOf } from "./expiring-assets.ts";
-import type { AssetItem, ViolationItem } from "./items.ts";
+import type { AssetItem, TrackedItem, ViolationItem } from "./items.ts";
 import { matchesFilters, type RuleRecord } from "./rule.ts";
 import type { ResolvedItem, TrackedAlert } from "./tracked-alerts.ts";
 import type { VaultSnapshot } from "./vault-changes.ts";
@@ -34,6 +35,37 @@ const PARALLEL = 8;
 /** Maximum delay from the time of a compliance evaluation until its rows are written. */
 const LATE_MS = 10 * MINUTE_MS;
 
+/** Alerts whose cause no longer exists. */
+interface EndedAlerts {
+  /** Alerts to notify about. */
+  resolved: ResolvedItem[];
+  /**
+   * Alerts about an entry of a token-signing certificate, whose asset now stands for all its entries. The alert about that asset
+   * continues, so nothing was resolved for a person, but each alert's incident must be closed.
+   */
+  joined: ResolvedItem[];
+}
+
+/** Separates alerts about credentials that became entries of another asset from those about removed ones. */
+async function withoutJoined(ended: readonly ResolvedItem[], tables: Tables): Promise<EndedAlerts> {
+  const result: EndedAlerts = { resolved: [], joined: [] };
+  for (const item of ended) {
+    const isRemoved = item.kind === "recovered" && item.reason === "removed";
+    const place = isRemoved ? placeOf(item.of) : undefined;
+    if (item.kind === "recovered" && place && (await assetWithEntry(place, tables)))
+      result.joined.push({ ...item, reason: "mended" });
+    else result.resolved.push(item);
+  }
+  return result;
+}
+
+const placeOf = (of: TrackedItem): AssetPlace | undefined =>
+  of.kind === "asset"
+    ? of
+    : of.kind === "violation"
+      ? placesOf(of.resourceId).find(({ type }) => type === of.resourceType)
+      : undefined;
+
 /**
  * Returns resolved alerts about assets in vaults that changed since the revision: the asset was renewed beyond the rule's
  * thresholds, disabled or deleted, or its vault is no longer monitored.
@@ -44,7 +76,7 @@ export async function endedAssets(
   span: { to: Date; revision: number },
   snapshot: VaultSnapshot,
   deps: { tables: Tables; ownerTag: string },
-): Promise<ResolvedItem[]> {
+): Promise<EndedAlerts> {
   const vaults = new Map(snapshot.vaults.map((vault) => [vault.name.toLowerCase(), vault]));
   const hidden = new Set(snapshot.hidden);
   const candidates = alerts.filter(({ item }) => {
@@ -90,7 +122,7 @@ export async function endedAssets(
     },
     { concurrency: PARALLEL },
   );
-  return resolved.flat();
+  return await withoutJoined(resolved.flat(), deps.tables);
 }
 
 /** Returns the assets of alerts of one vault and type, by name in lower case. */
@@ -117,11 +149,11 @@ export async function endedViolations(
   since: Date,
   reading: ViolationReading,
   tables: Tables,
-): Promise<ResolvedItem[]> {
+): Promise<EndedAlerts> {
   const changedSince = new Date(since.getTime() - LATE_MS).toISOString();
   const candidates = alerts.filter(({ item }) => reading.changedSince(item.vaultName, changedSince));
   const unresolved = await reading.findExisting(candidates.map(({ item }) => item));
-  return await pMap(
+  const resolved = await pMap(
     candidates.filter(({ item }) => !unresolved.has(item.id)),
     async ({ item: of, since: alertedSince }): Promise<ResolvedItem> => {
       const exists = await resourceExists(of, tables);
@@ -130,11 +162,12 @@ export async function endedViolations(
     },
     { concurrency: PARALLEL },
   );
+  return await withoutJoined(resolved, tables);
 }
 
 /** Returns whether the violation's resource is in the inventory. */
 async function resourceExists(of: ViolationItem, tables: Tables): Promise<boolean> {
-  const asset = placesOf(of.resourceId).find(({ type }) => type === of.resourceType);
+  const asset = placeOf(of);
   if (!asset) return (await tables.get(Vaults, VAULTS, vaultKey(of.vaultName))) !== undefined;
   const { vaultName, type, name } = asset;
   return (await tables.get(Assets, partitions.vault(vaultName), nameKey(type, name, vaultName))) !== undefined;

@@ -31,13 +31,13 @@ export interface SnoozesOfRule {
   suppressedSince: Date | undefined;
 }
 
-/** Returns whether an asset is snoozed. */
+/** Returns whether an asset is snoozed. @param ids - All IDs of the asset, see `idsOf`. */
 export const isSnoozed = (
   { snoozed, filters }: Pick<SnoozesOfRule, "snoozed" | "filters">,
-  id: string,
+  ids: readonly string[],
   asset: Subject,
   ownerTag: string,
-): boolean => snoozed.has(id) || filters.some((filter) => matchesFilters(filter, asset, ownerTag));
+): boolean => ids.some((id) => snoozed.has(id)) || filters.some((filter) => matchesFilters(filter, asset, ownerTag));
 
 /** A new snooze: one asset for a rule, or filters for a rule or all rules. */
 export interface NewSnoozeRequest {

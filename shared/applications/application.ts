@@ -28,6 +28,8 @@ export const ApplicationCredential = z.object({
   thumbprint: z.string().optional(),
   /** For certificates: `Verify`, or `Sign` for a token-signing certificate. */
   usage: z.string().optional(),
+  /** For a token-signing certificate: key IDs of its other entries in the directory, such as that of its private key. */
+  otherKeyIds: z.array(z.string()).optional(),
   startsOn: z.int().optional(),
   expiresOn: z.int().optional(),
 });
@@ -173,3 +175,22 @@ export function credentialsOf({ kind: of, passwords, keys }: GraphApplication): 
 }
 
 export const byKeyId = (a: ApplicationCredential, b: ApplicationCredential): number => (a.keyId < b.keyId ? -1 : 1);
+
+/**
+ * Joins the entries of each token-signing certificate. Entra keeps such a certificate, for example of SAML, as two key
+ * credentials with one thumbprint: one to sign and one to verify. The entry to verify stays, because it is the public
+ * certificate. Applies to joined entries again without a change.
+ */
+export function joinSigningCertificates(credentials: readonly ApplicationCredential[]): ApplicationCredential[] {
+  const certificates = Map.groupBy(credentials, ({ keyId, kind, of, thumbprint }) =>
+    kind === "certificate" && thumbprint !== undefined ? `${of} ${thumbprint}` : keyId,
+  );
+  return [...certificates.values()].flatMap((entries) => {
+    if (entries.length === 1 || !entries.some(({ usage }) => usage === "Sign")) return entries;
+    const [first, ...others] = entries.toSorted(
+      (a, b) => Number(a.usage === "Sign") - Number(b.usage === "Sign") || byKeyId(a, b),
+    );
+    const otherKeyIds = others.flatMap(({ keyId, otherKeyIds: more = [] }) => [keyId, ...more]);
+    return [{ ...first!, otherKeyIds: [...new Set([...(first!.otherKeyIds ?? []), ...otherKeyIds])].sort() }];
+  });
+}

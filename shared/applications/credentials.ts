@@ -59,7 +59,7 @@ export function assetsOfApplication(
   const certificatesUntil = sortedExpiries(
     app.credentials.filter(({ kind, of, usage }) => kind === "certificate" && of === "application" && usage !== "Sign"),
   );
-  return app.credentials.map(({ keyId, kind, of, displayName, hint, thumbprint, startsOn, expiresOn }) => {
+  return app.credentials.map(({ keyId, kind, of, displayName, hint, thumbprint, otherKeyIds, startsOn, expiresOn }) => {
     const name = credentialName(app.appId, keyId);
     const asset = {
       type: kind,
@@ -78,6 +78,7 @@ export function assetsOfApplication(
         appId: app.appId,
         applicationName: app.displayName,
         keyId,
+        ...(otherKeyIds === undefined ? {} : { otherKeyIds }),
         of,
         ...(displayName === undefined ? {} : { displayName }),
         ...(hint === undefined ? {} : { hint }),

@@ -23,6 +23,7 @@ import {
   credentialsOf,
   fenceKey,
   idKey,
+  joinSigningCertificates,
   type RunRecord,
   STATE_KEY,
   type StateRecord,
@@ -299,8 +300,11 @@ export async function contentsFromChanges(
   return contents;
 }
 
-/** Returns a stored application in the form in which it was read. */
-const asRead = ({ firstSeenAt: _first, details: _details, ...app }: ApplicationRecord): ReadApplication => app;
+/** Returns a stored application in the form in which it was read. Earlier versions stored each entry of a certificate. */
+const asRead = ({ firstSeenAt: _first, details: _details, ...app }: ApplicationRecord): ReadApplication => ({
+  ...app,
+  credentials: joinSigningCertificates(app.credentials),
+});
 
 /**
  * Returns the stored application in Graph's form, without the credentials of its service principal. Undefined if the

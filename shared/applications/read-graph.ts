@@ -1,6 +1,6 @@
 import { CloudFailure } from "../platform/azure/failure.ts";
 import type { Graph, GraphApplication } from "../platform/azure/graph.ts";
-import { type ApplicationRecord, byKeyId, credentialsOf } from "./application.ts";
+import { type ApplicationRecord, byKeyId, credentialsOf, joinSigningCertificates } from "./application.ts";
 
 // Reads applications and service principals from Microsoft Graph and joins them.
 
@@ -104,6 +104,6 @@ export function joinApplication(
     ...(application?.createdOn === undefined ? {} : { createdOn: application.createdOn }),
     ...(owners === undefined ? {} : { owners: [...owners].sort((a, b) => (a.id < b.id ? -1 : 1)) }),
     ...(known.federated === undefined ? {} : { federated: known.federated }),
-    credentials: [...ownCredentials, ...principalCredentials].sort(byKeyId),
+    credentials: joinSigningCertificates([...ownCredentials, ...principalCredentials]).sort(byKeyId),
   };
 }

@@ -38,9 +38,11 @@ export function hashOfApplication(app: ReadApplication): string {
       owner.userPrincipalName ?? null,
       owner.mail ?? null,
     ]) ?? null,
-    credentials.map(({ keyId, kind, of, displayName, hint, thumbprint, usage, startsOn, expiresOn }) => [
+    credentials.map(({ keyId, kind, of, displayName, hint, thumbprint, usage, otherKeyIds, startsOn, expiresOn }) => [
       [keyId, kind, of, displayName ?? null, hint ?? null, thumbprint ?? null],
       [usage ?? null, startsOn ?? null, expiresOn ?? null],
+      // Absent unless it has a value, so that hashes of earlier versions stay.
+      ...(otherKeyIds ? [otherKeyIds] : []),
     ]),
   ]);
 }

@@ -67,6 +67,11 @@ interface CheckFacts {
    */
   failureTitle: string | ((evidence: string) => string);
   severity: Severity;
+  /**
+   * Which resources the check applies to besides their type, for docs/compliance.md: "with an expiration date". Disabled assets
+   * are never judged. Empty for all.
+   */
+  judged: string;
   rationale: string;
   /** Returns the remediation for this resource. */
   remedy(target: Target): Remediation;

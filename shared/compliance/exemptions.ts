@@ -136,7 +136,10 @@ export function createExemptions(deps: {
     const { row, assets } = await loadState(tables, asset.vaultName);
     if (!row) return undefined;
     const key = assetKey(asset.type, asset.name);
-    const otherExemptions = row.exemptions.filter((one) => one.id !== id);
+    // A new exemption also replaces one that followed to the asset from another entry of its certificate.
+    const otherExemptions = row.exemptions.filter(
+      (one) => one.id !== id && !(isActiveAfter && one.checkId === checkId && one.asset === key),
+    );
     const entry = { id, checkId, asset: key, until, failing: isAssetFailing(assets, key, checkId) };
     const exemptions = isActiveAfter ? [...otherExemptions, entry] : otherExemptions;
     const rowKey = vaultStateKey(asset.vaultName);

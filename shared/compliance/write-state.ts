@@ -5,7 +5,7 @@
  * one check). Long lists are divided into chunks, one for each row.
  */
 import { randomUUID } from "node:crypto";
-import type { AssetRecord } from "../inventory/asset.ts";
+import { type AssetRecord, otherNamesOf } from "../inventory/asset.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import { insert, type Operation, put, remove, replace } from "../platform/storage/tables.ts";
@@ -28,6 +28,7 @@ import { countResults, type VaultResults } from "./evaluate.ts";
 import { nextResults } from "./evaluation-states.ts";
 import {
   type AssetState,
+  assetKey,
   type Chunk,
   detailChunks,
   type Finding,
@@ -176,10 +177,7 @@ function stateOf({ row, exemptions }: OpenedState, next: NewState, details: Chun
     tallies: packTallies(countResults(next.results)),
     failures: failed,
     ...(next.owners.length > 0 ? { owners: next.owners } : {}),
-    exemptions: exemptions.map((exemption) => ({
-      ...exemption,
-      failing: isAssetFailing(assets, exemption.asset, exemption.checkId),
-    })),
+    exemptions: exemptionsOf(exemptions, next),
     rbac: next.vault.rbacAuthorization,
     ...(references ? { references } : {}),
     ...(dueAt === Infinity ? {} : { dueAt }),
@@ -189,6 +187,31 @@ function stateOf({ row, exemptions }: OpenedState, next: NewState, details: Chun
     ...(evaluationId ? { evaluationId } : {}),
     gone: false,
   };
+}
+
+/**
+ * Returns the exemptions with whether their asset fails. An exemption may name an entry of a certificate that earlier versions
+ * stored as an asset. It follows to the certificate's asset, which keeps the exemption that lasts longest.
+ */
+function exemptionsOf(
+  exemptions: VaultState["exemptions"],
+  { results, evaluated }: NewState,
+): VaultState["exemptions"] {
+  const assetWithEntry = new Map(
+    [...evaluated].flatMap(([key, asset]) =>
+      otherNamesOf(asset).map((name): [string, string] => [assetKey(asset.type, name), key]),
+    ),
+  );
+  const moved = exemptions.map((exemption) => {
+    const asset = assetWithEntry.get(exemption.asset) ?? exemption.asset;
+    return { ...exemption, asset, failing: isAssetFailing(results.assets, asset, exemption.checkId) };
+  });
+  return moved.filter(
+    ({ id, asset, checkId, until }) =>
+      !moved.some(
+        (other) => other.id !== id && other.asset === asset && other.checkId === checkId && other.until > until,
+      ),
+  );
 }
 
 function equalsExcept(row: VaultState, record: VaultState, ignored: (keyof VaultState)[]): boolean {

@@ -37,7 +37,7 @@ const Resource = z
     subscriptionId: z.string().nullable(),
     environment: z.string().nullable().meta({ description: "Value of its tag `environment`, `env` or `stage`." }),
     identityOf: z.string().nullable().meta({
-      description: "For a principal observed in a log: ID of the resource whose managed identity it is.",
+      description: "For a principal: ID of the resource whose system-assigned managed identity it is.",
     }),
     managedBy: z.string().nullable().meta({
       description: "Tool that also writes the settings, such as Terraform. It reverts manual changes.",

@@ -84,7 +84,7 @@ const scoreOf = (sum: number): number => Math.round((100 * sum) / (sum + HALF_SC
 /** Groups dependencies into consumers by resource, heaviest first. The heaviest dependency of a resource counts. */
 export function consumersOf(found: readonly FoundEdge[]): Consumer[] {
   const ids = new Set(found.map(({ edge }) => edge.resource.id.toLowerCase()));
-  // A managed identity that a log contains counts as its resource, if that resource is a known consumer.
+  // A managed identity that has access, or that a log contains, counts as its resource, if that resource is a known consumer.
   const byResource = Map.groupBy(found, ({ edge: { resource } }) => {
     const owner = resource.identityOf?.toLowerCase();
     return owner !== undefined && ids.has(owner) ? owner : resource.id.toLowerCase();
@@ -96,7 +96,7 @@ export function consumersOf(found: readonly FoundEdge[]): Consumer[] {
         .sort((a, b) => b.weight - a.weight || (a.text < b.text ? -1 : 1));
       const [first] = sorted as [(typeof sorted)[number]];
       return {
-        // Shows the resource itself, not its managed identity that a log contains.
+        // Shows the resource itself, not its managed identity.
         resource: (sorted.find(({ one }) => one.edge.resource.identityOf === undefined) ?? first).one.edge.resource,
         edges: sorted.map(({ one }) => one),
         weight: first.weight,

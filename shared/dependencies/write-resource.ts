@@ -152,7 +152,8 @@ export function createResourceWriter(deps: {
       for (const one of edges) {
         // Parsed for the order of the schema, so that equal dependencies have equal hashes.
         const edge = Edge.parse({ ...one, resource });
-        if (!deps.isServiceVault(edge.vaultName)) wanted.set(edgeKey(edge, idHash), { ...edge, unit, toldAt });
+        if (edge.strength === "references" || !deps.isServiceVault(edge.vaultName))
+          wanted.set(edgeKey(edge, idHash), { ...edge, unit, toldAt });
       }
       const before = stored.get(idHash);
       const content = fingerprint([resource, [...wanted].sort(byKey).map(([, { toldAt: _, ...edge }]) => edge)]);

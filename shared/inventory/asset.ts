@@ -42,6 +42,8 @@ export const Credential = z.object({
   }),
   /** Absent for identity providers. */
   keyId: z.string().optional(),
+  /** For a token-signing certificate: key IDs of its other entries in the directory. They are no assets of their own. */
+  otherKeyIds: z.array(z.string()).optional(),
   of: z.enum(["application", "servicePrincipal"]).optional().meta({
     description:
       "For an application: whether the credential belongs to the application or to its service principal. The latter means that the application belongs to another tenant or that the service principal has its own credentials.",
@@ -212,6 +214,17 @@ export function placesOf(id: string): AssetPlace[] {
 
 /** Returns whether the ID is that of a directory's credential. A vault may be named `entra` or `b2c` too. */
 export const isCredentialId = (id: string): boolean => CREDENTIAL_ID_START.test(id);
+
+/**
+ * Returns the asset names of a credential's other entries in the directory. Earlier versions stored each as an asset, so rows of
+ * users, such as exemptions, may name them.
+ */
+export const otherNamesOf = ({ credential }: Pick<AssetRecord, "credential">): string[] =>
+  (credential?.otherKeyIds ?? []).map((keyId) => `${credential!.appId}-${keyId}`.toLowerCase());
+
+/** Returns the IDs under which users may have named an asset: its own, and those of its other entries in the directory. */
+export const idsOf = (asset: AssetPlace & Pick<AssetRecord, "credential">): string[] =>
+  [asset.name, ...otherNamesOf(asset)].map((name) => assetId({ ...asset, name }));
 
 /** Returns a credential's title for people: application name and credential name. Its asset name consists of IDs. */
 export const titleOfCredential = ({

@@ -42,6 +42,9 @@ export interface MatchContext {
 export function evaluateMatch(secret: ComparedSecret, app: MatchedApp, context: MatchContext): Match | undefined {
   const claims = claimsOf(secret);
   if (claims.some((claim) => !namesApplication(claim, app))) return undefined;
+  // A statement about the secret counts more than a tag that is not one of the marks.
+  const hasStatement = context.record !== undefined || context.hasUnreadableRecord;
+  if (!hasStatement && hasTagOfOtherApplication(secret, app)) return undefined;
   const foundEvidence = new Set<Evidence>();
   const passwordsByKeyId = new Map(app.passwords.map((one) => [one.keyId.toLowerCase(), one]));
   const namedKeyIds = new Set(
@@ -89,7 +92,7 @@ export function evaluateMatch(secret: ComparedSecret, app: MatchedApp, context: 
         onlyOne(expiringTogether) ??
         onlyOne(createdTogether) ??
         onlyOne(app.passwords));
-  const confidence = confidenceOf(foundEvidence);
+  const confidence = confidenceOf(foundEvidence, sharesWord(secret, app));
   return {
     secret,
     confidence: confidence === "possible" && context.hasUnreadableRecord ? "likely" : confidence,
@@ -107,12 +110,19 @@ export function evaluateMatch(secret: ComparedSecret, app: MatchedApp, context: 
  */
 const PROOFS: readonly Evidence[] = ["tag", "contentType", "confirmed", "signIn", "rotated"];
 /** Kinds of evidence that each make a match likely. With `conflict`, the application is named, but not one credential. */
-const STRONG: readonly Evidence[] = ["hint", "appIdTag", "companion", "expiry", "conflict"];
+const STRONG: readonly Evidence[] = ["hint", "appIdTag", "companion", "conflict"];
 
-function confidenceOf(found: ReadonlySet<Evidence>): Confidence {
+/**
+ * Returns the confidence, as docs/matching.md describes it.
+ *
+ * @param sharesWord - Whether a name shares a word with the application's. Without one, an expiry date alone proves little.
+ */
+function confidenceOf(found: ReadonlySet<Evidence>, sharesWord: boolean): Confidence {
   if (PROOFS.some((kind) => found.has(kind))) return "certain";
   if (STRONG.some((kind) => found.has(kind))) return "likely";
-  return found.has("createdTogether") && (found.has("name") || found.has("expirySameDay")) ? "likely" : "possible";
+  if (found.has("createdTogether"))
+    return found.has("name") || found.has("expiry") || found.has("expirySameDay") ? "likely" : "possible";
+  return found.has("expiry") && sharesWord ? "likely" : "possible";
 }
 
 /** A credential that the secret's metadata names. IDs are in lower case. */
@@ -145,6 +155,15 @@ export function claimsOf({ tags, contentType }: Pick<ComparedSecret, "tags" | "c
   if (parts.length >= 3 && appId !== undefined && keyId !== undefined)
     claims.push({ kind: "contentType", appId, keyId });
   return claims;
+}
+
+/** Matches tags that usually hold a client ID, such as `client-id` and `AppId`. */
+const APP_TAG = /(?:^|[-_ ])(?:client|app|application)[-_ ]?id$/i;
+
+/** Returns whether tags such as `client-id` name applications, but not this one. */
+function hasTagOfOtherApplication({ tags }: ComparedSecret, app: MatchedApp): boolean {
+  const ids = Object.entries(tags ?? {}).flatMap(([name, text]) => (APP_TAG.test(name) ? (guidOf(text) ?? []) : []));
+  return ids.length > 0 && !ids.some((id) => id === app.appId.toLowerCase() || id === app.objectId.toLowerCase());
 }
 
 /** Returns the GUID that the text is or ends with, as in `/applications/<id>`. */
@@ -236,4 +255,17 @@ function sameName(secretName: string, displayName: string): boolean {
   if (secret.join("") === app.join("")) return true;
   const more = secret.filter((word) => !app.includes(word));
   return app.every((word) => secret.includes(word)) && more.every((word) => ENVIRONMENTS.has(word));
+}
+
+/** Minimum length of a word that counts as shared. Shorter words occur in names by chance. */
+const SHORTEST_SHARED_WORD = 3;
+
+/**
+ * Returns whether the secret's or its vault's name contains a word of the application's name. True if the application's name has
+ * no word to compare.
+ */
+function sharesWord({ vaultName, name }: ComparedSecret, { displayName }: MatchedApp): boolean {
+  const words = wordsOf(displayName).filter((word) => word.length >= SHORTEST_SHARED_WORD && !ENVIRONMENTS.has(word));
+  const names = `${vaultName}/${name}`.toLowerCase();
+  return words.length === 0 || words.some((word) => names.includes(word));
 }

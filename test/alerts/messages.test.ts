@@ -115,7 +115,7 @@ function itemsOfEveryKind(): Item[] {
   const ofSubscription = failure({ id: "subscription:s-2", subscriptionId: "s-2" });
   const automation = (change: Partial<AutomationItem>): AutomationItem => ({
     kind: "automation",
-    id: "01",
+    id: JSON.stringify(change),
     title: "Payments",
     what: "is due",
     urgency: "warning",
@@ -252,6 +252,61 @@ describe("a mail", () => {
       [12, 12],
       [12, 12],
     ]);
+  });
+
+  test("of several rules lists and counts each item once, in its newest state, with the rules behind it", () => {
+    const since = "2026-11-20T10:00:00.000Z";
+    const deliveryOf = (ruleId: string, createdAt: string, change: Partial<typeof delivery> = {}) => ({
+      ...{ ...delivery, ruleId, ruleName: `Rule ${ruleId}`, deliveryId: `d-${ruleId}-${createdAt}`, createdAt },
+      ...change,
+    });
+    const removed = (name: string): Item => ({
+      kind: "recovered",
+      id: name,
+      of: asset(name, 5),
+      since,
+      reason: "removed",
+    });
+    const { subject, text } = mailOf(
+      messageOf(
+        [
+          {
+            delivery: deliveryOf("b", since),
+            items: [asset("both", 3, { threshold: 30 }), removed("old"), asset("one", 4)],
+          },
+          {
+            delivery: deliveryOf("a", AT, { alertType: "credentialExpiry" }),
+            items: [asset("both", 3), removed("old")],
+          },
+          // The same rule again: the asset was replaced, and its new version expires earlier.
+          { delivery: deliveryOf("b", AT), items: [asset("one", 1)] },
+        ],
+        links,
+      ),
+    );
+    expect(subject).toBe("3 alerts; first kv-a/both expires in 3 days");
+    expect(text).toContain("\n\n3 new items.\n\n");
+    expect(namesIn(text).sort()).toEqual(["both", "old", "one"]);
+    expect(text).toMatch(/kv-a\/both expires in 3 days\n.* · Threshold: 7 days · Rules: Rule a, Rule b\n/);
+    expect(text).toMatch(/kv-a\/old was deleted\n.* · Rules: Rule a, Rule b\n/);
+    expect(text).toMatch(/kv-a\/one expires in 1 day\n.* · Rule: Rule b\n/);
+  });
+
+  test("a digest of one rule, and a card, show each item once without naming the rule at each line", () => {
+    const digest = { ...delivery, deliveryMode: "digest" as const };
+    const [early, late] = [asset("one", 25, { threshold: 30 }), asset("one", 25, { threshold: 26 })];
+    const combined = messageOf(
+      [
+        { delivery: { ...digest, createdAt: "2026-11-20T10:00:00.000Z" }, items: [early] },
+        { delivery: digest, items: [late] },
+      ],
+      links,
+    );
+    expect(mailOf(combined).subject).toBe("Digest: kv-a/one expires in 25 days");
+    expect(mailOf(combined).text).toContain("1 new item since the last digest.");
+    expect(mailOf(combined).text).not.toContain("Rule:");
+    const [both, single] = [message([early, late]), message([late])];
+    expect([slackOf(both), teamsOf(both)]).toEqual([slackOf(single), teamsOf(single)]);
   });
 
   test("contains the name, expiry, owner and portal link of an asset, in HTML and text", () => {

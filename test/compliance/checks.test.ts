@@ -198,7 +198,7 @@ test("properties that could not be read fail no check", () => {
   );
 });
 
-test("an expiry, or a vault without recovery, fails only the worst of its checks", () => {
+test("an expiry fails only the worst of its checks, and a vault without soft delete fails both checks of recovery", () => {
   const daysUntilExpiry = [-1, 0, 1, 7, 7.5, 30, 30.5];
   const failedChecks = daysUntilExpiry.map((days) => {
     const resource = { asset: asset("kv", "secret", "a", { expiresOn: inDays(days) }), vaultUsesRbac: true };
@@ -216,9 +216,11 @@ test("an expiry, or a vault without recovery, fails only the worst of its checks
 
   const failedByVault = (change: Partial<VaultRecord>) =>
     vaultChecks.filter((check) => check.evaluate(vault("kv", change)).result === "fail").map(({ id }) => id);
-  expect(failedByVault({ softDelete: false, purgeProtection: false })).toEqual(["vault-soft-delete"]);
+  // Azure's policy for deletion protection is violated without soft delete too, so each control that maps it must fail.
+  const both = ["vault-soft-delete", "vault-purge-protection"];
+  expect(failedByVault({ softDelete: false, purgeProtection: false })).toEqual(both);
+  expect(failedByVault({ softDelete: false, purgeProtection: true })).toEqual(both);
   expect(failedByVault({ purgeProtection: false })).toEqual(["vault-purge-protection"]);
-  expect(successorsOf("vault-purge-protection")).toEqual(["vault-soft-delete"]);
   // `vault-recoverable` was a check of an earlier version. Users may still have alerts of its violations.
   expect(successorsOf("vault-recoverable")).toEqual(["vault-soft-delete", "vault-purge-protection"]);
   const successors = [...CHECKS.map(({ id }) => id), "vault-recoverable"].flatMap(successorsOf);
@@ -271,4 +273,9 @@ test("codes and IDs of checks are unique", () => {
     // Stored rows may still contain 3, the code of a check of an earlier version.
     expect(code).not.toBe(3);
   }
+});
+
+test("the texts of checks use the article that fits the next word", () => {
+  const texts = CHECKS.flatMap(({ title, rationale, failureTitle }) => [title, rationale, String(failureTitle)]);
+  expect(texts.filter((text) => /\ba [aeio]/i.test(text))).toEqual([]);
 });

@@ -246,13 +246,15 @@ describe("the subscription of the platform team", () => {
     });
   });
 
-  test("dependencies on the service's own vault are left out", () => {
+  test("a reference to the service's own vault is reported, but not who may read that vault", () => {
     expect(edgesByResource(platform, "webApp", "functionApp")).toEqual({
       "app-dmz-status": ["kv-dmz secret one references appsettings/TOKEN action 86400 AccessToKeyVaultDenied"],
-      "func-lifecycle": [],
+      "func-lifecycle": ["kv-lifecycle-service secret one references appsettings/JWT_KEYS action 86400 SecretNotFound"],
     });
-    const vaults = platform.resources.flatMap(({ edges }) => edges.map(({ vaultName }) => vaultName));
-    expect(vaults).not.toContain("kv-lifecycle-service");
+    const ofServiceVault = platform.resources.flatMap(({ edges }) =>
+      edges.filter(({ vaultName }) => vaultName === "kv-lifecycle-service"),
+    );
+    expect(ofServiceVault.map(({ strength }) => strength)).toEqual(["references"]);
   });
 
   test("only the data factory that can't be read is reported as not seen, with a remedy", () => {
@@ -349,6 +351,26 @@ describe("the production subscription", () => {
     ]);
   });
 
+  test("a principal that is a managed identity has the name of its resource, or its own if it is shared", () => {
+    const principals = production.resources.filter(({ resource }) => resource.kind === "principal");
+    const principalOf = (id: string) => principals.find(({ resource }) => resource.id === `entra/${id}`)?.resource;
+    const app = idOf("app-payments");
+    expect(principalOf(guidFrom(`principal ${app.toLowerCase()}`))).toMatchObject({
+      kind: "principal",
+      name: "app-payments",
+      identityOf: app,
+    });
+    const shared = principalOf(guidFrom("principal of identity id-importers"))!;
+    expect([shared.name, shared.identityOf]).toEqual(["id-importers", undefined]);
+    // Each resource that was found and whose own identity may read a vault.
+    const identities = production.resources.flatMap(({ resource }) => {
+      const principal = principalOf(guidFrom(`principal ${resource.id.toLowerCase()}`));
+      return principal ? [[principal.name, principal.identityOf, resource.name, resource.id]] : [];
+    });
+    expect(identities.length).toBeGreaterThan(10);
+    expect(identities.filter(([name, owner, resource, id]) => name !== resource || owner !== id)).toEqual([]);
+  });
+
   test("a site that can't be read and a site with an invalid reference are reported as not seen", () => {
     expect(production.notSeen.map(({ scope, code }) => [scope, code]).sort()).toEqual([
       [idOf("app-crm-export"), "invalidReference"],
@@ -406,14 +428,14 @@ test("for each denied operation, the remedy names the custom role and the templa
 });
 
 describe(`a subscription with ${SITES} sites`, () => {
-  test("a full read costs two calls per site and at most six others, a read without changes two in total", async () => {
+  test("a full read costs two calls per site and at most seven others, a read without changes two in total", async () => {
     const all = await readUnit(MANY_SITES);
     expect(all.resources.filter(({ resource }) => resource.kind !== "principal")).toHaveLength(SITES);
     expect(all.notSeen).toEqual([]);
     const { "arm.listReferences": references, "arm.getRoleDefinition": definitions = 0 } = cloud.control.counts();
     const calls = armCalls();
     expect(references).toBe(2 * SITES);
-    expect(calls - references! - definitions).toBeLessThanOrEqual(6);
+    expect(calls - references! - definitions).toBeLessThanOrEqual(7);
     cloud.control.resetCounts();
     expect(await readUnit(MANY_SITES, now())).toEqual({ resources: [], notSeen: [], gone: [] });
     expect(armCalls()).toBe(2);

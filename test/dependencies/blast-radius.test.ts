@@ -80,6 +80,27 @@ test("the scores are those of the examples in docs/dependencies.md", () => {
   expect(score(apps(10, { environment: "production" }), true)).toBe(65);
 });
 
+test("a resource and its managed identity, by role or in a log, are one consumer with the resource's name", () => {
+  const identity = (id: string, strength: Edge["strength"], owner?: string) => {
+    const found = edgeFor({ id, strength, refresh: { how: "blind" } });
+    const resource = { id, kind: "principal" as const, name: "app", ...(owner && { identityOf: owner }) };
+    return { ...found, edge: { ...found.edge, resource } };
+  };
+  const consumers = consumersOf([
+    identity("entra/1", "entitled", "/APP"),
+    edgeFor({ id: "/app", environment: "production" }),
+    identity("entra/1", "observed", "/app"),
+    identity("entra/2", "entitled", "/unknown"),
+    identity("entra/3", "entitled"),
+  ]);
+  expect(consumers.map(({ resource, edges }) => [resource.id, edges.length])).toEqual([
+    ["/app", 3],
+    ["entra/2", 1],
+    ["entra/3", 1],
+  ]);
+  expect(scoreAndDrivers(consumers, false).drivers.find(({ driver }) => driver === "entitled")?.count).toBe(2);
+});
+
 test("each driver reports how much lower the score would be without it", () => {
   const { score, drivers } = radius([
     edgeFor({ id: "/a", environment: "production", refresh: { how: "blind" } }),

@@ -1,6 +1,7 @@
 import { TableClient } from "@azure/data-tables";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { createReferenceNotices } from "../../shared/alerts/reference-notices.ts";
+import type { Edge } from "../../shared/dependencies/edge.ts";
 import type { ReadingItem } from "../../shared/dependencies/edge-source.ts";
 import { DEPENDENCIES, TABLE } from "../../shared/dependencies/rows.ts";
 import type { CloudFailure } from "../../shared/platform/azure/failure.ts";
@@ -325,10 +326,17 @@ test("reading all pages by cursor returns each dependency once", async () => {
   await expect(wrong).rejects.toMatchObject({ code: "invalidCursor" });
 });
 
-test("dependencies on the service's own key vault are not stored", async () => {
-  deployment.company.itemsByUnit = { s1: [app("one", { A: { vault: SERVICE_VAULT.toUpperCase() }, B: {} })] };
-  expect(await deployment.run()).toMatchObject({ edges: 1 });
-  expect(await listNames()).toEqual(["kv-one/db one B"]);
+test("of the service's own key vault, references are stored, but not who may read it", async () => {
+  const reference = app("one", { A: { vault: SERVICE_VAULT.toUpperCase() }, B: {} });
+  const reader = app("two", { A: { vault: SERVICE_VAULT.toUpperCase() }, B: {} });
+  const entitled = reader.edges.map((edge): Edge => ({ ...edge, strength: "entitled" }));
+  deployment.company.itemsByUnit = { s1: [reference, { ...reader, edges: entitled }] };
+  expect(await deployment.run()).toMatchObject({ edges: 3 });
+  expect((await listNames()).sort()).toEqual([
+    `${SERVICE_VAULT.toUpperCase()}/db one A`,
+    "kv-one/db one B",
+    "kv-one/db two B",
+  ]);
 });
 
 test("a resource with more edges than fit into a transaction can be written, changed and deleted", async () => {

@@ -125,6 +125,17 @@ describe("metadata that names an application or a credential", () => {
     expect(await listMatches()).toEqual([]);
   });
 
+  test("a tag such as `client-id` excludes a secret of another application, unless another one names this application", async () => {
+    const expiresOn = NOW_SECONDS + 30 * DAY_SECONDS;
+    await writeScannedVault("kv-a", {
+      "payments-client-secret": { tags: { "client-id": randomUUID() }, expiresOn },
+      "payments-prod": { tags: { AppId: randomUUID().toUpperCase() } },
+      payments: { tags: { ClientId: randomUUID(), application_id: app.appId } },
+      "payments-api": { tags: { "client-id": "payments", "related-object-id": randomUUID() } },
+    });
+    expect(await listMatches()).toEqual(["kv-a/payments likely appIdTag,name", "kv-a/payments-api possible name"]);
+  });
+
   test("a secret in the service's own vault is no match and can't be verified or confirmed", async () => {
     await writeScannedVault("KV-Service", { tagged: { tags: entraTags(), expiresOn: NOW_SECONDS + 30 * DAY_SECONDS } });
     expect(await listMatches()).toEqual([]);
@@ -138,13 +149,33 @@ describe("metadata that names an application or a credential", () => {
 
 describe("likely and possible matches", () => {
   test("a shared expiry date is likely for one secret and possible for several", async () => {
-    await writeScannedVault("kv-a", { one: { expiresOn: NOW_SECONDS + 30 * DAY_SECONDS + DAY_SECONDS } });
-    expect(await listMatches()).toEqual(["kv-a/one likely expiry"]);
+    await writeScannedVault("kv-a", { "new-payments": { expiresOn: NOW_SECONDS + 30 * DAY_SECONDS + DAY_SECONDS } });
+    expect(await listMatches()).toEqual(["kv-a/new-payments likely expiry"]);
     await writeScannedVault("kv-b", {
       two: { expiresOn: NOW_SECONDS + 30 * DAY_SECONDS - DAY_SECONDS },
       three: { expiresOn: NOW_SECONDS + 31 * DAY_SECONDS + 1 },
     });
-    expect(await listMatches()).toEqual(["kv-a/one possible expirySameDay", "kv-b/two possible expirySameDay"]);
+    expect(await listMatches()).toEqual([
+      "kv-a/new-payments possible expirySameDay",
+      "kv-b/two possible expirySameDay",
+    ]);
+  });
+
+  test.each([
+    ["kv-a", "one", {}, "possible expiry"],
+    ["kv-a", "client-secret", {}, "possible expiry"],
+    ["kv-payments", "client-secret", {}, "likely expiry"],
+    ["kv-a", "one", { createdOn: NOW_SECONDS - 60 * DAY_SECONDS }, "likely expiry,createdTogether"],
+    ["kv-a", "one", { createdOn: NOW_SECONDS - 60 * DAY_SECONDS + 601 }, "possible expiry"],
+  ])("by its expiry date alone, %s/%s with %j is: %s", async (vault, name, more, expected) => {
+    await writeScannedVault(vault, { [name]: { expiresOn: NOW_SECONDS + 30 * DAY_SECONDS, ...more } });
+    expect(await listMatches()).toEqual([`${vault}/${name} ${expected}`]);
+  });
+
+  test("an expiry date stays likely if the application's name has no word to compare", async () => {
+    app.displayName = "API";
+    await writeScannedVault("kv-a", { one: { expiresOn: NOW_SECONDS + 30 * DAY_SECONDS } });
+    expect(await listMatches()).toEqual(["kv-a/one likely expiry"]);
   });
 
   test("a secret named like the application is a possible match", async () => {

@@ -18,7 +18,7 @@ const TOOLS = {
     isPresent: (environment: Environment) => findBrowser(environment) !== undefined,
   },
   python: {
-    tests: "tests of the Python client",
+    tests: "tests of the Python client and of the recomputed answers",
     name: "Python 3.11 or later with pip",
     remedy: "install python3 and python3-pip",
     requiredBy: "REQUIRE_PYTHON",

@@ -102,6 +102,7 @@ resource dependencyReaderDefinition 'Microsoft.Authorization/roleDefinitions@202
           'Microsoft.Compute/virtualMachineScaleSets/read'
           'Microsoft.ContainerService/managedClusters/read'
           'Microsoft.MachineLearningServices/workspaces/read'
+          'Microsoft.ManagedIdentity/userAssignedIdentities/read'
         ]
       }
     ]

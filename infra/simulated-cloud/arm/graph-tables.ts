@@ -16,6 +16,7 @@ export const TABLES: Record<string, Source | undefined> = {
       for (const { type, read } of options.store.resourcesIn(subscription)) {
         if (type.graph) yield* resourceRow(options, subscription, type.type, read);
       }
+      yield* userIdentityRows(options, subscription);
     }
   },
   *resourcechanges(options, wanted) {
@@ -89,6 +90,26 @@ function* vaultRow(options: ArmOptions, name: string): Generator<Row> {
     subscriptionId: vault.subscriptionId,
     resourceGroup: vault.id.split("/")[4]!.toLowerCase(),
   };
+}
+
+const USER_IDENTITY = "Microsoft.ManagedIdentity/userAssignedIdentities";
+
+/** Returns the user-assigned identities that resources of the company have. They exist only as far as a resource names them. */
+function* userIdentityRows({ store, authorization }: ArmOptions, subscriptionId: string): Generator<Row> {
+  const identities = [...store.all()].flatMap(({ identity }) => Object.entries(identity?.userAssignedIdentities ?? {}));
+  for (const [id, { principalId, clientId }] of new Map(identities)) {
+    if (id.split("/")[2]!.toLowerCase() !== subscriptionId || !authorization.allows(id, `${USER_IDENTITY}/read`))
+      continue;
+    yield {
+      id,
+      name: id.split("/").at(-1),
+      type: USER_IDENTITY.toLowerCase(),
+      tenantId: store.tenantId,
+      subscriptionId,
+      resourceGroup: id.split("/")[4]!.toLowerCase(),
+      properties: { tenantId: store.tenantId, principalId, clientId },
+    };
+  }
 }
 
 /**

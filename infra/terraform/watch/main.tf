@@ -82,6 +82,7 @@ resource "azurerm_role_definition" "dependency_reader_definition" {
       "Microsoft.Compute/virtualMachineScaleSets/read",
       "Microsoft.ContainerService/managedClusters/read",
       "Microsoft.MachineLearningServices/workspaces/read",
+      "Microsoft.ManagedIdentity/userAssignedIdentities/read",
     ]
   }
 }

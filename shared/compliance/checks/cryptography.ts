@@ -4,7 +4,7 @@ import { type AssetCheck, assetCheck, fail, notApplicable, pass } from "../check
 import { createStrongerCertificate, createStrongerKey, setRotationPolicy } from "../remedies/key-vault.ts";
 
 /** Key types that are allowed by Azure Policy 75c4f823-d65c-4f29-a733-01d0077fdbcb. */
-const APPROVED_KEY_TYPES = ["RSA", "RSA-HSM", "EC", "EC-HSM"];
+export const APPROVED_KEY_TYPES = ["RSA", "RSA-HSM", "EC", "EC-HSM"];
 /**
  * Minimum size of RSA keys in bits: the parameter of Azure Policy 82067dbb-e53b-4e06-b631-546d197452d9 in Microsoft's
  * regulatory sets.
@@ -14,7 +14,7 @@ export const MIN_RSA_BITS = 2048;
  * Curves of Key Vault that NIST recommends for signatures and key agreement. P-256K (secp256k1) is only for blockchains.
  * https://csrc.nist.gov/pubs/sp/800/186/final
  */
-const APPROVED_CURVES = ["P-256", "P-384", "P-521"];
+export const APPROVED_CURVES = ["P-256", "P-384", "P-521"];
 
 const REMEDY_OF = { key: createStrongerKey, certificate: createStrongerCertificate };
 
@@ -28,6 +28,7 @@ const keyType = assetCheck({
   failureTitle: "Key is not of type RSA or EC",
   severity: "high",
   resourceType: "key",
+  judged: "whose type is known",
   rationale:
     "With RSA and EC keys, the private key stays in the vault. The standards listed here don't cover other types.",
   remedy: createStrongerKey,
@@ -47,6 +48,7 @@ const rsaSizeCheck = (type: "key" | "certificate", code: number): AssetCheck =>
     failureTitle: `RSA ${type} has fewer than ${MIN_RSA_BITS} bits`,
     severity: "high",
     resourceType: type,
+    judged: "of type RSA or RSA-HSM, whose size is known",
     rationale: `RSA with fewer than ${MIN_RSA_BITS} bits can be broken with current technology.`,
     remedy: REMEDY_OF[type],
     evaluate: ({ asset: { keyType: keyTypeName, keySize } }) => {
@@ -65,6 +67,7 @@ const curveCheck = (type: "key" | "certificate", code: number): AssetCheck =>
     failureTitle: `Elliptic-curve ${type} uses a curve other than P-256, P-384 or P-521`,
     severity: "high",
     resourceType: type,
+    judged: "of type EC or EC-HSM, whose curve is known",
     rationale: "Other curves are not approved for general use. Validated modules and partners may reject them.",
     remedy: REMEDY_OF[type],
     evaluate: ({ asset: { keyType: keyTypeName, keyCurve } }) => {
@@ -84,6 +87,7 @@ const rotationPolicy = assetCheck({
   failureTitle: "Key is not rotated automatically",
   severity: "medium",
   resourceType: "key",
+  judged: "whose type and rotation policy were read; a key without a policy fails",
   rationale:
     "Manual rotation is easily forgotten. A rotation policy limits the amount of data that one key version protects.",
   remedy: setRotationPolicy,

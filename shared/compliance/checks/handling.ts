@@ -6,7 +6,7 @@ import { enableAutoRenewal, setContentType, useIntegratedIssuer } from "../remed
  * authority's brands name the authority as the organization.
  * https://learn.microsoft.com/azure/key-vault/certificates/how-to-integrate-certificate-authority
  */
-const INTEGRATED_AUTHORITIES = /\b(digicert|globalsign)\b/i;
+export const INTEGRATED_AUTHORITIES = /\b(digicert|globalsign)\b/i;
 
 /** Checks of content types, issuers and renewal. */
 export const handlingChecks: AssetCheck[] = [
@@ -17,6 +17,7 @@ export const handlingChecks: AssetCheck[] = [
     failureTitle: "Secret has no content type",
     severity: "low",
     resourceType: "secret",
+    judged: "",
     rationale:
       "The content type tells users and tools what a secret is, such as a password or connection string, without reading it.",
     remedy: setContentType,
@@ -30,6 +31,7 @@ export const handlingChecks: AssetCheck[] = [
     failureTitle: "Certificate is not issued by an integrated certificate authority",
     severity: "low",
     resourceType: "certificate",
+    judged: "whose issuer is known",
     rationale:
       "Key Vault can renew certificates automatically only if their authority is integrated with Key Vault. Others need manual renewal.",
     remedy: useIntegratedIssuer,
@@ -46,6 +48,7 @@ export const handlingChecks: AssetCheck[] = [
     failureTitle: "Certificate is not renewed automatically",
     severity: "medium",
     resourceType: "certificate",
+    judged: "whose policy was read",
     rationale: "A certificate policy that only sends a mail does not prevent the expiry if the mail is missed.",
     remedy: enableAutoRenewal,
     evaluate: ({ asset: { autoRenew } }) => {

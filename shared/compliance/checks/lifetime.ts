@@ -14,6 +14,7 @@ const validityCheck = (type: "secret" | "key", code: number): AssetCheck =>
     failureTitle: `${NOUN[type]} is valid for more than ${MAX_VALIDITY_DAYS} days`,
     severity: "medium",
     resourceType: type,
+    judged: "with an expiration date, and an activation or creation date",
     rationale: `The longer a ${type} is valid, the longer a leaked ${type} can be used.`,
     remedy: shortenValidity(type),
     evaluate: ({ asset: { expiresOn, notBefore, createdOn } }) => {
@@ -37,6 +38,7 @@ const activePeriodCheck = (type: "secret" | "key", code: number): AssetCheck =>
     severity: "medium",
     resourceType: type,
     timed: "age",
+    judged: "with an activation or creation date",
     rationale: `A ${type} that was not replaced for years has been exposed to many people and systems.`,
     remedy: replaceVersion(type),
     evaluate: ({ asset: { notBefore, createdOn } }, { now }) => {
@@ -55,6 +57,7 @@ const certificateValidity = assetCheck({
   failureTitle: `Certificate is valid for more than ${MAX_CERTIFICATE_MONTHS} months`,
   severity: "medium",
   resourceType: "certificate",
+  judged: "whose policy has a validity",
   rationale: "Short-lived certificates limit the damage of a stolen private key and ensure that renewal works.",
   remedy: shortenCertificate,
   evaluate: ({ asset: { validityMonths } }) => {

@@ -14,6 +14,7 @@ export const vaultChecks: VaultCheck[] = [
     failureTitle: "Soft delete is disabled",
     severity: "high",
     resourceType: "vault",
+    judged: "",
     rationale: "Without soft delete, a deleted vault, secret, key or certificate can't be recovered.",
     remedy: remedies.enableSoftDelete,
     evaluate: ({ softDelete, softDeleteRetentionDays }) =>
@@ -28,13 +29,14 @@ export const vaultChecks: VaultCheck[] = [
     failureTitle: "Purge protection is disabled",
     severity: "high",
     resourceType: "vault",
+    judged: "",
     rationale:
       "Without purge protection, anyone with the purge permission can permanently delete keys during the retention period.",
     remedy: remedies.enablePurgeProtection,
-    successors: ["vault-soft-delete"],
+    // Fails without soft delete too, like Azure Policy 0b60c0b2-2dc2-4e1c-b5c9-abbed971de53 (2.1.0). Some controls have no other
+    // check for this policy.
     evaluate: ({ softDelete, purgeProtection }) => {
-      // Purge protection needs soft delete. Without soft delete, only the check for soft delete fails.
-      if (!softDelete) return notApplicable("Soft delete is off, so there is nothing to protect.");
+      if (!softDelete) return fail("Soft delete is off, and purge protection needs it.");
       return purgeProtection ? pass("Purge protection is on.") : fail("Purge protection is off.");
     },
   },
@@ -45,6 +47,7 @@ export const vaultChecks: VaultCheck[] = [
     failureTitle: "Key vault uses access policies",
     severity: "medium",
     resourceType: "vault",
+    judged: "",
     rationale:
       "Access policies apply to a whole vault, and every contributor of the vault can change them. Roles can be assigned centrally, per object and for a limited time.",
     remedy: remedies.switchToRoles,
@@ -58,6 +61,7 @@ export const vaultChecks: VaultCheck[] = [
     failureTitle: "Public network access is enabled",
     severity: "medium",
     resourceType: "vault",
+    judged: "",
     rationale: "With public network access, stolen credentials can be used from anywhere.",
     remedy: remedies.disablePublicAccess,
     evaluate: ({ publicNetworkAccess }) =>
@@ -72,6 +76,7 @@ export const vaultChecks: VaultCheck[] = [
     failureTitle: "Key vault firewall allows all networks",
     severity: "high",
     resourceType: "vault",
+    judged: "",
     rationale: "With the default action Allow, every network can reach the vault, and only credentials protect it.",
     remedy: remedies.enableFirewall,
     evaluate: ({ publicNetworkAccess, networkDefaultAction }) => {
@@ -88,6 +93,7 @@ export const vaultChecks: VaultCheck[] = [
     failureTitle: "Key vault has no private endpoint",
     severity: "medium",
     resourceType: "vault",
+    judged: "",
     rationale: "A private endpoint keeps the traffic to the vault inside the virtual network.",
     remedy: remedies.createPrivateEndpoint,
     evaluate: ({ privateEndpoints }) =>
@@ -102,6 +108,7 @@ export const vaultChecks: VaultCheck[] = [
     failureTitle: "Audit logging is disabled",
     severity: "medium",
     resourceType: "vault",
+    judged: "whose diagnostic settings were read",
     rationale: "Without the AuditEvent log, reads and changes can't be traced.",
     remedy: remedies.enableAuditLog,
     evaluate: ({ diagnostics }) => {

@@ -6,6 +6,7 @@ import { FINDERS } from "./finders.ts";
 
 const VAULTS = "microsoft.keyvault/vaults";
 const CONNECTIONS = "microsoft.web/connections";
+export const USER_ASSIGNED = "microsoft.managedidentity/userassignedidentities";
 
 const list = (texts: readonly string[]): string => texts.map(toQueryLiteral).join(", ");
 /**
@@ -42,6 +43,16 @@ export const resourcesOfTypes = (types: readonly string[], { properties = false 
 export const VAULTS_AND_CONNECTIONS = `resources
 | where type in~ (${list([VAULTS, CONNECTIONS])})
 | project id, type, properties
+| order by id asc`;
+
+/**
+ * Queries the managed identities with these object IDs: resources with a system-assigned identity, and user-assigned identities.
+ *
+ * @param principalIds - At most 200.
+ */
+export const managedIdentities = (principalIds: readonly string[]): string => `resources
+| where tostring(identity.principalId) in~ (${list(principalIds)}) or (type =~ ${toQueryLiteral(USER_ASSIGNED)} and tostring(properties.principalId) in~ (${list(principalIds)}))
+| project id, type, system = tostring(identity.principalId), user = tostring(properties.principalId)
 | order by id asc`;
 
 /** @param ids - At most 200. */

@@ -13,6 +13,7 @@ import type { FinderContext, Found, ResourceRow, Use } from "./finder.ts";
 import { FINDER_OF } from "./finders.ts";
 import { vaultOfConnection } from "./logic-apps.ts";
 import { once } from "./once.ts";
+import { namesOfPrincipals } from "./principal-names.ts";
 import {
   isVault,
   RESOURCES_WITH_PROPERTIES,
@@ -172,11 +173,16 @@ export function createSubscriptionReading(
   /** Reports the principals with access to this subscription's vaults. Other subscriptions report the same principals too. */
   async function* principals(): AsyncGenerator<ReadingItem> {
     const { principals, failures } = await entitlements();
+    // A managed identity of another subscription can have access too.
+    const names = await namesOfPrincipals([...principals.keys()], (text) =>
+      resourceGraph.query(text, undefined, signal),
+    );
     for (const [id, { type, assets }] of principals) {
       const resource: Resource = {
         id: principalId(id),
         kind: "principal",
         name: `${type ?? "Principal"} ${id}`,
+        ...names.get(id),
       };
       const uses = assets.map(
         ({ asset, role }): Use => ({ asset, evidence: role, refresh: { how: "blind" }, strength: "entitled" }),
@@ -223,7 +229,8 @@ function itemOf(
   failures: readonly CloudFailure[],
 ): ReadingItem {
   const edges = uses
-    .filter(({ asset }) => !isServiceVault(config, asset.vaultName))
+    // Who may read the service's own vault is left out, but a reference to it is a mistake that must show.
+    .filter(({ asset, strength }) => strength !== "entitled" || !isServiceVault(config, asset.vaultName))
     .map(
       ({ asset: { version, ...asset }, evidence, refresh, strength = "references", state }): Edge => ({
         ...asset,

@@ -16,9 +16,10 @@ export interface ResourceGraph {
    * @param query - Must project `id`. Without it there are no further pages, and rows are silently missing.
    * @param subscriptions - At most 300:
    * https://learn.microsoft.com/azure/governance/resource-graph/concepts/guidance-for-throttled-requests
+   * Undefined for all that the identity can read.
    * @throws {CloudFailure} timedOut once the signal is aborted
    */
-  query(query: string, subscriptions: readonly string[], signal?: AbortSignal): AsyncGenerator<unknown[]>;
+  query(query: string, subscriptions: readonly string[] | undefined, signal?: AbortSignal): AsyncGenerator<unknown[]>;
 }
 
 /**
