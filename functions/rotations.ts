@@ -42,7 +42,7 @@ const rotate = endpoint({
   route: `${base}/rotate`,
   summary: "Rotate a client secret",
   description:
-    "Adds a new secret, checks that it signs in, writes it to the key vault secrets that store the old one, keeps both valid during the overlap period, and then removes the old one. Writes to the key vault secrets that a user confirmed or an earlier rotation wrote. If there are none, writes to the one that has stored the value longest. `notUpdated` lists the others. The rotation runs in the background; follow it with GET. Only one rotation of an application can run at a time (409 with the ID of that rotation). With dryRun: true the answer is always a plan, and `needs` lists what is missing. Returns 503 with Retry-After if a vault, Microsoft Graph or Microsoft Entra does not respond clearly; nothing was changed.",
+    "Adds a new secret, checks that it signs in, writes it to the key vault secrets that store the old one, keeps both valid during the overlap period, and then removes the old one. Writes to the key vault secrets that a user confirmed or an earlier rotation wrote. If there are none, writes to the one that has stored the value longest. `notUpdated` lists the others. The rotation runs in the background; follow it with GET. Only one rotation of an application can run at a time (409 with the ID of that rotation). With dryRun: true the answer is always a plan, and `needs` lists the missing information. Returns 503 with Retry-After if a vault, Microsoft Graph or Microsoft Entra does not respond clearly; nothing was changed.",
   tag,
   access: "admin",
   tier: "pro",

@@ -36,7 +36,7 @@ export const DiscoveryRun = z
       description:
         "Number of owners of whom Microsoft Graph returned neither a name nor an address in the last full listing. Grant the service's identity User.ReadBasic.All to read those of users. Null before the first full listing.",
     }),
-    failures: z.array(ListFailure).meta({ description: "What could not be read, with the remedy." }),
+    failures: z.array(ListFailure).meta({ description: "Lists that could not be read, with the remedy." }),
   })
   .meta({ id: "ApplicationDiscovery" });
 

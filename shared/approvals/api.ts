@@ -14,7 +14,7 @@ export const ApprovalView = z
   .object({
     id: z.string().meta({ description: "ID of the approval.", example: "01KAZ5S1J3V9Y6W8Q2M4N7P0RT" }),
     state,
-    summary: z.string().meta({ description: "What the request does.", example: "Create an API token" }),
+    summary: z.string().meta({ description: "Effect of the request.", example: "Create an API token" }),
     method: z.string().meta({ description: "HTTP method of the request.", example: "POST" }),
     path: z.string().meta({ description: "Path of the request.", example: "/auth/tokens" }),
     details: z

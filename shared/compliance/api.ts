@@ -228,7 +228,7 @@ export const FrameworkDetails = z
                 id: z.string(),
                 title: z.string(),
                 severity: z.enum(SEVERITIES),
-                resourceType: z.enum(RESOURCE_TYPES).meta({ description: "What the check inspects." }),
+                resourceType: z.enum(RESOURCE_TYPES).meta({ description: "Type of the resources that the check inspects." }),
                 basis: z.string().meta({
                   description: "Why the check belongs to the control: source of the mapping, or the requirement.",
                 }),
@@ -265,7 +265,7 @@ export const NewExemption = z
     reason: singleLine(1000),
     ticket: singleLine(200).optional().meta({ description: "Reference to the agreement, such as a ticket number." }),
     until: queryInstant("end").meta({
-      description: "Expiry: a time, or a date at the end of which the exemption expires.",
+      description: "Expiry: a time, or a date. The exemption then expires at the end of that day.",
       type: "string",
     }),
   })

@@ -281,7 +281,7 @@ export const BlastRadius = z
     drivers: z
       .array(
         z.object({
-          driver: z.enum(DRIVERS).meta({ description: "What raises the score. `message` describes it." }),
+          driver: z.enum(DRIVERS).meta({ description: "Reason that raises the score. `message` describes it." }),
           count: z.int().meta({ description: "Number of consumers that the driver covers." }),
           points: z.int().meta({ description: "Decrease of the score without this driver. Drivers overlap." }),
           message: z.string(),

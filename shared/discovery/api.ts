@@ -82,7 +82,7 @@ export const VaultResult = z
     outcome: z
       .enum(VAULT_OUTCOMES)
       .meta({ description: "`failed`: nothing could be read. `partial`: something could not be read." }),
-    failures: z.array(VaultFailure.extend({ list: z.string().meta({ description: "What could not be read." }) })).meta({
+    failures: z.array(VaultFailure.extend({ list: z.string().meta({ description: "List that could not be read." }) })).meta({
       description:
         "List that could not be read: `secrets`, `keys`, `certificates`, `rotationPolicies` of keys, `diagnosticSettings`, or `vault` for the whole vault.",
     }),

@@ -49,7 +49,7 @@ export const PermissionsCheck = z
                 resource: z.string().meta({ description: "The called resource.", example: "key vault kv-payments" }),
                 outcome,
                 detail: z.string().nullable().meta({
-                  description: "What was found. Null if there is nothing to add.",
+                  description: "Details of the result. Null if there are none.",
                   example: "The service's identity does not have the required permission.",
                 }),
                 remedy: z.string().nullable().meta({

@@ -49,7 +49,7 @@ export const placesOptions = {
 
 export const dryRun = z.boolean().default(false).meta({
   description:
-    "Returns 200 with the plan, without any change, also if the rotation can't start yet: `needs` then lists what is missing.",
+    "Returns 200 with the plan, without any change, also if the rotation can't start yet: `needs` then lists the missing information.",
 });
 
 export const RotateRequest = z
@@ -180,10 +180,10 @@ export const RotationView = z
         z
           .object({
             code: z.string().meta({ description: "Code of the problem that rejects the request without `dryRun`." }),
-            message: z.string().meta({ description: "What is missing, and how to provide it." }),
+            message: z.string().meta({ description: "The missing information, and how to provide it." }),
             send: z.array(z.record(z.string(), z.unknown())).meta({
               description:
-                "Alternatives, each of which is enough: members to add to the request's body. Null stands for a value that only you know. Empty if no member of the body helps.",
+                "Members to add to the request's body. Each alternative is enough. Null stands for a value that only you know. Empty if no member of the body helps.",
             }),
           })
           .meta({ id: "RotationNeed" }),

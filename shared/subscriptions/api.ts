@@ -54,7 +54,7 @@ export const Subscription = z
     }),
     counts: z.object({
       vaults: count,
-      vaultsUnreadable: count.meta({ description: "Number of vaults of which the last scan could read no list." }),
+      vaultsUnreadable: count.meta({ description: "Number of vaults without a list that the last scan could read." }),
       assets: count,
       vaultsWithEvents: count.meta({ description: "Number of vaults that have sent an event, such as a new version." }),
     }),

@@ -257,7 +257,11 @@ describe("a mail", () => {
   test("of several rules lists and counts each item once, in its newest state, with the rules behind it", () => {
     const since = "2026-11-20T10:00:00.000Z";
     const deliveryOf = (ruleId: string, createdAt: string, change: Partial<typeof delivery> = {}) => ({
-      ...{ ...delivery, ruleId, ruleName: `Rule ${ruleId}`, deliveryId: `d-${ruleId}-${createdAt}`, createdAt },
+      ...delivery,
+      ruleId,
+      ruleName: `Rule ${ruleId}`,
+      deliveryId: `d-${ruleId}-${createdAt}`,
+      createdAt,
       ...change,
     });
     const removed = (name: string): Item => ({

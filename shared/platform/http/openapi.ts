@@ -228,9 +228,9 @@ function operationOf(endpoint: Endpoint<never>): ZodOpenApiOperationObject {
         .join("; "),
       headers: {
         ...RESPONSE_HEADERS,
-          ...((status === 429 || status === 503 || (status === 409 && endpoint.repeat)) && {
-            "Retry-After": numberHeader("Seconds to wait."),
-          }),
+        ...((status === 429 || status === 503 || (status === 409 && endpoint.repeat)) && {
+          "Retry-After": numberHeader("Seconds to wait."),
+        }),
       },
       content: {
         "application/problem+json": { schema: ProblemDocument, examples: problemExamples(codesOf(endpoint, status)) },
