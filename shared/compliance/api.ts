@@ -228,7 +228,9 @@ export const FrameworkDetails = z
                 id: z.string(),
                 title: z.string(),
                 severity: z.enum(SEVERITIES),
-                resourceType: z.enum(RESOURCE_TYPES).meta({ description: "Type of the resources that the check inspects." }),
+                resourceType: z
+                  .enum(RESOURCE_TYPES)
+                  .meta({ description: "Type of the resources that the check inspects." }),
                 basis: z.string().meta({
                   description: "Why the check belongs to the control: source of the mapping, or the requirement.",
                 }),

@@ -82,10 +82,12 @@ export const VaultResult = z
     outcome: z
       .enum(VAULT_OUTCOMES)
       .meta({ description: "`failed`: nothing could be read. `partial`: something could not be read." }),
-    failures: z.array(VaultFailure.extend({ list: z.string().meta({ description: "List that could not be read." }) })).meta({
-      description:
-        "List that could not be read: `secrets`, `keys`, `certificates`, `rotationPolicies` of keys, `diagnosticSettings`, or `vault` for the whole vault.",
-    }),
+    failures: z
+      .array(VaultFailure.extend({ list: z.string().meta({ description: "List that could not be read." }) }))
+      .meta({
+        description:
+          "List that could not be read: `secrets`, `keys`, `certificates`, `rotationPolicies` of keys, `diagnosticSettings`, or `vault` for the whole vault.",
+      }),
     tally: Tally.meta({ description: "Numbers of assets found, added, updated and removed." }),
     added: z.array(z.string()).meta({ description: "IDs of added assets, up to 1,000; the counts include all." }),
     updated: z.array(z.string()).meta({ description: "IDs of updated assets, up to 1,000." }),
