@@ -7,8 +7,8 @@ const LOOPBACK_NAMES = new URL("infra/simulated-cloud/loopback-names.mjs", impor
 export default defineConfig({
   test: {
     include: ["test/**/*.test.ts", "infra/*/test/**/*.test.ts"],
-    // The campaign `keycloak` runs these tests, because they need a running Keycloak.
-    exclude: [...configDefaults.exclude, ...(process.env.CAMPAIGN ? [] : ["test/sso/keycloak/**"])],
+    // `npm run conformance -- keycloak` runs these tests, because they need a running Keycloak.
+    exclude: [...configDefaults.exclude, ...(process.env.KEYCLOAK_URL ? [] : ["test/sso/keycloak/**"])],
     globalSetup: ["test/support/global-setup.ts"],
     pool: "forks",
     // A process runs many files, which saves the start and the loading of modules.

@@ -33,18 +33,13 @@ const CAMPAIGNS: Record<string, Campaign> = {
   },
   schedules: {
     description: "200 random schedules of automatic rotations, with crashes and faults",
-    arguments: () => [VITEST, "run", "test/rotation/automatic-schedules.test.ts"],
+    // One line for each schedule, because they take almost an hour.
+    arguments: () => [VITEST, "run", "test/rotation/automatic-schedules.test.ts", "--reporter=verbose"],
     environment: { CAMPAIGN: "all" },
   },
   requests: {
     description: "5,000 requests generated from the OpenAPI document, as npm run fuzz",
     arguments: (seed) => ["test/support/fuzz-main.ts", "--count", "5000", "--seed", String(seed)],
-  },
-  keycloak: {
-    description: "sign-ins and sign-outs with the Keycloak at KEYCLOAK_URL; skipped without it",
-    arguments: () => [VITEST, "run", "test/sso/keycloak"],
-    // Without the variable, Vitest leaves these files out (vitest.config.ts).
-    environment: { CAMPAIGN: "all" },
   },
   page: {
     description: "every view and dialog of the page in both themes and all widths",

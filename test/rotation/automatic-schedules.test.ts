@@ -6,7 +6,7 @@ import { DAY_MS, HOUR_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { isOver } from "../../shared/rotation/rotation.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { Reached } from "../support/random-events.ts";
-import { IS_CAMPAIGN, LONG_MS, SEED } from "../support/sampling.ts";
+import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 import { openStorage } from "../support/storage.ts";
 import { openMatchingFixture } from "./matching-world.ts";
 import { type SimulatedCrash, VAULT, WorkerCrashed } from "./world.ts";
@@ -182,9 +182,12 @@ class Schedule {
   }
 }
 
-test("no policy that came due is forgotten", { timeout: LONG_MS }, async () => {
-  const reached = new Reached();
-  for (let index = 0; index < SCHEDULES; index++) {
+const reached = new Reached();
+
+test.each(Array.from({ length: SCHEDULES }, (_, index) => index))(
+  `no policy that came due is forgotten: SEED=${SEED}, schedule %i`,
+  { timeout: 600_000 },
+  async (index) => {
     const storage = await openStorage();
     const schedule = new Schedule(index, reached, storage.connectionString());
     try {
@@ -194,14 +197,13 @@ test("no policy that came due is forgotten", { timeout: LONG_MS }, async () => {
       schedule.isQuiet = true;
       for (let day = 0; day < QUIET_DAYS; day++) await schedule.day();
       await schedule.check();
-    } catch (error) {
-      throw new Error(`SEED=${SEED}, schedule ${index}: ${error instanceof Error ? error.message : error}`, {
-        cause: error,
-      });
     } finally {
       await storage.stop();
     }
-  }
+  },
+);
+
+test("the schedules reached crashes, faults, duplicate messages and completed rotations", () => {
   console.info(`Reached by ${SCHEDULES} random schedules, SEED=${SEED}:\n${reached}`);
   const situations = reached.situations.join("\n");
   for (const one of ["came due", "crash: ", "fault: ", "duplicate message", "failed delivery", "rotation completed"])
