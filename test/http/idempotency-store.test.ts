@@ -1,3 +1,5 @@
+import { createHash } from "node:crypto";
+import { TableClient } from "@azure/data-tables";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createIdempotencyStore } from "../../shared/platform/http/idempotency.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
@@ -76,6 +78,28 @@ test("a result is kept for 24 hours, also if the signing key was renewed", async
   expect(await openStore(25 * HOUR_MS).begin(request("kept"))).toMatchObject({ reserved: { state: "running" } });
   await openStore(50 * HOUR_MS).cleanUp();
   expect(await openStore().begin(request("kept", { name: "two" }))).toMatchObject({ reserved: { state: "running" } });
+});
+
+test("a row stores neither the key, the caller, the body nor its secret, and no digest that could be guessed", async () => {
+  const secret = "value-that-is-stored-nowhere";
+  const body = { name: "a name of the body", clientSecret: secret };
+  const { key } = request("a-key-of-the-caller");
+  const begun = await openStore().begin(request(key, body));
+  if ("result" in begun) throw new Error("The key has a result.");
+  await openStore().complete(begun.reserved, { status: 201, resourceId: "one", location: "/things/one" });
+  const { rowKey } = begun.reserved;
+  const table = TableClient.fromConnectionString(azurite.connectionString(), "IdempotencyKeys", {
+    allowInsecureConnection: true,
+  });
+  const stored = await table.getEntity<Record<string, unknown>>(begun.reserved.partitionKey, rowKey);
+  const text = JSON.stringify(stored);
+  expect(text).toContain("/things/one");
+  const content = JSON.stringify(["maria", ...request(key, body).content.map((part) => part ?? null)]);
+  const digests = [content, `idempotency\0${content}`, secret, JSON.stringify(body)].flatMap((given) => {
+    const digest = createHash("sha256").update(given).digest();
+    return [digest.toString("base64url"), digest.toString("base64"), digest.toString("hex")];
+  });
+  for (const absent of [secret, body.name, key, "maria", ...digests]) expect(text).not.toContain(absent);
 });
 
 test("of two processes that begin a request at the same time one reserves the key", async () => {

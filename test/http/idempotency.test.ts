@@ -10,7 +10,7 @@ let service: Service;
 let token: string;
 let keyCount = 0;
 beforeAll(async () => {
-  const names = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
+  const names = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
   const company = { subscriptions: [{ name: "Shop", vaults: names.map((name) => ({ name: `kv-${name}` })) }] };
   service = await Service.start({ company, tableProxy: true, env: { LICENSE_KEY: await licence() } });
   token = await service.signIn(ADMIN);
@@ -116,6 +116,19 @@ test("a row that somebody else changed answers nothing", async () => {
   }
   const repeat = await create(mine, exemption("kv-eight"));
   expect([repeat.status, repeat.body.code]).toEqual([503, "rowUnreadable"]);
+});
+
+test("no row has a text of a request or of an answer", async () => {
+  const table = TableClient.fromConnectionString(service.azurite.connectionString(), "IdempotencyKeys", {
+    allowInsecureConnection: true,
+  });
+  const { body } = await create(newKey(), { ...exemption("kv-ten"), reason: "A reason that no such row repeats." });
+  const rows: unknown[] = [];
+  for await (const row of table.listEntities()) rows.push(row);
+  const text = JSON.stringify(rows);
+  expect(text).toContain(body.id);
+  for (const absent of [body.reason, exemption("").reason, `key-${keyCount}`])
+    expect(text).not.toContain(absent);
 });
 
 test("endpoints that do not accept a key reject it before anything happens", async () => {
