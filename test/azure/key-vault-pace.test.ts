@@ -1,6 +1,6 @@
 // The pace of requests to key vaults, with a simulated clock: random requests of random duration never exceed a limit.
 import { expect, test } from "vitest";
-import { createKeyVaultPace } from "../../shared/platform/azure/key-vault-pace.ts";
+import { createKeyVaultPace, KEY_VAULT_PACE } from "../../shared/platform/azure/key-vault-pace.ts";
 
 const limits = { perVault: 40, hardwareKeysPerVault: 20, perRegion: 100, periodMs: 10_000 };
 
@@ -77,6 +77,30 @@ test("in no period of ten seconds a vault, its hardware keys or a region receive
     expect(figures[0], `seed ${seed}`).toBeGreaterThan(limits.perRegion / 2);
   }
 });
+
+// The numbers are a quarter of Azure's limits, see shared/platform/azure/key-vault-pace.ts.
+test.each([
+  { limited: "a vault", atMost: 1_000, vaults: 1, requests: 1_200, sku: "standard", path: "/secrets" },
+  { limited: "the hardware keys of a vault", atMost: 500, vaults: 1, requests: 700, sku: "premium", path: "/keys/one" },
+  { limited: "the vaults of a region", atMost: 5_000, vaults: 6, requests: 900, sku: "standard", path: "/secrets" },
+])(
+  "the service sends $atMost requests of a burst to $limited in ten seconds, and the others in the next ten",
+  async ({ atMost, vaults, requests, sku, path }) => {
+    const clock = new SimulatedClock();
+    const pace = createKeyVaultPace(KEY_VAULT_PACE, clock);
+    const arrivals: { at: number }[] = [];
+    for (let vault = 0; vault < vaults; vault++) {
+      const origin = `https://kv-${vault}.vault.azure.net`;
+      const paced = pace.vault({ origin, subscriptionId: "one", location: "westeurope", sku });
+      for (let index = 0; index < requests; index++)
+        void paced(path, async () => void arrivals.push({ at: clock.now() }));
+    }
+    await clock.run();
+    expect(arrivals).toHaveLength(vaults * requests);
+    expect(busiest(arrivals)).toBe(atMost);
+    expect(clock.now()).toBe(10_000);
+  },
+);
 
 test("a request that is aborted while it waits is not sent, and the others go on", async () => {
   const clock = new SimulatedClock();

@@ -40,12 +40,15 @@ const systemClock: PaceClock = {
 export function createKeyVaultPace(limits = KEY_VAULT_PACE, clock = systemClock): KeyVaultPace {
   const limitByName = new Map<string, RateLimit>();
 
+  /** Returns the limit of a name for one request, which must decrease `users` when it ends. */
   function limitOf(name: string, maximum: number): RateLimit {
-    const known = limitByName.get(name);
-    if (known) return known;
-    for (const [other, limit] of limitByName) if (limit.isIdle()) limitByName.delete(other);
-    const limit = new RateLimit(maximum, limits.periodMs, clock);
-    limitByName.set(name, limit);
+    let limit = limitByName.get(name);
+    if (!limit) {
+      for (const [other, one] of limitByName) if (one.isIdle()) limitByName.delete(other);
+      limit = new RateLimit(maximum, limits.periodMs, clock);
+      limitByName.set(name, limit);
+    }
+    limit.users += 1;
     return limit;
   }
 
@@ -69,6 +72,7 @@ export function createKeyVaultPace(limits = KEY_VAULT_PACE, clock = systemClock)
           return await request();
         } finally {
           for (const limit of started) limit.end();
+          for (const limit of applicable) limit.users -= 1;
         }
       };
     },
@@ -83,6 +87,8 @@ export const keyVaultPace = createKeyVaultPace();
  * vault counts it at some moment between the two.
  */
 class RateLimit {
+  /** Requests that hold this limit, also those that have not started yet. Another limit would not count them. */
+  users = 0;
   readonly #maximum: number;
   readonly #periodMs: number;
   readonly #clock: PaceClock;
@@ -101,7 +107,7 @@ class RateLimit {
 
   isIdle(): boolean {
     this.#forgetOldTimes();
-    return this.#running === 0 && this.#endTimes.length === 0 && this.#waiting.length === 0;
+    return this.users === 0 && this.#endTimes.length === 0;
   }
 
   /** Resolves when a request may start. @throws the reason of the signal if it is aborted before that. */
