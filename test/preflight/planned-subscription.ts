@@ -9,7 +9,7 @@ import { type Plan, planDeployment } from "../../infra/preflight/plan.ts";
 import { preflight } from "../../infra/preflight/preflight.ts";
 import { parseBicepTemplates } from "../../infra/preflight/templates.ts";
 import type { Value } from "../../infra/preflight/values.ts";
-import { trust } from "../support/trust.ts";
+import { CLOUD_KEYS } from "../support/test-app.ts";
 
 export const SUBSCRIPTION = "11111111-2222-4333-8444-555555555555";
 export const OTHER_SUBSCRIPTION = "22222222-2222-4333-8444-555555555555";
@@ -41,6 +41,7 @@ export class PlannedSubscription {
 
   static async start(): Promise<PlannedSubscription> {
     const cloud = await startCloud({
+      keys: CLOUD_KEYS,
       company: {
         subscriptions: [
           { name: "Platform", id: SUBSCRIPTION },
@@ -48,7 +49,6 @@ export class PlannedSubscription {
         ],
       },
     });
-    trust(cloud.environment.NODE_EXTRA_CA_CERTS!);
     return new PlannedSubscription(cloud, await parseBicepTemplates());
   }
 

@@ -39,6 +39,7 @@ export const RESOURCE_ACTIONS = [
   "Microsoft.Compute/virtualMachineScaleSets/read",
   "Microsoft.ContainerService/managedClusters/read",
   "Microsoft.MachineLearningServices/workspaces/read",
+  "Microsoft.ManagedIdentity/userAssignedIdentities/read",
 ] as const;
 
 const GRAPH_ACTIONS = ["Microsoft.ResourceGraph/resources/read", ...RESOURCE_ACTIONS];

@@ -5,6 +5,7 @@ import { isConflict } from "../storage/conflict.ts";
 import { entity, type Row } from "../storage/entity.ts";
 import type { Tables } from "../storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../time.ts";
+import { IDEMPOTENCY_HEADER } from "./idempotency-headers.ts";
 import { Problem } from "./problem.ts";
 
 /**
@@ -15,8 +16,6 @@ import { Problem } from "./problem.ts";
  *
  * Neither the body of a request nor that of an answer is stored. A repeat reads the resource again.
  */
-export const IDEMPOTENCY_HEADER = "Idempotency-Key";
-export const REPLAYED_HEADER = "Idempotency-Replayed";
 
 const VALID_MS = DAY_MS;
 /** A reservation without a result is abandoned after this time: longer than an invocation can take (`functionTimeout`, host.json). */

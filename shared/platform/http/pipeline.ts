@@ -1,11 +1,12 @@
 import { collectLeftOut } from "../incomplete-answer.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import { admit, type Gate, type GuardedRequest, needsStore, type UnauthenticatedRequest } from "./admission.ts";
+import { codedVersion, currentVersion, versionOf } from "./answer-version.ts";
 import { clientAddress } from "./client-address.ts";
 import { acceptsGzip, compressed, isCompressible } from "./compression.ts";
-import { codedVersion, currentVersion, versionOf } from "./conditional-requests.ts";
 import { type Actor, type Caller, type Confirmations, type Endpoint, isVersioned } from "./endpoint.ts";
-import { IDEMPOTENCY_HEADER, type KeyedRequest, REPLAYED_HEADER } from "./idempotency.ts";
+import type { KeyedRequest } from "./idempotency.ts";
+import { IDEMPOTENCY_HEADER, REPLAYED_HEADER } from "./idempotency-headers.ts";
 import { ownOrigin } from "./origin.ts";
 import { missingBody, parse, readBody, readQuery } from "./parse-request.ts";
 import { Problem } from "./problem.ts";
