@@ -91,6 +91,16 @@ const signIn = (service: Service, password: string) =>
     headers: { "X-Forwarded-For": `198.51.100.${++requests}` },
   });
 
+test.each(["http://service.example.com", "http://localhost@service.example.com", "http://localhost.example.com", ""])(
+  "the command sends nothing to the address %j",
+  async (address) => {
+    const environment = { PATH: process.env.PATH, SERVICE_URL: address, SERVICE_KEY_VAULT_ID: VAULT_ID };
+    const run = promisify(execFile)(process.execPath, [COMMAND], { env: environment });
+    run.child.stdin?.end(PASSWORD);
+    await expect(run).rejects.toMatchObject({ code: 1, stderr: expect.stringContaining("SERVICE_URL must be the https address") });
+  },
+);
+
 describe("a service that nobody has used", () => {
   let service: Service;
   let deployer: ArmCall;
