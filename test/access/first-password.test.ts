@@ -142,6 +142,17 @@ describe("a service that nobody has used", () => {
     expect([denied.status, JSON.stringify(denied.body)]).toEqual([503, expect.not.stringContaining("kv-own")]);
   });
 
+  test("calls Azure once for an anonymous request, even while Azure throttles or fails", async () => {
+    const { control } = service.cloud;
+    for (const action of [{ kind: "throttle" }, { kind: "fail", status: 500 }] as const) {
+      control.resetCounts();
+      control.addFault({ match: { operation: "arm.readRoleAssignment" }, action });
+      const { status } = await exchange(service, { roleAssignment: randomUUID(), verifier: "A".repeat(43) });
+      expect([status, control.counts()["arm.readRoleAssignment"]]).toEqual([503, 1]);
+      control.clearFaults();
+    }
+  });
+
   test("accepts the deployer's command once, and then the new password only", { timeout: 150_000 }, async () => {
     const { cloud } = service;
     const environment = {

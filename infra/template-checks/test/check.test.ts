@@ -112,6 +112,7 @@ test.each([
     /must not deploy Microsoft.Authorization\/roleAssign/,
   ],
   [POLICY, "'/lifecycle-', parameters('environmentName'))]\"", "'/lifecycle')]\"", /it looks for/],
+  [POLICY, '"defaultValue": "",', "", /eventIdentityId needs a defaultValue/],
   [POLICY, '"deployIfNotExists"', '"auditIfNotExists"', /effect/],
   [POLICY, "1e241071-0855-49ea-94dc-649edcd759de", "8e3af657-a8ff-443c-a75c-2fe8c4bcb635", /roleDefinitionIds/],
   [POLICY, '"vaultId": { "type": "string" },', "", /vaultId/],
