@@ -81,6 +81,7 @@ const TOPIC = "infra/azure/events/topic.bicep";
 const EXAMPLE = "infra/terraform/examples/several-subscriptions/main.tf";
 const MINIMAL_VERSIONS = "infra/terraform/examples/minimal/versions.tf";
 const MAIN = "infra/azure/main.bicep";
+const WATCH = "infra/azure/watch/subscription.bicep";
 const MAIN_MODULE = "infra/terraform/main.tf";
 const SERVICE = "infra/azure/service.bicep";
 const VAULT = "infra/azure/modules/vault.bicep";
@@ -145,6 +146,12 @@ test.each([
     "  sender_role_id     = azurerm_role_assignment.topic_sender_role.id",
     "  depends_on = [azurerm_role_assignment.topic_sender_role]",
     /module events must not have depends_on/,
+  ],
+  [
+    WATCH,
+    "empty(inventoryReaderRoleDefinitionId) ? 'Credential Lifecycle Inventory Reader' : inventoryReaderRoleDefinitionId\n  )",
+    "'Credential Lifecycle Inventory Reader'\n  )",
+    /inventoryReaderRole: its name must depend on inventoryReaderRoleDefinitionId/,
   ],
   [ALERTS, "autoMitigate: true", "", /autoMitigate must be true/],
   ["infra/terraform/alerts.tf", "    error_message =", "    message =", /a check has asserts/],
