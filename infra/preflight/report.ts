@@ -65,7 +65,9 @@ export function textReport({ subscription, signedIn, plan }: Context, results: r
     }
   }
   const isReady = exitCodeOf(results) === 0;
-  const openCount = results.flatMap(({ findings }) => findings.filter(({ severity }) => severity === "notChecked")).length;
+  const openCount = results.flatMap(({ findings }) =>
+    findings.filter(({ severity }) => severity === "notChecked"),
+  ).length;
   const ready = `Nothing found that stops the deployment${openCount > 0 ? `, but not everything could be checked (${openCount})` : ""}.`;
   lines.push("", isReady ? ready : "The deployment would fail. Fix the findings above.");
   // Names come from the cloud. A line break in one would look like another line, such as a command.

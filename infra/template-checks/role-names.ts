@@ -51,7 +51,11 @@ export function checkAssignmentNames(bicep: ReadonlyMap<string, BicepFile>): Fin
         const [name, role] = [property(body, "name"), property(body, "properties", "roleDefinitionId")];
         return parameters
           .filter((one) => role && mentions(role, one.name) && !(name && mentions(name, one.name)))
-          .map((one) => ({ file, line, message: `${assignment}: its name must depend on ${one.name}, as its role does` }));
+          .map((one) => ({
+            file,
+            line,
+            message: `${assignment}: its name must depend on ${one.name}, as its role does`,
+          }));
       }),
   );
 }

@@ -375,8 +375,7 @@ export function resultOf(
     return { outcome, resource, detail: error.message, remedy: error.remedy };
   }
   const failure = asCloudFailure(error, { operation: "make the call", resource });
-  if (failure.code === "timedOut" && isLate)
-    return notProven(resource, CHECK_TIMED_OUT);
+  if (failure.code === "timedOut" && isLate) return notProven(resource, CHECK_TIMED_OUT);
   const { message: detail, remedy } = failure;
   if (failure.code === "accessDenied") {
     const command = commandFor?.();

@@ -2,7 +2,7 @@ import pMap from "p-map";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { SECOND_MS } from "../platform/time.ts";
 import { CALLS } from "./calls.ts";
-import { CHECK_TIMEOUT_MS, CHECK_TIMED_OUT, createContext, type DoctorDeps, isStoreFailure } from "./context.ts";
+import { CHECK_TIMED_OUT, CHECK_TIMEOUT_MS, createContext, type DoctorDeps, isStoreFailure } from "./context.ts";
 import type { OutgoingCall } from "./outgoing-call.ts";
 import { notProven, type Outcome, type Result, worstOf } from "./result.ts";
 

@@ -97,7 +97,10 @@ test.each(["http://service.example.com", "http://localhost@service.example.com",
     const environment = { PATH: process.env.PATH, SERVICE_URL: address, SERVICE_KEY_VAULT_ID: VAULT_ID };
     const run = promisify(execFile)(process.execPath, [COMMAND], { env: environment });
     run.child.stdin?.end(PASSWORD);
-    await expect(run).rejects.toMatchObject({ code: 1, stderr: expect.stringContaining("SERVICE_URL must be the https address") });
+    await expect(run).rejects.toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining("SERVICE_URL must be the https address"),
+    });
   },
 );
 

@@ -120,7 +120,8 @@ test("the first requests to a vault count for each of its limits", async () => {
 test("a vault's limits are forgotten when no request counts any more, and not before", async () => {
   const clock = new SimulatedClock();
   const pace = createKeyVaultPace({ ...limits, perVault: 1 }, clock);
-  const send = (vault: string) => pace.vault({ origin: `https://${vault}.vault.azure.net` })("/secrets", async () => clock.now());
+  const send = (vault: string) =>
+    pace.vault({ origin: `https://${vault}.vault.azure.net` })("/secrets", async () => clock.now());
   await send("kv");
   clock.after(limits.periodMs - 1, () => {});
   await clock.run();

@@ -147,7 +147,9 @@ describe("with all permissions", () => {
     const report = JSON.stringify(checkup);
     const values = control
       .vaults()
-      .flatMap(({ name: vault }) => control.items(vault, "secrets").map(({ name }) => control.secretValue(vault, name)!))
+      .flatMap(({ name: vault }) =>
+        control.items(vault, "secrets").map(({ name }) => control.secretValue(vault, name)!),
+      )
       .filter(({ length }) => length >= 16);
     expect(values.length).toBeGreaterThan(20);
     expect(values.filter((value) => report.includes(value))).toEqual([]);
@@ -311,7 +313,11 @@ const NAMED_AS: Record<string, string> = {
 describe("other failures", () => {
   test("a call that never ends is not proven, and the others are reported", async () => {
     const hanging: OutgoingCall = { ...CALLS[0]!, id: "hanging", check: () => new Promise(() => {}) };
-    const later: OutgoingCall = { ...CALLS[0]!, id: "later", check: async () => [{ outcome: "works", resource: "one" }] };
+    const later: OutgoingCall = {
+      ...CALLS[0]!,
+      id: "later",
+      check: async () => [{ outcome: "works", resource: "one" }],
+    };
     const checkup = await createDoctor(doctorDeps(services), [later, hanging], 1).check(caller);
     expect(outcomes(checkup)).toEqual({ later: "works", hanging: "notProven" });
     expect(callOf(checkup, "hanging").findings[0]!.detail).toMatch(/^The check ended after 120 seconds/);
