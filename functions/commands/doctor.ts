@@ -30,9 +30,13 @@ async function checkHere(): Promise<Check> {
 /** Time limit of the request: that of the platform. */
 const ANSWER_MS = 230_000;
 
+const LOCAL_HOSTS = new Set(["localhost", "127.0.0.1", "[::1]"]);
+
 async function checkAt(address: string): Promise<Check> {
   const url = URL.canParse(address) ? new URL("system/permissions/check", address.replace(/\/*$/, "/")) : undefined;
   if (!url) return exitWithUsageError(`--url: ${address} is not an address`);
+  if (url.protocol !== "https:" && !LOCAL_HOSTS.has(url.hostname))
+    return exitWithUsageError(`--url: ${address} must start with https, because the request has a token`);
   const token = process.env.SERVICE_TOKEN;
   if (!token) return exitWithUsageError("SERVICE_TOKEN is not set");
   const answer = await fetch(url, {

@@ -100,9 +100,15 @@ export async function readResourceGroup(arm: Arm, plan: Plan): Promise<ResourceG
   };
 }
 
-/** Returns the scope whose permissions, policies and locks apply: a resource group that does not exist has its subscription's. */
-export function existingScope({ group }: Pick<Context, "group">, scope: string): string {
-  const isNewGroup = scope.toLowerCase() === group.id.toLowerCase() ? !group.existing : /-events$/.test(scope);
+/**
+ * Returns the scope whose permissions, policies and locks apply: a resource group that does not exist has its subscription's. The
+ * groups of events count as new.
+ */
+export function existingScope({ group, parameters }: Pick<Context, "group" | "parameters">, scope: string): string {
+  const isNewGroup =
+    scope.toLowerCase() === group.id.toLowerCase()
+      ? !group.existing
+      : scope.endsWith(`/resourceGroups/rg-${parameters.environmentName}-events`);
   return isNewGroup ? scope.split("/").slice(0, 3).join("/") : scope;
 }
 

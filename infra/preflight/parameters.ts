@@ -41,6 +41,8 @@ export function createParameters(definitions: readonly Parameter[], given: Recor
   if (typeof location !== "string") throw new ParameterError("--location is missing");
   // Azure accepts the display name too: `West Europe`.
   const region = location.toLowerCase().replaceAll(" ", "");
+  // Commands of the report contain it.
+  if (!/^[a-z0-9]+$/.test(region)) throw new ParameterError("--location must be a region, such as westeurope");
   return { environmentName, location: region, values: { ...given, location: region } };
 }
 

@@ -66,6 +66,7 @@ export const SAMPLE = { subscriptions: 3, vaults: 5, tenants: 3 };
 
 /** Time limit of a check. The platform requires a response within 230 seconds. */
 export const CHECK_TIMEOUT_MS = 120 * SECOND_MS;
+export const CHECK_TIMED_OUT = `The check ended after ${CHECK_TIMEOUT_MS / SECOND_MS} seconds.`;
 
 /** A call is sent once more if there was no response, and not again after a response that tells the service to wait. */
 const LIMITS: Partial<CallLimits> = {
@@ -375,8 +376,7 @@ export function resultOf(
     return { outcome, resource, detail: error.message, remedy: error.remedy };
   }
   const failure = asCloudFailure(error, { operation: "make the call", resource });
-  if (failure.code === "timedOut" && isLate)
-    return notProven(resource, `The check ended after ${CHECK_TIMEOUT_MS / SECOND_MS} seconds.`);
+  if (failure.code === "timedOut" && isLate) return notProven(resource, CHECK_TIMED_OUT);
   const { message: detail, remedy } = failure;
   if (failure.code === "accessDenied") {
     const command = commandFor?.();

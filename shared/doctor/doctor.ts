@@ -1,9 +1,10 @@
 import pMap from "p-map";
 import type { Caller } from "../platform/http/endpoint.ts";
+import { SECOND_MS } from "../platform/time.ts";
 import { CALLS } from "./calls.ts";
-import { createContext, type DoctorDeps, isStoreFailure } from "./context.ts";
+import { CHECK_TIMED_OUT, CHECK_TIMEOUT_MS, createContext, type DoctorDeps, isStoreFailure } from "./context.ts";
 import type { OutgoingCall } from "./outgoing-call.ts";
-import { type Outcome, type Result, worstOf } from "./result.ts";
+import { notProven, type Outcome, type Result, worstOf } from "./result.ts";
 
 /** What was found for one call: its worst result, and the results that need attention. */
 export interface CheckedCall {
@@ -42,12 +43,19 @@ const NOT_OK: ReadonlySet<Outcome> = new Set(["answeredWithBlanks", "permissionM
 /** Calls that are checked at the same time. */
 const CONCURRENT_CALLS = 6;
 
-/** @param calls - Tests check some of the calls. */
-export function createDoctor(deps: DoctorDeps, calls: readonly OutgoingCall[] = CALLS): Doctor {
+/** Milliseconds after which a check no longer waits for calls that did not end at the time limit by themselves. */
+const MAX_WAIT_MS = CHECK_TIMEOUT_MS + 10 * SECOND_MS;
+
+/** @param calls - Tests check some of the calls, and set a shorter wait. */
+export function createDoctor(
+  deps: DoctorDeps,
+  calls: readonly OutgoingCall[] = CALLS,
+  maxWaitMs = MAX_WAIT_MS,
+): Doctor {
   let running: Promise<Checkup> | undefined;
   return {
     check(caller) {
-      running ??= run(deps, calls, caller).finally(() => {
+      running ??= run(deps, { calls, maxWaitMs }, caller).finally(() => {
         running = undefined;
       });
       return running;
@@ -55,13 +63,22 @@ export function createDoctor(deps: DoctorDeps, calls: readonly OutgoingCall[] = 
   };
 }
 
-async function run(deps: DoctorDeps, outgoing: readonly OutgoingCall[], caller: Caller): Promise<Checkup> {
+async function run(
+  deps: DoctorDeps,
+  { calls: outgoing, maxWaitMs }: { calls: readonly OutgoingCall[]; maxWaitMs: number },
+  caller: Caller,
+): Promise<Checkup> {
   const checkedAt = deps.clock.now().toISOString();
   const doctor = createContext(deps, caller);
+  const end = AbortSignal.timeout(maxWaitMs);
+  // Some of the modules have time limits of their own, whose sum is more than the platform waits for a response.
+  const late = new Promise<Result[]>((resolve) => {
+    end.addEventListener("abort", () => resolve([notProven("the service", CHECK_TIMED_OUT)]), { once: true });
+  });
   const calls = await pMap(
     outgoing,
     async (call): Promise<CheckedCall> => {
-      const results = await call.check(doctor).catch((error: unknown): Result[] => {
+      const results = await Promise.race([call.check(doctor), late]).catch((error: unknown): Result[] => {
         // Without its own tables the service can't know how the call is configured. The calls to the tables say what is missing.
         if (!isStoreFailure(error)) throw error;
         return [{ outcome: "failed", resource: "the service's tables", detail: error.message }];

@@ -91,6 +91,19 @@ const signIn = (service: Service, password: string) =>
     headers: { "X-Forwarded-For": `198.51.100.${++requests}` },
   });
 
+test.each(["http://service.example.com", "http://localhost@service.example.com", "http://localhost.example.com", ""])(
+  "the command sends nothing to the address %j",
+  async (address) => {
+    const environment = { PATH: process.env.PATH, SERVICE_URL: address, SERVICE_KEY_VAULT_ID: VAULT_ID };
+    const run = promisify(execFile)(process.execPath, [COMMAND], { env: environment });
+    run.child.stdin?.end(PASSWORD);
+    await expect(run).rejects.toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining("SERVICE_URL must be the https address"),
+    });
+  },
+);
+
 describe("a service that nobody has used", () => {
   let service: Service;
   let deployer: ArmCall;
@@ -130,6 +143,17 @@ describe("a service that nobody has used", () => {
     const denied = await exchange(service, proof);
     // The resource id of the vault is not for everyone.
     expect([denied.status, JSON.stringify(denied.body)]).toEqual([503, expect.not.stringContaining("kv-own")]);
+  });
+
+  test("calls Azure once for an anonymous request, even while Azure throttles or fails", async () => {
+    const { control } = service.cloud;
+    for (const action of [{ kind: "throttle" }, { kind: "fail", status: 500 }] as const) {
+      control.resetCounts();
+      control.addFault({ match: { operation: "arm.readRoleAssignment" }, action });
+      const { status } = await exchange(service, { roleAssignment: randomUUID(), verifier: "A".repeat(43) });
+      expect([status, control.counts()["arm.readRoleAssignment"]]).toEqual([503, 1]);
+      control.clearFaults();
+    }
   });
 
   test("accepts the deployer's command once, and then the new password only", { timeout: 150_000 }, async () => {

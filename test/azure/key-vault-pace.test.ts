@@ -103,3 +103,31 @@ test("a failed request counts, and its failure reaches the caller", async () => 
   await clock.run();
   expect(await second).toBe(limits.periodMs);
 });
+
+test("the first requests to a vault count for each of its limits", async () => {
+  const clock = new SimulatedClock();
+  const pace = createKeyVaultPace({ ...limits, perVault: 2, hardwareKeysPerVault: 1 }, clock);
+  const vault = { subscriptionId: "one", location: "westeurope", sku: "premium" };
+  const paced = pace.vault({ origin: "https://kv.vault.azure.net", ...vault });
+  const other = pace.vault({ origin: "https://kv-other.vault.azure.net", ...vault });
+  const now = async () => clock.now();
+  const sent = [paced("/keys", now), other("/keys", now), paced("/keys", now), paced("/secrets", now)];
+  await clock.run();
+  // The second request for keys waits for the first, and has a place of its vault only then.
+  expect(await Promise.all(sent)).toEqual([0, 0, limits.periodMs, 0]);
+});
+
+test("a vault's limits are forgotten when no request counts any more, and not before", async () => {
+  const clock = new SimulatedClock();
+  const pace = createKeyVaultPace({ ...limits, perVault: 1 }, clock);
+  const send = (vault: string) =>
+    pace.vault({ origin: `https://${vault}.vault.azure.net` })("/secrets", async () => clock.now());
+  await send("kv");
+  clock.after(limits.periodMs - 1, () => {});
+  await clock.run();
+  // A new vault, whose limit takes the place of forgotten ones.
+  await send("kv-other");
+  const second = send("kv");
+  await clock.run();
+  expect(await second).toBe(limits.periodMs);
+});

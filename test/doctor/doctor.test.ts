@@ -11,6 +11,7 @@ import { NewTenant } from "../../shared/b2c/api.ts";
 import { RESOURCE_ACTIONS } from "../../shared/doctor/calls/watched.ts";
 import { CALLS } from "../../shared/doctor/calls.ts";
 import { type CheckedCall, type Checkup, createDoctor } from "../../shared/doctor/doctor.ts";
+import type { OutgoingCall } from "../../shared/doctor/outgoing-call.ts";
 import { ProviderChange } from "../../shared/sync/api.ts";
 import { Service } from "../support/service.ts";
 import { servicesOf } from "../support/users.ts";
@@ -143,6 +144,15 @@ describe("with all permissions", () => {
     const checkup = await createDoctor({ ...doctorDeps(services), licensed: async () => true }).check(caller);
     const attention = checkup.calls.filter(({ outcome }) => !["works", "notProven", "off"].includes(outcome));
     expect(attention).toEqual([]);
+    const report = JSON.stringify(checkup);
+    const values = control
+      .vaults()
+      .flatMap(({ name: vault }) =>
+        control.items(vault, "secrets").map(({ name }) => control.secretValue(vault, name)!),
+      )
+      .filter(({ length }) => length >= 16);
+    expect(values.length).toBeGreaterThan(20);
+    expect(values.filter((value) => report.includes(value))).toEqual([]);
     expect(checkup.ok).toBe(true);
     expect(checkup.sample).toMatchObject({ subscriptions: { checked: 1, total: 1 }, vaults: { checked: 5 } });
     const notProven = checkup.calls.filter(({ outcome }) => outcome === "notProven").map(({ call }) => call.id);
@@ -301,6 +311,18 @@ const NAMED_AS: Record<string, string> = {
 };
 
 describe("other failures", () => {
+  test("a call that never ends is not proven, and the others are reported", async () => {
+    const hanging: OutgoingCall = { ...CALLS[0]!, id: "hanging", check: () => new Promise(() => {}) };
+    const later: OutgoingCall = {
+      ...CALLS[0]!,
+      id: "later",
+      check: async () => [{ outcome: "works", resource: "one" }],
+    };
+    const checkup = await createDoctor(doctorDeps(services), [later, hanging], 1).check(caller);
+    expect(outcomes(checkup)).toEqual({ later: "works", hanging: "notProven" });
+    expect(callOf(checkup, "hanging").findings[0]!.detail).toMatch(/^The check ended after 120 seconds/);
+  }, 300_000);
+
   test("a firewall and a dead host are unreachable, with the rule to add", async () => {
     const { control } = service.cloud;
     const [first, second] = control.vaults().filter(({ subscriptionId: id }) => id === subscriptionId);

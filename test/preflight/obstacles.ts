@@ -103,6 +103,27 @@ export const PERMISSION_OBSTACLES: readonly Obstacle[] = [
     expected: ["lock.cannotDelete", "degrades", "keep", "az lock delete --ids"],
   },
   {
+    name: "a read-only lock on the storage account of an earlier deployment",
+    plant: (subscription) => {
+      const type = "Microsoft.Storage/storageAccounts";
+      const name = subscription.nameOf(type);
+      subscription.plant({
+        resourceGroups: [{ name: "rg-lifecycle", location: "westeurope", resources: [{ type, name }] }],
+        locks: [{ name: "frozen", scope: `${GROUP_ID}/providers/${type}/${name}`, level: "ReadOnly" }],
+      });
+    },
+    expected: ["lock.readOnly", "stops", "frozen", "az lock delete --ids"],
+  },
+  {
+    name: "a read-only lock on a resource group of others whose name ends as that of events",
+    plant: governed({
+      resourceGroups: [{ name: "rg-shop-events", location: "westeurope" }],
+      locks: [{ name: "frozen", scope: `${SUBSCRIPTION_ID}/resourceGroups/rg-shop-events`, level: "ReadOnly" }],
+    }),
+    parameters: { rotationResourceGroupIds: [`${SUBSCRIPTION_ID}/resourceGroups/rg-shop-events`] },
+    expected: ["lock.readOnly", "stops", "frozen", "az lock delete --ids"],
+  },
+  {
     name: "a disabled subscription",
     plant: ({ cloud }) => void cloud.control.putSubscription({ name: "Platform", id: SUBSCRIPTION, state: "Disabled" }),
     expected: ["subscription.state", "stops", "Platform", "az account subscription enable"],

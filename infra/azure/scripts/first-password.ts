@@ -30,7 +30,12 @@ const ASSIGNMENT_VERSION = "2022-04-01";
 const ATTEMPTS = 12;
 
 const [vaultId, subscriptionId] = required("SERVICE_KEY_VAULT_ID", VAULT_ID);
-const [serviceUrl] = required("SERVICE_URL", /^https?:\/\/[^/?#]+/, "the address");
+// Plain HTTP would show the password and the proof to the network.
+const [serviceUrl] = required(
+  "SERVICE_URL",
+  /^(https:\/\/[^/?#@]+|http:\/\/(localhost|127\.0\.0\.1)(:\d+)?(?=[/?#]|$))/,
+  "the https address",
+);
 const password = await readPassword();
 const credential = await signedInCredential();
 const { token } = await credential.getToken(`${cloud.resourceManager}/.default`);
@@ -71,6 +76,7 @@ async function setPassword(): Promise<string> {
     const response = await fetch(`${serviceUrl}/auth/bootstrap/azure`, {
       method: "POST",
       headers: { "content-type": "application/json" },
+      redirect: "error",
       body: JSON.stringify({ roleAssignment: name, verifier, password }),
     });
     const answer = await response.text();

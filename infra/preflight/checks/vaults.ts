@@ -49,7 +49,9 @@ export async function checkVaults(context: Context): Promise<CheckResult> {
       findings.push(...entries.flatMap((vault) => vaultFindings(context, vault, subscription.tenantId)));
     } catch (error) {
       if (!(error instanceof CloudFailure)) throw error;
-      findings.push(notChecked("vault.subscriptionUnreadable", id, error, `az keyvault list --subscription ${id}`));
+      findings.push(
+        notChecked("vault.subscriptionUnreadable", id, error, `az keyvault list --subscription ${quote(id)}`),
+      );
     }
   }
   if (watched.length === 0)

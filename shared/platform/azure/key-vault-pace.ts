@@ -55,14 +55,14 @@ export function createKeyVaultPace(limits = KEY_VAULT_PACE, clock = systemClock)
       const hasHardwareKeys = sku?.toLowerCase() !== "standard";
       return async (path, request, signal) => {
         const isForKey = hasHardwareKeys && path.startsWith("/keys");
-        const applicable = [
-          ...(isForKey ? [limitOf(`${origin}/keys`, limits.hardwareKeysPerVault)] : []),
-          limitOf(origin, limits.perVault),
-          ...(region ? [limitOf(region, limits.perRegion)] : []),
-        ];
+        const applicable: [name: string, maximum: number][] = [[origin, limits.perVault]];
+        if (isForKey) applicable.unshift([`${origin}/keys`, limits.hardwareKeysPerVault]);
+        if (region) applicable.push([region, limits.perRegion]);
         const started: RateLimit[] = [];
         try {
-          for (const limit of applicable) {
+          for (const [name, maximum] of applicable) {
+            // Only now, because an idle limit is forgotten when another one is created.
+            const limit = limitOf(name, maximum);
             await limit.start(signal);
             started.push(limit);
           }
@@ -100,8 +100,8 @@ class RateLimit {
   }
 
   isIdle(): boolean {
-    this.#forgetOldTimes();
-    return this.#running === 0 && this.#endTimes.length === 0 && this.#waiting.length === 0;
+    const last = this.#endTimes.at(-1) ?? Number.NEGATIVE_INFINITY;
+    return this.#running === 0 && this.#waiting.length === 0 && last <= this.#clock.now() - this.#periodMs;
   }
 
   /** Resolves when a request may start. @throws the reason of the signal if it is aborted before that. */
