@@ -182,7 +182,7 @@ export function createApplications(
     const sendAgain = (waitMs: number, attempts = message.attempts) =>
       queues.send(
         QUEUE,
-        { application: { ...message, attempts } },
+        refreshMessage({ ...message, attempts }),
         { delaySeconds: Math.min(MAX_REQUEUE_SECONDS, Math.max(1, Math.ceil(waitMs / SECOND_MS))) },
       );
     // A run in progress may have listed the application before the change.
@@ -253,7 +253,7 @@ export function createApplications(
       return { run: await runs.get(runId), isNew: activeRun === undefined };
     },
 
-    requestRefresh: (application) => queues.send(QUEUE, { application: { ...application, attempts: 0 } }),
+    requestRefresh: (application) => queues.send(QUEUE, refreshMessage({ ...application, attempts: 0 })),
 
     async handle({ runId, mode = "full", application }, caller) {
       if (application !== undefined) return await refresh(application);
@@ -318,5 +318,11 @@ function waitAfter(error: unknown): number | undefined {
   if (error instanceof RunBusy || error instanceof VaultBusy) return error.waitMs;
   return isConflict(error) ? SECOND_MS : undefined;
 }
+
+/**
+ * Returns the message that requests one application. Workers of earlier versions ignore `application`: they read all changes,
+ * not all applications.
+ */
+const refreshMessage = (application: ApplicationRefresh): DiscoverMessage => ({ mode: "changes", application });
 
 const GUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
