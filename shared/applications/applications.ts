@@ -180,11 +180,9 @@ export function createApplications(
   /** Reads one application again. Sends the message again while a run may overwrite the result, and after a failure. */
   async function refresh(message: ApplicationRefresh): Promise<void> {
     const sendAgain = (waitMs: number, attempts = message.attempts) =>
-      queues.send(
-        QUEUE,
-        refreshMessage({ ...message, attempts }),
-        { delaySeconds: Math.min(MAX_REQUEUE_SECONDS, Math.max(1, Math.ceil(waitMs / SECOND_MS))) },
-      );
+      queues.send(QUEUE, refreshMessage({ ...message, attempts }), {
+        delaySeconds: Math.min(MAX_REQUEUE_SECONDS, Math.max(1, Math.ceil(waitMs / SECOND_MS))),
+      });
     // A run in progress may have listed the application before the change.
     if (await runs.active()) return await sendAgain(REFRESH_PAUSE_MS);
     try {

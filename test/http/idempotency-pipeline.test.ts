@@ -58,7 +58,11 @@ async function send(
   const deps = { clock: systemClock, randomness: systemRandomness() };
   const gate: Gate = {
     checkStore: async () => {},
-    authenticate: async () => ({ username: "maria", role, credential: { kind: "session", id: "1", since: new Date() } }),
+    authenticate: async () => ({
+      username: "maria",
+      role,
+      credential: { kind: "session", id: "1", since: new Date() },
+    }),
     tier: async () => "pro",
     recordRejection: async () => {},
     confirmations: async () => ({ stepUp: false, approval: false }),
