@@ -89,10 +89,10 @@ test("a result is kept for 24 hours, also if the signing key was renewed", async
 });
 
 test("a key that is reserved again while expired rows are removed stays reserved", async () => {
-  await reserve("reserved again");
-  const again = async () => void (await openStore(25 * HOUR_MS).begin(request("reserved again")));
+  await reserve("reserved-again");
+  const again = async () => void (await openStore(25 * HOUR_MS).begin(request("reserved-again")));
   await openStore(25 * HOUR_MS, KEYS, again).cleanUp();
-  await expect(openStore(25 * HOUR_MS).begin(request("reserved again"))).rejects.toMatchObject({
+  await expect(openStore(25 * HOUR_MS).begin(request("reserved-again"))).rejects.toMatchObject({
     code: "outcomeUnknown",
   });
 });
