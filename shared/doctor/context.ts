@@ -18,7 +18,7 @@ import { createLogAnalytics } from "../platform/azure/log-analytics.ts";
 import type { MailSender } from "../platform/azure/mail.ts";
 import { createResourceGraph, toQueryLiteral } from "../platform/azure/resource-graph.ts";
 import { createResourceManager, type VaultResource } from "../platform/azure/resource-manager.ts";
-import { createRoleAssignments } from "../platform/azure/role-assignments.ts";
+import { createRoleAssignments, readAssignmentRecord } from "../platform/azure/role-assignments.ts";
 import type { ServiceKeyVault } from "../platform/azure/service-key-vault.ts";
 import { createSql } from "../platform/azure/sql.ts";
 import { createVaultSecrets } from "../platform/azure/vault-secrets.ts";
@@ -89,6 +89,7 @@ export function createContext(deps: DoctorDeps, caller: Caller) {
     vaultSecrets: createVaultSecrets(services),
     resourceGraph: createResourceGraph(arm),
     roles: createRoleAssignments(arm),
+    readAssignment: (id: string) => readAssignmentRecord(arm, id),
     graph: createGraph(services),
     logAnalytics: createLogAnalytics(services),
     appService: createAppService(arm),

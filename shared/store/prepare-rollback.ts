@@ -31,7 +31,7 @@ function buildOf(commit: string): EarlierBuild {
     (known) => commit.length >= MIN_COMMIT && (commit.startsWith(known) || known.startsWith(commit)),
   );
   if (build === undefined)
-    throw new RollbackRefused(`The store can be prepared for ${EARLIER_BUILDS.join(" and ")} only.`);
+    throw new RollbackRefused(`The store can be prepared for ${EARLIER_BUILDS.join(", ")} only.`);
   return build;
 }
 

@@ -2,7 +2,7 @@ import { SIGNATURE } from "../platform/storage/signing.ts";
 import type { TypedRow } from "../platform/storage/whole-tables.ts";
 
 /** The landed builds for which a store can be prepared, by their commits, newest first. */
-export const EARLIER_BUILDS = ["9774d700", "f8ec7568"] as const;
+export const EARLIER_BUILDS = ["6da79ba2", "9774d700", "f8ec7568"] as const;
 export type EarlierBuild = (typeof EARLIER_BUILDS)[number];
 
 /**
@@ -20,6 +20,19 @@ interface Loss {
 }
 
 const LOSSES: readonly Loss[] = [
+  {
+    table: "IdempotencyKeys",
+    upTo: "6da79ba2",
+    isIn: () => true,
+    line: (count) => `Idempotency keys: ${count}. A request that is repeated with such a key runs again.`,
+  },
+  {
+    table: "Users",
+    upTo: "6da79ba2",
+    isIn: ({ exchangedAt }) => exchangedAt !== undefined,
+    line: () =>
+      "The marker of the first password. If this build writes it, and nobody has signed in, the deployer can set the password again.",
+  },
   {
     table: "Users",
     upTo: "f8ec7568",

@@ -24,6 +24,7 @@ const LONGEST_FILES = [
   "reconciliation/walk.test.ts",
   "docs/browser.test.ts",
   "store/restore.test.ts",
+  "recompute/recompute.test.ts",
   "state/random-schedules.test.ts",
   "store/store-format.test.ts",
   "rotation/rotation.test.ts",

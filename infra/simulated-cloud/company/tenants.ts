@@ -50,9 +50,10 @@ export interface CompanyIdentityProvider {
   clientId?: string;
 }
 
-/** Microsoft Graph permissions that the service needs in a tenant. */
+/** Microsoft Graph permissions that the service uses in a tenant. */
 export const TENANT_PERMISSIONS = [
   "Application.Read.All",
+  "User.ReadBasic.All",
   "Organization.Read.All",
   "TrustFrameworkKeySet.Read.All",
   "IdentityProvider.Read.All",

@@ -133,6 +133,22 @@ export const ownCalls: readonly OutgoingCall[] = [
     ),
   },
   {
+    id: "firstPassword.readAssignment",
+    feature: "First password",
+    call: "GET …/roleAssignments/{name}",
+    permissions: ["Microsoft.Authorization/roleAssignments/read"],
+    page: PAGE,
+    async check(doctor) {
+      const { SERVICE_KEY_VAULT_ID: vaultId, DEPLOYER_OBJECT_ID: deployer } = doctor.config;
+      if (vaultId === undefined || deployer === undefined) return off("DEPLOYER_OBJECT_ID is not set.");
+      const command = assignCommand(await doctor.principal(), "Key Vault Secrets Officer", vaultId);
+      // An assignment that does not exist: a 404 needs the same permission as an existing one.
+      const id = `${vaultId}/providers/Microsoft.Authorization/roleAssignments/${randomUUID()}`;
+      const read = async () => void (await doctor.clients.readAssignment(id));
+      return [await doctor.attempt("the service's own key vault", read, () => command)];
+    },
+  },
+  {
     id: "mail.readOutcome",
     feature: "Mail",
     call: "GET /emails/operations/{id}",
