@@ -13,7 +13,7 @@ export const ApplicationRefresh = z.object({
   added: z.string().optional(),
   removed: z.string().optional(),
   /** Number of earlier reads that failed or were too old. */
-  attempts: z.int(),
+  attempts: z.int().min(0),
 });
 export type ApplicationRefresh = z.infer<typeof ApplicationRefresh>;
 

@@ -2,7 +2,7 @@ import type { Cloud } from "simulated-cloud/cloud.ts";
 import { appIdOf, keyIdOf } from "simulated-cloud/company/applications.ts";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { APPS, AppFences, fenceKey } from "../../shared/applications/application.ts";
-import type { DiscoverMessage } from "../../shared/applications/applications.ts";
+import { DiscoverMessage } from "../../shared/applications/applications.ts";
 import { bucketOf } from "../../shared/inventory/holder.ts";
 import type { Config } from "../../shared/platform/config/config.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
@@ -84,6 +84,8 @@ test("a changed application is read again alone, with its credentials, and alert
   directory().addSecret(appIdOf(OTHER_APP), { name: "of another change", expiresInDays: 90 });
   const otherKeyIds = await storedKeyIds(process, appIdOf(OTHER_APP));
   await process.applications.requestRefresh(rotateInDirectory("first"));
+  // A worker of an earlier version knows only the mode, and then reads changes instead of all applications.
+  expect(deployment.messages).toMatchObject([{ message: { mode: "changes", application: { attempts: 0 } } }]);
   live.cloud.control.resetCounts();
   await deployment.drain(process);
   const counts = live.cloud.control.counts();
@@ -114,6 +116,9 @@ test("an answer of the directory that is older than the change is not stored, an
   await process.applications.requestRefresh({ appId, objectId: objectId(), added: keyIdOf("Nobody", "none") });
   await deployment.drain(process);
   expect(deployment.messages).toEqual([]);
+  // A message that somebody else wrote can't be repeated for longer.
+  const { success } = DiscoverMessage.safeParse({ application: { appId, objectId: objectId(), attempts: -1000 } });
+  expect(success).toBe(false);
 });
 
 test("a run in progress, which may have read the application before the change, ends first", async () => {

@@ -86,6 +86,7 @@ test.each<[string, ApplicationCredential[], (string | string[])[]]>([
   ["sign and verify", [entry({ keyId: "a", usage: "Sign" }), entry({ keyId: "b" })], ["b", ["a"]]],
   ["two entries to verify", [entry({ keyId: "a" }), entry({ keyId: "b" })], ["a", "b"]],
   ["one entry to sign", [entry({ usage: "Sign" })], ["a"]],
+  ["two expiry dates", [entry({ usage: "Sign", expiresOn: 1 }), entry({ keyId: "b", expiresOn: 2 })], ["a", "b"]],
   ["two thumbprints", [entry({ usage: "Sign" }), entry({ keyId: "b", thumbprint: "CD" })], ["a", "b"]],
   [
     "an application's and a principal's",
@@ -98,7 +99,7 @@ test.each<[string, ApplicationCredential[], (string | string[])[]]>([
     [entry({ keyId: "b", otherKeyIds: ["a"] }), entry({ keyId: "a", usage: "Sign" })],
     ["b", ["a"]],
   ],
-])("credentials with %s are joined by thumbprint and owner object", (_name, credentials, expected) => {
+])("credentials with %s are joined by thumbprint, dates and owner object", (_name, credentials, expected) => {
   const joined = joinSigningCertificates(credentials);
   expect(joined.flatMap(({ keyId, otherKeyIds }) => (otherKeyIds ? [keyId, otherKeyIds] : [keyId]))).toEqual(expected);
   expect(joinSigningCertificates(joined)).toEqual(joined);
@@ -133,10 +134,12 @@ test("two assets of the version before become one; exemption and snooze follow, 
   expect(await assets()).toHaveLength(2);
   const exempted = "application-certificate-owner";
   const until = new Date(Date.now() + 30 * 86_400_000);
-  await service.compliance.exemptions.create(
-    { checkId: exempted, scope: { type: "asset", id: dropped }, category: "waiver", reason: "old", until },
-    caller,
-  );
+  // Both assets have an exemption until the same time.
+  for (const id of [kept, dropped])
+    await service.compliance.exemptions.create(
+      { checkId: exempted, scope: { type: "asset", id }, category: "waiver", reason: "old", until },
+      caller,
+    );
   const before = await violations();
   const alerts = openFixture({
     connectionString: deployment.connectionString,
@@ -173,6 +176,7 @@ test("two assets of the version before become one; exemption and snooze follow, 
     before.filter(({ resourceId }) => resourceId === kept).map((one) => [one.checkId, one.resourceId, one.firstSeenAt]),
   );
   expect(after.filter(({ exemptionId }) => exemptionId !== null).map(({ checkId }) => checkId)).toEqual([exempted]);
+  expect(await service.compliance.score()).toMatchObject({ failed: after.length - 1, exempted: 1 });
 
   await run();
   expect([itemsOf(expiring), itemsOf(violated), itemsOf(snoozed)]).toEqual(told);

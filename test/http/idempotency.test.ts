@@ -40,7 +40,10 @@ test("a repeat with the same key returns the resource of the first request, and 
   expect([first.status, first.headers.get("idempotency-replayed")], first.text).toEqual([201, null]);
   const repeat = await create(key, exemption("kv-one"));
   expect([repeat.status, repeat.headers.get("idempotency-replayed")]).toEqual([201, "true"]);
-  expect(repeat.headers.get("location")).toBe(first.headers.get("location"));
+  for (const name of ["location", "etag"]) {
+    expect(first.headers.get(name), name).toBeTruthy();
+    expect(repeat.headers.get(name), name).toBe(first.headers.get(name));
+  }
   expect(repeat.body).toEqual(first.body);
   expect(await exemptionsOf("kv-one")).toHaveLength(1);
   // Without the key the same request is a second one.

@@ -172,7 +172,7 @@ def join_certificates(credentials):
         if any(
             other["kind"] == "certificate"
             and other.get("usage") == "Verify"
-            and (other["of"], other["thumbprint"]) == (one["of"], one["thumbprint"])
+            and all(other[part] == one[part] for part in ("of", "thumbprint", "starts", "expires"))
             for other in credentials.values()
         ):
             del joined[key]

@@ -82,6 +82,13 @@ test("a rotation waits, and does not fail, while the inventory can't be asked", 
   ]);
 });
 
+test("a row of the inventory that can't be read does not hold a rotation up", async () => {
+  const app = await addDiscoveredApplication();
+  fixture.world.inventoryFails = "rowUnreadable";
+  const { row } = await fixture.world.run(await startRotation(app));
+  expect([row.status, row.failure]).toEqual(["completed", undefined]);
+});
+
 test("rotations of one application in a row need no discovery and no scan in between", async () => {
   const app = await addDiscoveredApplication();
   let { keyId } = app;

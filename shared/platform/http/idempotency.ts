@@ -1,7 +1,7 @@
 import { createHash, createHmac } from "node:crypto";
 import * as z from "zod";
 import type { Clock, Randomness } from "../runtime.ts";
-import { isConflict } from "../storage/conflict.ts";
+import { isConflict, undefinedIfChanged } from "../storage/conflict.ts";
 import { entity, type Row } from "../storage/entity.ts";
 import type { Tables } from "../storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../time.ts";
@@ -145,7 +145,11 @@ export function createIdempotencyStore(deps: {
     async cleanUp() {
       const range = { partitionKey: IDEMPOTENCY_KEYS, onCorrupt: "leaveOut" as const };
       for await (const rows of tables.pages(IdempotencyKeys, range))
-        for (const row of rows) if (isExpired(row)) await tables.remove(IdempotencyKeys, IDEMPOTENCY_KEYS, row.rowKey);
+        for (const row of rows) {
+          const { rowKey, etag } = row;
+          // Stays if another request reserved the key again since.
+          if (isExpired(row)) await undefinedIfChanged(tables.remove(IdempotencyKeys, IDEMPOTENCY_KEYS, rowKey, etag));
+        }
     },
   };
 }

@@ -195,7 +195,12 @@ async function runOnce<Services>(
   if ("result" in begun) {
     const { status, resourceId: id, location } = begun.result;
     const json: unknown = await repeat.answer({ id, params, services });
-    const headers = { [REPLAYED_HEADER]: "true", ...(location !== undefined && { Location: location }) };
+    const etag = etagOf(json);
+    const headers = {
+      [REPLAYED_HEADER]: "true",
+      ...(location !== undefined && { Location: location }),
+      ...(etag !== undefined && { ETag: etag }),
+    };
     return { status, headers, json };
   }
   const { reserved } = begun;
