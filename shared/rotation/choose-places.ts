@@ -71,7 +71,7 @@ export function choosePlaces(
       new Problem(
         "notRotatable",
         `${unreadable.map(placeOf).join(", ")} can't be read and may hold this client secret, so the place that has held it longest is unknown. Name the places to write in targets, confirm one, or let the service read the vault.`,
-        sending({
+        remedies({
           targets: certain.map(({ vaultName, secretName: name }) => assetId({ vaultName, type: "secret", name })),
         }),
       ),

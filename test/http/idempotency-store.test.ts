@@ -14,7 +14,7 @@ beforeAll(async () => {
 });
 afterAll(() => azurite.stop());
 
-/** Creates the store of a process whose clock, and the age of whose rows, is `aheadMs` later. */
+/** Creates the store of a process at a later time: its clock is ahead by `aheadMs`, and rows are older by `aheadMs`. */
 function openStore(aheadMs = 0, keys = KEYS) {
   const tables = createTables({ connectionString: azurite.connectionString() });
   return createIdempotencyStore({
@@ -78,7 +78,7 @@ test("a result is kept for 24 hours, also if the signing key was renewed", async
   expect(await openStore().begin(request("kept", { name: "two" }))).toMatchObject({ reserved: { state: "running" } });
 });
 
-test("of two processes that begin a request at the same time one reserves the key", async () => {
+test("one of five processes that begin a request at the same time reserves the key", async () => {
   const begun = await Promise.allSettled(Array.from({ length: 5 }, () => openStore().begin(request("contended"))));
   expect(begun.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
   for (const one of begun)
