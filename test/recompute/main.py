@@ -13,10 +13,11 @@ import time
 from collections import Counter
 
 from checks import DAY, Checks
-from consumers import Consumers, Radius
+from consumers import Consumers
 from inventory import application_assets, read_applications, read_federated, read_tenant, read_vaults, seconds, summary
 from matches import Matches
 from pages import Pages
+from radius import Radius
 from wire import Cloud, Service
 
 # Order of the members of a dependency that are compared, in both programs' answers.

@@ -75,6 +75,7 @@ export interface IdempotencyStore {
    * requestInProgress; outcomeUnknown if the earlier request may have taken effect.
    */
   begin(request: KeyedRequest): Promise<{ reserved: Row<Reservation> } | { result: Result }>;
+  /** Stores the result, which repeats of the request return. */
   complete(reserved: Row<Reservation>, result: Result): Promise<void>;
   /** Marks a request that failed and may have taken effect. */
   markUnknown(reserved: Row<Reservation>): Promise<void>;
