@@ -130,12 +130,7 @@ const UNREACHABLE = new Set(["unreachable", "firewall", "timedOut", "foreignHost
  * @param isLate - Whether the time limit of the check has passed: a timeout then says nothing about the call.
  * @throws any error that is no failure of a call, because it is a defect of this program.
  */
-function resultOf(
-  error: unknown,
-  resource: string,
-  isLate = false,
-  commandFor?: () => string | undefined,
-): Result {
+function resultOf(error: unknown, resource: string, isLate = false, commandFor?: () => string | undefined): Result {
   if (error instanceof SyncFailure) {
     const outcome =
       error.code === "accessDenied" ? "permissionMissing" : error.code === "unreachable" ? "unreachable" : "failed";

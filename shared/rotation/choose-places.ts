@@ -1,6 +1,6 @@
 import { assetId } from "../inventory/asset.ts";
 import { Problem } from "../platform/http/problem.ts";
-import { type OnObstacle, sending } from "./obstacles.ts";
+import { type OnObstacle, remedies } from "./obstacles.ts";
 import { placeOf } from "./publications.ts";
 import type { LeftOutReason, RotationRecord } from "./rotation.ts";
 import { isCertain, type Place, placeKey, type Target } from "./targets.ts";

@@ -34,15 +34,19 @@ export const part: Part = {
           const failed = worker.functions.filter(({ error }) => error !== undefined);
           return failed.map(({ name, error }) => `${name}: ${error}`).join("; ") || "none";
         });
-        yield await runCase("functions and triggers are those of the local host", /^\d{3}, no difference$/, async () => {
-          const here = worker.functions.map(({ name, trigger }) => nameAndTrigger({ name, trigger: trigger.type }));
-          const there = local.map(nameAndTrigger);
-          const differing = [
-            ...here.filter((one) => !there.includes(one)),
-            ...there.filter((one) => !here.includes(one)),
-          ];
-          return `${here.length}, ${differing.join("; ") || "no difference"}`;
-        });
+        yield await runCase(
+          "functions and triggers are those of the local host",
+          /^\d{3}, no difference$/,
+          async () => {
+            const here = worker.functions.map(({ name, trigger }) => nameAndTrigger({ name, trigger: trigger.type }));
+            const there = local.map(nameAndTrigger);
+            const differing = [
+              ...here.filter((one) => !there.includes(one)),
+              ...there.filter((one) => !here.includes(one)),
+            ];
+            return `${here.length}, ${differing.join("; ") || "no difference"}`;
+          },
+        );
 
         /** Sends a request to a function of the worker. @returns The status and the body */
         const call = async (target: LoadedFunction, method: string, headers: Record<string, string>, body?: string) => {
@@ -76,7 +80,9 @@ export const part: Part = {
           }
           return `${reads.length} paths, ${differences.join("; ") || "no difference"}`;
         };
-        yield await runCase("every GET without a token: same status", /^\d\d+ paths, no difference$/, () => compare({}));
+        yield await runCase("every GET without a token: same status", /^\d\d+ paths, no difference$/, () =>
+          compare({}),
+        );
         yield await runCase("every GET as administrator: same status", /^\d\d+ paths, no difference$/, async () =>
           compare({ authorization: `Bearer ${await service.signIn(ADMIN)}` }),
         );

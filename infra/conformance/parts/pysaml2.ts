@@ -48,22 +48,26 @@ export const part: Part = {
       env: { LICENSE_KEY: await licence(), PUBLIC_BASE_URL: ORIGIN, TRUSTED_PROXY_HOPS: "2" },
     });
     try {
-      yield await runCase("the provider's metadata is imported, the connection test passes", "200, passed", async () => {
-        const { status, text } = await service.admin("PUT", "/auth/sso/config", {
-          providerType: "saml",
-          isEnabled: true,
-          autoCreateUsers: true,
-          defaultRole: null,
-          rolesClaim: "Role",
-          roleMapping: ROLE_MAPPING,
-          samlIdpMetadataXml: await idp("metadata"),
-          samlSignRequests: true,
-        });
-        if (status !== 200) return `${status} ${text}`;
-        const { checks } = (await service.admin("POST", "/auth/sso/config/test", {})).body;
-        const failed = checks.find(({ passed }: { passed: boolean }) => !passed);
-        return `${status}, ${failed ? `${failed.name}: ${failed.detail}` : "passed"}`;
-      });
+      yield await runCase(
+        "the provider's metadata is imported, the connection test passes",
+        "200, passed",
+        async () => {
+          const { status, text } = await service.admin("PUT", "/auth/sso/config", {
+            providerType: "saml",
+            isEnabled: true,
+            autoCreateUsers: true,
+            defaultRole: null,
+            rolesClaim: "Role",
+            roleMapping: ROLE_MAPPING,
+            samlIdpMetadataXml: await idp("metadata"),
+            samlSignRequests: true,
+          });
+          if (status !== 200) return `${status} ${text}`;
+          const { checks } = (await service.admin("POST", "/auth/sso/config/test", {})).body;
+          const failed = checks.find(({ passed }: { passed: boolean }) => !passed);
+          return `${status}, ${failed ? `${failed.name}: ${failed.detail}` : "passed"}`;
+        },
+      );
       const metadata = (await service.call("GET", "/auth/sso/metadata")).text;
       writeFileSync(path.join(folder, "service.xml"), metadata);
       yield await runCase("our metadata follows the schema", "valid", () => validate("metadata", metadata));
@@ -96,8 +100,10 @@ export const part: Part = {
         const { acs } = await idp("request", { query });
         return acs;
       });
-      yield await runCase("AuthnRequest with another RelayState is rejected", /^error: .*not signed correctly/, async () =>
-        JSON.stringify(await idp("request", { query: { ...query, RelayState: "another" } })),
+      yield await runCase(
+        "AuthnRequest with another RelayState is rejected",
+        /^error: .*not signed correctly/,
+        async () => JSON.stringify(await idp("request", { query: { ...query, RelayState: "another" } })),
       );
 
       /** Signs a person in. @returns the browser and what the sign-in led to */

@@ -59,9 +59,13 @@ export const part: Part = {
 
       const runSignatureCase = caseRunner("standardwebhooks");
       yield await runSignatureCase("test message", "verified", () => verify(webhookSecret, testMessage));
-      yield await runSignatureCase("alert with names in several scripts", "verified", () => verify(webhookSecret, alert));
+      yield await runSignatureCase("alert with names in several scripts", "verified", () =>
+        verify(webhookSecret, alert),
+      );
       const noMatch = /^error: .*No matching signature/;
-      yield await runSignatureCase("one byte more", noMatch, () => verify(webhookSecret, { ...alert, body: `${alert.body} ` }));
+      yield await runSignatureCase("one byte more", noMatch, () =>
+        verify(webhookSecret, { ...alert, body: `${alert.body} ` }),
+      );
       yield await runSignatureCase("another message id", noMatch, () =>
         verify(webhookSecret, { ...alert, headers: { ...alert.headers, "webhook-id": "another" } }),
       );
@@ -80,7 +84,11 @@ export const part: Part = {
       });
 
       const runEventCase = caseRunner("cloudevents");
-      yield await runEventCase("content type", "application/cloudevents+json", async () => alert.headers["content-type"]!);
+      yield await runEventCase(
+        "content type",
+        "application/cloudevents+json",
+        async () => alert.headers["content-type"]!,
+      );
       yield await runEventCase("test message", "lifecycle.alert.expired 1.0, a test", async () => {
         const { type, specversion, data } = await parse(testMessage);
         return `${type} ${specversion}, ${data.test ? "a test" : "no test"}`;

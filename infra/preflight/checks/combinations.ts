@@ -1,6 +1,6 @@
 // Checks parameters that contradict each other, and parameters that have no effect. Needs no cloud.
 
-import { type Context, parameterName, rerunCommand, proposeValue, textParameter } from "../context.ts";
+import { type Context, parameterName, proposeValue, rerunCommand, textParameter } from "../context.ts";
 import type { CheckResult, Finding } from "../finding.ts";
 
 const SUBNETS = ["functionSubnetResourceId", "privateEndpointSubnetResourceId"] as const;

@@ -1,7 +1,7 @@
 // Checks that the region exists, offers Flex Consumption, and has zones if the storage account needs them.
 
 import * as z from "zod";
-import { type Context, parameterName, SUBSCRIPTION_VERSION, proposeValue, unlessUnregistered } from "../context.ts";
+import { type Context, parameterName, proposeValue, SUBSCRIPTION_VERSION, unlessUnregistered } from "../context.ts";
 import type { CheckResult, Finding } from "../finding.ts";
 
 /** https://learn.microsoft.com/rest/api/appservice/list-geo-regions */

@@ -1,9 +1,9 @@
 import { countUnnamedOwners, READ_USERS } from "../../applications/unnamed-owners.ts";
 import { graphCommand } from "../commands.ts";
 import type { CheckContext } from "../context.ts";
-import { firstPage } from "../sample.ts";
 import type { OutgoingCall } from "../outgoing-call.ts";
 import { type Added, off } from "../result.ts";
+import { firstPage } from "../sample.ts";
 
 // The calls to Microsoft Graph in the service's own tenant (PRO).
 

@@ -17,7 +17,12 @@ const SECRETS =
  *
  * @param name - Name of the resource. Undefined for a storage account that a connection string opens: no role is needed.
  */
-async function checkWrite(context: CheckContext, name: string | undefined, dataAction: string, role: string): Promise<Result[]> {
+async function checkWrite(
+  context: CheckContext,
+  name: string | undefined,
+  dataAction: string,
+  role: string,
+): Promise<Result[]> {
   if (name === undefined)
     return [
       { outcome: "works", resource: "the storage account", detail: "The connection string has a key of its own." },
@@ -49,7 +54,9 @@ export const ownCalls: readonly OutgoingCall[] = [
     permissions: [],
     page: "deploy.md",
     async check(context) {
-      return [await context.attempt("the service's identity", async () => void (await context.deps.identity.describe()))];
+      return [
+        await context.attempt("the service's identity", async () => void (await context.deps.identity.describe())),
+      ];
     },
   },
   {
@@ -133,7 +140,12 @@ export const ownCalls: readonly OutgoingCall[] = [
     permissions: ["Key Vault Secrets Officer"],
     page: PAGE,
     check: onOwnVault((context, url) =>
-      checkWrite(context, resourceNameOf(url), "Microsoft.KeyVault/vaults/secrets/setSecret/action", "Key Vault Secrets Officer"),
+      checkWrite(
+        context,
+        resourceNameOf(url),
+        "Microsoft.KeyVault/vaults/secrets/setSecret/action",
+        "Key Vault Secrets Officer",
+      ),
     ),
   },
   {

@@ -6,9 +6,9 @@ import { HOUR_MS } from "../../platform/time.ts";
 import { remedyFor, type Step } from "../../subscriptions/remedy.ts";
 import { watchCommand } from "../commands.ts";
 import type { CheckContext } from "../context.ts";
-import { firstPage } from "../sample.ts";
 import type { OutgoingCall } from "../outgoing-call.ts";
 import { type Added, notProven, off, type Result } from "../result.ts";
+import { firstPage } from "../sample.ts";
 
 // The calls to watched subscriptions: scans, and dependencies (PRO).
 
@@ -75,7 +75,10 @@ const perSubscription =
  * @param step - Step of a subscription's check with the same fix. Undefined: the fix is the roles of the watched subscription.
  */
 const perVault =
-  (step: Step | undefined, work: (context: CheckContext, vault: VaultResource) => Promise<Added>): OutgoingCall["check"] =>
+  (
+    step: Step | undefined,
+    work: (context: CheckContext, vault: VaultResource) => Promise<Added>,
+  ): OutgoingCall["check"] =>
   async (context) => {
     const [{ checked }, principal] = await Promise.all([context.vaults(), context.principal()]);
     if (checked.length === 0) return [notProven("the vaults", "No vault can be seen in the sampled subscriptions.")];
