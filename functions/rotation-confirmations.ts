@@ -2,8 +2,12 @@ import type { Actor, Confirmations } from "../shared/platform/http/endpoint.ts";
 import type { Services } from "./services.ts";
 
 /**
- * Returns the confirmations that a rotation would still need now, for its dry run, which needs none. As in `guarded` of the
- * endpoints: only a rotation that names the vault secrets to write needs some.
+/**
+ * Returns the confirmations (a step-up, an approval) that a rotation would still need now, so that its dry run can list them. A
+ * dry run itself needs none. Only a rotation that names the vault secrets to write needs some: the same rule as `guarded` of the
+ * endpoints.
+ *
+ * @param targets - The vault secrets that the request names. Undefined if it names none.
  */
 export async function confirmationsFor(
   targets: readonly string[] | undefined,

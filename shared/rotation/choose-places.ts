@@ -1,5 +1,5 @@
 import { Problem } from "../platform/http/problem.ts";
-import { type OnObstacle, sending } from "./obstacles.ts";
+import { type OnObstacle, remedies } from "./obstacles.ts";
 import { placeOf } from "./publications.ts";
 import type { LeftOutReason, RotationRecord } from "./rotation.ts";
 import { isCertain, type Place, placeKey, type Target } from "./targets.ts";
@@ -71,7 +71,7 @@ export function choosePlaces(
         "notRotatable",
         `${unreadable.map(placeOf).join(", ")} can't be read and may hold this client secret, so the place that has held it longest is unknown. Name the places to write in targets, confirm one, or let the service read the vault.`,
         // No user has confirmed any of the places, so none is proposed: somebody may have copied the secret into a vault of theirs.
-        sending({ targets: null }),
+        remedies({ targets: null }),
       ),
     );
   }

@@ -105,7 +105,10 @@ test.each<[string, ApplicationCredential[], (string | string[])[]]>([
   expect(joinSigningCertificates(joined)).toEqual(joined);
 });
 
-/** Writes the rows of the application as the version before wrote them: an asset with results for each entry. */
+/**
+ * Writes the rows of the application as the earlier version wrote them: an asset with results for each entry. Returns the IDs
+ * of the asset that stays and of the one that the next discovery removes.
+ */
 async function writeAsEarlierVersion(): Promise<{ kept: string; dropped: string }> {
   const { tables } = service;
   const row = (await tables.get(Applications, APPS, idKey(APP_ID)))!;
@@ -128,7 +131,7 @@ async function writeAsEarlierVersion(): Promise<{ kept: string; dropped: string 
   return { kept: idOf(verify.keyId), dropped: idOf(sign.keyId) };
 }
 
-test("two assets of the version before become one; exemption and snooze follow, and no alert says removed or new", async () => {
+test("two assets of an earlier version become one; exemption and snooze follow, and no alert says removed or new", async () => {
   await startService("earlier");
   const { kept, dropped } = await writeAsEarlierVersion();
   expect(await assets()).toHaveLength(2);
@@ -165,8 +168,9 @@ test("two assets of the version before become one; exemption and snooze follow, 
       JSON.parse(body).data.items.map((item: { id: string; state?: string }) => [item.id, item.state]),
     );
   expect(itemsOf(expiring).sort()).toEqual([kept, dropped].sort().map((id) => [id, undefined]));
-  const told = [itemsOf(expiring), itemsOf(violated), itemsOf(snoozed)];
-  expect(told[2]).toEqual([]);
+  const notified = [itemsOf(expiring), itemsOf(violated), itemsOf(snoozed)];
+  // The snoozed rule notifies of nothing.
+  expect(notified[2]).toEqual([]);
   await alerts.instance().snoozes.end(`${snoozed.rule.ruleId}.${kept}`, caller);
 
   expect(await deployment.runScheduled("full", service)).toMatchObject({ status: "completed", credentials: 1 });
@@ -179,7 +183,7 @@ test("two assets of the version before become one; exemption and snooze follow, 
   expect(await service.compliance.score()).toMatchObject({ failed: after.length - 1, exempted: 1 });
 
   await run();
-  expect([itemsOf(expiring), itemsOf(violated), itemsOf(snoozed)]).toEqual(told);
+  expect([itemsOf(expiring), itemsOf(violated), itemsOf(snoozed)]).toEqual(notified);
   for (const { rule } of [expiring, violated]) {
     const { items } = await alerts.instance().acknowledgements.open(rule.ruleId, {}, ALL_ITEMS);
     expect(items.filter(({ item }) => JSON.stringify(item).includes(dropped))).toEqual([]);

@@ -97,7 +97,7 @@ test("a key that is reserved again while expired rows are removed stays reserved
   });
 });
 
-test("of two processes that begin a request at the same time one reserves the key", async () => {
+test("one of five processes that begin a request at the same time reserves the key", async () => {
   const begun = await Promise.allSettled(Array.from({ length: 5 }, () => openStore().begin(request("contended"))));
   expect(begun.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
   for (const one of begun)

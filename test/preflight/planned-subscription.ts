@@ -52,6 +52,7 @@ export class PlannedSubscription {
     return new PlannedSubscription(cloud, await parseBicepTemplates());
   }
 
+  /** Sets the rules of a subscription. Undefined restores the defaults, with which every deployment succeeds. */
   plant(rules: Governance | undefined, subscription = SUBSCRIPTION): void {
     this.cloud.control.governance.set(subscription, rules);
   }
@@ -117,7 +118,7 @@ export class PlannedSubscription {
   }
 }
 
-/** A policy that denies what matches the condition. */
+/** Returns a policy that denies every resource that matches the condition. */
 export const denies = (name: string, condition: object, more: Partial<GovernancePolicy> = {}): GovernancePolicy => ({
   name,
   displayName: name,
@@ -127,7 +128,7 @@ export const denies = (name: string, condition: object, more: Partial<Governance
   ...more,
 });
 
-/** The condition that a resource has a type and matches a second condition. */
+/** Returns the condition that a resource has a type and matches a second condition. */
 export const ofType = (type: string, condition: object): object => ({
   allOf: [{ field: "type", equals: type }, condition],
 });

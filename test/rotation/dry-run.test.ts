@@ -7,7 +7,7 @@ import { startTestCloud } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { BOSS, VAULT, World } from "./world.ts";
 
-// Tests of dry runs: the plan is always returned, and with it all that the rotation needs before it can start.
+// Tests of dry runs: they return the plan, and everything that the rotation needs before it can start.
 
 const NO_CONFIRMATIONS = { stepUp: false, approval: false };
 let world: World;
@@ -60,7 +60,7 @@ test("all that is missing is listed at once, with the plan", async () => {
     ["notRotatable", []],
   ]);
   expect(record.publications.map(({ secretName }) => secretName)).toEqual([place]);
-  // The same request without dryRun is rejected, and its problem names what to send.
+  // The same request without dryRun is rejected, and its problem names the members to send.
   const refused = await world
     .start()
     .begin({ ...app.request, reason: "compromised" }, BOSS)

@@ -88,7 +88,7 @@ export class World {
   graphOf: (real: Graph) => Graph = (real) => real;
   /** Calls that workers made to storage and the cloud, as `service.method`, oldest first. */
   readonly calls: string[] = [];
-  /** Requests that the inventory follows: the changed applications and the names of vaults, oldest first. */
+  /** Requests to update the inventory: the changed applications, and the names of the changed vaults, oldest first. */
   readonly inventoryUpdates: (ChangedApplication | string)[] = [];
   /** Whether requests to update the inventory fail: with an error of this class. */
   inventoryFails: boolean | "rowUnreadable" = false;
