@@ -40,15 +40,13 @@ const systemClock: PaceClock = {
 export function createKeyVaultPace(limits = KEY_VAULT_PACE, clock = systemClock): KeyVaultPace {
   const limitByName = new Map<string, RateLimit>();
 
-  /** Returns the limit of a name for one request, which must decrease `users` when it ends. */
   function limitOf(name: string, maximum: number): RateLimit {
-    let limit = limitByName.get(name);
-    if (!limit) {
-      for (const [other, one] of limitByName) if (one.isIdle()) limitByName.delete(other);
-      limit = new RateLimit(maximum, limits.periodMs, clock);
-      limitByName.set(name, limit);
-    }
-    limit.users += 1;
+    const known = limitByName.get(name);
+    if (known) return known;
+    // A process that scans many vaults must not keep a limit for each of them.
+    for (const [other, limit] of limitByName) if (limit.isIdle()) limitByName.delete(other);
+    const limit = new RateLimit(maximum, limits.periodMs, clock);
+    limitByName.set(name, limit);
     return limit;
   }
 
@@ -58,21 +56,20 @@ export function createKeyVaultPace(limits = KEY_VAULT_PACE, clock = systemClock)
       const hasHardwareKeys = sku?.toLowerCase() !== "standard";
       return async (path, request, signal) => {
         const isForKey = hasHardwareKeys && path.startsWith("/keys");
-        const applicable = [
-          ...(isForKey ? [limitOf(`${origin}/keys`, limits.hardwareKeysPerVault)] : []),
-          limitOf(origin, limits.perVault),
-          ...(region ? [limitOf(region, limits.perRegion)] : []),
-        ];
+        const applicable: [name: string, maximum: number][] = [[origin, limits.perVault]];
+        if (isForKey) applicable.unshift([`${origin}/keys`, limits.hardwareKeysPerVault]);
+        if (region) applicable.push([region, limits.perRegion]);
         const started: RateLimit[] = [];
         try {
-          for (const limit of applicable) {
+          for (const [name, maximum] of applicable) {
+            // Only now, because an idle limit is forgotten when another one is created.
+            const limit = limitOf(name, maximum);
             await limit.start(signal);
             started.push(limit);
           }
           return await request();
         } finally {
           for (const limit of started) limit.end();
-          for (const limit of applicable) limit.users -= 1;
         }
       };
     },
@@ -87,8 +84,6 @@ export const keyVaultPace = createKeyVaultPace();
  * vault counts it at some moment between the two.
  */
 class RateLimit {
-  /** Requests that hold this limit, also those that have not started yet. Another limit would not count them. */
-  users = 0;
   readonly #maximum: number;
   readonly #periodMs: number;
   readonly #clock: PaceClock;
@@ -106,8 +101,8 @@ class RateLimit {
   }
 
   isIdle(): boolean {
-    this.#forgetOldTimes();
-    return this.users === 0 && this.#endTimes.length === 0;
+    const last = this.#endTimes.at(-1) ?? Number.NEGATIVE_INFINITY;
+    return this.#running === 0 && this.#waiting.length === 0 && last <= this.#clock.now() - this.#periodMs;
   }
 
   /** Resolves when a request may start. @throws the reason of the signal if it is aborted before that. */
@@ -157,6 +152,7 @@ class RateLimit {
   }
 
   #hasRoom(): boolean {
+    // Old times are removed only when they matter, because that takes time in proportion to the limit.
     if (this.#running + this.#endTimes.length < this.#maximum) return true;
     this.#forgetOldTimes();
     return this.#running + this.#endTimes.length < this.#maximum;
