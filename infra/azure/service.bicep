@@ -322,6 +322,7 @@ module app 'modules/app.bicep' = {
     ipAddress: natGatewayCreated ? natGateway!.outputs.ipAddress : ''
     watchedSubscriptionIds: watchedSubscriptionIds
     bootstrapAdminUsername: bootstrapAdminUsername
+    operatorEmailAddresses: operatorEmailAddresses
     deployerObjectId: empty(deployerObjectId) ? deployer().objectId : deployerObjectId
     instanceMemoryMb: instanceMemoryMb
     maximumInstanceCount: maximumInstanceCount
