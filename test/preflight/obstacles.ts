@@ -483,6 +483,21 @@ const putWorkspace = ({ cloud }: PlannedSubscription) =>
     resourceGroup: "rg-logs",
   });
 
+const KEYS_ID = `${SUBSCRIPTION_ID}/resourceGroups/rg-keys/providers`;
+export const CUSTOMER_MANAGED_KEY = {
+  customerManagedKey: {
+    keyVaultResourceId: `${KEYS_ID}/Microsoft.KeyVault/vaults/kv-watched`,
+    keyName: "lifecycle",
+    userAssignedIdentityResourceId: `${KEYS_ID}/Microsoft.ManagedIdentity/userAssignedIdentities/id-key`,
+  },
+};
+/** Creates the vault and the identity of CUSTOMER_MANAGED_KEY. */
+export function putKeyVault({ cloud }: PlannedSubscription, { purgeProtection = true, identity = true } = {}): void {
+  const [resourceGroup, type] = ["rg-keys", "Microsoft.ManagedIdentity/userAssignedIdentities"];
+  cloud.control.putVault(SUBSCRIPTION, { name: "kv-watched", resourceGroup, purgeProtection });
+  if (identity) cloud.control.consumers.put(SUBSCRIPTION, { type, name: "id-key", resourceGroup });
+}
+
 export const BRING_YOUR_OWN_OBSTACLES: readonly Obstacle[] = [
   {
     name: "a resource group that does not exist",
@@ -536,5 +551,17 @@ export const BRING_YOUR_OWN_OBSTACLES: readonly Obstacle[] = [
       "appPublicNetworkAccessEnabled",
       "--set 'appPrivateEndpointEnabled=true'",
     ],
+  },
+  {
+    name: "a customer-managed key in a vault without purge protection",
+    plant: (subscription) => putKeyVault(subscription, { purgeProtection: false }),
+    parameters: CUSTOMER_MANAGED_KEY,
+    expected: ["existing.purgeProtection", "stops", "/vaults/kv-watched", "az keyvault update --name kv-watched"],
+  },
+  {
+    name: "an identity for the customer-managed key that does not exist",
+    plant: (subscription) => putKeyVault(subscription, { identity: false }),
+    parameters: CUSTOMER_MANAGED_KEY,
+    expected: ["existing.missing", "stops", "/userAssignedIdentities/id-key", "az identity list"],
   },
 ];
