@@ -3,7 +3,6 @@ import path from "node:path";
 import { PROVIDERS } from "simulated-cloud/arm/governance.ts";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { parameterDefinitions } from "../../infra/preflight/parameters.ts";
-import { parseBicepTemplates } from "../../infra/preflight/templates.ts";
 import { parseTemplates } from "../../infra/template-checks/check.ts";
 import { deployedParts } from "../../infra/template-checks/deployed-parts.ts";
 import { readInfraFiles } from "../../infra/template-checks/files.ts";
@@ -58,7 +57,6 @@ const OBSTACLES = [
   ...NETWORK_OBSTACLES,
   ...BRING_YOUR_OWN_OBSTACLES,
 ];
-const PARAMETERS = parameterDefinitions(await parseBicepTemplates()).map(({ name }) => name);
 
 test.each([
   ["the defaults", {}],
@@ -74,11 +72,7 @@ test.each([
   expect((await subscription.run(parameters, "terraform")).findings).toEqual([]);
 });
 
-test("the templates have every parameter of the obstacles, so that each obstacle can be planted", () => {
-  const names = OBSTACLES.flatMap(({ parameters = {} }) => Object.keys(parameters));
-  expect(names.filter((name) => !PARAMETERS.includes(name))).toEqual([]);
-});
-
+// Fails for an obstacle with a parameter that the templates don't have.
 test.each(OBSTACLES)("finds $name", async ({ plant, parameters, expected }: Obstacle) => {
   plant(subscription);
   const { findings } = await subscription.run(parameters);
