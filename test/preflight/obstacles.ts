@@ -498,6 +498,13 @@ export function putKeyVault({ cloud }: PlannedSubscription, { purgeProtection = 
   if (identity) cloud.control.consumers.put(SUBSCRIPTION, { type, name: "id-key", resourceGroup });
 }
 
+const CENTRAL_ZONES = {
+  networkEnabled: true,
+  privateDnsZoneResourceIds: {
+    vault: `${SUBSCRIPTION_ID}/resourceGroups/rg-dns/providers/Microsoft.Network/privateDnsZones/privatelink.vaultcore.azure.net`,
+  },
+};
+
 export const BRING_YOUR_OWN_OBSTACLES: readonly Obstacle[] = [
   {
     name: "a resource group that does not exist",
@@ -563,5 +570,26 @@ export const BRING_YOUR_OWN_OBSTACLES: readonly Obstacle[] = [
     plant: (subscription) => putKeyVault(subscription, { identity: false }),
     parameters: CUSTOMER_MANAGED_KEY,
     expected: ["existing.missing", "stops", "/userAssignedIdentities/id-key", "az identity list"],
+  },
+  {
+    name: "a private DNS zone that does not exist",
+    plant: () => undefined,
+    parameters: CENTRAL_ZONES,
+    expected: ["existing.missing", "stops", "/privateDnsZones/", "az network private-dns zone list"],
+  },
+  {
+    name: "no permission on the private DNS zone of another team",
+    plant(subscription) {
+      subscription.cloud.control.consumers.put(SUBSCRIPTION, {
+        type: "Microsoft.Network/privateDnsZones",
+        name: "privatelink.vaultcore.azure.net",
+        resourceGroup: "rg-dns",
+      });
+      subscription.plant({
+        permissions: [{ actions: ["*"], notActions: ["Microsoft.Network/privateDnsZones/join/action"] }],
+      });
+    },
+    parameters: CENTRAL_ZONES,
+    expected: ["permissions.resources", "stops", "/privateDnsZones/", "--role 'Private DNS Zone Contributor'"],
   },
 ];

@@ -39,6 +39,12 @@ const EXISTING = [
     apiVersion: "2024-11-30",
     list: "az identity list --query '[].id'",
   },
+  {
+    kind: "private DNS zone",
+    pattern: /\/Microsoft\.Network\/privateDnsZones\/[^/]+$/i,
+    apiVersion: ZONE_VERSION,
+    list: "az network private-dns zone list --query '[].id'",
+  },
 ] as const;
 
 const Existing = z.object({ properties: z.object({ enablePurgeProtection: z.boolean().nullish() }).nullish() });
@@ -119,10 +125,10 @@ const noPurgeProtection = (id: string): Finding => ({
 const listSubnets = (id: string): string =>
   `az network vnet subnet list --ids ${quote(id.split("/subnets/")[0]!)} --query '[].id'`;
 
-/** Returns the resource ids in parameters: texts, and members of the customer-managed key. */
+/** Returns the resource ids in parameters: texts, and members of the customer-managed key and of the private DNS zones. */
 function idsIn({ parameters: { values } }: Context): string[] {
-  const key = values.customerManagedKey;
-  const texts = [...Object.values(values), ...(isObject(key) ? Object.values(key) : [])];
+  const members = [values.customerManagedKey, values.privateDnsZoneResourceIds].filter(isObject).flatMap(Object.values);
+  const texts = [...Object.values(values), ...members];
   return texts.filter((one): one is string => typeof one === "string" && one.startsWith("/"));
 }
 
