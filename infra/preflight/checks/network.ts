@@ -127,7 +127,9 @@ const listSubnets = (id: string): string =>
 
 /** Returns the resource ids in parameters: texts, and members of the customer-managed key and of the private DNS zones. */
 function idsIn({ parameters: { values } }: Context): string[] {
-  const members = [values.customerManagedKey, values.privateDnsZoneResourceIds].filter(isObject).flatMap(Object.values);
+  const members = [values.customerManagedKey, values.privateDnsZoneResourceIds].flatMap((one) =>
+    isObject(one) ? Object.values(one) : [],
+  );
   const texts = [...Object.values(values), ...members];
   return texts.filter((one): one is string => typeof one === "string" && one.startsWith("/"));
 }

@@ -131,13 +131,17 @@ describe("alerts, on the lines that the service writes at the log level ERROR", 
   });
   afterAll(() => service?.stop());
 
-  test("the alert about failed scans finds the scan that failed, and not the one that completed", { timeout: 150_000 }, async () => {
+  test("the alert about failed scans finds the scan that failed, and not the one that completed", {
+    timeout: 150_000,
+  }, async () => {
     const completed = await service.scan();
     service.cloud.control.addFault({ match: { operation: "arm.listVaults" }, action: { kind: "deny" } });
     const failed = await service.scan();
     service.cloud.control.clearFaults();
     expect([completed.status, failed.status]).toEqual(["completed", "failed"]);
-    expect(failedScans(tracesOf(service.hosts[0]!.lines)).map(({ scan }) => (scan as { scanId: string }).scanId)).toEqual([failed.scanId]);
+    expect(
+      failedScans(tracesOf(service.hosts[0]!.lines)).map(({ scan }) => (scan as { scanId: string }).scanId),
+    ).toEqual([failed.scanId]);
   });
 
   test("the alert about missing scans fires a day after the last scan, and not after another one", {

@@ -9,8 +9,8 @@ export function NobodyNotified() {
   return (
     <MessageBar intent="error" layout="multiline">
       <MessageBarBody>
-        <MessageBarTitle>Nobody is notified if this service fails.</MessageBarTitle> Its alerts in Azure Monitor, such as
-        "No scan has ended for a day", have no recipients. Set operatorEmailAddresses (Terraform:
+        <MessageBarTitle>Nobody is notified if this service fails.</MessageBarTitle> Its alerts in Azure Monitor, such
+        as "No scan has ended for a day", have no recipients. Set operatorEmailAddresses (Terraform:
         operator_email_addresses) and deploy again.
       </MessageBarBody>
     </MessageBar>
