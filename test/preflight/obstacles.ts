@@ -573,7 +573,7 @@ export const BRING_YOUR_OWN_OBSTACLES: readonly Obstacle[] = [
   },
   {
     name: "a private DNS zone that does not exist",
-    plant: () => undefined,
+    plant: governed({ resourceGroups: [{ name: "rg-dns", location: "westeurope" }] }),
     parameters: CENTRAL_ZONES,
     expected: ["existing.missing", "stops", "/privateDnsZones/", "az network private-dns zone list"],
   },
