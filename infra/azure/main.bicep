@@ -137,6 +137,9 @@ param privateEndpointSubnetResourceId string = ''
 @description('Whether to create private DNS zones. False if a policy adds private endpoints to central zones.')
 param privateDnsZonesEnabled bool = true
 
+@description('Existing private DNS zones, as resource ids by endpoint: blob, table, queue, vault, configurationStores, sites. Empty: creates zones.')
+param privateDnsZoneResourceIds object = {}
+
 @description('Address range of the virtual network, at least a /25.')
 param networkAddressPrefix string = '10.20.0.0/24'
 
@@ -223,6 +226,7 @@ module service 'service.bicep' = {
     functionSubnetResourceId: functionSubnetResourceId
     privateEndpointSubnetResourceId: privateEndpointSubnetResourceId
     privateDnsZonesEnabled: privateDnsZonesEnabled
+    privateDnsZoneResourceIds: privateDnsZoneResourceIds
     networkAddressPrefix: networkAddressPrefix
     licenseSecretName: licenseSecretName
     entraApiClientId: entraApiClientId

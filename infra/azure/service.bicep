@@ -118,6 +118,9 @@ param privateEndpointSubnetResourceId string = ''
 @description('Whether to create private DNS zones. False if a policy adds private endpoints to central zones.')
 param privateDnsZonesEnabled bool = true
 
+@description('Existing private DNS zones, as resource ids by endpoint: blob, table, queue, vault, configurationStores, sites. Empty: creates zones.')
+param privateDnsZoneResourceIds object = {}
+
 @description('Address range of the virtual network, at least a /25.')
 param networkAddressPrefix string = '10.20.0.0/24'
 
@@ -282,6 +285,7 @@ module privateEndpoints 'modules/private-endpoints.bicep' = if (networkEnabled) 
       : split(privateEndpointSubnetResourceId, '/subnets/')[0]
     subnetId: networkCreated ? network!.outputs.privateEndpointSubnetId : privateEndpointSubnetResourceId
     privateDnsZonesEnabled: privateDnsZonesEnabled
+    privateDnsZoneResourceIds: privateDnsZoneResourceIds
     storageAccountId: storage.outputs.storageAccountId
     vaultId: vault.outputs.vaultId
     appConfigurationEnabled: appConfigurationEnabled
@@ -322,6 +326,7 @@ module app 'modules/app.bicep' = {
     ipAddress: natGatewayCreated ? natGateway!.outputs.ipAddress : ''
     watchedSubscriptionIds: watchedSubscriptionIds
     bootstrapAdminUsername: bootstrapAdminUsername
+    operatorEmailAddresses: operatorEmailAddresses
     deployerObjectId: empty(deployerObjectId) ? deployer().objectId : deployerObjectId
     instanceMemoryMb: instanceMemoryMb
     maximumInstanceCount: maximumInstanceCount
@@ -352,6 +357,7 @@ module appPrivateEndpoint 'modules/app-private-endpoint.bicep' = if (appPrivateE
       : split(privateEndpointSubnetResourceId, '/subnets/')[0]
     subnetId: networkCreated ? network!.outputs.privateEndpointSubnetId : privateEndpointSubnetResourceId
     privateDnsZonesEnabled: privateDnsZonesEnabled
+    privateDnsZoneResourceIds: privateDnsZoneResourceIds
     functionAppId: app.outputs.functionAppId
   }
 }

@@ -20,7 +20,8 @@ const HELP = `npm start -- [--azure] [--pro [--saml]] [--no-scan] [--data FOLDER
 Builds the app, starts storage, a simulated cloud and the functions host, runs a scan, prints the results, and serves until
 Ctrl-C. The next start uses the same data.
 
-  --azure        use Azure with your own sign-in (az login) instead of the simulated cloud, with separate data
+  --azure        use Azure instead of the simulated cloud, with separate data: with AZURE_CLIENT_SECRET if it is set, otherwise
+                 with your own sign-in (az login)
   --pro          issue a PRO license, and configure single sign-on with the simulated cloud's identity provider, copies of
                  secrets in its other clouds, an Azure AD B2C tenant, a dependency discovery, and the rotation of an
                  application's secret
@@ -265,7 +266,7 @@ function printAddresses(port: number, proLines: string[]): void {
   const { username, password } = administrator();
   const lines = [
     `Serving at     http://localhost:${port}`,
-    `Watching       ${options.azure ? "Azure, with your own sign-in (az login)" : "the simulated company. For yours: npm start -- --azure"}`,
+    `Watching       ${options.azure ? `Azure, with ${azureCredential()}` : "the simulated company. For yours: npm start -- --azure"}`,
     `Documentation  http://localhost:${port}/docs`,
     `Administrator  ${username} / ${process.env.BOOTSTRAP_ADMIN_PASSWORD ? "(the password in BOOTSTRAP_ADMIN_PASSWORD)" : password}`,
     ...proLines,
@@ -277,6 +278,13 @@ function printAddresses(port: number, proLines: string[]): void {
     `Press Ctrl-C to stop. The next start uses the data in ${path.relative(process.cwd(), dataFolder)}/.`,
   ];
   console.log(`\n${lines.map((line) => (line === "" ? "" : `  ${line}`)).join("\n")}`);
+}
+
+/** Returns the credential with which the service signs in to Azure, in the order of `createIdentity`. */
+function azureCredential(): string {
+  const { AZURE_CLIENT_SECRET, AZURE_CLIENT_ID, IDENTITY_ENDPOINT } = process.env;
+  if (AZURE_CLIENT_SECRET) return `the client secret of application ${AZURE_CLIENT_ID} (AZURE_CLIENT_SECRET)`;
+  return IDENTITY_ENDPOINT ? "the managed identity of this machine" : "your own sign-in (az login)";
 }
 
 /** Prints the error of an optional step. The service continues to run. */

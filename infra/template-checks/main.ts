@@ -23,6 +23,7 @@ const { write } = commandLine(HELP, { options: { write: { type: "boolean" } } })
 if (write) writeTerraform();
 
 const { checkInfra, parseTemplates, typesIn } = await import("./check.ts");
+const { compileBicep } = await import("./bicep/compiler.ts");
 const { loadTypes } = await import("./bicep/types.ts");
 const files = readInfraFiles();
 const templates = await parseTemplates(files);
@@ -34,13 +35,21 @@ const width = Math.max(...table.map(({ name }) => name.length));
 for (const { what, name, bicep, terraform } of table) {
   console.log(`${what.padEnd(9)}${name.padEnd(width + 2)}${bicep.padEnd(62)}${terraform}`);
 }
-const allFindings = [...terraformFindings(), ...terraformDocsFindings(), ...findings];
+const allFindings = [...compilerFindings(), ...terraformFindings(), ...terraformDocsFindings(), ...findings];
 for (const { file, line, message } of allFindings) console.error(`${file}:${line}  ${message}`);
 console.log(`${table.length} resources, roles and settings on both sides; ${allFindings.length} findings.`);
-console.log(
-  "Not checked: errors that only Bicep's compiler finds, and the deployment itself (see docs/deploy.md for checks that need Azure).",
-);
+console.log("Not checked: the deployment itself (see docs/deploy.md for checks that need Azure).");
 process.exit(allFindings.length === 0 ? 0 : 1);
+
+/** Runs Bicep's compiler if it is installed, on each file that can be deployed on its own. */
+function compilerFindings(): Finding[] {
+  const compiled = compileBicep(globSync("infra/azure/**/*.bicep", { cwd: ROOT, exclude: ["**/modules/**"] }));
+  if (!compiled)
+    console.log(
+      "Not checked: errors that only Bicep's compiler finds, because neither bicep nor az bicep is installed.",
+    );
+  return compiled ?? [];
+}
 
 /** Runs Terraform if it is installed: `fmt`, and `validate` and `test` if the provider is available. */
 function terraformFindings(): Finding[] {

@@ -47,7 +47,7 @@ const SAMPLES: [placeholder: RegExp, sample: string][] = [
     "00000000-0000-4000-8000-000000000000",
   ],
   [/^join\(.*\)$/, "00000000-0000-4000-8000-000000000000"],
-  [/ is given \? false : true$/, "false"],
+  [/ is given \? (false : true|true : false)$/, "false"],
   [/^\{azure_cloud\}$/, "AzureCloud"],
   [/^\{mail_per_(minute|hour)\}$/, "20"],
   [/^\{alert_owner_domains\}$/, "sample.example"],
@@ -87,6 +87,7 @@ const REQUIRED_SETTINGS: Record<string, string> = {
   WATCH_ALL: "join(,, {watched_subscription_ids}) is given ? false : true",
   SERVICE_KEY_VAULT_URL: "{vault.vault_uri}",
   SERVICE_KEY_VAULT_ID: "{vault.id}",
+  OPERATOR_ADDRESSES_SET: "{operator_email_addresses} is given ? true : false",
   DEPLOYER_OBJECT_ID: "{deployer_object_id} is given ? {deployer_object_id} : {own_object_id}",
   // The names are those of infra/azure/scripts/make-secrets.ts.
   JWT_SIGNING_KEYS: secret("jwt-signing-keys"),

@@ -6,7 +6,7 @@ locals {
 
 # The zone group adds the names of the app and of its deployment site (scm).
 resource "azurerm_private_dns_zone" "app_private_dns_zone" {
-  count = var.private_dns_zones_enabled && local.app_private_endpoint_created ? 1 : 0
+  count = local.private_dns_zones_created && local.app_private_endpoint_created ? 1 : 0
 
   name                = "privatelink.${local.cloud.appDomain}"
   resource_group_name = local.resource_group_name
@@ -15,7 +15,7 @@ resource "azurerm_private_dns_zone" "app_private_dns_zone" {
 
 # The zone has no record of apps with a private endpoint elsewhere. The redirect then uses their public address.
 resource "azurerm_private_dns_zone_virtual_network_link" "app_virtual_network_link" {
-  count = var.private_dns_zones_enabled && local.app_private_endpoint_created ? 1 : 0
+  count = local.private_dns_zones_created && local.app_private_endpoint_created ? 1 : 0
 
   name                 = var.environment_name
   private_dns_zone_id  = azurerm_private_dns_zone.app_private_dns_zone[0].id
@@ -42,7 +42,7 @@ resource "azurerm_private_endpoint" "app_private_endpoint" {
   }
 
   dynamic "private_dns_zone_group" {
-    for_each = var.private_dns_zones_enabled ? [azurerm_private_dns_zone.app_private_dns_zone[0].id] : []
+    for_each = local.private_dns_zones_created ? [azurerm_private_dns_zone.app_private_dns_zone[0].id] : compact([lookup(local.existing_zones, "sites", null)])
 
     content {
       name                 = "default"

@@ -91,6 +91,7 @@ resource "azurerm_function_app_flex_consumption" "function_app" {
       PUBLIC_BASE_URL                           = var.public_base_url == "" ? local.service_url : var.public_base_url
       JWT_SIGNING_KEYS                          = "@Microsoft.KeyVault(SecretUri=${azurerm_key_vault.vault.vault_uri}secrets/jwt-signing-keys)"
       AUDIT_SIGNING_KEYS                        = "@Microsoft.KeyVault(SecretUri=${azurerm_key_vault.vault.vault_uri}secrets/audit-signing-keys)"
+      OPERATOR_ADDRESSES_SET                    = length(var.operator_email_addresses) == 0 ? "false" : "true"
       DEPLOYER_OBJECT_ID                        = var.deployer_object_id == "" ? data.azurerm_client_config.current.object_id : var.deployer_object_id
       SERVICE_KEY_VAULT_ID                      = azurerm_key_vault.vault.id
       BOOTSTRAP_ADMIN_USERNAME                  = var.bootstrap_admin_username

@@ -10,8 +10,12 @@ locals {
     },
     var.app_configuration_enabled ? { configurationStores = { resource_id = azurerm_app_configuration.app_configuration[0].id, zone = local.cloud.appConfigurationZone } } : {}
   )
+  # Existing zones belong to another team, which also links them.
+  private_dns_zones_created = var.private_dns_zones_enabled && var.private_dns_zone_resource_ids == null
+  existing_zones            = { for group_id, id in coalesce(var.private_dns_zone_resource_ids, {}) : group_id => id if id != null }
+
   enabled_endpoints = { for group_id, endpoint in local.endpoints : group_id => endpoint if var.network_enabled }
-  enabled_zones     = { for group_id, endpoint in local.endpoints : group_id => endpoint if var.private_dns_zones_enabled && var.network_enabled }
+  enabled_zones     = { for group_id, endpoint in local.endpoints : group_id => endpoint if local.private_dns_zones_created && var.network_enabled }
 }
 
 resource "azurerm_private_dns_zone" "private_dns_zone" {
@@ -52,7 +56,7 @@ resource "azurerm_private_endpoint" "private_endpoint" {
   }
 
   dynamic "private_dns_zone_group" {
-    for_each = var.private_dns_zones_enabled ? [azurerm_private_dns_zone.private_dns_zone[each.key].id] : []
+    for_each = local.private_dns_zones_created ? [azurerm_private_dns_zone.private_dns_zone[each.key].id] : compact([lookup(local.existing_zones, each.key, null)])
 
     content {
       name                 = "default"

@@ -374,6 +374,24 @@ variable "private_dns_zones_enabled" {
   default     = true
 }
 
+variable "private_dns_zone_resource_ids" {
+  description = "Existing private DNS zones, as resource ids by endpoint: blob, table, queue, vault, configurationStores, sites. Null: creates zones."
+  type = object({
+    blob                = optional(string)
+    table               = optional(string)
+    queue               = optional(string)
+    vault               = optional(string)
+    configurationStores = optional(string)
+    sites               = optional(string)
+  })
+  default = null
+
+  validation {
+    condition     = var.private_dns_zone_resource_ids == null || alltrue([for id in values(coalesce(var.private_dns_zone_resource_ids, {})) : id == null || can(regex("(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft.Network/privateDnsZones/[^/]+$", id))])
+    error_message = "private_dns_zone_resource_ids must be resource ids of private DNS zones."
+  }
+}
+
 variable "network_address_prefix" {
   description = "Address range of the virtual network, at least a /25."
   type        = string

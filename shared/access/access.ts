@@ -141,6 +141,7 @@ export interface AccessDependencies {
     | "BOOTSTRAP_ADMIN_PASSWORD"
     | "DEPLOYER_OBJECT_ID"
     | "SERVICE_KEY_VAULT_ID"
+    | "OPERATOR_ADDRESSES_SET"
     | "SSO_TOKEN_MAX_IDLE_DAYS"
     | "PUBLIC_BASE_URL"
   >;
@@ -362,11 +363,14 @@ export function createAccess(deps: AccessDependencies): Access {
     },
 
     async me(actor) {
-      if (actor.credential.kind === "entra") return entraView(actor);
-      const user = await readUser(actor);
-      const { role, mustEnrollSecondFactor = false } = actor;
       // The role of the credential, not of the user: an API token may have a lower role than its user.
-      return { ...userView(user), role, secondFactorEnrolled: hasSecondFactor(user), mustEnrollSecondFactor };
+      const { role, mustEnrollSecondFactor = false } = actor;
+      const operatorAddressesSet = role === "admin" ? config.OPERATOR_ADDRESSES_SET : undefined;
+      const operators = operatorAddressesSet === undefined ? {} : { operatorAddressesSet };
+      if (actor.credential.kind === "entra") return { ...entraView(actor), ...operators };
+      const user = await readUser(actor);
+      const secondFactorEnrolled = hasSecondFactor(user);
+      return { ...userView(user), role, secondFactorEnrolled, mustEnrollSecondFactor, ...operators };
     },
     users: createAdministration({
       users,

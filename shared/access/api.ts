@@ -153,6 +153,11 @@ export const UserView = z
   .meta({ id: "User" });
 export type UserView = z.infer<typeof UserView>;
 
+const operatorAddressesSet = z.boolean().optional().meta({
+  description:
+    "False if nobody is notified of problems of the service itself, because the deployment has no addresses for these alerts. Absent for other roles than administrators, and if the deployment does not say.",
+});
+
 /** A caller with an access token of Entra. The service stores no user for it. */
 export const EntraView = z
   .object({
@@ -160,6 +165,7 @@ export const EntraView = z
     username: z.string(),
     role: z.enum(ROLES).meta({ description: "Role from the app roles of the token." }),
     source: z.literal("entra").meta({ description: "Always `entra`: the service stores no such user." }),
+    operatorAddressesSet,
   })
   .meta({ id: "EntraPrincipal" });
 
@@ -170,6 +176,7 @@ const secondFactorEnrolled = z.boolean().meta({
 /** The caller, if the service stores the user. */
 const SignedInUser = UserView.extend({
   secondFactorEnrolled,
+  operatorAddressesSet,
   mustEnrollSecondFactor: z.boolean().meta({
     description:
       "True if the setting requireSecondFactor requires a second factor and the user has none. Until then, the sign-in opens only the endpoints that enroll one.",

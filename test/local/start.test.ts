@@ -143,6 +143,16 @@ test("data of Azure and of the simulated cloud is in separate folders", async ()
   expect(readdirSync(path.join(data, "azure"))).not.toContain("cloud");
 });
 
+test("npm start --azure names the client secret in the environment as its credential", async () => {
+  const data = mkdtempSync(path.join(tmpdir(), "start-"));
+  const id = "11111111-1111-4111-8111-111111111111";
+  const client = { AZURE_TENANT_ID: id, AZURE_CLIENT_ID: id, AZURE_CLIENT_SECRET: "sample-client-secret" };
+  const { ready, lines } = npmStart(data, ["--azure", "--no-scan"], { PORT: String(await freePort()), ...client });
+  await ready;
+  expect(lines.join("\n")).toContain(`Azure, with the client secret of application ${id} (AZURE_CLIENT_SECRET)`);
+  expect(lines.join("\n")).not.toMatch(/az login|sample-client-secret/);
+});
+
 test.each([
   [
     "a port in use",

@@ -511,6 +511,28 @@ const putWorkspace = ({ cloud }: PlannedSubscription) =>
     resourceGroup: "rg-logs",
   });
 
+const KEYS_ID = `${SUBSCRIPTION_ID}/resourceGroups/rg-keys/providers`;
+export const CUSTOMER_MANAGED_KEY = {
+  customerManagedKey: {
+    keyVaultResourceId: `${KEYS_ID}/Microsoft.KeyVault/vaults/kv-watched`,
+    keyName: "lifecycle",
+    userAssignedIdentityResourceId: `${KEYS_ID}/Microsoft.ManagedIdentity/userAssignedIdentities/id-key`,
+  },
+};
+/** Creates the vault and the identity of CUSTOMER_MANAGED_KEY. */
+export function putKeyVault({ cloud }: PlannedSubscription, { purgeProtection = true, identity = true } = {}): void {
+  const [resourceGroup, type] = ["rg-keys", "Microsoft.ManagedIdentity/userAssignedIdentities"];
+  cloud.control.putVault(SUBSCRIPTION, { name: "kv-watched", resourceGroup, purgeProtection });
+  if (identity) cloud.control.consumers.put(SUBSCRIPTION, { type, name: "id-key", resourceGroup });
+}
+
+const CENTRAL_ZONES = {
+  networkEnabled: true,
+  privateDnsZoneResourceIds: {
+    vault: `${SUBSCRIPTION_ID}/resourceGroups/rg-dns/providers/Microsoft.Network/privateDnsZones/privatelink.vaultcore.azure.net`,
+  },
+};
+
 export const BRING_YOUR_OWN_OBSTACLES: readonly Obstacle[] = [
   {
     name: "a resource group that does not exist",
@@ -564,5 +586,38 @@ export const BRING_YOUR_OWN_OBSTACLES: readonly Obstacle[] = [
       "appPublicNetworkAccessEnabled",
       "--set 'appPrivateEndpointEnabled=true'",
     ],
+  },
+  {
+    name: "a customer-managed key in a vault without purge protection",
+    plant: (subscription) => putKeyVault(subscription, { purgeProtection: false }),
+    parameters: CUSTOMER_MANAGED_KEY,
+    expected: ["existing.purgeProtection", "stops", "/vaults/kv-watched", "az keyvault update --name kv-watched"],
+  },
+  {
+    name: "an identity for the customer-managed key that does not exist",
+    plant: (subscription) => putKeyVault(subscription, { identity: false }),
+    parameters: CUSTOMER_MANAGED_KEY,
+    expected: ["existing.missing", "stops", "/userAssignedIdentities/id-key", "az identity list"],
+  },
+  {
+    name: "a private DNS zone that does not exist",
+    plant: governed({ resourceGroups: [{ name: "rg-dns", location: "westeurope" }] }),
+    parameters: CENTRAL_ZONES,
+    expected: ["existing.missing", "stops", "/privateDnsZones/", "az network private-dns zone list"],
+  },
+  {
+    name: "no permission on the private DNS zone of another team",
+    plant(subscription) {
+      subscription.cloud.control.consumers.put(SUBSCRIPTION, {
+        type: "Microsoft.Network/privateDnsZones",
+        name: "privatelink.vaultcore.azure.net",
+        resourceGroup: "rg-dns",
+      });
+      subscription.plant({
+        permissions: [{ actions: ["*"], notActions: ["Microsoft.Network/privateDnsZones/join/action"] }],
+      });
+    },
+    parameters: CENTRAL_ZONES,
+    expected: ["permissions.resources", "stops", "/privateDnsZones/", "--role 'Private DNS Zone Contributor'"],
   },
 ];

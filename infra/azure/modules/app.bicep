@@ -31,6 +31,7 @@ param ipAddress string
 param watchedSubscriptionIds string[]
 param bootstrapAdminUsername string
 param deployerObjectId string
+param operatorEmailAddresses string[]
 param instanceMemoryMb int
 param maximumInstanceCount int
 param alwaysReadyInstances int
@@ -185,6 +186,7 @@ resource appSettings 'Microsoft.Web/sites/config@2024-11-01' = {
       JWT_SIGNING_KEYS: '@Microsoft.KeyVault(SecretUri=${vault.properties.vaultUri}secrets/jwt-signing-keys)'
       AUDIT_SIGNING_KEYS: '@Microsoft.KeyVault(SecretUri=${vault.properties.vaultUri}secrets/audit-signing-keys)'
       DEPLOYER_OBJECT_ID: deployerObjectId
+      OPERATOR_ADDRESSES_SET: empty(operatorEmailAddresses) ? 'false' : 'true'
       SERVICE_KEY_VAULT_ID: vault.id
       BOOTSTRAP_ADMIN_USERNAME: bootstrapAdminUsername
       BOOTSTRAP_ADMIN_PASSWORD: '@Microsoft.KeyVault(SecretUri=${vault.properties.vaultUri}secrets/bootstrap-admin-password)'

@@ -5,6 +5,7 @@ param tags object
 param virtualNetworkId string
 param subnetId string
 param privateDnsZonesEnabled bool
+param privateDnsZoneResourceIds object
 param storageAccountId string
 param vaultId string
 param appConfigurationEnabled bool
@@ -26,8 +27,11 @@ var endpoints = concat(
     : []
 )
 
+// Existing zones belong to another team, which also links them.
+var zonesCreated = privateDnsZonesEnabled && empty(privateDnsZoneResourceIds)
+
 resource privateDnsZone 'Microsoft.Network/privateDnsZones@2024-06-01' = [
-  for endpoint in endpoints: if (privateDnsZonesEnabled) {
+  for endpoint in endpoints: if (zonesCreated) {
     name: endpoint.zone
     location: 'global'
     tags: tags
@@ -37,7 +41,7 @@ resource privateDnsZone 'Microsoft.Network/privateDnsZones@2024-06-01' = [
 // A monitored vault or another store with a private endpoint elsewhere has no record in these zones. Its public address is used
 // then (https://learn.microsoft.com/azure/dns/private-dns-fallback).
 resource virtualNetworkLink 'Microsoft.Network/privateDnsZones/virtualNetworkLinks@2024-06-01' = [
-  for (endpoint, index) in endpoints: if (privateDnsZonesEnabled) {
+  for (endpoint, index) in endpoints: if (zonesCreated) {
     parent: privateDnsZone[index]
     name: environmentName
     location: 'global'
@@ -71,14 +75,18 @@ resource privateEndpoint 'Microsoft.Network/privateEndpoints@2024-07-01' = [
 ]
 
 resource privateDnsZoneGroup 'Microsoft.Network/privateEndpoints/privateDnsZoneGroups@2024-07-01' = [
-  for (endpoint, index) in endpoints: if (privateDnsZonesEnabled) {
+  for (endpoint, index) in endpoints: if (zonesCreated || contains(privateDnsZoneResourceIds, endpoint.groupId)) {
     parent: privateEndpoint[index]
     name: 'default'
     properties: {
       privateDnsZoneConfigs: [
         {
           name: endpoint.groupId
-          properties: { privateDnsZoneId: privateDnsZone[index].id }
+          properties: {
+            privateDnsZoneId: contains(privateDnsZoneResourceIds, endpoint.groupId)
+              ? privateDnsZoneResourceIds[endpoint.groupId]
+              : privateDnsZone[index].id
+          }
         }
       ]
     }

@@ -1,4 +1,4 @@
-// Checks the existing subnets, DNS zones and workspaces that parameters name.
+// Checks the existing resources that parameters name: subnets, DNS zones, workspaces, roles, vaults and identities.
 
 import * as z from "zod";
 import type { CallTarget } from "../../../shared/platform/azure/failure.ts";
@@ -33,8 +33,21 @@ const EXISTING = [
     apiVersion: "2026-02-01",
     list: "az keyvault list --query '[].id'",
   },
+  {
+    kind: "identity",
+    pattern: /\/Microsoft\.ManagedIdentity\/userAssignedIdentities\/[^/]+$/i,
+    apiVersion: "2024-11-30",
+    list: "az identity list --query '[].id'",
+  },
+  {
+    kind: "private DNS zone",
+    pattern: /\/Microsoft\.Network\/privateDnsZones\/[^/]+$/i,
+    apiVersion: ZONE_VERSION,
+    list: "az network private-dns zone list --query '[].id'",
+  },
 ] as const;
 
+const Existing = z.object({ properties: z.object({ enablePurgeProtection: z.boolean().nullish() }).nullish() });
 const Located = z.object({ location: z.string() });
 const Subnet = z.object({
   properties: z.object({
@@ -72,7 +85,11 @@ export async function checkNetwork(context: Context): Promise<CheckResult> {
     for (const id of idsIn(context).filter((one) => pattern.test(one))) {
       checked.push(id.split("/").at(-1)!);
       const target = { operation: `read the ${kind}`, resource: id };
-      if (!(await read(context, id, apiVersion, target, z.unknown()))) findings.push(missing(id, kind, list));
+      const existing = await read(context, id, apiVersion, target, Existing);
+      if (!existing) findings.push(missing(id, kind, list));
+      // The customer-managed key is the only parameter that names a vault.
+      else if (kind === "key vault" && existing.properties?.enablePurgeProtection !== true)
+        findings.push(noPurgeProtection(id));
     }
   }
   return { summary: checked.length > 0 ? checked.join(", ") : "none named", findings };
@@ -95,13 +112,25 @@ const missing = (id: string, kind: string, command: string): Finding => ({
   command,
 });
 
+/** https://learn.microsoft.com/azure/storage/common/customer-managed-keys-overview */
+const noPurgeProtection = (id: string): Finding => ({
+  code: "existing.purgeProtection",
+  severity: "stops",
+  subject: id,
+  message: "The vault of the customer-managed key has no purge protection, which storage requires.",
+  remedy: "Turn on purge protection, which can't be turned off again, or name a key of another vault.",
+  command: `az keyvault update --name ${quote(id.split("/").at(-1)!)} --enable-purge-protection true`,
+});
+
 const listSubnets = (id: string): string =>
   `az network vnet subnet list --ids ${quote(id.split("/subnets/")[0]!)} --query '[].id'`;
 
-/** Returns the resource ids in parameters: texts, and members of the customer-managed key. */
+/** Returns the resource ids in parameters: texts, and members of the customer-managed key and of the private DNS zones. */
 function idsIn({ parameters: { values } }: Context): string[] {
-  const key = values.customerManagedKey;
-  const texts = [...Object.values(values), ...(isObject(key) ? Object.values(key) : [])];
+  const members = [values.customerManagedKey, values.privateDnsZoneResourceIds].flatMap((one) =>
+    isObject(one) ? Object.values(one) : [],
+  );
+  const texts = [...Object.values(values), ...members];
   return texts.filter((one): one is string => typeof one === "string" && one.startsWith("/"));
 }
 

@@ -4,6 +4,7 @@ import * as z from "zod";
 import { CloudFailure } from "../../../shared/platform/azure/failure.ts";
 import { type Context, existingScope, notChecked, textParameter } from "../context.ts";
 import { type CheckResult, counted, type Finding, listOf, quote } from "../finding.ts";
+import { isObject } from "../values.ts";
 
 /** https://learn.microsoft.com/rest/api/authorization/permissions */
 const VERSION = "2022-04-01";
@@ -63,6 +64,9 @@ function requiredActions(context: Context): Map<string, Set<string>> {
     const id = textParameter(context, name);
     if (id) add(id, action);
   }
+  const zones = context.parameters.values.privateDnsZoneResourceIds;
+  for (const id of isObject(zones) ? Object.values(zones) : [])
+    if (typeof id === "string") add(id, "Microsoft.Network/privateDnsZones/join/action");
   return required;
 }
 
@@ -131,6 +135,7 @@ function missingFindings(context: Context, scope: string, missing: string[]): Fi
 
 function roleFor(scope: string): string {
   if (/\/subnets\//i.test(scope)) return "Network Contributor";
+  if (/\/privateDnsZones\//i.test(scope)) return "Private DNS Zone Contributor";
   return /\/Microsoft\.OperationalInsights\//i.test(scope) ? "Log Analytics Contributor" : "Contributor";
 }
 

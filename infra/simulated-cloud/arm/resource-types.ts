@@ -67,6 +67,10 @@ const TYPES = [
     ["2020-06-01", "2024-06-01"],
     false,
   ),
+  supportedType("Microsoft.ManagedIdentity/userAssignedIdentities", "UserAssignedIdentity", [
+    "2023-01-31",
+    "2024-11-30",
+  ]),
   supportedType("Microsoft.OperationalInsights/workspaces", "LogAnalyticsWorkspace", [
     "2022-10-01",
     "2023-09-01",

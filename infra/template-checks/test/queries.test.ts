@@ -84,7 +84,43 @@ describe("the log messages that queries search for", () => {
   });
 });
 
-describe("the alert about failed scans, on the lines that the service writes at the log level ERROR", () => {
+/** Returns the rows of `traces` for lines of the host, which begin with their time, level and category. */
+const tracesOf = (lines: readonly string[]): { timestamp: Date; message: string }[] =>
+  lines.flatMap((line) => {
+    const [, time, message] = /^\[(\S+)\] \[\w+\] \[\S+\] (.*)$/.exec(line) ?? [];
+    return time ? [{ timestamp: new Date(time), message: message! }] : [];
+  });
+
+/**
+ * Runs no-scan.kql on log rows at a time. Returns the number of scans that the alert rule compares, or undefined if the query
+ * returns no row. Only the stages of this query are supported.
+ */
+function countScans(rows: readonly Row[], now: number): number | undefined {
+  const filterRows = (remaining: readonly Row[], condition: string): Row[] => {
+    const [stage] = parse(`rows | where ${condition}`, now).stages;
+    return remaining.filter((row) => stage?.kind === "where" && stage.test(row));
+  };
+  const [source, summarize, ...laterStages] = readFileSync("infra/azure/queries/no-scan.kql", "utf8")
+    .replace(/^\/\/.*\n/gm, "")
+    .split(/^\| /m)
+    .map((stage) => stage.trim());
+  expect([source, laterStages.at(-1)]).toEqual(["union traces, requests", "project scans"]);
+  const counts = [...summarize!.matchAll(/(\w+) = countif\((.+)\),?$/gm)].map(([, name, condition]) => [
+    name!,
+    filterRows(rows, condition!).length,
+  ]);
+  expect(counts).toHaveLength(2);
+  const summary: Row = Object.fromEntries(counts);
+  const result = laterStages
+    .slice(0, -1)
+    .reduce((remaining, stage) => filterRows(remaining, stage.replace(/^where /, "")), [summary]);
+  return result[0]?.scans as number | undefined;
+}
+
+/** The alert about missing scans fires if its query returns a number below 1. */
+const firesWithoutScans = (rows: readonly Row[], now: number): boolean => (countScans(rows, now) ?? 1) < 1;
+
+describe("alerts, on the lines that the service writes at the log level ERROR", () => {
   let service: Service;
   beforeAll(async () => {
     const vault = { name: "kv-one", secrets: [{ name: "one" }] };
@@ -95,17 +131,34 @@ describe("the alert about failed scans, on the lines that the service writes at 
   });
   afterAll(() => service?.stop());
 
-  test("finds the scan that failed, and not the one that completed", { timeout: 150_000 }, async () => {
+  test("the alert about failed scans finds the scan that failed, and not the one that completed", {
+    timeout: 150_000,
+  }, async () => {
     const completed = await service.scan();
     service.cloud.control.addFault({ match: { operation: "arm.listVaults" }, action: { kind: "deny" } });
     const failed = await service.scan();
     service.cloud.control.clearFaults();
     expect([completed.status, failed.status]).toEqual(["completed", "failed"]);
-    // A line of the host begins with its time, level and category. A row of `traces` has the message alone.
-    const rows = service.hosts[0]!.lines.map((line) => ({
-      message: line.slice(Math.max(0, line.indexOf("A scan is over "))),
-    }));
-    expect(failedScans(rows).map(({ scan }) => (scan as { scanId: string }).scanId)).toEqual([failed.scanId]);
+    expect(
+      failedScans(tracesOf(service.hosts[0]!.lines)).map(({ scan }) => (scan as { scanId: string }).scanId),
+    ).toEqual([failed.scanId]);
+  });
+
+  test("the alert about missing scans fires a day after the last scan, and not after another one", {
+    timeout: 150_000,
+  }, async () => {
+    await service.scan();
+    const now = Date.now();
+    const written = tracesOf(service.hosts[0]!.lines);
+    const writtenBefore = (ageMs: number) =>
+      written.map((row) => ({ ...row, timestamp: new Date(row.timestamp.getTime() - ageMs) }));
+    const [dayOld, hoursOld] = [writtenBefore(DAY_MS + HOUR_MS), writtenBefore(DAY_MS - HOUR_MS)];
+    const otherLines = written.filter(({ message }) => !message.startsWith("A scan is over "));
+    expect(otherLines).not.toEqual([]);
+    expect(firesWithoutScans(written, now)).toBe(false);
+    expect(firesWithoutScans(dayOld, now)).toBe(true);
+    expect(firesWithoutScans([...dayOld, ...otherLines], now)).toBe(true);
+    expect(firesWithoutScans([...dayOld, ...hoursOld], now)).toBe(false);
   });
 
   /** Runs failed-scans.kql on rows of `traces`. Only the stages of this query are supported. */
@@ -128,35 +181,6 @@ describe("the alert about failed scans, on the lines that the service writes at 
 
 describe("the alert about missing scans", () => {
   const NOW = Date.parse("2026-11-26T12:00:00Z");
-  const query = readFileSync("infra/azure/queries/no-scan.kql", "utf8");
-
-  /**
-   * Runs the query of the alert rule on log rows. Returns the number of scans that the rule compares, or undefined if the query
-   * returns no row. Only the stages of this query are supported.
-   */
-  function countScans(rows: readonly Row[]): number | undefined {
-    const [source, summarize, ...laterStages] = query
-      .replace(/^\/\/.*\n/gm, "")
-      .split(/^\| /m)
-      .map((stage) => stage.trim());
-    expect([source, laterStages.at(-1)]).toEqual(["union traces, requests", "project scans"]);
-    const counts = [...summarize!.matchAll(/(\w+) = countif\((.+)\),?$/gm)].map(([, name, condition]) => [
-      name!,
-      filterRows(rows, condition!).length,
-    ]);
-    expect(counts).toHaveLength(2);
-    const summary: Row = Object.fromEntries(counts);
-    const result = laterStages
-      .slice(0, -1)
-      .reduce((remaining, stage) => filterRows(remaining, stage.replace(/^where /, "")), [summary]);
-    return result[0]?.scans as number | undefined;
-  }
-
-  function filterRows(rows: readonly Row[], condition: string): Row[] {
-    const [stage] = parse(`rows | where ${condition}`, NOW).stages;
-    return rows.filter((row) => stage?.kind === "where" && stage.test(row));
-  }
-
   /** A log row that was written `ageMs` before NOW. */
   const logRow = (ageMs: number, message?: string): Row => ({
     timestamp: new Date(NOW - ageMs),
@@ -166,9 +190,6 @@ describe("the alert about missing scans", () => {
   const timerRun = (ageMs: number): Row[] => [logRow(ageMs), logRow(ageMs, "Executed 'Functions.watchScans'")];
   const endOfScan = (ageMs: number, status = "completed"): Row =>
     logRow(ageMs, `A scan is over {"scanId":"1","status":"${status}"}`);
-  /** The rule fires if the query returns a number below 1. */
-  const fires = (rows: readonly Row[]): boolean => (countScans(rows) ?? 1) < 1;
-
   test.each<[string, boolean, Row[]]>([
     ["does not fire for a service that never ran", false, []],
     [
@@ -199,6 +220,6 @@ describe("the alert about missing scans", () => {
     ["fires if the last scan ended more than a day ago", true, [...timerRun(MINUTE_MS), endOfScan(26 * HOUR_MS)]],
     ["fires if the service stopped a day and a half ago", true, [...timerRun(36 * HOUR_MS), endOfScan(37 * HOUR_MS)]],
   ])("%s", (_, expected, rows) => {
-    expect(fires(rows)).toBe(expected);
+    expect(firesWithoutScans(rows, NOW)).toBe(expected);
   });
 });

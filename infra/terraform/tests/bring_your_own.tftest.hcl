@@ -68,6 +68,44 @@ run "uses_the_subnets" {
   }
 }
 
+run "uses_the_private_dns_zones" {
+  command = plan
+
+  variables {
+    network_enabled              = true
+    app_private_endpoint_enabled = true
+    private_dns_zone_resource_ids = {
+      vault = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.Network/privateDnsZones/privatelink.vaultcore.azure.net"
+      sites = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.Network/privateDnsZones/privatelink.azurewebsites.net"
+    }
+  }
+
+  assert {
+    condition     = length(azurerm_private_dns_zone.private_dns_zone) == 0 && length(azurerm_private_dns_zone.app_private_dns_zone) == 0 && length(azurerm_private_dns_zone_virtual_network_link.virtual_network_link) == 0
+    error_message = "No zone must be created or linked."
+  }
+
+  assert {
+    condition     = one(azurerm_private_endpoint.private_endpoint["vault"].private_dns_zone_group[0].private_dns_zone_ids) == "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.Network/privateDnsZones/privatelink.vaultcore.azure.net" && one(azurerm_private_endpoint.app_private_endpoint[0].private_dns_zone_group[0].private_dns_zone_ids) == "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.Network/privateDnsZones/privatelink.azurewebsites.net"
+    error_message = "The endpoints must be added to the existing zones."
+  }
+
+  assert {
+    condition     = length(azurerm_private_endpoint.private_endpoint["blob"].private_dns_zone_group) == 0
+    error_message = "An endpoint without a zone must have no record."
+  }
+}
+
+run "refuses_what_is_no_private_dns_zone" {
+  command = plan
+
+  variables {
+    private_dns_zone_resource_ids = { vault = "privatelink.vaultcore.azure.net" }
+  }
+
+  expect_failures = [var.private_dns_zone_resource_ids]
+}
+
 run "uses_the_workspace" {
   command = plan
 

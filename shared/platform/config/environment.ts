@@ -171,6 +171,11 @@ const alerts = {
     .describe(
       "Domains of owner tags. An address in such a domain gets the alerts about its assets. Without domains, addresses in tags are ignored.",
     ),
+  OPERATOR_ADDRESSES_SET: flag
+    .optional()
+    .describe(
+      "Whether the deployment has addresses for alerts about the service itself. If `false`, the page warns administrators.",
+    ),
   OWNER_MAIL_PER_DAY: integer(1, 1000, "mails")
     .default(10)
     .describe("Maximum mails to one owner in 24 hours. Further alerts go to the rule's recipients."),

@@ -6,6 +6,7 @@ import { ExpiringSoon } from "./expiring-soon.tsx";
 import { AlertFailures } from "./failures.tsx";
 import { Health } from "./health.tsx";
 import { LastScan } from "./last-scan.tsx";
+import { NobodyNotified } from "./nobody-notified.tsx";
 import { PendingApprovals } from "./pending-approvals.tsx";
 import { ReadFailures } from "./read-failures.tsx";
 import { Score } from "./score.tsx";
@@ -24,6 +25,7 @@ export default function Overview() {
   const may = useMay();
   return (
     <View title="Overview">
+      <NobodyNotified />
       {may("listApprovals") && <PendingApprovals />}
       <Card title="Expiring soon">
         <ExpiringSoon />
