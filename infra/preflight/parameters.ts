@@ -1,5 +1,5 @@
-// The parameters of a deployment: the definitions in main.bicep, values from a file and from options, and the file that preflight
-// writes. Names are those of Bicep. Terraform has the same in snake case.
+// The parameters of a deployment: the definitions in main.bicep, values from a file and from options, and the file that
+// preflight writes. Names are those of Bicep. Terraform has the same in snake case.
 
 import { readFileSync } from "node:fs";
 import type { BicepFile, Parameter } from "../template-checks/bicep/parse.ts";
@@ -46,6 +46,7 @@ export function createParameters(definitions: readonly Parameter[], given: Recor
   return { environmentName, location: region, values: { ...given, location: region } };
 }
 
+/** Returns whether a value has a type of Bicep, such as `string`, `bool?` or `string[]`. */
 function matchesType(type: string, value: Value): boolean {
   if (value === null) return type.endsWith("?");
   if (type.endsWith("[]") || type === "array") return Array.isArray(value);
@@ -61,6 +62,7 @@ export function parseAssignment(definitions: readonly Parameter[], text: string)
   return [definition.name, parseText(definition.type, value)];
 }
 
+/** Parses text as JSON, unless the parameter is a text. Text that is no JSON is returned, so that the type check reports it. */
 function parseText(type: string, text: string): Value {
   if (type === "string" || type === "string?") return text;
   try {
@@ -120,6 +122,7 @@ async function readTerraformVariables(
   return values;
 }
 
+/** Returns the value of an expression without variables or functions. */
 function literalOf(expression: Expression): Value {
   if (expression.kind === "literal") return expression.value;
   if (expression.kind === "template") return expression.parts.map(literalOf).join("");

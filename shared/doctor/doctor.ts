@@ -2,9 +2,14 @@ import pMap from "p-map";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { SECOND_MS } from "../platform/time.ts";
 import { CALLS } from "./calls.ts";
-import { CHECK_TIMED_OUT, CHECK_TIMEOUT_MS, createContext, type DoctorDeps, isStoreFailure } from "./context.ts";
+import { type DoctorDeps, isStoreFailure } from "./clients.ts";
+import { createContext } from "./context.ts";
 import type { OutgoingCall } from "./outgoing-call.ts";
+import { CHECK_TIMED_OUT, CHECK_TIMEOUT_MS } from "./report.ts";
 import { notProven, type Outcome, type Result, worstOf } from "./result.ts";
+
+// The doctor: makes each outgoing call of the service once, and reports which permissions are missing. Used by the API, the
+// page Permissions and `npm run doctor`.
 
 /** What was found for one call: its worst result, and the results that need attention. */
 export interface CheckedCall {
@@ -14,7 +19,7 @@ export interface CheckedCall {
   works: number;
   /** Number of resources for which it was checked. */
   checked: number;
-  /** The results that are not `works`, and those that add something. */
+  /** The results that are not `works`, and those with a `detail`. */
   findings: Result[];
 }
 
@@ -40,13 +45,13 @@ export interface Doctor {
 /** Outcomes that make a check fail, unless the call is optional. */
 const NOT_OK: ReadonlySet<Outcome> = new Set(["answeredWithBlanks", "permissionMissing", "unreachable", "failed"]);
 
-/** Calls that are checked at the same time. */
+/** Number of calls that are checked at the same time. Each sends a few requests, and the check must end within two minutes. */
 const CONCURRENT_CALLS = 6;
 
 /** Milliseconds after which a check no longer waits for calls that did not end at the time limit by themselves. */
 const MAX_WAIT_MS = CHECK_TIMEOUT_MS + 10 * SECOND_MS;
 
-/** @param calls - Tests check some of the calls, and set a shorter wait. */
+/** Creates the doctor. @param calls - Default: all calls. Tests check some of them, and set a shorter wait. */
 export function createDoctor(
   deps: DoctorDeps,
   calls: readonly OutgoingCall[] = CALLS,
@@ -69,7 +74,7 @@ async function run(
   caller: Caller,
 ): Promise<Checkup> {
   const checkedAt = deps.clock.now().toISOString();
-  const doctor = createContext(deps, caller);
+  const context = createContext(deps, caller);
   const end = AbortSignal.timeout(maxWaitMs);
   // Some of the modules have time limits of their own, whose sum is more than the platform waits for a response.
   const late = new Promise<Result[]>((resolve) => {
@@ -78,8 +83,8 @@ async function run(
   const calls = await pMap(
     outgoing,
     async (call): Promise<CheckedCall> => {
-      const results = await Promise.race([call.check(doctor), late]).catch((error: unknown): Result[] => {
-        // Without its own tables the service can't know how the call is configured. The calls to the tables say what is missing.
+      const results = await Promise.race([call.check(context), late]).catch((error: unknown): Result[] => {
+        // Without its own tables the service can't know how the call is configured. The calls to the tables report the cause.
         if (!isStoreFailure(error)) throw error;
         return [{ outcome: "failed", resource: "the service's tables", detail: error.message }];
       });
@@ -93,7 +98,7 @@ async function run(
     },
     { concurrency: CONCURRENT_CALLS },
   );
-  const [subscriptions, vaults] = await Promise.all([doctor.subscriptions(), doctor.vaults()]);
+  const [subscriptions, vaults] = await Promise.all([context.subscriptions(), context.vaults()]);
   return {
     ok: calls.every(({ call, outcome }) => call.optional || !NOT_OK.has(outcome)),
     checkedAt,

@@ -10,8 +10,8 @@ import { ADMIN, Service } from "../support/service.ts";
 
 /*
  * The deployer exchanges the sign-in to Azure for the first administrator's password. The proof is a role assignment on the
- * service's key vault that the deployer created, with a hash in its description. In the simulated cloud, the application `app` is
- * the deployer, and the managed identity is another person who may assign roles too.
+ * service's key vault that the deployer created, with a hash in its description. In the simulated cloud, the application `app`
+ * is the deployer, and the managed identity is another person who may assign roles too.
  */
 
 const SUBSCRIPTION = "11111111-2222-4333-8444-555555555555";
@@ -63,7 +63,7 @@ interface Proof {
   verifier: string;
 }
 
-/** Writes a role assignment that commits to a new verifier. With `over`, changes an existing assignment. */
+/** Writes a role assignment with the hash of a new verifier. @param options.over - Name of an existing assignment to change. */
 async function prove(azure: ArmCall, options: { vaultId?: string; over?: string } = {}): Promise<Proof> {
   const verifier = randomBytes(32).toString("base64url");
   const roleAssignment = options.over ?? randomUUID();
@@ -123,7 +123,7 @@ describe("a service that nobody has used", () => {
       const { status, body } = await exchange(service, proof);
       expect([status, body.detail]).toEqual([403, expect.stringContaining("another identity than the deployer")]);
     }
-    // The service looks on its own vault only.
+    // The service reads assignments on its own vault only.
     const elsewhere = await exchange(service, await prove(deployer, { vaultId: OTHER_VAULT_ID }));
     expect([elsewhere.status, elsewhere.body.detail]).toEqual([503, expect.stringContaining("does not show")]);
     expect(elsewhere.headers.get("retry-after")).toBe("5");
@@ -141,7 +141,7 @@ describe("a service that nobody has used", () => {
     expect((await exchange(service, proof, "password1234")).body.code).toBe("invalidRequest");
     service.cloud.control.addFault({ match: { operation: "arm.readRoleAssignment" }, action: { kind: "deny" } });
     const denied = await exchange(service, proof);
-    // The resource id of the vault is not for everyone.
+    // The endpoint is open to anyone, so its answer must not contain the resource ID of the vault.
     expect([denied.status, JSON.stringify(denied.body)]).toEqual([503, expect.not.stringContaining("kv-own")]);
   });
 
@@ -197,7 +197,7 @@ describe("a service that nobody has used", () => {
       ["success", undefined],
       ["intent", undefined],
       ["refused", "it is for another verifier"],
-      // The two are equal, so that the log counts them in one entry.
+      // Two rejections with this reason. They are equal, so the log counts them in one entry.
       ["refused", "another identity than the deployer wrote it"],
     ]);
   });

@@ -15,7 +15,7 @@ class SimulatedClock {
   /** Runs all timers, and those that they set. */
   async run(): Promise<void> {
     for (;;) {
-      // The promises that a timer resolved go on first, and can set further timers.
+      // Code that waits for the last timer runs first, and can set further timers.
       await new Promise(setImmediate);
       const next = this.#timers.reduce((first, timer) => (timer.at < first.at ? timer : first), {
         at: Number.POSITIVE_INFINITY,
@@ -31,6 +31,7 @@ class SimulatedClock {
 
 /** Sends requests at random times to four vaults of one region, and returns when each arrived at its vault. */
 async function simulate(seed: number): Promise<{ vault: string; path: string; at: number }[]> {
+  // A linear congruential generator, so that each seed gives the same schedule.
   let state = seed;
   const random = () => {
     state = (state * 1_103_515_245 + 12_345) % 2 ** 31;
@@ -73,12 +74,12 @@ test("in no period of ten seconds a vault, its hardware keys or a region receive
     expect(figures[0], `seed ${seed}`).toBeLessThanOrEqual(limits.perRegion);
     expect(figures[1], `seed ${seed}`).toBeLessThanOrEqual(limits.perVault);
     expect(figures[2], `seed ${seed}`).toBeLessThanOrEqual(limits.hardwareKeysPerVault);
-    // The limits are used, and not only kept.
+    // The requests come close to the limits, so that the comparisons above mean something.
     expect(figures[0], `seed ${seed}`).toBeGreaterThan(limits.perRegion / 2);
   }
 });
 
-test("a request that is aborted while it waits is not sent, and the others go on", async () => {
+test("a request that is aborted while it waits is not sent, and the others continue", async () => {
   const clock = new SimulatedClock();
   const paced = createKeyVaultPace({ ...limits, perVault: 1 }, clock).vault({ origin: "https://kv.vault.azure.net" });
   const sent: string[] = [];

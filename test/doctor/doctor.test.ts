@@ -27,7 +27,10 @@ let services: Services;
 /** The subscription with a resource of every kind. */
 let scope: string;
 let subscriptionId: string;
-/** Everything that the service's identity may do in Azure. */
+/**
+ * Everything that the service's identity may do in Azure, in this order: the subscription, the service's vault, its settings,
+ * mail, and each workspace with logs.
+ */
 let granted: Assignment[];
 let graphPermissions: string[];
 
@@ -112,7 +115,7 @@ afterEach(() => {
   control.directory.set({ permissions: graphPermissions });
 });
 
-/** Checks all calls with a licensed service. A new sign-in, so that its token has the current permissions. */
+/** Checks all calls with a licensed service. Starts new services, so that their tokens have the current permissions. */
 async function check(): Promise<Checkup> {
   services = await servicesOf(service);
   return await createDoctor({ ...doctorDeps(services), licensed: async () => true }).check(caller);
@@ -123,7 +126,7 @@ const outcomes = (checkup: Checkup) => Object.fromEntries(checkup.calls.map(({ c
 const missingIn = (checkup: Checkup) =>
   checkup.calls.filter(({ outcome }) => outcome === "permissionMissing" || outcome === "answeredWithBlanks");
 
-/** Removes an action from the identity's roles. */
+/** Returns the identity's roles without an action: in all scopes, or in one. */
 const without = (action: string, where?: string) =>
   granted.map((one) => {
     if (where !== undefined && one.scope !== where) return one;
@@ -301,10 +304,10 @@ describe("each permission that is removed is named", () => {
   );
 });
 
-/** Calls that need such a role on another resource: the service's own vault and its own settings. */
+/** Calls with the same action on another resource: the service's own vault and its own settings. */
 const ON_OTHERS = ["serviceVault.readSecret", "serviceVault.writeSecret", "appConfiguration.settings"];
 
-/** Data actions of built-in roles: the call names the role. */
+/** Data actions of built-in roles. `permissions` of a call names the role, not the action. */
 const NAMED_AS: Record<string, string> = {
   "Microsoft.KeyVault/vaults/secrets/setSecret/action": "Key Vault Secrets Officer",
   "Microsoft.AppConfiguration/configurationStores/keyValues/read": "App Configuration Data Reader",
@@ -323,7 +326,7 @@ describe("other failures", () => {
     expect(callOf(checkup, "hanging").findings[0]!.detail).toMatch(/^The check ended after 120 seconds/);
   }, 300_000);
 
-  test("a firewall and a dead host are unreachable, with the rule to add", async () => {
+  test("a firewall and a host that does not answer are unreachable, with the rule to add", async () => {
     const { control } = service.cloud;
     const [first, second] = control.vaults().filter(({ subscriptionId: id }) => id === subscriptionId);
     expect(second).toBeDefined();

@@ -14,8 +14,12 @@ beforeAll(async () => {
 });
 afterAll(() => azurite.stop());
 
-/** Creates the store of a process whose clock, and the age of whose rows, is `aheadMs` later. */
-function openStore(aheadMs = 0, keys = KEYS) {
+/**
+ * Creates the store of a process whose clock, and the age of whose rows, is `aheadMs` later.
+ *
+ * @param afterPage - Awaited after each page of rows that the process reads.
+ */
+function openStore(aheadMs = 0, keys = KEYS, afterPage = async () => {}) {
   const tables = createTables({ connectionString: azurite.connectionString() });
   return createIdempotencyStore({
     tables: {
@@ -24,6 +28,12 @@ function openStore(aheadMs = 0, keys = KEYS) {
         const row = await tables.getWithAge(e, partitionKey, rowKey);
         return row && { ...row, ageMs: row.ageMs + aheadMs };
       },
+      pages: async function* (...args: Parameters<typeof tables.pages>) {
+        for await (const page of tables.pages(...args)) {
+          await afterPage();
+          yield page;
+        }
+      } as never,
     },
     config: { JWT_SIGNING_KEYS: keys },
     clock: { now: () => new Date(Date.now() + aheadMs) },
@@ -78,7 +88,16 @@ test("a result is kept for 24 hours, also if the signing key was renewed", async
   expect(await openStore().begin(request("kept", { name: "two" }))).toMatchObject({ reserved: { state: "running" } });
 });
 
-test("of two processes that begin a request at the same time one reserves the key", async () => {
+test("a key that is reserved again while expired rows are removed stays reserved", async () => {
+  await reserve("reserved-again");
+  const again = async () => void (await openStore(25 * HOUR_MS).begin(request("reserved-again")));
+  await openStore(25 * HOUR_MS, KEYS, again).cleanUp();
+  await expect(openStore(25 * HOUR_MS).begin(request("reserved-again"))).rejects.toMatchObject({
+    code: "outcomeUnknown",
+  });
+});
+
+test("one of five processes that begin a request at the same time reserves the key", async () => {
   const begun = await Promise.allSettled(Array.from({ length: 5 }, () => openStore().begin(request("contended"))));
   expect(begun.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
   for (const one of begun)

@@ -15,27 +15,34 @@ import {
 } from "./planned-subscription.ts";
 
 export interface Obstacle {
+  /** The obstacle, as the end of the test's title "finds …". */
   name: string;
+  /** Creates the obstacle in the simulated cloud. */
   plant(subscription: PlannedSubscription): void;
+  /** Parameters of the deployment, if it needs others than the defaults. */
   parameters?: Record<string, Value>;
   /** The finding: its code, severity, a part of its subject, and a part of its command. */
   expected: [code: string, severity: "stops" | "degrades" | "notChecked", subject: string, command: string];
 }
 
+/** Plants rules of the subscription. */
 const governed =
   (rules: Governance) =>
   (subscription: PlannedSubscription): void =>
     subscription.plant(rules);
+/** Plants a vault to watch. */
 const withVault =
   (vault: object) =>
   ({ cloud }: PlannedSubscription): void =>
     cloud.control.putVault(SUBSCRIPTION, { name: "kv-watched", resourceGroup: "rg-watched", ...vault });
+/** Permissions of the role Contributor: everything but roles. */
 const CONTRIBUTOR = {
   actions: ["*"],
   notActions: ["Microsoft.Authorization/*/Write", "Microsoft.Authorization/*/Delete"],
 };
 const STORAGE = "Microsoft.Storage/storageAccounts";
 const VAULT = "Microsoft.KeyVault/vaults";
+/** Plants a deleted vault with the name of the planned one. */
 const deletedVault = (subscription: PlannedSubscription, purgeProtection: boolean, group = GROUP_ID) => {
   const name = subscription.nameOf(VAULT);
   const id = `${group}/providers/${VAULT}/${name}`;

@@ -125,11 +125,11 @@ test("the proposed parameters avoid all findings that a parameter can avoid, tog
   });
   const { context, findings } = await subscription.run();
   expect(findings.every(({ severity }) => severity === "stops")).toBe(true);
-  const learned = Object.fromEntries(context.learned);
+  const proposed = Object.fromEntries(context.proposed);
   // Only the proposed network has zones, which the third policy denies.
   const privateNetwork = { networkEnabled: true, privateDnsZonesEnabled: false };
-  expect(learned).toEqual({ storageReplication: "LRS", tags: { owner: "VALUE" }, ...privateNetwork });
-  expect((await subscription.run(learned)).findings).toEqual([]);
+  expect(proposed).toEqual({ storageReplication: "LRS", tags: { owner: "VALUE" }, ...privateNetwork });
+  expect((await subscription.run(proposed)).findings).toEqual([]);
 });
 
 test.each([

@@ -3,7 +3,7 @@
 import * as z from "zod";
 import type { CallTarget } from "../../../shared/platform/azure/failure.ts";
 import { unlessMissing } from "../../../shared/platform/azure/failure.ts";
-import { type Context, parameterName, setCommand, textParameter, unlessUnregistered } from "../context.ts";
+import { type Context, parameterName, proposeValue, textParameter, unlessUnregistered } from "../context.ts";
 import { type CheckResult, type Finding, quote } from "../finding.ts";
 import { isObject } from "../values.ts";
 
@@ -13,7 +13,7 @@ const FLEX_DELEGATION = "Microsoft.App/environments";
 /** Smallest subnet of an app: https://learn.microsoft.com/azure/azure-functions/functions-networking-options#subnets */
 const MAX_PREFIX_LENGTH = 27;
 
-/** Further resources that parameters name, with the command that lists them. */
+/** Kinds of further resources that parameters name: the pattern of their IDs, and the command that lists the existing ones. */
 const EXISTING = [
   {
     kind: "workspace",
@@ -108,6 +108,7 @@ function idsIn({ parameters: { values } }: Context): string[] {
 const delegationsOf = ({ delegations }: Subnet): string[] =>
   delegations?.map(({ properties }) => properties.serviceName) ?? [];
 
+/** Checks the app's subnet: delegation, size and service endpoint. */
 function functionSubnetFindings(_: Context, id: string, subnet: Subnet): Finding[] {
   const update = `az network vnet subnet update --ids ${quote(id)}`;
   const findings: Finding[] = [];
@@ -149,6 +150,7 @@ function functionSubnetFindings(_: Context, id: string, subnet: Subnet): Finding
   return findings;
 }
 
+/** Checks the subnet of the private endpoints. */
 function endpointSubnetFindings(context: Context, id: string, subnet: Subnet): Finding[] {
   const [delegation] = delegationsOf(subnet);
   if (!delegation) return [];
@@ -185,7 +187,7 @@ async function regionFindings(context: Context, subnet: string): Promise<Finding
       subject: subnet,
       message: `The network is in ${network.location}, the deployment in ${context.parameters.location}.`,
       remedy: "Deploy to the region of the network, or name a network of the region.",
-      command: setCommand(context, "location", network.location),
+      command: proposeValue(context, "location", network.location),
     },
   ];
 }
@@ -218,7 +220,7 @@ async function zoneFindings(context: Context, subnet: string): Promise<Finding[]
         subject: zone.id,
         message: `The network is already linked to a zone ${zone.name}. Azure permits one.`,
         remedy: `Set ${parameterName(context, "privateDnsZonesEnabled")} to false, and add the private endpoints to the existing zones.`,
-        command: setCommand(context, "privateDnsZonesEnabled", false),
+        command: proposeValue(context, "privateDnsZonesEnabled", false),
       },
     ];
   }

@@ -12,6 +12,7 @@ import {
 } from "../context.ts";
 import { type CheckResult, counted, type Finding, quote } from "../finding.ts";
 
+/** https://learn.microsoft.com/rest/api/keyvault/keyvault/vaults */
 const VERSION = "2026-02-01";
 const Vault = z.object({
   id: z.string(),
@@ -94,6 +95,7 @@ function vaultFindings(context: Context, { id, name, properties }: Vault, tenant
   return findings;
 }
 
+/** Returns the finding if the vault's network settings keep the service out. */
 function networkFindingOf(
   context: Context,
   { id, name, properties }: Vault,

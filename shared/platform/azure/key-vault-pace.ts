@@ -43,6 +43,7 @@ export function createKeyVaultPace(limits = KEY_VAULT_PACE, clock = systemClock)
   function limitOf(name: string, maximum: number): RateLimit {
     const known = limitByName.get(name);
     if (known) return known;
+    // A process that scans many vaults must not keep a limit for each of them.
     for (const [other, limit] of limitByName) if (limit.isIdle()) limitByName.delete(other);
     const limit = new RateLimit(maximum, limits.periodMs, clock);
     limitByName.set(name, limit);
@@ -151,6 +152,7 @@ class RateLimit {
   }
 
   #hasRoom(): boolean {
+    // Old times are removed only when they matter, because that takes time in proportion to the limit.
     if (this.#running + this.#endTimes.length < this.#maximum) return true;
     this.#forgetOldTimes();
     return this.#running + this.#endTimes.length < this.#maximum;
