@@ -148,7 +148,13 @@ export const KINDS: Kind[] = [
       pair("properties.source", "source_resource_id"),
       pair("properties.topicType", "topic_type"),
     ],
-    only: { terraform: RESOURCE_GROUP },
+    only: {
+      terraform: {
+        ...RESOURCE_GROUP,
+        "lifecycle.precondition.condition": "Bicep deploys the topic after the module with its role",
+        "lifecycle.precondition.error_message": "Bicep deploys the topic after the module with its role",
+      },
+    },
   },
   {
     arm: "Microsoft.EventGrid/systemTopics/eventSubscriptions",
