@@ -4,7 +4,6 @@ import { PROVIDERS } from "simulated-cloud/arm/governance.ts";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { parameterDefinitions } from "../../infra/preflight/parameters.ts";
 import { textReport } from "../../infra/preflight/report.ts";
-import { parseBicepTemplates } from "../../infra/preflight/templates.ts";
 import { parseTemplates } from "../../infra/template-checks/check.ts";
 import { deployedParts } from "../../infra/template-checks/deployed-parts.ts";
 import { readInfraFiles } from "../../infra/template-checks/files.ts";

@@ -5,7 +5,7 @@ import type { CallTarget } from "../../../shared/platform/azure/failure.ts";
 import { unlessMissing } from "../../../shared/platform/azure/failure.ts";
 import { type Context, parameterName, proposeValue, textParameter, unlessUnregistered } from "../context.ts";
 import { type CheckResult, type Finding, quote } from "../finding.ts";
-import { isObject } from "../values.ts";
+import { isObject, type Value } from "../values.ts";
 
 const NETWORK_VERSION = "2024-07-01";
 const ZONE_VERSION = "2024-06-01";
@@ -127,9 +127,8 @@ const listSubnets = (id: string): string =>
 
 /** Returns the resource ids in parameters: texts, and members of the customer-managed key and of the private DNS zones. */
 function idsIn({ parameters: { values } }: Context): string[] {
-  const members = [values.customerManagedKey, values.privateDnsZoneResourceIds].flatMap((one) =>
-    isObject(one) ? Object.values(one) : [],
-  );
+  const objects: (Value | undefined)[] = [values.customerManagedKey, values.privateDnsZoneResourceIds];
+  const members = objects.flatMap((one) => (one !== undefined && isObject(one) ? Object.values(one) : []));
   const texts = [...Object.values(values), ...members];
   return texts.filter((one): one is string => typeof one === "string" && one.startsWith("/"));
 }
