@@ -130,8 +130,7 @@ test("no row has a text of a request or of an answer", async () => {
   for await (const row of table.listEntities()) rows.push(row);
   const text = JSON.stringify(rows);
   expect(text).toContain(body.id);
-  for (const absent of [body.reason, exemption("").reason, `key-${keyCount}`])
-    expect(text).not.toContain(absent);
+  for (const absent of [body.reason, exemption("").reason, `key-${keyCount}`]) expect(text).not.toContain(absent);
 });
 
 test("endpoints that do not accept a key reject it before anything happens", async () => {
