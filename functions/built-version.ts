@@ -1,4 +1,4 @@
-/** The version as JSON. The build replaces this name by the text. */
+/** The version as JSON. The build replaces this name with a string literal. */
 declare const __SOURCE_VERSION__: string;
 
 /**

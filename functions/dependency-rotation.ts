@@ -46,12 +46,12 @@ const rotateAsset = endpoint({
     idOf: ({ rotationId }) => rotationId,
     answer: async ({ id, services }) => rotationView(await services.rotations.get(id)),
   },
-  handle: async ({ params, body, caller, services }) => {
+  handle: async ({ params, body, actor, caller, services }) => {
     if (body.dryRun) {
       const plan = await dryRun(
         { assetId: params.secret_id },
         (onObstacle) => services.assetRotation.requestFor(params.secret_id, body, onObstacle),
-        await confirmationsFor(body.targets, services),
+        await confirmationsFor(body.targets, actor, services),
         { rotations: services.rotations, now: services.clock.now() },
       );
       return ok(planView(plan));

@@ -1,8 +1,8 @@
 import path from "node:path";
 import * as z from "zod";
+import { versionOf } from "../shared/platform/http/answer-version.ts";
 import { OpenApiDocument } from "../shared/platform/http/api.ts";
 import { acceptsGzip, contentCodingHeaders, gzipped } from "../shared/platform/http/compression.ts";
-import { versionOf } from "../shared/platform/http/conditional-requests.ts";
 import type { Endpoint } from "../shared/platform/http/endpoint.ts";
 import { content, type Reply } from "../shared/platform/http/reply.ts";
 import { createStaticFiles } from "../shared/platform/http/static-files.ts";

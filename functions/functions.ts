@@ -12,6 +12,7 @@ export interface Area {
 }
 
 export const AREAS: Readonly<Record<string, () => Promise<Area>>> = {
+  doctor: () => import("./doctor.ts"),
   system: () => import("./system.ts"),
   metrics: () => import("./metrics.ts"),
   license: () => import("./license.ts"),

@@ -1,11 +1,20 @@
-import type { Confirmations } from "../shared/platform/http/endpoint.ts";
+import type { Actor, Confirmations } from "../shared/platform/http/endpoint.ts";
 import type { Services } from "./services.ts";
 
 /**
- * Returns the confirmations that a rotation would need, for its dry run, which needs none. As in `guarded` of the endpoints:
- * only a rotation that names the vault secrets to write needs some.
+/**
+ * Returns the confirmations (a step-up, an approval) that a rotation would still need now, so that its dry run can list them. A
+ * dry run itself needs none. Only a rotation that names the vault secrets to write needs some: the same rule as `guarded` of the
+ * endpoints.
+ *
+ * @param targets - The vault secrets that the request names. Undefined if it names none.
  */
-export const confirmationsFor = async (
+export async function confirmationsFor(
   targets: readonly string[] | undefined,
-  { gate }: Pick<Services, "gate">,
-): Promise<Confirmations> => (targets === undefined ? { stepUp: false, approval: false } : await gate.confirmations());
+  actor: Actor,
+  { gate, access }: Pick<Services, "gate"> & { access: { stepUp: Pick<Services["access"]["stepUp"], "isFresh"> } },
+): Promise<Confirmations> {
+  if (targets === undefined) return { stepUp: false, approval: false };
+  const { stepUp, approval } = await gate.confirmations();
+  return { stepUp: stepUp && !access.stepUp.isFresh(actor), approval };
+}

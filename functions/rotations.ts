@@ -70,13 +70,13 @@ const rotate = endpoint({
     "unavailable",
   ],
   repeat,
-  handle: async ({ body, caller, services }) => {
+  handle: async ({ body, actor, caller, services }) => {
     const { dryRun: isDryRun, ...rest } = body;
     const request = { ...rest, targets: namedPlaces(body.targets) };
     if (isDryRun) {
       const { rotations, clock } = services;
       const subject = { appId: body.appId, oldKeyId: body.secretId };
-      const confirmations = await confirmationsFor(body.targets, services);
+      const confirmations = await confirmationsFor(body.targets, actor, services);
       return ok(planView(await dryRun(subject, async () => request, confirmations, { rotations, now: clock.now() })));
     }
     const rotation = await services.rotations.begin(request, caller);

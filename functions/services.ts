@@ -3,7 +3,7 @@ import { type ComplianceReports, createComplianceReports } from "../shared/compl
 import { createDevops, type Devops } from "../shared/devops/devops.ts";
 import { ACTIVE, ActiveScans, QUEUES } from "../shared/discovery/scan.ts";
 import { scanHistory } from "../shared/discovery/scan-history.ts";
-import type { DoctorDeps } from "../shared/doctor/context.ts";
+import type { DoctorDeps } from "../shared/doctor/clients.ts";
 import { createDoctor, type Doctor } from "../shared/doctor/doctor.ts";
 import { createFailedMessages, type FailedMessages } from "../shared/messages/failed-messages.ts";
 import { createMetrics, type Metrics } from "../shared/metrics/metrics.ts";

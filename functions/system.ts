@@ -1,5 +1,4 @@
 import * as z from "zod";
-import { checkupView, PermissionsCheck } from "../shared/doctor/api.ts";
 import { FailedMessageList, failedMessageView } from "../shared/messages/api.ts";
 import { IdentityView, identityView } from "../shared/platform/azure/api.ts";
 import { Health } from "../shared/platform/http/api.ts";
@@ -86,18 +85,4 @@ const listFailedMessages = endpoint({
   },
 });
 
-const checkPermissions = endpoint({
-  name: "checkPermissions",
-  method: "POST",
-  route: "system/permissions/check",
-  summary: "Check the permissions of the service",
-  description:
-    "Makes each outgoing call of the service once, with the identity that the service uses for it, and returns what works and which permission is missing. Reads only, and receives no secret values. Calls up to three watched subscriptions, five of their vaults and one resource of each type. Takes up to two minutes. Requests at the same time share one check.",
-  tag: "System",
-  access: "admin",
-  tier: "core",
-  responds: { 200: PermissionsCheck },
-  handle: async ({ caller, services }) => ok(checkupView(await services.doctor.check(caller))),
-});
-
-export const endpoints = [health, identity, listFailedMessages, checkPermissions];
+export const endpoints = [health, identity, listFailedMessages];

@@ -1,4 +1,4 @@
-/** The command `npm run doctor`: makes each outgoing call of the service once, and prints which permissions are missing. See HELP. */
+/** The command `npm run doctor`: calls everything that the service calls, and prints the missing permissions. See HELP. */
 
 import * as z from "zod";
 import { commandLine, exitWithUsageError } from "../../infra/build/command-line.ts";
@@ -27,12 +27,16 @@ async function checkHere(): Promise<Check> {
   return checkupView(await doctor.check({ actor: "system", requestId: randomness.ulid(clock.now()) }));
 }
 
-/** Time limit of the request: that of the platform. */
+/** Time limit of the request: the platform ends every HTTP request after 230 seconds. */
 const ANSWER_MS = 230_000;
+
+const LOCAL_HOSTS = new Set(["localhost", "127.0.0.1", "[::1]"]);
 
 async function checkAt(address: string): Promise<Check> {
   const url = URL.canParse(address) ? new URL("system/permissions/check", address.replace(/\/*$/, "/")) : undefined;
   if (!url) return exitWithUsageError(`--url: ${address} is not an address`);
+  if (url.protocol !== "https:" && !LOCAL_HOSTS.has(url.hostname))
+    return exitWithUsageError(`--url: ${address} must start with https, because the request has a token`);
   const token = process.env.SERVICE_TOKEN;
   if (!token) return exitWithUsageError("SERVICE_TOKEN is not set");
   const answer = await fetch(url, {
@@ -51,7 +55,7 @@ function parsed(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    return undefined; // The page of a proxy. The status says enough.
+    return undefined; // For example the HTML page of a proxy. The status says enough.
   }
 }
 

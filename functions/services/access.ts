@@ -15,6 +15,8 @@ import type { Platform } from "./platform.ts";
  * Limits of sign-ins for each address and each username:
  * https://owasp.org/API-Security/editions/2023/en/0xa2-broken-authentication/
  */
+/** Anyone can cause this call, and the client repeats it. */
+const ONE_REQUEST = { throttledTries: 1, concurrencyTries: 1, unreachableTries: 1, requestTimeoutMs: 10_000 };
 const SIGN_IN_LIMITS = { perMinute: 10, perHour: 100 };
 
 /**
@@ -53,7 +55,7 @@ export function createAccessServices(platform: Platform): AccessServices {
     passwordSignIn: (username) => sso.passwordSignIn(username),
     roleMapped: () => sso.roleMapped(),
     passwordSettings: () => settings.values(),
-    readAssignment: (id) => readAssignmentRecord(createArm({ config, identity, log }), id),
+    readAssignment: (id) => readAssignmentRecord(createArm({ config, identity, log, limits: ONE_REQUEST }), id),
     secondFactorKeys: serviceKeyVault && keyVaultSecondFactorKeys(serviceKeyVault, randomness),
   });
   const sso: Sso = createSso({

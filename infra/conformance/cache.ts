@@ -3,5 +3,5 @@ import path from "node:path";
 /** The project's folder. */
 export const ROOT = path.resolve(import.meta.dirname, "../..");
 
-/** Folder for downloads and installed tools. `npm ci` deletes it. */
+/** Folder for downloads and installed tools of the conformance suite. `npm ci` deletes it. */
 export const CACHE = path.join(ROOT, "node_modules/.cache/conformance");

@@ -1,4 +1,6 @@
-/** One comparison of what is expected with what a foreign program and the service did. */
+/**
+ * One comparison of the expected with the actual result of the service and a program that other people wrote (foreign program).
+ */
 export interface Case {
   name: string;
   /** The expected result: a text, or the source of a regular expression. */
@@ -8,7 +10,7 @@ export interface Case {
   passed: boolean;
 }
 
-/** Length to which the text of an error is cut. */
+/** Maximum length of the text of an error, which docs/works-with.md shows in a table cell. */
 const MAX_ERROR_LENGTH = 400;
 
 /** Runs a case. Never throws: an error is a result that differs from the expected one. */

@@ -4,8 +4,8 @@ import { ROOT } from "./cache.ts";
 import type { Part, PartCase } from "./part.ts";
 import { PROGRAMS, type Program, type ProgramId } from "./programs.ts";
 
-// The results of `npm run conformance`: a file for each part, so that a run of some parts keeps the results of the others, and the
-// page that shows them all.
+// The results of `npm run conformance`: a file for each part, so that a run of some parts keeps the results of the others, and
+// the page that shows them all.
 
 /** The generated page, from the project's folder. */
 export const WORKS_WITH = "docs/works-with.md";
@@ -76,7 +76,7 @@ export function worksWithPage(parts: readonly Part[], results: ReadonlyMap<strin
 
 function summaryRow(part: Part, id: ProgramId, result: Result | undefined): string[] {
   const { title, version, registry }: Program = PROGRAMS[id];
-  const cases = casesOf(id, result);
+  const cases = casesOfProgram(id, result);
   const failed = cases.filter(({ passed }) => !passed).length;
   const outcome = failed === 0 ? "passed" : `**${failed} failed**`;
   const notRun = part.variable ? `not run: needs a path in \`${part.variable}\`` : "not run";
@@ -93,7 +93,7 @@ function summaryRow(part: Part, id: ProgramId, result: Result | undefined): stri
 
 /** Returns the cases of a program. The first program of a part also has the part's limits. */
 function programSection(part: Part, id: ProgramId, result: Result): string {
-  const rows = casesOf(id, result).map(({ name, expected, seen, passed }) => [
+  const rows = casesOfProgram(id, result).map(({ name, expected, seen, passed }) => [
     name,
     passed ? seen : `**${seen}**, expected: ${expected}`,
   ]);
@@ -101,7 +101,7 @@ function programSection(part: Part, id: ProgramId, result: Result): string {
   return [`## ${PROGRAMS[id].title}`, table(["case", "result"], rows), ...limits].join("\n\n");
 }
 
-const casesOf = (id: ProgramId, result: Result | undefined): PartCase[] =>
+const casesOfProgram = (id: ProgramId, result: Result | undefined): PartCase[] =>
   result?.cases.filter(({ program }) => program === id) ?? [];
 
 const table = (head: string[], rows: readonly (readonly string[])[]): string =>

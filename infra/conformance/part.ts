@@ -3,8 +3,8 @@ import type { Need } from "./needs.ts";
 import type { ProgramId } from "./programs.ts";
 
 /**
- * A part of the conformance suite: one file in parts/, which exports it as `part`. The file is found by its place, so that a new
- * part needs a file, its programs in programs.ts, and nothing else.
+ * A part of the conformance suite: one file in parts/, which exports it as `part`. read-parts.ts finds every file in that
+ * folder, so that a new part needs a file, its programs in programs.ts, and nothing else.
  *
  * While a part runs, the built app is in TEST_APP, so `Service.start` (test/support/service.ts) works, and `os.tmpdir()` is a
  * folder that is deleted at the end. Downloads and installed tools go into `CACHE` (cache.ts).
@@ -30,7 +30,10 @@ export interface PartCase extends Case {
   program: ProgramId;
 }
 
-/** Returns a function that runs a case of a program. In a part's `run`: `yield await sees("name", "expected", async () => "seen")`. */
-export const casesOf =
+/**
+ * Returns a function that runs a case of a program. In a part's `run`:
+ * `yield await runCase("name", "expected", async () => "seen")`.
+ */
+export const caseRunner =
   (program: ProgramId) =>
   async (...args: Parameters<typeof observe>): Promise<PartCase> => ({ program, ...(await observe(...args)) });

@@ -11,6 +11,8 @@ export interface Program {
   package: string;
   /** For PyPI: the lock file that pip installs from, if it is not requirements.txt. */
   lock?: string;
+  /** For npm without a lock file: dependencies are those that were published before this day. */
+  before?: string;
   /** SHA-256 of the file, hexadecimal, where no lock file has it. */
   sha256?: string;
 }
@@ -54,8 +56,20 @@ export const PROGRAMS = {
     registry: "Maven Central",
     package: "org.openapitools:openapi-generator-maven-plugin:jar",
   },
-  spectral: { title: "Spectral", version: "6.16.3", registry: "npm", package: "@stoplight/spectral-cli" },
-  redocly: { title: "Redocly CLI", version: "2.77.0", registry: "npm", package: "@redocly/cli" },
+  spectral: {
+    title: "Spectral",
+    version: "6.16.3",
+    registry: "npm",
+    package: "@stoplight/spectral-cli",
+    before: "2026-11-27",
+  },
+  redocly: {
+    title: "Redocly CLI",
+    version: "2.77.0",
+    registry: "npm",
+    package: "@redocly/cli",
+    before: "2026-11-27",
+  },
   nodeWorker: {
     title: "Azure Functions Node.js worker",
     version: "3.9.1",

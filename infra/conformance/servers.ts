@@ -41,6 +41,7 @@ export async function startServer(
     child.once("error", ({ message }) => resolve(message));
     child.once("exit", (code, signal) => resolve(`it ended with ${signal ?? code}`));
   });
+  /** Ends the server with SIGTERM, and with SIGKILL if it does not end in time. */
   const stop = async () => {
     child.kill("SIGTERM");
     await Promise.race([ended, delay(STOP_MS, undefined, { ref: false })]);
@@ -54,6 +55,7 @@ export async function startServer(
       () => false,
     );
     if (answered) return stop;
+    // Waits 200 ms, or less if the server ends. An empty reason means: ask again.
     const reason = await Promise.race([
       ended,
       delay(200, performance.now() > deadline ? "it is not ready in time" : ""),

@@ -2,12 +2,13 @@ import { setTimeout as delay } from "node:timers/promises";
 import { licence } from "../../test/support/licence.ts";
 import { Service } from "../../test/support/service.ts";
 
-// Sync records of a service whose provider is a foreign program.
+// Helpers of the parts that sync a secret to a foreign program: moto.ts and openbao.ts.
 
 const RECORDS = "/api/automation/sync/records";
 /** A secret of the company `small`. */
 const SOURCE = { vault: "kv-shop-prod", name: "db-password" };
 
+/** Where a sync record writes: the members of its request. */
 export interface Target {
   targetProvider: string;
   targetService: string;

@@ -5,12 +5,14 @@ import { createRequire } from "node:module";
 import path from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 
-// A host for Microsoft's Node.js worker, which talks gRPC with it: loads an app and invokes its functions. The messages are those of
-// https://github.com/Azure/azure-functions-language-worker-protobuf/blob/dev/src/proto/FunctionRpc.proto
+// A host for Microsoft's Node.js worker, which talks gRPC with it: loads an app and invokes its functions. The messages are
+// those of https://github.com/Azure/azure-functions-language-worker-protobuf/blob/dev/src/proto/FunctionRpc.proto
 
 /** Time limit of a message's answer. */
 const ANSWER_MS = 120_000;
+/** Maximum size of a message in both directions. */
 const MAX_MESSAGE_BYTES = 128 * 1024 * 1024;
+/** Folder of the protocol's definition in a checkout of the worker. */
 const PROTO = "azure-functions-language-worker-protobuf/src/proto";
 
 // biome-ignore lint/suspicious/noExplicitAny: messages of the protocol, of which the callers know the members
@@ -26,11 +28,13 @@ export interface LoadedFunction {
   error: string | undefined;
 }
 
+/** A running worker that has loaded an app. */
 export class WorkerHost {
   readonly functions: LoadedFunction[] = [];
   readonly #child: ChildProcess;
   readonly #server: { forceShutdown(): void };
   readonly #send: (message: Message) => void;
+  /** Receivers of answers by the ID of the request. */
   readonly #waiting = new Map<string, (message: Message) => void>();
   /** Returns the last lines of the worker's output. */
   readonly #output: () => string;
@@ -104,6 +108,7 @@ export class WorkerHost {
     return host;
   }
 
+  /** Sends the messages with which a Functions host starts: initialize, list the functions, load each. */
   async #load(app: string): Promise<void> {
     const init = { hostVersion: "4.1044.0", workerDirectory: app, functionAppDirectory: app, capabilities: {} };
     await this.#ask({ workerInitRequest: init });
@@ -130,6 +135,7 @@ export class WorkerHost {
     return isSuccess(result) ? { value: returnValue } : { error: result?.exception?.message ?? "failed" };
   }
 
+  /** Sends a message, and returns the one that answers it. @throws {Error} after the time limit, with the worker's output */
   async #ask(content: Message): Promise<Message> {
     const requestId = randomUUID();
     const answer = new Promise<Message>((resolve) => this.#waiting.set(requestId, resolve));

@@ -12,7 +12,10 @@ export interface Scope {
   file: BicepFile;
   /** ID of the subscription, resource group or management group that the file deploys to. */
   deployedTo: string;
-  /** Values by name: parameters, loop variables, resources and modules. Variables of the file are evaluated when used. */
+  /**
+   * Values by name: parameters, loop variables, resources and modules. Variables of the file are evaluated when used. The value
+   * of a resource or module has the member `deployed`, which marks that its missing members are UNKNOWN and not absent.
+   */
   names: Map<string, Value>;
   cloud: DeploymentCloud;
 }
@@ -28,6 +31,7 @@ export interface DeploymentCloud {
   refuse(message: string): void;
 }
 
+/** Returns the value of an expression. UNKNOWN if it depends on a value or function that is not known before the deployment. */
 export function evaluate(expression: Expression, scope: Scope): Value {
   const of = (one: Expression): Value => evaluate(one, scope);
   switch (expression.kind) {
@@ -80,7 +84,7 @@ function objectOf(entries: (Expression & { kind: "object" })["entries"], of: (on
   const object: { [name: string]: Value } = {};
   for (const { key, keyExpression, value } of entries) {
     const name = key ?? (keyExpression && of(keyExpression));
-    // A member with an unknown name: for example an identity's ID.
+    // An unknown name, for example an identity's ID. The member is kept under a name that no template uses.
     object[typeof name === "string" ? name : "?"] = of(value);
   }
   return object;
@@ -98,6 +102,7 @@ function memberOrUnknown(value: Value, name: string): Value {
   return found === undefined && isObject(value) && Object.hasOwn(value, "deployed") ? UNKNOWN : found;
 }
 
+/** Evaluates an operator of one or two operands. UNKNOWN for other operators. */
 function operation(operator: string, parts: Expression[], of: (one: Expression) => Value): Value {
   if (operator === "!" && parts.length === 1) {
     const value = of(parts[0]!);
@@ -112,9 +117,11 @@ function operation(operator: string, parts: Expression[], of: (one: Expression) 
     return left === false || right === false ? false : left === true && right === true ? true : UNKNOWN;
   if (operator === "||")
     return left === true || right === true ? true : left === false && right === false ? false : UNKNOWN;
+  // Parentheses around one expression.
   return parts.length === 1 && operator === "()" ? left : UNKNOWN;
 }
 
+/** Calls a function of Bicep: those that need the scope of the deployment here, the others of `SHARED_FUNCTIONS`. */
 function call(name: string, args: Expression[], scope: Scope): Value {
   const { cloud, deployedTo, file } = scope;
   const values = args.map((one) => evaluate(one, scope));

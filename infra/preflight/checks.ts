@@ -17,7 +17,7 @@ import type { CheckResult, Finding } from "./finding.ts";
 
 interface Check {
   name: string;
-  /** Command that shows the answer, if the cloud does not let preflight read it. */
+  /** Returns the command that shows the answer to a person, if the cloud does not let preflight read it. */
   byHand(context: Context): string;
   run(context: Context): Promise<CheckResult> | CheckResult;
 }

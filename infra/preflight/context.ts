@@ -23,14 +23,19 @@ export interface Context {
   group: ResourceGroup;
   /** Roles that the templates assign, by name. */
   assignedRoles: readonly string[];
-  /** False if the subscription does not have the region. Then nothing in the region can be checked. */
+  /**
+   * False if the subscription does not have the region, which the check of the region finds. Other checks then skip the region.
+   */
   hasRegion: boolean;
   /** Returns whether the templates have a parameter. */
   hasParameter(name: string): boolean;
   /** Returns the plan with changed parameters. */
   planWith(changes: Record<string, Value>): Plan;
-  /** Values of parameters that avoid a finding. The parameters file that preflight writes contains them. */
-  learned: Map<string, Value>;
+  /**
+   * Values of parameters that avoid a finding, which `proposeValue` collects. The parameters file that preflight writes
+   * contains them, and later checks plan the deployment with them.
+   */
+  proposed: Map<string, Value>;
 }
 
 export interface Subscription {
@@ -100,9 +105,18 @@ export async function readResourceGroup(arm: Arm, plan: Plan): Promise<ResourceG
   };
 }
 
-/** Returns the scope whose permissions, policies and locks apply: a resource group that does not exist has its subscription's. */
-export function existingScope({ group }: Pick<Context, "group">, scope: string): string {
-  const isNewGroup = scope.toLowerCase() === group.id.toLowerCase() ? !group.existing : /-events$/.test(scope);
+/**
+/**
+ * Returns the scope whose permissions, policies and locks apply: those of the subscription for a resource group that the
+ * deployment creates. These are the service's group, if it does not exist, and `rg-NAME-events` in each further watched
+ * subscription.
+ */
+export function existingScope({ group, parameters }: Pick<Context, "group" | "parameters">, scope: string): string {
+  const isNewGroup =
+    scope.toLowerCase() === group.id.toLowerCase()
+      ? !group.existing
+      : scope.endsWith(`/resourceGroups/rg-${parameters.environmentName}-events`);
+  // The first two segments: `/subscriptions/GUID`.
   return isNewGroup ? scope.split("/").slice(0, 3).join("/") : scope;
 }
 
@@ -118,9 +132,9 @@ export function textParameter({ parameters }: Pick<Context, "parameters">, name:
   return typeof value === "string" ? value : "";
 }
 
-/** Returns the command that writes the parameters file with a changed parameter. */
-export function setCommand(context: Context, name: string, value: Value): string {
-  context.learned.set(name, value);
+/** Adds a value of a parameter to `context.proposed`. Returns the command that writes the parameters file with it. */
+export function proposeValue(context: Context, name: string, value: Value): string {
+  context.proposed.set(name, value);
   const text = typeof value === "string" ? value : JSON.stringify(value);
   return rerunCommand(context, name, text);
 }

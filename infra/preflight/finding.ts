@@ -1,6 +1,6 @@
-/** Something that preflight found in the way of a deployment. */
+/** A problem of a deployment that preflight found. */
 export interface Finding {
-  /** Stable name of the kind of finding, such as `name.deletedVault`. */
+  /** Stable name of the kind of finding, such as `name.deleted`. docs/preflight.md lists them. */
   code: string;
   /**
    * `stops`: the deployment would fail. `degrades`: it succeeds, but a part does not work. `notChecked`: preflight could not

@@ -45,7 +45,7 @@ const { values: options } = commandLine(HELP, {
   },
 });
 
-/** Exit code if the cloud could not be asked. */
+/** Exit code if no one is signed in, or the subscription can't be read. */
 const CLOUD_FAILED = 3;
 const subscriptionId = options.subscription?.toLowerCase() ?? exitWithUsageError("--subscription is missing");
 if (!/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(subscriptionId))
@@ -55,6 +55,7 @@ const file = options.out ?? (write === "terraform" ? "terraform.tfvars" : "main.
 if (write && existsSync(file) && !options.overwrite)
   exitWithUsageError(`${file} exists. Use --overwrite to replace it, or --out for another file`);
 
+// The rest is loaded after the options are valid, so that --help and usage errors appear at once.
 const { quote, quoteAlways } = await import("./finding.ts");
 const { parseBicepTemplates } = await import("./templates.ts");
 const parametersModule = await import("./parameters.ts");
@@ -78,12 +79,12 @@ try {
     command: ownCommand(),
     environment: process.env,
   });
-  const learned = { ...parameters.values, ...Object.fromEntries(context.learned) };
-  if (options.json) console.log(JSON.stringify(report.jsonReport(context, results, learned), null, 2));
+  const proposed = { ...parameters.values, ...Object.fromEntries(context.proposed) };
+  if (options.json) console.log(JSON.stringify(report.jsonReport(context, results, proposed), null, 2));
   else console.log(report.textReport(context, results).join("\n"));
   if (write) {
     // `wx` fails if another process has created the file since the start.
-    writeFileSync(file, parametersModule.formatParameters(write, learned), { flag: options.overwrite ? "w" : "wx" });
+    writeFileSync(file, parametersModule.formatParameters(write, proposed), { flag: options.overwrite ? "w" : "wx" });
     console.error(`Wrote ${file}. Compare it with your plans before you deploy.`);
   }
   process.exitCode = report.exitCodeOf(results);

@@ -1,5 +1,5 @@
-// The parameters of a deployment: the definitions in main.bicep, values from a file and from options, and the file that preflight
-// writes. Names are those of Bicep. Terraform has the same in snake case.
+// The parameters of a deployment: the definitions in main.bicep, values from a file and from options, and the file that
+// preflight writes. Names are those of Bicep. Terraform has the same in snake case.
 
 import { readFileSync } from "node:fs";
 import type { BicepFile, Parameter } from "../template-checks/bicep/parse.ts";
@@ -41,9 +41,12 @@ export function createParameters(definitions: readonly Parameter[], given: Recor
   if (typeof location !== "string") throw new ParameterError("--location is missing");
   // Azure accepts the display name too: `West Europe`.
   const region = location.toLowerCase().replaceAll(" ", "");
+  // Commands of the report contain it.
+  if (!/^[a-z0-9]+$/.test(region)) throw new ParameterError("--location must be a region, such as westeurope");
   return { environmentName, location: region, values: { ...given, location: region } };
 }
 
+/** Returns whether a value has a type of Bicep, such as `string`, `bool?` or `string[]`. */
 function matchesType(type: string, value: Value): boolean {
   if (value === null) return type.endsWith("?");
   if (type.endsWith("[]") || type === "array") return Array.isArray(value);
@@ -59,6 +62,7 @@ export function parseAssignment(definitions: readonly Parameter[], text: string)
   return [definition.name, parseText(definition.type, value)];
 }
 
+/** Parses text as JSON, unless the parameter is a text. Text that is no JSON is returned, so that the type check reports it. */
 function parseText(type: string, text: string): Value {
   if (type === "string" || type === "string?") return text;
   try {
@@ -118,6 +122,7 @@ async function readTerraformVariables(
   return values;
 }
 
+/** Returns the value of an expression without variables or functions. */
 function literalOf(expression: Expression): Value {
   if (expression.kind === "literal") return expression.value;
   if (expression.kind === "template") return expression.parts.map(literalOf).join("");

@@ -51,6 +51,7 @@ export interface PlanInput {
   cloudName: string;
 }
 
+/** Returns the resources that a deployment with these parameters would write. Reads nothing from Azure. */
 export function planDeployment({ bicep, language, parameters, subscriptionId, tenantId, cloudName }: PlanInput): Plan {
   const plan: Plan = { resources: [], scopes: [], refusals: [], delegations: [] };
   const cloud: DeploymentCloud = {
@@ -113,6 +114,7 @@ function plannedResource({ type: declaredType, body: declared }: Resource, scope
   return { type, name, id: name && idOf(type, name, body, scope), scope: scope.deployedTo, location, body };
 }
 
+/** Returns a resource's ID: below its parent, as an extension of another resource, or in the scope that is deployed to. */
 function idOf(type: string, name: string, body: Value, { deployedTo }: Scope): string | undefined {
   if (type === RESOURCE_GROUP) return `${deployedTo}/resourceGroups/${name}`;
   const parent = memberOf(body, "parent");
@@ -125,7 +127,7 @@ function idOf(type: string, name: string, body: Value, { deployedTo }: Scope): s
   return base && `${base}/providers/${type}/${name}`;
 }
 
-/** Returns the value of a resource's symbol. */
+/** Returns the value of a resource's symbol. `deployed` marks it: see `Scope.names`. */
 function referenceTo({ id, name, body }: PlannedResource): Value {
   const members = isObject(body) ? body : {};
   return { ...members, id: id ?? UNKNOWN, name: name ?? UNKNOWN, properties: UNKNOWN, deployed: true };
@@ -137,6 +139,7 @@ function delegationsOf(body: Value): string[] {
   return items.flatMap((item) => textOf(memberOf(memberOf(item, "properties"), "serviceName")) ?? []);
 }
 
+/** Adds the resources of a module to the plan, at the scope that the call names. */
 function deployModule(module: Module, scope: Scope, bicep: ReadonlyMap<string, BicepFile>, plan: Plan): void {
   const file = bicep.get(path.posix.join(path.posix.dirname(scope.file.path), module.path))!;
   const scopeExpression = property(module.body, "scope");

@@ -66,7 +66,7 @@ export async function preflight(input: {
     assignedRoles: [...new Set(grantsOf(templates).map(({ role }) => role))].filter((role) => role.includes(" ")),
     hasParameter: (name) => definitions.some((one) => one.name === name),
     planWith: (changes) => planOf(createParameters(definitions, { ...parameters.values, ...changes })),
-    learned: new Map(),
+    proposed: new Map(),
   };
   return { context, results: await runChecks(context) };
 }

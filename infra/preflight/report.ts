@@ -65,11 +65,13 @@ export function textReport({ subscription, signedIn, plan }: Context, results: r
     }
   }
   const isReady = exitCodeOf(results) === 0;
-  lines.push(
-    "",
-    isReady ? "Nothing found that stops the deployment." : "The deployment would fail. Fix the findings above.",
-  );
-  return lines;
+  const openCount = results.flatMap(({ findings }) =>
+    findings.filter(({ severity }) => severity === "notChecked"),
+  ).length;
+  const ready = `Nothing found that stops the deployment${openCount > 0 ? `, but not everything could be checked (${openCount})` : ""}.`;
+  lines.push("", isReady ? ready : "The deployment would fail. Fix the findings above.");
+  // Names come from the cloud. A line break in one would look like another line, such as a command.
+  return lines.map((line) => line.replace(/[\p{Cc}\p{Zl}\p{Zp}]/gu, " "));
 }
 
 function mark(findings: readonly Finding[]): string {

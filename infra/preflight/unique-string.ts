@@ -6,6 +6,7 @@
 export function uniqueString(...values: readonly string[]): string {
   const bytes = Buffer.from(values.join("-"), "utf8");
   let [low, high] = [0, 0];
+  /** Length of the whole blocks of eight bytes: four for each lane. */
   const blocks = bytes.length - (bytes.length % 8);
   for (let at = 0; at < blocks; at += 8) {
     low = rotate(low ^ mixLow(bytes.readUInt32LE(at)), 19) + high;
@@ -29,6 +30,7 @@ export function uniqueString(...values: readonly string[]): string {
   return base32((BigInt(high) << 32n) | BigInt(low));
 }
 
+/** Multipliers of MurmurHash3. */
 const FIRST = 0x239b961b;
 const SECOND = 0xab0e9789;
 const rotate = (value: number, bits: number): number => ((value << bits) | (value >>> (32 - bits))) >>> 0;

@@ -29,11 +29,11 @@ export function hasUnknown(value: Value): boolean {
   return isObject(value) && Object.values(value).some(hasUnknown);
 }
 
-type Function = (args: Value[]) => Value;
+type TemplateFunction = (args: Value[]) => Value;
 
 /** Runs a function on texts. UNKNOWN if an argument is no text. */
 const onTexts =
-  (run: (...texts: string[]) => Value): Function =>
+  (run: (...texts: string[]) => Value): TemplateFunction =>
   (args) =>
     args.every((one) => typeof one === "string") ? run(...(args as string[])) : UNKNOWN;
 
@@ -41,7 +41,7 @@ const onTexts =
  * Functions that Bicep and Azure Policy share, by name in lower case. The others are unknown:
  * https://learn.microsoft.com/azure/azure-resource-manager/bicep/bicep-functions
  */
-export const SHARED_FUNCTIONS: Readonly<Record<string, Function>> = {
+export const SHARED_FUNCTIONS: Readonly<Record<string, TemplateFunction>> = {
   concat: (args) => {
     if (args.some((one) => one === UNKNOWN)) return UNKNOWN;
     return args.every(Array.isArray) ? (args as Value[][]).flat() : args.join("");

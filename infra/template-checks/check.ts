@@ -23,7 +23,7 @@ import { checkParity, type ParityRow } from "./parity/parity.ts";
 import { checkPolicy, type ParsedPolicy, parsePolicy } from "./policy.ts";
 import { checkProviders } from "./providers.ts";
 import { checkQueries } from "./queries.ts";
-import { checkPermissionsPage, checkRemovePage, checkRoleNames } from "./role-names.ts";
+import { checkAssignmentNames, checkPermissionsPage, checkRemovePage, checkRoleNames } from "./role-names.ts";
 import { checkSettings, checkSettingsPages } from "./settings.ts";
 import { checkTerraform, modulesOf } from "./terraform/check.ts";
 import { parseTerraform, type TerraformFile } from "./terraform/parse.ts";
@@ -88,6 +88,7 @@ export function checkInfra(input: {
     ...compareRefusals(bicep, mainModule),
     ...compareEntryPoints(bicep),
     ...checkRoleNames(files),
+    ...checkAssignmentNames(bicep),
     ...checkPermissionsPage(files, bicep),
     ...checkRemovePage(files, bicep),
     ...checkDeployerRoles(files, bicep, modules),

@@ -34,6 +34,7 @@ const Policy = z.strictObject({
     z.string(),
     z.strictObject({
       type: z.literal("String"),
+      defaultValue: z.literal("").optional(),
       metadata: z.strictObject({ displayName: z.string(), description: z.string() }),
     }),
   ),
@@ -61,6 +62,12 @@ const Policy = z.strictObject({
   }),
 });
 type Policy = z.infer<typeof Policy>;
+
+/**
+ * Parameters of the first version. Azure updates an existing policy with a further one only if that has a default value
+ * (InvalidPolicyParameterUpdate). The assignments set all of them.
+ */
+const FIRST_PARAMETERS = new Set(["environmentName", "storageAccountId"]);
 
 /** The parsed policy. */
 export interface ParsedPolicy {
@@ -102,6 +109,9 @@ export function checkPolicy(
   const policyTopic = resourceIn(vaultTemplate, TOPIC);
   const policySubscription = resourceIn(vaultTemplate, `${TOPIC}/eventSubscriptions`);
   return [
+    ...Object.entries(policy.parameters)
+      .filter(([parameter, { defaultValue }]) => !FIRST_PARAMETERS.has(parameter) && defaultValue === undefined)
+      .map(([parameter]) => finding(`${parameter} needs a defaultValue, or an earlier deployment can't be updated`)),
     ...parameterDifferences(
       "parameters",
       usedParameters(JSON.stringify({ name, parameters })),

@@ -2,7 +2,7 @@
 // roles.
 
 import type { BicepFile } from "./bicep/parse.ts";
-import { type Finding, property, text } from "./expression.ts";
+import { children, type Expression, type Finding, property, text } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";
 import { grantsOf } from "./grants.ts";
 import { BUILT_IN_ROLES, roleOfId, roleOfName } from "./roles.ts";
@@ -38,6 +38,30 @@ export function checkRemovePage(files: InfraFiles, bicep: ReadonlyMap<string, Bi
     .filter((name) => !page.includes(`az role definition delete --name "${name} (`))
     .map((name) => ({ file, line: 1, message: `does not remove the custom role ${name}` }));
 }
+
+/**
+ * Checks that the name of each assignment whose role a parameter can change depends on the parameter too: Azure does not change
+ * the role of an existing assignment (RoleAssignmentUpdateNotPermitted).
+ */
+export function checkAssignmentNames(bicep: ReadonlyMap<string, BicepFile>): Finding[] {
+  return [...bicep.values()].flatMap(({ path: file, parameters, resources }) =>
+    resources
+      .filter(({ type }) => type === "Microsoft.Authorization/roleAssignments")
+      .flatMap(({ name: assignment, line, body }) => {
+        const [name, role] = [property(body, "name"), property(body, "properties", "roleDefinitionId")];
+        return parameters
+          .filter((one) => role && mentions(role, one.name) && !(name && mentions(name, one.name)))
+          .map((one) => ({
+            file,
+            line,
+            message: `${assignment}: its name must depend on ${one.name}, as its role does`,
+          }));
+      }),
+  );
+}
+
+const mentions = (expression: Expression, name: string): boolean =>
+  (expression.kind === "name" && expression.name === name) || children(expression).some((one) => mentions(one, name));
 
 /** Checks that every role ID matches the role name next to it, and that every role name exists. */
 export function checkRoleNames(files: InfraFiles): Finding[] {

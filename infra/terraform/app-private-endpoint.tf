@@ -1,5 +1,5 @@
-# A private endpoint of the app itself, with its DNS record, for callers in your network. Separate from the others, which must not
-# wait for the app.
+# A private endpoint of the app itself, with its DNS record, for callers in your network. It is separate from the endpoints in
+# private-endpoints.tf, so that those do not wait for the app.
 locals {
   app_private_endpoint_created = var.network_enabled && var.app_private_endpoint_enabled
 }
@@ -13,7 +13,7 @@ resource "azurerm_private_dns_zone" "app_private_dns_zone" {
   tags                = local.tags
 }
 
-# Other apps with a private endpoint elsewhere have no record in this zone. Their public address is used then.
+# The zone has no record of apps with a private endpoint elsewhere. The redirect then uses their public address.
 resource "azurerm_private_dns_zone_virtual_network_link" "app_virtual_network_link" {
   count = local.private_dns_zones_created && local.app_private_endpoint_created ? 1 : 0
 

@@ -1,5 +1,5 @@
-# The identity with which every Event Grid topic of this service delivers. One identity for all topics needs one role assignment,
-# and a policy can use it without the right to assign roles.
+# The identity with which every Event Grid topic of this service delivers events. One identity for all topics needs one role
+# assignment, and a policy that creates topics can use it without the right to assign roles.
 resource "azurerm_user_assigned_identity" "event_identity" {
   name                = "id-${var.environment_name}-events"
   resource_group_name = local.resource_group_name

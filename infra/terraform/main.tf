@@ -44,9 +44,7 @@ module "events" {
   tags               = local.tags
   storage_account_id = azurerm_storage_account.storage_account.id
   event_identity_id  = azurerm_user_assigned_identity.event_identity.id
-
-  # A topic tests its role when it is created.
-  depends_on = [azurerm_role_assignment.topic_sender_role]
+  sender_role_id     = azurerm_role_assignment.topic_sender_role.id
 }
 
 module "watch" {

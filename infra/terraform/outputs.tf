@@ -21,6 +21,9 @@ output "service_storage_account_id" {
 output "service_event_identity_id" {
   description = "Input of events/ and events-policy/ of other scopes."
   value       = azurerm_user_assigned_identity.event_identity.id
+
+  # Topics of other subscriptions wait for the role too.
+  depends_on = [azurerm_role_assignment.topic_sender_role]
 }
 
 output "service_vault_events_queue_id" {

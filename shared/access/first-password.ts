@@ -27,10 +27,10 @@ import {
 import { userOperations } from "./users.ts";
 
 /*
- * The first password: whoever deployed the service exchanges the sign-in to Azure for a password of the bootstrap administrator.
- * The deployer proves the identity by a role assignment on the service's key vault: Azure Resource Manager records who created
- * it, and its description commits to a secret (the verifier) that only the deployer knows. The service receives no access token.
- * docs/decisions/0026-first-password.md has the alternatives.
+ * The first password: the person who deployed the service exchanges the sign-in to Azure for a password of the bootstrap
+ * administrator. The deployer proves the identity by a role assignment on the service's key vault: Azure Resource Manager
+ * records who created it, and its description commits to a secret (the verifier) that only the deployer knows. The service
+ * receives no access token. docs/decisions/0026-first-password.md has the alternatives.
  */
 
 /** The proof, and the password to set. */
@@ -45,11 +45,14 @@ export interface FirstPassword {
 /** Start of the description of the role assignment. The hash of the verifier in base64url follows. */
 export const DESCRIPTION_PREFIX = "first-password:";
 
-/** Age at which an assignment no longer proves anything. Its creator may have left it behind. */
+/**
+ * Age at which an assignment no longer proves anything, because its creator may have left it behind. The deployer's command
+ * needs about a minute.
+ */
 const MAX_AGE_MS = 15 * MINUTE_MS;
-/** How much the clock of Azure may be ahead of the service's. */
+/** Maximum time by which the clock of Azure may be ahead of the service's. */
 const CLOCK_SKEW_MS = 5 * MINUTE_MS;
-/** Attempts to write while others write the same rows. */
+/** Attempts to write while other requests write the same rows. As many as for the bootstrap administrator (bootstrap.ts). */
 const ATTEMPTS = 20;
 
 interface Dependencies {
@@ -68,8 +71,8 @@ interface Dependencies {
 }
 
 /**
- * Creates the function that sets the first password. It works once for a store, and only while the bootstrap administrator is the
- * only user and never signed in.
+ * Creates the function that sets the first password. It works once for a store, and only while the bootstrap administrator is
+ * the only user and never signed in.
  *
  * @returns a function that returns the name of the bootstrap administrator. It throws {Problem} conflict if the exchange is not
  * possible (any more), forbidden if the proof is not valid, unavailable if the role assignment can't be read yet, and
@@ -87,7 +90,7 @@ export function createFirstPassword(deps: Dependencies) {
       );
     }
     await deps.ensureBootstrapAdministrator();
-    // Before the proof is read, so that nobody can make a service in use call Azure.
+    // Before the proof is read, so that requests to a service in use never cause calls to Azure.
     const { user } = await readUnused(tables, username);
     const target = { type: "user", id: user.rowKey };
     const details = { roleAssignment: given.roleAssignment, deployer };
@@ -100,10 +103,10 @@ export function createFirstPassword(deps: Dependencies) {
       throw error;
     });
     if (assignment === undefined) throw unreadable("notFound");
-    const weakness = weaknessOf(assignment, given.verifier, { deployer, vaultId, now: clock.now() });
-    if (weakness !== undefined) {
-      await audit.refused({ ...event, outcome: "refused", details: { ...details, reason: weakness } });
-      throw new Problem("forbidden", `The role assignment proves nothing: ${weakness}.`);
+    const rejectionReason = rejectionReasonOf(assignment, given.verifier, { deployer, vaultId, now: clock.now() });
+    if (rejectionReason !== undefined) {
+      await audit.refused({ ...event, outcome: "refused", details: { ...details, reason: rejectionReason } });
+      throw new Problem("forbidden", `The role assignment proves nothing: ${rejectionReason}.`);
     }
     await rejectWeakPassword(given.password, user, "password");
     const passwordHash = await passwords.hash(given.password);
@@ -133,8 +136,10 @@ const unreadable = (code: string): Problem =>
   retryLater("unavailable", `Azure Resource Manager does not show this role assignment yet (${code}).`, 5);
 
 /**
- * Reads the rows of a service that nobody has used yet.
- * @throws {Problem} conflict if the exchange was done, somebody signed in, or there is another user
+ * Reads the rows of a service that no person has used yet: the bootstrap administrator, its mark and the number of users. The
+ * mark is the row that remembers the configured bootstrap password, and that the first password was set (`exchangedAt`).
+ *
+ * @throws {Problem} conflict if the first password was set, an administrator signed in, or there is another user
  */
 async function readUnused(tables: Tables, username: string) {
   const [user, mark, directory] = await Promise.all([
@@ -142,16 +147,16 @@ async function readUnused(tables: Tables, username: string) {
     tables.get(BootstrapMark, USERS_PARTITION, BOOTSTRAP_KEY),
     tables.get(Directory, USERS_PARTITION, DIRECTORY_KEY),
   ]);
-  const used = (reason: string) =>
+  const alreadyUsed = (reason: string) =>
     new Problem("conflict", `${reason} To reset the first administrator, use make-secrets with --password-stdin.`);
-  if (mark?.exchangedAt !== undefined) throw used("The first password was set already.");
+  if (mark?.exchangedAt !== undefined) throw alreadyUsed("The first password was set already.");
   if (!user || !mark || !isUntouched(user) || directory?.total !== 1) {
-    throw used("An administrator has used this service already.");
+    throw alreadyUsed("An administrator has used this service already.");
   }
   return { user, mark, directory };
 }
 
-/** Returns whether nobody has signed in as the bootstrap administrator or changed it. */
+/** Returns whether the bootstrap administrator never signed in, and still has its role, its state and no SSO identity. */
 const isUntouched = (user: UserRow): boolean =>
   user.role === "admin" &&
   user.state === "active" &&
@@ -160,13 +165,13 @@ const isUntouched = (user: UserRow): boolean =>
   user.lastSsoSignInAt === undefined;
 
 /** Returns why a role assignment does not prove that the deployer sends the verifier. Undefined if it does. */
-function weaknessOf(
+function rejectionReasonOf(
   { scope, description, createdBy, updatedBy, updatedOn }: AssignmentRecord,
   verifier: string,
   expected: { deployer: string; vaultId: string; now: Date },
 ): string | undefined {
   const isDeployer = (objectId: string | undefined) => objectId?.toLowerCase() === expected.deployer.toLowerCase();
-  // Both, because anyone who may write assignments can change the description of an existing one.
+  // Both must be the deployer, because anyone who may write assignments can change the description of an existing one.
   if (!isDeployer(createdBy) || !isDeployer(updatedBy)) return "another identity than the deployer wrote it";
   if (scope.toLowerCase() !== expected.vaultId.toLowerCase()) return "it is not on the service's key vault";
   const ageMs = expected.now.getTime() - Date.parse(updatedOn ?? "");

@@ -5,9 +5,10 @@ import { END_REASONS } from "./items.ts";
 import { ALERT_TYPES, type AlertType, DELIVERY_MODES, eventTypeOf, SEVERITIES } from "./rule.ts";
 
 /**
- * Schemas of the events that rules with the delivery method `webhook` send: for the API description, and as types for webhook.ts,
- * which builds the events. The names of all members are part of the public contract with receivers. The schemas have no `id`:
- * oapi-codegen removes named schemas that only webhooks use, and its client then does not compile.
+ * Schemas of the events that rules with the delivery method `webhook` send: for the API description, and as types for
+ * webhook.ts, which builds the events. The names of all members are part of the public contract with receivers. The schemas
+ * have no names (`.meta({ id })`): oapi-codegen removes named schemas that only webhooks use, and its client then does not
+ * compile.
  */
 
 const instant = z.iso.datetime();
@@ -208,7 +209,7 @@ export type EventItem =
   | z.infer<typeof EventBreakGlass>
   | z.infer<typeof EventAutomation>;
 
-/** The schema of the items, and the description of the event, by the type of the rule. */
+/** By the type of the rule: the schema of the event's items, and the title of the event in the API description. */
 const EVENTS: Record<AlertType, { item: z.ZodType; summary: string }> = {
   expiration: { item: EventAsset, summary: "Assets expire soon" },
   expired: { item: EventAsset, summary: "Assets expired" },

@@ -178,12 +178,13 @@ export const byKeyId = (a: ApplicationCredential, b: ApplicationCredential): num
 
 /**
  * Joins the entries of each token-signing certificate. Entra keeps such a certificate, for example of SAML, as two key
- * credentials with one thumbprint: one to sign and one to verify. The entry to verify stays, because it is the public
+ * credentials with one thumbprint and one validity: one to sign and one to verify. The entry to verify stays, because it is the public
  * certificate. Applies to joined entries again without a change.
  */
 export function joinSigningCertificates(credentials: readonly ApplicationCredential[]): ApplicationCredential[] {
-  const certificates = Map.groupBy(credentials, ({ keyId, kind, of, thumbprint }) =>
-    kind === "certificate" && thumbprint !== undefined ? `${of} ${thumbprint}` : keyId,
+  // Owners of an application choose the stored thumbprint, so an entry that expires at another time is not hidden.
+  const certificates = Map.groupBy(credentials, ({ keyId, kind, of, thumbprint, startsOn, expiresOn }) =>
+    kind === "certificate" && thumbprint !== undefined ? `${of} ${thumbprint} ${startsOn} ${expiresOn}` : keyId,
   );
   return [...certificates.values()].flatMap((entries) => {
     if (entries.length === 1 || !entries.some(({ usage }) => usage === "Sign")) return entries;

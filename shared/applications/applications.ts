@@ -180,11 +180,9 @@ export function createApplications(
   /** Reads one application again. Sends the message again while a run may overwrite the result, and after a failure. */
   async function refresh(message: ApplicationRefresh): Promise<void> {
     const sendAgain = (waitMs: number, attempts = message.attempts) =>
-      queues.send(
-        QUEUE,
-        { application: { ...message, attempts } },
-        { delaySeconds: Math.min(MAX_REQUEUE_SECONDS, Math.max(1, Math.ceil(waitMs / SECOND_MS))) },
-      );
+      queues.send(QUEUE, refreshMessage({ ...message, attempts }), {
+        delaySeconds: Math.min(MAX_REQUEUE_SECONDS, Math.max(1, Math.ceil(waitMs / SECOND_MS))),
+      });
     // A run in progress may have listed the application before the change.
     if (await runs.active()) return await sendAgain(REFRESH_PAUSE_MS);
     try {
@@ -253,7 +251,7 @@ export function createApplications(
       return { run: await runs.get(runId), isNew: activeRun === undefined };
     },
 
-    requestRefresh: (application) => queues.send(QUEUE, { application: { ...application, attempts: 0 } }),
+    requestRefresh: (application) => queues.send(QUEUE, refreshMessage({ ...application, attempts: 0 })),
 
     async handle({ runId, mode = "full", application }, caller) {
       if (application !== undefined) return await refresh(application);
@@ -318,5 +316,11 @@ function waitAfter(error: unknown): number | undefined {
   if (error instanceof RunBusy || error instanceof VaultBusy) return error.waitMs;
   return isConflict(error) ? SECOND_MS : undefined;
 }
+
+/**
+ * Returns the message that requests one application. Workers of earlier versions ignore `application`: they read all changes,
+ * not all applications.
+ */
+const refreshMessage = (application: ApplicationRefresh): DiscoverMessage => ({ mode: "changes", application });
 
 const GUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;

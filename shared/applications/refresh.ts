@@ -4,7 +4,7 @@ import { MINUTE_MS } from "../platform/time.ts";
 import { APPS, AppFences, fenceKey, STATE_KEY, States } from "./application.ts";
 import { contentsFromChanges, type DiscoverDeps, writeContent } from "./discover.ts";
 
-/** An application to read again, because this service has changed its client secrets. */
+/** Message about an application to read again, because this service has changed its client secrets. */
 export const ApplicationRefresh = z.object({
   /** Client ID and object ID. */
   appId: z.string(),
@@ -13,17 +13,19 @@ export const ApplicationRefresh = z.object({
   added: z.string().optional(),
   removed: z.string().optional(),
   /** Number of earlier reads that failed or were too old. */
-  attempts: z.int(),
+  attempts: z.int().min(0),
 });
 export type ApplicationRefresh = z.infer<typeof ApplicationRefresh>;
 
+/** Time limit of all requests to Microsoft Graph. */
 const READING_TIMEOUT_MS = MINUTE_MS;
 
 /**
- * Reads one application from Microsoft Graph and writes it and its credentials, as a discovery of changes does. Safe to repeat:
- * the bucket's own row is written last, so that the next discovery completes what a crash left.
+ * Reads one application from Microsoft Graph and writes it and its credentials, as a discovery of changes does.
  *
- * The fence is taken before the read. If another worker takes it meanwhile, with data that may be newer, the writes fail.
+ * Applications are written in buckets, by the first digit of the client ID. Safe to repeat: the bucket's own row is written
+ * last, so that the next discovery completes what a crash left. The bucket's fence is taken before the read. If another worker
+ * takes it meanwhile, with data that may be newer, the writes fail.
  *
  * @returns Whether the directory shows the change. Replicas of the directory lag.
  * @throws {CloudFailure} if the application can't be read; {VaultBusy} or a conflict while another worker writes it.
@@ -44,9 +46,11 @@ export async function refreshApplication(
   const signal = AbortSignal.timeout(READING_TIMEOUT_MS);
   const app = await graph.findApplication({ objectId }, signal);
   const has = (keyId: string) => app?.passwords.some((one) => one.keyId === keyId) ?? false;
+  // A replica that lags must not overwrite newer rows. The caller repeats the message.
   const isShown = (added === undefined || has(added)) && (removed === undefined || !has(removed));
   if (!isShown) return false;
   const content = (await contentsFromChanges(new Map([[objectId, app]]), signal, deps)).get(bucket);
+  // The application is neither in the directory nor stored.
   if (content === undefined) return true;
   const changes = await writeContent(bucket, content, fence, {
     state,
@@ -55,6 +59,7 @@ export async function refreshApplication(
     confirm: () => fence.advance(),
     deps,
   });
+  // Requests an evaluation of alerts.
   if (changes.added + changes.updated + changes.removed > 0) await deps.ended();
   return true;
 }

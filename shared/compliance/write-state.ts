@@ -206,12 +206,12 @@ function exemptionsOf(
     const asset = assetWithEntry.get(exemption.asset) ?? exemption.asset;
     return { ...exemption, asset, failing: isAssetFailing(results.assets, asset, exemption.checkId) };
   });
-  return moved.filter(
-    ({ id, asset, checkId, until }) =>
-      !moved.some(
-        (other) => other.id !== id && other.asset === asset && other.checkId === checkId && other.until > until,
-      ),
-  );
+  const isReplacedBy = (one: (typeof moved)[number], other: (typeof moved)[number]) =>
+    other.asset === one.asset &&
+    other.checkId === one.checkId &&
+    // Of two that last equally long one stays too: they cover one failure.
+    (other.until > one.until || (other.until === one.until && other.id < one.id));
+  return moved.filter((one) => !moved.some((other) => isReplacedBy(one, other)));
 }
 
 function equalsExcept(row: VaultState, record: VaultState, ignored: (keyof VaultState)[]): boolean {

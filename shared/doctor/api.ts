@@ -2,7 +2,7 @@ import * as z from "zod";
 import type { Checkup } from "./doctor.ts";
 import { OUTCOMES } from "./result.ts";
 
-// The check of permissions in the API.
+// Schema of the answer of POST /system/permissions/check.
 
 const counts = z.object({
   checked: z.int().meta({ description: "Number of resources that were called.", example: 3 }),

@@ -8,6 +8,7 @@ export interface Principal {
   type: "ServicePrincipal" | "User";
 }
 
+/** Returns the object ID, or a placeholder for people to replace. */
 const objectIdOf = (principal: Principal | undefined) => principal?.objectId ?? "<object id of the service's identity>";
 
 /** Creates the custom roles of a watched subscription and assigns them. */
@@ -18,7 +19,11 @@ export const watchCommand = (principal: Principal | undefined, subscriptionId: s
 export const assignCommand = (principal: Principal | undefined, role: string, scope: string): string =>
   `az role assignment create --assignee-object-id "${objectIdOf(principal)}" --assignee-principal-type ${principal?.type ?? "ServicePrincipal"} --role "${role}" --scope "${scope}"`;
 
-/** Deploys a template that creates and assigns a role in a resource group. */
+/**
+ * Deploys a template that creates and assigns a role in a resource group.
+ *
+ * @param parameters - Further parameters, with a space before.
+ */
 export const groupCommand = (principal: Principal | undefined, template: string, parameters = ""): string =>
   `az deployment group create --resource-group "<resource group>" --template-file ${template} --parameters principalId="${objectIdOf(principal)}" environmentName="<environment name>"${parameters}`;
 
@@ -29,7 +34,7 @@ export const subscriptionCommand = (principal: Principal | undefined, template: 
 /** Client ID of Microsoft Graph in every tenant. */
 const GRAPH = "00000003-0000-0000-c000-000000000000";
 
-/** Grants an application permission of Microsoft Graph. Looks its ID up by its name. */
+/** Grants an application permission of Microsoft Graph. The command finds the permission's ID by its name. */
 export function graphCommand(principal: Principal | undefined, permission: string): string {
   const id = objectIdOf(principal);
   const graph = `$(az ad sp show --id ${GRAPH} --query id -o tsv)`;

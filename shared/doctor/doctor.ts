@@ -1,9 +1,15 @@
 import pMap from "p-map";
 import type { Caller } from "../platform/http/endpoint.ts";
+import { SECOND_MS } from "../platform/time.ts";
 import { CALLS } from "./calls.ts";
-import { createContext, type DoctorDeps, isStoreFailure } from "./context.ts";
+import { type DoctorDeps, isStoreFailure } from "./clients.ts";
+import { createContext } from "./context.ts";
 import type { OutgoingCall } from "./outgoing-call.ts";
-import { type Outcome, type Result, worstOf } from "./result.ts";
+import { CHECK_TIMED_OUT, CHECK_TIMEOUT_MS } from "./report.ts";
+import { notProven, type Outcome, type Result, worstOf } from "./result.ts";
+
+// The doctor: makes each outgoing call of the service once, and reports which permissions are missing. Used by the API, the
+// page Permissions and `npm run doctor`.
 
 /** What was found for one call: its worst result, and the results that need attention. */
 export interface CheckedCall {
@@ -13,7 +19,7 @@ export interface CheckedCall {
   works: number;
   /** Number of resources for which it was checked. */
   checked: number;
-  /** The results that are not `works`, and those that add something. */
+  /** The results that are not `works`, and those with a `detail`. */
   findings: Result[];
 }
 
@@ -39,15 +45,22 @@ export interface Doctor {
 /** Outcomes that make a check fail, unless the call is optional. */
 const NOT_OK: ReadonlySet<Outcome> = new Set(["answeredWithBlanks", "permissionMissing", "unreachable", "failed"]);
 
-/** Calls that are checked at the same time. */
+/** Number of calls that are checked at the same time. Each sends a few requests, and the check must end within two minutes. */
 const CONCURRENT_CALLS = 6;
 
-/** @param calls - Tests check some of the calls. */
-export function createDoctor(deps: DoctorDeps, calls: readonly OutgoingCall[] = CALLS): Doctor {
+/** Milliseconds after which a check no longer waits for calls that did not end at the time limit by themselves. */
+const MAX_WAIT_MS = CHECK_TIMEOUT_MS + 10 * SECOND_MS;
+
+/** Creates the doctor. @param calls - Default: all calls. Tests check some of them, and set a shorter wait. */
+export function createDoctor(
+  deps: DoctorDeps,
+  calls: readonly OutgoingCall[] = CALLS,
+  maxWaitMs = MAX_WAIT_MS,
+): Doctor {
   let running: Promise<Checkup> | undefined;
   return {
     check(caller) {
-      running ??= run(deps, calls, caller).finally(() => {
+      running ??= run(deps, { calls, maxWaitMs }, caller).finally(() => {
         running = undefined;
       });
       return running;
@@ -55,14 +68,23 @@ export function createDoctor(deps: DoctorDeps, calls: readonly OutgoingCall[] = 
   };
 }
 
-async function run(deps: DoctorDeps, outgoing: readonly OutgoingCall[], caller: Caller): Promise<Checkup> {
+async function run(
+  deps: DoctorDeps,
+  { calls: outgoing, maxWaitMs }: { calls: readonly OutgoingCall[]; maxWaitMs: number },
+  caller: Caller,
+): Promise<Checkup> {
   const checkedAt = deps.clock.now().toISOString();
-  const doctor = createContext(deps, caller);
+  const context = createContext(deps, caller);
+  const end = AbortSignal.timeout(maxWaitMs);
+  // Some of the modules have time limits of their own, whose sum is more than the platform waits for a response.
+  const late = new Promise<Result[]>((resolve) => {
+    end.addEventListener("abort", () => resolve([notProven("the service", CHECK_TIMED_OUT)]), { once: true });
+  });
   const calls = await pMap(
     outgoing,
     async (call): Promise<CheckedCall> => {
-      const results = await call.check(doctor).catch((error: unknown): Result[] => {
-        // Without its own tables the service can't know how the call is configured. The calls to the tables say what is missing.
+      const results = await Promise.race([call.check(context), late]).catch((error: unknown): Result[] => {
+        // Without its own tables the service can't know how the call is configured. The calls to the tables report the cause.
         if (!isStoreFailure(error)) throw error;
         return [{ outcome: "failed", resource: "the service's tables", detail: error.message }];
       });
@@ -76,7 +98,7 @@ async function run(deps: DoctorDeps, outgoing: readonly OutgoingCall[], caller: 
     },
     { concurrency: CONCURRENT_CALLS },
   );
-  const [subscriptions, vaults] = await Promise.all([doctor.subscriptions(), doctor.vaults()]);
+  const [subscriptions, vaults] = await Promise.all([context.subscriptions(), context.vaults()]);
   return {
     ok: calls.every(({ call, outcome }) => call.optional || !NOT_OK.has(outcome)),
     checkedAt,

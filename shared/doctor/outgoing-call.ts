@@ -1,4 +1,4 @@
-import type { Doctor } from "./context.ts";
+import type { CheckContext } from "./context.ts";
 import type { Result } from "./result.ts";
 
 /** One outgoing call of the service. `CALLS` lists all of them. */
@@ -13,8 +13,10 @@ export interface OutgoingCall {
   permissions: readonly string[];
   /** Page and section that explain the permission, below docs/. */
   page: string;
-  /** True if the service works without the permission, or if it is needed only in some places. A missing one is then no error. */
+  /**
+   * True if the service works without the permission, or if it is needed only in some places. A missing one is then no error.
+   */
   optional?: true;
   /** Makes the call, or finds out by other reads whether it would work. Returns a result for each resource. */
-  check(doctor: Doctor): Promise<Result[]>;
+  check(context: CheckContext): Promise<Result[]>;
 }

@@ -13,7 +13,7 @@ export type Action = { action: string } | { dataAction: string };
 
 /** The roles of the service's identity in one subscription, above it and below it. Roles through groups are included. */
 export interface OwnRoles {
-  /** Whether a role at the subscription, or above it, permits the action. */
+  /** Returns whether a role at the subscription or above it permits the action, and so permits it in the whole subscription. */
   permit(action: Action): boolean;
   /** Returns the scopes of all roles that permit the action, in lower case. */
   scopesWith(action: Action): string[];
@@ -38,6 +38,7 @@ export async function readOwnRoles(
     definitions.set(roleDefinitionId, permissions);
     held.push({ scope: scope.toLowerCase().replace(/\/$/, ""), permissions });
   }
+  // The start of every scope inside the subscription.
   const below = `/subscriptions/${subscriptionId}/`.toLowerCase();
   const scopesWith = (action: Action) =>
     held.filter(({ permissions }) => permissions.some((one) => allows(one, action))).map(({ scope }) => scope);

@@ -23,12 +23,14 @@ export interface Result {
   command?: string;
 }
 
-/** The members that a call adds to its result. A call that just works returns nothing. */
+/** The members with which a call changes its result `works`. A call that just works returns nothing. */
 // biome-ignore lint/suspicious/noConfusingVoidType: most calls return nothing
 export type Added = Partial<Result> | undefined | void;
 
+/** Returns the results of a call whose feature is off. */
 export const off = (detail: string): Result[] => [{ outcome: "off", resource: "the service", detail }];
 
+/** Returns the result of a resource for which a read can't show whether the call works. */
 export const notProven = (resource: string, detail: string): Result => ({ outcome: "notProven", resource, detail });
 
 /** Returns the worst outcome of the results, which stands for the call. */

@@ -4,9 +4,11 @@ import { type AssetPlace, type AssetRecord, Assets, credentialIds, otherNamesOf 
 import { namePrefix, partitions } from "./asset-keys.ts";
 
 /**
- * Returns the asset of which this credential is another entry: the asset of a token-signing certificate stands for all its
- * entries in the directory, which earlier versions stored as assets. Undefined for any other place. One request for the
- * credentials of the application.
+ * Returns the asset that stands for a token-signing certificate, by the place of another of its entries. The directory has
+ * several entries for such a certificate. Earlier versions stored an asset for each, so alerts and exemptions may name one that
+ * no longer exists. Sends one request for the credentials of the application.
+ *
+ * @returns undefined if the place is not that of another entry
  */
 export async function assetWithEntry(place: AssetPlace, tables: Tables): Promise<AssetRecord | undefined> {
   const { type, vaultName } = place;

@@ -11,7 +11,7 @@ import type { RotateAssetRequest } from "./asset-api.ts";
 import { generateValue } from "./generate.ts";
 import type { MatchFinder } from "./matches.ts";
 import { namedPlaces } from "./named-places.ts";
-import { type OnObstacle, sending, throwObstacle } from "./obstacles.ts";
+import { type OnObstacle, remedies, throwObstacle } from "./obstacles.ts";
 import { type ClientSecretRequest, currentVersion, type RotationRequest } from "./plan.ts";
 import { DEFAULT_OVERLAP_DAYS } from "./policy.ts";
 import { throwAsProblem } from "./problems.ts";
@@ -101,8 +101,8 @@ export function createAssetRotation(deps: {
           ? "This secret is not known to be an application's client secret, so Entra can't create its new value. Enter the new value (newValue). Or generate a random value (generate with issuerAccepts: true), if no other system must know the value first. If it is a client secret, test or confirm the match of the application."
           : "Send issuerAccepts: true together with generate: a generated value is useless if the system that checks it does not accept any value. Otherwise send newValue.",
         how === undefined
-          ? sending({ newValue: null }, { generate: GENERATED, issuerAccepts: true })
-          : sending({ issuerAccepts: true }),
+          ? remedies({ newValue: null }, { generate: GENERATED, issuerAccepts: true })
+          : remedies({ issuerAccepts: true }),
       ),
     );
     return "";

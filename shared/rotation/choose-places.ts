@@ -1,6 +1,5 @@
-import { assetId } from "../inventory/asset.ts";
 import { Problem } from "../platform/http/problem.ts";
-import { type OnObstacle, sending } from "./obstacles.ts";
+import { type OnObstacle, remedies } from "./obstacles.ts";
 import { placeOf } from "./publications.ts";
 import type { LeftOutReason, RotationRecord } from "./rotation.ts";
 import { isCertain, type Place, placeKey, type Target } from "./targets.ts";
@@ -71,9 +70,8 @@ export function choosePlaces(
       new Problem(
         "notRotatable",
         `${unreadable.map(placeOf).join(", ")} can't be read and may hold this client secret, so the place that has held it longest is unknown. Name the places to write in targets, confirm one, or let the service read the vault.`,
-        sending({
-          targets: certain.map(({ vaultName, secretName: name }) => assetId({ vaultName, type: "secret", name })),
-        }),
+        // No user has confirmed any of the places, so none is proposed: somebody may have copied the secret into a vault of theirs.
+        remedies({ targets: null }),
       ),
     );
   }

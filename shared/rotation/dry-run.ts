@@ -6,13 +6,13 @@ import type { RotationRequest } from "./plan.ts";
 import type { RotationRecord } from "./rotation.ts";
 import { NOBODY, type Rotations } from "./rotations.ts";
 
-/** What a dry run is about: a client secret of an application, or an asset. */
+/** The subject of a dry run: a client secret of an application, or an asset. */
 type PlannedSubject = { appId: string; oldKeyId: string } | { assetId: string };
 
 /**
- * Plans a rotation without any change, whatever it still lacks.
+ * Plans a rotation without any change, even if the request lacks something that the rotation needs.
  *
- * @param requestOf - Returns the request of the rotation.
+ * @param requestOf - Returns the request of the rotation, and calls `onObstacle` for everything that the request lacks.
  * @param confirmations - The confirmations that the rotation would need.
  * @returns the plan, without steps if the subject can't be rotated at all, and what the rotation needs before it can start.
  * @throws {Problem} if the request is invalid, its subject does not exist, or a cloud service does not respond clearly.

@@ -1,8 +1,8 @@
 import { clientSecretOf, isVaultSecret, type RotationRecord, type StepName } from "./rotation.ts";
 
 /**
- * How the inventory follows rotations. After each step that changed an application or a vault, the inventory reads that one
- * application or vault again, and does not wait for the next discovery or scan.
+ * Keeps the inventory current during rotations. After each step that changed an application or a vault, the inventory reads
+ * that one application or vault again, and does not wait for the next discovery or scan.
  */
 export interface InventoryUpdates {
   /** Requests that the inventory reads an application again. Safe to repeat. */
@@ -24,7 +24,7 @@ export interface ChangedApplication {
 
 /** Steps after which the inventory reads the application. `cleanUp` removes client secrets that an attempt left behind. */
 const APPLICATION_STEPS: readonly StepName[] = ["makeRoom", "create", "revoke", "removeNew", "cleanUp"];
-/** Steps after which the inventory reads the vaults of the places. */
+/** Steps after which the inventory reads the vaults that the rotation wrote. `putBack` restores them in a rollback. */
 const PLACE_STEPS: readonly StepName[] = ["publish", "putBack"];
 
 /** Requests the updates of the inventory that follow from a step. Called before the step is stored as done. */
@@ -38,6 +38,7 @@ export async function updateInventory(
       await inventory.vaultChanged(vaultName);
   }
   if (!APPLICATION_STEPS.includes(step) || isVaultSecret(record)) return;
+  // Only an attempt before the last one can have left a client secret behind.
   if (step === "cleanUp" && record.attempts.length < 2) return;
   const { appId, objectId, oldKeyId } = clientSecretOf(record);
   await inventory.applicationChanged({

@@ -26,7 +26,10 @@ const NEED_CODES: ReadonlySet<ProblemCode> = new Set<ProblemCode>([
 /** Returns whether a dry run answers a problem, after which no plan is possible, as a need. */
 export const isNeed = ({ code }: Problem): boolean => NEED_CODES.has(code);
 
-/** Changes of the request's body, each of which removes an obstacle. Null stands for a value that only the caller knows. */
+/**
+ * Alternative changes of the request's body, each of which removes an obstacle. Null stands for a value that only the caller
+ * knows.
+ */
 type Remedies = Record<string, unknown>[];
 
 /** Something that a rotation still needs. */
@@ -34,12 +37,14 @@ export interface Need {
   /** Code of the problem with which the rotation would be rejected. */
   code: ProblemCode;
   message: string;
+  /** Members to add to the body. One of the alternatives is enough. */
   send: Remedies;
 }
 
 /** Returns the extra members of an obstacle's problem document. */
-export const sending = (...send: Remedies): { members: { send: Remedies } } => ({ members: { send } });
+export const remedies = (...send: Remedies): { members: { send: Remedies } } => ({ members: { send } });
 
+/** Returns the need that an obstacle stands for. */
 export const needOf = ({ code, message, members }: Problem): Need => ({
   code,
   message,

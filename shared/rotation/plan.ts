@@ -7,7 +7,7 @@ import { invalidBody, notFound, Problem } from "../platform/http/problem.ts";
 import { DAY_MS, MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import { choosePlaces, type PlacesRequest } from "./choose-places.ts";
 import type { ConsumersOfSecrets } from "./consumer.ts";
-import { type OnObstacle, sending, throwObstacle } from "./obstacles.ts";
+import { type OnObstacle, remedies, throwObstacle } from "./obstacles.ts";
 import { type ConsumersRequest, planConsumers } from "./plan-consumers.ts";
 import { hasRoomForTags, placeOf } from "./publications.ts";
 import type { Publication, RotationRecord } from "./rotation.ts";
@@ -183,7 +183,7 @@ function requireConsistentOptions(
       invalidBody(
         "targets",
         "must name the vault secrets that get the new value, as asset IDs: an attacker with a compromised secret may have put a copy into a vault of their own. GET /api/automation/rotation/apps/{app_id}/matches lists the secrets that hold it",
-        sending({ targets: null }),
+        remedies({ targets: null }),
       ),
     );
   }
@@ -219,7 +219,7 @@ function secretToRemove(
   const remedy = expired
     ? `${expired.keyId} has expired. Allow the rotation to delete an expired secret first (removeExpired).`
     : "Remove the secret that is not in use, then rotate the other one.";
-  const { members } = expired ? sending({ removeExpired: true }) : sending();
+  const { members } = expired ? remedies({ removeExpired: true }) : remedies();
   onObstacle(
     new Problem(
       "noRoomForSecret",
@@ -351,7 +351,7 @@ async function planHandover(
       invalidBody(
         "updateKeyVaults",
         "can't be false while no handover vault is configured (HANDOVER_KEY_VAULT_URL)",
-        sending({ updateKeyVaults: true }),
+        remedies({ updateKeyVaults: true }),
       ),
     );
     return [];

@@ -2,7 +2,7 @@ import { CloudFailure } from "../platform/azure/failure.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { Problem } from "../platform/http/problem.ts";
 import type { Queues } from "../platform/storage/queues.ts";
-import { RowChanged } from "../platform/storage/tables.ts";
+import { RowChanged, StorageCorrupt } from "../platform/storage/tables.ts";
 import { HOUR_MS, SECOND_MS } from "../platform/time.ts";
 import { updateInventory } from "./inventory-updates.ts";
 import { isTransientFailure } from "./problems.ts";
@@ -79,12 +79,14 @@ export function createStepRunner(deps: StepDependencies, queues: Queues): StepRu
    * Requests that the inventory follows a step that is done but not stored as done, so that no request is lost.
    *
    * @throws {ContinueLater} if that fails. The step then runs again, and finds its work done. The failure is not counted as one
-   * of the step.
+   * of the step. If a row of the inventory can't be read, the rotation continues: the row is reported and repaired apart from it,
+   * which can take long, and the next discovery or scan follows the rotation.
    */
   async function requestInventoryUpdate(context: StepContext, name: StepName): Promise<void> {
     try {
       await updateInventory(deps.inventory, context.record, name);
     } catch (error) {
+      if (error instanceof StorageCorrupt) return;
       log.warn("The inventory could not be asked to follow a rotation. The step is repeated.", {
         rotationId: context.record.rotationId,
         step: name,

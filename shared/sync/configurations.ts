@@ -159,7 +159,7 @@ export function createConfigurations(deps: {
       });
     }
     // The provider rejected these credentials earlier, and no one has replaced them since.
-    if (found.refused) throw refusedFailure(provider, found.refused);
+    if (found.refused) throw refusedFailure(provider, found.refused, addressOf(provider, deps.providers));
     return {
       provider,
       settings: found.settings,
@@ -252,9 +252,13 @@ export function createConfigurations(deps: {
       // A provider without secrets has nothing that could be replaced.
       if (revision === undefined || provider.secretMembers.length === 0) return;
       const at = clock.now().toISOString();
+      const address = addressOf(provider, deps.providers);
       await tables.modify(Configurations, SYNC, configurationKey(provider.id), (now) =>
         now?.revision === revision && !now.refused
-          ? { ...withoutKeys(now), refused: { at, recordId, ...(providerCode !== undefined && { providerCode }) } }
+          ? {
+              ...withoutKeys(now),
+              refused: { at, recordId, address, ...(providerCode !== undefined && { providerCode }) },
+            }
           : undefined,
       );
     },
@@ -328,12 +332,37 @@ const tampered = ({ id, title }: AnyProvider) =>
     remedy: `Find out who can write this service's tables; then send the configuration again: POST /api/automation/sync/providers/${id}.`,
   });
 
-/** Says since when the credentials are not used, and which record's run was rejected. */
-function refusedFailure(provider: AnyProvider, refused: NonNullable<ProviderConfiguration["refused"]>): SyncFailure {
-  const { at, providerCode, recordId } = refused;
+/** Returns the provider's address in the settings of this host, without a path. `public` if they have none. */
+function addressOf({ id }: AnyProvider, { endpoints }: ProviderDependencies): string {
+  const address = (endpoints as Record<string, string | undefined>)[id];
+  return address === undefined ? "public" : new URL(address).origin;
+}
+
+/**
+ * Says since when the credentials are not used, which record's run was rejected, and whether a host with another address of the
+ * provider ran it. Then the credentials may be right, and the settings of one host wrong.
+ */
+function refusedFailure(
+  provider: AnyProvider,
+  refused: NonNullable<ProviderConfiguration["refused"]>,
+  ownAddress: string,
+): SyncFailure {
+  const { at, providerCode, recordId, address = ownAddress } = refused;
   const run = recordId === undefined ? "" : `, in a run of the sync record ${recordId}`;
-  return new SyncFailure("badCredentials", `${provider.title} refused the configured credentials at ${at}${run}.`, {
-    remedy: `Send others: POST /api/automation/sync/providers/${provider.id}. Until then they are not tried again.`,
-    providerCode,
-  });
+  const send = `POST /api/automation/sync/providers/${provider.id}`;
+  const [place, remedy] =
+    address === ownAddress
+      ? ["", `Send others: ${send}. Until then they are not tried again.`]
+      : [
+          `. Another host called it, at the address ${address}; this host calls ${ownAddress}`,
+          `Give all hosts on this storage the same address of ${provider.title} in their settings. Then send the credentials again: ${send}.`,
+        ];
+  return new SyncFailure(
+    "badCredentials",
+    `${provider.title} refused the configured credentials at ${at}${run}${place}.`,
+    {
+      remedy,
+      providerCode,
+    },
+  );
 }

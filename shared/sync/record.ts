@@ -159,6 +159,8 @@ const configuration = z.object({
       providerCode: z.string().optional(),
       /** The record whose run was rejected. Earlier versions did not write it. */
       recordId: z.string().optional(),
+      /** The provider's address in the settings of the host that called it, or `public`. Earlier versions did not write it. */
+      address: z.string().optional(),
     })
     .optional(),
   /** Changes with every change by a user. */

@@ -10,8 +10,8 @@ import { ADMIN, Service } from "../support/service.ts";
 
 /*
  * The deployer exchanges the sign-in to Azure for the first administrator's password. The proof is a role assignment on the
- * service's key vault that the deployer created, with a hash in its description. In the simulated cloud, the application `app` is
- * the deployer, and the managed identity is another person who may assign roles too.
+ * service's key vault that the deployer created, with a hash in its description. In the simulated cloud, the application `app`
+ * is the deployer, and the managed identity is another person who may assign roles too.
  */
 
 const SUBSCRIPTION = "11111111-2222-4333-8444-555555555555";
@@ -63,7 +63,7 @@ interface Proof {
   verifier: string;
 }
 
-/** Writes a role assignment that commits to a new verifier. With `over`, changes an existing assignment. */
+/** Writes a role assignment with the hash of a new verifier. @param options.over - Name of an existing assignment to change. */
 async function prove(azure: ArmCall, options: { vaultId?: string; over?: string } = {}): Promise<Proof> {
   const verifier = randomBytes(32).toString("base64url");
   const roleAssignment = options.over ?? randomUUID();
@@ -91,6 +91,19 @@ const signIn = (service: Service, password: string) =>
     headers: { "X-Forwarded-For": `198.51.100.${++requests}` },
   });
 
+test.each(["http://service.example.com", "http://localhost@service.example.com", "http://localhost.example.com", ""])(
+  "the command sends nothing to the address %j",
+  async (address) => {
+    const environment = { PATH: process.env.PATH, SERVICE_URL: address, SERVICE_KEY_VAULT_ID: VAULT_ID };
+    const run = promisify(execFile)(process.execPath, [COMMAND], { env: environment });
+    run.child.stdin?.end(PASSWORD);
+    await expect(run).rejects.toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining("SERVICE_URL must be the https address"),
+    });
+  },
+);
+
 describe("a service that nobody has used", () => {
   let service: Service;
   let deployer: ArmCall;
@@ -110,7 +123,7 @@ describe("a service that nobody has used", () => {
       const { status, body } = await exchange(service, proof);
       expect([status, body.detail]).toEqual([403, expect.stringContaining("another identity than the deployer")]);
     }
-    // The service looks on its own vault only.
+    // The service reads assignments on its own vault only.
     const elsewhere = await exchange(service, await prove(deployer, { vaultId: OTHER_VAULT_ID }));
     expect([elsewhere.status, elsewhere.body.detail]).toEqual([503, expect.stringContaining("does not show")]);
     expect(elsewhere.headers.get("retry-after")).toBe("5");
@@ -128,8 +141,19 @@ describe("a service that nobody has used", () => {
     expect((await exchange(service, proof, "password1234")).body.code).toBe("invalidRequest");
     service.cloud.control.addFault({ match: { operation: "arm.readRoleAssignment" }, action: { kind: "deny" } });
     const denied = await exchange(service, proof);
-    // The resource id of the vault is not for everyone.
+    // The endpoint is open to anyone, so its answer must not contain the resource ID of the vault.
     expect([denied.status, JSON.stringify(denied.body)]).toEqual([503, expect.not.stringContaining("kv-own")]);
+  });
+
+  test("calls Azure once for an anonymous request, even while Azure throttles or fails", async () => {
+    const { control } = service.cloud;
+    for (const action of [{ kind: "throttle" }, { kind: "fail", status: 500 }] as const) {
+      control.resetCounts();
+      control.addFault({ match: { operation: "arm.readRoleAssignment" }, action });
+      const { status } = await exchange(service, { roleAssignment: randomUUID(), verifier: "A".repeat(43) });
+      expect([status, control.counts()["arm.readRoleAssignment"]]).toEqual([503, 1]);
+      control.clearFaults();
+    }
   });
 
   test("accepts the deployer's command once, and then the new password only", { timeout: 150_000 }, async () => {
@@ -173,7 +197,7 @@ describe("a service that nobody has used", () => {
       ["success", undefined],
       ["intent", undefined],
       ["refused", "it is for another verifier"],
-      // The two are equal, so that the log counts them in one entry.
+      // Two rejections with this reason. They are equal, so the log counts them in one entry.
       ["refused", "another identity than the deployer wrote it"],
     ]);
   });

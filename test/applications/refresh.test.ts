@@ -2,7 +2,7 @@ import type { Cloud } from "simulated-cloud/cloud.ts";
 import { appIdOf, keyIdOf } from "simulated-cloud/company/applications.ts";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { APPS, AppFences, fenceKey } from "../../shared/applications/application.ts";
-import type { DiscoverMessage } from "../../shared/applications/applications.ts";
+import { DiscoverMessage } from "../../shared/applications/applications.ts";
 import { bucketOf } from "../../shared/inventory/holder.ts";
 import type { Config } from "../../shared/platform/config/config.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
@@ -11,7 +11,7 @@ import { ALL_ITEMS, applications, caller, Deployment, type Process, planCrash } 
 
 // Tests that the inventory follows a change that this service made itself: one application is read again, without a run.
 
-/** Longer than the minute for which a crashed worker still has the lease of a holder. */
+/** Longer than the minute for which a crashed worker still has its lease. */
 const AFTER_LEASES_MS = 61_000;
 const [APP, OTHER_APP] = ["App 003", "App 004"];
 const appId = appIdOf(APP);
@@ -53,7 +53,7 @@ const liveKeyIds = (id = appId) =>
     .flatMap(({ keyId, removedAt }) => (removedAt === undefined ? [keyId] : []))
     .sort();
 
-/** Returns the key IDs of an application's secrets in the list of applications, and in the assets of the inventory. */
+/** Returns the stored key IDs of an application's secrets: in the list of applications, and in the assets of the inventory. */
 async function storedKeyIds(from = process, id = appId): Promise<[listed: string[], assets: string[]]> {
   const { app } = await from.applications.get(id);
   const assets = await from.inventory.assets.list({ source: "entra" }, ALL_ITEMS, await from.inventory.moment());
@@ -84,6 +84,8 @@ test("a changed application is read again alone, with its credentials, and alert
   directory().addSecret(appIdOf(OTHER_APP), { name: "of another change", expiresInDays: 90 });
   const otherKeyIds = await storedKeyIds(process, appIdOf(OTHER_APP));
   await process.applications.requestRefresh(rotateInDirectory("first"));
+  // A worker of an earlier version knows only the mode, and then reads changes instead of all applications.
+  expect(deployment.messages).toMatchObject([{ message: { mode: "changes", application: { attempts: 0 } } }]);
   live.cloud.control.resetCounts();
   await deployment.drain(process);
   const counts = live.cloud.control.counts();
@@ -110,13 +112,16 @@ test("an answer of the directory that is older than the change is not stored, an
   directory().removeSecret(appId, keyId!);
   await deployment.drain(process);
   expect(await storedKeyIds()).toEqual([liveKeyIds(), liveKeyIds()]);
-  // A change that somebody else reverts is not waited for without end.
+  // Another person can revert a change. The messages end after a maximum number of attempts.
   await process.applications.requestRefresh({ appId, objectId: objectId(), added: keyIdOf("Nobody", "none") });
   await deployment.drain(process);
   expect(deployment.messages).toEqual([]);
+  // A message that somebody else wrote can't be repeated for longer.
+  const { success } = DiscoverMessage.safeParse({ application: { appId, objectId: objectId(), attempts: -1000 } });
+  expect(success).toBe(false);
 });
 
-test("a run in progress, which may have read the application before the change, ends first", async () => {
+test("a run in progress may have read the application before the change, so the application is read again after the run", async () => {
   await process.applications.handle({ mode: "full" }, caller);
   const run = nextMessage().message;
   await process.applications.requestRefresh(rotateInDirectory("beside a run"));
@@ -135,6 +140,7 @@ test("a failure of the directory is retried, and after many failures the message
   const { message } = nextMessage();
   await process.applications.handle(message, caller);
   expect(deployment.messages).toMatchObject([{ message: { application: { attempts: 1 } } }]);
+  // The maximum number of attempts (`MAX_REFRESHES`).
   const last: DiscoverMessage = { application: { ...message.application!, attempts: 20 } };
   await expect(process.applications.handle(last, caller)).rejects.toMatchObject({ code: "accessDenied" });
   await process.applications.failed(last, caller);

@@ -86,6 +86,7 @@ test.each<[string, ApplicationCredential[], (string | string[])[]]>([
   ["sign and verify", [entry({ keyId: "a", usage: "Sign" }), entry({ keyId: "b" })], ["b", ["a"]]],
   ["two entries to verify", [entry({ keyId: "a" }), entry({ keyId: "b" })], ["a", "b"]],
   ["one entry to sign", [entry({ usage: "Sign" })], ["a"]],
+  ["two expiry dates", [entry({ usage: "Sign", expiresOn: 1 }), entry({ keyId: "b", expiresOn: 2 })], ["a", "b"]],
   ["two thumbprints", [entry({ usage: "Sign" }), entry({ keyId: "b", thumbprint: "CD" })], ["a", "b"]],
   [
     "an application's and a principal's",
@@ -98,13 +99,16 @@ test.each<[string, ApplicationCredential[], (string | string[])[]]>([
     [entry({ keyId: "b", otherKeyIds: ["a"] }), entry({ keyId: "a", usage: "Sign" })],
     ["b", ["a"]],
   ],
-])("credentials with %s are joined by thumbprint and owner object", (_name, credentials, expected) => {
+])("credentials with %s are joined by thumbprint, dates and owner object", (_name, credentials, expected) => {
   const joined = joinSigningCertificates(credentials);
   expect(joined.flatMap(({ keyId, otherKeyIds }) => (otherKeyIds ? [keyId, otherKeyIds] : [keyId]))).toEqual(expected);
   expect(joinSigningCertificates(joined)).toEqual(joined);
 });
 
-/** Writes the rows of the application as the version before wrote them: an asset with results for each entry. */
+/**
+ * Writes the rows of the application as the earlier version wrote them: an asset with results for each entry. Returns the IDs
+ * of the asset that stays and of the one that the next discovery removes.
+ */
 async function writeAsEarlierVersion(): Promise<{ kept: string; dropped: string }> {
   const { tables } = service;
   const row = (await tables.get(Applications, APPS, idKey(APP_ID)))!;
@@ -127,16 +131,18 @@ async function writeAsEarlierVersion(): Promise<{ kept: string; dropped: string 
   return { kept: idOf(verify.keyId), dropped: idOf(sign.keyId) };
 }
 
-test("two assets of the version before become one; exemption and snooze follow, and no alert says removed or new", async () => {
+test("two assets of an earlier version become one; exemption and snooze follow, and no alert says removed or new", async () => {
   await startService("earlier");
   const { kept, dropped } = await writeAsEarlierVersion();
   expect(await assets()).toHaveLength(2);
   const exempted = "application-certificate-owner";
   const until = new Date(Date.now() + 30 * 86_400_000);
-  await service.compliance.exemptions.create(
-    { checkId: exempted, scope: { type: "asset", id: dropped }, category: "waiver", reason: "old", until },
-    caller,
-  );
+  // Both assets have an exemption until the same time.
+  for (const id of [kept, dropped])
+    await service.compliance.exemptions.create(
+      { checkId: exempted, scope: { type: "asset", id }, category: "waiver", reason: "old", until },
+      caller,
+    );
   const before = await violations();
   const alerts = openFixture({
     connectionString: deployment.connectionString,
@@ -162,8 +168,9 @@ test("two assets of the version before become one; exemption and snooze follow, 
       JSON.parse(body).data.items.map((item: { id: string; state?: string }) => [item.id, item.state]),
     );
   expect(itemsOf(expiring).sort()).toEqual([kept, dropped].sort().map((id) => [id, undefined]));
-  const told = [itemsOf(expiring), itemsOf(violated), itemsOf(snoozed)];
-  expect(told[2]).toEqual([]);
+  const notified = [itemsOf(expiring), itemsOf(violated), itemsOf(snoozed)];
+  // The snoozed rule notifies of nothing.
+  expect(notified[2]).toEqual([]);
   await alerts.instance().snoozes.end(`${snoozed.rule.ruleId}.${kept}`, caller);
 
   expect(await deployment.runScheduled("full", service)).toMatchObject({ status: "completed", credentials: 1 });
@@ -173,9 +180,10 @@ test("two assets of the version before become one; exemption and snooze follow, 
     before.filter(({ resourceId }) => resourceId === kept).map((one) => [one.checkId, one.resourceId, one.firstSeenAt]),
   );
   expect(after.filter(({ exemptionId }) => exemptionId !== null).map(({ checkId }) => checkId)).toEqual([exempted]);
+  expect(await service.compliance.score()).toMatchObject({ failed: after.length - 1, exempted: 1 });
 
   await run();
-  expect([itemsOf(expiring), itemsOf(violated), itemsOf(snoozed)]).toEqual(told);
+  expect([itemsOf(expiring), itemsOf(violated), itemsOf(snoozed)]).toEqual(notified);
   for (const { rule } of [expiring, violated]) {
     const { items } = await alerts.instance().acknowledgements.open(rule.ruleId, {}, ALL_ITEMS);
     expect(items.filter(({ item }) => JSON.stringify(item).includes(dropped))).toEqual([]);

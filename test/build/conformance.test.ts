@@ -39,6 +39,13 @@ test("the lock files of pip have the versions of the table, and a hash for every
   }
 });
 
+test("programs of npm have dependencies of a lock file, or of a day", () => {
+  const programs = Object.values<Program>(PROGRAMS).filter(({ registry }) => registry === "npm");
+  const locked = Object.keys(JSON.parse(read("package-lock.json")).packages);
+  for (const { package: name, before } of programs)
+    if (!locked.some((one) => one.endsWith(`node_modules/${name}`))) expect(before, name).toMatch(/^\d{4}-\d\d-\d\d$/);
+});
+
 test("each part has the name of its file, and each program belongs to exactly one part", () => {
   expect(parts.map(({ name }) => name)).toEqual([...new Set(parts.map(({ name }) => name))].sort());
   const programs = parts.flatMap((part) => part.programs);

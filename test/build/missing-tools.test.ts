@@ -25,7 +25,7 @@ test.each([
   ["browser", BROWSER_LINE],
   [
     "python",
-    "Skipped: tests of the Python client. Python 3.11 or later with pip was not found; install python3 and python3-pip. CI and REQUIRE_PYTHON=1 make this a failure.",
+    "Skipped: tests of the Python client and of the recomputed answers. Python 3.11 or later with pip was not found; install python3 and python3-pip. CI and REQUIRE_PYTHON=1 make this a failure.",
   ],
   ["curl", "Skipped: tests of curl commands. curl was not found; install it. CI makes this a failure."],
   ["bash", "Skipped: tests of remediation commands in bash. bash was not found; install it. CI makes this a failure."],

@@ -144,6 +144,28 @@ test.each(["make-secrets", "first-password"])("%s.mjs runs with Node alone, in a
   }
 });
 
+test("the check that loads the built app passes for this build, and fails for one that Node.js can't link", () => {
+  const load = (app: string) => {
+    const file = path.join(root, "infra/build/load-entry.ts");
+    return spawnSync(process.execPath, [file, app], { cwd: folder, encoding: "utf8" });
+  };
+  const loaded = load(TEST_APP);
+  expect([loaded.status, loaded.stderr, loaded.stdout]).toEqual([
+    0,
+    "",
+    expect.stringMatching(/^Node\.js v\d+\S+ loads the app, which has \d{3} functions\.\n$/),
+  ]);
+  for (const [name, source, message] of [
+    ["unlinkable", 'import { aNameOfAFutureVersion } from "node:module";', "does not provide an export named"],
+    ["empty", "export {};", "The app registers no function."],
+  ] as const) {
+    mkdirSync(path.join(folder, name, "dist"), { recursive: true });
+    writeFileSync(path.join(folder, name, "dist/main.mjs"), source);
+    const failed = load(path.join(folder, name));
+    expect([failed.status, failed.stderr]).toEqual([1, expect.stringContaining(message)]);
+  }
+});
+
 test("the notes of a release have the changes of its version and a button that opens its template in the portal", () => {
   const changelog = readFileSync(path.join(root, "CHANGELOG.md"), "utf8");
   const notes = releaseNotes("owner/name", projectVersion(), changelog);

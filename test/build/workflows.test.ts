@@ -16,6 +16,7 @@ interface Job {
   needs?: string | string[];
   steps?: Step[];
   "timeout-minutes"?: number;
+  strategy?: { matrix: Record<string, number[]> };
 }
 interface Workflow {
   on: Record<string, unknown>;
@@ -123,6 +124,19 @@ test("the workflow ci runs .ci/run, and checks every Bicep and Terraform file", 
   expect(commands).toContain("terraform fmt -check -recursive");
   expect(commands).toMatch(/checkov==[\d.]+ --config-file (\S+)/);
   expect(existsSync(path.join(root, ".checkov.yaml"))).toBe(true);
+});
+
+test("the workflow ci loads the built app with every major version of Node.js that package.json and the templates allow", () => {
+  const job = workflows.get("ci")!.jobs["built-entry"]!;
+  const versions = job.strategy!.matrix["node-version"]!;
+  const { engines } = JSON.parse(read("package.json")) as { engines: { node: string } };
+  expect(versions).toEqual([...engines.node.matchAll(/(\d+)\.\d+\.\d+/g)].map(([, major]) => Number(major)));
+  const allowed = /@allowed\(\[(.*)\]\)\nparam nodeVersion /.exec(read("infra/azure/main.bicep"))![1]!;
+  expect(versions.map((version) => `'${version}'`).join(", ")).toBe(allowed);
+  const setup = stepsOf(job).find(({ uses }) => uses?.startsWith("actions/setup-node@"))!;
+  expect(setup.with).toMatchObject({ "node-version": expect.stringContaining("matrix.node-version") });
+  const commands = stepsOf(job).flatMap(({ run }) => run ?? []);
+  expect(commands.slice(-2)).toEqual(["npm run build", "node infra/build/load-entry.ts"]);
 });
 
 test("a release is built by `npm run package`, and is published after CI and the attestation have passed", () => {

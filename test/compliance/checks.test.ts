@@ -216,7 +216,7 @@ test("an expiry fails only the worst of its checks, and a vault without soft del
 
   const failedByVault = (change: Partial<VaultRecord>) =>
     vaultChecks.filter((check) => check.evaluate(vault("kv", change)).result === "fail").map(({ id }) => id);
-  // Azure's policy for deletion protection is violated without soft delete too, so each control that maps it must fail.
+  // A vault without soft delete also violates Azure's policy for deletion protection. Controls of either check must fail.
   const both = ["vault-soft-delete", "vault-purge-protection"];
   expect(failedByVault({ softDelete: false, purgeProtection: false })).toEqual(both);
   expect(failedByVault({ softDelete: false, purgeProtection: true })).toEqual(both);

@@ -246,7 +246,7 @@ describe("the subscription of the platform team", () => {
     });
   });
 
-  test("a reference to the service's own vault is reported, but not who may read that vault", () => {
+  test("a reference to the service's own vault is reported, but not the identities that may read that vault", () => {
     expect(edgesByResource(platform, "webApp", "functionApp")).toEqual({
       "app-dmz-status": ["kv-dmz secret one references appsettings/TOKEN action 86400 AccessToKeyVaultDenied"],
       "func-lifecycle": ["kv-lifecycle-service secret one references appsettings/JWT_KEYS action 86400 SecretNotFound"],

@@ -326,7 +326,7 @@ test("reading all pages by cursor returns each dependency once", async () => {
   await expect(wrong).rejects.toMatchObject({ code: "invalidCursor" });
 });
 
-test("of the service's own key vault, references are stored, but not who may read it", async () => {
+test("references to the service's own key vault are stored, but not the resources that may only read it", async () => {
   const reference = app("one", { A: { vault: SERVICE_VAULT.toUpperCase() }, B: {} });
   const reader = app("two", { A: { vault: SERVICE_VAULT.toUpperCase() }, B: {} });
   const entitled = reader.edges.map((edge): Edge => ({ ...edge, strength: "entitled" }));

@@ -1,12 +1,12 @@
 /*
- * After a deployment, the first finding appears without any further command: the first scan starts by itself, reads the vaults and
- * evaluates them. The service runs with the schedules and settings that the templates leave at their defaults.
+ * After a deployment, the first finding appears without any further command: the first scan starts by itself, reads the vaults
+ * and evaluates them. The service runs with the schedules and settings that the templates leave at their defaults.
  */
 import { afterAll, expect, test } from "vitest";
 import { SECOND_MS } from "../../shared/platform/time.ts";
 import { Service } from "../support/service.ts";
 
-/** Time from the start of the app to the first finding that a new deployment promises. */
+/** Maximum time from the start of the app to the first finding. */
 const PROMISED_MS = 120 * SECOND_MS;
 
 /** Settings that the tests' service sets and the templates do not. */

@@ -2,7 +2,9 @@
 import { afterAll, expect, test } from "vitest";
 import { Service } from "../support/service.ts";
 
+/** Two requests each: 800, of which 500 fit into a period. */
 const hardwareKeys = 400;
+/** One request each, of which 1,000 fit into a period. */
 const certificates = 1_100;
 const service = await Service.start({
   company: {

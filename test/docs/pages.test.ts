@@ -119,7 +119,7 @@ test("docs/deploy.md and docs/releases.md deploy with the same commands", () => 
   const ofZip = /^(az functionapp deployment source config-zip|mkdir app)/;
   expect(ofRelease.filter((command) => !ofZip.test(command) && !deploy.includes(command))).toEqual([]);
   expect(ofRelease.filter((command) => deploy.includes(command))).toHaveLength(5);
-  // No step asks the reader for a name that the deployment made.
+  // No command has a placeholder for a name that the deployment created.
   for (const command of [...commandsOf("docs/deploy.md"), ...ofRelease])
     expect(command).not.toMatch(/\b(kv|func|rg|st)-…/);
 });

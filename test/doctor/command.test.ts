@@ -73,6 +73,8 @@ test("with --url, the command asks a deployed service with an administrator's to
   const denied = await doctor(["--url", service.url], { SERVICE_TOKEN: await service.signIn(READER) });
   expect([denied.code, denied.out]).toEqual([1, ""]);
   expect(denied.err).toMatch(/answered 403: /);
+  const plain = await doctor(["--url", "http://service.example.com"], { SERVICE_TOKEN: token });
+  expect([plain.code, plain.err]).toEqual([2, expect.stringContaining("must start with https")]);
   const withoutToken = await doctor(["--url", service.url], {});
   expect([withoutToken.code, withoutToken.err]).toEqual([2, "SERVICE_TOKEN is not set. See --help.\n"]);
 });

@@ -13,7 +13,7 @@ import { TEST_APP } from "../support/test-app.ts";
 
 /** Source files that `/health` may load: those of every first call, and the declaration of `/health`. */
 const HEALTH_FILES =
-  /^(?:functions\/(?:built-index|entry|functions|declare|health|log|main|register|system)\.ts|shared\/platform\/(?:[a-z-]+\.ts|(?:config|http)\/.+|azure\/api\.ts)|shared\/messages\/api\.ts)$/;
+  /^(?:functions\/(?:built-index|built-version|entry|functions|declare|health|log|main|register|system)\.ts|shared\/platform\/(?:[a-z-]+\.ts|(?:config|http)\/.+|azure\/api\.ts)|shared\/messages\/api\.ts)$/;
 
 /** Files of functions/ that an unknown path may load: the services, and the area of the catch-all function. */
 const UNKNOWN_PATH_FILES =

@@ -1,10 +1,6 @@
 import { describe, expect, test } from "vitest";
-import {
-  conditionalWrite,
-  entityTag,
-  isCurrent,
-  requireMatch,
-} from "../../shared/platform/http/conditional-requests.ts";
+import { isCurrent } from "../../shared/platform/http/answer-version.ts";
+import { conditionalWrite, entityTag, requireMatch } from "../../shared/platform/http/conditional-requests.ts";
 import { RowChanged, RowExists, RowMissing } from "../../shared/platform/storage/errors.ts";
 
 /** An ETag as Azure Table Storage writes it. Only ETags of the API, which are derived from it, reach callers. */

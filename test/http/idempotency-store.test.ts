@@ -1,3 +1,5 @@
+import { createHash } from "node:crypto";
+import { TableClient } from "@azure/data-tables";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createIdempotencyStore } from "../../shared/platform/http/idempotency.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
@@ -14,8 +16,12 @@ beforeAll(async () => {
 });
 afterAll(() => azurite.stop());
 
-/** Creates the store of a process whose clock, and the age of whose rows, is `aheadMs` later. */
-function openStore(aheadMs = 0, keys = KEYS) {
+/**
+ * Creates the store of a process whose clock, and the age of whose rows, is `aheadMs` later.
+ *
+ * @param afterPage - Awaited after each page of rows that the process reads.
+ */
+function openStore(aheadMs = 0, keys = KEYS, afterPage = async () => {}) {
   const tables = createTables({ connectionString: azurite.connectionString() });
   return createIdempotencyStore({
     tables: {
@@ -24,6 +30,12 @@ function openStore(aheadMs = 0, keys = KEYS) {
         const row = await tables.getWithAge(e, partitionKey, rowKey);
         return row && { ...row, ageMs: row.ageMs + aheadMs };
       },
+      pages: async function* (...args: Parameters<typeof tables.pages>) {
+        for await (const page of tables.pages(...args)) {
+          await afterPage();
+          yield page;
+        }
+      } as never,
     },
     config: { JWT_SIGNING_KEYS: keys },
     clock: { now: () => new Date(Date.now() + aheadMs) },
@@ -78,7 +90,38 @@ test("a result is kept for 24 hours, also if the signing key was renewed", async
   expect(await openStore().begin(request("kept", { name: "two" }))).toMatchObject({ reserved: { state: "running" } });
 });
 
-test("of two processes that begin a request at the same time one reserves the key", async () => {
+test("a row stores neither the key, the caller, the body nor its secret, and no digest that could be guessed", async () => {
+  const secret = "value-that-is-stored-nowhere";
+  const body = { name: "a name of the body", clientSecret: secret };
+  const { key } = request("a-key-of-the-caller");
+  const begun = await openStore().begin(request(key, body));
+  if ("result" in begun) throw new Error("The key has a result.");
+  await openStore().complete(begun.reserved, { status: 201, resourceId: "one", location: "/things/one" });
+  const { rowKey } = begun.reserved;
+  const table = TableClient.fromConnectionString(azurite.connectionString(), "IdempotencyKeys", {
+    allowInsecureConnection: true,
+  });
+  const stored = await table.getEntity<Record<string, unknown>>(begun.reserved.partitionKey, rowKey);
+  const text = JSON.stringify(stored);
+  expect(text).toContain("/things/one");
+  const content = JSON.stringify(["maria", ...request(key, body).content.map((part) => part ?? null)]);
+  const digests = [content, `idempotency\0${content}`, secret, JSON.stringify(body)].flatMap((given) => {
+    const digest = createHash("sha256").update(given).digest();
+    return [digest.toString("base64url"), digest.toString("base64"), digest.toString("hex")];
+  });
+  for (const absent of [secret, body.name, key, "maria", ...digests]) expect(text).not.toContain(absent);
+});
+
+test("a key that is reserved again while expired rows are removed stays reserved", async () => {
+  await reserve("reserved-again");
+  const again = async () => void (await openStore(25 * HOUR_MS).begin(request("reserved-again")));
+  await openStore(25 * HOUR_MS, KEYS, again).cleanUp();
+  await expect(openStore(25 * HOUR_MS).begin(request("reserved-again"))).rejects.toMatchObject({
+    code: "outcomeUnknown",
+  });
+});
+
+test("one of five processes that begin a request at the same time reserves the key", async () => {
   const begun = await Promise.allSettled(Array.from({ length: 5 }, () => openStore().begin(request("contended"))));
   expect(begun.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
   for (const one of begun)

@@ -10,7 +10,7 @@ let service: Service;
 let token: string;
 let keyCount = 0;
 beforeAll(async () => {
-  const names = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
+  const names = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
   const company = { subscriptions: [{ name: "Shop", vaults: names.map((name) => ({ name: `kv-${name}` })) }] };
   service = await Service.start({ company, tableProxy: true, env: { LICENSE_KEY: await licence() } });
   token = await service.signIn(ADMIN);
@@ -40,7 +40,10 @@ test("a repeat with the same key returns the resource of the first request, and 
   expect([first.status, first.headers.get("idempotency-replayed")], first.text).toEqual([201, null]);
   const repeat = await create(key, exemption("kv-one"));
   expect([repeat.status, repeat.headers.get("idempotency-replayed")]).toEqual([201, "true"]);
-  expect(repeat.headers.get("location")).toBe(first.headers.get("location"));
+  for (const name of ["location", "etag"]) {
+    expect(first.headers.get(name), name).toBeTruthy();
+    expect(repeat.headers.get(name), name).toBe(first.headers.get(name));
+  }
   expect(repeat.body).toEqual(first.body);
   expect(await exemptionsOf("kv-one")).toHaveLength(1);
   // Without the key the same request is a second one.
@@ -63,7 +66,7 @@ test("a key that was used for another body is rejected, and other callers have k
   expect([others.status, others.headers.get("idempotency-replayed")]).toEqual([201, null]);
 });
 
-test("of requests with one key at the same time one takes effect", async () => {
+test("one of several simultaneous requests with the same key takes effect", async () => {
   const key = newKey();
   const answers = await Promise.all(Array.from({ length: 6 }, () => create(key, exemption("kv-four"))));
   for (const { status, body, headers } of answers) {
@@ -87,9 +90,9 @@ test("a rejected request leaves its key free", async () => {
   expect([malformed.status, malformed.body.code]).toEqual([400, "invalidRequest"]);
 });
 
-test("a request whose result could not be stored takes effect once, and a repeat says that it is not known", async () => {
+test("a request whose result could not be stored takes effect once, and a repeat is answered as in progress", async () => {
   const key = newKey();
-  // The second write of the row stores the result.
+  // The first write of the row is a POST, which reserves the key. The second one stores the result, and fails here.
   service.tables.fail(
     Array<"InvalidInputInside">(50).fill("InvalidInputInside"),
     ({ path, method }) => path.startsWith("IdempotencyKeys") && method !== "GET" && method !== "POST",
@@ -102,7 +105,7 @@ test("a request whose result could not be stored takes effect once, and a repeat
   expect(await exemptionsOf("kv-seven")).toHaveLength(1);
 });
 
-test("a row that somebody else changed answers nothing", async () => {
+test("a row that was changed outside of the service is rejected, and no resource is returned", async () => {
   const [mine, foreign] = [newKey(), newKey()];
   const [{ body: first }, { body: other }] = [
     await create(mine, exemption("kv-eight")),
@@ -116,6 +119,19 @@ test("a row that somebody else changed answers nothing", async () => {
   }
   const repeat = await create(mine, exemption("kv-eight"));
   expect([repeat.status, repeat.body.code]).toEqual([503, "rowUnreadable"]);
+});
+
+test("no row has a text of a request or of an answer", async () => {
+  const table = TableClient.fromConnectionString(service.azurite.connectionString(), "IdempotencyKeys", {
+    allowInsecureConnection: true,
+  });
+  const { body } = await create(newKey(), { ...exemption("kv-ten"), reason: "A reason that no such row repeats." });
+  const rows: unknown[] = [];
+  for await (const row of table.listEntities()) rows.push(row);
+  const text = JSON.stringify(rows);
+  expect(text).toContain(body.id);
+  for (const absent of [body.reason, exemption("").reason, `key-${keyCount}`])
+    expect(text).not.toContain(absent);
 });
 
 test("endpoints that do not accept a key reject it before anything happens", async () => {

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { MAX_CURSOR_LENGTH } from "../../shared/platform/http/paging.ts";
 import { DAY_MS } from "../../shared/platform/time.ts";
 import { rawRequest } from "../support/raw-request.ts";
 import { ADMIN, type Answer, Service } from "../support/service.ts";
@@ -249,6 +250,29 @@ describe("a cursor", () => {
       const invalidContent = content.replaceAll(/"[^"]*"(?!:)/g, '"a\\ud83d"');
       const answer = await service.call("GET", `${path}?cursor=${encodeCursor(invalidContent)}`, { token });
       expectProblem(answer, 400, "invalidCursor");
+    }
+  });
+
+  test.each(LISTS)("of %s is rejected with 400 up to its longest, and with its name beyond", async (path) => {
+    const send = (cursor: string) => service.call("GET", `${path}?cursor=${encodeURIComponent(cursor)}`, { token });
+    expectProblem(await send("a".repeat(MAX_CURSOR_LENGTH)), 400, "invalidCursor");
+    // The last one is four bytes a character, each of which is three characters long in the address.
+    const invalid = ["a".repeat(MAX_CURSOR_LENGTH + 1), "a".repeat(24_000), "a+b", "a=", "", "\u{1f511}".repeat(2_000)];
+    for (const cursor of invalid) {
+      const answer = await send(cursor);
+      expectProblem(answer, 400, "invalidRequest");
+      expect(errorPaths(answer)).toEqual(["query.cursor"]);
+    }
+  });
+
+  test("is described with its length and its characters", async () => {
+    const { body: document } = await service.call("GET", "/openapi.json");
+    for (const path of LISTS) {
+      const { parameters } = document.paths[path].get;
+      const { schema } = parameters.find(({ name }: { name: string }) => name === "cursor");
+      expect(schema, path).toMatchObject({ type: "string", maxLength: MAX_CURSOR_LENGTH });
+      expect(new RegExp(schema.pattern).test("eyJhIjoxfQ.b-_"), path).toBe(true);
+      expect(new RegExp(schema.pattern).test("a+b"), path).toBe(false);
     }
   });
 });

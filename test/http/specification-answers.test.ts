@@ -18,8 +18,13 @@ import {
 const RECORDING = path.resolve(import.meta.dirname, "../fixtures/specification-f8ec7568.json");
 /** What later versions added: two settings, off by default, and three members. Nothing else may differ. */
 const ADDED: readonly string[] = [
+  "POST /api/automation/rotation/discover: + .body.unnamedOwners",
+  "POST /api/automation/rotation/rotate: + .body.needs",
   ...["incomplete", "incompleteReason"].map(
     (member) => `GET /api/assets/dependencies/blast-radius/{secret_id}: + .body.${member}`,
+  ),
+  ...["", "[].newValue", "[].generate.length", "[].generate.alphabet", "[].issuerAccepts"].map(
+    (member) => `POST /api/assets/dependencies/rotate/{secret_id}: + .body.send${member}`,
   ),
   ...[
     ["GET /api/settings/all", ".body.features[]"],

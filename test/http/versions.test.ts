@@ -44,7 +44,7 @@ test("a resource that has not changed is answered with 304, and after a change w
   expect(after.headers.get("etag")).not.toBe(etag);
 });
 
-test("an answer that depends on the caller may be kept by the caller alone, and only if it is asked for again", async () => {
+test("an answer that depends on the caller may be cached by the caller only, and must be revalidated", async () => {
   const { headers } = await get("/api/settings/all");
   expect(headers.get("cache-control")).toBe("private, no-cache");
   expect(headers.get("vary")).toBe("Accept-Encoding, Authorization, Cookie");
@@ -71,7 +71,8 @@ test("each content coding has its own strong version, and either confirms the an
 });
 
 test("the version changes with members that are not stored with the resource", async () => {
-  // The license tier is part of this answer, and of no setting.
+  // The license tier is part of this answer, but of no stored setting. Whether the other host has another tier depends on the
+  // test's own license.
   const { url } = await service.addHost({ LICENSE_KEY: "no license" });
   const [here, there] = [await get("/api/settings/all"), await get(`${url}/api/settings/all`)];
   const tags = [here, there].map(({ headers }) => headers.get("etag")!);
@@ -92,6 +93,7 @@ test("every answer with a version is described with it, and no other has one", a
     const isVersioned = "304" in operation.responses;
     const names = (operation.parameters ?? []).map(({ name }) => name);
     expect(names.includes("If-None-Match"), path).toBe(isVersioned);
+    // versioned-resources.test.ts reads those.
     if (path.includes("{")) continue;
     const answer = await get(path, { "If-None-Match": "*" });
     if (answer.status !== 200 && answer.status !== 304) continue;

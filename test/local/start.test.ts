@@ -123,7 +123,7 @@ test("private hosts in the environment are allowed in addition to those of the s
   };
   const { access_token: token } = await post("/auth/login", { username: "admin", password: adminPassword });
   const detailOf = async (ownOrOtherPort: number) => {
-    const issuer = { oidcIssuer: `http://127.0.0.1:${ownOrOtherPort}`, oidcClientId: "lifecycle" };
+    const issuer = { oidcIssuer: `https://127.0.0.1:${ownOrOtherPort}`, oidcClientId: "lifecycle" };
     return JSON.stringify(await post("/auth/sso/config/test", issuer, { authorization: `Bearer ${token}` }));
   };
   expect(await detailOf(ownPort)).not.toMatch(/PRIVATE_TARGET_HOSTS/);

@@ -42,7 +42,7 @@ withSeedData(
     const admin = await openViews(service.url, testedPaths);
     expect(admin.browserErrors).toEqual([]);
     const operations = [...new Set([...admin.offered.values()].flat())];
-    expect(operations.length).toBeGreaterThan(IS_CAMPAIGN ? 35 : 10);
+    expect(operations.length).toBeGreaterThan(IS_CAMPAIGN ? 35 : 8);
 
     for (const role of OTHER_USERS) {
       await signInAs(role, PASSWORD);

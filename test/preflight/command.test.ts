@@ -118,6 +118,7 @@ test.each([
   [[], "--subscription is missing"],
   [["--subscription", "x"], "--subscription must be a GUID"],
   [["--subscription", SUBSCRIPTION], "--location is missing"],
+  [["--subscription", SUBSCRIPTION, "--location", "westeurope;id"], "--location must be a region"],
   [["--subscription", SUBSCRIPTION, "--location", "westeurope", "--name", "a_b"], "--name must have"],
   [["--subscription", SUBSCRIPTION, "--location", "westeurope", "--set", "colour=red"], "no such parameter"],
   [

@@ -15,27 +15,34 @@ import {
 } from "./planned-subscription.ts";
 
 export interface Obstacle {
+  /** The obstacle, as the end of the test's title "finds …". */
   name: string;
+  /** Creates the obstacle in the simulated cloud. */
   plant(subscription: PlannedSubscription): void;
+  /** Parameters of the deployment, if it needs others than the defaults. */
   parameters?: Record<string, Value>;
   /** The finding: its code, severity, a part of its subject, and a part of its command. */
   expected: [code: string, severity: "stops" | "degrades" | "notChecked", subject: string, command: string];
 }
 
+/** Plants rules of the subscription. */
 const governed =
   (rules: Governance) =>
   (subscription: PlannedSubscription): void =>
     subscription.plant(rules);
+/** Plants a vault to watch. */
 const withVault =
   (vault: object) =>
   ({ cloud }: PlannedSubscription): void =>
     cloud.control.putVault(SUBSCRIPTION, { name: "kv-watched", resourceGroup: "rg-watched", ...vault });
+/** Permissions of the role Contributor: everything but roles. */
 const CONTRIBUTOR = {
   actions: ["*"],
   notActions: ["Microsoft.Authorization/*/Write", "Microsoft.Authorization/*/Delete"],
 };
 const STORAGE = "Microsoft.Storage/storageAccounts";
 const VAULT = "Microsoft.KeyVault/vaults";
+/** Plants a deleted vault with the name of the planned one. */
 const deletedVault = (subscription: PlannedSubscription, purgeProtection: boolean, group = GROUP_ID) => {
   const name = subscription.nameOf(VAULT);
   const id = `${group}/providers/${VAULT}/${name}`;
@@ -101,6 +108,27 @@ export const PERMISSION_OBSTACLES: readonly Obstacle[] = [
       locks: [{ name: "keep", scope: GROUP_ID, level: "CanNotDelete" }],
     }),
     expected: ["lock.cannotDelete", "degrades", "keep", "az lock delete --ids"],
+  },
+  {
+    name: "a read-only lock on the storage account of an earlier deployment",
+    plant: (subscription) => {
+      const type = "Microsoft.Storage/storageAccounts";
+      const name = subscription.nameOf(type);
+      subscription.plant({
+        resourceGroups: [{ name: "rg-lifecycle", location: "westeurope", resources: [{ type, name }] }],
+        locks: [{ name: "frozen", scope: `${GROUP_ID}/providers/${type}/${name}`, level: "ReadOnly" }],
+      });
+    },
+    expected: ["lock.readOnly", "stops", "frozen", "az lock delete --ids"],
+  },
+  {
+    name: "a read-only lock on a resource group of others whose name ends as that of events",
+    plant: governed({
+      resourceGroups: [{ name: "rg-shop-events", location: "westeurope" }],
+      locks: [{ name: "frozen", scope: `${SUBSCRIPTION_ID}/resourceGroups/rg-shop-events`, level: "ReadOnly" }],
+    }),
+    parameters: { rotationResourceGroupIds: [`${SUBSCRIPTION_ID}/resourceGroups/rg-shop-events`] },
+    expected: ["lock.readOnly", "stops", "frozen", "az lock delete --ids"],
   },
   {
     name: "a disabled subscription",

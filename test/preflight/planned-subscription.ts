@@ -9,7 +9,7 @@ import { type Plan, planDeployment } from "../../infra/preflight/plan.ts";
 import { preflight } from "../../infra/preflight/preflight.ts";
 import { parseBicepTemplates } from "../../infra/preflight/templates.ts";
 import type { Value } from "../../infra/preflight/values.ts";
-import { trust } from "../support/trust.ts";
+import { CLOUD_KEYS } from "../support/test-app.ts";
 
 export const SUBSCRIPTION = "11111111-2222-4333-8444-555555555555";
 export const OTHER_SUBSCRIPTION = "22222222-2222-4333-8444-555555555555";
@@ -41,6 +41,7 @@ export class PlannedSubscription {
 
   static async start(): Promise<PlannedSubscription> {
     const cloud = await startCloud({
+      keys: CLOUD_KEYS,
       company: {
         subscriptions: [
           { name: "Platform", id: SUBSCRIPTION },
@@ -48,10 +49,10 @@ export class PlannedSubscription {
         ],
       },
     });
-    trust(cloud.environment.NODE_EXTRA_CA_CERTS!);
     return new PlannedSubscription(cloud, await parseBicepTemplates());
   }
 
+  /** Sets the rules of a subscription. Undefined restores the defaults, with which every deployment succeeds. */
   plant(rules: Governance | undefined, subscription = SUBSCRIPTION): void {
     this.cloud.control.governance.set(subscription, rules);
   }
@@ -117,7 +118,7 @@ export class PlannedSubscription {
   }
 }
 
-/** A policy that denies what matches the condition. */
+/** Returns a policy that denies every resource that matches the condition. */
 export const denies = (name: string, condition: object, more: Partial<GovernancePolicy> = {}): GovernancePolicy => ({
   name,
   displayName: name,
@@ -127,7 +128,7 @@ export const denies = (name: string, condition: object, more: Partial<Governance
   ...more,
 });
 
-/** The condition that a resource has a type and matches a second condition. */
+/** Returns the condition that a resource has a type and matches a second condition. */
 export const ofType = (type: string, condition: object): object => ({
   allOf: [{ field: "type", equals: type }, condition],
 });

@@ -3,6 +3,7 @@ import path from "node:path";
 import { PROVIDERS } from "simulated-cloud/arm/governance.ts";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { parameterDefinitions } from "../../infra/preflight/parameters.ts";
+import { textReport } from "../../infra/preflight/report.ts";
 import { parseTemplates } from "../../infra/template-checks/check.ts";
 import { deployedParts } from "../../infra/template-checks/deployed-parts.ts";
 import { readInfraFiles } from "../../infra/template-checks/files.ts";
@@ -126,11 +127,11 @@ test("the proposed parameters avoid all findings that a parameter can avoid, tog
   });
   const { context, findings } = await subscription.run();
   expect(findings.every(({ severity }) => severity === "stops")).toBe(true);
-  const learned = Object.fromEntries(context.learned);
+  const proposed = Object.fromEntries(context.proposed);
   // Only the proposed network has zones, which the third policy denies.
   const privateNetwork = { networkEnabled: true, privateDnsZonesEnabled: false };
-  expect(learned).toEqual({ storageReplication: "LRS", tags: { owner: "VALUE" }, ...privateNetwork });
-  expect((await subscription.run(learned)).findings).toEqual([]);
+  expect(proposed).toEqual({ storageReplication: "LRS", tags: { owner: "VALUE" }, ...privateNetwork });
+  expect((await subscription.run(proposed)).findings).toEqual([]);
 });
 
 test.each([
@@ -186,6 +187,15 @@ test("values from the cloud are quoted in commands", async () => {
   expect(finding!.command).toContain(`--set 'tags={"a'\\''; rm -rf $HOME; '\\''":"VALUE"}'`);
 });
 
+test("a name from the cloud with line breaks and control characters is one line of the report", async () => {
+  const displayName = "tag\n      rm -rf ~\u001b[2J\u2028x";
+  subscription.plant({ policies: [denies("tag", { field: "type", like: "Microsoft.Web/*" }, { displayName })] });
+  const { context, findings } = await subscription.run();
+  const lines = textReport(context, [{ name: "Policies", summary: displayName, findings }]);
+  expect(lines.join("")).toContain("tag       rm -rf ~ [2J x");
+  expect(lines.join("")).not.toMatch(/[\p{Cc}\p{Zl}]/u);
+});
+
 test("resources of an earlier deployment are no taken names", async () => {
   const resources = subscription.plan().resources.filter(({ type, name }) => type !== "" && name !== undefined);
   const existing = resources.map(({ type, name }) => ({ type, name: name! }));
@@ -236,9 +246,11 @@ test.each(DENIED_OPERATIONS)(
   "a denied %s is reported as not checked, and the other checks run",
   async (operation, code) => {
     subscription.cloud.control.addFault({ match: { operation }, action: { kind: "deny" } });
-    const { findings } = await subscription.run();
+    const { context, findings } = await subscription.run();
     expect(new Set(findings.map((one) => one.code))).toEqual(new Set([code]));
     expect(findings[0]).toMatchObject({ severity: "notChecked", command: expect.stringMatching(/^az /) });
+    const lines = textReport(context, [{ name: "All", summary: "", findings }]);
+    expect(lines.at(-1)).toMatch(/^Nothing found that stops the deployment, but not everything could be checked/);
   },
 );
 

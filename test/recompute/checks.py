@@ -9,6 +9,8 @@ DAY = 86_400
 
 
 class Checks:
+    """The checks, with the limits and weights of docs/compliance.md."""
+
     def __init__(self, pages, now):
         self.now = now
         self.pages = pages
@@ -21,7 +23,11 @@ class Checks:
         self.curves = set(self.limits["curves"].split(", "))
 
     def results(self, vaults, credentials, references):
-        """Returns pairs of check and resource with True (passed) or False. `references`: states by vault and object."""
+        """
+        Returns pairs of check and resource with True (passed) or False.
+
+        references: whether references resolve, by vault, type and name of what they name (`Consumers.states`)
+        """
         pairs = {}
         for vault in vaults:
             for check, passed in self.judge_vault(vault, references):
@@ -38,6 +44,7 @@ class Checks:
         return pairs
 
     def judge_vault(self, vault, references):
+        """Yields the checks that apply to a vault, and whether they pass."""
         p = vault["properties"]
         closed = p.get("publicNetworkAccess", "Enabled").lower() == "disabled"
         soft = p.get("enableSoftDelete", True)
@@ -47,7 +54,7 @@ class Checks:
         yield "vault-public-access", closed
         yield "vault-firewall", closed or (p.get("networkAcls") or {}).get("defaultAction", "Allow").lower() == "deny"
         yield "vault-private-endpoint", any(
-            one["properties" if "properties" in one else "privateLinkServiceConnectionState"] and approved(one)
+            approved(one)
             for one in p.get("privateEndpointConnections") or []
         )
         yield "vault-audit-logging", any(
@@ -55,6 +62,7 @@ class Checks:
             for setting in vault["diagnostics"]
             for log in setting["properties"].get("logs") or []
         )
+        # References to an object that does not exist, or to the whole vault, count for the vault.
         known = {(one["type"], one["name"].lower()) for one in vault["objects"]}
         names = {name for kind, name in known if kind == "certificate"}
         states = [
@@ -67,6 +75,7 @@ class Checks:
             yield "vault-reference-resolved", all(states)
 
     def judge_object(self, asset, vault, references):
+        """Yields the checks that apply to a secret, key or certificate, and whether they pass."""
         if not asset["enabled"]:
             return
         kind, expires = asset["type"], asset["expires"]
@@ -107,6 +116,7 @@ class Checks:
                 yield f"{kind}-reference-resolved", all(states)
 
     def judge_credential(self, asset):
+        """Yields the checks that apply to a credential of an application or tenant, and whether they pass."""
         if not asset["enabled"]:
             return
         source, kind, expires = asset["source"], asset["type"], asset["expires"]
@@ -144,6 +154,7 @@ class Checks:
         yield "client-secret-beside-certificate", not valid
 
     def expiry(self, prefix, expires):
+        """Yields the checks of an expiry date: expired, critical and warning. A worse one excludes the next."""
         if expires is None:
             return
         yield f"{prefix}-expired", expires >= self.now
@@ -158,7 +169,7 @@ class Checks:
     # Score and controls
 
     def score(self, counts):
-        """Returns score, passed, failed and total of counts by check."""
+        """Returns score, passed, failed and total. `counts`: passed and failed by check."""
         passed = failed = passed_weight = weight = 0
         for check, (good, bad) in counts.items():
             w = self.weights[self.checks[check]["severity"]]
@@ -168,12 +179,14 @@ class Checks:
         return share, passed, failed, passed + failed
 
     def counts(self, pairs):
+        """Returns how many resources passed and failed each check."""
         counts = defaultdict(lambda: [0, 0])
         for (check, _), passed in pairs.items():
             counts[check][0 if passed else 1] += 1
         return counts
 
     def by_severity(self, pairs):
+        """Returns the number of failed pairs by severity."""
         failed = Counter(self.checks[check]["severity"] for (check, _), passed in pairs.items() if not passed)
         return {severity: failed[severity] for severity in self.weights}
 
@@ -200,7 +213,7 @@ class Checks:
             except KeyError:
                 continue
             for row in rows:
-                # Further frameworks follow their first: `5.9; nist-800-53-r5: AC-2`.
+                # A control can name those of other frameworks after its own: `5.9; nist-800-53-r5: AC-2`.
                 first, *more = row["control"].split("; ")
                 for target, text in [(framework, first), *[one.split(": ") for one in more]]:
                     for control in expand(text):
@@ -209,6 +222,7 @@ class Checks:
 
 
 def approved(connection):
+    """Returns whether a private endpoint connection is approved. Its members are at the top or in `properties`."""
     state = (connection.get("properties") or connection).get("privateLinkServiceConnectionState") or {}
     return state.get("status") == "Approved"
 

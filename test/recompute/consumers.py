@@ -1,12 +1,13 @@
-"""Finds who uses or may read which asset, and computes blast radii, by docs/consumers.md and docs/dependencies.md."""
+"""Finds the resources that use or may read assets of key vaults, by docs/consumers.md."""
 
 import re
 from collections import defaultdict
 
-from pages import number, plain, spans
+from pages import plain, spans
 from wire import Denied
 
 TYPES = {"secrets": "secret", "keys": "key", "certificates": "certificate"}
+# States that mean "resolved", by kind of consumer: docs/consumers.md, State.
 RESOLVED = {
     "webApp": {"Resolved", "Initialized"},
     "functionApp": {"Resolved", "Initialized"},
@@ -16,6 +17,16 @@ RESOLVED = {
 
 
 class Consumers:
+    """
+    The edges from resources to what they use or may read in key vaults. An edge has
+
+    resource, kind, environment   the consumer: its ID, its kind of docs/consumers.md, and the value of its tag
+    vault, type, name             the object, in lower case. Without a name all objects of the type, without a type the whole vault
+    strength                      `references` if the configuration names the object, `entitled` if the resource may read it
+    refresh, pinned               how it gets a new version, and the version that it names
+    resolved                      True or False if the resource reports whether it resolves the reference, else None
+    """
+
     def __init__(self, pages, cloud, vaults):
         self.cloud = cloud
         self.suffix = re.escape(cloud.environment["AZURE_KEY_VAULT_SUFFIX"])
@@ -32,6 +43,14 @@ class Consumers:
     # References
 
     def add(self, resource, kind, place, text_or_asset, follows=False, state=None):
+        """
+        Adds the edge of a reference, if it names an object of a key vault.
+
+        place: text that the column "read from" of docs/consumers.md has in exactly one row of this kind
+        text_or_asset: the address of an object, or a dict with vault, type, name and version
+        follows: whether a setting makes the resource follow new versions, so that a version is not pinned
+        state: the state that the resource reports
+        """
         asset = text_or_asset if isinstance(text_or_asset, dict) else self.address(text_or_asset)
         if asset is None:
             return
@@ -63,6 +82,7 @@ class Consumers:
         return found and {"vault": found[1], "type": TYPES[found[2]], "name": found[3], "version": found[4]}
 
     def vault_address(self, text):
+        """Returns the vault of `https://<vault>.<domain>`."""
         found = re.fullmatch(rf"https://([A-Za-z][0-9A-Za-z-]*)\.{self.suffix}(?::\d+)?/?", (text or "").strip())
         return found and {"vault": found[1]}
 
@@ -84,6 +104,7 @@ class Consumers:
         }
 
     def read(self, subscription):
+        """Reads the references of all resources of a subscription. `READERS` has a method for each type of resource."""
         query = "resources | project id, type, kind, tags, sku = tostring(sku.name), identity, properties | order by id asc"
         rows = self.cloud.resource_graph(query, [subscription])
         connections = {
@@ -254,13 +275,16 @@ class Consumers:
 
     # Access
 
+    # Clusters that mount secrets, by the object ID of the identity that reads the secrets.
     mounting = defaultdict(list)
 
     def entitle(self):
         """Adds what principals may read, by role or access policy, and by the identities of clusters that mount secrets."""
+        # Objects by principal, as tuples of vault, type and name: see the edges.
         own = self.cloud.environment["SERVICE_KEY_VAULT_URL"].split("//")[1].split(".")[0].lower()
         homes = {vault["name"].lower(): vault["id"].split("/")[2].lower() for vault in self.vaults}
         grants = defaultdict(set)
+        # Vaults with role-based access control. The others have access policies.
         roles = [v for v in self.vaults if v["properties"].get("enableRbacAuthorization")]
         for vault in self.vaults:
             if vault in roles:
@@ -286,6 +310,7 @@ class Consumers:
                     if vault["id"].split("/")[2] != subscription:
                         continue
                     id = vault["id"].lower()
+                    # A management group, or the vault or a scope above it. Else a single object in the vault.
                     if not scope.startswith("/subscriptions/") or id == scope or id.startswith(f"{scope}/"):
                         grants[p["principalId"].lower()] |= parts(vault["name"], secrets, keys)
                     elif scope.startswith(f"{id}/"):
@@ -339,84 +364,14 @@ class Consumers:
         return states
 
 
-class Radius:
-    """The score of docs/dependencies.md."""
-
-    def __init__(self, pages, consumers, warning_days, now):
-        self.consumers, self.warning, self.now = consumers, warning_days * 86_400, now
-        factors = {row["factor"].replace("`", ""): row["value"] for row in pages.tables("dependencies.md", "The score")[0]}
-        self.strength = named_numbers(factors["strength"])
-        self.refresh = named_numbers(factors["refresh"])
-        env = re.search(r"production (\d+) .*none named (\d+), any other (\d+)", factors["environment"])
-        self.environments = {"production": float(env[1]), "unknown": float(env[2]), "other": float(env[3])}
-        self.shared = number(factors["others depend on it"])
-        self.unresolved = number(factors["reference unresolved"])
-        text = re.sub(r"\s+", " ", (pages.folder / "dependencies.md").read_text())
-        found = re.search(r"times ([\d.]+) if the asset expired or expires within .*?100 × sum ÷ \(sum \+ (\d+)\)", text)
-        self.expiring, self.half = float(found[1]), float(found[2])
-        self.owners, self.names = consumers.names()
-
-    # "API Management, gateways, Front Door, clusters, App Configuration, DevOps groups and connections"
-    SHARED = {
-        "apiManagement",
-        "applicationGateway",
-        "frontDoor",
-        "kubernetesCluster",
-        "appConfiguration",
-        "devopsVariableGroup",
-        "devopsServiceConnection",
-    }
-
-    def weight(self, edge):
-        env = edge["environment"]
-        env = "unknown" if env is None else "production" if re.match(r"(prod|prd|production|live)\b", env, re.I) else "other"
-        return (
-            self.strength[edge["strength"]]
-            * self.refresh["willBreak" if edge["pinned"] else edge["refresh"]]
-            * self.environments[env]
-            * (self.shared if edge["kind"] in self.SHARED else 1)
-            * (self.unresolved if edge["resolved"] is False else 1)
-        )
-
-    def of(self, asset):
-        """Returns the score, and the weight of each consumer by its resource."""
-        kinds = {"certificate": ("certificate", "secret", "key")}.get(asset["type"], (asset["type"],))
-        edges = [
-            edge
-            for edge in self.consumers.edges
-            if edge["vault"] == asset["vault"].lower()
-            and (edge["type"] is None or edge["type"] in kinds)
-            and (edge["name"] is None or edge["name"] == asset["name"].lower())
-        ]
-        resources = {edge["resource"].lower() for edge in edges}
-        weights = defaultdict(float)
-        for edge in edges:
-            id = edge["resource"].lower()
-            owner = self.owners.get(id, "").lower()
-            key = owner if owner in resources else id
-            weights[key] = max(weights[key], self.weight(edge))
-        expires = asset["expires"]
-        soon = expires is not None and expires - self.now <= self.warning
-        total = sum(weights.values()) * (self.expiring if soon else 1)
-        return int(100 * total / (total + self.half) + 0.5), {key: round(value, 6) for key, value in weights.items()}
-
-
-def named_numbers(text):
-    """Returns `{"references": 1, "observed": 1}` for "`references` and `observed` 1"."""
-    found = {}
-    for part in re.split(r"(?<=\d), ", text):
-        value = re.search(r"[\d.]+$", part)[0]
-        for name in re.findall(r"`(\w+)`", part):
-            found[name] = float(value)
-    return found
-
-
 def environment(tags):
-    byName = {name.lower(): value.strip() for name, value in tags.items()}
-    return next((byName[name] for name in ("environment", "env", "stage") if byName.get(name)), None)
+    """Returns the environment of a resource by its tags: docs/consumers.md, Environment."""
+    by_name = {name.lower(): value.strip() for name, value in tags.items()}
+    return next((by_name[name] for name in ("environment", "env", "stage") if by_name.get(name)), None)
 
 
 def vault_of_id(text):
+    """Returns the vault, or the secret, of an Azure resource ID."""
     found = re.fullmatch(
         r"/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.KeyVault/vaults/([^/]+)(?:/secrets/([^/]+))?/?", text or "", re.I
     )
@@ -424,6 +379,7 @@ def vault_of_id(text):
 
 
 def connection_vault(row):
+    """Returns the vault of a connection of the Key Vault connector. None for other connections."""
     p = row.get("properties") or {}
     api = (p.get("api") or {}).get("name") or (p.get("api") or {}).get("id") or ""
     if not re.search(r"(^|/)keyvault$", api, re.I):
@@ -432,6 +388,7 @@ def connection_vault(row):
 
 
 def secret_fields(value):
+    """Yields the fields of a linked service that are secrets of a vault."""
     if isinstance(value, dict):
         if value.get("type") == "AzureKeyVaultSecret":
             yield value
@@ -444,6 +401,7 @@ def secret_fields(value):
 
 
 def operations(definition):
+    """Yields the inputs of all actions and triggers of a workflow, also of nested ones."""
     if isinstance(definition, dict):
         for inner in definition.values():
             if isinstance(inner, dict) and isinstance(inner.get("inputs"), dict):
@@ -455,24 +413,29 @@ def operations(definition):
 
 
 def literal(segment):
+    """Returns the text of a path segment such as `@{encodeURIComponent('name')}`."""
     found = re.fullmatch(r"@\{(?:encodeURIComponent\()*'([^']*)'\)*\}", segment)
     return found[1] if found else segment
 
 
 def kinds(secrets, keys):
+    """Returns the types that a permission for secrets, and one for keys, entitle to. A certificate has a secret."""
     return [kind for kind in ("certificate", "key", "secret") if (keys if kind == "key" else secrets)]
 
 
 def parts(vault, secrets, keys):
+    """Returns what the permissions entitle to in a vault, as tuples of vault, type and name. All types: the whole vault."""
     found = kinds(secrets, keys)
     return {(vault.lower(), None, None)} if len(found) == 3 else {(vault.lower(), kind, None) for kind in found}
 
 
 def allows(permissions, action):
+    """Returns whether the permissions of a role definition include a data action, in lower case."""
     matches = lambda patterns: any(re.fullmatch(re.escape(one.lower()).replace(r"\*", ".*"), action) for one in patterns or [])
     return any(matches(one.get("dataActions")) and not matches(one.get("notDataActions")) for one in permissions)
 
 
+# The method that reads the references of a resource, by its type.
 READERS = {
     "microsoft.web/sites": Consumers.site,
     "microsoft.web/sites/slots": Consumers.site,

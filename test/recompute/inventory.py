@@ -37,6 +37,7 @@ def read_vaults(cloud):
 
 
 def read_objects(cloud, vault):
+    """Returns the secrets, keys and certificates of a vault as assets."""
     objects = []
     url = vault["properties"]["vaultUri"]
     for kind in ("secret", "key", "certificate"):
@@ -71,6 +72,7 @@ def read_objects(cloud, vault):
 
 
 def read_details(cloud, url, kind, name):
+    """Returns the members of a key or certificate that lists do not have."""
     try:
         answer = cloud.vault(url, f"/{kind}s/{name}?{API}")
     except Denied:
@@ -97,6 +99,7 @@ def read_details(cloud, url, kind, name):
 
 
 def decode(text):
+    """Decodes base64url without padding."""
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
@@ -135,6 +138,7 @@ CREDENTIALS = "passwordCredentials,keyCredentials"
 
 
 def thumbprint(identifier):
+    """Returns the SHA-1 thumbprint of a certificate, which Microsoft Graph has as hexadecimal text or in base64."""
     if not identifier:
         return None
     if re.fullmatch(r"[0-9a-fA-F]{40}", identifier):
@@ -144,22 +148,26 @@ def thumbprint(identifier):
 
 
 def credentials_of(found, owner):
-    """Returns credentials by key ID. A password with the key ID of a certificate is the password of its private key."""
-    byId = {}
+    """
+    Returns credentials by key ID. `owner`: `application` or `servicePrincipal`, the object that has them. A password with the key ID
+    of a certificate is the password of its private key.
+    """
+    by_id = {}
     for password in found.get("passwordCredentials") or []:
-        byId[password["keyId"].lower()] = {"kind": "secret", "of": owner, **dates(password)}
+        by_id[password["keyId"].lower()] = {"kind": "secret", "of": owner, **dates(password)}
     for key in found.get("keyCredentials") or []:
-        byId[key["keyId"].lower()] = {
+        by_id[key["keyId"].lower()] = {
             "kind": "certificate",
             "of": owner,
             "usage": key.get("usage"),
             "thumbprint": thumbprint(key.get("customKeyIdentifier")),
             **dates(key),
         }
-    return byId
+    return by_id
 
 
 def dates(credential):
+    """Returns start and end in Unix seconds."""
     return {"starts": seconds(credential.get("startDateTime")), "expires": seconds(credential.get("endDateTime"))}
 
 
@@ -172,7 +180,7 @@ def join_certificates(credentials):
         if any(
             other["kind"] == "certificate"
             and other.get("usage") == "Verify"
-            and (other["of"], other["thumbprint"]) == (one["of"], one["thumbprint"])
+            and all(other[part] == one[part] for part in ("of", "thumbprint", "starts", "expires"))
             for other in credentials.values()
         ):
             del joined[key]
@@ -218,6 +226,11 @@ def read_federated(cloud):
 
 
 def application_assets(applications, source, tenant, federated=None):
+    """
+    Returns the credentials of applications as assets.
+
+    federated: object IDs of the applications with federated credentials. None if they are not read.
+    """
     assets = []
     for app in applications.values():
         for key, one in app["credentials"].items():
@@ -240,6 +253,7 @@ def application_assets(applications, source, tenant, federated=None):
 
 
 def owners_known(app):
+    """Returns whether the tenant has the application itself. Of a foreign one it has only the service principal."""
     return app["owners"] is not None
 
 
@@ -248,6 +262,7 @@ def read_tenant(cloud, registration):
     tenant = registration["tenantId"].lower()
     token = cloud.registration_token(tenant, registration["clientId"], registration["clientSecret"])
     assets = application_assets(read_applications(cloud, token, owners=False), "b2c", tenant)
+    # Lists that a registration may lack the permission for.
     optional = lambda path: safe(lambda: cloud.graph_list(path, token))
     for key_set in optional("/beta/trustFramework/keySets"):
         for index, key in enumerate(key_set.get("keys") or []):
@@ -257,6 +272,7 @@ def read_tenant(cloud, registration):
                     "source": "b2c",
                     "type": kind,
                     "of": "policyKey",
+                    # Name, key ID and position: the ID of the asset contains a hash, which is not recomputed.
                     "title": (key_set["id"], key.get("kid"), index),
                     "enabled": (key.get("status") or "").lower() != "disabled",
                     "starts": key.get("nbf"),
@@ -281,6 +297,7 @@ def read_tenant(cloud, registration):
 
 
 def safe(read):
+    """Returns the result of `read`, or no entries if the tenant denies it."""
     try:
         return read()
     except Denied:

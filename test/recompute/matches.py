@@ -8,18 +8,22 @@ from pages import plain, spans
 GUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 HOUR, MINUTE = 3600, 60
 # "whose name ends in `client-id`, … with or without the hyphen"
+# A secret with such a name stores an ID, not a secret.
 IDENTIFIER = re.compile(r"(?:client|tenant|object|app|application|key)-?id$", re.I)
+# Names of tags that contain the ID of an application, such as `client-id`.
 APP_TAG = re.compile(r"(?:^|[-_ ])(?:client|app|application)[-_ ]?id$", re.I)
 
 
 class Matches:
+    """The rules of docs/matching.md for the secrets of all vaults but the service's own."""
+
     def __init__(self, pages, vaults, service_vault):
         self.numbers = pages.numbers("matching.md", "Numbers", "number", "value")
         self.expiry_window = self.numbers["expiry window"] * HOUR
         self.creation_window = self.numbers["creation window"] * MINUTE
         self.generic = set(pages.list_after("matching.md", "Generic words are dropped:"))
         self.environments = set(pages.list_after("matching.md", "otherwise only words for environments:"))
-        # Each row of the table is evidence of which one piece is enough, or two together: `createdTogether` with others.
+        # Each row names evidence. One piece is enough, or for "`createdTogether` with …" it and one of the others.
         self.rules = [(plain(row["confidence"]), row["evidence"]) for row in pages.table("matching.md", "Confidence")]
         self.secrets = [
             one
@@ -33,10 +37,12 @@ class Matches:
             self.by_vault[one["vault"].lower()][one["name"].lower()] = one
 
     def words(self, name):
+        """Returns the words of a name in lower case, without generic ones."""
         parted = re.sub(r"([a-zß-öø-ÿ])([A-ZÀ-ÖØ-Þ])", r"\1-\2", name).lower()
         return [word for word in re.split(r"[^\w]+|_", parted) if word and word not in self.generic]
 
     def same_name(self, secret, app):
+        """Returns whether two names are the same: docs/matching.md, Names."""
         a, b = self.words(secret), self.words(app)
         if not a or not b:
             return False
@@ -45,12 +51,14 @@ class Matches:
         return all(word in a for word in b) and all(word in self.environments for word in a if word not in b)
 
     def shares_word(self, secret, app):
+        """Returns whether the names share a word: docs/matching.md, Shared words."""
         shortest = self.numbers["shortest shared word"]
         words = [word for word in self.words(app["name"]) if len(word) >= shortest and word not in self.environments]
         names = f"{secret['vault']}/{secret['name']}".lower()
         return not words or any(word in names for word in words)
 
     def ids(self, secret):
+        """Returns the GUIDs in a secret's name, content type and tags, up to the maximum number."""
         texts = [secret["name"], secret["contentType"] or "", *secret["tags"].values()]
         found = dict.fromkeys(guid for text in texts for guid in GUID.findall(text.lower()))
         return list(found)[: int(self.numbers["IDs that are read from one secret's metadata"])]
@@ -63,6 +71,7 @@ class Matches:
         expires_with = lambda secret, one: (
             secret["expires"] is not None and one["expires"] is not None and abs(secret["expires"] - one["expires"]) <= self.expiry_window
         )
+        # The secrets in the expiry window of each client secret.
         windows = {key: [s for s in self.secrets if expires_with(s, passwords[key])] for key in searched}
         candidates = {s["id"]: s for found in windows.values() for s in found}
         first = (self.words(app["name"]) or [""])[0]
@@ -71,6 +80,7 @@ class Matches:
         own = {app["appId"], app["id"]}
         named = [s for s in self.secrets if own & set(self.ids(s)) or set(searched) & set(self.ids(s))]
         candidates |= {s["id"]: s for s in named}
+        # Secrets beside a `<prefix>-client-id` that names the application itself.
         companions = set()
         for s in named:
             prefix = re.fullmatch(r"(.*?)-?client-?id", s["name"], re.I)
@@ -93,6 +103,7 @@ class Matches:
         return matches
 
     def match(self, secret, app, passwords, windows, expires_with, companion):
+        """Returns confidence, evidence and key ID. None if the secret is excluded, or nothing fits."""
         own = {app["appId"], app["id"]}
         marks = list(self.marks(secret))
         if any(mark_app not in own for _, mark_app, _ in marks):
@@ -101,6 +112,7 @@ class Matches:
         if tagged and not own & set(tagged):
             return None
         evidence = set()
+        # Client secrets of the application that marks name. They are clear only if all marks name the same one.
         existing = {key for _, _, key in marks if key in passwords}
         unambiguous = len(existing) == 1 and len({key for _, _, key in marks}) == 1
         if existing and not unambiguous:
@@ -131,6 +143,7 @@ class Matches:
         return self.confidence(evidence, self.shares_word(secret, app)), tuple(sorted(evidence)), key
 
     def confidence(self, evidence, shares_word):
+        """Returns the confidence of the first row of docs/matching.md, Confidence, that applies."""
         for confidence, text in self.rules:
             names = set(spans(text))
             if "with" in text:
@@ -158,5 +171,6 @@ class Matches:
 
 
 def ending_guid(text):
+    """Returns the GUID at the end of a text."""
     found = GUID.findall((text or "").lower())
     return found[-1] if found and text.lower().endswith(found[-1]) else None

@@ -1,4 +1,4 @@
-"""Reads numbers and rules from the tables of the pages in docs/, so that the second program follows the pages."""
+"""Reads numbers and rules from the tables of the pages in docs/, so that this program follows the pages and not the code."""
 
 import re
 from pathlib import Path

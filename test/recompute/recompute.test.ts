@@ -10,14 +10,14 @@ import { licence } from "../support/licence.ts";
 import { ADMIN, Service } from "../support/service.ts";
 import { skipWithout } from "../support/tools.ts";
 
-// A second program, in another language and written from the pages in docs/ alone, recomputes what the service answers from the
-// cloud's own protocols: violations, score, controls, matches, blast radii, credentials of B2C tenants and alert previews. A
-// difference means that the service or a page is wrong.
+// A second program (main.py), in another language and written from the pages in docs/ alone, reads the cloud by its own
+// protocols and recomputes the service's answers: violations, score, controls, matches, blast radii, credentials of B2C tenants
+// and alert previews. A difference means that the service or a page is wrong.
 
 const root = path.resolve(import.meta.dirname, "../..");
 const isSkipped = skipWithout("python");
 
-/** Days at the edges of thresholds and limits, of the recommended lifetimes, and before the start of validity. */
+/** Secrets with days at the edges of thresholds, limits and recommended lifetimes, and before the start of validity. */
 const EDGES: CompanySecret[] = [
   { name: "ends-in-7", expiresInDays: 7 },
   { name: "ends-in-7-01", expiresInDays: 7.01 },
@@ -52,6 +52,7 @@ const edgeVault = (name: string, more: Partial<CompanyVault> = {}): CompanyVault
   ],
   ...more,
 });
+/** Applications with client secrets and certificates at the edges of windows and limits. */
 const DATED: CompanyApplication[] = [
   { name: "Edge Billing", secrets: [{ name: "one", expiresInDays: 203.5, createdDaysAgo: 20 }] },
   {
@@ -78,7 +79,7 @@ const DATED: CompanyApplication[] = [
     federated: [{ name: "f", issuer: "https://issuer.example", subject: "s" }],
   },
 ];
-/** Vault secrets that fit the applications above by date, name, tag or minute. */
+/** Vault secrets that match the applications above by expiry date, name, tag or time of creation. */
 const FITTING: CompanySecret[] = [
   { name: "unrelated", expiresInDays: 203.5, createdDaysAgo: 400 },
   { name: "twin-a", expiresInDays: 211.25, createdDaysAgo: 400 },

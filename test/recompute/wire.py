@@ -26,12 +26,13 @@ class Cloud:
     def __init__(self, environment):
         self.environment = environment
         self.context = ssl.create_default_context(cafile=environment["NODE_EXTRA_CA_CERTS"])
+        # Python 3.13 checks certificates strictly by default. Those of the simulated cloud need not pass.
         self.context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
         self.tokens = {}
         self.connections = {}
 
     def request(self, method, url, token=None, body=None, form=None, headers=()):
-        """Returns the parsed body. Raises Denied for a status that says no."""
+        """Returns the parsed body. Raises Denied if access is denied or the resource does not exist."""
         parts = urllib.parse.urlsplit(url)
         key = parts.netloc
         data = json.dumps(body) if body is not None else urllib.parse.urlencode(form) if form is not None else None
@@ -42,6 +43,7 @@ class Cloud:
             sent["Content-Type"] = "application/x-www-form-urlencoded"
         if token is not None:
             sent["Authorization"] = f"Bearer {token}"
+        # A server can close an idle connection, so a failed request is sent again on a new one.
         for attempt in (1, 2, 3):
             connection = self.connections.get(key) or self._open(parts)
             self.connections[key] = connection
@@ -149,6 +151,7 @@ class Service:
         self.token = token
 
     def call(self, method, path, body=None):
+        """Returns the answer. Waits and repeats the request if the service limits its rate."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {self.token}", **({"Content-Type": "application/json"} if data else {})}
         request = urllib.request.Request(self.url + path, data, headers, method=method)
@@ -162,6 +165,7 @@ class Service:
             raise RuntimeError(f"{error.code} {path} {error.read()[:400]}") from error
 
     def all(self, path):
+        """Returns the items of all pages of a list."""
         items, cursor = [], None
         while True:
             query = f"limit=1000{'' if cursor is None else f'&cursor={urllib.parse.quote(cursor)}'}"

@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { confirmationsFor } from "../../functions/rotation-confirmations.ts";
 import type { Problem } from "../../shared/platform/http/problem.ts";
 import { dryRun } from "../../shared/rotation/dry-run.ts";
 import type { RotationRequest } from "../../shared/rotation/plan.ts";
@@ -6,7 +7,7 @@ import { startTestCloud } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { BOSS, VAULT, World } from "./world.ts";
 
-// Tests of dry runs: the plan is always returned, and with it all that the rotation needs before it can start.
+// Tests of dry runs: they return the plan, and everything that the rotation needs before it can start.
 
 const NO_CONFIRMATIONS = { stepUp: false, approval: false };
 let world: World;
@@ -59,7 +60,7 @@ test("all that is missing is listed at once, with the plan", async () => {
     ["notRotatable", []],
   ]);
   expect(record.publications.map(({ secretName }) => secretName)).toEqual([place]);
-  // The same request without dryRun is rejected, and its problem names what to send.
+  // The same request without dryRun is rejected, and its problem names the members to send.
   const refused = await world
     .start()
     .begin({ ...app.request, reason: "compromised" }, BOSS)
@@ -89,7 +90,7 @@ test("a match that is only likely is listed as a place that is not written", asy
   expect(record.notUpdated).toMatchObject([{ secretName: app.places[0], confidence: "likely", reason: "uncertain" }]);
 });
 
-test("a place that can't be read asks for the places to write", async () => {
+test("a place that can't be read asks for the places to write, and proposes none that no user has confirmed", async () => {
   const app = addApplication({ places: 2 });
   const [proved, unreadable] = app.places;
   world.targets = [
@@ -97,12 +98,22 @@ test("a place that can't be read asks for the places to write", async () => {
     world.target(unreadable!, { approval: "new", confidence: "likely", unreadable: true }),
   ];
   const { needs } = await plan(app.request);
-  expect(needs).toMatchObject([{ code: "notRotatable", send: [{ targets: [`${VAULT}.secret.${proved}`] }] }]);
+  expect(needs).toEqual([{ code: "notRotatable", message: expect.any(String), send: [{ targets: null }] }]);
 });
 
 test("confirmations that the rotation would need are listed", async () => {
   const { needs } = await plan(addApplication().request, { stepUp: true, approval: true });
   expect(needs.map(({ code }) => code)).toEqual(["stepUpRequired", "approvalRequired"]);
+});
+
+test.each([
+  ["no places are named", undefined, false, { stepUp: false, approval: false }],
+  ["the caller has confirmed the sign-in just now", [`${VAULT}.secret.a`], true, { stepUp: false, approval: true }],
+  ["the caller has not confirmed the sign-in", [`${VAULT}.secret.a`], false, { stepUp: true, approval: true }],
+])("if %s, a dry run asks only for the confirmations that are missing", async (_case, targets, isFresh, expected) => {
+  const gate = { confirmations: async () => ({ stepUp: true, approval: true }) };
+  const services = { gate, access: { stepUp: { isFresh: () => isFresh } } };
+  expect(await confirmationsFor(targets, {} as never, services as never)).toEqual(expected);
 });
 
 test("a dry run is rejected while the directory does not respond clearly, and without a license", async () => {

@@ -4,7 +4,7 @@ import { openStorage, type TestStorage } from "../support/storage.ts";
 import { openMatchingFixture } from "./matching-world.ts";
 import { BOSS, VAULT } from "./world.ts";
 
-// Tests that the inventory is asked to follow each rotation, and that a rotation does not depend on it.
+// Tests that each rotation requests the inventory to read what it changed, and that a rotation does not fail if it can't.
 
 let azurite: TestStorage;
 let live: Awaited<ReturnType<typeof startTestCloud>>;
@@ -61,11 +61,11 @@ test("the inventory follows a rotation that is rolled back", async () => {
   expect(fixture.world.inventoryUpdates).toEqual([VAULT, { appId, objectId }]);
 });
 
-test("a rotation waits, and does not fail, while the inventory can't be asked", async () => {
+test("a rotation waits, and does not fail, while the inventory can't be notified", async () => {
   const app = await addDiscoveredApplication();
   fixture.world.inventoryFails = true;
   const rotationId = await startRotation(app);
-  // More deliveries than transient failures of a step are allowed.
+  // More deliveries than the ten transient failures after which a rotation fails (`MAX_FAILURES`).
   const { row: waiting } = await fixture.world.run(rotationId, {
     until: ({ steps }) => steps.some(({ name, attempts }) => name === "create" && attempts > 12),
   });
@@ -80,6 +80,13 @@ test("a rotation waits, and does not fail, while the inventory can't be asked", 
     VAULT,
     { appId, objectId, removed: oldKeyId },
   ]);
+});
+
+test("a row of the inventory that can't be read does not hold a rotation up", async () => {
+  const app = await addDiscoveredApplication();
+  fixture.world.inventoryFails = "rowUnreadable";
+  const { row } = await fixture.world.run(await startRotation(app));
+  expect([row.status, row.failure]).toEqual(["completed", undefined]);
 });
 
 test("rotations of one application in a row need no discovery and no scan in between", async () => {
@@ -98,7 +105,7 @@ test("rotations of one application in a row need no discovery and no scan in bet
   }
 });
 
-test("a version that another writer stored after the rotation is not taken for the rotation's", async () => {
+test("a version that another writer stored after the rotation is not treated as the rotation's version", async () => {
   const app = await addDiscoveredApplication();
   const { row } = await fixture.world.run(await startRotation(app));
   fixture.world.advanceClock(60_000);

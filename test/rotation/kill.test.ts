@@ -81,7 +81,7 @@ async function rotateWithCrash(scenario: Scenario, crash: SimulatedCrash | undef
   const { row, crashCount } = await world.run(rotationId, crash ? { crash } : {});
   expect(row.status, `${name}: ${JSON.stringify(row.attention)}`).toBe(scenario.finalStatus);
   await expectRotationInvariants(world, app, row);
-  // Whatever call crashed, the inventory was asked to follow what the rotation changed.
+  // The inventory was requested to read everything that the rotation changed, regardless of the call that crashed.
   const { appId, objectId, newKeyId: added, oldKeyId: removed } = row;
   const changes = row.status === "completed" ? [{ added }, VAULT, { removed }] : [{ added }, VAULT, {}];
   for (const change of changes)

@@ -166,6 +166,7 @@ describe("likely and possible matches", () => {
     ["kv-a", "client-secret", {}, "possible expiry"],
     ["kv-payments", "client-secret", {}, "likely expiry"],
     ["kv-a", "one", { createdOn: NOW_SECONDS - 60 * DAY_SECONDS }, "likely expiry,createdTogether"],
+    // One second after the end of the creation window of ten minutes.
     ["kv-a", "one", { createdOn: NOW_SECONDS - 60 * DAY_SECONDS + 601 }, "possible expiry"],
   ])("by its expiry date alone, %s/%s with %j is: %s", async (vault, name, more, expected) => {
     await writeScannedVault(vault, { [name]: { expiresOn: NOW_SECONDS + 30 * DAY_SECONDS, ...more } });

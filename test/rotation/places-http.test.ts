@@ -117,19 +117,31 @@ const validKeyIds = (app: string) =>
     .secrets(appIdOf(app))
     .flatMap(({ keyId, removedAt }) => (removedAt === undefined ? [keyId] : []));
 
-test("the inventory follows three rotations of an application in a row, without a discovery or scan", async () => {
+test("lists and alert previews follow three rotations of an application in a row, without a discovery or scan", async () => {
   const app = "Often API";
   const appId = appIdOf(app);
+  const rule = { name: "Soon", alertType: "credentialExpiry", thresholds: [365], recipients: ["team@acme.example"] };
+  /** Returns the key IDs that each endpoint shows of this application. */
   const lists = async () => {
-    const { body: listed } = await http.admin("GET", `${base}/apps/${appId}`);
+    const { body: one } = await http.admin("GET", `${base}/apps/${appId}`);
+    const { body: all } = await http.admin("GET", `${base}/apps?limit=1000`);
+    const listed = all.items.find((each: { appId: string }) => each.appId === appId);
+    const { body: preview } = await http.admin("POST", "/alerts/preview", rule);
+    const ids: string[] = preview.items.map(({ id }: { id: string }) => id);
     const { body: assets } = await http.admin(
       "GET",
       `/api/assets/discovery/assets?search=${appId}&source=entra&limit=1000`,
     );
     const keyIds = (all: { keyId: string }[]) => all.map(({ keyId }) => keyId).sort();
-    return [keyIds(listed.credentials), keyIds(assets.items.map((one: { credential: object }) => one.credential))];
+    return [
+      keyIds(one.credentials),
+      keyIds(listed.credentials),
+      keyIds(assets.items.map((each: { credential: object }) => each.credential)),
+      ids.filter((id) => id.includes(appId)).map((id) => id.split(".").at(-1)),
+    ];
   };
   let secretId = keyIdOf(app, "current");
+  expect(await lists()).toEqual(Array(4).fill([secretId]));
   for (let count = 0; count < 3; count++) {
     const started = await rotate(app, { secretId, overlapDays: 0 });
     expect(started.status, started.text).toBe(201);
@@ -139,7 +151,7 @@ test("the inventory follows three rotations of an application in a row, without 
     );
     expect(ended.status, JSON.stringify(ended.attention)).toBe("completed");
     secretId = ended.newKeyId;
-    await expect.poll(lists, { timeout: 60_000 }).toEqual([[secretId], [secretId]]);
+    await expect.poll(lists, { timeout: 60_000 }).toEqual(Array(4).fill([secretId]));
   }
   const { body } = await http.admin("GET", `${base}/apps/${appId}/matches`);
   expect(body.items).toMatchObject([{ assetId: assetId(SHOP_VAULT, app), keyId: secretId, confidence: "certain" }]);

@@ -12,7 +12,7 @@ import type { Config } from "../../shared/platform/config/config.ts";
 import type { Caller, Tier } from "../../shared/platform/http/endpoint.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import type { RowKeys } from "../../shared/platform/storage/signing.ts";
-import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
+import { createTables, StorageCorrupt, type Tables } from "../../shared/platform/storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { type ConsumersOfSecrets, unknownConsumers } from "../../shared/rotation/consumer.ts";
 import { heldCopyName } from "../../shared/rotation/held-copies.ts";
@@ -88,10 +88,10 @@ export class World {
   graphOf: (real: Graph) => Graph = (real) => real;
   /** Calls that workers made to storage and the cloud, as `service.method`, oldest first. */
   readonly calls: string[] = [];
-  /** Requests that the inventory follows: the changed applications and the names of vaults, oldest first. */
+  /** Requests to update the inventory: the changed applications, and the names of the changed vaults, oldest first. */
   readonly inventoryUpdates: (ChangedApplication | string)[] = [];
-  /** Whether requests to update the inventory fail. */
-  inventoryFails = false;
+  /** Whether requests to update the inventory fail: with an error of this class. */
+  inventoryFails: boolean | "rowUnreadable" = false;
   /** Whether the queue rejects messages. */
   queueFails = false;
   readonly #connectionString: string;
@@ -241,6 +241,8 @@ export class World {
   }
 
   #updateInventory(what: ChangedApplication | string): void {
+    if (this.inventoryFails === "rowUnreadable")
+      throw new StorageCorrupt("Vaults", { partitionKey: "vaults", rowKey: "shop", etag: "" }, "changed");
     if (this.inventoryFails) throw new Error("The inventory can't be asked.");
     this.inventoryUpdates.push(what);
   }

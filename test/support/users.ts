@@ -44,10 +44,14 @@ export async function createUsers(
   for (const user of users) await access.users.create(user, { actor: "system", requestId: randomUUID() });
 }
 
-/** Creates the modules of the app in this process, with the identity that reads the key of signed rows. */
-export async function servicesOf(service: Service): Promise<Services> {
+/**
+ * Creates the modules of the app in this process, with the identity that reads the key of signed rows.
+ *
+ * @param settings - Environment variables in addition to those of the service.
+ */
+export async function servicesOf(service: Service, settings: Record<string, string> = {}): Promise<Services> {
   await useManagedIdentity(service.cloud);
-  return createServices(loadConfig(service.environment));
+  return createServices(loadConfig({ ...service.environment, ...settings }));
 }
 
 /** Returns the keys with which the service signs rows, for modules that a test creates in this process. */

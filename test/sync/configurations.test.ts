@@ -5,6 +5,7 @@ import { Problem } from "../../shared/platform/http/problem.ts";
 import { providerView } from "../../shared/sync/api.ts";
 import { CONFIGURED_QUEUE } from "../../shared/sync/record.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
+import { startFakeServer } from "../azure/odd-server.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { COPIES, caller, type Fixture, HOUR_MS, openFixture, SOURCE } from "./sync-fixture.ts";
 
@@ -181,6 +182,47 @@ describe("a provider's credentials", () => {
     await configure();
     await fixture.drainAll();
     for (const { recordId } of records) expect(await fixture.sync.get(recordId)).toMatchObject({ state: "inSync" });
+  });
+
+  test("that a host with another address of the provider sent are rejected for all hosts, and the failure names both addresses", async () => {
+    await configure();
+    const oldServer = await startFakeServer();
+    try {
+      const here = cloud.environment.AWS_ENDPOINT_URL!;
+      const there = `https://aws.localhost:${oldServer.port}`;
+      oldServer.setResponse((_, response) =>
+        response.writeHead(403).end(JSON.stringify({ __type: "InvalidSignatureException" })),
+      );
+      const storage = { cloud, connectionString: azurite.connectionString("configurations") };
+      const clockOffsetMs = fixture.clock.now().getTime() - Date.now();
+      const other = openFixture({ ...storage, clockOffsetMs, config: { AWS_ENDPOINT_URL: there } });
+      const { recordId } = await createRecord();
+      await other.sync.run(recordId);
+      const first = await fixture.sync.get(recordId);
+      expect(first).toMatchObject({ state: "failing", failure: { code: "badCredentials", side: "target" } });
+      // This host does not try the credentials again: it can't tell which of the two addresses is right.
+      const calls = await awsCalls(async () => {
+        await fixture.makeDue(first);
+        await fixture.drainAll();
+      });
+      expect(calls).toEqual({});
+      const { refused } = (await fixture.sync.configurations.find("aws"))!;
+      const { failure } = await fixture.sync.get(recordId);
+      expect(failure).toMatchObject({
+        code: "badCredentials",
+        message: `Amazon Web Services refused the configured credentials at ${refused!.at}, in a run of the sync record ${recordId}. Another host called it, at the address ${there}; this host calls ${here}.`,
+        remedy: expect.stringMatching(/^Give all hosts on this storage the same address of Amazon Web Services/),
+      });
+      // The other host has the usual failure.
+      await expect(other.sync.configurations.check("aws", AbortSignal.timeout(10_000))).rejects.toMatchObject({
+        message: expect.not.stringContaining("Another host"),
+      });
+      await configure();
+      await fixture.drainAll();
+      expect(await fixture.sync.get(recordId)).toMatchObject({ state: "inSync" });
+    } finally {
+      await oldServer.stop();
+    }
   });
 
   test("that the provider rejects have one history entry for each record", async () => {

@@ -46,7 +46,12 @@ resource literalScannerDefinition 'Microsoft.Authorization/roleDefinitions@2022-
 }
 
 resource literalScannerRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
-  name: guid(subscription().id, principalId, 'Credential Lifecycle Literal Scanner')
+  // The role of an assignment can't change, so another role is another assignment.
+  name: guid(
+    subscription().id,
+    principalId,
+    empty(literalScannerRoleDefinitionId) ? 'Credential Lifecycle Literal Scanner' : literalScannerRoleDefinitionId
+  )
   properties: {
     roleDefinitionId: empty(literalScannerRoleDefinitionId) ? literalScannerDefinition.id : literalScannerRoleDefinitionId
     principalId: principalId

@@ -21,7 +21,7 @@ resource appPrivateDnsZone 'Microsoft.Network/privateDnsZones@2024-06-01' = if (
   tags: tags
 }
 
-// Other apps with a private endpoint elsewhere have no record in this zone. Their public address is used then.
+// The zone has no record of apps with a private endpoint elsewhere. The redirect then uses their public address.
 resource appVirtualNetworkLink 'Microsoft.Network/privateDnsZones/virtualNetworkLinks@2024-06-01' = if (zoneCreated) {
   parent: appPrivateDnsZone
   name: environmentName

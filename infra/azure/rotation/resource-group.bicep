@@ -35,7 +35,12 @@ resource rotationOperatorDefinition 'Microsoft.Authorization/roleDefinitions@202
 }
 
 resource rotationOperatorRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
-  name: guid(resourceGroup().id, principalId, 'Credential Lifecycle Rotation Operator')
+  // The role of an assignment can't change, so another role is another assignment.
+  name: guid(
+    resourceGroup().id,
+    principalId,
+    empty(rotationOperatorRoleDefinitionId) ? 'Credential Lifecycle Rotation Operator' : rotationOperatorRoleDefinitionId
+  )
   properties: {
     roleDefinitionId: empty(rotationOperatorRoleDefinitionId) ? rotationOperatorDefinition.id : rotationOperatorRoleDefinitionId
     principalId: principalId

@@ -1,4 +1,4 @@
-// What the commands of a deployment share: the cloud, the sign-in to Azure, and their inputs.
+// The cloud, the sign-in to Azure and the inputs of the commands that a deployer runs: make-secrets.ts and first-password.ts.
 
 import { text } from "node:stream/consumers";
 import { cloudEndpoints } from "../../../shared/platform/config/clouds.ts";
@@ -16,7 +16,7 @@ export async function signedInCredential() {
   const { DefaultAzureCredential } = await import("@azure/identity");
   return new DefaultAzureCredential({
     authorityHost: cloud.authorityHost,
-    // Instance discovery checks the authority with a request to the public cloud, which does not know every configured authority.
+    // Instance discovery asks the public cloud about the authority. The public cloud does not know every configured authority.
     disableInstanceDiscovery: Boolean(AZURE_AUTHORITY_HOST),
   });
 }

@@ -1,7 +1,7 @@
 /**
- * `npm run first-password`: exchanges the deployer's sign-in to Azure for the first administrator's password. It proves the
- * identity by a role assignment with a one-time description, which Azure Resource Manager signs with its creator, and removes it
- * afterwards (docs/decisions/0026-first-password.md). No access token leaves for the service.
+ * `npm run first-password`: exchanges the deployer's sign-in to Azure for the first administrator's password. The proof of the
+ * identity is a role assignment with a one-time description: Azure Resource Manager records who created it. The command removes
+ * the assignment afterward (docs/decisions/0026-first-password.md). The service receives no access token.
  */
 import { createHash, randomBytes, randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
@@ -23,14 +23,24 @@ Environment variables, outputs of the deployment:
   AZURE_CLOUD, AZURE_AUTHORITY_HOST, AZURE_RESOURCE_MANAGER_ENDPOINT   for a cloud other than the public one`;
 commandLine(HELP, {});
 
-/** Key Vault Reader reads no secret's value: https://learn.microsoft.com/azure/role-based-access-control/built-in-roles/security */
+/**
+ * Key Vault Reader reads no secret's value: https://learn.microsoft.com/azure/role-based-access-control/built-in-roles/security
+ */
 const KEY_VAULT_READER = "21090545-7ca7-4776-b22c-e363652d74d2";
 const ASSIGNMENT_VERSION = "2022-04-01";
-/** Requests to the service, which answers 503 until Azure shows it the assignment, and 429 to too many requests. */
+/**
+ * Number of requests to the service, about a minute: it answers 503 with `Retry-After: 5` until Azure shows it the assignment,
+ * and 429 to too many requests.
+ */
 const ATTEMPTS = 12;
 
 const [vaultId, subscriptionId] = required("SERVICE_KEY_VAULT_ID", VAULT_ID);
-const [serviceUrl] = required("SERVICE_URL", /^https?:\/\/[^/?#]+/, "the address");
+// Plain HTTP would show the password and the proof to the network.
+const [serviceUrl] = required(
+  "SERVICE_URL",
+  /^(https:\/\/[^/?#@]+|http:\/\/(localhost|127\.0\.0\.1)(:\d+)?(?=[/?#]|$))/,
+  "the https address",
+);
 const password = await readPassword();
 const credential = await signedInCredential();
 const { token } = await credential.getToken(`${cloud.resourceManager}/.default`);
@@ -71,6 +81,7 @@ async function setPassword(): Promise<string> {
     const response = await fetch(`${serviceUrl}/auth/bootstrap/azure`, {
       method: "POST",
       headers: { "content-type": "application/json" },
+      redirect: "error",
       body: JSON.stringify({ roleAssignment: name, verifier, password }),
     });
     const answer = await response.text();

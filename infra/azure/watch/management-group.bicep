@@ -48,7 +48,12 @@ resource inventoryReaderDefinition 'Microsoft.Authorization/roleDefinitions@2022
 }
 
 resource inventoryReaderRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
-  name: guid(managementGroup().id, principalId, 'Credential Lifecycle Inventory Reader')
+  // The role of an assignment can't change, so another role is another assignment.
+  name: guid(
+    managementGroup().id,
+    principalId,
+    empty(inventoryReaderRoleDefinitionId) ? 'Credential Lifecycle Inventory Reader' : inventoryReaderRoleDefinitionId
+  )
   properties: {
     roleDefinitionId: empty(inventoryReaderRoleDefinitionId) ? inventoryReaderDefinition.id : inventoryReaderRoleDefinitionId
     principalId: principalId
@@ -111,7 +116,12 @@ resource dependencyReaderDefinition 'Microsoft.Authorization/roleDefinitions@202
 }
 
 resource dependencyReaderRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
-  name: guid(managementGroup().id, principalId, 'Credential Lifecycle Dependency Reader')
+  // The role of an assignment can't change, so another role is another assignment.
+  name: guid(
+    managementGroup().id,
+    principalId,
+    empty(dependencyReaderRoleDefinitionId) ? 'Credential Lifecycle Dependency Reader' : dependencyReaderRoleDefinitionId
+  )
   properties: {
     roleDefinitionId: empty(dependencyReaderRoleDefinitionId) ? dependencyReaderDefinition.id : dependencyReaderRoleDefinitionId
     principalId: principalId

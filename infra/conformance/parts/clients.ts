@@ -9,8 +9,8 @@ import { observe } from "../case.ts";
 import type { Part } from "../part.ts";
 import type { ProgramId } from "../programs.ts";
 
-// Clients that are generated from /openapi.json as docs/clients.md says. Each compiles, and does the same ten tasks: the programs
-// in clients/ print a line for each task, in the form "<task>: <result>".
+// Clients that are generated from /openapi.json as docs/clients.md says. Each compiles, and does the same ten tasks: the
+// programs in clients/ print a line for each task, in the form "<task>: <result>".
 
 const SOURCES = path.join(import.meta.dirname, "../clients");
 const DESCRIPTION = "openapi.json";
@@ -136,7 +136,7 @@ export const part: Part = {
           ...(await observe("is generated and compiles", "no warning, no error", async () => {
             let warnings = "";
             for (const command of build) warnings += await run(command);
-            // Without the progress of the generators and the advertisement of OpenAPI Generator.
+            // Removes the progress messages of the generators and the advertisement of OpenAPI Generator.
             const silent = warnings.replace(/^(#.*|Generating lifecycle|✨.*|🚀.*)$/gmu, "").trim();
             return silent || "no warning, no error";
           })),
@@ -162,7 +162,7 @@ function resultIn(lines: string, task: string): string {
   return line.slice(task.length + 2).trim();
 }
 
-/** Returns the expected result of each task, from the service's own answers. */
+/** Returns the expected result of each task, from the service's own answers. The keys are the names that the programs print. */
 async function expectedResults(service: Service): Promise<Record<string, string>> {
   const assets = await service.listAll("/api/assets/discovery/assets");
   const secrets = assets.filter(({ type, enabled, outOfScope }) => type === "secret" && enabled && !outOfScope);

@@ -30,7 +30,7 @@ export const part: Part = {
     const url = `http://127.0.0.1:${port}`;
     const { version } = PROGRAMS.keycloak;
     const folder = path.join(unpackedFromMaven(PROGRAMS.keycloak), `keycloak-${version}`);
-    // Realms of an earlier run.
+    // Deletes the realms of an earlier run.
     rmSync(path.join(folder, "data"), { recursive: true, force: true });
     const command = ["bash", path.join(folder, "bin/kc.sh"), "start-dev", "--http-host=127.0.0.1"] as const;
     const stopKeycloak = await startServer(
@@ -78,7 +78,7 @@ async function* runTests(keycloakUrl: string): AsyncGenerator<PartCase> {
     const lines = existsSync(cases) ? readFileSync(cases, "utf8").trim().split("\n") : [];
     const found = lines.map((line) => JSON.parse(line) as Case);
     for (const one of found) yield { program: "keycloak", ...one, name: `${protocol}: ${one.name}` };
-    // A test that is no case failed, or the tests did not start.
+    // The tests failed outside of a case, or did not start.
     if (code !== 0 && found.every(({ passed }) => passed))
       yield {
         program: "keycloak",

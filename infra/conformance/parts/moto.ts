@@ -15,7 +15,7 @@ import {
   PutParameterCommand,
   SSMClient,
 } from "@aws-sdk/client-ssm";
-import { casesOf, type Part } from "../part.ts";
+import { caseRunner, type Part } from "../part.ts";
 import { pythonEnvironment } from "../python.ts";
 import { freePort, startServer } from "../servers.ts";
 import { Copy, configure, rotateSource, sourceValue, startSync, type Target } from "../sync.ts";
@@ -25,12 +25,12 @@ import { Copy, configure, rotateSource, sourceValue, startSync, type Target } fr
 const REGION = "eu-west-1";
 const KEY = { accessKeyId: "AKIAIOSFODNN7EXAMPLE", secretAccessKey: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY" };
 
-/** What the cases do at a service of AWS. */
+/** A store for secrets of AWS, with the operations that the cases need. They call AWS's own SDK, not the service. */
 interface Store {
   service: string;
   /** A name that is not used yet. */
   name(): string;
-  /** Writes a version as somebody else. */
+  /** Writes a version without the service, as another person would. */
   write(name: string, value: string): Promise<unknown>;
   delete(name: string): Promise<unknown>;
   /** The current value, undefined if there is none. */
@@ -56,8 +56,8 @@ export const part: Part = {
     try {
       const service = await startSync({ AWS_ENDPOINT_URL: endpoint });
       try {
-        const sees = casesOf("moto");
-        yield await sees("configuration", "configured", () => configure(service, "aws", { ...KEY, region: REGION }));
+        const runCase = caseRunner("moto");
+        yield await runCase("configuration", "configured", () => configure(service, "aws", { ...KEY, region: REGION }));
         const options = { endpoint, region: REGION, credentials: KEY };
         for (const store of [secretsManager(options), parameterStore(options)]) {
           const at = (name: string) => `${store.service}: ${name}`;
@@ -66,41 +66,43 @@ export const part: Part = {
             targetService: store.service,
             targetName: store.name(),
           });
+          /** Compares the value in AWS with an expected one. */
           const valueIs = async (name: string, expected: string) => {
             const value = await store.value(name);
             return value === expected ? "the value" : value === undefined ? "no value" : "another value";
           };
-          const holds = (name: string) => valueIs(name, sourceValue(service));
+          /** Compares the value in AWS with that of the source in Key Vault. */
+          const compareWithSource = (name: string) => valueIs(name, sourceValue(service));
 
           const first = target();
           const name = first.targetName;
           let copy: Copy;
-          yield await sees(at("a secret is copied"), "inSync, the value", async () => {
+          yield await runCase(at("a secret is copied"), "inSync, the value", async () => {
             copy = await Copy.create(service, first);
-            return `${await copy.state()}, ${await holds(name)}`;
+            return `${await copy.state()}, ${await compareWithSource(name)}`;
           });
-          yield await sees(at("tags name the owner"), "credential-lifecycle", async () => {
+          yield await runCase(at("tags name the owner"), "credential-lifecycle", async () => {
             const tags = await store.tags(name);
             return tags.find(({ Key }) => Key === "managed-by")?.Value ?? "no tag";
           });
-          yield await sees(at("a second run writes nothing"), "inSync, 1 version", async () => {
+          yield await runCase(at("a second run writes nothing"), "inSync, 1 version", async () => {
             const state = await copy.sync();
             return `${state}, ${await store.countVersions(name)} version`;
           });
-          yield await sees(at("a new version of the source is copied"), "inSync, the value", async () => {
+          yield await runCase(at("a new version of the source is copied"), "inSync, the value", async () => {
             rotateSource(service, `rotated for ${store.service}`);
-            return `${await copy.sync()}, ${await holds(name)}`;
+            return `${await copy.sync()}, ${await compareWithSource(name)}`;
           });
-          yield await sees(at("changed by hand: restored"), "changed, inSync, the value", async () => {
+          yield await runCase(at("changed by hand: restored"), "changed, inSync, the value", async () => {
             await store.write(name, "by hand");
             const before = (await valueIs(name, "by hand")) === "the value" ? "changed" : "not changed";
-            return `${before}, ${await copy.sync()}, ${await holds(name)}`;
+            return `${before}, ${await copy.sync()}, ${await compareWithSource(name)}`;
           });
-          yield await sees(at("deleted by hand: created again"), "no value, inSync, the value", async () => {
+          yield await runCase(at("deleted by hand: created again"), "no value, inSync, the value", async () => {
             await store.delete(name);
-            return `${await holds(name)}, ${await copy.sync()}, ${await holds(name)}`;
+            return `${await compareWithSource(name)}, ${await copy.sync()}, ${await compareWithSource(name)}`;
           });
-          yield await sees(
+          yield await runCase(
             at("belongs to somebody else: not overwritten"),
             "failing targetNotOwned, the value",
             async () => {
@@ -110,8 +112,8 @@ export const part: Part = {
               return `${state}, ${await valueIs(foreign.targetName, "theirs")}`;
             },
           );
-          yield await sees(at("record deleted with its copy"), "removed, no value", async () => {
-            return `${await copy.remove()}, ${await holds(name)}`;
+          yield await runCase(at("record deleted with its copy"), "removed, no value", async () => {
+            return `${await copy.remove()}, ${await compareWithSource(name)}`;
           });
         }
       } finally {

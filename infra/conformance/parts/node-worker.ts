@@ -1,6 +1,6 @@
 import { ADMIN, Service } from "../../../test/support/service.ts";
 import { TEST_APP } from "../../../test/support/test-app.ts";
-import { casesOf, type Part } from "../part.ts";
+import { caseRunner, type Part } from "../part.ts";
 import { type LoadedFunction, WorkerHost } from "../worker-host.ts";
 
 // The built app in Microsoft's worker for Node.js, compared with the local functions host on the same storage.
@@ -17,7 +17,7 @@ export const part: Part = {
     `\`${VARIABLE}\` is the folder of a built checkout of Azure/azure-functions-nodejs-worker, with its node_modules. \`FUNCTIONS_NODE\` is the Node.js program that runs it (default: \`node\` of the command). Worker 3.9.1 accepts Node.js up to 22.`,
   ],
   async *run() {
-    const sees = casesOf("nodeWorker");
+    const runCase = caseRunner("nodeWorker");
     const service = await Service.start({ company: "small" });
     try {
       // Without NODE_OPTIONS of the tests, which are for the local host.
@@ -26,22 +26,27 @@ export const part: Part = {
       const node = process.env.FUNCTIONS_NODE ?? process.execPath;
       const worker = await WorkerHost.start(process.env[VARIABLE]!, node, TEST_APP, { ...environment, NODE_OPTIONS });
       try {
+        /** Returns the functions with a kind of trigger: `http`, `timer` or `queue`. */
         const ofKind = (kind: string) => worker.functions.filter(({ trigger }) => trigger.type === `${kind}Trigger`);
         const local = service.hosts[0]!.functions;
         const nameAndTrigger = ({ name, trigger }: { name: string; trigger: string }) => `${name} ${trigger}`;
-        yield await sees("functions that fail to load", "none", async () => {
+        yield await runCase("functions that fail to load", "none", async () => {
           const failed = worker.functions.filter(({ error }) => error !== undefined);
           return failed.map(({ name, error }) => `${name}: ${error}`).join("; ") || "none";
         });
-        yield await sees("functions and triggers are those of the local host", /^\d{3}, no difference$/, async () => {
-          const here = worker.functions.map(({ name, trigger }) => nameAndTrigger({ name, trigger: trigger.type }));
-          const there = local.map(nameAndTrigger);
-          const differing = [
-            ...here.filter((one) => !there.includes(one)),
-            ...there.filter((one) => !here.includes(one)),
-          ];
-          return `${here.length}, ${differing.join("; ") || "no difference"}`;
-        });
+        yield await runCase(
+          "functions and triggers are those of the local host",
+          /^\d{3}, no difference$/,
+          async () => {
+            const here = worker.functions.map(({ name, trigger }) => nameAndTrigger({ name, trigger: trigger.type }));
+            const there = local.map(nameAndTrigger);
+            const differing = [
+              ...here.filter((one) => !there.includes(one)),
+              ...there.filter((one) => !here.includes(one)),
+            ];
+            return `${here.length}, ${differing.join("; ") || "no difference"}`;
+          },
+        );
 
         /** Sends a request to a function of the worker. @returns The status and the body */
         const call = async (target: LoadedFunction, method: string, headers: Record<string, string>, body?: string) => {
@@ -75,17 +80,19 @@ export const part: Part = {
           }
           return `${reads.length} paths, ${differences.join("; ") || "no difference"}`;
         };
-        yield await sees("every GET without a token: same status", /^\d\d+ paths, no difference$/, () => compare({}));
-        yield await sees("every GET as administrator: same status", /^\d\d+ paths, no difference$/, async () =>
+        yield await runCase("every GET without a token: same status", /^\d\d+ paths, no difference$/, () =>
+          compare({}),
+        );
+        yield await runCase("every GET as administrator: same status", /^\d\d+ paths, no difference$/, async () =>
           compare({ authorization: `Bearer ${await service.signIn(ADMIN)}` }),
         );
-        yield await sees("sign-in by POST", "200 with a token", async () => {
+        yield await runCase("sign-in by POST", "200 with a token", async () => {
           const signIn = ofKind("http").find(({ trigger }) => trigger.route === "auth/login")!;
           const headers = { "content-type": "application/json" };
           const { status, body } = await call(signIn, "POST", headers, JSON.stringify(ADMIN));
           return `${status} ${JSON.parse(body).access_token ? "with a token" : body}`;
         });
-        yield await sees("timers: first run", "all succeed", async () => {
+        yield await runCase("timers: first run", "all succeed", async () => {
           const failed: string[] = [];
           for (const timer of ofKind("timer")) {
             const past = { json: JSON.stringify({ Schedule: {}, ScheduleStatus: null, IsPastDue: false }) };
@@ -94,7 +101,7 @@ export const part: Part = {
           }
           return failed.join("; ") || "all succeed";
         });
-        yield await sees(
+        yield await runCase(
           "messages that no queue expects: the worker continues",
           /^\d+ rejected, then 200$/,
           async () => {

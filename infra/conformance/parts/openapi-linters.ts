@@ -66,16 +66,16 @@ export const part: Part = {
 /** Installs the linters once. @returns the folder with their commands */
 function install(): string {
   const packages = LINTERS.map((id) => `${PROGRAMS[id].package}@${PROGRAMS[id].version}`);
-  const folder = path.join(CACHE, `linters-${LINTERS.map((id) => PROGRAMS[id].version).join("-")}`);
+  const before = LINTERS.map((id) => PROGRAMS[id].before).sort()[0];
+  const folder = path.join(CACHE, `linters-${[...LINTERS.map((id) => PROGRAMS[id].version), before].join("-")}`);
   const complete = path.join(folder, "complete");
   if (!existsSync(complete)) {
     console.log("  installing the linters …");
     rmSync(folder, { recursive: true, force: true });
     mkdirSync(folder, { recursive: true });
     writeFileSync(path.join(folder, "package.json"), '{"private":true}');
-    execFileSync("npm", ["install", "--no-audit", "--no-fund", "--ignore-scripts", "--silent", ...packages], {
-      cwd: folder,
-    });
+    const options = ["--no-audit", "--no-fund", "--ignore-scripts", "--silent", `--before=${before}`];
+    execFileSync("npm", ["install", ...options, ...packages], { cwd: folder });
     mkdirSync(complete);
   }
   return path.join(folder, "node_modules/.bin");

@@ -4,17 +4,17 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { promisify } from "node:util";
 import { ROOT } from "../cache.ts";
-import { casesOf, type Part } from "../part.ts";
+import { caseRunner, type Part } from "../part.ts";
 import { pythonEnvironment } from "../python.ts";
 import { freePort, startServer } from "../servers.ts";
 import { Copy, configure, rotateSource, sourceValue, startSync } from "../sync.ts";
 
-// Sync to OpenBao, a fork of HashiCorp Vault with the same API, by the provider `hashicorp`. The cases look at OpenBao with its own
-// command.
+// Sync to OpenBao, a fork of HashiCorp Vault with the same API, by the provider `hashicorp`. The cases read
+// OpenBao with its own command, `bao`.
 
 const ROOT_TOKEN = "root-of-the-conformance-run";
 
-/** The permissions of the AppRole: the policy of docs/sync-providers.md. */
+/** The permissions of the AppRole: the policy of docs/sync-providers.md, for the paths of these cases. */
 const POLICY = /```hcl\n(.*?)```/s
   .exec(readFileSync(path.join(ROOT, "docs/sync-providers.md"), "utf8"))![1]!
   .replaceAll("/app/", "/shop/");
@@ -30,8 +30,9 @@ export const part: Part = {
     try {
       const service = await startSync({ PRIVATE_TARGET_HOSTS: new URL(address).host });
       try {
-        const sees = casesOf("openbao");
+        const runCase = caseRunner("openbao");
         const settings = { address, caCertificate: readFileSync(authority, "utf8") };
+        /** Compares the value in OpenBao with that of the source in Key Vault. */
         const value = async (name: string) => {
           const found = await bao("kv", "get", "-mount=secret", "-field=value", name).catch(() => undefined);
           return found === sourceValue(service) ? "the value" : found === undefined ? "no value" : "another value";
@@ -40,18 +41,18 @@ export const part: Part = {
           JSON.parse(await bao("kv", "metadata", "get", "-mount=secret", "-format=json", name)).data;
         const target = (targetName: string) => ({ targetProvider: "hashicorp", targetService: "kv", targetName });
 
-        yield await sees(
+        yield await runCase(
           "configuration without the server's certificate authority",
           /^400 .*UNABLE_TO_VERIFY_LEAF_SIGNATURE/,
           () => configure(service, "hashicorp", { address, token: ROOT_TOKEN }),
         );
-        yield await sees("configuration with a wrong token", /^400 .*token was not accepted/, () =>
+        yield await runCase("configuration with a wrong token", /^400 .*token was not accepted/, () =>
           configure(service, "hashicorp", { ...settings, token: "another" }),
         );
-        yield await sees("configuration with a mount that does not exist", /^400 .*lacks the permission/, () =>
+        yield await runCase("configuration with a mount that does not exist", /^400 .*lacks the permission/, () =>
           configure(service, "hashicorp", { ...settings, token: ROOT_TOKEN, mount: "none" }),
         );
-        yield await sees("configuration with an AppRole", "configured", async () => {
+        yield await runCase("configuration with an AppRole", "configured", async () => {
           const policy = path.join(folder, "policy.hcl");
           writeFileSync(policy, POLICY);
           await bao("policy", "write", "lifecycle", policy);
@@ -63,31 +64,31 @@ export const part: Part = {
         });
         let copy: Copy;
         const name = "shop/db-password";
-        yield await sees("a secret is copied", "inSync, the value", async () => {
+        yield await runCase("a secret is copied", "inSync, the value", async () => {
           copy = await Copy.create(service, target(name));
           return `${await copy.state()}, ${await value(name)}`;
         });
-        yield await sees("metadata names the owner", "credential-lifecycle", async () => {
+        yield await runCase("metadata names the owner", "credential-lifecycle", async () => {
           const { custom_metadata } = await metadata(name);
           return `${custom_metadata?.["managed-by"]}`;
         });
-        yield await sees("a second run writes nothing", "inSync, 1 version", async () => {
+        yield await runCase("a second run writes nothing", "inSync, 1 version", async () => {
           const state = await copy.sync();
           return `${state}, ${(await metadata(name)).current_version} version`;
         });
-        yield await sees("a new version of the source is copied", "inSync, the value", async () => {
+        yield await runCase("a new version of the source is copied", "inSync, the value", async () => {
           rotateSource(service, "rotated for OpenBao");
           return `${await copy.sync()}, ${await value(name)}`;
         });
-        yield await sees("changed by hand: restored", "another value, inSync, the value", async () => {
+        yield await runCase("changed by hand: restored", "another value, inSync, the value", async () => {
           await bao("kv", "put", "-mount=secret", name, "value=by hand");
           return `${await value(name)}, ${await copy.sync()}, ${await value(name)}`;
         });
-        yield await sees("deleted by hand: created again", "no value, inSync, the value", async () => {
+        yield await runCase("deleted by hand: created again", "no value, inSync, the value", async () => {
           await bao("kv", "delete", "-mount=secret", name);
           return `${await value(name)}, ${await copy.sync()}, ${await value(name)}`;
         });
-        yield await sees(
+        yield await runCase(
           "destroyed by hand with all versions: created again",
           "no value, inSync, the value",
           async () => {
@@ -95,15 +96,15 @@ export const part: Part = {
             return `${await value(name)}, ${await copy.sync()}, ${await value(name)}`;
           },
         );
-        yield await sees("belongs to somebody else: not overwritten", "failing targetNotOwned, theirs", async () => {
+        yield await runCase("belongs to somebody else: not overwritten", "failing targetNotOwned, theirs", async () => {
           await bao("kv", "put", "-mount=secret", "shop/theirs", "value=theirs");
           const state = await (await Copy.create(service, target("shop/theirs"))).state();
           return `${state}, ${await bao("kv", "get", "-mount=secret", "-field=value", "shop/theirs")}`;
         });
-        yield await sees("path that the policy does not allow", "failing accessDenied", async () =>
+        yield await runCase("path that the policy does not allow", "failing accessDenied", async () =>
           (await Copy.create(service, target("other/db-password"))).state(),
         );
-        yield await sees("role deleted, then created again", "failing badCredentials, inSync", async () => {
+        yield await runCase("role deleted, then created again", "failing badCredentials, inSync", async () => {
           await bao("delete", "auth/approle/role/lifecycle");
           await bao("token", "revoke", "-mode=path", "auth/approle");
           const before = await copy.sync();
@@ -113,10 +114,10 @@ export const part: Part = {
           await configure(service, "hashicorp", { ...settings, roleId, secretId });
           return `${before}, ${await copy.sync()}`;
         });
-        yield await sees("record deleted with its copy", "removed, no value", async () => {
+        yield await runCase("record deleted with its copy", "removed, no value", async () => {
           return `${await copy.remove()}, ${await value(name)}`;
         });
-        yield await sees("sealed", "failing unreachable", async () => {
+        yield await runCase("sealed", "failing unreachable", async () => {
           const other = await Copy.create(service, target("shop/sealed"));
           await other.state();
           await bao("operator", "seal");

@@ -6,16 +6,17 @@ import { Browser, ORIGIN, outcomeOf } from "../../../test/sso/keycloak/keycloak.
 import { onPath } from "../../../test/support/chromium.ts";
 import { licence } from "../../../test/support/licence.ts";
 import { Service } from "../../../test/support/service.ts";
-import { casesOf, type Part } from "../part.ts";
+import { caseRunner, type Part } from "../part.ts";
 import { runPython } from "../python.ts";
 
-// SAML with pysaml2, which holds every message to the schema, and as an identity provider.
+// SAML with pysaml2: it validates every message of the service against the schema, and is the identity provider of the
+// sign-ins.
 
 const ROLE_MAPPING = { Admins: "admin", Everyone: "user" };
 const RSA_SHA512 = "http://www.w3.org/2001/04/xmldsig-more#rsa-sha512";
 const RSA_SHA1 = "http://www.w3.org/2000/09/xmldsig#rsa-sha1";
 
-/** How the provider answers. */
+/** How the identity provider answers a sign-in. */
 interface Answer {
   attributes?: Record<string, string[]>;
   /** What is signed: `assertion`, `response` or both. Default: the assertion. */
@@ -33,9 +34,10 @@ export const part: Part = {
     "pysaml2 encrypts assertions with Triple DES, and has no setting for another algorithm. The service rejects Triple DES, so turn encryption off in providers that pysaml2 runs.",
   ],
   async *run() {
-    const sees = casesOf("pysaml2");
+    const runCase = caseRunner("pysaml2");
     const folder = mkdtempSync(path.join(tmpdir(), "pysaml2-"));
     const xmlsec1 = onPath("xmlsec1", process.env)!;
+    /** Runs an action of python/saml_idp.py, which lists them. */
     // biome-ignore lint/suspicious/noExplicitAny: each action returns another value
     const idp = async (action: string, given: object = {}): Promise<any> =>
       JSON.parse(await runPython("saml_idp.py", { action, folder, xmlsec1, ...given }));
@@ -46,26 +48,30 @@ export const part: Part = {
       env: { LICENSE_KEY: await licence(), PUBLIC_BASE_URL: ORIGIN, TRUSTED_PROXY_HOPS: "2" },
     });
     try {
-      yield await sees("the provider's metadata is imported, the connection test passes", "200, passed", async () => {
-        const { status, text } = await service.admin("PUT", "/auth/sso/config", {
-          providerType: "saml",
-          isEnabled: true,
-          autoCreateUsers: true,
-          defaultRole: null,
-          rolesClaim: "Role",
-          roleMapping: ROLE_MAPPING,
-          samlIdpMetadataXml: await idp("metadata"),
-          samlSignRequests: true,
-        });
-        if (status !== 200) return `${status} ${text}`;
-        const { checks } = (await service.admin("POST", "/auth/sso/config/test", {})).body;
-        const failed = checks.find(({ passed }: { passed: boolean }) => !passed);
-        return `${status}, ${failed ? `${failed.name}: ${failed.detail}` : "passed"}`;
-      });
+      yield await runCase(
+        "the provider's metadata is imported, the connection test passes",
+        "200, passed",
+        async () => {
+          const { status, text } = await service.admin("PUT", "/auth/sso/config", {
+            providerType: "saml",
+            isEnabled: true,
+            autoCreateUsers: true,
+            defaultRole: null,
+            rolesClaim: "Role",
+            roleMapping: ROLE_MAPPING,
+            samlIdpMetadataXml: await idp("metadata"),
+            samlSignRequests: true,
+          });
+          if (status !== 200) return `${status} ${text}`;
+          const { checks } = (await service.admin("POST", "/auth/sso/config/test", {})).body;
+          const failed = checks.find(({ passed }: { passed: boolean }) => !passed);
+          return `${status}, ${failed ? `${failed.name}: ${failed.detail}` : "passed"}`;
+        },
+      );
       const metadata = (await service.call("GET", "/auth/sso/metadata")).text;
       writeFileSync(path.join(folder, "service.xml"), metadata);
-      yield await sees("our metadata follows the schema", "valid", () => validate("metadata", metadata));
-      yield await sees("metadata with another order of elements is invalid", /^error: failed validating/, () => {
+      yield await runCase("our metadata follows the schema", "valid", () => validate("metadata", metadata));
+      yield await runCase("metadata with another order of elements is invalid", /^error: failed validating/, () => {
         const service = /<(\w+:)?AssertionConsumerService [^>]*>(<\/\1AssertionConsumerService>)?/.exec(metadata)![0];
         return validate(
           "metadata",
@@ -80,21 +86,24 @@ export const part: Part = {
         const { searchParams } = new URL(answer.headers.get("location")!);
         return { browser, query: Object.fromEntries(searchParams) };
       };
+      /** Decodes a message of the binding HTTP-Redirect. */
       const xmlOf = (message: string) => inflateRawSync(Buffer.from(message, "base64")).toString();
       const { query } = await start();
       const request = xmlOf(query.SAMLRequest!);
-      yield await sees("AuthnRequest follows the schema", "valid", () => validate("protocol", request));
-      yield await sees(
+      yield await runCase("AuthnRequest follows the schema", "valid", () => validate("protocol", request));
+      yield await runCase(
         "an AuthnRequest with an unfilled template is invalid",
         /^error: failed validating .*ForceAuthn/,
         () => validate("protocol", request.replace(/AuthnRequest /, 'AuthnRequest ForceAuthn="{ForceAuthn}" ')),
       );
-      yield await sees("AuthnRequest: signature and members", `${ORIGIN}/auth/sso/callback`, async () => {
+      yield await runCase("AuthnRequest: signature and members", `${ORIGIN}/auth/sso/callback`, async () => {
         const { acs } = await idp("request", { query });
         return acs;
       });
-      yield await sees("AuthnRequest with another RelayState is rejected", /^error: .*not signed correctly/, async () =>
-        JSON.stringify(await idp("request", { query: { ...query, RelayState: "another" } })),
+      yield await runCase(
+        "AuthnRequest with another RelayState is rejected",
+        /^error: .*not signed correctly/,
+        async () => JSON.stringify(await idp("request", { query: { ...query, RelayState: "another" } })),
       );
 
       /** Signs a person in. @returns the browser and what the sign-in led to */
@@ -117,13 +126,13 @@ export const part: Part = {
         ["no mapped role", { attributes: { Role: ["Strangers"] } }, "403 noRole"],
         ["encrypted with Triple DES", { encrypt: true }, /^400 badResponse /],
       ] as [string, Answer, string | RegExp][])
-        yield await sees(`sign-in: ${name}`, expected, async () => (await signIn(answer)).outcome);
-      yield await sees("sign-in: username and email address", "uma, uma@acme.example", async () => {
+        yield await runCase(`sign-in: ${name}`, expected, async () => (await signIn(answer)).outcome);
+      yield await runCase("sign-in: username and email address", "uma, uma@acme.example", async () => {
         const me = await (await signIn({})).browser.me();
         return `${me?.username}, ${me?.email}`;
       });
 
-      yield await sees(
+      yield await runCase(
         "sign-out here: LogoutRequest, and the answer leads back",
         "valid, same person, back at /",
         async () => {
@@ -136,7 +145,7 @@ export const part: Part = {
           return `${schema}, ${same ? "same" : "another"} person, back at ${page.view ?? page.text}`;
         },
       );
-      yield await sees("sign-out at the provider ends the session", "ended, valid answer", async () => {
+      yield await runCase("sign-out at the provider ends the session", "ended, valid answer", async () => {
         const { browser, xml } = await signIn({});
         const sessionIndexes = [/SessionIndex="([^"]+)"/.exec(xml)![1]];
         const answer = await browser.send(new URL(await idp("startLogout", { sessionIndexes })));

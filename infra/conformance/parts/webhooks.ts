@@ -1,6 +1,6 @@
 import type { ReceivedRequest } from "simulated-cloud/webhook-sink.ts";
 import { ADMIN, Service } from "../../../test/support/service.ts";
-import { casesOf, type Part } from "../part.ts";
+import { caseRunner, type Part } from "../part.ts";
 import { runPython } from "../python.ts";
 
 // Webhooks of alert rules, verified by the Python library of Standard Webhooks and parsed by the SDK of CloudEvents.
@@ -47,6 +47,7 @@ export const part: Part = {
       });
       if (created.status !== 201) throw new Error(`The rule was answered with ${created.status}: ${created.text}`);
       const { id, webhookSecret } = created.body;
+      /** Sends the test message of the rule, and returns it as the receiver got it. */
       const send = async () => {
         await service.admin("POST", `/alerts/rules/${id}/test`);
         return service.cloud.control.sinkRequests("conformance").at(-1)!;
@@ -56,19 +57,23 @@ export const part: Part = {
       await service.waitUntilIdle();
       const alert = service.cloud.control.sinkRequests("conformance").at(-1)!;
 
-      const verifies = casesOf("standardwebhooks");
-      yield await verifies("test message", "verified", () => verify(webhookSecret, testMessage));
-      yield await verifies("alert with names in several scripts", "verified", () => verify(webhookSecret, alert));
+      const runSignatureCase = caseRunner("standardwebhooks");
+      yield await runSignatureCase("test message", "verified", () => verify(webhookSecret, testMessage));
+      yield await runSignatureCase("alert with names in several scripts", "verified", () =>
+        verify(webhookSecret, alert),
+      );
       const noMatch = /^error: .*No matching signature/;
-      yield await verifies("one byte more", noMatch, () => verify(webhookSecret, { ...alert, body: `${alert.body} ` }));
-      yield await verifies("another message id", noMatch, () =>
+      yield await runSignatureCase("one byte more", noMatch, () =>
+        verify(webhookSecret, { ...alert, body: `${alert.body} ` }),
+      );
+      yield await runSignatureCase("another message id", noMatch, () =>
         verify(webhookSecret, { ...alert, headers: { ...alert.headers, "webhook-id": "another" } }),
       );
-      yield await verifies("the time is six minutes ago", /^error: .*timestamp too old/, () => {
+      yield await runSignatureCase("the time is six minutes ago", /^error: .*timestamp too old/, () => {
         const time = String(Number(alert.headers["webhook-timestamp"]) - 360);
         return verify(webhookSecret, { ...alert, headers: { ...alert.headers, "webhook-timestamp": time } });
       });
-      yield await verifies("key rotated: the new and the old key", "verified, verified", async () => {
+      yield await runSignatureCase("key rotated: the new and the old key", "verified, verified", async () => {
         const rule = await service.admin("GET", `/alerts/rules/${id}`);
         const rotated = await service.call("POST", `/alerts/rules/${id}/rotate-secret`, {
           token: await service.signIn(ADMIN),
@@ -78,13 +83,17 @@ export const part: Part = {
         return `${await verify(rotated.body.webhookSecret, message)}, ${await verify(webhookSecret, message)}`;
       });
 
-      const parses = casesOf("cloudevents");
-      yield await parses("content type", "application/cloudevents+json", async () => alert.headers["content-type"]!);
-      yield await parses("test message", "lifecycle.alert.expired 1.0, a test", async () => {
+      const runEventCase = caseRunner("cloudevents");
+      yield await runEventCase(
+        "content type",
+        "application/cloudevents+json",
+        async () => alert.headers["content-type"]!,
+      );
+      yield await runEventCase("test message", "lifecycle.alert.expired 1.0, a test", async () => {
         const { type, specversion, data } = await parse(testMessage);
         return `${type} ${specversion}, ${data.test ? "a test" : "no test"}`;
       });
-      yield await parses("alert: attributes", "all as sent", async () => {
+      yield await runEventCase("alert: attributes", "all as sent", async () => {
         const event = await parse(alert);
         const expected = {
           id: alert.headers["webhook-id"],
@@ -98,11 +107,11 @@ export const part: Part = {
         if (Number.isNaN(Date.parse(event.time))) return `time: ${event.time}`;
         return differing.map(([name]) => `${name}: ${event[name as keyof Event]}`).join(", ") || "all as sent";
       });
-      yield await parses("alert: names in several scripts", `old of ${TAG}`, async () => {
+      yield await runEventCase("alert: names in several scripts", `old of ${TAG}`, async () => {
         const [item] = (await parse(alert)).data.items;
         return `${item.name} of ${item.owner}`;
       });
-      yield await parses("an event without its source is rejected", /^error: .*source/, () => {
+      yield await runEventCase("an event without its source is rejected", /^error: .*source/, () => {
         const { source: _, ...event } = JSON.parse(alert.body);
         return parse({ ...alert, body: JSON.stringify(event) }).then(JSON.stringify);
       });

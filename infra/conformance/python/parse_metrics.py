@@ -1,4 +1,4 @@
-"""Parses a text in the Prometheus format (JSON string on standard input). Prints its families and double series as JSON."""
+"""Parses a text in the Prometheus format (JSON string on standard input). Prints its families and duplicate series as JSON."""
 
 import collections
 import json

@@ -1,13 +1,14 @@
 """
 A SAML identity provider made with pysaml2, one action a run. Reads {action, folder, …} as JSON on standard input, prints JSON.
-The folder keeps the provider's key and the service's metadata between the actions.
+The folder keeps the provider's key and the service's metadata between the actions. `query` is the query of a request by
+HTTP-Redirect. `validate` and `request` exit with an error if the message is not valid.
 
   metadata                                   the provider's metadata
-  validate    {xml, schema}                  holds a message ("protocol") or metadata ("metadata") to the schema of SAML
+  validate    {xml, schema}                  validates a message ("protocol") or metadata ("metadata") against the schema
   request     {query}                        verifies an AuthnRequest that came by HTTP-Redirect
   respond     {query, attributes, sign, …}   answers it with a SAMLResponse for the person `uma`
   logout      {query}                        verifies a LogoutRequest, and answers it by HTTP-Redirect
-  startLogout {sessionIndex}                 sends a LogoutRequest by HTTP-Redirect
+  startLogout {sessionIndexes}               returns the address of a LogoutRequest, for HTTP-Redirect
 """
 
 import datetime
@@ -108,6 +109,7 @@ def redirect(idp, message, response, relay_state=""):
 
 
 def act(action):
+    """Runs an action of the list above, and returns what it prints."""
     if action == "validate":
         schema = pathlib.Path(saml.__file__).parent / f"data/schemas/saml-schema-{given['schema']}-2.0.xsd"
         try:

@@ -1,6 +1,6 @@
 // Checks parameters that contradict each other, and parameters that have no effect. Needs no cloud.
 
-import { type Context, parameterName, rerunCommand, setCommand, textParameter } from "../context.ts";
+import { type Context, parameterName, proposeValue, rerunCommand, textParameter } from "../context.ts";
 import type { CheckResult, Finding } from "../finding.ts";
 
 const SUBNETS = ["functionSubnetResourceId", "privateEndpointSubnetResourceId"] as const;
@@ -14,6 +14,7 @@ export function checkCombinations(context: Context): CheckResult {
   const isNetworkOff = values.networkEnabled !== true;
   const subnets = SUBNETS.filter((one) => textParameter(context, one));
   const findings: Finding[] = [];
+  /** Adds a finding that another value of one parameter avoids. */
   const add = (severity: Finding["severity"], parameter: string, message: string, [fix, value]: [string, boolean]) =>
     findings.push({
       code: severity === "stops" ? "parameter.refused" : "parameter.ignored",
@@ -21,7 +22,7 @@ export function checkCombinations(context: Context): CheckResult {
       subject: name(parameter),
       message,
       remedy: `Set ${name(fix)} to ${value}.`,
-      command: setCommand(context, fix, value),
+      command: proposeValue(context, fix, value),
     });
   for (const parameter of NEED_NETWORK) {
     if (values[parameter] === true && isNetworkOff)

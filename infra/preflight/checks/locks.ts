@@ -14,6 +14,7 @@ export async function checkLocks(context: Context): Promise<CheckResult> {
   );
   // The deployment joins a subnet, which writes to it.
   const scopes = [...context.plan.scopes.map((scope) => existingScope(context, scope)), ...subnets].filter(Boolean);
+  const resources = context.plan.resources.flatMap(({ id }) => id ?? []);
   const subscriptions = [...new Set(scopes.map((scope) => scope.split("/")[2]!))];
   const findings: Finding[] = [];
   let count = 0;
@@ -31,9 +32,10 @@ export async function checkLocks(context: Context): Promise<CheckResult> {
       const locked = id
         .slice(0, id.toLowerCase().lastIndexOf("/providers/microsoft.authorization/locks/"))
         .toLowerCase();
-      const scope = scopes.find((one) => `${one.toLowerCase()}/`.startsWith(`${locked}/`));
-      if (scope === undefined) continue;
       const isReadOnly = properties.level === "ReadOnly";
+      // A lock on a resource of an earlier deployment matters only if the deployment can't write the resource.
+      const written = isReadOnly ? [...scopes, ...resources] : scopes;
+      if (!written.some((one) => `${one.toLowerCase()}/`.startsWith(`${locked}/`))) continue;
       // Creating resources and joining a subnet is permitted with CanNotDelete.
       if (!isReadOnly && !locked.startsWith(context.group.id.toLowerCase())) continue;
       findings.push({

@@ -2,10 +2,11 @@
 
 import * as z from "zod";
 import { unlessMissing } from "../../../shared/platform/azure/failure.ts";
-import { type Context, setCommand, unlessUnregistered } from "../context.ts";
+import { type Context, proposeValue, unlessUnregistered } from "../context.ts";
 import { type CheckResult, type Finding, quote } from "../finding.ts";
 import type { PlannedResource } from "../plan.ts";
 
+/** How to check the names of a resource type. */
 interface NameCheck {
   /** Resource type of the templates. */
   type: string;
@@ -49,7 +50,7 @@ const Deleted = z.object({
 export async function checkNames(context: Context): Promise<CheckResult> {
   const findings = groupFindings(context);
   const names: string[] = [];
-  /** Names of unregistered resource providers. */
+  /** Resource names that can't be checked, because their resource provider is not registered. */
   const unchecked: string[] = [];
   for (const check of NAME_CHECKS) {
     for (const resource of context.plan.resources.filter(({ type }) => type === check.type)) {
@@ -91,7 +92,7 @@ async function findingsFor(
         subject: name,
         message: `The name is not available: ${answer.message ?? answer.reason ?? "no reason given"}`,
         remedy: "Choose another environment name, from which the names follow.",
-        command: setCommand(context, "environmentName", `${parameters.environmentName.slice(0, 18)}-2`),
+        command: proposeValue(context, "environmentName", otherEnvironmentName(parameters.environmentName)),
       },
     ];
   }
@@ -122,10 +123,13 @@ async function findingsFor(
         : "Choose another environment name, from which the names follow.",
       command: isOwn
         ? `az ${cli} recover --name ${quote(name)} ${location}`
-        : setCommand(context, "environmentName", `${parameters.environmentName.slice(0, 18)}-2`),
+        : proposeValue(context, "environmentName", otherEnvironmentName(parameters.environmentName)),
     },
   ];
 }
+
+/** Returns another name of at most 20 characters, the maximum of `environmentName`. */
+const otherEnvironmentName = (name: string): string => `${name.slice(0, 18)}-2`;
 
 /** Checks the service's resource group: its region can't change, and it must not be in deletion. */
 function groupFindings(context: Context): Finding[] {
@@ -165,7 +169,7 @@ function groupFindings(context: Context): Finding[] {
       subject: group.name,
       message: `The resource group exists in ${location}, and its region can't change.`,
       remedy: "Deploy to the region of the resource group, or choose another environment name.",
-      command: setCommand(context, "location", location),
+      command: proposeValue(context, "location", location),
     },
   ];
 }

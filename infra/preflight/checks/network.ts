@@ -3,9 +3,9 @@
 import * as z from "zod";
 import type { CallTarget } from "../../../shared/platform/azure/failure.ts";
 import { unlessMissing } from "../../../shared/platform/azure/failure.ts";
-import { type Context, parameterName, setCommand, textParameter, unlessUnregistered } from "../context.ts";
+import { type Context, parameterName, proposeValue, textParameter, unlessUnregistered } from "../context.ts";
 import { type CheckResult, type Finding, quote } from "../finding.ts";
-import { isObject } from "../values.ts";
+import { isObject, type Value } from "../values.ts";
 
 const NETWORK_VERSION = "2024-07-01";
 const ZONE_VERSION = "2024-06-01";
@@ -13,7 +13,7 @@ const FLEX_DELEGATION = "Microsoft.App/environments";
 /** Smallest subnet of an app: https://learn.microsoft.com/azure/azure-functions/functions-networking-options#subnets */
 const MAX_PREFIX_LENGTH = 27;
 
-/** Further resources that parameters name, with the command that lists them. */
+/** Kinds of further resources that parameters name: the pattern of their IDs, and the command that lists the existing ones. */
 const EXISTING = [
   {
     kind: "workspace",
@@ -127,9 +127,8 @@ const listSubnets = (id: string): string =>
 
 /** Returns the resource ids in parameters: texts, and members of the customer-managed key and of the private DNS zones. */
 function idsIn({ parameters: { values } }: Context): string[] {
-  const members = [values.customerManagedKey, values.privateDnsZoneResourceIds].flatMap((one) =>
-    isObject(one) ? Object.values(one) : [],
-  );
+  const objects: Value[] = [values.customerManagedKey, values.privateDnsZoneResourceIds];
+  const members = objects.filter(isObject).flatMap((one) => Object.values(one));
   const texts = [...Object.values(values), ...members];
   return texts.filter((one): one is string => typeof one === "string" && one.startsWith("/"));
 }
@@ -137,6 +136,7 @@ function idsIn({ parameters: { values } }: Context): string[] {
 const delegationsOf = ({ delegations }: Subnet): string[] =>
   delegations?.map(({ properties }) => properties.serviceName) ?? [];
 
+/** Checks the app's subnet: delegation, size and service endpoint. */
 function functionSubnetFindings(_: Context, id: string, subnet: Subnet): Finding[] {
   const update = `az network vnet subnet update --ids ${quote(id)}`;
   const findings: Finding[] = [];
@@ -178,6 +178,7 @@ function functionSubnetFindings(_: Context, id: string, subnet: Subnet): Finding
   return findings;
 }
 
+/** Checks the subnet of the private endpoints. */
 function endpointSubnetFindings(context: Context, id: string, subnet: Subnet): Finding[] {
   const [delegation] = delegationsOf(subnet);
   if (!delegation) return [];
@@ -214,7 +215,7 @@ async function regionFindings(context: Context, subnet: string): Promise<Finding
       subject: subnet,
       message: `The network is in ${network.location}, the deployment in ${context.parameters.location}.`,
       remedy: "Deploy to the region of the network, or name a network of the region.",
-      command: setCommand(context, "location", network.location),
+      command: proposeValue(context, "location", network.location),
     },
   ];
 }
@@ -247,7 +248,7 @@ async function zoneFindings(context: Context, subnet: string): Promise<Finding[]
         subject: zone.id,
         message: `The network is already linked to a zone ${zone.name}. Azure permits one.`,
         remedy: `Set ${parameterName(context, "privateDnsZonesEnabled")} to false, and add the private endpoints to the existing zones.`,
-        command: setCommand(context, "privateDnsZonesEnabled", false),
+        command: proposeValue(context, "privateDnsZonesEnabled", false),
       },
     ];
   }

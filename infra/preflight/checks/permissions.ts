@@ -31,6 +31,7 @@ export async function checkPermissions(context: Context): Promise<CheckResult> {
       const permissions = await permissionsAt(context, scope);
       const missing = [...actions].filter((action) => !permissions.some((one) => allows(one, action)));
       findings.push(...missingFindings(context, scope, missing));
+      // Only at subscriptions and resource groups: `/subscriptions/GUID/resourceGroups/NAME` has five parts.
       if (actions.has("Microsoft.Authorization/roleAssignments/write") && scope.split("/").length <= 5)
         findings.push(...(await conditionFindings(context, scope)));
     } catch (error) {
@@ -87,7 +88,7 @@ async function permissionsAt({ arm }: Context, scope: string): Promise<Permissio
   return entries;
 }
 
-/** Returns whether a permission allows an action. Patterns such as `Microsoft.Authorization/* /Write` ignore case. */
+/** Returns whether a permission allows an action. Actions can have the wildcard `*`, and ignore case. */
 function allows({ actions, notActions }: Permission, action: string): boolean {
   const matches = (patterns: string[] | null | undefined) =>
     patterns?.some((pattern) =>

@@ -1,7 +1,7 @@
 // Checks which policies would deny a resource of the templates, and which parameter avoids it.
 
 import { CloudFailure } from "../../../shared/platform/azure/failure.ts";
-import { type Context, existingScope, notChecked, parameterName, setCommand } from "../context.ts";
+import { type Context, existingScope, notChecked, parameterName, proposeValue } from "../context.ts";
 import { type CheckResult, counted, type Finding, listOf, quote } from "../finding.ts";
 import { type AssignedPolicy, assignedPolicies } from "../policy/assignments.ts";
 import { denialsOf, effectOf } from "../policy/denials.ts";
@@ -20,10 +20,12 @@ export async function checkPolicies(context: Context): Promise<CheckResult> {
       findings.set(scope, notChecked("policy.unreadable", scope, error, command));
     }
   }
-  // The proposed parameters can add resources that another policy denies, such as a network.
-  for (let proposals = -1; proposals !== context.learned.size; ) {
-    proposals = context.learned.size;
-    const plan = proposals === 0 ? context.plan : context.planWith(Object.fromEntries(context.learned));
+  // The proposed values can add resources that another policy denies, such as a network. So the policies are evaluated again
+  // until no finding proposes a further value.
+  let proposals: number;
+  do {
+    proposals = context.proposed.size;
+    const plan = proposals === 0 ? context.plan : context.planWith(Object.fromEntries(context.proposed));
     for (const scope of plan.scopes) {
       const found = (policies.get(existingScope(context, scope)) ?? []).flatMap((one) =>
         findingsOf({ ...context, plan }, one, scope),
@@ -33,7 +35,7 @@ export async function checkPolicies(context: Context): Promise<CheckResult> {
         findings.set(key, findings.get(key) ?? one);
       }
     }
-  }
+  } while (proposals !== context.proposed.size);
   const count = [...policies.values()].reduce((sum, { length }) => sum + length, 0);
   return { summary: counted(count, "policy", "policies"), findings: [...findings.values()] };
 }
@@ -59,7 +61,7 @@ function findingsOf(context: Context, policy: AssignedPolicy, scope: string): Fi
         remedy: change
           ? `Set ${parameterName(context, change.name)} to ${JSON.stringify(change.value)}.`
           : adviceWithoutParameter(context, policy, denied),
-        command: change ? setCommand(context, change.name, change.value) : exemption,
+        command: change ? proposeValue(context, change.name, change.value) : exemption,
       },
     ];
   }
@@ -96,22 +98,27 @@ interface Change {
 }
 
 /**
- * Returns the change of one parameter with which the policy denies nothing. Changes that preflight already proposes apply. Finds
- * the change by planning the deployment with each candidate.
+ * Returns the change of one parameter with which the policy denies nothing. Changes that preflight already proposes apply.
+ * Finds the change by planning the deployment with each candidate.
  */
 function avoidingChange(context: Context, policy: AssignedPolicy, scope: string): Change | undefined {
-  const learned = Object.fromEntries(context.learned);
+  const proposed = Object.fromEntries(context.proposed);
   return candidates(context, policy).find(({ name, value }) => {
-    const plan = context.planWith({ ...learned, [name]: value });
+    const plan = context.planWith({ ...proposed, [name]: value });
     const { denied, unclear } = denialsOf(policy, plan, scope);
     return denied.length + unclear.length === 0;
   });
 }
 
+/**
+ * Returns the changes that may avoid a denial, in the order in which they are tried: tags and regions that the policy's
+ * parameters name, then the parameters that change what is deployed.
+ */
 function candidates(context: Context, policy: AssignedPolicy): Change[] {
   const texts = Object.values(policy.parameters).flatMap((value) => textsIn(resolveParameter(policy, value)));
   return [
     ...tagCandidates(context, policy, texts),
+    // Texts that look like the name of a region.
     ...texts.filter((text) => /^[a-z]+[a-z0-9]*$/.test(text)).map((value) => ({ name: "location", value })),
     ...["LRS", "ZRS", "GRS", "GZRS"].map((value) => ({ name: "storageReplication", value })),
     { name: "networkEnabled", value: true },
@@ -128,10 +135,13 @@ function candidates(context: Context, policy: AssignedPolicy): Change[] {
   ].filter(({ name }) => context.hasParameter(name));
 }
 
-/** Candidates for tags that the policy names: with a value of the policy's parameters if it requires one, else a placeholder. */
-function tagCandidates({ parameters, learned }: Context, policy: AssignedPolicy, texts: string[]): Change[] {
+/**
+ * Candidates for tags that the policy names: with a value of the policy's parameters if it requires one, else a placeholder.
+ */
+function tagCandidates({ parameters, proposed }: Context, policy: AssignedPolicy, texts: string[]): Change[] {
+  // Tags in field names such as `tags['owner']`, `tags[owner]` and `tags.owner`.
   const inRule = [...JSON.stringify(policy.rule.if).matchAll(/tags(?:\['|\[|\.)([\w -]+)/g)].map(([, name]) => name!);
-  const given = learned.get("tags") ?? parameters.values.tags ?? {};
+  const given = proposed.get("tags") ?? parameters.values.tags ?? {};
   const tags = isObject(given) ? given : {};
   const names = [...new Set([...texts, ...inRule])];
   return names.flatMap((tag) =>
@@ -142,6 +152,7 @@ function tagCandidates({ parameters, learned }: Context, policy: AssignedPolicy,
   );
 }
 
+/** Returns the value of a policy's parameter. In an initiative, it can refer to the initiative's parameters. */
 const resolveParameter = ({ outer }: AssignedPolicy, value: Value): Value =>
   resolve(value, { parameters: ([name]) => memberOf(outer, String(name)) });
 
@@ -161,7 +172,7 @@ function zoneGroupFindings(context: Context, policy: AssignedPolicy): Finding[] 
       message:
         "The policy adds private endpoints to central DNS zones. An endpoint can have one zone group, so the policy and the templates conflict.",
       remedy: `Set ${parameterName(context, "privateDnsZonesEnabled")} to false.`,
-      command: setCommand(context, "privateDnsZonesEnabled", false),
+      command: proposeValue(context, "privateDnsZonesEnabled", false),
     },
   ];
 }

@@ -42,6 +42,7 @@ export async function checkProviders(context: Context): Promise<CheckResult> {
   return { summary: counted(checked, "resource provider"), findings };
 }
 
+/** Returns the finding for a resource provider that is not registered. */
 async function unregistered(
   context: Context,
   subscription: string,

@@ -4,6 +4,7 @@ import * as z from "zod";
 import { type Context, unlessUnregistered } from "../context.ts";
 import { type CheckResult, counted, type Finding } from "../finding.ts";
 
+/** An entry of the operation `Usages - List` of a resource provider. */
 const Usage = z.object({ name: z.object({ value: z.string() }), currentValue: z.number(), limit: z.number() });
 
 /** Quotas by resource type: the provider that reports it, its API version, and the quota's name. */
@@ -53,6 +54,7 @@ export async function checkQuota(context: Context): Promise<CheckResult> {
       usages.set(path, list?.entries ?? []);
     }
     const usage = usages.get(path)!.find((one) => one.name.value.toLowerCase() === name.toLowerCase());
+    // Not reported, or the resource provider is not registered.
     if (!usage) continue;
     checked++;
     if (usage.currentValue + created.length <= usage.limit) continue;

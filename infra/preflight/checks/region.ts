@@ -1,7 +1,7 @@
 // Checks that the region exists, offers Flex Consumption, and has zones if the storage account needs them.
 
 import * as z from "zod";
-import { type Context, parameterName, SUBSCRIPTION_VERSION, setCommand, unlessUnregistered } from "../context.ts";
+import { type Context, parameterName, proposeValue, SUBSCRIPTION_VERSION, unlessUnregistered } from "../context.ts";
 import type { CheckResult, Finding } from "../finding.ts";
 
 /** https://learn.microsoft.com/rest/api/appservice/list-geo-regions */
@@ -60,7 +60,7 @@ export async function checkRegion(context: Context): Promise<CheckResult> {
       subject: location,
       message: "The region does not offer the plan Flex Consumption.",
       remedy: nearest ? `Choose another region, such as ${nearest}.` : "Choose another region.",
-      command: nearest ? setCommand(context, "location", nearest) : "az functionapp list-flexconsumption-locations",
+      command: nearest ? proposeValue(context, "location", nearest) : "az functionapp list-flexconsumption-locations",
     });
   }
   const flexRegion = flexRegions.find((one) => one.name.toLowerCase().replaceAll(" ", "") === location);
@@ -76,7 +76,7 @@ export async function checkRegion(context: Context): Promise<CheckResult> {
       subject: location,
       message: "The region does not offer zone-redundant Flex Consumption.",
       remedy: `Set ${parameterName(context, "zoneRedundant")} to false, or choose another region.`,
-      command: setCommand(context, "zoneRedundant", false),
+      command: proposeValue(context, "zoneRedundant", false),
     });
   }
   const zones = region.availabilityZoneMappings?.length ?? 0;
@@ -89,7 +89,7 @@ export async function checkRegion(context: Context): Promise<CheckResult> {
       subject: location,
       message: `The region has no availability zones, which ${replication} needs.`,
       remedy: `Set ${parameterName(context, "storageReplication")} to ${value}.`,
-      command: setCommand(context, "storageReplication", value),
+      command: proposeValue(context, "storageReplication", value),
     });
   }
   const flexNote = flexList ? "" : "; Flex Consumption can be checked after Microsoft.Web is registered";

@@ -12,6 +12,7 @@ import {
 } from "../context.ts";
 import { type CheckResult, counted, type Finding, quote } from "../finding.ts";
 
+/** https://learn.microsoft.com/rest/api/keyvault/keyvault/vaults */
 const VERSION = "2026-02-01";
 const Vault = z.object({
   id: z.string(),
@@ -49,7 +50,9 @@ export async function checkVaults(context: Context): Promise<CheckResult> {
       findings.push(...entries.flatMap((vault) => vaultFindings(context, vault, subscription.tenantId)));
     } catch (error) {
       if (!(error instanceof CloudFailure)) throw error;
-      findings.push(notChecked("vault.subscriptionUnreadable", id, error, `az keyvault list --subscription ${id}`));
+      findings.push(
+        notChecked("vault.subscriptionUnreadable", id, error, `az keyvault list --subscription ${quote(id)}`),
+      );
     }
   }
   if (watched.length === 0)
@@ -92,6 +95,7 @@ function vaultFindings(context: Context, { id, name, properties }: Vault, tenant
   return findings;
 }
 
+/** Returns the finding if the vault's network settings keep the service out. */
 function networkFindingOf(
   context: Context,
   { id, name, properties }: Vault,

@@ -120,6 +120,7 @@ function isEnforced({ properties: { enforcementMode, notScopes } }: Assignment, 
   return enforcementMode !== "DoNotEnforce" && !excluded;
 }
 
+/** Reads the policies of an assignment: one, or those of the assigned initiative. */
 async function policiesOf(arm: Arm, assignment: Assignment): Promise<AssignedPolicy[]> {
   const { policyDefinitionId: id, parameters } = assignment.properties;
   const read = <T>(definitionId: string, schema: z.ZodType<T>) =>
@@ -158,6 +159,7 @@ async function policiesOf(arm: Arm, assignment: Assignment): Promise<AssignedPol
   );
 }
 
+/** Returns the given values of parameters, and the defaults of the others. */
 function withDefaults(
   definitions: z.infer<typeof ParameterDefinitions>,
   given: z.infer<typeof ParameterValues>,

@@ -7,6 +7,7 @@ import { isObject, memberOf, sameValue, UNKNOWN, type Value } from "../values.ts
 import { type Functions, resolve } from "./expressions.ts";
 import { fieldValues } from "./fields.ts";
 
+/** The result of a condition. Undefined: it can't be known before the deployment. */
 export type Truth = boolean | undefined;
 
 /** Inputs of an evaluation. */
@@ -89,6 +90,7 @@ const isLike: Operator = (value, pattern) => matchesPattern(value, String(patter
 /** `#` stands for a digit, `?` for a letter, and `.` for any character. */
 const matches: Operator = (value, pattern) =>
   matchesPattern(value, String(pattern), { "#": "\\d", "?": "[A-Za-z]", ".": "." });
+/** Compares numbers if the expected value is one, else texts. `test` gets -1, 0 or 1. */
 const compare =
   (test: (value: number) => boolean): Operator =>
   (value, expected) => {

@@ -31,12 +31,16 @@ export function denialsOf(policy: AssignedPolicy, plan: Plan, scope: string): De
   return { denied: withTruth(true), unclear: withTruth(undefined) };
 }
 
-/** The mode `Indexed` has only resources with tags and a location, without resource groups. */
+/**
+ * Returns whether the policy's mode includes a resource. The mode `Indexed` has only resources with tags and a location,
+ * without resource groups.
+ */
 function isEvaluated({ mode }: AssignedPolicy, { type, location }: PlannedResource): boolean {
   if (mode.toLowerCase() === "all") return true;
   return mode.toLowerCase() === "indexed" && location !== undefined && type !== RESOURCE_GROUP;
 }
 
+/** Returns whether the policy's resource selectors and its condition apply to a resource. */
 function appliesTo(policy: AssignedPolicy, resource: PlannedResource, plan: Plan): Truth {
   const { resourceSelectors } = policy.assignment.properties;
   const values: Record<string, string | undefined> = {
@@ -50,6 +54,7 @@ function appliesTo(policy: AssignedPolicy, resource: PlannedResource, plan: Plan
   return evaluateCondition(policy.rule.if, { resource, functions: functionsFor(policy, resource, plan) });
 }
 
+/** Returns whether a selector includes a value: the value is in `in`, or not in `notIn`. */
 function selects(
   { in: included, notIn: excluded }: { in?: string[] | null | undefined; notIn?: string[] | null | undefined },
   value = "",

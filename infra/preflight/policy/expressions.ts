@@ -73,6 +73,7 @@ class ExpressionParser {
       args.push(this.#expression());
       this.#takes(",");
     }
+    // `if(condition, whenTrue, whenFalse)`.
     if (name.toLowerCase() === "if") return args[0] === UNKNOWN ? UNKNOWN : args[0] ? args[1] : args[2];
     const run = this.#functions[name.toLowerCase()] ?? SHARED_FUNCTIONS[name.toLowerCase()];
     return run ? run(args) : UNKNOWN;
@@ -84,6 +85,7 @@ class ExpressionParser {
     for (;;) {
       if (this.#takes(".")) {
         const token = this.#tokens[this.#at++];
+        // The tokenizer reads `a.b` as one name.
         const path = token !== undefined && "name" in token ? token.name.split(".") : ["?"];
         for (const name of path) result = memberOf(result, name);
       } else if (this.#takes("[")) {

@@ -3,7 +3,7 @@
 import type { PlannedResource } from "../plan.ts";
 import { isObject, memberOf, UNKNOWN, type Value } from "../values.ts";
 
-/** Members of a resource outside of `properties` that aliases name. */
+/** Members of a resource outside of `properties` that aliases name, in lower case. */
 const TOP_LEVEL = new Set(["sku", "identity", "zones", "kind", "plan", "extendedlocation"]);
 
 /**
@@ -41,7 +41,7 @@ export function fieldValues(resource: PlannedResource, field: string): Value[] {
 /** Returns the values of an alias without its type, such as `networkAcls.ipRules[*].value`. */
 function aliasValues(body: Value, alias: string): Value[] {
   const segments = alias.split(/[./]/).flatMap((one) => one.split(/(?=\[\*\])/));
-  // A child resource of another type: the plan has it as a resource of its own.
+  // An alias of a child resource of another type has no value here: the plan has the child as a resource of its own.
   const start = TOP_LEVEL.has(segments[0]!.toLowerCase()) ? body : memberOf(body, "properties");
   let values: Value[] = [start];
   for (const segment of segments) {

@@ -7,7 +7,7 @@ import type { VaultStore } from "../vaults/vault-store.ts";
 import { ApiManagement, readsVault } from "./api-management.ts";
 import { AppService, isSite, type SiteFault } from "./app-service.ts";
 import { ConsumerValues, type SecretLocation, type UsedValues, type WorkingGap } from "./consumer-values.ts";
-import { type ContainerAppFault, ContainerApps, isContainerApp } from "./container-apps.ts";
+import { ContainerApps, isContainerApp } from "./container-apps.ts";
 import { GRAPH_DEFAULTS, type GraphSettings } from "./graph-settings.ts";
 import type { ArmResource, ArmStore } from "./resource-store.ts";
 import { ScheduledReaders } from "./scheduled-readers.ts";
@@ -153,12 +153,6 @@ export class ConsumersControl {
   setSiteFault(id: string, fault: SiteFault | undefined): void {
     this.#consumers.runDueWork();
     this.#consumers.appService.setFault(this.#resource(id).id, fault);
-  }
-
-  /** Sets the misbehavior of a container app. Undefined resets it. */
-  setContainerAppFault(id: string, fault: ContainerAppFault | undefined): void {
-    this.#consumers.runDueWork();
-    this.#consumers.containerApps.setFault(this.#resource(id).id, fault);
   }
 
   /** Turns the updates of a named value off (`staysOld`) or on again. */

@@ -46,7 +46,7 @@ export function appRoute(call: ResourceCall): Route | undefined {
       }),
     );
   }
-  const [, name, part] = /^revisions\/([^/]+)(?:\/(restart|replicas))?$/.exec(rest) ?? [];
+  const [, name, part] = /^revisions\/([^/]+)(?:\/(replicas))?$/.exec(rest) ?? [];
   if (name === undefined) return undefined;
   const inRevision = (
     operation: string,
@@ -59,12 +59,6 @@ export function appRoute(call: ResourceCall): Route | undefined {
         ? failure(404, "RevisionNotFound", `The revision '${name}' was not found.`)
         : respond(app, revision);
     });
-  if (request.method === "POST" && part === "restart") {
-    return inRevision("arm.restartRevision", `${type.type}/revisions/restart/action`, (app, revision) => {
-      apps.restart(app, revision.name);
-      return { status: 200 };
-    });
-  }
   if (request.method === "GET" && part === "replicas") {
     return inRevision("arm.listReplicas", `${type.type}/revisions/replicas/read`, (app, revision) => ({
       status: 200,
@@ -132,7 +126,7 @@ function secretRefs(template: unknown): { secretRef: string; container: string }
   );
 }
 
-function revisionResource(app: ArmResource, { name, active, createdAt, healthy }: Revision): Properties {
+function revisionResource(app: ArmResource, { name, active, createdAt }: Revision): Properties {
   return {
     id: `${app.id}/revisions/${name}`,
     name,
@@ -142,15 +136,15 @@ function revisionResource(app: ArmResource, { name, active, createdAt, healthy }
       active,
       replicas: active ? 1 : 0,
       trafficWeight: active ? 100 : 0,
-      healthState: healthy ? "Healthy" : "Unhealthy",
+      healthState: "Healthy",
       provisioningState: "Provisioned",
-      runningState: active ? (healthy ? "Running" : "Degraded") : "Stopped",
+      runningState: active ? "Running" : "Stopped",
       template: app.properties.template ?? {},
     },
   };
 }
 
-function replicaResource(app: ArmResource, { name, startedAt, healthy }: Revision): Properties {
+function replicaResource(app: ArmResource, { name, startedAt }: Revision): Properties {
   const replica = `${name}-${Math.floor(startedAt).toString(36)}`;
   return {
     id: `${app.id}/revisions/${name}/replicas/${replica}`,
@@ -158,7 +152,7 @@ function replicaResource(app: ArmResource, { name, startedAt, healthy }: Revisio
     type: "Microsoft.App/containerapps/revisions/replicas",
     properties: {
       createdTime: new Date(startedAt).toISOString(),
-      runningState: healthy ? "Running" : "NotRunning",
+      runningState: "Running",
       containers: [],
     },
   };

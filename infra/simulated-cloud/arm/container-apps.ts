@@ -23,7 +23,6 @@ export interface Revision {
   /** Unix milliseconds of the simulated clock. */
   createdAt: number;
   startedAt: number;
-  healthy: boolean;
   /** Values that the running replicas have, by the name of the app's secret. */
   secretValues: Map<string, string | undefined>;
 }
@@ -37,14 +36,6 @@ interface RunningApp {
   revisions: Revision[];
 }
 
-/** Misbehavior of one container app that a test can set. */
-export interface ContainerAppFault {
-  /** This many of the next restarts end with an unhealthy revision, whose previous replicas keep running. */
-  unhealthyRestarts?: number;
-  /** A restart does not read the vaults. */
-  staysOld?: boolean;
-}
-
 /** Interval of the platform's ticks, at which it reads secrets from vaults again. */
 const TICK_MS = 30 * 60_000;
 /** Azure's ticks were observed at 13:53 (minutes and seconds) past each half hour, for all apps. */
@@ -52,24 +43,17 @@ const TICK_OFFSET_MS = (13 * 60 + 53) * 1000;
 
 /**
  * Simulates Container Apps and jobs. Every 30 minutes the platform reads the secrets without a version from their vaults. If a
- * value changed, the platform restarts all active revisions: https://learn.microsoft.com/azure/container-apps/manage-secrets. A
- * requested restart also reads the secrets. If a secret can't be read, the app keeps its previous value.
+ * value changed, the platform restarts all active revisions: https://learn.microsoft.com/azure/container-apps/manage-secrets. If
+ * a secret can't be read, the app keeps its previous value.
  */
 export class ContainerApps {
   readonly #parts: { resources: VaultStore; store: ArmStore; clock: CloudClock; consumerValues: ConsumerValues };
   /** Running apps by ID in lower case. */
   readonly #running = new Map<string, RunningApp>();
-  readonly #faults = new Map<string, ContainerAppFault>();
 
   constructor(parts: { resources: VaultStore; store: ArmStore; clock: CloudClock; consumerValues: ConsumerValues }) {
     this.#parts = parts;
     for (const resource of parts.store.all()) if (isContainerApp(resource)) this.#startApp(resource);
-  }
-
-  /** Sets the misbehavior of a container app. Undefined removes it. */
-  setFault(id: string, fault: ContainerAppFault | undefined): void {
-    if (fault === undefined) this.#faults.delete(id.toLowerCase());
-    else this.#faults.set(id.toLowerCase(), { ...fault });
   }
 
   /** Runs the ticks that are due by the simulated clock. */
@@ -97,21 +81,6 @@ export class ContainerApps {
 
   revisions(app: ArmResource): Revision[] {
     return this.#running.get(app.id.toLowerCase())?.revisions ?? [];
-  }
-
-  /** Restarts a revision. Returns false if the app has no such revision. */
-  restart(app: ArmResource, name: string): boolean {
-    const running = this.#running.get(app.id.toLowerCase())!;
-    const revision = running.revisions.find((one) => one.name.toLowerCase() === name.toLowerCase());
-    if (revision === undefined) return false;
-    const fault = this.#faults.get(app.id.toLowerCase());
-    if (!fault?.staysOld) this.#readVaults(app, running);
-    if (fault?.unhealthyRestarts) {
-      fault.unhealthyRestarts--;
-      // Without `#start` the replicas keep their previous values.
-      revision.healthy = false;
-    } else this.#start(app, running, revision);
-    return true;
   }
 
   /**
@@ -175,7 +144,6 @@ export class ContainerApps {
       active: true,
       createdAt: at,
       startedAt: at,
-      healthy: true,
       secretValues: new Map(),
     };
   }
@@ -224,7 +192,6 @@ export class ContainerApps {
 
   #start(app: ArmResource, running: RunningApp, revision: Revision, at = this.#parts.clock.now()): void {
     revision.startedAt = at;
-    revision.healthy = true;
     revision.secretValues = new Map(secretsOf(app).map((secret) => [secret.name, this.valueOf(app, secret)]));
     this.#recordValues(app, running, revision, at);
   }

@@ -12,7 +12,6 @@ import type { ConsumersControl } from "./consumers.ts";
  *     GET    /control/resources/settings?id=ID    PATCH  …  {"NAME": "value"}, as another client; null removes a setting
  *     PUT    /control/resources/access?id=ID      {"vault": "…", "allowed": false}
  *     PUT    /control/resources/site?id=ID        a `SiteFault`
- *     PUT    /control/resources/container-app?id=ID  a `ContainerAppFault`
  *     PUT    /control/resources/named-value?id=ID {"staysOld": true}
  *     GET    /control/resources/calls             number of calls per resource
  *     GET    /control/resources/values?resource=ID&vault=&secret=   values that running consumers had
@@ -52,9 +51,6 @@ export function resourcesApi(control: ConsumersControl, request: IncomingRequest
       return ok({ changed: true });
     case "PUT site":
       control.setSiteFault(id, body);
-      return ok({ planted: true });
-    case "PUT container-app":
-      control.setContainerAppFault(id, body);
       return ok({ planted: true });
     case "PUT named-value":
       control.setNamedValueStaysOld(id, body.staysOld === true);

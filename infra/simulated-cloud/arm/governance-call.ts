@@ -1,4 +1,4 @@
-// Types and helpers that the routes about the rules of a subscription share.
+// Types and helpers of governance-routes.ts, name-routes.ts and policy-routes.ts, which answer by the rules of a subscription.
 
 import { type IncomingRequest, jsonObject, type ServiceResponse } from "../http.ts";
 import type { Claims } from "../tokens.ts";
@@ -6,7 +6,10 @@ import type { Governance } from "./governance.ts";
 import { type ArmOptions, failure, type Route } from "./request-context.ts";
 import { subscriptionError } from "./resource-route.ts";
 
-/** A request below a subscription, without a leading slash in `path`, which is in lower case. */
+/**
+ * A request below a subscription. `path` starts after the subscription, in lower case:
+ * `providers/microsoft.authorization/locks`.
+ */
 export interface GovernanceCall {
   options: ArmOptions;
   request: IncomingRequest;

@@ -1,5 +1,5 @@
-// Simulates the requests of Azure Resource Manager with which a client finds out, before a deployment, whether it would succeed.
-// Each route links its documentation. Requests that differ from it are rejected.
+// Simulates the requests of Azure Resource Manager with which a client finds out, before a deployment, whether it would
+// succeed. Each route links its documentation. Requests that differ from it are rejected.
 
 import type { IncomingRequest, ServiceResponse } from "../http.ts";
 import { GLOBAL_TYPES, type Governance, PROVIDERS, REGIONS } from "./governance.ts";
@@ -29,6 +29,7 @@ export function governanceRoute(options: ArmOptions, request: IncomingRequest): 
 
 function listRoute(call: GovernanceCall): Route | undefined {
   const { options, request, subscription, path, rules } = call;
+  /** Returns the route of a list. @param scope - Scope of the check of permissions, if it is not the subscription. */
   const list = (name: string, versions: readonly string[], action: string, entries: () => object[], scope?: string) =>
     governed(call, { name, versions, action, ...(scope !== undefined && { scope }) }, () =>
       page(options, request, entries(), PAGE_SIZE, (one) => one),
@@ -104,11 +105,10 @@ function usageRoute(call: GovernanceCall): Route | undefined {
  */
 function permissionRoute(call: GovernanceCall): Route | undefined {
   const { options, request, subscription, path, rules } = call;
-  const [, below] = /^(?:(.+)\/)?providers\/microsoft\.authorization\/permissions$/.exec(path) ?? [
-    undefined,
-    undefined,
-  ];
-  if (!path.endsWith("providers/microsoft.authorization/permissions")) return undefined;
+  const match = /^(?:(.+)\/)?providers\/microsoft\.authorization\/permissions$/.exec(path);
+  if (match === null) return undefined;
+  // The path of a resource group or resource. Undefined for the subscription itself.
+  const below = match[1];
   const scope = `/subscriptions/${subscription}${below ? `/${below}` : ""}`.toLowerCase();
   const route = {
     name: "arm.listPermissions",

@@ -1,4 +1,5 @@
-// The rules of a subscription that a deployment meets: permissions, resource providers, policies, locks, regions, quotas and names.
+// The rules of a subscription that can stop a deployment, which tests declare: permissions, resource providers, policies,
+// locks, regions, quotas and names.
 
 /** A policy and its assignment. */
 export interface GovernancePolicy {
@@ -49,7 +50,7 @@ export interface Governance {
   resourceGroups?: { name: string; location: string; state?: string; resources?: { type: string; name: string }[] }[];
 }
 
-/** Stores the rules by subscription. They are in memory. */
+/** Stores the rules by subscription, in memory. */
 export class GovernanceStore {
   readonly #rules = new Map<string, Governance>();
 

@@ -124,6 +124,7 @@ function definitionRoute(call: GovernanceCall, kind: string, name: string): Rout
       };
       return { status: 200, body: { id: `${id}/policyDefinitions/${policy.name}`, name: policy.name, properties } };
     }
+    // The initiative passes each of its parameters on to its only policy.
     const passed = Object.keys(parameters).map((key) => [key, { value: `[parameters('${key}')]` }]);
     const member = {
       policyDefinitionId: `${id}/policyDefinitions/${policy.name}`,

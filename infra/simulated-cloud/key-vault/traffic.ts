@@ -4,8 +4,8 @@ import type { Vault } from "../vaults/vault.ts";
 const PERIOD_MS = 10_000;
 
 /**
- * Counts the requests that each vault, and each region of a subscription, received in any ten seconds. Tests and benchmarks hold
- * the service's pace to it.
+ * Counts the requests that each vault, and each region of a subscription, received in any ten seconds. Tests and benchmarks
+ * compare these numbers with the limits of the service (shared/platform/azure/key-vault-pace.ts).
  */
 export class KeyVaultTraffic {
   readonly #periods = new Map<string, BusiestPeriod>();
@@ -33,6 +33,10 @@ export class KeyVaultTraffic {
   }
 }
 
+/** Number of times before `#first` that are kept. */
+const MAX_OLD_TIMES = 10_000;
+
+/** Counts the requests to one vault or region, and remembers the largest number in any period. */
 class BusiestPeriod {
   most = 0;
   /** Times of the requests of the last period, from the index `#first` on. */
@@ -43,7 +47,8 @@ class BusiestPeriod {
     this.#times.push(now);
     while (this.#times[this.#first]! <= now - PERIOD_MS) this.#first += 1;
     this.most = Math.max(this.most, this.#times.length - this.#first);
-    if (this.#first < 10_000) return;
+    // Removes old times seldom, because that copies the array.
+    if (this.#first < MAX_OLD_TIMES) return;
     this.#times.splice(0, this.#first);
     this.#first = 0;
   }

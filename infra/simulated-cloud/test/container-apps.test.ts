@@ -131,33 +131,30 @@ test("at a tick, an app reads its secrets again, except those with a fixed versi
 });
 
 // `ca-two` runs in the mode Multiple, in which two revisions are active at once.
-test("a restart of one revision reads the new value for that revision only", async () => {
+test("at a tick, all active revisions restart with the new value, and each has its own record", async () => {
   const { control } = cloud;
   const id = idOf("ca-two");
   moveClockPastNextTick();
   control.putSecret("kv-main", { name: "other", value: "second" });
   const { body } = await arm("GET", `${id}/revisions`, CONTAINER_APPS_VERSION);
   const [first, second] = body.value.map(({ name }: { name: string }) => name);
-  expect((await arm("POST", `${id}/revisions/${first}/restart`, CONTAINER_APPS_VERSION)).status).toBe(200);
-  expect(valuesUsedBy("ca-two")).toEqual([
-    [`secrets/db of ${first}`, ["value-of-other-in-kv-main", "second"]],
-    [`secrets/db of ${second}`, ["value-of-other-in-kv-main"]],
-  ]);
+  const records = (...values: string[]) => [
+    [`secrets/db of ${first}`, values],
+    [`secrets/db of ${second}`, values],
+  ];
+  expect(valuesUsedBy("ca-two")).toEqual(records("value-of-other-in-kv-main"));
+  moveClockPastNextTick();
+  expect(valuesUsedBy("ca-two")).toEqual(records("value-of-other-in-kv-main", "second"));
   const { body: replicas } = await arm("GET", `${id}/revisions/${first}/replicas`, CONTAINER_APPS_VERSION);
   const { body: revision } = await arm("GET", `${id}/revisions/${first}`, CONTAINER_APPS_VERSION);
   expect(Date.parse(replicas.value[0].properties.createdTime)).toBeGreaterThan(
     Date.parse(revision.properties.createdTime),
   );
-  control.consumers.setContainerAppFault(id, { unhealthyRestarts: 1 });
-  await arm("POST", `${id}/revisions/${second}/restart`, CONTAINER_APPS_VERSION);
-  const state = async () => (await arm("GET", `${id}/revisions/${second}`, CONTAINER_APPS_VERSION)).body.properties;
-  expect(await state()).toMatchObject({ healthState: "Unhealthy" });
-  await arm("POST", `${id}/revisions/${second}/restart`, CONTAINER_APPS_VERSION);
-  expect(await state()).toMatchObject({ healthState: "Healthy", runningState: "Running" });
-  expect((await arm("POST", `${id}/revisions/none/restart`, CONTAINER_APPS_VERSION)).status).toBe(404);
+  expect(revision.properties).toMatchObject({ healthState: "Healthy", runningState: "Running" });
+  expect((await arm("GET", `${id}/revisions/none`, CONTAINER_APPS_VERSION)).status).toBe(404);
 });
 
-test("a PATCH replaces all secrets of an app, and a revision uses the old values until it restarts", async () => {
+test("a PATCH replaces all secrets of an app, and a revision keeps the old values until a new one replaces it", async () => {
   const { control } = cloud;
   const id = idOf("ca-pinned");
   const { body } = await arm("POST", `${idOf("ca-shop")}/listSecrets`, CONTAINER_APPS_VERSION);
@@ -177,10 +174,8 @@ test("a PATCH replaces all secrets of an app, and a revision uses the old values
   const operation = await waitForOperation(await patch([latest]));
   expect(operation.body.properties.configuration.secrets).toEqual([latest]);
   expect(valuesUsedBy("ca-pinned")).toEqual([["secrets/db", ["value-of-db-in-kv-main"]]]);
-  await arm("POST", `${id}/revisions/ca-pinned--0000001/restart`, CONTAINER_APPS_VERSION);
-  expect(valuesUsedBy("ca-pinned")).toEqual([["secrets/db", ["value-of-db-in-kv-main", "second"]]]);
   await waitForOperation(await patch([{ name: "new", value: "x" }], { template: template("new") }));
-  expect(valuesUsedBy("ca-pinned")).toEqual([["secrets/db", ["value-of-db-in-kv-main", "second", undefined]]]);
+  expect(valuesUsedBy("ca-pinned")).toEqual([["secrets/db", ["value-of-db-in-kv-main", undefined]]]);
   const { body: revisions } = await arm("GET", `${id}/revisions`, CONTAINER_APPS_VERSION);
   expect(revisions.value.map(({ properties }: { properties: { active: boolean } }) => properties.active)).toEqual([
     false,

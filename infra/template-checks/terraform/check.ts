@@ -223,6 +223,9 @@ class ModuleCheck {
       this.#add(file, block.line, `there is no module ${source}`);
       return;
     }
+    // Terraform reads the data sources of such a module only during apply, and replaces the resources that use them.
+    if (block.attributes.has("depends_on") && blocks(target, "data").length > 0)
+      this.#add(file, block.line, `module ${block.labels[0]} must not have depends_on, because it reads a data source`);
     const variables = blocks(target, "variable").map((one) => one.block);
     for (const [name, { value, line }] of block.attributes) {
       if (MODULE_META_ARGUMENTS.has(name)) continue;

@@ -81,6 +81,8 @@ const TOPIC = "infra/azure/events/topic.bicep";
 const EXAMPLE = "infra/terraform/examples/several-subscriptions/main.tf";
 const MINIMAL_VERSIONS = "infra/terraform/examples/minimal/versions.tf";
 const MAIN = "infra/azure/main.bicep";
+const WATCH = "infra/azure/watch/subscription.bicep";
+const MAIN_MODULE = "infra/terraform/main.tf";
 const SERVICE = "infra/azure/service.bicep";
 const VAULT = "infra/azure/modules/vault.bicep";
 const APP = "infra/azure/modules/app.bicep";
@@ -111,6 +113,7 @@ test.each([
     /must not deploy Microsoft.Authorization\/roleAssign/,
   ],
   [POLICY, "'/lifecycle-', parameters('environmentName'))]\"", "'/lifecycle')]\"", /it looks for/],
+  [POLICY, '"defaultValue": "",', "", /eventIdentityId needs a defaultValue/],
   [POLICY, '"deployIfNotExists"', '"auditIfNotExists"', /effect/],
   [POLICY, "1e241071-0855-49ea-94dc-649edcd759de", "8e3af657-a8ff-443c-a75c-2fe8c4bcb635", /roleDefinitionIds/],
   [POLICY, '"vaultId": { "type": "string" },', "", /vaultId/],
@@ -137,6 +140,19 @@ test.each([
   // A policy adds the zone group, and the next apply would remove it.
   [ENDPOINTS, "ignore_changes = [private_dns_zone_group]", "", /lifecycle.ignore_changes is not set/],
   [ENDPOINTS, "changes = [private_dns_zone_group]", "changes = [dns_zone_group]", /dns_zone_group.* is not declared/],
+  // Terraform would replace the topic of an existing deployment.
+  [
+    MAIN_MODULE,
+    "  sender_role_id     = azurerm_role_assignment.topic_sender_role.id",
+    "  depends_on = [azurerm_role_assignment.topic_sender_role]",
+    /module events must not have depends_on/,
+  ],
+  [
+    WATCH,
+    "empty(inventoryReaderRoleDefinitionId) ? 'Credential Lifecycle Inventory Reader' : inventoryReaderRoleDefinitionId\n  )",
+    "'Credential Lifecycle Inventory Reader'\n  )",
+    /inventoryReaderRole: its name must depend on inventoryReaderRoleDefinitionId/,
+  ],
   [ALERTS, "autoMitigate: true", "", /autoMitigate must be true/],
   ["infra/terraform/alerts.tf", "    error_message =", "    message =", /a check has asserts/],
   ["infra/terraform/alerts.tf", "auto_mitigation_enabled = true", "", /auto_mitigation_enabled is not set/],

@@ -22,6 +22,15 @@ resource "azurerm_eventgrid_system_topic" "topic" {
     type         = "UserAssigned"
     identity_ids = [var.event_identity_id]
   }
+
+  # Event Grid tests the role, so the topic must wait for it. With depends_on in the module's call, Terraform would read the data
+  # source above only during apply, and replace the topic.
+  lifecycle {
+    precondition {
+      condition     = var.sender_role_id != null
+      error_message = "sender_role_id must not be null."
+    }
+  }
 }
 
 # Drop events that can't be delivered within a day: a scan has found the changes by then.

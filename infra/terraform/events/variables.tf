@@ -23,3 +23,9 @@ variable "event_identity_id" {
   description = "Identity with which topics deliver (output service_event_identity_id)."
   type        = string
 }
+
+variable "sender_role_id" {
+  description = "Role assignment on the queue for which the topic waits. Empty: it exists."
+  type        = string
+  default     = ""
+}

@@ -1,4 +1,4 @@
-# What a platform team owns already: each replaces what the module would create.
+# Tests of existing resources: each one that a platform team passes replaces one that the module would create.
 mock_provider "azurerm" {
   mock_data "azurerm_client_config" {
     defaults = {
@@ -59,12 +59,12 @@ run "uses_the_subnets" {
 
   assert {
     condition     = length(azurerm_private_dns_zone.private_dns_zone) == 0 && length(azurerm_private_endpoint.private_endpoint["vault"].private_dns_zone_group) == 0
-    error_message = "The platform's policy makes the records."
+    error_message = "A policy of the platform team creates the records, so the module must create none."
   }
 
   assert {
     condition     = output.service_subnet_id == "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.Network/virtualNetworks/vnet/subnets/functions"
-    error_message = "Firewalls must be told the existing subnet."
+    error_message = "The output for firewalls must be the existing subnet."
   }
 }
 
@@ -158,7 +158,7 @@ run "leaves_the_permissions_to_another_team" {
 
   assert {
     condition     = azurerm_function_app_flex_consumption.function_app.app_settings["AZURE_SUBSCRIPTION_IDS"] == "22222222-2222-4222-8222-222222222222"
-    error_message = "The app must monitor them all the same."
+    error_message = "The app must still monitor the subscriptions."
   }
 }
 
@@ -175,7 +175,7 @@ run "encrypts_with_the_key" {
 
   assert {
     condition     = azurerm_storage_account.storage_account.customer_managed_key[0].key_vault_key_id == "https://kv-keys.vault.azure.net/keys/lifecycle"
-    error_message = "The key must have no version, to be rotated."
+    error_message = "The key ID must have no version, so that Azure uses new versions."
   }
 
   assert {

@@ -1,4 +1,4 @@
-# The zones and domains of sovereign clouds.
+# Tests of the DNS zones and domains in sovereign clouds.
 mock_provider "azurerm" {
   mock_data "azurerm_client_config" {
     defaults = {

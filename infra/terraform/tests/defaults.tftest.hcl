@@ -1,4 +1,4 @@
-# The service with its defaults: what it creates, and what it leaves out.
+# Tests of the module with its defaults: the resources that it creates, and the options that are off.
 mock_provider "azurerm" {
   mock_data "azurerm_client_config" {
     defaults = {
@@ -39,7 +39,7 @@ run "creates_everything_itself" {
 
   assert {
     condition     = azurerm_function_app_flex_consumption.function_app.app_settings["AZUREWEBJOBSSTORAGE"] == "" && !contains(keys(azurerm_function_app_flex_consumption.function_app.app_settings), "AzureWebJobsStorage")
-    error_message = "In the provider's own spelling, each plan would show a change."
+    error_message = "The name must be in capitals. In the provider's own spelling, each plan would show a change."
   }
 }
 
@@ -77,11 +77,11 @@ run "keeps_out_what_is_not_entra" {
 
   assert {
     condition     = !azurerm_storage_account.storage_account.shared_access_key_enabled && !azurerm_storage_account.storage_account.local_user_enabled && !azurerm_function_app_flex_consumption.function_app.webdeploy_publish_basic_authentication_enabled
-    error_message = "Storage and publishing must refuse keys."
+    error_message = "Storage and publishing must reject keys."
   }
 
   assert {
     condition     = azurerm_key_vault.vault.rbac_authorization_enabled && azurerm_key_vault.vault.purge_protection_enabled
-    error_message = "Roles alone must open the vault, and its keys must survive a deletion."
+    error_message = "Only roles must give access to the vault, and a deleted vault must be recoverable."
   }
 }

@@ -1,4 +1,4 @@
-# The network option, with a network of the module.
+# Tests of the private network that the module creates.
 mock_provider "azurerm" {
   mock_data "azurerm_client_config" {
     defaults = {

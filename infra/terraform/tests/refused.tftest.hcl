@@ -1,4 +1,4 @@
-# Values that validation refuses before anything is created.
+# Tests of values that the validation of variables rejects before anything is created.
 mock_provider "azurerm" {
   mock_data "azurerm_client_config" {
     defaults = {

@@ -3,11 +3,14 @@ import { parseResourceId } from "../../platform/azure/resource-id.ts";
 import type { Resource } from "../edge.ts";
 import { managedIdentities, USER_ASSIGNED } from "./queries.ts";
 
-/** Names the principals that are managed identities, for the list of who may read a vault. */
+// Names the principals that are managed identities, for the list of identities that may read a vault.
 
 /** Maximum number of IDs in one query, to keep it short. */
 const IDS_PER_QUERY = 200;
 
+/**
+ * A resource with an identity. `system`: object ID of its system-assigned identity. `user`: that of a user-assigned identity.
+ */
 const row = z.object({ id: z.string(), type: z.string(), system: z.string(), user: z.string() });
 
 /**

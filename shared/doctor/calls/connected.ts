@@ -2,7 +2,7 @@ import type { CheckResult } from "../../b2c/connection-test.ts";
 import { PERMISSIONS } from "../../b2c/tenant-problems.ts";
 import { SECOND_MS } from "../../platform/time.ts";
 import { PROVIDERS } from "../../sync/providers/providers.ts";
-import type { Doctor } from "../context.ts";
+import type { CheckContext } from "../context.ts";
 import type { OutgoingCall } from "../outgoing-call.ts";
 import { notProven, type Outcome, off, type Result } from "../result.ts";
 
@@ -16,14 +16,18 @@ const PROVIDER_MS = 30 * SECOND_MS;
 
 const NOT_LICENSED = off("Needs a PRO license.");
 
-type DevopsSteps = Awaited<ReturnType<Doctor["devopsTest"]>>["steps"];
+type DevopsSteps = Awaited<ReturnType<CheckContext["devopsTest"]>>["steps"];
 
-/** Reports steps of the organization's connection test. */
+/**
+ * Reports steps of the organization's connection test.
+ *
+ * @param resultOfStep - Returns what a step that succeeded adds to its result.
+ */
 const devopsSteps =
   (steps: DevopsSteps[number]["step"][], resultOfStep: (step: DevopsSteps[number]) => Partial<Result>) =>
-  async (doctor: Doctor): Promise<Result[]> => {
-    if (!(await doctor.deps.devops.organization())) return off("No organization is connected.");
-    const test = await doctor.devopsTest();
+  async (context: CheckContext): Promise<Result[]> => {
+    if (!(await context.deps.devops.organization())) return off("No organization is connected.");
+    const test = await context.devopsTest();
     const found = test.steps.filter(({ step }) => steps.includes(step));
     if (found.length === 0) return [notProven("the organization", "An earlier step failed.")];
     return found.map((step) => {
@@ -34,7 +38,7 @@ const devopsSteps =
     });
   };
 
-/** A denied sign-in, and a project that is not in the list, mean that the identity was not added. */
+/** Failures for which the identity was not added to the organization, project or tenant, or lacks consent or a secret. */
 const MISSING = new Set(["accessDenied", "unauthorized", "notFound", "noConsent", "secretMissing"]);
 const UNREACHABLE = new Set(["unreachable", "timedOut", "foreignHost", "firewall"]);
 
@@ -95,15 +99,16 @@ const devops: OutgoingCall[] = [
   },
 ];
 
+/** Names of the lists that steps of the connection test read. */
 const LISTS: Partial<Record<DevopsSteps[number]["step"], string>> = {
   variableGroups: "Variable groups",
   serviceConnections: "Service connections",
 };
 
 /** Reports one check of the connection test of each sampled tenant. */
-async function tenantChecks(doctor: Doctor, name: CheckResult["name"]): Promise<Result[]> {
-  if (!(await doctor.licensed())) return NOT_LICENSED;
-  const tests = await doctor.tenantTests();
+async function tenantChecks(context: CheckContext, name: CheckResult["name"]): Promise<Result[]> {
+  if (!(await context.licensed())) return NOT_LICENSED;
+  const tests = await context.tenantTests();
   if (tests.length === 0) return off("No tenant is registered.");
   return tests.map(({ domain, checks }) => {
     const resource = `tenant ${domain}`;
@@ -147,10 +152,13 @@ const tenants: OutgoingCall[] = [
   ...call,
   feature: "B2C tenants (PRO)",
   page: "permissions-options.md#b2c-tenants-pro",
-  check: (doctor) => tenantChecks(doctor, name),
+  check: (context) => tenantChecks(context, name),
 }));
 
-/** Each provider is called with the credentials of its configuration, and with no record's target. */
+/**
+ * Each provider is called with the credentials of its configuration. The targets of sync records are not read, so a missing
+ * permission on one of them is not found.
+ */
 const targets: OutgoingCall[] = PROVIDERS.filter(({ secretMembers }) => secretMembers.length > 0).map(
   ({ id, title }) => ({
     id: `sync.${id}`,
@@ -158,14 +166,14 @@ const targets: OutgoingCall[] = PROVIDERS.filter(({ secretMembers }) => secretMe
     call: "one read of the provider",
     permissions: [],
     page: "sync-providers.md",
-    async check(doctor) {
-      if (!(await doctor.licensed())) return NOT_LICENSED;
-      const { configurations } = doctor.deps.sync;
+    async check(context) {
+      if (!(await context.licensed())) return NOT_LICENSED;
+      const { configurations } = context.deps.sync;
       if (!(await configurations.all()).some(({ provider }) => provider === id))
         return off("The provider is not configured.");
-      const signal = AbortSignal.any([doctor.signal, AbortSignal.timeout(PROVIDER_MS)]);
+      const signal = AbortSignal.any([context.signal, AbortSignal.timeout(PROVIDER_MS)]);
       return [
-        await doctor.attempt(title, async () => {
+        await context.attempt(title, async () => {
           await configurations.check(id, signal);
           return { detail: "The credentials work. The plan of a record shows whether they permit its target." };
         }),
@@ -189,8 +197,8 @@ const channels: OutgoingCall[] = (
   call: "POST to the address of an alert rule",
   permissions: [],
   page: "alerts.md",
-  async check(doctor) {
-    if (!(await doctor.alertChannels()).has(method)) return off("No alert rule uses it.");
+  async check(context) {
+    if (!(await context.alertChannels()).has(method)) return off("No alert rule uses it.");
     return [notProven(title, "A check sends no message. POST /alerts/rules/{rule_id}/test sends one.")];
   },
 }));
@@ -206,8 +214,8 @@ export const connectedCalls: readonly OutgoingCall[] = [
     call: "discovery document of the identity provider",
     permissions: [],
     page: "single-sign-on.md",
-    async check(doctor) {
-      if (!(await doctor.deps.ssoConfigured())) return off("Single sign-on is not configured.");
+    async check(context) {
+      if (!(await context.deps.ssoConfigured())) return off("Single sign-on is not configured.");
       return [notProven("the identity provider", "POST /auth/sso/config/test calls it.")];
     },
   },

@@ -1,39 +1,41 @@
 import { countUnnamedOwners, READ_USERS } from "../../applications/unnamed-owners.ts";
 import { graphCommand } from "../commands.ts";
-import { type Doctor, firstPage } from "../context.ts";
+import type { CheckContext } from "../context.ts";
 import type { OutgoingCall } from "../outgoing-call.ts";
 import { type Added, off } from "../result.ts";
+import { firstPage } from "../sample.ts";
 
 // The calls to Microsoft Graph in the service's own tenant (PRO).
 
 const PAGE = "permissions-options.md#microsoft-graph-pro";
 const READ = "Application.Read.All";
 const POLICY = "Policy.Read.ApplicationConfiguration";
+/** Name of the called resource in results. */
 const RESOURCE = "Microsoft Graph";
 
-type Work = (doctor: Doctor) => Promise<Added>;
+type Work = (context: CheckContext) => Promise<Added>;
 
 /** Makes a call that needs this permission. */
 const withPermission =
   (permission: string, work: Work): OutgoingCall["check"] =>
-  async (doctor) => {
-    if (!(await doctor.licensed())) return off("Needs a PRO license.");
-    const principal = await doctor.principal();
+  async (context) => {
+    if (!(await context.licensed())) return off("Needs a PRO license.");
+    const principal = await context.principal();
     return [
-      await doctor.attempt(
+      await context.attempt(
         RESOURCE,
-        () => work(doctor),
+        () => work(context),
         () => graphCommand(principal, permission),
       ),
     ];
   };
 
-/** As `withPermission`, for one application of the tenant. */
-const onApplication = (permission: string, work: (doctor: Doctor, objectId: string) => Promise<Added>) =>
-  withPermission(permission, async (doctor) => {
-    const [application] = await doctor.applications();
+/** As `withPermission`, for the first application that the tenant lists. */
+const onApplication = (permission: string, work: (context: CheckContext, objectId: string) => Promise<Added>) =>
+  withPermission(permission, async (context) => {
+    const [application] = await context.applications();
     if (!application) return { outcome: "notProven", detail: "The tenant has no application with which to try it." };
-    return await work(doctor, application.objectId);
+    return await work(context, application.objectId);
   });
 
 const DISCOVERY = "Applications: discovery";
@@ -46,8 +48,8 @@ export const graphCalls: readonly OutgoingCall[] = [
     call: "GET /applications",
     permissions: [READ],
     page: PAGE,
-    check: withPermission(READ, async (doctor) => {
-      await doctor.applications();
+    check: withPermission(READ, async (context) => {
+      await context.applications();
     }),
   },
   {
@@ -77,10 +79,10 @@ export const graphCalls: readonly OutgoingCall[] = [
     permissions: ["User.ReadBasic.All"],
     page: PAGE,
     optional: true,
-    check: withPermission("User.ReadBasic.All", async (doctor) => {
-      const applications = await doctor.applications();
+    check: withPermission("User.ReadBasic.All", async (context) => {
+      const applications = await context.applications();
       const unnamed = countUnnamedOwners(applications);
-      const command = graphCommand(await doctor.principal(), "User.ReadBasic.All");
+      const command = graphCommand(await context.principal(), "User.ReadBasic.All");
       if (unnamed > 0)
         return {
           outcome: "answeredWithBlanks",
@@ -90,7 +92,7 @@ export const graphCalls: readonly OutgoingCall[] = [
         };
       const owners = applications.flatMap((application) => application.owners ?? []);
       if (owners.some(({ userPrincipalName }) => userPrincipalName !== undefined)) return undefined;
-      const held = await doctor.graphPermissions();
+      const held = await context.graphPermissions();
       if (READ_USERS.some((permission) => held.includes(permission))) return undefined;
       const detail = "The identity's token does not have the permission. No owner is a user so far.";
       return { outcome: "permissionMissing", detail, command };
@@ -150,8 +152,8 @@ export const graphCalls: readonly OutgoingCall[] = [
     permissions: ["Application.ReadWrite.OwnedBy"],
     page: PAGE,
     optional: true,
-    check: withPermission("Application.ReadWrite.OwnedBy", async (doctor) => {
-      const held = await doctor.graphPermissions();
+    check: withPermission("Application.ReadWrite.OwnedBy", async (context) => {
+      const held = await context.graphPermissions();
       const writing = ["Application.ReadWrite.OwnedBy", "Application.ReadWrite.All", "Directory.ReadWrite.All"];
       const permission = writing.find((one) => held.includes(one));
       if (permission === undefined)
@@ -159,7 +161,7 @@ export const graphCalls: readonly OutgoingCall[] = [
           outcome: "permissionMissing",
           detail: "The identity's token does not have the permission. A token is up to a day older than a grant.",
           remedy: "Grant it, and make the identity's service principal an owner of each application that it rotates.",
-          command: graphCommand(await doctor.principal(), "Application.ReadWrite.OwnedBy"),
+          command: graphCommand(await context.principal(), "Application.ReadWrite.OwnedBy"),
         };
       return permission === "Application.ReadWrite.OwnedBy"
         ? {

@@ -3,7 +3,7 @@ import { unlessMissing } from "../../platform/azure/failure.ts";
 import { isServiceVault } from "../../platform/azure/service-key-vault.ts";
 import { MINUTE_MS } from "../../platform/time.ts";
 import { assignCommand, groupCommand, subscriptionCommand } from "../commands.ts";
-import type { Doctor } from "../context.ts";
+import type { CheckContext } from "../context.ts";
 import type { OutgoingCall } from "../outgoing-call.ts";
 import { notProven, off, type Result } from "../result.ts";
 
@@ -15,12 +15,12 @@ const ROTATION_TEMPLATE = "infra/azure/rotation/resource-group.bicep";
 const LITERAL_TEMPLATE = "infra/azure/literal-scan/subscription.bicep";
 const LOG_TEMPLATE = "infra/azure/logs/workspace.bicep";
 
-/** Number of Log Analytics workspaces that are queried. */
+/** Number of Log Analytics workspaces that are queried, so that a check stays within two minutes. */
 const SAMPLED_WORKSPACES = 3;
 
 const NOT_LICENSED = off("Needs a PRO license.");
 
-/** A write of a rotation, which a check must not try. */
+/** Returns the check of a write of a rotation. A check must not write, so the identity's roles decide. */
 const rotationWrite = (
   id: string,
   feature: string,
@@ -33,46 +33,49 @@ const rotationWrite = (
   permissions: actions,
   page: ROTATION,
   optional: true,
-  async check(doctor) {
-    if (!(await doctor.licensed())) return NOT_LICENSED;
-    const command = groupCommand(await doctor.principal(), ROTATION_TEMPLATE);
-    return (await Promise.all(actions.map((action) => doctor.whereHeld({ action }, {}, command)))).flat();
+  async check(context) {
+    if (!(await context.licensed())) return NOT_LICENSED;
+    const command = groupCommand(await context.principal(), ROTATION_TEMPLATE);
+    return (await Promise.all(actions.map((action) => context.whereHeld({ action }, {}, command)))).flat();
   },
 });
 
-/** A read whose answer has secret values, which a check must not receive. */
+/**
+ * Returns the check of a read whose answer has secret values. A check must not receive them, so the identity's roles decide.
+ */
 const valueRead = (id: string, feature: string, call: string, actions: readonly string[]): OutgoingCall => ({
   id,
   feature,
   call,
   permissions: actions,
   page: LITERALS,
-  check: whileScanning(async (doctor) => {
-    const principal = await doctor.principal();
-    return await doctor.inSubscriptions(actions, () => subscriptionCommand(principal, LITERAL_TEMPLATE));
+  check: ifLiteralScanIsOn(async (context) => {
+    const principal = await context.principal();
+    return await context.inSubscriptions(actions, () => subscriptionCommand(principal, LITERAL_TEMPLATE));
   }),
 });
 
-function whileScanning(check: OutgoingCall["check"]): OutgoingCall["check"] {
-  return async (doctor) => {
-    if (!doctor.config.DEPENDENCY_LITERAL_SCAN) return off("DEPENDENCY_LITERAL_SCAN is not true.");
-    return (await doctor.licensed()) ? await check(doctor) : NOT_LICENSED;
+/** Makes a call of the search for plaintext copies, which is off by default. */
+function ifLiteralScanIsOn(check: OutgoingCall["check"]): OutgoingCall["check"] {
+  return async (context) => {
+    if (!context.config.DEPENDENCY_LITERAL_SCAN) return off("DEPENDENCY_LITERAL_SCAN is not true.");
+    return (await context.licensed()) ? await check(context) : NOT_LICENSED;
   };
 }
 
 /** Reads a secret that does not exist in each sampled vault: a 404 needs the same permission as a value. */
-async function readMissingSecrets(doctor: Doctor): Promise<Result[]> {
-  const { checked } = await doctor.vaults();
-  const principal = await doctor.principal();
-  const vaults = checked.filter(({ name }) => !isServiceVault(doctor.config, name));
+async function readMissingSecrets(context: CheckContext): Promise<Result[]> {
+  const { checked } = await context.vaults();
+  const principal = await context.principal();
+  const vaults = checked.filter(({ name }) => !isServiceVault(context.config, name));
   if (vaults.length === 0) return [notProven("the vaults", "No vault can be seen in the sampled subscriptions.")];
   return await Promise.all(
     vaults.map((vault) =>
-      doctor.attempt(
+      context.attempt(
         `key vault ${vault.name}`,
         async () => {
-          const secrets = doctor.clients.vaultSecrets.open(vault);
-          await unlessMissing(secrets.read("credential-lifecycle-check", undefined, doctor.signal));
+          const secrets = context.clients.vaultSecrets.open(vault);
+          await unlessMissing(secrets.read("credential-lifecycle-check", undefined, context.signal));
         },
         () => assignCommand(principal, "Key Vault Secrets User", vault.id),
       ),
@@ -101,18 +104,18 @@ export const optionCalls: readonly OutgoingCall[] = [
     permissions: ["Key Vault Secrets Officer"],
     page: ROTATION,
     optional: true,
-    async check(doctor) {
-      if (!(await doctor.licensed())) return NOT_LICENSED;
+    async check(context) {
+      if (!(await context.licensed())) return NOT_LICENSED;
       const command = assignCommand(
-        await doctor.principal(),
+        await context.principal(),
         "Key Vault Secrets Officer",
         "<resource id of the vault>",
       );
       const dataAction = "Microsoft.KeyVault/vaults/secrets/setSecret/action";
       // The service's own vault is never the target of a rotation or a sync record.
-      const own = doctor.config.SERVICE_KEY_VAULT_URL;
+      const own = context.config.SERVICE_KEY_VAULT_URL;
       const except = own === undefined ? undefined : new URL(own).hostname.split(".")[0]!;
-      return await doctor.whereHeld({ dataAction }, { except }, command);
+      return await context.whereHeld({ dataAction }, { except }, command);
     },
   },
   {
@@ -121,19 +124,19 @@ export const optionCalls: readonly OutgoingCall[] = [
     call: "POST /v1/workspaces/{id}/query",
     permissions: ["Microsoft.OperationalInsights/workspaces/query/read"],
     page: "permissions-options.md#read-logs",
-    async check(doctor) {
-      const workspaces = doctor.config.LOG_ANALYTICS_WORKSPACE_IDS;
+    async check(context) {
+      const workspaces = context.config.LOG_ANALYTICS_WORKSPACE_IDS;
       if (workspaces.length === 0) return off("LOG_ANALYTICS_WORKSPACE_IDS is not set.");
-      if (!(await doctor.licensed())) return NOT_LICENSED;
-      const principal = await doctor.principal();
-      const to = doctor.deps.clock.now();
+      if (!(await context.licensed())) return NOT_LICENSED;
+      const principal = await context.principal();
+      const to = context.deps.clock.now();
       const from = new Date(to.getTime() - MINUTE_MS);
       return await Promise.all(
         workspaces.slice(0, SAMPLED_WORKSPACES).map((id) =>
-          doctor.attempt(
+          context.attempt(
             `Log Analytics workspace ${id}`,
             async () => {
-              await doctor.clients.logAnalytics.query(id, summaryQuery([]), { from, to }, doctor.signal);
+              await context.clients.logAnalytics.query(id, summaryQuery([]), { from, to }, context.signal);
               return { detail: "A table that the identity may not query is left out of the answer." };
             },
             () => groupCommand(principal, LOG_TEMPLATE, ' workspaceName="<workspace>"'),
@@ -148,7 +151,7 @@ export const optionCalls: readonly OutgoingCall[] = [
     call: "GET /secrets/{name}",
     permissions: ["Microsoft.KeyVault/vaults/secrets/getSecret/action"],
     page: LITERALS,
-    check: whileScanning(readMissingSecrets),
+    check: ifLiteralScanIsOn(readMissingSecrets),
   },
   valueRead("appService.listSettings", "Settings and connection strings", "POST {site}/config/appsettings/list", [
     "Microsoft.Web/sites/config/list/action",

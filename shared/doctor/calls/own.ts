@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { storageAccount } from "../../platform/storage/connection.ts";
 import { assignCommand } from "../commands.ts";
-import type { Doctor } from "../context.ts";
+import type { CheckContext } from "../context.ts";
 import type { OutgoingCall } from "../outgoing-call.ts";
 import { notProven, off, type Result } from "../result.ts";
 
@@ -12,30 +12,39 @@ const PAGE = "permissions.md#the-services-own-resources";
 const SECRETS =
   "Webhook addresses, audit anchor, SSO client secret and SAML key, credentials of sync providers and B2C tenants";
 
-/** Finds out by the identity's roles whether a write to one of the service's own resources is permitted. */
-async function write(doctor: Doctor, name: string | undefined, dataAction: string, role: string): Promise<Result[]> {
+/**
+ * Reports by the identity's roles whether a write to one of the service's own resources is permitted.
+ *
+ * @param name - Name of the resource. Undefined for a storage account that a connection string opens: no role is needed.
+ */
+async function checkWrite(
+  context: CheckContext,
+  name: string | undefined,
+  dataAction: string,
+  role: string,
+): Promise<Result[]> {
   if (name === undefined)
     return [
       { outcome: "works", resource: "the storage account", detail: "The connection string has a key of its own." },
     ];
-  const command = assignCommand(await doctor.principal(), role, `<resource id of ${name}>`);
-  return await doctor.whereHeld({ dataAction }, { name }, command);
+  const command = assignCommand(await context.principal(), role, `<resource id of ${name}>`);
+  return await context.whereHeld({ dataAction }, { name }, command);
 }
 
 /** Returns the name of the storage account that the identity opens. Undefined if a connection string opens it. */
-const accountOf = ({ deps: { connection } }: Doctor): string | undefined =>
+const accountOf = ({ deps: { connection } }: CheckContext): string | undefined =>
   "tableServiceUri" in connection ? storageAccount(connection) : undefined;
 
 /** Makes a call to the service's own vault, if it has one. */
 const onOwnVault =
-  (check: (doctor: Doctor, vaultUrl: string) => Promise<Result[]>): OutgoingCall["check"] =>
-  async (doctor) => {
-    const url = doctor.config.SERVICE_KEY_VAULT_URL;
-    return url === undefined ? off("SERVICE_KEY_VAULT_URL is not set.") : await check(doctor, url);
+  (check: (context: CheckContext, vaultUrl: string) => Promise<Result[]>): OutgoingCall["check"] =>
+  async (context) => {
+    const url = context.config.SERVICE_KEY_VAULT_URL;
+    return url === undefined ? off("SERVICE_KEY_VAULT_URL is not set.") : await check(context, url);
   };
 
 /** Returns the first label of an address's host, which is the name of the Azure resource. */
-const nameIn = (url: string): string => new URL(url).hostname.split(".")[0]!;
+const resourceNameOf = (url: string): string => new URL(url).hostname.split(".")[0]!;
 
 export const ownCalls: readonly OutgoingCall[] = [
   {
@@ -44,8 +53,10 @@ export const ownCalls: readonly OutgoingCall[] = [
     call: "token request",
     permissions: [],
     page: "deploy.md",
-    async check(doctor) {
-      return [await doctor.attempt("the service's identity", async () => void (await doctor.deps.identity.describe()))];
+    async check(context) {
+      return [
+        await context.attempt("the service's identity", async () => void (await context.deps.identity.describe())),
+      ];
     },
   },
   {
@@ -54,7 +65,7 @@ export const ownCalls: readonly OutgoingCall[] = [
     call: "tables of its storage account",
     permissions: ["tables/entities"],
     page: PAGE,
-    check: async (doctor) => [await doctor.attempt("the tables", async () => void (await doctor.deps.readTable()))],
+    check: async (context) => [await context.attempt("the tables", async () => void (await context.deps.readTable()))],
   },
   {
     id: "storage.writeTables",
@@ -62,10 +73,10 @@ export const ownCalls: readonly OutgoingCall[] = [
     call: "tables of its storage account",
     permissions: ["Storage Table Data Contributor"],
     page: PAGE,
-    check: (doctor) =>
-      write(
-        doctor,
-        accountOf(doctor),
+    check: (context) =>
+      checkWrite(
+        context,
+        accountOf(context),
         "Microsoft.Storage/storageAccounts/tableServices/tables/entities/write",
         "Storage Table Data Contributor",
       ),
@@ -76,7 +87,7 @@ export const ownCalls: readonly OutgoingCall[] = [
     call: "queues of its storage account",
     permissions: ["queueServices/queues"],
     page: PAGE,
-    check: async (doctor) => [await doctor.attempt("the queues", async () => void (await doctor.deps.readQueue()))],
+    check: async (context) => [await context.attempt("the queues", async () => void (await context.deps.readQueue()))],
   },
   {
     id: "storage.sendMessages",
@@ -84,10 +95,10 @@ export const ownCalls: readonly OutgoingCall[] = [
     call: "queues of its storage account",
     permissions: ["Storage Queue Data Contributor"],
     page: PAGE,
-    check: (doctor) =>
-      write(
-        doctor,
-        accountOf(doctor),
+    check: (context) =>
+      checkWrite(
+        context,
+        accountOf(context),
         "Microsoft.Storage/storageAccounts/queueServices/queues/messages/write",
         "Storage Queue Data Contributor",
       ),
@@ -111,15 +122,15 @@ export const ownCalls: readonly OutgoingCall[] = [
     call: "secrets of its own vault",
     permissions: ["Key Vault Secrets Officer"],
     page: PAGE,
-    check: onOwnVault(async (doctor, url) => {
+    check: onOwnVault(async (context, url) => {
       const command = assignCommand(
-        await doctor.principal(),
+        await context.principal(),
         "Key Vault Secrets Officer",
-        `<resource id of ${nameIn(url)}>`,
+        `<resource id of ${resourceNameOf(url)}>`,
       );
       // Reads a secret that does not exist: a 404 needs the same permission as a value.
-      const read = async () => void (await doctor.deps.serviceKeyVault?.readTags("health-check"));
-      return [await doctor.attempt("the service's own key vault", read, () => command)];
+      const read = async () => void (await context.deps.serviceKeyVault?.readTags("health-check"));
+      return [await context.attempt("the service's own key vault", read, () => command)];
     }),
   },
   {
@@ -128,8 +139,13 @@ export const ownCalls: readonly OutgoingCall[] = [
     call: "secrets of its own vault",
     permissions: ["Key Vault Secrets Officer"],
     page: PAGE,
-    check: onOwnVault((doctor, url) =>
-      write(doctor, nameIn(url), "Microsoft.KeyVault/vaults/secrets/setSecret/action", "Key Vault Secrets Officer"),
+    check: onOwnVault((context, url) =>
+      checkWrite(
+        context,
+        resourceNameOf(url),
+        "Microsoft.KeyVault/vaults/secrets/setSecret/action",
+        "Key Vault Secrets Officer",
+      ),
     ),
   },
   {
@@ -138,14 +154,14 @@ export const ownCalls: readonly OutgoingCall[] = [
     call: "GET …/roleAssignments/{name}",
     permissions: ["Microsoft.Authorization/roleAssignments/read"],
     page: PAGE,
-    async check(doctor) {
-      const { SERVICE_KEY_VAULT_ID: vaultId, DEPLOYER_OBJECT_ID: deployer } = doctor.config;
+    async check(context) {
+      const { SERVICE_KEY_VAULT_ID: vaultId, DEPLOYER_OBJECT_ID: deployer } = context.config;
       if (vaultId === undefined || deployer === undefined) return off("DEPLOYER_OBJECT_ID is not set.");
-      const command = assignCommand(await doctor.principal(), "Key Vault Secrets Officer", vaultId);
+      const command = assignCommand(await context.principal(), "Key Vault Secrets Officer", vaultId);
       // An assignment that does not exist: a 404 needs the same permission as an existing one.
       const id = `${vaultId}/providers/Microsoft.Authorization/roleAssignments/${randomUUID()}`;
-      const read = async () => void (await doctor.clients.readAssignment(id));
-      return [await doctor.attempt("the service's own key vault", read, () => command)];
+      const read = async () => void (await context.clients.readAssignment(id));
+      return [await context.attempt("the service's own key vault", read, () => command)];
     },
   },
   {
@@ -154,12 +170,13 @@ export const ownCalls: readonly OutgoingCall[] = [
     call: "GET /emails/operations/{id}",
     permissions: ["Microsoft.Communication/CommunicationServices/read"],
     page: PAGE,
-    async check(doctor) {
-      const { mail } = doctor.deps;
+    async check(context) {
+      const { mail } = context.deps;
       if (!mail) return off("Mail is not configured.");
-      const command = assignCommand(await doctor.principal(), MAIL_ROLE, "<resource id of Communication Services>");
+      const command = assignCommand(await context.principal(), MAIL_ROLE, "<resource id of Communication Services>");
       return [
-        await doctor.attempt("Communication Services", async () => {
+        await context.attempt("Communication Services", async () => {
+          // Asks for a mail that does not exist: `notFound` proves the permission, and `unavailable` is a status 401 or 403.
           const answer = await mail.outcome(randomUUID());
           if (answer.kind === "notFound") return undefined;
           const detail = "reason" in answer ? answer.reason : answer.kind;
@@ -176,16 +193,16 @@ export const ownCalls: readonly OutgoingCall[] = [
     call: "POST /emails:send",
     permissions: ["Communication and Email Service Owner"],
     page: PAGE,
-    async check(doctor) {
-      if (!doctor.deps.mail) return off("Mail is not configured.");
-      const { COMMUNICATION_CONNECTION_STRING: key, COMMUNICATION_ENDPOINT: endpoint = "" } = doctor.config;
+    async check(context) {
+      if (!context.deps.mail) return off("Mail is not configured.");
+      const { COMMUNICATION_CONNECTION_STRING: key, COMMUNICATION_ENDPOINT: endpoint = "" } = context.config;
       if (key !== undefined)
         return [
           notProven("Communication Services", "A check sends no mail. POST /alerts/rules/{rule_id}/test sends one."),
         ];
-      const name = nameIn(endpoint);
-      const command = assignCommand(await doctor.principal(), MAIL_ROLE, `<resource id of ${name}>`);
-      return await doctor.whereHeld(
+      const name = resourceNameOf(endpoint);
+      const command = assignCommand(await context.principal(), MAIL_ROLE, `<resource id of ${name}>`);
+      return await context.whereHeld(
         { action: "Microsoft.Communication/CommunicationServices/write" },
         { name },
         command,
@@ -198,16 +215,16 @@ export const ownCalls: readonly OutgoingCall[] = [
     call: "GET /kv",
     permissions: ["App Configuration Data Reader"],
     page: PAGE,
-    async check(doctor) {
-      const { appConfiguration } = doctor.deps;
+    async check(context) {
+      const { appConfiguration } = context.deps;
       if (!appConfiguration) return off("APP_CONFIGURATION_ENDPOINT is not set.");
       const command = assignCommand(
-        await doctor.principal(),
+        await context.principal(),
         "App Configuration Data Reader",
         "<resource id of the store>",
       );
       return [
-        await doctor.attempt(
+        await context.attempt(
           "App Configuration",
           async () => void (await appConfiguration.read()),
           () => command,

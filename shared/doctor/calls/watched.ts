@@ -5,9 +5,10 @@ import type { VaultResource } from "../../platform/azure/resource-manager.ts";
 import { HOUR_MS } from "../../platform/time.ts";
 import { remedyFor, type Step } from "../../subscriptions/remedy.ts";
 import { watchCommand } from "../commands.ts";
-import { type Doctor, firstPage } from "../context.ts";
+import type { CheckContext } from "../context.ts";
 import type { OutgoingCall } from "../outgoing-call.ts";
 import { type Added, notProven, off, type Result } from "../result.ts";
+import { firstPage } from "../sample.ts";
 
 // The calls to watched subscriptions: scans, and dependencies (PRO).
 
@@ -39,6 +40,7 @@ export const RESOURCE_ACTIONS = [
   "Microsoft.Compute/virtualMachineScaleSets/read",
   "Microsoft.ContainerService/managedClusters/read",
   "Microsoft.MachineLearningServices/workspaces/read",
+  "Microsoft.ManagedIdentity/userAssignedIdentities/read",
 ] as const;
 
 const GRAPH_ACTIONS = ["Microsoft.ResourceGraph/resources/read", ...RESOURCE_ACTIONS];
@@ -46,61 +48,70 @@ const GRAPH_ACTIONS = ["Microsoft.ResourceGraph/resources/read", ...RESOURCE_ACT
 const NOT_LICENSED = "Needs a PRO license.";
 
 /** Makes a call of dependency discovery, which is off without a license. */
-const dependencies =
+const ifLicensed =
   (check: OutgoingCall["check"]): OutgoingCall["check"] =>
-  async (doctor) =>
-    (await doctor.licensed()) ? await check(doctor) : off(NOT_LICENSED);
+  async (context) =>
+    (await context.licensed()) ? await check(context) : off(NOT_LICENSED);
 
 /** Makes a call for each sampled subscription. */
 const perSubscription =
-  (work: (doctor: Doctor, id: string) => Promise<Added>): OutgoingCall["check"] =>
-  async (doctor) => {
-    const [{ checked }, principal] = await Promise.all([doctor.subscriptions(), doctor.principal()]);
+  (work: (context: CheckContext, id: string) => Promise<Added>): OutgoingCall["check"] =>
+  async (context) => {
+    const [{ checked }, principal] = await Promise.all([context.subscriptions(), context.principal()]);
     if (checked.length === 0) return [notProven("the subscriptions", "No subscription can be seen.")];
     return await Promise.all(
       checked.map((id) =>
-        doctor.attempt(
+        context.attempt(
           `subscription ${id}`,
-          () => work(doctor, id),
+          () => work(context, id),
           () => watchCommand(principal, id),
         ),
       ),
     );
   };
 
-/** Makes a call for each sampled vault. `step` decides the command of the fix. */
+/**
+ * Makes a call for each sampled vault.
+ *
+ * @param step - Step of a subscription's check with the same fix. Undefined: the fix is the roles of the watched subscription.
+ */
 const perVault =
-  (step: Step | undefined, work: (doctor: Doctor, vault: VaultResource) => Promise<Added>): OutgoingCall["check"] =>
-  async (doctor) => {
-    const [{ checked }, principal] = await Promise.all([doctor.vaults(), doctor.principal()]);
+  (
+    step: Step | undefined,
+    work: (context: CheckContext, vault: VaultResource) => Promise<Added>,
+  ): OutgoingCall["check"] =>
+  async (context) => {
+    const [{ checked }, principal] = await Promise.all([context.vaults(), context.principal()]);
     if (checked.length === 0) return [notProven("the vaults", "No vault can be seen in the sampled subscriptions.")];
     return await Promise.all(
       checked.map(async (vault) => {
         let failed: CloudFailure | undefined;
-        const noted = async () => {
+        // `attempt` returns a result, but the remedy needs the failure itself.
+        const workKeepingFailure = async () => {
           try {
-            return await work(doctor, vault);
+            return await work(context, vault);
           } catch (error) {
             if (error instanceof CloudFailure) failed = error;
             throw error;
           }
         };
-        const result = await doctor.attempt(`key vault ${vault.name}`, noted);
+        const result = await context.attempt(`key vault ${vault.name}`, workKeepingFailure);
         if (!failed) return result;
         if (!step)
           return result.outcome === "permissionMissing"
             ? { ...result, command: watchCommand(principal, vault.subscriptionId) }
             : result;
-        const about = { step, scope: vault.id, vault, principal, outbound: doctor.config };
+        const about = { step, scope: vault.id, vault, principal, outbound: context.config };
         const { text, azCliCommand } = remedyFor(failed, about);
         return { ...result, remedy: text, ...(azCliCommand !== null && { command: azCliCommand }) };
       }),
     );
   };
 
-const NONE = (what: string): Partial<Result> => ({
+/** Returns the result for a vault without an object of a kind: there is nothing to read. */
+const noneOf = (kind: string): Partial<Result> => ({
   outcome: "notProven",
-  detail: `The vault has no ${what} with which to try it.`,
+  detail: `The vault has no ${kind} with which to try it.`,
 });
 
 const scans: OutgoingCall[] = [
@@ -110,11 +121,11 @@ const scans: OutgoingCall[] = [
     call: "GET /subscriptions",
     permissions: ["Microsoft.Resources/subscriptions/read"],
     page: PAGE,
-    async check(doctor) {
-      const principal = await doctor.principal();
+    async check(context) {
+      const principal = await context.principal();
       return [
-        await doctor.attempt("the resource manager", async () => {
-          const { subscriptions } = await doctor.listed();
+        await context.attempt("the resource manager", async () => {
+          const { subscriptions } = await context.listed();
           if (subscriptions.length > 0) return undefined;
           return {
             outcome: "permissionMissing",
@@ -183,7 +194,7 @@ const scans: OutgoingCall[] = [
     page: PAGE,
     check: perVault("secretsListable", async ({ firstOf, withVault, signal }, vault) => {
       const name = (await firstOf("secrets", vault))?.[0]?.name;
-      if (name === undefined) return NONE("secret");
+      if (name === undefined) return noneOf("secret");
       await withVault(vault, (client) => firstPage(client.versions("secret", name, signal)));
       return undefined;
     }),
@@ -206,7 +217,7 @@ const scans: OutgoingCall[] = [
     page: PAGE,
     check: perVault("keysListable", async ({ firstOf, withVault, signal }, vault) => {
       const name = (await firstOf("keys", vault))?.[0]?.name;
-      if (name === undefined) return NONE("key");
+      if (name === undefined) return noneOf("key");
       await withVault(vault, (client) => client.key(name, signal));
       return undefined;
     }),
@@ -220,7 +231,7 @@ const scans: OutgoingCall[] = [
     check: perVault("keysListable", async ({ firstOf, withVault, signal }, vault) => {
       // The key of a certificate has no rotation policy of its own.
       const name = (await firstOf("keys", vault))?.find(({ managed }) => !managed)?.name;
-      if (name === undefined) return NONE("key");
+      if (name === undefined) return noneOf("key");
       await withVault(vault, (client) => client.rotationPolicy(name, signal));
       return undefined;
     }),
@@ -243,25 +254,25 @@ const scans: OutgoingCall[] = [
     page: PAGE,
     check: perVault("certificatesListable", async ({ firstOf, withVault, signal }, vault) => {
       const name = (await firstOf("certificates", vault))?.[0]?.name;
-      if (name === undefined) return NONE("certificate");
+      if (name === undefined) return noneOf("certificate");
       await withVault(vault, (client) => client.certificate(name, signal));
       return undefined;
     }),
   },
 ];
 
-/** A call to one resource of a type. Without such a resource, the identity's roles decide. */
+/** Returns a call to one resource of a type. Without such a resource, the identity's roles decide. */
 const oneResource = (
   { type, actions, ...call }: Pick<OutgoingCall, "id" | "feature" | "call"> & { type: string; actions: string[] },
-  work: (doctor: Doctor, id: string) => Promise<unknown>,
+  work: (context: CheckContext, id: string) => Promise<unknown>,
 ): OutgoingCall => ({
   ...call,
   permissions: actions,
   page: PAGE,
-  check: dependencies(async (doctor) => {
-    const principal = await doctor.principal();
+  check: ifLicensed(async (context) => {
+    const principal = await context.principal();
     const command = (subscriptionId: string) => watchCommand(principal, subscriptionId);
-    return await doctor.onResource(type, actions, (id) => work(doctor, id), command);
+    return await context.onResource(type, actions, (id) => work(context, id), command);
   }),
 });
 
@@ -279,17 +290,17 @@ const discovery: OutgoingCall[] = [
     call: "POST …/Microsoft.ResourceGraph/resources",
     permissions: GRAPH_ACTIONS,
     page: PAGE,
-    check: dependencies(async (doctor) => {
-      const principal = await doctor.principal();
+    check: ifLicensed(async (context) => {
+      const principal = await context.principal();
       const command = (id: string) => watchCommand(principal, id);
-      const { checked } = await doctor.subscriptions();
-      const asked = await doctor.attempt(
+      const { checked } = await context.subscriptions();
+      const asked = await context.attempt(
         "Azure Resource Graph",
-        async () => void (await doctor.resourceOf("microsoft.keyvault/vaults")),
+        async () => void (await context.resourceOf("microsoft.keyvault/vaults")),
         () => command(checked[0] ?? "<subscription>"),
       );
-      // A response shows nothing of rows that were omitted, so the roles decide.
-      return asked.outcome === "works" ? await doctor.inSubscriptions(GRAPH_ACTIONS, command) : [asked];
+      // Resource Graph omits rows that the identity may not read, without an error. So the roles decide.
+      return asked.outcome === "works" ? await context.inSubscriptions(GRAPH_ACTIONS, command) : [asked];
     }),
   },
   {
@@ -298,16 +309,16 @@ const discovery: OutgoingCall[] = [
     call: "POST …/Microsoft.ResourceGraph/resources",
     permissions: ["Microsoft.Resources/changes/read"],
     page: PAGE,
-    check: dependencies(async (doctor) => {
-      const { checked } = await doctor.subscriptions();
-      const principal = await doctor.principal();
-      const query = `${changesSince(new Date(doctor.deps.clock.now().getTime() - HOUR_MS))}\n| limit 1`;
-      const asked = await doctor.attempt(
+    check: ifLicensed(async (context) => {
+      const { checked } = await context.subscriptions();
+      const principal = await context.principal();
+      const query = `${changesSince(new Date(context.deps.clock.now().getTime() - HOUR_MS))}\n| limit 1`;
+      const asked = await context.attempt(
         "Azure Resource Graph",
-        async () => void (await firstPage(doctor.clients.resourceGraph.query(query, checked, doctor.signal))),
+        async () => void (await firstPage(context.clients.resourceGraph.query(query, checked, context.signal))),
       );
       if (asked.outcome !== "works") return [asked];
-      return await doctor.inSubscriptions(["Microsoft.Resources/changes/read"], (id) => watchCommand(principal, id));
+      return await context.inSubscriptions(["Microsoft.Resources/changes/read"], (id) => watchCommand(principal, id));
     }),
   },
   oneResource(
@@ -400,13 +411,13 @@ const discovery: OutgoingCall[] = [
     permissions: ["App Configuration Data Reader"],
     page: PAGE,
     optional: true,
-    check: dependencies(async (doctor) => {
-      const found = await doctor.resourceOf("microsoft.appconfiguration/configurationstores").catch(() => undefined);
+    check: ifLicensed(async (context) => {
+      const found = await context.resourceOf("microsoft.appconfiguration/configurationstores").catch(() => undefined);
       if (!found) return [notProven("App Configuration stores", "There is no store that the identity can see.")];
       const { data } = storeProperties.safeParse(found.properties);
       return [
-        await doctor.attempt(found.id, async () => {
-          await doctor.clients.appConfigurationReferences.list(data?.endpoint ?? "", doctor.signal);
+        await context.attempt(found.id, async () => {
+          await context.clients.appConfigurationReferences.list(data?.endpoint ?? "", context.signal);
         }),
       ];
     }),
@@ -417,7 +428,7 @@ const discovery: OutgoingCall[] = [
     call: "GET …/Microsoft.Authorization/roleAssignments",
     permissions: ["Microsoft.Authorization/roleAssignments/read"],
     page: PAGE,
-    check: dependencies(
+    check: ifLicensed(
       perSubscription(async ({ clients, signal }, id) => {
         await clients.roles.list(id, signal);
       }),
@@ -429,7 +440,7 @@ const discovery: OutgoingCall[] = [
     call: "GET …/Microsoft.Authorization/roleDefinitions/{id}",
     permissions: ["Microsoft.Authorization/roleDefinitions/read"],
     page: PAGE,
-    check: dependencies(
+    check: ifLicensed(
       perSubscription(async ({ clients, signal }, id) => {
         await clients.roles.definition(readerIn(id), signal);
       }),

@@ -43,6 +43,7 @@ export function createKeyVaultPace(limits = KEY_VAULT_PACE, clock = systemClock)
   function limitOf(name: string, maximum: number): RateLimit {
     const known = limitByName.get(name);
     if (known) return known;
+    // A process that scans many vaults must not keep a limit for each of them.
     for (const [other, limit] of limitByName) if (limit.isIdle()) limitByName.delete(other);
     const limit = new RateLimit(maximum, limits.periodMs, clock);
     limitByName.set(name, limit);
@@ -55,14 +56,14 @@ export function createKeyVaultPace(limits = KEY_VAULT_PACE, clock = systemClock)
       const hasHardwareKeys = sku?.toLowerCase() !== "standard";
       return async (path, request, signal) => {
         const isForKey = hasHardwareKeys && path.startsWith("/keys");
-        const applicable = [
-          ...(isForKey ? [limitOf(`${origin}/keys`, limits.hardwareKeysPerVault)] : []),
-          limitOf(origin, limits.perVault),
-          ...(region ? [limitOf(region, limits.perRegion)] : []),
-        ];
+        const applicable: [name: string, maximum: number][] = [[origin, limits.perVault]];
+        if (isForKey) applicable.unshift([`${origin}/keys`, limits.hardwareKeysPerVault]);
+        if (region) applicable.push([region, limits.perRegion]);
         const started: RateLimit[] = [];
         try {
-          for (const limit of applicable) {
+          for (const [name, maximum] of applicable) {
+            // Only now, because an idle limit is forgotten when another one is created.
+            const limit = limitOf(name, maximum);
             await limit.start(signal);
             started.push(limit);
           }
@@ -100,8 +101,8 @@ class RateLimit {
   }
 
   isIdle(): boolean {
-    this.#forgetOldTimes();
-    return this.#running === 0 && this.#endTimes.length === 0 && this.#waiting.length === 0;
+    const last = this.#endTimes.at(-1) ?? Number.NEGATIVE_INFINITY;
+    return this.#running === 0 && this.#waiting.length === 0 && last <= this.#clock.now() - this.#periodMs;
   }
 
   /** Resolves when a request may start. @throws the reason of the signal if it is aborted before that. */
@@ -151,6 +152,7 @@ class RateLimit {
   }
 
   #hasRoom(): boolean {
+    // Old times are removed only when they matter, because that takes time in proportion to the limit.
     if (this.#running + this.#endTimes.length < this.#maximum) return true;
     this.#forgetOldTimes();
     return this.#running + this.#endTimes.length < this.#maximum;

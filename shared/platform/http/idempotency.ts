@@ -1,10 +1,11 @@
 import { createHash, createHmac } from "node:crypto";
 import * as z from "zod";
 import type { Clock, Randomness } from "../runtime.ts";
-import { isConflict } from "../storage/conflict.ts";
+import { isConflict, undefinedIfChanged } from "../storage/conflict.ts";
 import { entity, type Row } from "../storage/entity.ts";
 import type { Tables } from "../storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../time.ts";
+import { IDEMPOTENCY_HEADER } from "./idempotency-headers.ts";
 import { Problem } from "./problem.ts";
 
 /**
@@ -15,14 +16,17 @@ import { Problem } from "./problem.ts";
  *
  * Neither the body of a request nor that of an answer is stored. A repeat reads the resource again.
  */
-export const IDEMPOTENCY_HEADER = "Idempotency-Key";
-export const REPLAYED_HEADER = "Idempotency-Replayed";
 
+/** Time for which a key is remembered, as docs/api-habits.md promises. */
 const VALID_MS = DAY_MS;
-/** A reservation without a result is abandoned after this time: longer than an invocation can take (`functionTimeout`, host.json). */
+/**
+ * A reservation without a result is abandoned after this time: longer than an invocation can take (`functionTimeout`,
+ * host.json).
+ */
 const ABANDONED_AFTER_MS = 31 * MINUTE_MS;
 /** Retry-After in seconds while the first request is in progress. */
 const RETRY_SECONDS = 5;
+/** 1 to 255 visible ASCII characters. */
 const KEY = /^[\x21-\x7e]{1,255}$/;
 
 const Reservation = z.object({
@@ -41,7 +45,10 @@ const Reservation = z.object({
 });
 type Reservation = z.infer<typeof Reservation>;
 
-/** Signed, so that someone who can write tables can't let a repeat answer with another resource. Row key: hash of caller and key. */
+/**
+ * Signed, so that someone who can write tables can't let a repeat answer with another resource. Row key: hash of caller and
+ * key.
+ */
 export const IdempotencyKeys = entity("IdempotencyKeys", Reservation, { signed: "withKeyVault", uniqueWrites: true });
 /** The only partition. */
 export const IDEMPOTENCY_KEYS = "keys";
@@ -67,6 +74,7 @@ export interface IdempotencyStore {
    * requestInProgress; outcomeUnknown if the earlier request may have taken effect.
    */
   begin(request: KeyedRequest): Promise<{ reserved: Row<Reservation> } | { result: Result }>;
+  /** Stores the result, which repeats of the request return. */
   complete(reserved: Row<Reservation>, result: Result): Promise<void>;
   /** Marks a request that failed and may have taken effect. */
   markUnknown(reserved: Row<Reservation>): Promise<void>;
@@ -84,7 +92,9 @@ export function createIdempotencyStore(deps: {
 }): IdempotencyStore {
   const { tables, config, clock, randomness } = deps;
 
-  /** Returns the HMACs of a request under each key, that of the current key first. Keyed, because a body can contain secrets. */
+  /**
+   * Returns the HMACs of a request under each key, that of the current key first. Keyed, because a body can contain secrets.
+   */
   function digestsOf({ caller, content }: KeyedRequest): string[] {
     const text = JSON.stringify([caller, ...content.map((part) => part ?? null)]);
     return config.JWT_SIGNING_KEYS.map(({ key }) =>
@@ -98,6 +108,7 @@ export function createIdempotencyStore(deps: {
     tables.replace(IdempotencyKeys, { ...row, ...change, writeId: randomness.ulid(clock.now()) });
 
   return {
+    // The age of a reservation is the storage's, not the clock's: with a wrong clock, a process must not treat it as abandoned.
     async begin(request) {
       if (!KEY.test(request.key))
         throw new Problem("invalidRequest", `${IDEMPOTENCY_HEADER} must have 1 to 255 visible ASCII characters.`);
@@ -121,6 +132,7 @@ export function createIdempotencyStore(deps: {
             reserved: await tables.replace(IdempotencyKeys, { ...reservation, partitionKey, rowKey: key, etag }),
           };
       } catch (error) {
+        // Another request with the same key has just reserved it.
         if (isConflict(error)) throw inProgress();
         throw error;
       }
@@ -146,7 +158,11 @@ export function createIdempotencyStore(deps: {
     async cleanUp() {
       const range = { partitionKey: IDEMPOTENCY_KEYS, onCorrupt: "leaveOut" as const };
       for await (const rows of tables.pages(IdempotencyKeys, range))
-        for (const row of rows) if (isExpired(row)) await tables.remove(IdempotencyKeys, IDEMPOTENCY_KEYS, row.rowKey);
+        for (const row of rows) {
+          const { rowKey, etag } = row;
+          // Stays if another request reserved the key again since.
+          if (isExpired(row)) await undefinedIfChanged(tables.remove(IdempotencyKeys, IDEMPOTENCY_KEYS, rowKey, etag));
+        }
     },
   };
 }

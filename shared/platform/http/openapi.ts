@@ -3,7 +3,7 @@ import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObj
 import { SESSION_COOKIE } from "./admission.ts";
 import { describeByName } from "./describe-members.ts";
 import { type Endpoint, isVersioned, mayCall, type ResponseDeclaration, ROLES, type Role } from "./endpoint.ts";
-import { IDEMPOTENCY_HEADER, REPLAYED_HEADER } from "./idempotency.ts";
+import { IDEMPOTENCY_HEADER, REPLAYED_HEADER } from "./idempotency-headers.ts";
 import type { Document } from "./openapi-document.ts";
 import { addExamples, PROBLEM_EXAMPLES, problemExamples } from "./openapi-examples.ts";
 import { addUnreadableRows } from "./openapi-unreadable-rows.ts";

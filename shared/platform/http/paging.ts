@@ -11,6 +11,13 @@ export const MAX_OFFSET = 10_000;
 /** Maximum exact count of events. Beyond this number `total` is null and `totalAtLeast` is this number. */
 export const MAX_COUNTED = 10_000;
 
+/**
+ * Length and characters of a cursor: Base64url, and the dots of a signed cursor. A cursor that fits is never too long for a web
+ * server, whose limit of a request line and its headers is at least 8 KiB.
+ */
+export const MAX_CURSOR_LENGTH = 4096;
+const CURSOR = /^[A-Za-z0-9_.-]+$/;
+
 /** Query parameters of every list. */
 export const pageParameters = {
   limit: wholeNumber(1, MAX_LIMIT, DEFAULT_LIMIT)
@@ -19,9 +26,14 @@ export const pageParameters = {
   offset: wholeNumber(0, MAX_OFFSET, 0, "; use cursor to read further items")
     .optional()
     .meta({ description: `Number of items to skip, up to ${MAX_OFFSET}. To read all items, use cursor.` }),
-  cursor: z.string().max(4096).optional().meta({
-    description: "The nextCursor of the previous response, with the same filters. Can't be combined with offset.",
-  }),
+  cursor: z
+    .string()
+    .max(MAX_CURSOR_LENGTH)
+    .regex(CURSOR, "must be the nextCursor of the previous response: letters, digits, '-', '_' and '.'")
+    .optional()
+    .meta({
+      description: "The nextCursor of the previous response, with the same filters. Can't be combined with offset.",
+    }),
 };
 
 /** The query of a list without filters. */

@@ -1,11 +1,12 @@
 import { collectLeftOut } from "../incomplete-answer.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import { admit, type Gate, type GuardedRequest, needsStore, type UnauthenticatedRequest } from "./admission.ts";
+import { codedVersion, currentVersion, versionOf } from "./answer-version.ts";
 import { clientAddress } from "./client-address.ts";
 import { acceptsGzip, compressed, isCompressible } from "./compression.ts";
-import { codedVersion, currentVersion, versionOf } from "./conditional-requests.ts";
 import { type Actor, type Caller, type Confirmations, type Endpoint, isVersioned } from "./endpoint.ts";
-import { IDEMPOTENCY_HEADER, type KeyedRequest, REPLAYED_HEADER } from "./idempotency.ts";
+import type { KeyedRequest } from "./idempotency.ts";
+import { IDEMPOTENCY_HEADER, REPLAYED_HEADER } from "./idempotency-headers.ts";
 import { ownOrigin } from "./origin.ts";
 import { missingBody, parse, readBody, readQuery } from "./parse-request.ts";
 import { Problem } from "./problem.ts";
@@ -194,7 +195,12 @@ async function runOnce<Services>(
   if ("result" in begun) {
     const { status, resourceId: id, location } = begun.result;
     const json: unknown = await repeat.answer({ id, params, services });
-    const headers = { [REPLAYED_HEADER]: "true", ...(location !== undefined && { Location: location }) };
+    const etag = etagOf(json);
+    const headers = {
+      [REPLAYED_HEADER]: "true",
+      ...(location !== undefined && { Location: location }),
+      ...(etag !== undefined && { ETag: etag }),
+    };
     return { status, headers, json };
   }
   const { reserved } = begun;

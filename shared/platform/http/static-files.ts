@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import path from "node:path";
+import { isCurrent } from "./answer-version.ts";
 import { accepts, type Coding, contentCodingHeaders } from "./compression.ts";
-import { isCurrent } from "./conditional-requests.ts";
 import { notFound } from "./problem.ts";
 import type { Reply } from "./reply.ts";
 

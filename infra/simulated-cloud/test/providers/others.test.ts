@@ -76,7 +76,7 @@ describe("HashiCorp Vault", () => {
     expect(response.status).toBe(400);
     const { roleId } = cloud.control.providers.hashicorp.credentials;
     const signIn = await call("POST", "auth/approle/login", { role_id: roleId, secret_id: "wrong" });
-    expect([signIn.status, signIn.body.errors]).toEqual([400, ["invalid secret id"]]);
+    expect([signIn.status, signIn.body.errors]).toEqual([400, ["invalid role or secret ID"]]);
   });
 });
 

@@ -1,5 +1,5 @@
-# In a subscription whose platform team owns the resource group, the network, the central private DNS zones, the workspace, the
-# custom roles and the encryption key. The app answers only through its private endpoint.
+# Deploys the service in a subscription whose platform team owns the resource group, the network, the central private DNS zones,
+# the workspace, the custom roles and the encryption key. The app answers only through its private endpoint.
 module "service" {
   source = "../.."
 

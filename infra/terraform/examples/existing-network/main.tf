@@ -1,4 +1,4 @@
-# In a network of the platform team, whose policy adds private endpoints to central private DNS zones. Tags come from outside.
+# Deploys the service in a network of the platform team, whose policy adds private endpoints to central private DNS zones.
 module "service" {
   source = "../.."
 

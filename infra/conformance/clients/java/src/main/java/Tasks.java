@@ -69,7 +69,8 @@ public class Tasks {
     SignedInUser me = new AuthenticationApi(strict).getMe().getSignedInUser();
     System.out.println("sign in: " + me.getUsername() + " " + me.getRole());
 
-    // 2. Read a list page by page.
+    // 2. Read a list page by page. A method has a positional parameter for each one of the query: here the 16th is the limit, and
+    // the last is the cursor.
     DiscoveryApi discovery = new DiscoveryApi(client);
     List<Asset> assets = new ArrayList<>();
     String cursor = null;
