@@ -127,8 +127,8 @@ const listSubnets = (id: string): string =>
 
 /** Returns the resource ids in parameters: texts, and members of the customer-managed key and of the private DNS zones. */
 function idsIn({ parameters: { values } }: Context): string[] {
-  const objects: (Value | undefined)[] = [values.customerManagedKey, values.privateDnsZoneResourceIds];
-  const members = objects.flatMap((one) => (one !== undefined && isObject(one) ? Object.values(one) : []));
+  const objects: Value[] = [values.customerManagedKey, values.privateDnsZoneResourceIds];
+  const members = objects.filter(isObject).flatMap((one) => Object.values(one));
   const texts = [...Object.values(values), ...members];
   return texts.filter((one): one is string => typeof one === "string" && one.startsWith("/"));
 }

@@ -74,7 +74,7 @@ class FileCheck {
   #checkResource(resource: Resource): void {
     const { type, version, line, body, existing, condition, loop } = resource;
     const resourceType = this.#scope.input.types.get(type.toLowerCase());
-    if (condition) this.#checkCondition(condition);
+    if (condition) this.#checkCondition(condition, loop?.variables);
     const local = this.#checkLoop(loop);
     checkNames(this.#scope, body, local);
     if (!resourceType) {
@@ -124,7 +124,7 @@ class FileCheck {
   }
 
   #checkModule({ path: target, body, line, condition, loop, name }: Module): void {
-    if (condition) this.#checkCondition(condition);
+    if (condition) this.#checkCondition(condition, loop?.variables);
     const local = this.#checkLoop(loop);
     checkNames(this.#scope, body, local);
     const file = this.#scope.input.files.get(this.#scope.pathOf(target));
@@ -171,8 +171,8 @@ class FileCheck {
       this.#scope.add(line, `${name} runs at ${callScope || "an unknown scope"}, but its file is for ${file.scope}`);
   }
 
-  #checkCondition(condition: Expression): void {
-    checkNames(this.#scope, condition);
+  #checkCondition(condition: Expression, loopVariables: readonly string[] = []): void {
+    checkNames(this.#scope, condition, new Set(loopVariables));
     this.#scope.matches(condition, "bool", condition.line, "condition");
   }
 

@@ -5,6 +5,7 @@
 export const FUNCTIONS: Record<string, { minArguments: number; maxArguments: number; returns?: string }> = {
   cidrSubnet: { minArguments: 3, maxArguments: 3, returns: "string" },
   concat: { minArguments: 1, maxArguments: Number.POSITIVE_INFINITY },
+  contains: { minArguments: 2, maxArguments: 2, returns: "bool" },
   deployer: { minArguments: 0, maxArguments: 0, returns: "object" },
   empty: { minArguments: 1, maxArguments: 1, returns: "bool" },
   environment: { minArguments: 0, maxArguments: 0, returns: "object" },

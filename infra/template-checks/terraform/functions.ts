@@ -7,6 +7,7 @@ export const FUNCTIONS: Record<string, string | undefined> = {
   can: "bool",
   cidrsubnet: "string",
   coalesce: undefined,
+  compact: "list",
   concat: "list",
   contains: "bool",
   file: "string",
@@ -14,6 +15,7 @@ export const FUNCTIONS: Record<string, string | undefined> = {
   jsondecode: undefined,
   jsonencode: "string",
   length: "number",
+  lookup: undefined,
   lower: "string",
   merge: "map",
   regex: undefined,
@@ -23,4 +25,5 @@ export const FUNCTIONS: Record<string, string | undefined> = {
   tonumber: "number",
   toset: "list",
   uuidv5: "string",
+  values: "list",
 };
