@@ -128,7 +128,7 @@ sums over its checks.
 
 **Who is judged.** Key vaults in watched subscriptions with their secrets, keys and certificates; with PRO also client secrets and
 certificates of applications and service principals, and credentials of B2C tenants. The secret and the key that belong to a certificate
-are no assets, nor is the password of a certificate's private key, which Entra lists under the certificate's key ID. The two entries of a token-signing certificate, one to sign and one to verify with the same thumbprint, are one. Disabled
+are no assets, nor is the password of a certificate's private key, which Entra lists under the certificate's key ID. The two entries of a token-signing certificate, one to sign and one to verify with the same thumbprint and dates, are one. Disabled
 assets are not judged by any check. An asset whose details could not be read is judged by what is known of it. IDs of assets are in
 lower case.
 
