@@ -212,6 +212,7 @@ export const credentialView = ({
   secretsUntil: _secrets,
   certificatesUntil: _certificates,
   federated: _federated,
+  otherKeyIds: _otherKeyIds,
   ...visibleMembers
 }: Credential): NonNullable<z.infer<typeof Asset>["credential"]> => visibleMembers;
 
