@@ -2,7 +2,7 @@ import { checkupView, PermissionsCheck } from "../shared/doctor/api.ts";
 import { ok } from "../shared/platform/http/reply.ts";
 import { endpoint } from "./declare.ts";
 
-// The doctor: which permissions the service has.
+// The doctor: an endpoint that checks which permissions the service has.
 
 const checkPermissions = endpoint({
   name: "checkPermissions",

@@ -34,7 +34,10 @@ export const part: Part = {
         const settings = { address, caCertificate: readFileSync(authority, "utf8") };
         /** Compares the value in OpenBao with that of the source in Key Vault. */
         const value = async (name: string) => {
-          const found = await bao("kv", "get", "-mount=secret", "-field=value", name).catch(() => undefined);
+          const found = await bao("kv", "get", "-mount=secret", "-field=value", name).catch((error: unknown) => {
+            if (!String((error as { stderr?: string }).stderr).includes("No value found")) throw error;
+            return undefined;
+          });
           return found === sourceValue(service) ? "the value" : found === undefined ? "no value" : "another value";
         };
         const metadata = async (name: string) =>

@@ -8,7 +8,7 @@ import { watchCommand } from "../commands.ts";
 import type { CheckContext } from "../context.ts";
 import type { OutgoingCall } from "../outgoing-call.ts";
 import { type Added, notProven, off, type Result } from "../result.ts";
-import { firstPage } from "../sample.ts";
+import { firstPage, undefinedAfterFailure } from "../sample.ts";
 
 // The calls to watched subscriptions: scans, and dependencies (PRO).
 
@@ -412,7 +412,9 @@ const discovery: OutgoingCall[] = [
     page: PAGE,
     optional: true,
     check: ifLicensed(async (context) => {
-      const found = await context.resourceOf("microsoft.appconfiguration/configurationstores").catch(() => undefined);
+      const found = await context
+        .resourceOf("microsoft.appconfiguration/configurationstores")
+        .catch(undefinedAfterFailure);
       if (!found) return [notProven("App Configuration stores", "There is no store that the identity can see.")];
       const { data } = storeProperties.safeParse(found.properties);
       return [
