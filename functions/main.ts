@@ -3,6 +3,7 @@ import { type Config, ConfigError, loadConfig } from "../shared/platform/config/
 import { builtIndex } from "./built-index.ts";
 import { register } from "./register.ts";
 
+// The names and triggers of all functions, as the build collected them. Their code is loaded at their first call.
 const functions = builtIndex();
 
 let config: Config | ConfigError;

@@ -47,6 +47,7 @@ export async function credentials(): Promise<Section> {
     await countRequests(bearer(token)); // Warms up the endpoint.
     const withAccessToken = await countRequests(bearer(token));
     const withSession = await countRequests(cookie);
+    // A call extends a session that was not extended for five minutes ("its end is moved"), which writes the user's row.
     await leaveSessionsUnused(service, ADMIN.username, 10 * MINUTE_MS);
     const withExtendedSession = await countRequests(cookie);
     const withApiTokenFirst = await countRequests(apiToken);

@@ -11,8 +11,8 @@ import { withProcessorTime } from "./process.ts";
 import { atMost, equalTo, type Figure, median, type Section } from "./section.ts";
 import { sendTimedRequest } from "./timed-request.ts";
 
-// Measures sign-ins and health checks while crowds of clients (in a child process) guess passwords or read the
-// documentation.
+// Measures sign-ins and health checks while a crowd of clients guesses passwords or downloads the documentation. A child process
+// (front-door-clients.ts) runs the clients.
 
 const UNKNOWN_ADDRESSES = 100;
 const READERS = 10;
@@ -74,14 +74,15 @@ export async function frontDoor(): Promise<Section> {
     );
 
     const shortestMedian = Math.min(...healthAlone.map(median));
+    // `explanation`: why the slowdown is limited, for the reader of BENCHMARKS.md.
     const healthFigure = (what: string, rounds: Measured<number[]>[], explanation: string): Figure => {
       const medians = rounds.map(({ result }) => median(result));
-      const times = Math.min(...medians) / shortestMedian;
+      const slowdown = Math.min(...medians) / shortestMedian;
       return {
         what: `/health, while ${READERS} clients ${what}`,
-        value: `${formatRange(medians)}, ${times.toFixed(2)} times`,
+        value: `${formatRange(medians)}, ${slowdown.toFixed(2)} times`,
         comparedWith: `${describeCrowds(rounds)}; ${explanation}`,
-        bound: atMost(times, HEALTH_LIMIT, " times"),
+        bound: atMost(slowdown, HEALTH_LIMIT, " times"),
       };
     };
     const longestSignInMs = Math.max(...signInsUnderLoad.result);
@@ -102,6 +103,8 @@ export async function frontDoor(): Promise<Section> {
         {
           what: `the longest sign-in of a known user, while ${UNKNOWN_ADDRESSES} addresses guess passwords`,
           value: `${(longestSignInMs / 1000).toFixed(2)} s, the median ${milliseconds(median(signInsUnderLoad.result))}`,
+          // The service computes one password hash at a time, and a known address skips the queue. So a sign-in waits for at most
+          // the hash in progress.
           comparedWith: `${describeCrowds([signInsUnderLoad])}; it waits for at most one unknown address`,
           bound: atMost(longestSignInMs / 1000, SIGN_IN_LIMIT, " s"),
         },
@@ -158,7 +161,10 @@ function startCrowd(service: Service) {
   };
 }
 
-/** Guesses the password of the administrator, and of users that do not exist, from many addresses. */
+/**
+ * Guesses the password of the administrator, and of users that do not exist, from many addresses. The clients replace `{client}`
+ * and `{round}` by numbers, so that each request names another user.
+ */
 const PASSWORD_GUESSING: Pick<Crowd, "clients" | "requests"> = {
   clients: Array.from({ length: UNKNOWN_ADDRESSES }, (_, index) => `203.0.113.${index}`),
   requests: [ADMIN.username, "name{client}-{round}"].map((username) => ({

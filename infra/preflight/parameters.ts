@@ -97,10 +97,12 @@ export async function readParametersFile(
   const values: Record<string, Value> = {};
   for (const [name, { value }] of Object.entries(content.parameters ?? {})) {
     const definition = definitions.find((one) => one.name === name);
-    const azd = typeof value === "string" ? /^\$\{(\w+)(?:=([^}]*))?\}$/.exec(value) : null;
-    const given = azd ? (process.env[azd[1]!] ?? azd[2]) : value;
-    if (given === undefined || (azd && given === "" && definition?.type !== "string")) continue;
-    values[name] = azd ? parseText(definition?.type ?? "string", String(given)) : given;
+    // azd replaces `${NAME}` and `${NAME=default}` by the text of an environment variable.
+    const variable = typeof value === "string" ? /^\$\{(\w+)(?:=([^}]*))?\}$/.exec(value) : null;
+    const given = variable ? (process.env[variable[1]!] ?? variable[2]) : value;
+    // An empty variable sets only a string. A parameter of another type keeps the default of the template.
+    if (given === undefined || (variable && given === "" && definition?.type !== "string")) continue;
+    values[name] = variable ? parseText(definition?.type ?? "string", String(given)) : given;
   }
   return { language: "bicep", values };
 }
@@ -138,7 +140,8 @@ export function formatParameters(language: TemplateLanguage, values: Record<stri
     const $schema = "https://schema.management.azure.com/schemas/2019-04-01/deploymentParameters.json#";
     return `${JSON.stringify({ $schema, contentVersion: "1.0.0.0", parameters }, null, 2)}\n`;
   }
-  // JSON is also the syntax of Terraform's values, except `${` and `%{`, which start a template.
+  // JSON is also the syntax of Terraform's values, except `${` and `%{`, which start a template and are escaped as `$${` and
+  // `%%{`. (`$$` in a replacement text of JavaScript is one `$`.)
   const lines = Object.entries(values).map(([name, value]) => {
     const text = JSON.stringify(value, null, 2).replaceAll("${", "$$${").replaceAll("%{", "%%{");
     return `${snake(name)} = ${text}\n`;

@@ -133,7 +133,8 @@ export function createEntraTokens(deps: {
   }
 
   function actorOf(claims: Claims, { tenant }: Issuer): Actor | Problem {
-    // An application's token has no scopes. A person's ID token has none either, so the check below rejects it.
+    // A person's access token needs the scope of this API. An application's token has no scopes and needs none. A person's ID
+    // token has no scopes either, so this check rejects ID tokens.
     const isApplication = claims.idtyp === undefined ? claims.oid === claims.sub : claims.idtyp === "app";
     const scopes = claims.scp?.split(" ");
     if (scopes ? !scopes.includes(config.ENTRA_API_SCOPE) : !isApplication) {

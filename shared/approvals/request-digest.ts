@@ -31,8 +31,9 @@ export function pathOf({ endpoint, params }: GuardedRequest): string {
 
 /** Longer texts are shown by their first 100 characters and their SHA-256. */
 const MAX_TEXT_CHARACTERS = 1000;
-/** In larger details, longer lists are shown by their beginning and their SHA-256, so that they fit into a row of 1 MiB. */
+/** The JSON of the details is stored in a row, which can have 1 MiB. Above this length, lists are shortened. */
 const MAX_DETAILS_CHARACTERS = 300_000;
+/** Shortened lists have this number of items and the SHA-256 of the whole list. */
 const MAX_LIST_ITEMS = 100;
 
 /** Returns the query and the body of a request for the approver, without the secrets. */
@@ -48,7 +49,7 @@ export function detailsOf({ endpoint, query, body }: GuardedRequest): Record<str
   return (fits ? all : shorten(details, MAX_LIST_ITEMS)) as Record<string, unknown>;
 }
 
-/** The part of JSON Schema that names members. */
+/** The keywords of JSON Schema that lead to the schemas of members, and the one that marks secrets (`writeOnly`). */
 interface Schema {
   $ref?: string;
   $defs?: Record<string, Schema>;

@@ -13,7 +13,7 @@ import type { Span } from "./span.ts";
  * Anyone with access to storage may have changed either.
  */
 
-/** If at least this many entries of a day are needed, one page of the day is read before single rows. */
+/** If at least this many entries of a day are needed, one page of the day is read first, because that saves requests. */
 const MIN_ENTRIES_FOR_PAGE = 10;
 const ROWS_AT_ONCE = 16;
 
@@ -36,6 +36,8 @@ interface PrimaryRow {
  * Returns the entries that index rows name, and findings for index rows without a matching entry. Costs one request per day
  * with at least ten of the entries (one page of 1,000 rows), one request for each entry that such a page does not contain, and
  * those of `isAuthentic`.
+ *
+ * @param isAuthentic - Returns whether the service wrote a primary row as it is (see `Span`).
  */
 export async function readIndexed(
   tables: Tables,
@@ -74,8 +76,10 @@ function primaryRowOf(indexed: IndexedRow): PrimaryRow | undefined {
   return { timeMs, partitionKey: entriesPartition(interval), key: entryKey(interval, id) };
 }
 
+/** The columns of a primary row. */
 type Content = NonNullable<FoundRow<{ entry: string; link?: string | undefined; mac?: string | undefined }>["value"]>;
 
+/** Returns the content of each primary row that exists, or undefined for a row that does not match its schema. */
 async function readContents(tables: Tables, primaries: PrimaryRow[]): Promise<Map<PrimaryRow, Content | undefined>> {
   const contents = new Map<PrimaryRow, Content | undefined>();
   const byDay = Map.groupBy(primaries, ({ partitionKey }) => partitionKey);
@@ -83,12 +87,14 @@ async function readContents(tables: Tables, primaries: PrimaryRow[]): Promise<Ma
     if (dayRows.length < MIN_ENTRIES_FOR_PAGE) continue;
     const byKey = new Map(dayRows.map((primary) => [primary.key, primary]));
     const keys = [...byKey.keys()].sort();
+    // `~` sorts after all characters of a key, so the range ends after the last key.
     const range = { partitionKey, from: keys[0]!, before: `${keys.at(-1)!}~` };
     for await (const page of readRows(tables, EntryRow, range)) {
       for (const { rowKey, value } of page) {
         const primary = byKey.get(rowKey);
         if (primary) contents.set(primary, value);
       }
+      // Entries after the first page are read one by one below.
       break;
     }
   }
@@ -125,7 +131,8 @@ function findingOf(primary: PrimaryRow | undefined, position: string, exists: bo
   return {
     kind: "indexEntryInserted",
     ...interval,
-    // A position is the entry's time and the random part of its id, with inverted digits.
+    // Without a valid id, the entry is named by its position. Inverting the position's digits again gives its time and the
+    // random part of its id.
     entryId: primary?.key.slice(ID_START) ?? newestFirst(position),
     detail: "The list names an entry that is not in the log.",
   };

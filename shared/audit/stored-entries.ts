@@ -7,7 +7,10 @@ import { dayOf, INTERVAL_MS, type Interval, intervalOf, timeOf } from "./interva
 import { readRows } from "./read-rows.ts";
 import { EntryRow, entriesPartition, entryKey, isMark } from "./rows.ts";
 
-/** A row among the entries that is not a mark. */
+/**
+ * A row of the table of entries that has, or should have, an entry. The table also has rows of other kinds (`isMark`): marks,
+ * which say whether entries can be added to an interval, and the names of last entries.
+ */
 export interface StoredEntry {
   interval: Interval;
   rowKey: string;
@@ -15,8 +18,9 @@ export interface StoredEntry {
   id: string;
   /** The entry's text. Undefined if it can't be read. */
   text: string | undefined;
-  /** The entry's link and authentication code. Undefined in rows of an earlier version. */
+  /** The entry's link to earlier entries of its process (chain/link.ts). Undefined in rows of an earlier version. */
   link: string | undefined;
+  /** The entry's authentication code. Undefined in rows of an earlier version. */
   mac: string | undefined;
 }
 
@@ -82,8 +86,8 @@ function stored(
   const content = { text: value?.entry, link: value?.link, mac: value?.mac };
   const [time, id] = [rowKey.slice(0, 5), rowKey.slice(6)];
   const interval = Date.parse(`${new Date(day).toISOString().slice(0, 10)}T${time}Z`);
-  if (rowKey[5] === "|" && interval % INTERVAL_MS === 0 && timeOf(interval) === time)
-    return { interval, rowKey, id, ...content };
+  const isServiceKey = rowKey[5] === "|" && interval % INTERVAL_MS === 0 && timeOf(interval) === time;
+  if (isServiceKey) return { interval, rowKey, id, ...content };
   // The service did not write this key. Finds the last interval of the day that starts before the key.
   let sortedInto = day;
   while (sortedInto + INTERVAL_MS < day + DAY_MS && entryKey(sortedInto + INTERVAL_MS, "") <= rowKey) {

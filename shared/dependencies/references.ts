@@ -25,7 +25,10 @@ const KEEP_UNRESOLVED_MS = 30 * DAY_MS;
 /** Number of assets in one request to compliance. */
 const ASSETS_AT_ONCE = 300;
 
-/** A reference whose state the platform reports. */
+/**
+ * A reference to a vault in the configuration of an Azure resource, such as `@Microsoft.KeyVault(…)`. Azure reports whether it
+ * could resolve the reference. References are read from the dependencies (`Edges`) that discovery stored.
+ */
 export interface Reference {
   /** `<type>.<name>`. Undefined for a whole vault. */
   asset: string | undefined;
@@ -34,11 +37,14 @@ export interface Reference {
   evidence: string;
 }
 
-/** Reports references that platforms can or can't resolve, to compliance and alerts. */
+/** Reports the state of references to compliance and alerts. Discovery writes the rows that this module reads and deletes. */
 export interface References {
   /** Returns the references to one vault. Makes one request per 1,000 dependencies. */
   of(vaultName: string): Promise<Reference[]>;
-  /** Requests a compliance evaluation of assets whose references changed. Safe to repeat. */
+  /**
+   * Requests a compliance evaluation of each asset that discovery marked, because its references changed (`Outdated`), and then
+   * removes the marks. Safe to repeat.
+   */
   requestEvaluations(): Promise<void>;
   /** Lists references that became unresolved since a time, oldest first, with the dependency if it is still unresolved. */
   unresolved(
@@ -78,11 +84,11 @@ export function createReferences(deps: {
         const vaults = Map.groupBy(places, ({ vaultName }) => vaultName);
         for (const [vaultName, ofVault] of vaults) {
           const assets = ofVault.flatMap(({ asset }) => (asset === undefined ? [] : [asset]));
-          // Makes one call also if only the whole vault is marked, with an empty list.
+          // If only the vault itself is marked, makes one call with an empty list: the vault is always evaluated.
           for (let start = 0; start === 0 || start < assets.length; start += ASSETS_AT_ONCE)
             await deps.changed(vaultName, assets.slice(start, start + ASSETS_AT_ONCE));
         }
-        // Assets that were marked again in the meantime stay for the next call.
+        // An asset that discovery marked again in the meantime has another ETag, so its mark stays for the next call.
         for (const { rowKey, etag } of rows)
           await undefinedIfChanged(tables.remove(Outdated, DEPENDENCIES, rowKey, etag));
       }

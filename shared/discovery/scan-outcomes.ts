@@ -1,4 +1,4 @@
-/** Counts the outcomes of a scan's vaults, from which its status follows, and says why no vault could be read. */
+/** Counts the vaults of a scan by state and outcome, and returns the failure of a scan that could not read any vault. */
 import type { Clock, Logger } from "../platform/runtime.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import {
@@ -28,8 +28,8 @@ export function subscriptionTitles(outcomes: ReturnType<typeof unreadSubscriptio
 }
 
 /**
- * Counts the vaults of a scan that are done, by outcome: `failed` ones were not read at all, `incomplete` ones not completely,
- * which includes the failed ones.
+ * Counts the finished vaults of a scan: `failed` ones were not read at all. `incomplete` ones were not read completely, and
+ * include the failed ones.
  *
  * @param unreadablePlanned - Row keys of planned vaults that can't be read. They count as failed.
  */
@@ -62,7 +62,10 @@ export async function countOutcomes(
   return outcomes;
 }
 
-/** Counts the vaults of a scan that wait or are claimed, and returns the row keys of those that can't be read. */
+/**
+ * Counts the vaults of a scan that are not finished: `waiting` ones, and ones that a worker has claimed. Returns the row keys of
+ * those that can't be read.
+ */
 export async function countRemaining(tables: Tables, scanId: string) {
   const remaining = { waiting: 0, claimed: 0, unreadable: [] as string[] };
   for await (const rows of tables.pages(PlannedVaults, {
@@ -71,8 +74,10 @@ export async function countRemaining(tables: Tables, scanId: string) {
     before: DONE,
     onCorrupt: ({ rowKey }) => remaining.unreadable.push(rowKey),
   })) {
-    // Claimed vaults include those that are handed off: see `scanPartition`.
-    for (const row of rows) row.rowKey.startsWith(WAITING) ? remaining.waiting++ : remaining.claimed++;
+    for (const { rowKey } of rows) {
+      if (rowKey.startsWith(WAITING)) remaining.waiting++;
+      else remaining.claimed++;
+    }
   }
   return remaining;
 }

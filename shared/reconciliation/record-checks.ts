@@ -14,10 +14,10 @@ import { readRowOrCorrupt } from "./suspected-differences.ts";
 import { type FaultCounts, noFaults } from "./walk-record.ts";
 
 /**
- * The checks of a walk outside of the inventory and of compliance: work in progress, the index of the audit log, the rows that
- * point to rotations and sync records, and the remaining rows of all tables. Rows that follow from other rows are rebuilt. Any
- * other row that can't be read, or whose signature is invalid, is not used and not removed, because only a user knows its correct
- * content. Reading the row adds it to the list of unreadable rows.
+ * The checks of a walk (one pass of the reconciliation over all stored rows) outside of the inventory and of compliance: work in
+ * progress, the index of the audit log, the rows that point to rotations and sync records, and the remaining rows of all tables.
+ * Rows whose content follows from other rows are rebuilt. Any other row that can't be read, or whose signature is invalid, is not
+ * used and not removed, because only a user knows its correct content. Reading the row adds it to the list of unreadable rows.
  */
 
 /** Maximum number of rows that an audit entry names. Its counts include all. */
@@ -39,6 +39,7 @@ export interface CheckContext extends RecordCheckDeps {
 }
 
 export interface CheckResult {
+  /** Number of rows that were repaired, by the kind of fault. */
   readonly mended: Partial<FaultCounts>;
   /** Number of rows that were read. */
   readonly rows: number;
@@ -127,7 +128,8 @@ async function checkPointers<T>(
 /** Reads all rows that nothing else in the walk reads, so that those that can't be read are listed and recorded. */
 async function checkOtherRows({ tables, hasSignedRows }: CheckContext): Promise<CheckResult> {
   let [unverified, unreadable] = [0, 0];
-  // Without a key vault, rows with `signed: true` can't be verified. Those with `withKeyVault` or `adopted` are then unsigned.
+  // Without its own key vault, the service can't verify kinds with `signed: true`. It stores the other kinds that can be signed
+  // (`withKeyVault`, `adopted`) without a signature, and they are read like unsigned ones.
   const kinds = OTHER_ROWS.filter(({ entity }) => hasSignedRows || entity.signed !== true);
   const isSigned = ({ entity }: StoredKind) => hasSignedRows && entity.signed !== false;
   const rows = await readKinds(tables, kinds, (kind) => (isSigned(kind) ? unverified++ : unreadable++));

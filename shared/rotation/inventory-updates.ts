@@ -22,7 +22,10 @@ export interface ChangedApplication {
   removed?: string | undefined;
 }
 
-/** Steps after which the inventory reads the application. `cleanUp` removes client secrets that an attempt left behind. */
+/**
+ * Steps after which the inventory reads the application, because they add or remove client secrets. `makeRoom` removes an expired
+ * one, and `cleanUp` those that failed attempts to add one left behind.
+ */
 const APPLICATION_STEPS: readonly StepName[] = ["makeRoom", "create", "revoke", "removeNew", "cleanUp"];
 /** Steps after which the inventory reads the vaults that the rotation wrote. `putBack` restores them in a rollback. */
 const PLACE_STEPS: readonly StepName[] = ["publish", "putBack"];
@@ -38,7 +41,7 @@ export async function updateInventory(
       await inventory.vaultChanged(vaultName);
   }
   if (!APPLICATION_STEPS.includes(step) || isVaultSecret(record)) return;
-  // Only an attempt before the last one can have left a client secret behind.
+  // The only attempt added the new client secret itself, so none was left behind.
   if (step === "cleanUp" && record.attempts.length < 2) return;
   const { appId, objectId, oldKeyId } = clientSecretOf(record);
   await inventory.applicationChanged({

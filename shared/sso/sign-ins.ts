@@ -29,7 +29,7 @@ export interface Arrival {
   parameters: URLSearchParams;
   /** The value that the provider returns unchanged: `state`, `RelayState`. */
   requestId: string | undefined;
-  /** Value of the binding cookie. */
+  /** Value of the binding cookie, which shows that this browser started the sign-in. */
   cookie: string | undefined;
   /** `User-Agent` header of the browser. */
   userAgent: string | undefined;
@@ -128,7 +128,7 @@ export function createSignIns(deps: {
   return {
     async begin(returnUrl = "/", origin, caller, reauthenticate = false) {
       const config = await configurations.read();
-      const { ownOrigin, protocol } = ready(config, protocols, origin);
+      const { ownOrigin, protocol } = requireEnabled(config, protocols, origin);
       if (!isOwnPath(returnUrl, ownOrigin)) {
         const message = "must be a path of this service, such as /docs";
         const errors = [{ path: "query.returnUrl", message }];
@@ -146,10 +146,11 @@ export function createSignIns(deps: {
 
     async complete({ protocol: name, parameters, requestId, cookie, userAgent }, origin, caller) {
       const config = await configurations.read();
-      const { ownOrigin, protocol } = ready(config, protocols, origin);
+      const { ownOrigin, protocol } = requireEnabled(config, protocols, origin);
       let person: SignedInPerson | undefined;
       try {
         const request = await requests.complete(name, requestId, cookie, () => countSignIn(caller));
+        // A change of the configuration that affects who can sign in starts a new generation.
         if (name !== config.providerType || request.generation !== config.generation) {
           throw new SignInRefused("changedMeanwhile");
         }
@@ -168,9 +169,11 @@ export function createSignIns(deps: {
 }
 
 /**
- * Returns what a sign-in needs. @throws {Problem} conflict if single sign-on is turned off, or the own origin is not configured
+ * Returns the own origin and the protocol of the configured provider.
+ *
+ * @throws {Problem} conflict if single sign-on is turned off, or the own origin is not configured.
  */
-function ready(
+function requireEnabled(
   config: SsoConfiguration,
   protocols: Partial<Record<ProtocolName, Protocol>>,
   ownOrigin: string | undefined,

@@ -121,6 +121,7 @@ export function remedyFor(
       azCliCommand: assign(`${INVENTORY_ROLE} (<environment name>, ${subscriptionId})`),
     };
   }
+  // INVENTORY_READER is the role's name with its scope and the template: "the custom role … on the subscription (…)".
   return {
     text: `Give the service's identity ${INVENTORY_READER}. The command deploys the template. If the role already exists, assign it instead: its name is ${INVENTORY_ROLE} (<environment name>, ${subscriptionId}).`,
     roleDefinition: null,

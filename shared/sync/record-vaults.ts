@@ -67,6 +67,7 @@ export function createSyncVaults(deps: {
     find,
 
     async open(record, side, readsValue) {
+      // Records of the provider `azure` have the name of the target vault in `targetRegion`.
       const name = side === "source" ? record.sourceVault : (record.targetRegion ?? "");
       if (isServiceVault(deps.config, name)) {
         throw new SyncFailure("serviceVault", `${name} is the service's own key vault, which is never synced.`, {

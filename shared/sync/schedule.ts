@@ -12,8 +12,10 @@ import { ALL_RECORDS, type SyncRecords } from "./records.ts";
 /** A message is not repeated for this time, because its run is waiting in the queue or in progress. */
 const RESEND_AFTER_MS = 30 * MINUTE_MS;
 /**
- * The same for a follow-up: the delayed message of a worker that found the record leased by another worker (run.ts). That worker
- * marks the row first, so that only one of several workers sends a follow-up, and may crash before it sends the message.
+ * The same for a follow-up, from the time at which it should arrive. A worker that finds a record leased by another worker sends
+ * a follow-up: a delayed message, which runs the record once the lease has expired (run.ts). The worker first writes the
+ * follow-up's time to the due row, so that no other worker sends a second follow-up. If the worker crashes before it sends the
+ * message, no message arrives, so the timer waits less long than for other messages.
  */
 const RESEND_FOLLOW_UP_AFTER_MS = 5 * MINUTE_MS;
 /** Number of messages that are sent concurrently. */
@@ -109,7 +111,7 @@ export function createSchedule(deps: {
   };
 }
 
-/** Failures that a new provider configuration can fix. */
+/** Failures that a new provider configuration can fix. `otherPlace`: the provider was configured for another address. */
 const FIXED_BY_CONFIGURATION = new Set(["badCredentials", "notConfigured", "otherPlace", "accessDenied"]);
 
 const recordIdIn = (dueRowKey: string): string => dueRowKey.slice(dueRowKey.lastIndexOf("|") + 1);

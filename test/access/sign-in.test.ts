@@ -166,6 +166,7 @@ describe("signing in", () => {
       );
     }
     for (const seconds of [2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900]) {
+      // Mostly another address each time, because five failures block an address.
       const caller = callerAt(`198.51.100.${seconds % 250}`);
       const rejection = await rejectionOf(instance.access.signIn(WRONG_PASSWORD, caller));
       expect(rejection).toMatchObject({ code: "tooManyAttempts", retryAfter: seconds });
@@ -176,6 +177,7 @@ describe("signing in", () => {
   });
 
   test("is possible twice in a row while the username is attacked, because a success adds no delay", async () => {
+    // After 11 failures the username is delayed by 2 seconds, after 12 by 4. Each attempt waits that long.
     for (let address = 0; address < 12; address++) {
       deployment.clock.pass(4 * SECONDS);
       await failToSignIn(WRONG_PASSWORD, 1, callerAt(`203.0.113.${address}`));

@@ -1,7 +1,8 @@
 import { expect, test } from "vitest";
 import { readEntitlements } from "../../shared/dependencies/azure/entitlements.ts";
 
-// An entitlement is the permission of a principal to read values of a vault, by role or access policy.
+// An entitlement is the permission of a principal to read values of a vault, by role or access policy. These tests are about
+// roles: which of the secrets of a vault a role assignment lets its principal read.
 
 const SUBSCRIPTION = "5f0c3f5e-0000-4000-8000-000000000001";
 const PERSON = "00000000-0000-4000-8000-000000000001";
@@ -24,7 +25,7 @@ async function readAssetsOf(
     {
       roles: {
         list: async () => ({ entries: [{ principalId: PERSON, roleDefinitionId: "/role", scope }], unreadable: [] }),
-        definition: async () => Promise.reject(new Error("not asked here")),
+        definition: async () => Promise.reject(new Error("Role definitions are read by `definitions` below.")),
       },
       definitions: async () => {
         definitionReads++;
@@ -50,6 +51,7 @@ test.each([
   [`${"*e*t".repeat(20)}*`, false],
 ])("whether a role with the data action %s may read secrets: %s", async (pattern, reads) => {
   const { assets } = await readAssetsOf([pattern]);
+  // An asset without a type is the whole vault, with its secrets.
   expect(assets.some(({ type }) => type === undefined || type === "secret")).toBe(reads);
 });
 
@@ -60,7 +62,7 @@ test("the permissions of a role are read once for all vaults of an assignment", 
   expect(everywhere.definitionReads).toBe(1);
 });
 
-test("an assignment at a secret's scope covers only that secret, and one at another resource group covers none", async () => {
+test("an assignment at a secret covers only that secret, one at another resource group none, and one at the root all", async () => {
   const vaults = ["kv-1", "kv-11"];
   const one = await readAssetsOf(["*"], { scope: `${vaultId("kv-1")}/secrets/db`, vaults });
   expect(one.assets).toEqual([{ vaultName: "kv-1", type: "secret", name: "db" }]);

@@ -17,7 +17,7 @@ beforeAll(async () => {
 afterAll(() => azurite.stop());
 
 /**
- * Creates the store of a process whose clock, and the age of whose rows, is `aheadMs` later.
+ * Opens the store as a process does whose clock is `aheadMs` ahead. All rows are older by that time, too.
  *
  * @param afterPage - Awaited after each page of rows that the process reads.
  */
@@ -35,7 +35,7 @@ function openStore(aheadMs = 0, keys = KEYS, afterPage = async () => {}) {
           await afterPage();
           yield page;
         }
-      } as never,
+      } as never, // TypeScript can't infer that the generator has the generic type of `pages`.
     },
     config: { JWT_SIGNING_KEYS: keys },
     clock: { now: () => new Date(Date.now() + aheadMs) },
@@ -104,6 +104,7 @@ test("a row stores neither the key, the caller, the body nor its secret, and no 
   const stored = await table.getEntity<Record<string, unknown>>(begun.reserved.partitionKey, rowKey);
   const text = JSON.stringify(stored);
   expect(text).toContain("/things/one");
+  // Someone who guesses the content could compare a digest without a key, so the row must not contain any of these.
   const content = JSON.stringify(["maria", ...request(key, body).content.map((part) => part ?? null)]);
   const digests = [content, `idempotency\0${content}`, secret, JSON.stringify(body)].flatMap((given) => {
     const digest = createHash("sha256").update(given).digest();

@@ -3,9 +3,10 @@ import type { Locator, Page, Route } from "playwright-core";
 import { expect } from "vitest";
 import { type FormInput, fieldOf, fillIn } from "./fill-in.ts";
 import { openInNewTab, requireReload, service, showView, visitLoadedPage, withSeedData } from "./fixture.ts";
-import { OTHER_USERS, PASSWORD } from "./seed-data.ts";
+import { PASSWORD } from "./seed-data.ts";
 
-// Tests of forms whose request is still pending, fails, or meets a change by another user.
+// Tests of forms whose request is still pending, fails, or meets a change by another user, and of forms that stay open while the
+// view behind them changes.
 
 const dialogOf = (page: Page) => page.getByRole("dialog");
 const NEW_TOKEN = { Name: "Slow connection", "Validity (days)": "3" };
@@ -204,23 +205,3 @@ withSeedData(
     expect(await page.getByRole("table", { name: "Users" }).count()).toBe(0);
   },
 );
-
-withSeedData("an administrator sees the sessions of another user and ends one", async () => {
-  const [username] = OTHER_USERS;
-  const body = { username, password: PASSWORD, session: true };
-  const answer = await service.call("POST", "/auth/login", {
-    body,
-    headers: { Origin: service.url, "User-Agent": "A lost telephone" },
-  });
-  const cookie = answer.headers.getSetCookie()[0]!.split(";")[0]!;
-  const sessionStatus = async () => (await service.call("GET", "/auth/me", { headers: { Cookie: cookie } })).status;
-  expect(await sessionStatus()).toBe(200);
-  const { page } = await visitLoadedPage("/#/access");
-  const row = page.getByRole("row").filter({ has: page.getByText(/^user /) });
-  await row.getByRole("link", { name: "Sessions" }).click();
-  await page.getByRole("heading", { name: `Sessions of ${username}` }).waitFor();
-  await page.getByRole("button", { name: "End session: A lost telephone" }).click();
-  await dialogOf(page).getByRole("button", { name: "End session", exact: true }).click();
-  await dialogOf(page).waitFor({ state: "hidden" });
-  expect(await sessionStatus()).toBe(401);
-});

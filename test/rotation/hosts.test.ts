@@ -12,8 +12,8 @@ import type { FaultedRequest } from "../support/table-proxy.ts";
 import { createRotationClient } from "./http-client.ts";
 
 /**
- * Moments at which a test kills the host process: during the named call, before or after the cloud carries it out. A campaign
- * uses all of them in the order of a rotation. The normal suite uses the second only.
+ * Moments at which a test kills the host process: during the named call, before or after the cloud carries it out. They are in
+ * the order of a rotation. A campaign (a long run of all cases) uses all of them, the normal suite only the second.
  */
 const KILLS: { moment: string; fault: Fault }[] = [
   {
@@ -50,6 +50,7 @@ const USED_KILLS = IS_CAMPAIGN ? KILLS : KILLS.slice(1, 2);
 const APP = "Shop API";
 const [appId, secretId] = [appIdOf(APP), keyIdOf(APP, "primary")];
 const VAULT = "kv-shop";
+/** The vault secrets that store the client secret of the application. */
 const places = ["shop-api-0", "shop-api-1"];
 const base = "/api/automation/rotation";
 const company: Company = {
@@ -73,10 +74,11 @@ const company: Company = {
 
 const storageClock = movedClock();
 let service: Service;
-let admin: ReturnType<typeof createRotationClient>["admin"];
-let advanceClock: ReturnType<typeof createRotationClient>["pass"];
-let getRotation: ReturnType<typeof createRotationClient>["look"];
-let until: ReturnType<typeof createRotationClient>["until"];
+type RotationClient = ReturnType<typeof createRotationClient>;
+let admin: RotationClient["admin"];
+let advanceClock: RotationClient["advanceClock"];
+let getRotation: RotationClient["getRotation"];
+let waitUntil: RotationClient["waitUntil"];
 beforeAll(async () => {
   service = await Service.start({
     company,
@@ -85,7 +87,7 @@ beforeAll(async () => {
     env: { LICENSE_KEY: await licence() },
     storageEnv: storageClock.environment,
   });
-  ({ admin, pass: advanceClock, look: getRotation, until } = createRotationClient(service, storageClock));
+  ({ admin, advanceClock, getRotation, waitUntil } = createRotationClient(service, storageClock));
   expect(await service.scan()).toMatchObject({ status: "completed" });
   for (const name of places) {
     const body = { assetId: `${VAULT}.secret.${name}` };
@@ -123,9 +125,9 @@ test("the rotation endpoints validate requests, plan, start one rotation and can
   expect(early.status).toBe(409);
   expect((await admin("POST", `${base}/rotations/${id}/finish`)).status).toBe(409);
 
-  await until(id, ({ status }) => status === "proving");
+  await waitUntil(id, ({ status }) => status === "proving");
   expect((await admin("POST", `${base}/rotations/${id}/cancel`)).status).toBe(200);
-  const ended = await until(id, ({ endedAt }) => endedAt !== null);
+  const ended = await waitUntil(id, ({ endedAt }) => endedAt !== null);
   expect(ended).toMatchObject({ status: "cancelled", oldKeyId: secretId, nextAt: null, attention: null });
   const history = await admin("GET", `${base}/history?appId=${appId}&status=cancelled`);
   expect(history.body).toMatchObject({ total: 1, items: [{ rotationId: id, newKeyId: ended.newKeyId }] });
@@ -141,7 +143,7 @@ test("a rotation continues in another process after its host was killed", async 
   const id: string = started.body.rotationId;
   for (const { moment, fault } of USED_KILLS) {
     const faultId = control.addFault({ ...fault, times: 1 });
-    await until(id, () => control.faults().some((one) => one.id === faultId && one.happened > 0));
+    await waitUntil(id, () => control.faults().some((one) => one.id === faultId && one.happened > 0));
     await service.hosts.splice(0)[0]!.stop("SIGKILL");
     control.removeFault(faultId);
     // The lease of the killed host's worker expires after 5 minutes.
@@ -149,7 +151,7 @@ test("a rotation continues in another process after its host was killed", async 
     await service.addHost();
     expect((await getRotation(id)).endedAt, moment).toBeNull();
   }
-  const ended = await until(id, ({ endedAt, attention }) => endedAt !== null || attention !== null);
+  const ended = await waitUntil(id, ({ endedAt, attention }) => endedAt !== null || attention !== null);
   expect(ended.status, JSON.stringify(ended.attention)).toBe("completed");
   const secrets = directory.secrets(appId);
   expect(secrets.filter(({ removedAt }) => removedAt === undefined).map(({ keyId }) => keyId)).toEqual([
@@ -174,10 +176,10 @@ test("a message that was put into the poison queue changes nothing, and one that
   const started = await admin("POST", `${base}/rotate`, { appId, secretId: live!.keyId, overlapDays: 2 });
   expect(started.status, started.text).toBe(201);
   const id: string = started.body.rotationId;
-  const overlapping = await until(
+  const overlapping = await waitUntil(
     id,
     ({ nextAt, overlapEndsAt }) => overlapEndsAt !== null && nextAt >= overlapEndsAt,
-    false,
+    { skipsDays: false },
   );
   const listFailures = async () => (await admin("GET", "/system/failed-messages")).body.items;
 
@@ -190,14 +192,16 @@ test("a message that was put into the poison queue changes nothing, and one that
   expect(overlapping.status).toBe("overlapping");
   expect(await getRotation(id)).toEqual(overlapping);
 
-  const isClaim = ({ path, body, by }: FaultedRequest) =>
+  // A worker that handles a message first takes the lease of the rotation, in a transaction. Storage rejects this transaction
+  // until the message has failed five times. The timer can send further messages meanwhile, so there are more faults than five.
+  const isTakingLease = ({ path, body, by }: FaultedRequest) =>
     by === "workRotation" && path === "$batch" && body.includes(id);
-  // More faults than needed: the timer can send further messages, which share them, and one message must fail five times.
-  service.tables.fail(Array<"InvalidInputInside">(100).fill("InvalidInputInside"), isClaim);
+  service.tables.fail(Array<"InvalidInputInside">(100).fill("InvalidInputInside"), isTakingLease);
   expect((await admin("POST", `${base}/rotations/${id}/finish`, { force: true })).status).toBe(200);
-  const stopped = await until(id, ({ attention }) => attention !== null, false);
+  const stopped = await waitUntil(id, ({ attention }) => attention !== null, { skipsDays: false });
   expect(stopped).toMatchObject({ status: "needsAttention", attention: { code: "internal" } });
-  expect(service.tables.removeFaults()).toBeLessThanOrEqual(100 - 5);
+  const unusedFaults = service.tables.removeFaults();
+  expect(unusedFaults).toBeLessThanOrEqual(100 - 5);
   // A further message may have failed five times too.
   const queues = (await listFailures()).map(({ queue }: { queue: string }) => queue);
   expect(queues.length).toBeGreaterThanOrEqual(2);

@@ -30,10 +30,14 @@ export function createRotationClient(service: Service, storageClock: MovedClock)
   /**
    * Polls the rotation until the condition is met. Skips the overlap period meanwhile.
    *
-   * @param skipsDays - False: does not skip days, so that only work that is due now happens.
+   * @param options - `skipsDays: false`: does not skip the overlap period, so that only work that is due now happens.
    * @throws Error after 600 polls.
    */
-  async function waitUntil(id: string, isMet: (rotation: Rotation) => boolean, skipsDays = true): Promise<Rotation> {
+  async function waitUntil(
+    id: string,
+    isMet: (rotation: Rotation) => boolean,
+    { skipsDays = true } = {},
+  ): Promise<Rotation> {
     let skippedDueTime: string | undefined;
     for (let poll = 0; poll < 600; poll++) {
       const rotation = await getRotation(id);
@@ -52,6 +56,5 @@ export function createRotationClient(service: Service, storageClock: MovedClock)
     throw new Error(`The rotation never met the condition: ${JSON.stringify(await getRotation(id))}`);
   }
 
-  // `pass` moves the clock, `look` reads a rotation, and `until` polls it.
-  return { admin, pass: advanceClock, look: getRotation, until: waitUntil };
+  return { admin, advanceClock, getRotation, waitUntil };
 }

@@ -10,8 +10,12 @@ interface RotatedApp {
 }
 
 /**
- * Checks what must be true after every rotation, also a failed one: only secrets that the rotation may remove were removed,
- * each vault secret always stored a value that signs in, and no copy of a value remains.
+ * Checks what must be true after every rotation, also a failed one:
+ * - Only client secrets that the rotation may remove were removed: the old one, an expired one (`removeExpired`), and those that
+ *   it created itself.
+ * - Each vault secret always stored a value that signs in.
+ * - A rotation that needs attention explains what was done, what is safe, and what to do next.
+ * - After the end, no copy of a value remains in the service's own vault.
  */
 export async function expectRotationInvariants(world: World, app: RotatedApp, row: RotationRecord): Promise<void> {
   const { control } = world.cloud;
@@ -21,7 +25,7 @@ export async function expectRotationInvariants(world: World, app: RotatedApp, ro
   for (const { keyId, removedAt, madeBy, displayName } of secrets) {
     const secretLabel = `${keyId} (${displayName})`;
     if (removedAt !== undefined) expect(removableKeyIds, `removed: ${secretLabel}`).toContain(keyId);
-    // A secret that a rotation created: only the one that the rotation uses may remain.
+    // Only rotations create secrets through Microsoft Graph. Of these, only the rotation's new secret may remain.
     else if (madeBy === "graph") expect([row.newKeyId], `not removed: ${secretLabel}`).toContain(keyId);
   }
   for (const place of app.places) {

@@ -145,7 +145,7 @@ test("lists and alert previews follow three rotations of an application in a row
   for (let count = 0; count < 3; count++) {
     const started = await rotate(app, { secretId, overlapDays: 0 });
     expect(started.status, started.text).toBe(201);
-    const ended = await http.until(
+    const ended = await http.waitUntil(
       started.body.rotationId,
       ({ endedAt, attention }) => endedAt !== null || attention !== null,
     );
@@ -157,7 +157,7 @@ test("lists and alert previews follow three rotations of an application in a row
   expect(body.items).toMatchObject([{ assetId: assetId(SHOP_VAULT, app), keyId: secretId, confidence: "certain" }]);
   // The written vault is read again too. Its re-scan waits half a minute after the last read.
   const modified = async () => {
-    await http.pass(40_000);
+    await http.advanceClock(40_000);
     await fetch(`${service.url}/admin/functions/watchScans`, { method: "POST", body: "{}" });
     return (await http.admin("GET", `/api/assets/discovery/assets/${assetId(SHOP_VAULT, app)}`)).body.tags[
       "entra-key-id"
@@ -198,12 +198,12 @@ test("an unknown copy of a secret is written only after a user confirms it", asy
   const alert = `${STRANGER_VAULT}/shop-api stores the old secret. No user confirmed this place, so the rotation does not write the new secret there.`;
   await expect.poll(notified, { timeout: 150_000 }).toEqual([alert]);
 
-  const overlapping = await http.until(id, ({ status }) => status === "overlapping", false);
+  const overlapping = await http.waitUntil(id, ({ status }) => status === "overlapping", { skipsDays: false });
   expect([keyIdInVault(SHOP_VAULT, app), keyIdInVault(STRANGER_VAULT, app)]).toEqual([
     overlapping.newKeyId,
     keyIdOf(app, "current"),
   ]);
-  const waiting = await http.until(id, ({ needsConfirmation }) => needsConfirmation);
+  const waiting = await http.waitUntil(id, ({ needsConfirmation }) => needsConfirmation);
   expect(waiting.reasons).toEqual([
     expect.stringMatching(/^kv-stranger\/shop-api stores the old secret, is new .*Confirm/),
   ]);
@@ -212,9 +212,11 @@ test("an unknown copy of a secret is written only after a user confirms it", asy
 
   expect((await confirm(STRANGER_VAULT, app)).status).toBe(200);
   // The place is written at once and not at the next daily check.
-  const both = await http.until(id, ({ targets: all }) => all.length === 2 && all[1].state === "written", false);
+  const both = await http.waitUntil(id, ({ targets: all }) => all.length === 2 && all[1].state === "written", {
+    skipsDays: false,
+  });
   expect(both.notUpdated).toEqual([]);
-  const ended = await http.until(id, ({ endedAt, attention }) => endedAt !== null || attention !== null);
+  const ended = await http.waitUntil(id, ({ endedAt, attention }) => endedAt !== null || attention !== null);
   expect(ended).toMatchObject({ status: "completed", reasons: [] });
   expect([keyIdInVault(SHOP_VAULT, app), keyIdInVault(STRANGER_VAULT, app)]).toEqual([ended.newKeyId, ended.newKeyId]);
   expect(validKeyIds(app)).toEqual([ended.newKeyId]);
@@ -293,7 +295,7 @@ test("a compromised secret is replaced only in the places that the request names
   const started = await rotate(app, { reason: "compromised", targets: [assetId(SHOP_VAULT, app)], overlapDays: 0 });
   expect([started.status, started.body.reason, targetVaults(started)]).toEqual([201, "compromised", [SHOP_VAULT]]);
   expect(skippedPlaces(started)).toEqual([`${SECOND_VAULT} certain notNamed`]);
-  const ended = await http.until(
+  const ended = await http.waitUntil(
     started.body.rotationId,
     ({ endedAt, attention }) => endedAt !== null || attention !== null,
   );

@@ -18,7 +18,7 @@ import {
 let deployments: Awaited<ReturnType<typeof startDeployments>>;
 let deployment: Deployment;
 beforeAll(async () => {
-  deployments = await startDeployments(60);
+  deployments = await startDeployments(60); // Each test, and each retry of a test, uses a storage account of its own.
 });
 afterAll(() => deployments.stop());
 beforeEach(() => {
@@ -142,6 +142,7 @@ describe("the service does not connect to a private address", () => {
   test("over plain HTTP, if the service's own address is not on this machine", async () => {
     const { issuer: oidcIssuer } = deployments.cloud.oidc;
     const testWith = (instance: Instance) => problemOf(instance.sso.test({ oidcIssuer }, ADMINISTRATOR, ORIGIN));
+    // The provider of the tests has an http address on this machine. Only a service on this machine may use it.
     expect(await testWith(deployment.start())).toBe("none");
     const config = { PUBLIC_BASE_URL: "https://lifecycle.acme.example" };
     expect(await testWith(deployment.start({ config }))).toBe("invalidRequest");

@@ -2,13 +2,14 @@ import { Secret, TOTP } from "otpauth";
 
 const STEP_MS = 30_000;
 
-/** Returns the code of an authenticator app whose clock is this number of steps ahead of this machine's. Negative: behind. */
+/** Returns the code that an authenticator app shows now, or a number of time steps later. Negative: earlier. */
 export const codeOf = ({ secret }: { secret: string }, steps = 0): string =>
   new TOTP({ secret: Secret.fromBase32(secret) }).generate({ timestamp: Date.now() + steps * STEP_MS });
 
 /**
- * Confirms an authenticator app with the code of the previous step, which leaves the current one unused. Sends a newer code if
- * a step ended before the service received the code, which it then rejects as two steps old.
+ * Confirms an authenticator app with the code of the previous time step, so that the test can still use the current code: the
+ * service accepts each code once, and codes that are up to one step old. If the next step starts before the service receives the
+ * code, the code is two steps old and rejected. Then the function tries the next code.
  */
 export async function confirmWithPreviousCode<A extends { status: number }>(
   app: { secret: string },

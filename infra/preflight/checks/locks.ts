@@ -1,4 +1,6 @@
-// Checks management locks of the scopes that the deployment writes to.
+// Finds the management locks that stop or limit the deployment. A ReadOnly lock stops every write at or below its scope. A
+// CanNotDelete lock permits writes, so it matters only in the service's own group, where later deployments delete: Terraform
+// replaces resources, and Azure removes the oldest entries of the deployment history.
 
 import * as z from "zod";
 import { type Context, existingScope, textParameter } from "../context.ts";
@@ -12,7 +14,7 @@ export async function checkLocks(context: Context): Promise<CheckResult> {
   const subnets = ["functionSubnetResourceId", "privateEndpointSubnetResourceId"].map((name) =>
     textParameter(context, name),
   );
-  // The deployment joins a subnet, which writes to it.
+  // The subscriptions, resource groups and subnets that the deployment writes to. Joining an existing subnet writes to it.
   const scopes = [...context.plan.scopes.map((scope) => existingScope(context, scope)), ...subnets].filter(Boolean);
   const resources = context.plan.resources.flatMap(({ id }) => id ?? []);
   const subscriptions = [...new Set(scopes.map((scope) => scope.split("/")[2]!))];
@@ -29,22 +31,21 @@ export async function checkLocks(context: Context): Promise<CheckResult> {
     );
     count += entries.length;
     for (const { id, name, properties } of entries) {
-      const locked = id
+      const lockedScope = id
         .slice(0, id.toLowerCase().lastIndexOf("/providers/microsoft.authorization/locks/"))
         .toLowerCase();
       const isReadOnly = properties.level === "ReadOnly";
-      // A lock on a resource of an earlier deployment matters only if the deployment can't write the resource.
+      // A resource of an earlier deployment can have a lock of its own, which matters only if it is ReadOnly.
       const written = isReadOnly ? [...scopes, ...resources] : scopes;
-      if (!written.some((one) => `${one.toLowerCase()}/`.startsWith(`${locked}/`))) continue;
-      // Creating resources and joining a subnet is permitted with CanNotDelete.
-      if (!isReadOnly && !locked.startsWith(context.group.id.toLowerCase())) continue;
+      if (!written.some((one) => `${one.toLowerCase()}/`.startsWith(`${lockedScope}/`))) continue;
+      if (!isReadOnly && !lockedScope.startsWith(context.group.id.toLowerCase())) continue;
       findings.push({
         code: isReadOnly ? "lock.readOnly" : "lock.cannotDelete",
         severity: isReadOnly ? "stops" : "degrades",
         subject: name,
         message: isReadOnly
-          ? `The lock makes ${locked} read-only, so nothing can be written there.`
-          : `The lock forbids deletions in ${locked}. Terraform can't replace resources, and the deployment history is not cleaned after 800 deployments.`,
+          ? `The lock makes ${lockedScope} read-only, so nothing can be written there.`
+          : `The lock forbids deletions in ${lockedScope}. Terraform can't replace resources, and the deployment history is not cleaned after 800 deployments.`,
         remedy: isReadOnly
           ? "Remove the lock for the deployment."
           : "Nothing, if you accept that. Otherwise remove the lock.",

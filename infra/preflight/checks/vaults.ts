@@ -1,4 +1,5 @@
-// Checks which of the vaults to watch the service could not read, and why.
+// Checks which of the vaults to watch the service could not read after the deployment: those of another tenant, those that the
+// network settings close, and those with access policies.
 
 import * as z from "zod";
 import { CloudFailure } from "../../../shared/platform/azure/failure.ts";
@@ -44,6 +45,7 @@ export async function checkVaults(context: Context): Promise<CheckResult> {
           : await readSubscription(context.arm, id, context.subscription.tenantId);
       const path = `/subscriptions/${id}/providers/Microsoft.KeyVault/vaults`;
       const target = { operation: "list key vaults", resource: subscription.name };
+      // A subscription that is not registered for Microsoft.KeyVault has no vaults.
       const list = await unlessUnregistered(context.arm.list({ path, apiVersion: VERSION, target }, Vault));
       const entries = list?.entries ?? [];
       count += entries.length;
@@ -114,13 +116,16 @@ function networkFindingOf(
     );
   }
   if (properties.networkAcls?.defaultAction !== "Deny") return undefined;
-  const subnet = textParameter(context, "functionSubnetResourceId");
+  const existingSubnet = textParameter(context, "functionSubnetResourceId");
   const rules = properties.networkAcls.virtualNetworkRules ?? [];
-  if (subnet && hasNetwork && rules.some((rule) => rule.id.toLowerCase() === subnet.toLowerCase())) return undefined;
+  const isAllowed = rules.some((rule) => rule.id.toLowerCase() === existingSubnet?.toLowerCase());
+  if (existingSubnet && hasNetwork && isAllowed) return undefined;
+  // With a NAT gateway, the service calls from one public address, otherwise from its subnet. The templates create the gateway
+  // only in a subnet that they create too. The outputs with the address and the new subnet exist only after the deployment.
   const source =
-    context.parameters.values.natGatewayEnabled && !subnet
+    context.parameters.values.natGatewayEnabled && !existingSubnet
       ? '--ip-address "$SERVICE_IP_ADDRESS"'
-      : `--subnet ${subnet ? quote(subnet) : '"$SERVICE_SUBNET_ID"'}`;
+      : `--subnet ${existingSubnet ? quote(existingSubnet) : '"$SERVICE_SUBNET_ID"'}`;
   return finding(
     "vault.firewall",
     "The vault's firewall does not allow the service.",

@@ -6,7 +6,7 @@ import { type ArmOptions, failure, type Route } from "./request-context.ts";
 import type { ArmResource } from "./resource-store.ts";
 import type { ResourceType } from "./resource-types.ts";
 
-/** A request to a resource other than a vault, or to a list of such resources. */
+/** A request to a resource, or to a list of resources. Requests to vaults have routes of their own (resource-manager.ts). */
 export interface ResourceCall {
   options: ArmOptions;
   request: IncomingRequest;
@@ -24,7 +24,8 @@ export interface ResourceCall {
  * Creates a route to a resource. The route first checks that the subscription and the resource exist and are readable, then
  * calls `answer`.
  *
- * @param route `action`: the permission that the request needs. `self`: the resource is readable even if it is `denied`.
+ * @param route `action`: the permission that the request needs. `item`: the setting or other part of the resource that the
+ * request names. `self`: the request reads only the resource itself, which is permitted even if the resource is `denied`.
  * Actions: https://learn.microsoft.com/azure/role-based-access-control/resource-provider-operations
  */
 export function resourceRoute(
@@ -42,6 +43,7 @@ export function resourceRoute(
     answer(claims) {
       const error = subscriptionError(options, subscription, claims, route.action);
       if (error !== undefined) return error;
+      // Apps read secrets on a schedule. The reads that are due by now happen first, so that the response shows their result.
       options.consumers.runDueWork();
       const resource = options.store.get(id);
       if (resource === undefined) return notFound(id, type);

@@ -1,5 +1,7 @@
 // Resources of the platform team of the sample company acme. arm/placeholders.ts replaces texts such as `{uri:kv-dmz}` by the
 // address of that vault, `{version:kv-dmz/secrets/NAME}` by a version, and `{id:…}`, `{resource:…}` and `{principal:…}` by IDs.
+// `pick(vault, position, kind)` returns the name of an item of a vault, by default of its first secret. The identity of a
+// resource can read the vaults that its texts name, or those in `mayRead`.
 
 import { type NamePicker, referenceByName, referenceByUri, webApp } from "./acme-web-apps.ts";
 import type { CompanyResource } from "./resources.ts";
@@ -355,7 +357,7 @@ function encryptedResources(pick: NamePicker): CompanyResource[] {
 function computeResources(pick: NamePicker): CompanyResource[] {
   const [aks, edge] = ["kv-platform-aks", "kv-platform-network"];
   const [key, certificate] = [pick(aks, 0, "keys"), pick(edge, 0, "certificates")];
-  const observed = `{uri:${edge}}/secrets/${certificate}`;
+  const certificateUri = `{uri:${edge}}/secrets/${certificate}`;
   return [
     {
       ...PLATFORM,
@@ -398,7 +400,10 @@ function computeResources(pick: NamePicker): CompanyResource[] {
             {
               sourceVault: { id: `{id:${edge}}` },
               vaultCertificates: [
-                { certificateUrl: `${observed}/{version:${edge}/certificates/${certificate}}`, certificateStore: "My" },
+                {
+                  certificateUrl: `${certificateUri}/{version:${edge}/certificates/${certificate}}`,
+                  certificateStore: "My",
+                },
               ],
             },
           ],
@@ -411,7 +416,9 @@ function computeResources(pick: NamePicker): CompanyResource[] {
             properties: {
               publisher: "Microsoft.Azure.KeyVault",
               type: "KeyVaultForLinux",
-              settings: { secretsManagementSettings: { pollingIntervalInS: "3600", observedCertificates: [observed] } },
+              settings: {
+                secretsManagementSettings: { pollingIntervalInS: "3600", observedCertificates: [certificateUri] },
+              },
             },
           },
           {
@@ -518,7 +525,7 @@ function otherResources(pick: NamePicker): CompanyResource[] {
       type: "Microsoft.MachineLearningServices/workspaces",
       name: "mlw-forecast",
       identity: SYSTEM,
-      // Refers to the vault by its ID alone. No role assignment lets the workspace read it.
+      // Only the vault's ID in the properties shows that the workspace uses the vault: no role lets the workspace read it.
       mayRead: [],
       properties: { keyVault: "{id:kv-platform-telemetry}", friendlyName: "Forecast" },
     },

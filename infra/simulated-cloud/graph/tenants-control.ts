@@ -3,9 +3,13 @@ import { DirectoryControl } from "./directory-control.ts";
 import type { Tenant, TenantSummary, Tenants } from "./tenants.ts";
 import type { Targets } from "./watched-secrets.ts";
 
-/** Control operations for the company's other tenants. */
+/**
+ * Operations by which tests and developers read and change the company's tenants other than the service's own. No API of
+ * Microsoft has them.
+ */
 export class TenantsControl {
   readonly #tenants: Tenants;
+  /** Vault secrets that must always contain a working client secret. */
   readonly #targets: Targets;
 
   constructor(tenants: Tenants, targets: Targets) {
@@ -13,7 +17,7 @@ export class TenantsControl {
     this.#targets = targets;
   }
 
-  /** Lists the other tenants with the service's registration in each. */
+  /** Lists the tenants, with the service's app registration in each. */
   list(): TenantSummary[] {
     return this.#tenants.summaries();
   }
@@ -26,7 +30,10 @@ export class TenantsControl {
     return new DirectoryControl(this.#tenant(idOrDomain).directory, this.#targets);
   }
 
-  /** Changes a tenant. Omitted members stay. Days, such as the expiry of keys, count from when the company was created. */
+  /**
+   * Changes a tenant. Omitted members stay. Members in days, such as the days until a key expires, count from the creation of
+   * the simulated company, not from now.
+   */
   change(
     idOrDomain: string,
     change: Partial<Pick<CompanyTenant, "type" | "domain" | "keySets" | "identityProviders">>,

@@ -46,6 +46,7 @@ export const Reader = z.object({
   userName: z.string().optional(),
   /** Name of the application, from its sign-ins. */
   name: z.string().optional(),
+  /** ID of the resource whose managed identity the reader is. */
   identityOf: z.string().optional(),
   operations: z.array(z.string()),
   lastAt: z.string(),
@@ -71,7 +72,7 @@ export const AssetUseRecord = z.object({
 export type AssetUseRecord = z.infer<typeof AssetUseRecord>;
 export const AssetUses = entity(TABLE, AssetUseRecord);
 
-/** Start of a vault's events in the log without a gap. */
+/** `since`: start of the period whose events of a vault are all in the log. `lastAt`: the vault's last event. */
 export const VaultUseRecord = z.object({ vaultName: z.string(), since: z.string(), lastAt: z.string() });
 export type VaultUseRecord = z.infer<typeof VaultUseRecord>;
 export const VaultUses = entity(TABLE, VaultUseRecord);
@@ -94,11 +95,13 @@ export type UnexpectedReader = z.infer<typeof UnexpectedReader>;
 export const UnexpectedReaders = entity(TABLE, UnexpectedReader);
 
 /**
- * The secrets of a vault (`<type>.<name>`) as last evaluated for compliance, with the day. Unused ones have the prefix `-`. If
- * there are many, the others are in further rows.
+ * The secrets of a vault and their use, as last reported to compliance. Only secrets whose use changed since then are evaluated
+ * again. All vaults share the partition `UNUSED`. A vault with many secrets has further rows.
  */
 const ReportedUnusedRecord = z.object({
+  /** Day of the last report. */
   lookedOn: z.string(),
+  /** `secret.<name>`. Unused ones have the prefix `-`. */
   assets: packedMember(z.array(z.string())),
   /** Number of rows of the vault. Absent: only this one. */
   rows: z.int().optional(),

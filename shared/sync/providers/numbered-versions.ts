@@ -39,9 +39,11 @@ export async function writeNumbered(
   if (String(current) !== (expected.version ?? "0")) {
     throw syncFailure("changedMeanwhile", call, "another writer wrote a version in the meantime");
   }
+  // An earlier call has already written this value.
   if (notedMark(note, current) === id) return { version: String(current), created: false };
   const previousNote = parseNote(note);
-  // Another writer may have written that version after the intention and the crash. Only the value shows it.
+  // An earlier call noted the intention to write this version, and then crashed. If the version has the value, that call wrote
+  // it, and only the final note is missing. Otherwise another writer wrote the version after the crash.
   if (
     previousNote.intended &&
     previousNote.id === id &&
@@ -49,6 +51,7 @@ export async function writeNumbered(
     (await store.holdsValue(current))
   ) {
     await store.note(noteOf(id, current));
+    // If it is the first version, that call created the target.
     return { version: String(current), created: current === 1 };
   }
   await store.note(`${noteOf(id, current + 1)} intended`);

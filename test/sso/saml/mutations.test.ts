@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { Signer, verificationResult } from "./signing.ts";
 
-// Changes valid SAML responses at random. A changed response must be rejected or give the same person.
+// Changes valid SAML responses at random. A changed response must be rejected, or sign in the same person as the valid one.
 
 const idp = new Signer();
 
@@ -26,7 +26,7 @@ const PIECES = [
   "</saml:Assertion>",
 ];
 
-/** One change of a text: an insertion, a removal, a duplication, or an exchange of two tags. */
+/** One change of a text: an insertion, a replacement, a removal, a duplication, or an exchange of two tags. */
 const mutation = fc.oneof(
   fc.record({ kind: fc.constant("insert" as const), at: position, piece: fc.constantFrom(...PIECES) }),
   fc.record({ kind: fc.constant("replace" as const), at: position, piece: fc.string({ minLength: 1, maxLength: 2 }) }),
@@ -75,6 +75,7 @@ describe.each(["assertion", "response", "both"] as const)("A response whose %s i
     await fc.assert(
       fc.asyncProperty(fc.array(mutation, { minLength: 1, maxLength: 2 }), async (changes) => {
         const result = await verificationResult(changes.reduce(mutate, xml), idp.expected());
+        // The reason of a rejection is a text, an accepted person is an object.
         if (typeof result === "string") rejected += 1;
         else {
           accepted += 1;
@@ -83,7 +84,7 @@ describe.each(["assertion", "response", "both"] as const)("A response whose %s i
       }),
       { numRuns: 150 },
     );
-    // Both results must occur. A change outside the signed content, or of white space in tags, is accepted.
+    // Both must occur, or the test tests nothing. Accepted are changes outside the signed content and of white space in tags.
     expect(rejected).toBeGreaterThan(50);
     expect(accepted).toBeGreaterThan(0);
   });
