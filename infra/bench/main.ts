@@ -8,6 +8,8 @@ import path from "node:path";
 import { CLOUD_KEYS } from "../../test/support/test-app.ts";
 import { trust } from "../../test/support/trust.ts";
 import { commandLine, exitWithUsageError } from "../build/command-line.ts";
+// The benchmarks write rows with the service's signing key, which they read from the simulated cloud by its name.
+import "../simulated-cloud/loopback-names.mjs";
 import { serverCertificate } from "../simulated-cloud/tls.ts";
 import { costPage } from "./cost-page.ts";
 import { mergedPage, problemsOf, render } from "./page.ts";

@@ -3,7 +3,6 @@ import pMap from "p-map";
 import { licence } from "../../test/support/licence.ts";
 import { Service } from "../../test/support/service.ts";
 import { caller, type Fixture, openFixture, SOURCE } from "../../test/sync/sync-fixture.ts";
-import "../simulated-cloud/loopback-names.mjs";
 import { processFigures, smallInstance, withProcessorTime } from "./process.ts";
 import { atMost, equalTo, type Figure, peakMemory, type Section } from "./section.ts";
 

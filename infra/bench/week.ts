@@ -1,7 +1,6 @@
 import { runWeek, WHOLE_WEEK } from "../../test/support/scan-week.ts";
 import { UNLISTED_CHANGES } from "../../test/support/week-changes.ts";
 import { startAzurite } from "../local/azurite.ts";
-import "../simulated-cloud/loopback-names.mjs";
 import { atMost, type Section } from "./section.ts";
 
 /** Maximum ratio of the calls of the week to the calls if every full scan read all details. */

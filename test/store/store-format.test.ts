@@ -102,8 +102,8 @@ test("requests, timers and messages fail on a store of a newer build, and the er
 });
 
 test("the preparation for a rollback removes the format, so that an earlier build can write its own", async () => {
-  expect(await runCommand("prepare-rollback", "--to", "9774d700", "--dry-run")).toMatchObject({ code: 0 });
+  expect(await runCommand("prepare-rollback", "--to", "6da79ba2", "--dry-run")).toMatchObject({ code: 0 });
   expect(await storedFormat()).toBe(STORE_FORMAT);
-  expect(await runCommand("prepare-rollback", "--to", "9774d700")).toMatchObject({ code: 0 });
+  expect(await runCommand("prepare-rollback", "--to", "6da79ba2")).toMatchObject({ code: 0 });
   expect(await storedFormat()).toBeUndefined();
 });
