@@ -2,7 +2,9 @@
 // Bicep with Terraform, so it would not notice a mistake that both contain.
 
 import type { BicepFile } from "./bicep/parse.ts";
+import { checkConditions } from "./conditions.ts";
 import type { Finding } from "./expression.ts";
+import { FURTHER_VALUES, type Invariant } from "./further-values.ts";
 import {
   type BicepResource,
   bicepResources,
@@ -12,18 +14,8 @@ import {
 } from "./parity/declared-resources.ts";
 import { snake } from "./parity/normalize.ts";
 import { KINDS, type Kind, NETWORK_CREATED, SERVICE_ENDPOINTS } from "./parity/resource-kinds.ts";
-import { bicepValue, terraformValue } from "./parity/values.ts";
-import type { TerraformModule } from "./terraform/check.ts";
-
-interface Invariant {
-  /** Azure resource type. */
-  type: string;
-  /** Name of the resource in snake_case. Without it, the invariant applies to each resource of the type. */
-  name?: string;
-  /** Required value by the path of the Bicep property, in the common text of both languages (parity/normalize.ts). */
-  values: Record<string, string>;
-  reason: string;
-}
+import { argumentsOf, bicepValue, leavesOf, terraformValue } from "./parity/values.ts";
+import { META_ARGUMENTS, type TerraformModule } from "./terraform/check.ts";
 
 const CLOSED_IN_NETWORK = "{network_enabled} ? Disabled : Enabled";
 const OPEN_MONITORING = "{monitoring_public_network_access_enabled} ? Enabled : Disabled";
@@ -100,6 +92,7 @@ const WORKSPACE =
   "{log_analytics_workspace_resource_id} is given ? {log_analytics_workspace_resource_id} : {log_analytics_workspace.id}";
 
 const INVARIANTS: readonly Invariant[] = [
+  ...FURTHER_VALUES,
   {
     type: "Microsoft.Storage/storageAccounts",
     values: {
@@ -287,7 +280,7 @@ const INVARIANTS: readonly Invariant[] = [
     values: {
       "properties.registrationEnabled": "false",
       "properties.resolutionPolicy": "NxDomainRedirect",
-      "properties.virtualNetwork.id": `${NETWORK_CREATED} ? {virtual_network.id} : split(/subnets/, {private_endpoint_subnet_resource_id})`,
+      "properties.virtualNetwork.id": `${NETWORK_CREATED} ? {virtual_network.id} : split(/subnets/, {private_endpoint_subnet_resource_id})[0]`,
     },
     reason: "a watched vault that has a private endpoint elsewhere has no record in the zone",
   },
@@ -415,13 +408,19 @@ export function checkInvariants(
       ...KINDS.filter(({ arm }) => arm === one.type).flatMap((kind) =>
         [...terraform].flatMap(([key, resource]) => checkTerraformResource(one, kind, key, resource)),
       ),
+      // A resource that only Terraform has.
+      ...[...terraform]
+        .filter(([key]) => key === `${one.type} ${one.name ?? key.split(" ")[1]}`)
+        .flatMap(([key, resource]) => checkArguments(one, key.split(" ")[1]!, resource)),
     ]),
     ...bicepDeclared.flatMap((one) => [...checkEventTypes(one, bicepDeclared), ...checkWatchRole(one)]),
     ...checkAssignmentNames(bicepDeclared),
+    ...checkPinned(bicepDeclared, terraform),
+    ...checkConditions(bicepDeclared),
   ];
 }
 
-function checkBicepResource({ type, name, values, reason }: Invariant, one: BicepResource): Finding[] {
+function checkBicepResource({ type, name, values = {}, reason }: Invariant, one: BicepResource): Finding[] {
   if (one.resource.type !== type || (name !== undefined && snake(one.resource.name) !== name)) return [];
   return Object.entries(values).flatMap(([path, expected]) =>
     mustBe(one, `${one.resource.name}: ${path}`, bicepValue(one, path), expected, reason),
@@ -429,18 +428,114 @@ function checkBicepResource({ type, name, values, reason }: Invariant, one: Bice
 }
 
 function checkTerraformResource(
-  { name, values, reason }: Invariant,
+  { name, values = {}, terraform = {}, reason }: Invariant,
   kind: Kind,
   key: string,
   one: TerraformResource,
 ): Finding[] {
   const [type, ownName] = key.split(" ") as [string, string];
   const expectedName = kind.inside?.name ?? name;
+  if (kind.resource !== undefined && kind.resource !== ownName) return [];
   if (type !== kind.azurerm || (expectedName !== undefined && ownName !== expectedName)) return [];
-  return Object.entries(values).flatMap(([path, expected]) => {
-    const pair = kind.pairs.find(({ bicep, presence }) => bicep === path && !presence);
-    return pair ? mustBe(one, `${ownName}: ${pair.terraform}`, terraformValue(one, pair), expected, reason) : [];
+  return [
+    ...Object.entries(values).flatMap(([path, expected]) => {
+      const pair = kind.pairs.find(({ bicep, presence }) => bicep === path && !presence);
+      return pair ? mustBe(one, `${ownName}: ${pair.terraform}`, terraformValue(one, pair), expected, reason) : [];
+    }),
+    ...(kind.inside ? [] : checkArguments({ type, terraform, reason }, ownName, one)),
+  ];
+}
+
+/** Checks the values of arguments that Bicep has in another form. */
+function checkArguments({ terraform = {}, reason }: Invariant, name: string, one: TerraformResource): Finding[] {
+  return Object.entries(terraform).flatMap(([argument, expected]) => {
+    const value = terraformValue(one, { bicep: "", terraform: argument });
+    return mustBe(one, `${name}: ${argument}`, value, expected, reason);
   });
+}
+
+/** Properties and arguments that other checks cover: names by evaluation, tags and regions by parity. */
+const COVERED = new Set(["name", "tags", "location", "parent", "dependsOn", "scope", "resource_group_name"]);
+
+/** Texts for people, and members of custom roles (role-actions.ts, evaluation/). */
+const COVERED_TEXTS =
+  /^(properties\.)?(displayName|display_name|description|notes|roleName|permissions|assignableScopes|assignable_scopes)\b/;
+
+const isCovered = (leaf: string): boolean => COVERED.has(leaf.split(".")[0]!) || COVERED_TEXTS.test(leaf);
+
+/**
+ * Returns whether a value is a parameter and nothing else, or the value of an item in a loop over one: the person who deploys
+ * decides.
+ */
+const isParameter = (value: string | undefined): boolean =>
+  value === undefined || /^\[?\{(\w+|value\.)\}\]?$/.test(value);
+
+/** Checks that each value that the templates decide is in the table, with its reason. */
+function checkPinned(bicep: readonly BicepResource[], terraform: ReadonlyMap<string, TerraformResource>): Finding[] {
+  const pinsOf = (type: string, name: string) =>
+    INVARIANTS.filter((one) => one.type === type && (one.name === undefined || one.name === name));
+  const isBelow = (leaf: string, path: string) => leaf === path || leaf.startsWith(`${path}.`);
+  const ofBicep = bicep.flatMap((one) => {
+    const name = snake(one.resource.name);
+    const kinds = KINDS.filter(({ arm }) => arm === one.resource.type);
+    const pinned = [
+      ...pinsOf(one.resource.type, name).flatMap(({ values = {} }) => Object.keys(values)),
+      // checkEventTypes
+      "properties.filter.includedEventTypes",
+      ...kinds.flatMap(({ only }) =>
+        Object.entries(only?.bicep ?? {}).flatMap(([path, reason]) =>
+          /^always |settings\.ts/.test(reason) ? [path] : [],
+        ),
+      ),
+    ];
+    return leavesOf(one.resource.body)
+      .filter((leaf) => !isCovered(leaf) && !pinned.some((path) => isBelow(leaf, path)))
+      .filter((leaf) => !isParameter(bicepValue(one, leaf)))
+      .map((leaf) =>
+        findingAt(one, `${one.resource.name}: ${leaf} is not in the table of values: ${bicepValue(one, leaf)}`),
+      );
+  });
+  const ofTerraform = [...terraform].flatMap(([key, one]) => {
+    const [type, name] = key.split(" ") as [string, string];
+    const kinds = KINDS.filter(({ azurerm }) => azurerm === type);
+    const own = pinsOf(type, name).flatMap(({ terraform: values = {} }) => Object.keys(values));
+    const pinned = own.concat(
+      kinds.flatMap(({ arm, pairs, inside, only }) => {
+        // A resource of Bicep that is inside of another one in Terraform has a name of its own.
+        const pins = INVARIANTS.filter(
+          (pin) => pin.type === arm && (pin.name === undefined || pin.name === name || inside),
+        );
+        const paths = [
+          ...pins.flatMap(({ values = {} }) => Object.keys(values)),
+          ...Object.entries(only?.bicep ?? {}).flatMap(([path, reason]) =>
+            reason.startsWith("always ") ? [path] : [],
+          ),
+        ];
+        return [
+          "included_event_types",
+          // parity/settings.ts
+          "app_settings",
+          // Parity compares the id, the pair names the role.
+          ...(paths.includes("properties.roleDefinitionId") ? ["role_definition_id"] : []),
+          ...pairs
+            .filter(({ bicep: path, presence }) => !presence && paths.includes(path))
+            .map((pair) => pair.terraform),
+          ...pins.flatMap(({ terraform: values = {} }) => Object.keys(values)),
+        ];
+      }),
+    );
+    return argumentsOf(one.block)
+      .filter((leaf) => !isCovered(leaf) && !META_ARGUMENTS.has(leaf.split(".")[0]!))
+      .filter((leaf) => !pinned.some((path) => isBelow(leaf, path)))
+      .filter((leaf) => !isParameter(terraformValue(one, { bicep: "", terraform: leaf })))
+      .map((leaf) =>
+        findingAt(
+          one,
+          `${name}: ${leaf} is not in the table of values: ${terraformValue(one, { bicep: "", terraform: leaf })}`,
+        ),
+      );
+  });
+  return [...ofBicep, ...ofTerraform];
 }
 
 /**

@@ -20,10 +20,16 @@ interface Argument {
 }
 type Arguments = Record<string, Argument>;
 
-const RESOURCES = providerSchema.resources as Record<string, { arguments: Arguments; attributes: string[] }>;
+/** Resource of Terraform itself, which keeps a value in the state: https://developer.hashicorp.com/terraform/language/resources/terraform-data */
+export const STATE_ONLY = "terraform_data";
+
+const RESOURCES = {
+  ...providerSchema.resources,
+  [STATE_ONLY]: { arguments: { input: { type: "string" } }, attributes: ["id", "output"] },
+} as Record<string, { arguments: Arguments; attributes: string[] }>;
 
 /** Arguments that Terraform itself defines, not the provider. */
-const META_ARGUMENTS = new Set(["count", "for_each", "depends_on", "lifecycle", "provider"]);
+export const META_ARGUMENTS = new Set(["count", "for_each", "depends_on", "lifecycle", "provider"]);
 const MODULE_META_ARGUMENTS = new Set([...META_ARGUMENTS, "source", "version", "providers"]);
 
 /** Data sources that the module reads, with their attributes. */
