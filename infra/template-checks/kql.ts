@@ -87,12 +87,15 @@ export function columnsOf(query: string): string[] | undefined {
     .replace(/"(?:[^"\\]|\\.)*"/g, (text) => text.replaceAll("|", " "))
     .split("|")
     .map((stage) => stage.trim());
-  return stages.reduce<string[] | undefined>((columns, stage) => {
+  let columns: string[] | undefined;
+  for (const stage of stages) {
     const [, operator, list] = /^(summarize|project|extend)\s+(.*)$/s.exec(stage) ?? [];
-    if (operator === undefined) return columns;
+    if (operator === undefined) continue;
     const names = listedNames(list!);
-    return operator === "extend" ? columns && [...columns, ...names] : names;
-  }, undefined);
+    if (operator !== "extend") columns = names;
+    else columns?.push(...names);
+  }
+  return columns;
 }
 
 /** Returns the names in a list such as `runs = count(), bin(timestamp, 1d) by name`: what is assigned, or the column itself. */

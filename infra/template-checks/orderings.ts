@@ -58,8 +58,6 @@ const ORDERINGS: readonly Ordering[] = [
   },
 ];
 
-/** The file that deploys the service, whose resources are all in the resource group. */
-const SERVICE = "infra/azure/service.bicep";
 const MAIN_MODULE = "infra/terraform";
 const RESOURCE_GROUP = "resource_group";
 

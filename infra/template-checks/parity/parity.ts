@@ -2,7 +2,7 @@
 // values.
 
 import type { BicepFile } from "../bicep/parse.ts";
-import type { Expression, Finding } from "../expression.ts";
+import type { Finding } from "../expression.ts";
 import { roleOfName } from "../roles.ts";
 import { argumentOf, defaultsOf, type TerraformModule } from "../terraform/check.ts";
 import type { Block } from "../terraform/parse.ts";

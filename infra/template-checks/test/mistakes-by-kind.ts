@@ -1,3 +1,5 @@
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: the texts are parts of templates in other languages.
+
 /**
  * Mistakes that a comparison of the two languages misses, or that no single expression shows. `kinds.test.ts` plants each in both
  * languages at once, and in each language alone.
