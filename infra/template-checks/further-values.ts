@@ -17,7 +17,10 @@ const JOIN = "Microsoft.Network/virtualNetworks/subnets/join/action";
 /** Length of the prefix that Terraform's function adds to the prefix of the network. */
 const SUBNET_BITS = "26 - tonumber(split(/, {network_address_prefix})[1])";
 const EXISTING_KEY = "{customer_managed_key} is given";
+const KEY_IDENTITY = `not ${EXISTING_KEY} ? [] : [{customer_managed_key.user_assigned_identity_resource_id}]`;
 const ZONES = "{private_dns_zone_resource_ids}";
+
+const OWN_ZONES = `{private_dns_zones_enabled} and not ${ZONES} is given`;
 
 /** Topics: the source, and how long an event is kept. */
 const EVENTS: readonly Invariant[] = [
@@ -31,7 +34,7 @@ const EVENTS: readonly Invariant[] = [
   {
     type: "Microsoft.EventGrid/systemTopics",
     name: "resource0",
-    values: { "properties.topicType": "Microsoft.KeyVault.vaults" },
+    values: { "properties.topicType": "Microsoft.KeyVault.vaults", "properties.source": "{vault_id}" },
     reason: "the policy creates topics of vaults",
   },
   {
@@ -51,6 +54,7 @@ const EVENTS: readonly Invariant[] = [
       "properties.policyAssignmentId": "{subscription_policy_assignment.id}",
       "properties.resourceDiscoveryMode": "ReEvaluateCompliance",
     },
+    terraform: { subscription_id: "{scope}" },
     reason: "the first remediation starts before Azure has evaluated the policy",
   },
   ...["subscription", "management_group"].flatMap((scope): Invariant[] => [
@@ -58,7 +62,11 @@ const EVENTS: readonly Invariant[] = [
       type: "Microsoft.Authorization/policyDefinitions",
       name: `${scope}_policy`,
       values: { "properties.parameters": "{policy.parameters}", "properties.policyRule": "{policy.policy_rule}" },
-      terraform: { parameters: "jsondecode(file(policy.json))", policy_rule: "jsondecode(file(policy.json))" },
+      terraform: {
+        parameters: "jsondecode(file(policy.json))",
+        policy_rule: "jsondecode(file(policy.json))",
+        ...(scope === "management_group" && { management_group_id: "{scope}" }),
+      },
       reason: "both languages deploy policy.json",
     },
     {
@@ -69,6 +77,7 @@ const EVENTS: readonly Invariant[] = [
         "properties.parameters":
           "{environmentName={value={environment_name}}, eventIdentityId={value={event_identity_id}}, storageAccountId={value={storage_account_id}}}",
       },
+      terraform: { [`${scope}_id`]: "{scope}" },
       reason: "the policy gets the ids of the service's own resources",
     },
     {
@@ -96,12 +105,12 @@ const TIERS: readonly Invariant[] = [
   },
   {
     type: "Microsoft.KeyVault/vaults",
-    values: { "properties.sku.name": "standard" },
+    values: { "properties.sku.name": "standard", "properties.tenantId": "{tenant_id}" },
     reason: "the vault holds secrets only, and the premium tier adds hardware keys",
   },
   {
     type: "Microsoft.OperationalInsights/workspaces",
-    values: { "properties.sku.name": "PerGB2018" },
+    values: { "properties.sku.name": "PerGB2018", "properties.retentionInDays": "{log_retention_days}" },
     reason: "the other tiers are for commitments or retired",
   },
   {
@@ -114,7 +123,9 @@ const TIERS: readonly Invariant[] = [
     values: { "sku.name": "Standard_{storage_replication}", "properties.accessTier": "Hot" },
     terraform: {
       account_tier: "Standard",
+      "identity.for_each": KEY_IDENTITY,
       "identity.type": "UserAssigned",
+      "customer_managed_key.for_each": KEY_IDENTITY,
       // Azure can't change the key type of an existing account.
       queue_encryption_key_type: `not ${EXISTING_KEY} ? Service : Account`,
       table_encryption_key_type: `not ${EXISTING_KEY} ? Service : Account`,
@@ -139,6 +150,9 @@ const APP: readonly Invariant[] = [
       "properties.functionAppConfig.scaleAndConcurrency.alwaysReady":
         "{always_ready_instances} == 0 ? [] : [{instanceCount={always_ready_instances}, name=http}]",
       "properties.siteConfig.ipSecurityRestrictions": "each of {allowed_ip_ranges}",
+      "properties.functionAppConfig.runtime.version": "{node_version}",
+      "properties.functionAppConfig.scaleAndConcurrency.instanceMemoryMB": "{instance_memory_mb}",
+      "properties.functionAppConfig.scaleAndConcurrency.maximumInstanceCount": "{maximum_instance_count}",
     },
     terraform: {
       "identity.identity_ids": "[{identity.id}]",
@@ -153,7 +167,11 @@ const APP: readonly Invariant[] = [
   },
   {
     type: "Microsoft.Communication/communicationServices",
-    values: { "properties.linkedDomains": "[{email_domain.id}]", location: "global" },
+    values: {
+      "properties.linkedDomains": "[{email_domain.id}]",
+      "properties.dataLocation": "{mail_data_location}",
+      location: "global",
+    },
     reason: "mail can only be sent from a linked domain",
   },
   {
@@ -163,6 +181,11 @@ const APP: readonly Invariant[] = [
       email_service_domain_id: "{email_domain.id}",
     },
     reason: "mail can only be sent from a linked domain",
+  },
+  {
+    type: "Microsoft.Communication/emailServices",
+    values: { "properties.dataLocation": "{mail_data_location}", location: "global" },
+    reason: "mail is stored where the parameter says",
   },
   {
     type: "Microsoft.Communication/emailServices/domains",
@@ -264,6 +287,17 @@ const NETWORK: readonly Invariant[] = [
     terraform: { "private_service_connection.is_manual_connection": "false", "private_dns_zone_group.name": "default" },
     reason: "a manual connection waits for an approval that nobody gives",
   },
+  ...[
+    ["private_endpoint", "{private_dns_zone.id}", "{each.key}"],
+    ["app_private_endpoint", "{app_private_dns_zone.id}", "sites"],
+  ].map(([name, zone, group]) => ({
+    type: "Microsoft.Network/privateEndpoints",
+    name: name!,
+    terraform: {
+      "private_dns_zone_group.for_each": `${OWN_ZONES} ? [${zone}] : compact([lookup(each of coalesce(${ZONES}, {}), ${group}, )])`,
+    },
+    reason: "the record of each endpoint is in the zone of its group",
+  })),
   {
     type: "Microsoft.Network/privateEndpoints",
     name: "app_private_endpoint",

@@ -463,12 +463,8 @@ const COVERED_TEXTS =
 
 const isCovered = (leaf: string): boolean => COVERED.has(leaf.split(".")[0]!) || COVERED_TEXTS.test(leaf);
 
-/**
- * Returns whether a value is a parameter and nothing else, or the value of an item in a loop over one: the person who deploys
- * decides.
- */
-const isParameter = (value: string | undefined): boolean =>
-  value === undefined || /^\[?\{(\w+|value\.)\}\]?$/.test(value);
+/** Returns whether a value is an item of the list that the path `for_each` has, or not set. */
+const isItem = (value: string | undefined): boolean => value === undefined || /^\[?\{value\.\}\]?$/.test(value);
 
 /** Checks that each value that the templates decide is in the table, with its reason. */
 function checkPinned(bicep: readonly BicepResource[], terraform: ReadonlyMap<string, TerraformResource>): Finding[] {
@@ -490,7 +486,7 @@ function checkPinned(bicep: readonly BicepResource[], terraform: ReadonlyMap<str
     ];
     return leavesOf(one.resource.body)
       .filter((leaf) => !isCovered(leaf) && !pinned.some((path) => isBelow(leaf, path)))
-      .filter((leaf) => !isParameter(bicepValue(one, leaf)))
+      .filter((leaf) => !isItem(bicepValue(one, leaf)))
       .map((leaf) =>
         findingAt(one, `${one.resource.name}: ${leaf} is not in the table of values: ${bicepValue(one, leaf)}`),
       );
@@ -524,10 +520,13 @@ function checkPinned(bicep: readonly BicepResource[], terraform: ReadonlyMap<str
         ];
       }),
     );
-    return argumentsOf(one.block)
+    const lists = one.block.blocks
+      .filter(({ type: kind }) => kind === "dynamic")
+      .map(({ labels }) => `${labels[0]}.for_each`);
+    return [...argumentsOf(one.block), ...lists]
       .filter((leaf) => !isCovered(leaf) && !META_ARGUMENTS.has(leaf.split(".")[0]!))
       .filter((leaf) => !pinned.some((path) => isBelow(leaf, path)))
-      .filter((leaf) => !isParameter(terraformValue(one, { bicep: "", terraform: leaf })))
+      .filter((leaf) => !isItem(terraformValue(one, { bicep: "", terraform: leaf })))
       .map((leaf) =>
         findingAt(
           one,

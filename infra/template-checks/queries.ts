@@ -33,6 +33,16 @@ const DAY_HOURS = 24;
 /** Hours per unit of a KQL timespan: days, hours, minutes. */
 const HOURS_PER_UNIT: Record<string, number> = { d: DAY_HOURS, h: 1, m: 1 / 60 };
 
+/** What the query of an alert must contain, by its file: a query without it misses what its alert is about. */
+const REQUIRED_CONDITIONS: Record<string, readonly string[]> = {
+  // The statuses with which a scan ends without its results.
+  "failed-scans.kql": ['tostring(scan.status) in ("failed", "timedOut")'],
+  // 3 is Error: https://learn.microsoft.com/azure/azure-monitor/app/data-model-complete
+  "errors.kql": ["severityLevel >= 3", "exceptions"],
+  "no-scan.kql": ["timestamp > ago(1d)", "timestamp <= ago(1d)", "older > 0"],
+  "poison-queues.kql": ['message startswith "Message has reached MaxDequeueCount"'],
+};
+
 /**
  * Checks each query against the tables and columns that exist and the messages that the service writes. host.json must exclude
  * the tables that the queries read from sampling, because sampling could drop a message that is logged once a day. The time
@@ -46,6 +56,11 @@ export function checkQueries(files: InfraFiles, bicep: ReadonlyMap<string, Bicep
     ...workbook.findings,
     ...queries.flatMap(([file, query]) =>
       [...queryProblems(query), ...unwrittenTexts(files, query)].map((message) => ({ file, line: 1, message })),
+    ),
+    ...kqlFiles.flatMap(([file, query]) =>
+      (REQUIRED_CONDITIONS[path.posix.basename(file)] ?? [])
+        .filter((condition) => !query.includes(condition))
+        .map((condition) => ({ file, line: 1, message: `must contain ${condition}` })),
     ),
     ...checkSampling(files),
     ...[...bicep.values()].flatMap((file) => [...checkRanges(files, file), ...checkMeasures(files, file)]),

@@ -1,6 +1,7 @@
 // Evaluates both languages with samples of parameters, and checks the results: names, scopes, subnets, outputs and settings. The
 // comparison of expressions (parity/) does not see a mistake that both languages contain, or that an expression hides.
 
+import { parse } from "yaml";
 import type { BicepFile } from "../bicep/parse.ts";
 import type { Finding } from "../expression.ts";
 import type { InfraFiles } from "../files.ts";
@@ -12,7 +13,7 @@ import { deployBicep } from "./bicep.ts";
 import type { DeployedResource, Deployment } from "./deployed.ts";
 import { EvaluationError, textOf, type Value } from "./evaluate.ts";
 import { checkNames } from "./names.ts";
-import { EVERY_OPTION, OUTPUTS, type Result, SAMPLES, type Sample, SCOPES } from "./samples.ts";
+import { EVERY_OPTION, OUTPUTS, REQUIRED, type Result, SAMPLES, type Sample, SCOPES } from "./samples.ts";
 import { deployTerraform } from "./terraform.ts";
 
 /** The templates to evaluate. */
@@ -45,6 +46,9 @@ export function checkEvaluated(templates: Templates): Finding[] {
     ...results.flatMap(({ bicep, terraform }) => [bicep, terraform].flatMap(checkSubnets)),
     ...checkNames(results, (sample) => deploy(templates, sample)),
     ...checkOutputs(results),
+    ...results.flatMap(({ sample, bicep, terraform }) =>
+      [bicep, terraform].flatMap((deployment) => checkTags(templates, sample, deployment)),
+    ),
     ...checkSettings(templates, results),
   ];
   return [...new Map(findings.map((one) => [JSON.stringify(one), one])).values()];
@@ -166,6 +170,37 @@ function checkSubnets({ resources }: Deployment): Finding[] {
     if (!(error instanceof EvaluationError)) throw error;
     return [at(network, error.message)];
   }
+}
+
+/**
+ * Checks the tags of the service's resources: azd finds the resource group and the app by its own. Each resource that can have
+ * tags has them.
+ */
+function checkTags({ files }: Templates, { terraform }: Sample, { resources }: Deployment): Finding[] {
+  if (terraform !== "infra/terraform") return [];
+  const [service] = Object.keys(
+    (parse(files.text.get("azure.yaml") ?? "") as { services?: object } | null)?.services ?? {},
+  );
+  const canHaveTags = new Set(
+    KINDS.filter(({ pairs, inside }) => !inside && pairs.some(({ bicep }) => bicep === "tags")).flatMap((kind) => [
+      kind.arm,
+      kind.azurerm,
+    ]),
+  );
+  return resources
+    .filter(({ type }) => canHaveTags.has(type))
+    .flatMap((one) => {
+      const tags = (one.body.tags ?? {}) as { [name: string]: Value };
+      const expected: [name: string, value: string | undefined][] = [
+        ["azd-env-name", REQUIRED.environmentName],
+        ...(one.symbol === "function_app" ? [["azd-service-name", service] as [string, string | undefined]] : []),
+      ];
+      return expected
+        .filter(([name, value]) => tags[name] !== value)
+        .map(([name, value]) =>
+          at(one, `${one.symbol}: its tag ${name} must be ${value}, but is ${textOf(tags[name] ?? null)}`),
+        );
+    });
 }
 
 /** Checks the outputs of both languages against OUTPUTS. The version is text of a file, so only its presence is required. */
