@@ -13,7 +13,7 @@ import type { Finding } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";
 import { checkInvariants } from "./invariants.ts";
 import { checkOrderings } from "./orderings.ts";
-import { checkParameterDocs } from "./parameter-docs.ts";
+import { checkCommands, checkParameterDocs } from "./parameter-docs.ts";
 import {
   checkDeployPage,
   checkModulePages,
@@ -110,6 +110,7 @@ export function checkInfra(input: {
     ...checkRefusals({ files, bicep, modules, tests }),
     ...checkEvaluated({ files, bicep, modules }),
     ...checkParameterDocs(files, bicep),
+    ...checkCommands(files, bicep),
     ...checkClouds(files),
     ...checkQueries(files, bicep),
     ...checkSettings(bicep),

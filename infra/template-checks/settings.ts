@@ -155,10 +155,8 @@ export function checkSettings(bicep: ReadonlyMap<string, BicepFile>): Finding[] 
       line,
       message: `neither the service nor the platform reads the setting ${name}`,
     }));
-  const expected = new Map([
-    ...Object.entries(REQUIRED_SETTINGS).map(([name, value]) => [name, [value, ""]] as const),
-    ...Object.entries(CONDITIONAL_SETTINGS),
-  ]);
+  const expected = new Map<string, readonly [value: string, condition: string]>(Object.entries(CONDITIONAL_SETTINGS));
+  for (const [name, value] of Object.entries(REQUIRED_SETTINGS)) expected.set(name, [value, ""]);
   for (const [name, [value, condition]] of expected) {
     const setting = settings.find((one) => one.name === name && one.condition === condition);
     if (setting?.value === value) continue;

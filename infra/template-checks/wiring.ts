@@ -1,15 +1,36 @@
 // Checks that calls of modules pass values of the right kind: the name of a passed value must end like the name of the parameter.
 // Values of the same type can be swapped without any other sign.
 
+import path from "node:path";
 import type { BicepFile } from "./bicep/parse.ts";
-import { dotted, type Expression, type Finding, property } from "./expression.ts";
+import { providerAlias } from "./deployed-parts.ts";
+import { dotted, type Expression, type Finding, property, text } from "./expression.ts";
 import { snake } from "./parity/normalize.ts";
+import { variablesIn } from "./refusals.ts";
 import { blocks, type TerraformModule } from "./terraform/check.ts";
 
 /** Passed values whose names differ from the parameter's, each with the reason. */
 const RENAMED: Record<string, string> = {
   "scope_name = var.management_group_name": "the module's scope can also be a subscription",
   "scope = var.resource_group_id": "the module's permissions are in this resource group",
+};
+
+/** What each example switches on or off (its README.md says so), by its folder. Other values are variables. */
+const EXAMPLE_OPTIONS: Record<string, Record<string, string>> = {
+  "bring-your-own": {
+    network_enabled: "true",
+    private_dns_zones_enabled: "false",
+    app_private_endpoint_enabled: "true",
+    app_public_network_access_enabled: "false",
+    diagnostic_settings_enabled: "true",
+    zone_redundant: "true",
+    kind: '"CanNotDelete"',
+  },
+  "existing-network": { network_enabled: "true", private_dns_zones_enabled: "false" },
+  "management-group": { watched_subscription_ids: "[]" },
+  minimal: {},
+  "private-network": { network_enabled: "true", app_configuration_enabled: "true" },
+  "several-subscriptions": { events_enabled: "true" },
 };
 
 /** Checks the calls in all Bicep files, in all Terraform modules and in the examples. */
@@ -27,7 +48,9 @@ export function checkWiring(bicep: ReadonlyMap<string, BicepFile>, modules: read
       ...blocks(module, "module").flatMap(({ block, file }) =>
         [...block.attributes].flatMap(([name, { value }]) => checkArgument(file, name, value)),
       ),
-      ...(module.folder.includes("/examples/") ? checkExampleOutputs(module) : []),
+      ...(module.folder.includes("/examples/")
+        ? [...checkExampleOutputs(module), ...checkExampleOptions(module), ...checkSubscriptions(module)]
+        : []),
     ]),
   ];
 }
@@ -82,4 +105,54 @@ function checkExampleOutputs(module: TerraformModule): Finding[] {
       ? []
       : [{ file, line: block.line, message: `the output ${name} must be the module's output of this name` }];
   });
+}
+
+/** Checks the options of an example: each literal of its module calls. */
+function checkExampleOptions(module: TerraformModule): Finding[] {
+  const calls = blocks(module, "module");
+  const expected = EXAMPLE_OPTIONS[path.posix.basename(module.folder)] ?? {};
+  const found = new Map(
+    calls.flatMap(({ block }) => [...block.attributes].flatMap(([name, { value }]) => optionsIn(name, value))),
+  );
+  const place = { file: calls[0]?.file ?? module.folder, line: calls[0]?.block.line ?? 1 };
+  return [...new Set([...found.keys(), ...Object.keys(expected)])]
+    .filter((name) => found.get(name) !== expected[name])
+    .map((name) => ({
+      ...place,
+      message: `${name} must be ${expected[name] ?? "a variable"}, but is ${found.get(name) ?? "not set"}`,
+    }));
+}
+
+/** Returns the literals of an argument by their names. */
+function optionsIn(name: string, value: Expression): [name: string, value: string][] {
+  if (name === "source") return [];
+  if (value.kind === "object") return value.entries.flatMap((entry) => optionsIn(entry.key ?? "", entry.value));
+  if (value.kind === "array") return value.items.length === 0 ? [[name, "[]"]] : [];
+  return value.kind === "literal" ? [[name, JSON.stringify(value.value)]] : [];
+}
+
+/**
+ * Checks that each provider of an example, and the scope of what it creates, is the subscription of its alias: the provider `other`
+ * has `var.other_subscription_id`.
+ */
+function checkSubscriptions(module: TerraformModule): Finding[] {
+  const subscriptionOf = (alias: string) => (alias === "" ? "subscription_id" : `${alias}_subscription_id`);
+  const providers = blocks(module, "provider").map((one) => ({
+    ...one,
+    alias: text(one.block.attributes.get("alias")?.value) ?? "",
+    values: [one.block.attributes.get("subscription_id")?.value],
+  }));
+  const calls = blocks(module, "module")
+    .filter(({ block }) => block.attributes.has("providers"))
+    .map((one) => ({
+      ...one,
+      alias: providerAlias(one.block.attributes.get("providers")?.value),
+      values: [one.block.attributes.get("scope")?.value],
+    }));
+  return [...providers, ...calls].flatMap(({ block, file, alias, values }) =>
+    values
+      .flatMap((value) => (value ? variablesIn(value) : []))
+      .filter((name) => name !== subscriptionOf(alias))
+      .map((name) => ({ file, line: block.line, message: `has var.${name}, not var.${subscriptionOf(alias)}` })),
+  );
 }

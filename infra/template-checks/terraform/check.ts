@@ -92,6 +92,7 @@ class ModuleCheck {
       const resourceType = RESOURCES[block.labels[0]!];
       if (!resourceType) this.#add(file, block.line, `${block.labels[0]} is not described in azurerm.json`);
       else this.#checkArguments(block, resourceType.arguments, file, true);
+      if (block.labels[0] === STATE_ONLY) this.#checkKeptValue(block, file);
     }
     for (const { block, file } of this.#blocks("data")) {
       if (!DATA_SOURCES[block.labels[0]!])
@@ -170,6 +171,13 @@ class ModuleCheck {
       if (required && !setNames.has(name))
         this.#add(file, block.line, `${block.labels[0] ?? block.type} needs ${name}`);
     }
+  }
+
+  /** Checks that the state keeps the first value: that is what the resource is for. */
+  #checkKeptValue(block: Block, file: string): void {
+    const ignored = argumentOf(block, "lifecycle.ignore_changes");
+    const names = ignored?.kind === "array" ? ignored.items.flatMap((item) => dotted(item) ?? []) : [];
+    if (!names.includes("input")) this.#add(file, block.line, `${block.labels.join(".")} must ignore changes of input`);
   }
 
   #checkValue(name: string, value: Expression, { type, values }: Argument, file: string, line: number): void {

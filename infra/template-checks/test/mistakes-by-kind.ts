@@ -556,6 +556,62 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     [[`${T}/examples/minimal/outputs.tf`, "module.service.service_url", "module.service.service_key_vault_name"]],
   ),
   mistake(
+    "example",
+    "an example of a private app is open",
+    /app_public_network_access_enabled must be false, but is true/,
+    [],
+    [
+      [
+        `${T}/examples/bring-your-own/main.tf`,
+        "app_public_network_access_enabled   = false",
+        "app_public_network_access_enabled   = true",
+      ],
+    ],
+  ),
+  mistake(
+    "example",
+    "a policy is assigned in another subscription",
+    /has var.subscription_id, not var.other_subscription_id/,
+    [],
+    [[`${T}/examples/several-subscriptions/main.tf`, "/subscriptions/${var.other_sub", "/subscriptions/${var.sub"]],
+  ),
+  mistake("command", "a documented command passes a parameter that does not exist", /has no parameter principal$/, [
+    ["docs/permissions.md", "--parameters principalId=", "--parameters principal="],
+  ]),
+  mistake(
+    "state",
+    "the deployer changes with each apply",
+    /terraform_data.deployer must ignore changes of input/,
+    [],
+    [[`${T}/app.tf`, "ignore_changes = [input]", "ignore_changes = []"]],
+  ),
+  mistake(
+    "tag",
+    "azd does not find the resources",
+    /its tag azd-env-name must be/,
+    [[MAIN, "'azd-env-name': environmentName", "'azd-env-name': location"]],
+    [[`${T}/main.tf`, '"azd-env-name" = var.environment_name', '"azd-env-name" = var.location']],
+  ),
+  mistake(
+    "value",
+    "two numbers are swapped",
+    /instanceMemoryMB must be {instance_memory_mb}/,
+    [
+      [`${MODULES}/app.bicep`, "instanceMemoryMB: instanceMemoryMb", "instanceMemoryMB: maximumInstanceCount"],
+      [`${MODULES}/app.bicep`, "maximumInstanceCount: maximumInstanceCount", "maximumInstanceCount: instanceMemoryMb"],
+    ],
+    [
+      [`${T}/app.tf`, "= var.instance_memory_mb", "= var.maximum_instance_count"],
+      [`${T}/app.tf`, "= var.maximum_instance_count\n\n", "= var.instance_memory_mb\n\n"],
+    ],
+  ),
+  mistake(
+    "query",
+    "the alert about failed scans misses those that ran out of time",
+    /must contain tostring\(scan.status\) in/,
+    [[`${B}/queries/failed-scans.kql`, '("failed", "timedOut")', '("failed")']],
+  ),
+  mistake(
     "location",
     "the topic of a subscription has a region",
     /topic: location must be global, but is {location}/,
