@@ -294,6 +294,8 @@ module privateEndpoints 'modules/private-endpoints.bicep' = if (networkEnabled) 
 }
 
 module app 'modules/app.bicep' = {
+  // The app resolves the secrets in its settings when it is created, in a private network through the endpoints.
+  dependsOn: [privateEndpoints]
   params: {
     environmentName: environmentName
     suffix: suffix

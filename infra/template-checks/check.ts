@@ -8,9 +8,12 @@ import type { TypeLibrary } from "./bicep/library.ts";
 import { type BicepFile, parseBicep } from "./bicep/parse.ts";
 import { checkClouds } from "./clouds.ts";
 import { checkDeployerRoles } from "./deployer.ts";
+import { checkEvaluated } from "./evaluation/check.ts";
 import type { Finding } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";
 import { checkInvariants } from "./invariants.ts";
+import { checkOrderings } from "./orderings.ts";
+import { checkCommands, checkParameterDocs } from "./parameter-docs.ts";
 import {
   checkDeployPage,
   checkModulePages,
@@ -23,16 +26,21 @@ import { checkParity, type ParityRow } from "./parity/parity.ts";
 import { checkPolicy, type ParsedPolicy, parsePolicy } from "./policy.ts";
 import { checkProviders } from "./providers.ts";
 import { checkQueries } from "./queries.ts";
+import { checkRefusals } from "./refusals.ts";
+import { checkRoleActions } from "./role-actions.ts";
 import { checkAssignmentNames, checkPermissionsPage, checkRemovePage, checkRoleNames } from "./role-names.ts";
 import { checkSettings, checkSettingsPages } from "./settings.ts";
 import { checkTerraform, modulesOf } from "./terraform/check.ts";
 import { parseTerraform, type TerraformFile } from "./terraform/parse.ts";
+import { checkWiring } from "./wiring.ts";
 
 /** The parsed template files. */
 export interface Templates {
   files: InfraFiles;
   bicep: ReadonlyMap<string, BicepFile>;
   terraform: ReadonlyMap<string, TerraformFile>;
+  /** Tests of the Terraform modules, which have the syntax of modules. */
+  tests: ReadonlyMap<string, TerraformFile>;
   policy: ParsedPolicy;
 }
 
@@ -42,16 +50,18 @@ export interface Templates {
  * @param previous - An earlier result. Bicep and Terraform files that have not changed since then are not parsed again.
  */
 export async function parseTemplates(files: InfraFiles, previous?: Templates): Promise<Templates> {
-  const [bicep, terraform] = [new Map<string, BicepFile>(), new Map<string, TerraformFile>()];
+  const bicep = new Map<string, BicepFile>();
+  const [terraform, tests] = [new Map<string, TerraformFile>(), new Map<string, TerraformFile>()];
   for (const [path, text] of files.text) {
     const isUnchanged = previous?.files.text.get(path) === text;
     if (path.endsWith(".bicep")) {
       bicep.set(path, (isUnchanged && previous.bicep.get(path)) || (await parseBicep(path, text)));
-    } else if (path.endsWith(".tf")) {
-      terraform.set(path, (isUnchanged && previous.terraform.get(path)) || (await parseTerraform(path, text)));
+    } else if (path.endsWith(".tf") || path.endsWith(".tftest.hcl")) {
+      const known = isUnchanged ? (previous.terraform.get(path) ?? previous.tests.get(path)) : undefined;
+      (path.endsWith(".tf") ? terraform : tests).set(path, known ?? (await parseTerraform(path, text)));
     }
   }
-  return { files, bicep, terraform, policy: await parsePolicy(files) };
+  return { files, bicep, terraform, tests, policy: await parsePolicy(files) };
 }
 
 /** Returns the ARM resource types in the Bicep and policy files. */
@@ -72,7 +82,7 @@ export function checkInfra(input: {
   /** Names of the scripts in package.json. */
   scripts: readonly string[];
 }): { findings: Finding[]; table: ParityRow[] } {
-  const { files, bicep, terraform, policy } = input.templates;
+  const { files, bicep, terraform, tests, policy } = input.templates;
   const modules = modulesOf([...terraform.values()]);
   const mainModule = modules.find(({ folder }) => folder === "infra/terraform");
   const parity = checkParity(bicep, modules);
@@ -94,6 +104,13 @@ export function checkInfra(input: {
     ...checkDeployerRoles(files, bicep, modules),
     ...checkProviders({ files, bicep, modules, policy: policy.files }),
     ...checkInvariants(bicep, modules, policy.files),
+    ...checkRoleActions(files, bicep, modules),
+    ...checkOrderings(bicep, modules),
+    ...checkWiring(bicep, modules),
+    ...checkRefusals({ files, bicep, modules, tests }),
+    ...checkEvaluated({ files, bicep, modules }),
+    ...checkParameterDocs(files, bicep),
+    ...checkCommands(files, bicep),
     ...checkClouds(files),
     ...checkQueries(files, bicep),
     ...checkSettings(bicep),

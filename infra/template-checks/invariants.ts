@@ -2,7 +2,9 @@
 // Bicep with Terraform, so it would not notice a mistake that both contain.
 
 import type { BicepFile } from "./bicep/parse.ts";
+import { checkConditions } from "./conditions.ts";
 import type { Finding } from "./expression.ts";
+import { FURTHER_VALUES, type Invariant } from "./further-values.ts";
 import {
   type BicepResource,
   bicepResources,
@@ -14,16 +16,7 @@ import { snake } from "./parity/normalize.ts";
 import { KINDS, type Kind, NETWORK_CREATED, SERVICE_ENDPOINTS } from "./parity/resource-kinds.ts";
 import { bicepValue, terraformValue } from "./parity/values.ts";
 import type { TerraformModule } from "./terraform/check.ts";
-
-interface Invariant {
-  /** Azure resource type. */
-  type: string;
-  /** Name of the resource in snake_case. Without it, the invariant applies to each resource of the type. */
-  name?: string;
-  /** Required value by the path of the Bicep property, in the common text of both languages (parity/normalize.ts). */
-  values: Record<string, string>;
-  reason: string;
-}
+import { checkListed } from "./unlisted-values.ts";
 
 const CLOSED_IN_NETWORK = "{network_enabled} ? Disabled : Enabled";
 const OPEN_MONITORING = "{monitoring_public_network_access_enabled} ? Enabled : Disabled";
@@ -100,6 +93,7 @@ const WORKSPACE =
   "{log_analytics_workspace_resource_id} is given ? {log_analytics_workspace_resource_id} : {log_analytics_workspace.id}";
 
 const INVARIANTS: readonly Invariant[] = [
+  ...FURTHER_VALUES,
   {
     type: "Microsoft.Storage/storageAccounts",
     values: {
@@ -287,7 +281,7 @@ const INVARIANTS: readonly Invariant[] = [
     values: {
       "properties.registrationEnabled": "false",
       "properties.resolutionPolicy": "NxDomainRedirect",
-      "properties.virtualNetwork.id": `${NETWORK_CREATED} ? {virtual_network.id} : split(/subnets/, {private_endpoint_subnet_resource_id})`,
+      "properties.virtualNetwork.id": `${NETWORK_CREATED} ? {virtual_network.id} : split(/subnets/, {private_endpoint_subnet_resource_id})[0]`,
     },
     reason: "a watched vault that has a private endpoint elsewhere has no record in the zone",
   },
@@ -415,13 +409,19 @@ export function checkInvariants(
       ...KINDS.filter(({ arm }) => arm === one.type).flatMap((kind) =>
         [...terraform].flatMap(([key, resource]) => checkTerraformResource(one, kind, key, resource)),
       ),
+      // A resource that only Terraform has.
+      ...[...terraform]
+        .filter(([key]) => key === `${one.type} ${one.name ?? key.split(" ")[1]}`)
+        .flatMap(([key, resource]) => checkArguments(one, key.split(" ")[1]!, resource)),
     ]),
     ...bicepDeclared.flatMap((one) => [...checkEventTypes(one, bicepDeclared), ...checkWatchRole(one)]),
     ...checkAssignmentNames(bicepDeclared),
+    ...checkListed(INVARIANTS, bicepDeclared, terraform),
+    ...checkConditions(bicepDeclared),
   ];
 }
 
-function checkBicepResource({ type, name, values, reason }: Invariant, one: BicepResource): Finding[] {
+function checkBicepResource({ type, name, values = {}, reason }: Invariant, one: BicepResource): Finding[] {
   if (one.resource.type !== type || (name !== undefined && snake(one.resource.name) !== name)) return [];
   return Object.entries(values).flatMap(([path, expected]) =>
     mustBe(one, `${one.resource.name}: ${path}`, bicepValue(one, path), expected, reason),
@@ -429,17 +429,29 @@ function checkBicepResource({ type, name, values, reason }: Invariant, one: Bice
 }
 
 function checkTerraformResource(
-  { name, values, reason }: Invariant,
+  { name, values = {}, terraform = {}, reason }: Invariant,
   kind: Kind,
   key: string,
   one: TerraformResource,
 ): Finding[] {
   const [type, ownName] = key.split(" ") as [string, string];
   const expectedName = kind.inside?.name ?? name;
+  if (kind.resource !== undefined && kind.resource !== ownName) return [];
   if (type !== kind.azurerm || (expectedName !== undefined && ownName !== expectedName)) return [];
-  return Object.entries(values).flatMap(([path, expected]) => {
-    const pair = kind.pairs.find(({ bicep, presence }) => bicep === path && !presence);
-    return pair ? mustBe(one, `${ownName}: ${pair.terraform}`, terraformValue(one, pair), expected, reason) : [];
+  return [
+    ...Object.entries(values).flatMap(([path, expected]) => {
+      const pair = kind.pairs.find(({ bicep, presence }) => bicep === path && !presence);
+      return pair ? mustBe(one, `${ownName}: ${pair.terraform}`, terraformValue(one, pair), expected, reason) : [];
+    }),
+    ...(kind.inside ? [] : checkArguments({ type, terraform, reason }, ownName, one)),
+  ];
+}
+
+/** Checks the values of arguments that Bicep has in another form. */
+function checkArguments({ terraform = {}, reason }: Invariant, name: string, one: TerraformResource): Finding[] {
+  return Object.entries(terraform).flatMap(([argument, expected]) => {
+    const value = terraformValue(one, { bicep: "", terraform: argument });
+    return mustBe(one, `${name}: ${argument}`, value, expected, reason);
   });
 }
 

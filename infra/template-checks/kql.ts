@@ -72,3 +72,44 @@ export const statusesIn = (query: string): string[] =>
   [...query.matchAll(/\.status\)\s+in\s+\(([^)]*)\)/g)].flatMap(([, list]) =>
     [...list!.matchAll(/"([^"]*)"/g)].map(([, status]) => status!),
   );
+
+/** Returns the fields that a query reads from the JSON of a message: `status` of `scan = parse_json(…) … scan.status`. */
+export const membersIn = (query: string): string[] =>
+  [...query.matchAll(/\b(\w+)\s*=\s*parse_json\(/g)].flatMap(([, name]) =>
+    [...query.matchAll(new RegExp(`\\b${name}\\.(\\w+)`, "g"))].map(([, member]) => member!),
+  );
+
+/** Returns the names of the columns that a query returns. Undefined if it returns the columns of its table. */
+export function columnsOf(query: string): string[] | undefined {
+  const stages = query
+    .replace(/^\s*\/\/.*$/gm, "")
+    // A bar inside of a text separates nothing.
+    .replace(/"(?:[^"\\]|\\.)*"/g, (text) => text.replaceAll("|", " "))
+    .split("|")
+    .map((stage) => stage.trim());
+  let columns: string[] | undefined;
+  for (const stage of stages) {
+    const [, operator, list] = /^(summarize|project|extend)\s+(.*)$/s.exec(stage) ?? [];
+    if (operator === undefined) continue;
+    const names = listedNames(list!);
+    if (operator !== "extend") columns = names;
+    else columns?.push(...names);
+  }
+  return columns;
+}
+
+/** Returns the names in a list such as `runs = count(), bin(timestamp, 1d) by name`: what is assigned, or the column itself. */
+function listedNames(list: string): string[] {
+  const parts: string[] = [""];
+  let depth = 0;
+  for (const word of list.match(/\bby\b|[(),]|[^(),]+?(?=\bby\b|[(),]|$)/g) ?? []) {
+    if (word === "(") depth++;
+    if (word === ")") depth--;
+    if (depth === 0 && (word === "," || word === "by")) parts.push("");
+    else parts[parts.length - 1] += word;
+  }
+  return parts.flatMap((part) => {
+    const written = part.trim();
+    return /^(\w+)\s*=(?!=)/.exec(written)?.[1] ?? /^bin\((\w+)/.exec(written)?.[1] ?? /^\w+$/.exec(written)?.[0] ?? [];
+  });
+}

@@ -7,6 +7,7 @@ import type { Expression, Finding } from "./expression.ts";
 import { children, property, text } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";
 import { snake } from "./parity/normalize.ts";
+import { failMessages, variablesIn } from "./refusals.ts";
 import { blocks, type TerraformModule } from "./terraform/check.ts";
 
 const MAIN_TEMPLATE = "infra/azure/main.bicep";
@@ -139,17 +140,6 @@ export function compareRefusals(bicep: ReadonlyMap<string, BicepFile>, module: T
 
 /** Returns the parameters that a message names, in snake_case. */
 const namesIn = (message: string): string[] => message.split(/\W+/).map(snake);
-
-function failMessages(expression: Expression): string[] {
-  const own = expression.kind === "call" && expression.name === "fail" ? (text(expression.args[0]) ?? "") : undefined;
-  return [...(own === undefined ? [] : [own]), ...children(expression).flatMap(failMessages)];
-}
-
-/** Returns the names of the variables in an expression: `name` of `var.name`. */
-function variablesIn(expression: Expression): string[] {
-  const isVariable = expression.kind === "member" && expression.of.kind === "name" && expression.of.name === "var";
-  return isVariable ? [expression.name] : children(expression).flatMap(variablesIn);
-}
 
 /** Checks that a page about deployments mentions every parameter by its Bicep name and by its Terraform name. */
 export function checkDeployPage(files: InfraFiles, bicep: ReadonlyMap<string, BicepFile>): Finding[] {

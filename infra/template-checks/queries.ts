@@ -6,7 +6,8 @@ import * as z from "zod";
 import type { BicepFile } from "./bicep/parse.ts";
 import { type Expression, type Finding, property, text } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";
-import { messageTextsIn, queryProblems, statusesIn } from "./kql.ts";
+import { columnsOf, membersIn, messageTextsIn, queryProblems, statusesIn } from "./kql.ts";
+import { readWorkbook, WORKBOOK } from "./workbook.ts";
 
 const HOST = "host.json";
 
@@ -28,25 +29,19 @@ const HostJson = z.looseObject({
  */
 export const HOST_MESSAGES: ReadonlySet<string> = new Set(["Message has reached MaxDequeueCount"]);
 
-const WORKBOOK = "infra/azure/workbook.json";
-/** Items of a workbook, as far as they are checked: https://learn.microsoft.com/azure/azure-monitor/visualize/workbooks-create-workbook */
-const Workbook = z.looseObject({
-  items: z.array(
-    z.looseObject({
-      content: z.looseObject({
-        query: z.string().optional(),
-        queryType: z.literal(0).optional(),
-        resourceType: z.literal("microsoft.insights/components").optional(),
-        timeContextFromParameter: z.string().optional(),
-        parameters: z.array(z.looseObject({ name: z.string() })).optional(),
-      }),
-    }),
-  ),
-});
-
 const DAY_HOURS = 24;
 /** Hours per unit of a KQL timespan: days, hours, minutes. */
 const HOURS_PER_UNIT: Record<string, number> = { d: DAY_HOURS, h: 1, m: 1 / 60 };
+
+/** What the query of an alert must contain, by its file: a query without it misses what its alert is about. */
+const REQUIRED_CONDITIONS: Record<string, readonly string[]> = {
+  // The statuses with which a scan ends without its results.
+  "failed-scans.kql": ['tostring(scan.status) in ("failed", "timedOut")'],
+  // 3 is Error: https://learn.microsoft.com/azure/azure-monitor/app/data-model-complete
+  "errors.kql": ["severityLevel >= 3", "exceptions"],
+  "no-scan.kql": ["timestamp > ago(1d)", "timestamp <= ago(1d)", "older > 0"],
+  "poison-queues.kql": ['message startswith "Message has reached MaxDequeueCount"'],
+};
 
 /**
  * Checks each query against the tables and columns that exist and the messages that the service writes. host.json must exclude
@@ -54,7 +49,7 @@ const HOURS_PER_UNIT: Record<string, number> = { d: DAY_HOURS, h: 1, m: 1 / 60 }
  * range of each alert rule must be longer than the range in its query (`ago(…)`).
  */
 export function checkQueries(files: InfraFiles, bicep: ReadonlyMap<string, BicepFile>): Finding[] {
-  const workbook = checkWorkbook(files);
+  const workbook = readWorkbook(files);
   const kqlFiles = [...files.text].filter(([file]) => file.endsWith(".kql"));
   const queries = [...kqlFiles, ...workbook.queries.map((query) => [WORKBOOK, query] as const)];
   return [
@@ -62,34 +57,14 @@ export function checkQueries(files: InfraFiles, bicep: ReadonlyMap<string, Bicep
     ...queries.flatMap(([file, query]) =>
       [...queryProblems(query), ...unwrittenTexts(files, query)].map((message) => ({ file, line: 1, message })),
     ),
+    ...kqlFiles.flatMap(([file, query]) =>
+      (REQUIRED_CONDITIONS[path.posix.basename(file)] ?? [])
+        .filter((condition) => !query.includes(condition))
+        .map((condition) => ({ file, line: 1, message: `must contain ${condition}` })),
+    ),
     ...checkSampling(files),
-    ...[...bicep.values()].flatMap((file) => checkRanges(files, file)),
+    ...[...bicep.values()].flatMap((file) => [...checkRanges(files, file), ...checkMeasures(files, file)]),
   ];
-}
-
-/** Returns the workbook's queries, and findings if it isn't a workbook or refers to a parameter that it does not have. */
-function checkWorkbook(files: InfraFiles): { queries: string[]; findings: Finding[] } {
-  const finding = (message: string): Finding => ({ file: WORKBOOK, line: 1, message });
-  let content: unknown;
-  try {
-    content = JSON.parse(files.text.get(WORKBOOK) ?? "");
-  } catch {
-    return { queries: [], findings: [finding("is not JSON")] };
-  }
-  const parsed = Workbook.safeParse(content);
-  if (!parsed.success) {
-    const findings = parsed.error.issues.map((issue) => finding(`${issue.path.join(".")}: ${issue.message}`));
-    return { queries: [], findings };
-  }
-  const contents = parsed.data.items.map((item) => item.content);
-  const parameters = contents.flatMap((one) => one.parameters ?? []).map(({ name }) => name);
-  return {
-    queries: contents.flatMap(({ query }) => query ?? []),
-    findings: contents
-      .flatMap(({ timeContextFromParameter }) => timeContextFromParameter ?? [])
-      .filter((name) => !parameters.includes(name))
-      .map((name) => finding(`has no parameter ${name}`)),
-  };
 }
 
 /** Returns a message for each text that a query searches for, if neither the service nor the host writes it. */
@@ -101,6 +76,12 @@ function unwrittenTexts(files: InfraFiles, query: string): string[] {
     ...statusesIn(query)
       .filter((status) => !files.isInSource(`"${status}"`))
       .map((status) => `no scan ends with the status ${status}`),
+    ...messageTextsIn(query).flatMap((text) => {
+      const fields = files.fieldsOf(text.trimEnd());
+      return membersIn(query)
+        .filter((member) => !HOST_MESSAGES.has(text) && !fields.includes(member))
+        .map((member) => `the message "${text}" has no field ${member}, only ${fields.join(", ")}`);
+    }),
   ];
 }
 
@@ -139,6 +120,22 @@ function checkRanges(files: InfraFiles, { path: file, resources }: BicepFile): F
       return Math.max(0, ...hoursInQueries) < hoursOf(range)
         ? []
         : [{ file, line, message: `${name}: its query looks back as far as its time range, or further` }];
+    });
+}
+
+/** Checks that the query of an alert rule returns the column that the rule measures. */
+function checkMeasures(files: InfraFiles, { path: file, resources }: BicepFile): Finding[] {
+  return resources
+    .filter(({ type }) => type === "Microsoft.Insights/scheduledQueryRules")
+    .flatMap(({ name, body, line }) => {
+      const criteria = property(body, "properties", "criteria", "allOf");
+      const measured =
+        criteria?.kind === "array" ? text(property(criteria.items[0], "metricMeasureColumn")) : undefined;
+      const [query] = queriesOf(body);
+      const columns = columnsOf(files.text.get(path.posix.join(path.posix.dirname(file), query ?? "")) ?? "");
+      return measured === undefined || !columns || columns.includes(measured)
+        ? []
+        : [{ file, line, message: `${name}: its query returns no column ${measured}` }];
     });
 }
 

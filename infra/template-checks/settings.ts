@@ -4,6 +4,7 @@ import { ConfigError, loadConfig, SETTING_NAMES } from "../../shared/platform/co
 import type { BicepFile } from "./bicep/parse.ts";
 import type { Finding } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";
+import { NETWORK_CREATED } from "./parity/resource-kinds.ts";
 import { bicepSettings } from "./parity/settings.ts";
 
 /**
@@ -75,6 +76,16 @@ const secret = (name: string) => `@Microsoft.KeyVault(SecretUri={vault.vault_uri
 
 /** Settings that must always be set, with their values in the common text of both languages (parity/normalize.ts). */
 const REQUIRED_SETTINGS: Record<string, string> = {
+  ...Object.fromEntries(
+    ["blob", "queue", "table"].map((service) => [
+      `AzureWebJobsStorage__${service}ServiceUri`,
+      `{storage_account.primary_endpoints_${service}}`,
+    ]),
+  ),
+  APPLICATIONINSIGHTS_CONNECTION_STRING: "{application_insights.connection_string}",
+  PUBLIC_BASE_URL:
+    "{public_base_url} is given ? {public_base_url} : https://func-{environment_name}-{suffix}.{cloud.app_domain}",
+  BOOTSTRAP_ADMIN_USERNAME: "{bootstrap_admin_username}",
   MALLOC_ARENA_MAX: "2",
   MALLOC_TRIM_THRESHOLD_: "131072",
   AzureWebJobsStorage__credential: "managedidentity",
@@ -95,6 +106,41 @@ const REQUIRED_SETTINGS: Record<string, string> = {
   BOOTSTRAP_ADMIN_PASSWORD: secret("bootstrap-admin-password"),
 };
 
+/** Settings that are set on a condition: the value and the condition, in the same text. */
+const CONDITIONAL_SETTINGS: Record<string, [value: string, condition: string]> = {
+  COMMUNICATION_ENDPOINT: ["https://{communication_service.host_name}", "{mail_enabled}"],
+  ALERT_SENDER_ADDRESS: ["DoNotReply@{email_domain.mail_from_sender_domain}", "{mail_enabled}"],
+  ...Object.fromEntries(
+    [
+      "ALERT_OWNER_DOMAINS",
+      "MAIL_PER_MINUTE",
+      "MAIL_PER_HOUR",
+      "ENTRA_API_CLIENT_ID",
+      "ENTRA_API_SCOPE",
+      "PRIVATE_TARGET_HOSTS",
+      "HANDOVER_KEY_VAULT_URL",
+    ].map((name): [string, [string, string]] => [
+      name,
+      [`{${name.toLowerCase()}}`, `{${name.toLowerCase()}} is given`],
+    ]),
+  ),
+  APP_CONFIGURATION_ENDPOINT: ["{app_configuration.endpoint}", "{app_configuration_enabled}"],
+  LICENSE_KEY: [secret("{license_secret_name}"), "{license_secret_name} is given"],
+  ENTRA_TENANT_IDS: ["join(,, concat([{tenant_id}], {further_entra_tenant_ids}))", "{entra_api_client_id} is given"],
+  LOG_ANALYTICS_WORKSPACE_IDS: ["join(,, {log_analytics_workspace_ids})", "{log_analytics_workspace_ids} is given"],
+  OTEL_EXPORTER_OTLP_ENDPOINT: ["{telemetry_endpoint}", "{telemetry_endpoint} is given"],
+  OTEL_EXPORTER_OTLP_HEADERS: [secret("{telemetry_headers_secret_name}"), "{telemetry_headers_secret_name} is given"],
+  OUTBOUND_IP_ADDRESS: [
+    "{public_ip_address.ip_address}",
+    "{network_enabled} and not {function_subnet_resource_id} is given and {nat_gateway_enabled}",
+  ],
+  OUTBOUND_SUBNET_ID: [
+    `${NETWORK_CREATED} ? {function_subnet.id} : {function_subnet_resource_id}`,
+    "{network_enabled} and not {network_enabled} and not {function_subnet_resource_id} is given and {nat_gateway_enabled}",
+  ],
+  DEPENDENCY_LITERAL_SCAN: ["true", "{literal_scan_subscription_ids} is given"],
+};
+
 /**
  * Checks that the service or the platform reads every setting that the templates set. Also checks that the service accepts the
  * settings, both with all of them and without the conditional ones.
@@ -109,16 +155,28 @@ export function checkSettings(bicep: ReadonlyMap<string, BicepFile>): Finding[] 
       line,
       message: `neither the service nor the platform reads the setting ${name}`,
     }));
-  for (const [name, value] of Object.entries(REQUIRED_SETTINGS)) {
-    const setting = settings.find((one) => one.name === name && one.condition === "");
-    if (setting?.value !== value) {
-      const place = setting ?? { file: "infra/azure/modules/app.bicep", line: 1 };
-      findings.push({
-        ...place,
-        message: `${name} must be "${value}", but is ${setting ? `"${setting.value}"` : "not set"}`,
-      });
-    }
+  const expected = new Map<string, readonly [value: string, condition: string]>(Object.entries(CONDITIONAL_SETTINGS));
+  for (const [name, value] of Object.entries(REQUIRED_SETTINGS)) expected.set(name, [value, ""]);
+  for (const [name, [value, condition]] of expected) {
+    const setting = settings.find((one) => one.name === name && one.condition === condition);
+    if (setting?.value === value) continue;
+    const place = settings.find((one) => one.name === name) ?? { file: "infra/azure/modules/app.bicep", line: 1 };
+    const found = settings.filter((one) => one.name === name).map((one) => `"${one.value}" if "${one.condition}"`);
+    findings.push({
+      file: place.file,
+      line: place.line,
+      message: `${name} must be "${value}"${condition && ` if "${condition}"`}, but is ${setting ? `"${setting.value}"` : (found[0] ?? "not set")}`,
+    });
   }
+  findings.push(
+    ...settings
+      .filter(({ name }) => !expected.has(name))
+      .map(({ name, file, line }) => ({
+        file,
+        line,
+        message: `${name} is not in the table of settings (settings.ts)`,
+      })),
+  );
   for (const variant of [settings, settings.filter(({ condition }) => condition === "")]) {
     const environment = Object.fromEntries(variant.map(({ name, value }) => [name, sampleOf(value)]));
     try {

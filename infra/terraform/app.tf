@@ -15,6 +15,16 @@ resource "azurerm_service_plan" "plan" {
   zone_balancing_enabled = var.zone_redundant
 }
 
+# Remembers who applied first. Otherwise each apply of another person would change a setting of the app and restart it, and that
+# person could set the first password.
+resource "terraform_data" "deployer" {
+  input = data.azurerm_client_config.current.object_id
+
+  lifecycle {
+    ignore_changes = [input]
+  }
+}
+
 # The user-assigned identity makes the service's calls. The app's system-assigned identity only resolves the key vault
 # references.
 resource "azurerm_function_app_flex_consumption" "function_app" {
@@ -92,7 +102,7 @@ resource "azurerm_function_app_flex_consumption" "function_app" {
       JWT_SIGNING_KEYS                          = "@Microsoft.KeyVault(SecretUri=${azurerm_key_vault.vault.vault_uri}secrets/jwt-signing-keys)"
       AUDIT_SIGNING_KEYS                        = "@Microsoft.KeyVault(SecretUri=${azurerm_key_vault.vault.vault_uri}secrets/audit-signing-keys)"
       OPERATOR_ADDRESSES_SET                    = length(var.operator_email_addresses) == 0 ? "false" : "true"
-      DEPLOYER_OBJECT_ID                        = var.deployer_object_id == "" ? data.azurerm_client_config.current.object_id : var.deployer_object_id
+      DEPLOYER_OBJECT_ID                        = var.deployer_object_id == "" ? terraform_data.deployer.output : var.deployer_object_id
       SERVICE_KEY_VAULT_ID                      = azurerm_key_vault.vault.id
       BOOTSTRAP_ADMIN_USERNAME                  = var.bootstrap_admin_username
       BOOTSTRAP_ADMIN_PASSWORD                  = "@Microsoft.KeyVault(SecretUri=${azurerm_key_vault.vault.vault_uri}secrets/bootstrap-admin-password)"
@@ -124,6 +134,20 @@ resource "azurerm_function_app_flex_consumption" "function_app" {
     var.handover_key_vault_url == "" ? {} : { HANDOVER_KEY_VAULT_URL = var.handover_key_vault_url },
     length(var.literal_scan_subscription_ids) == 0 ? {} : { DEPENDENCY_LITERAL_SCAN = "true" }
   )
+
+  # The app starts when it is created. Without its roles and, in a private network, its endpoints, it would fail until it is
+  # restarted.
+  depends_on = [
+    azurerm_role_assignment.blob_role,
+    azurerm_role_assignment.queue_role,
+    azurerm_role_assignment.table_role,
+    azurerm_role_assignment.vault_role,
+    azurerm_role_assignment.telemetry_role,
+    azurerm_role_assignment.mail_role,
+    azurerm_role_assignment.app_configuration_role,
+    azurerm_private_endpoint.private_endpoint,
+    azurerm_private_dns_zone_virtual_network_link.virtual_network_link,
+  ]
 }
 
 resource "azurerm_role_assignment" "vault_reference_role" {

@@ -180,9 +180,9 @@ function expression(node: Node): Expression {
         entries: parts.filter(({ type }) => type === "object_property").map(entryOf),
       };
     case "member_expression":
-      return { ...position, kind: "member", of: expression(parts[0]!), name: parts[1]!.text };
+      return withSuffix(parts[0]!, (of) => ({ ...position, kind: "member", of, name: parts[1]!.text }));
     case "subscript_expression":
-      return { ...position, kind: "index", of: expression(parts[0]!), index: expression(parts[1]!) };
+      return withSuffix(parts[0]!, (of) => ({ ...position, kind: "index", of, index: expression(parts[1]!) }));
     case "call_expression": {
       // A function with the same name as a declaration is called with its namespace.
       const name = parts[0]!.text.replace(/^(az|sys)\./, "");
@@ -201,9 +201,28 @@ function expression(node: Node): Expression {
   }
 }
 
-/** Returns the operator, such as `&&`. The grammar's name of the node if it has none. */
+/**
+ * Adds a member or an index to an expression. The grammar parses `a ? b : c.d` as `(a ? b : c).d`, and operators in the same way.
+ * Real parentheses are a node of their own.
+ */
+function withSuffix(node: Node, add: (of: Expression) => Expression): Expression {
+  const of = expression(node);
+  const { type } = node;
+  const last = () =>
+    named(node)
+      .filter((part) => part.type !== "comment")
+      .at(-1)!;
+  if (of.kind === "conditional" && type !== "parenthesized_expression")
+    return { ...of, whenFalse: type === "ternary_expression" ? withSuffix(last(), add) : add(of.whenFalse) };
+  if (of.kind === "operation" && type === "binary_expression")
+    return { ...of, parts: [...of.parts.slice(0, -1), withSuffix(last(), add)] };
+  return add(of);
+}
+
+/** Returns the operator, such as `&&` or `-`. The grammar's name of the node if it has none. */
 const operatorOf = (node: Node): string =>
-  node.children.find((child) => child !== null && /^(&&|\|\||!|==|!=|\?\?)$/.test(child.type))?.type ?? node.type;
+  node.children.find((child) => child !== null && /^(&&|\|\||!|[=!<>]=|[<>+*/%-]|\?\?)$/.test(child.type))?.type ??
+  node.type;
 
 /**
  * Converts the items of an array. The grammar parses `f().x` in a single-line array as two items, `f` and `().x`. They are

@@ -3,7 +3,7 @@
 import path from "node:path";
 import type { BicepFile, Resource } from "../bicep/parse.ts";
 import { type Finding, text } from "../expression.ts";
-import { blocks, type TerraformModule } from "../terraform/check.ts";
+import { blocks, STATE_ONLY, type TerraformModule } from "../terraform/check.ts";
 import type { Block } from "../terraform/parse.ts";
 import { bicepNormalizer, callsOf, type Normalize, snake, terraformNormalizer } from "./normalize.ts";
 
@@ -72,6 +72,8 @@ export function terraformResources(modules: readonly TerraformModule[]): Map<str
       conditionOf(call, caller, terraformNormalizer(caller, modules)),
     );
     for (const { block, file } of blocks(module, "resource")) {
+      // Terraform's own resource creates nothing in Azure.
+      if (block.labels[0] === STATE_ONLY) continue;
       resources.set(block.labels.join(" "), {
         block,
         normalize,

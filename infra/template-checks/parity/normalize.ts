@@ -21,10 +21,12 @@ const EQUIVALENT_NAMES: Record<string, string> = {
   "subscription().subscriptionId": "{subscription_id}",
   "data.azurerm_client_config.current.tenant_id": "{tenant_id}",
   "data.azurerm_client_config.current.object_id": "{own_object_id}",
+  // The person who applied first, whom Bicep can't remember.
+  "terraform_data.deployer.output": "{own_object_id}",
   "data.azurerm_client_config.current.subscription_id": "{subscription_id}",
 };
 /** Member names in Terraform with the common member name. */
-const COMMON_MEMBER_NAMES: Record<string, string> = {
+export const COMMON_MEMBER_NAMES: Record<string, string> = {
   hostname: "host_name",
   primary_blob_endpoint: "primary_endpoints_blob",
   primary_queue_endpoint: "primary_endpoints_queue",
@@ -78,10 +80,13 @@ function normalizeCommon(expression: Expression, normalize: Normalize): string {
     }
     case "for":
       return `each of ${normalize(expression.over)}`;
-    case "index":
-      return expression.index.kind === "literal" || expression.index.kind === "name"
-        ? normalize(expression.of)
-        : `${normalize(expression.of)}[${normalize(expression.index)}]`;
+    case "index": {
+      const of = normalize(expression.of);
+      // The index of a resource says whether it is created. The index of a split text selects a part.
+      const isOfResource =
+        expression.index.kind === "literal" ? !of.startsWith("split(") : expression.index.kind === "name";
+      return isOfResource ? of : `${of}[${normalize(expression.index)}]`;
+    }
     case "operation": {
       const word = { "&&": " and ", "||": " or " }[expression.operator];
       if (word) return expression.parts.map(normalize).join(word);
@@ -90,9 +95,10 @@ function normalizeCommon(expression: Expression, normalize: Normalize): string {
       if (expression.operator === "!=" && isEmptyValue(right)) return `${normalize(left!)} is given`;
       if (expression.operator === "??") return `coalesce(${expression.parts.map(normalize).join(", ")})`;
       // `!empty(x)` means that x is given.
-      return expression.operator === "!" ? `not ${normalize(left!)}`.replace(/^not not /, "") : "…";
+      if (expression.operator === "!") return `not ${normalize(left!)}`.replace(/^not not /, "");
+      return right ? `${normalize(left!)} ${expression.operator} ${normalize(right)}` : "…";
     }
-    // Other expressions, such as comparisons, all have the same text and are not compared.
+    // Other expressions all have the same text and are not compared.
     default:
       return "…";
   }

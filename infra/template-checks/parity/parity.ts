@@ -2,7 +2,7 @@
 // values.
 
 import type { BicepFile } from "../bicep/parse.ts";
-import { type Expression, type Finding, property } from "../expression.ts";
+import type { Finding } from "../expression.ts";
 import { roleOfName } from "../roles.ts";
 import { argumentOf, defaultsOf, type TerraformModule } from "../terraform/check.ts";
 import type { Block } from "../terraform/parse.ts";
@@ -18,7 +18,7 @@ import { checkModuleCalls } from "./module-calls.ts";
 import { snake } from "./normalize.ts";
 import { KINDS, type Kind, TERRAFORM_ONLY } from "./resource-kinds.ts";
 import { bicepSettings, preventsStorageKey, STORAGE_KEY_SETTING, terraformSettings } from "./settings.ts";
-import { bicepValue, terraformValue } from "./values.ts";
+import { argumentsOf, bicepValue, leavesOf, terraformValue } from "./values.ts";
 
 /** One row of the parity table, which lists the resources, roles and settings of Bicep with their counterparts in Terraform. */
 export interface ParityRow {
@@ -74,7 +74,7 @@ export function checkParity(
   };
 }
 
-/** Compares a Bicep resource with its counterpart: condition, dependencies and values. A leaf is the path of a property. */
+/** Compares a Bicep resource with its counterpart: condition and values. A leaf is the path of a property. */
 function compareResource(kind: Kind, bicep: BicepResource, terraform: TerraformResource): Finding[] {
   const findings: Finding[] = [];
   const subject = `${bicep.resource.name} (${terraform.file}:${terraform.line})`;
@@ -88,16 +88,6 @@ function compareResource(kind: Kind, bicep: BicepResource, terraform: TerraformR
       ),
     );
   }
-  const bicepDependencies = property(bicep.resource.body, "dependsOn");
-  const hasTerraformDependencies = terraform.block.attributes.has("depends_on");
-  if (
-    !kind.inside &&
-    !ORDERED_BY_PROVIDER.has(kind.azurerm) &&
-    (bicepDependencies !== undefined) !== hasTerraformDependencies
-  )
-    findings.push(
-      findingAt(bicep, `${subject}: only ${bicepDependencies ? "Bicep" : "Terraform"} declares its dependencies`),
-    );
   if (kind.inside && !hasProperty(terraform.block, kind.inside.argument))
     findings.push(findingAt(bicep, `${subject}: Terraform has no ${kind.inside.argument}`));
   for (const pair of kind.pairs) {
@@ -126,7 +116,7 @@ function compareResource(kind: Kind, bicep: BicepResource, terraform: TerraformR
     "dependsOn",
     "scope",
   ];
-  const properties = bicepProperties(bicep.resource.body);
+  const properties = leavesOf(bicep.resource.body);
   for (const leaf of properties) {
     if (!isCompared(leaf, comparedProperties))
       findings.push(findingAt(bicep, `${subject}: ${leaf} has no counterpart in Terraform`));
@@ -219,7 +209,7 @@ function checkTerraformResource(
     ...one.pairs.map((pair) => pair.terraform),
     ...Object.keys(one.only?.terraform ?? {}),
   ]);
-  const argumentPaths = terraformArguments(resource.block);
+  const argumentPaths = argumentsOf(resource.block);
   return [
     ...missing.map(({ arm }) => findingAt(resource, `Bicep has no ${arm}`)),
     ...defaultsOf(resource.block)
@@ -254,9 +244,6 @@ const EXPRESSED_DIFFERENTLY = [
   "depends_on",
 ];
 
-/** Resources that the Terraform provider creates one after the other without `depends_on`. */
-const ORDERED_BY_PROVIDER = new Set(["azurerm_subnet"]);
-
 const hasProperty = (block: Block, argument: string): boolean =>
   block.attributes.has(argument) ||
   block.blocks.some(({ type, labels }) => type === argument || labels[0] === argument);
@@ -264,33 +251,6 @@ const hasProperty = (block: Block, argument: string): boolean =>
 /** Returns whether a path is one of the known paths, or below one. */
 const isCompared = (leaf: string, known: readonly string[]): boolean =>
   known.some((one) => leaf === one || leaf.startsWith(`${one}.`));
-
-/** Returns the paths of the properties that a resource sets, such as `properties.logs.0.category`. */
-function bicepProperties(value: Expression, prefix = ""): string[] {
-  if (value.kind === "object")
-    return value.entries.flatMap((entry) => bicepProperties(entry.value, join(prefix, entry.key ?? "?")));
-  if (value.kind === "array")
-    return value.items.flatMap((item, index) =>
-      item.kind === "object" ? bicepProperties(item, join(prefix, String(index))) : [prefix],
-    );
-  return [prefix];
-}
-
-/** Returns the paths of the arguments that a resource sets, such as `site_config.minimum_tls_version`. */
-function terraformArguments(block: Block, prefix = ""): string[] {
-  const ownArguments = [...block.attributes.keys()]
-    .filter((name) => block.type !== "dynamic" || name !== "for_each")
-    .map((name) => join(prefix, name));
-  return [
-    ...ownArguments,
-    ...block.blocks.flatMap((inner) => {
-      const name = inner.type === "dynamic" ? inner.labels[0]! : inner.type;
-      return terraformArguments(inner, inner.type === "content" ? prefix : join(prefix, name));
-    }),
-  ];
-}
-
-const join = (prefix: string, name: string): string => (prefix === "" ? name : `${prefix}.${name}`);
 
 function rowOf(kind: Kind, bicep: BicepResource, terraform: TerraformResource | undefined, name: string): ParityRow {
   const isRole = kind.azurerm === "azurerm_role_assignment";

@@ -4,6 +4,7 @@ import path from "node:path";
 import type { Expression } from "../expression.ts";
 import { roleOfId } from "../roles.ts";
 import { argumentOf } from "../terraform/check.ts";
+import type { Block } from "../terraform/parse.ts";
 import type { BicepResource, TerraformResource } from "./declared-resources.ts";
 import { type Normalize, snake } from "./normalize.ts";
 import type { Pair } from "./resource-kinds.ts";
@@ -45,3 +46,30 @@ export function terraformValue(
   if (bicepValues[value] !== undefined) return bicepValues[value];
   return value.replace(/\b(true|false)\b/g, (word) => bicepValues[word] ?? word);
 }
+
+/** Returns the paths of the properties that a resource sets, such as `properties.logs.0.category`. */
+export function leavesOf(value: Expression, prefix = ""): string[] {
+  if (value.kind === "object")
+    return value.entries.flatMap((entry) => leavesOf(entry.value, join(prefix, entry.key ?? "?")));
+  if (value.kind === "array")
+    return value.items.flatMap((item, index) =>
+      item.kind === "object" ? leavesOf(item, join(prefix, String(index))) : [prefix],
+    );
+  return [prefix];
+}
+
+/** Returns the paths of the arguments that a resource sets, such as `site_config.minimum_tls_version`. */
+export function argumentsOf(block: Block, prefix = ""): string[] {
+  const ownArguments = [...block.attributes.keys()]
+    .filter((name) => block.type !== "dynamic" || name !== "for_each")
+    .map((name) => join(prefix, name));
+  return [
+    ...ownArguments,
+    ...block.blocks.flatMap((inner) => {
+      const name = inner.type === "dynamic" ? inner.labels[0]! : inner.type;
+      return argumentsOf(inner, inner.type === "content" ? prefix : join(prefix, name));
+    }),
+  ];
+}
+
+const join = (prefix: string, name: string): string => (prefix === "" ? name : `${prefix}.${name}`);

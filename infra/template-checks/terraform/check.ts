@@ -20,10 +20,16 @@ interface Argument {
 }
 type Arguments = Record<string, Argument>;
 
-const RESOURCES = providerSchema.resources as Record<string, { arguments: Arguments; attributes: string[] }>;
+/** Resource of Terraform itself, which keeps a value in the state: https://developer.hashicorp.com/terraform/language/resources/terraform-data */
+export const STATE_ONLY = "terraform_data";
+
+const RESOURCES = {
+  ...providerSchema.resources,
+  [STATE_ONLY]: { arguments: { input: { type: "string" } }, attributes: ["id", "output"] },
+} as Record<string, { arguments: Arguments; attributes: string[] }>;
 
 /** Arguments that Terraform itself defines, not the provider. */
-const META_ARGUMENTS = new Set(["count", "for_each", "depends_on", "lifecycle", "provider"]);
+export const META_ARGUMENTS = new Set(["count", "for_each", "depends_on", "lifecycle", "provider"]);
 const MODULE_META_ARGUMENTS = new Set([...META_ARGUMENTS, "source", "version", "providers"]);
 
 /** Data sources that the module reads, with their attributes. */
@@ -86,6 +92,7 @@ class ModuleCheck {
       const resourceType = RESOURCES[block.labels[0]!];
       if (!resourceType) this.#add(file, block.line, `${block.labels[0]} is not described in azurerm.json`);
       else this.#checkArguments(block, resourceType.arguments, file, true);
+      if (block.labels[0] === STATE_ONLY) this.#checkKeptValue(block, file);
     }
     for (const { block, file } of this.#blocks("data")) {
       if (!DATA_SOURCES[block.labels[0]!])
@@ -164,6 +171,13 @@ class ModuleCheck {
       if (required && !setNames.has(name))
         this.#add(file, block.line, `${block.labels[0] ?? block.type} needs ${name}`);
     }
+  }
+
+  /** Checks that the state keeps the first value: that is what the resource is for. */
+  #checkKeptValue(block: Block, file: string): void {
+    const ignored = argumentOf(block, "lifecycle.ignore_changes");
+    const names = ignored?.kind === "array" ? ignored.items.flatMap((item) => dotted(item) ?? []) : [];
+    if (!names.includes("input")) this.#add(file, block.line, `${block.labels.join(".")} must ignore changes of input`);
   }
 
   #checkValue(name: string, value: Expression, { type, values }: Argument, file: string, line: number): void {

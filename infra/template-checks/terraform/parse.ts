@@ -110,9 +110,10 @@ function expression(node: Node): Expression {
   }
 }
 
-/** Returns the operator, such as `&&`. The grammar's name of the node if it has none. */
+/** Returns the operator, such as `&&` or `-`. The grammar's name of the node if it has none. */
 const operatorOf = (node: Node): string =>
-  node.children.find((child) => child !== null && /^(&&|\|\||!|==|!=)$/.test(child.type))?.type ?? node.type;
+  node.children.find((child) => child !== null && /^(&&|\|\||!|[=!<>]=|[<>+*/%-])$/.test(child.type))?.type ??
+  node.type;
 
 /** Groups the nodes of an operation such as `a.b > c.d` by operand: the grammar lists names and their suffixes in one list. */
 function operands(parts: Node[]): Node[][] {

@@ -123,7 +123,7 @@ function mistakesInLines(file: string, lines: readonly string[], from: number, t
  */
 export function allMistakes(files: ReadonlyMap<string, string>): Mistake[] {
   return [...files]
-    .filter(([file]) => !/(workbook|host)\.json$|\.md$|\.kql$|\/examples\//.test(file))
+    .filter(([file]) => !/(workbook|host)\.json$|\.(md|kql|hcl)$|\/examples\//.test(file))
     .flatMap(([file, text]) => mistakesIn(file, text));
 }
 

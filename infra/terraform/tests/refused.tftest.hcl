@@ -174,3 +174,357 @@ run "a_network_without_length" {
 
   expect_failures = [var.network_address_prefix]
 }
+
+run "a_long_name" {
+  command = plan
+
+  variables {
+    environment_name = "a-name-of-21-letters-"
+  }
+
+  expect_failures = [var.environment_name]
+}
+
+run "an_instance_size_that_does_not_exist" {
+  command = plan
+
+  variables {
+    instance_memory_mb = 1024
+  }
+
+  expect_failures = [var.instance_memory_mb]
+}
+
+run "too_few_instances" {
+  command = plan
+
+  variables {
+    maximum_instance_count = 39
+  }
+
+  expect_failures = [var.maximum_instance_count]
+}
+
+run "too_many_instances" {
+  command = plan
+
+  variables {
+    maximum_instance_count = 1001
+  }
+
+  expect_failures = [var.maximum_instance_count]
+}
+
+run "less_than_no_ready_instance" {
+  command = plan
+
+  variables {
+    always_ready_instances = -1
+  }
+
+  expect_failures = [var.always_ready_instances]
+}
+
+run "too_many_ready_instances" {
+  command = plan
+
+  variables {
+    always_ready_instances = 21
+  }
+
+  expect_failures = [var.always_ready_instances]
+}
+
+run "an_old_node_version" {
+  command = plan
+
+  variables {
+    node_version = "20"
+  }
+
+  expect_failures = [var.node_version]
+}
+
+run "a_short_retention" {
+  command = plan
+
+  variables {
+    log_retention_days = 29
+  }
+
+  expect_failures = [var.log_retention_days]
+}
+
+run "a_long_retention" {
+  command = plan
+
+  variables {
+    log_retention_days = 731
+  }
+
+  expect_failures = [var.log_retention_days]
+}
+
+run "a_resource_group_that_is_a_name" {
+  command = plan
+
+  variables {
+    rotation_resource_group_ids = ["rg-apps"]
+  }
+
+  expect_failures = [var.rotation_resource_group_ids]
+}
+
+run "a_resource_instead_of_its_group" {
+  command = plan
+
+  variables {
+    rotation_resource_group_ids = ["/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-apps/providers/Microsoft.Web/sites/app"]
+  }
+
+  expect_failures = [var.rotation_resource_group_ids]
+}
+
+run "a_compared_subscription_that_is_no_guid" {
+  command = plan
+
+  variables {
+    literal_scan_subscription_ids = ["production"]
+  }
+
+  expect_failures = [var.literal_scan_subscription_ids]
+}
+
+run "a_tenant_that_is_a_domain" {
+  command = plan
+
+  variables {
+    further_entra_tenant_ids = ["example.com"]
+  }
+
+  expect_failures = [var.further_entra_tenant_ids]
+}
+
+run "a_queried_workspace_that_is_a_name" {
+  command = plan
+
+  variables {
+    log_analytics_workspace_ids = ["log"]
+  }
+
+  expect_failures = [var.log_analytics_workspace_ids]
+}
+
+run "a_collector_without_scheme" {
+  command = plan
+
+  variables {
+    telemetry_endpoint = "collector.example.com:4318"
+  }
+
+  expect_failures = [var.telemetry_endpoint]
+}
+
+run "a_dependency_role_that_is_a_name" {
+  command = plan
+
+  variables {
+    dependency_reader_role_definition_id = "Reader"
+  }
+
+  expect_failures = [var.dependency_reader_role_definition_id]
+}
+
+run "a_rotation_role_that_is_a_name" {
+  command = plan
+
+  variables {
+    rotation_operator_role_definition_id = "Contributor"
+  }
+
+  expect_failures = [var.rotation_operator_role_definition_id]
+}
+
+run "a_scanner_role_that_is_a_name" {
+  command = plan
+
+  variables {
+    literal_scanner_role_definition_id = "Contributor"
+  }
+
+  expect_failures = [var.literal_scanner_role_definition_id]
+}
+
+run "alerts_that_notify_nobody" {
+  command = plan
+
+  variables {
+    operator_email_addresses = []
+  }
+
+  expect_failures = [check.alerts_notify_somebody]
+}
+
+run "a_watched_scope_that_is_a_name" {
+  command = plan
+
+  module {
+    source = "./watch"
+  }
+
+  variables {
+    scope        = "production"
+    scope_name   = "production"
+    principal_id = "33333333-3333-4333-8333-333333333333"
+  }
+
+  expect_failures = [var.scope]
+}
+
+run "a_watched_resource_group" {
+  command = plan
+
+  module {
+    source = "./watch"
+  }
+
+  variables {
+    scope        = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-apps"
+    scope_name   = "rg-apps"
+    principal_id = "33333333-3333-4333-8333-333333333333"
+  }
+
+  expect_failures = [var.scope]
+}
+
+run "a_rotation_in_a_subscription" {
+  command = plan
+
+  module {
+    source = "./rotation"
+  }
+
+  variables {
+    scope        = "/subscriptions/22222222-2222-4222-8222-222222222222"
+    principal_id = "33333333-3333-4333-8333-333333333333"
+  }
+
+  expect_failures = [var.scope]
+}
+
+run "a_comparison_in_a_resource_group" {
+  command = plan
+
+  module {
+    source = "./literal-scan"
+  }
+
+  variables {
+    scope        = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-apps"
+    scope_name   = "rg-apps"
+    principal_id = "33333333-3333-4333-8333-333333333333"
+  }
+
+  expect_failures = [var.scope]
+}
+
+run "logs_of_what_is_no_workspace" {
+  command = plan
+
+  module {
+    source = "./logs"
+  }
+
+  variables {
+    workspace_id = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-logs"
+    principal_id = "33333333-3333-4333-8333-333333333333"
+  }
+
+  expect_failures = [var.workspace_id]
+}
+
+run "a_topic_that_waits_for_no_role" {
+  command = plan
+
+  module {
+    source = "./events"
+  }
+
+  variables {
+    storage_account_id = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.Storage/storageAccounts/st"
+    event_identity_id  = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.ManagedIdentity/userAssignedIdentities/id-events"
+    sender_role_id     = null
+  }
+
+  expect_failures = [azurerm_eventgrid_system_topic.topic]
+}
+
+run "a_policy_of_a_name" {
+  command = plan
+
+  module {
+    source = "./events-policy/subscription"
+  }
+
+  variables {
+    scope              = "production"
+    storage_account_id = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.Storage/storageAccounts/st"
+    event_identity_id  = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.ManagedIdentity/userAssignedIdentities/id-events"
+    resource_group_id  = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform"
+  }
+
+  expect_failures = [var.scope]
+}
+
+run "a_policy_with_a_long_name" {
+  command = plan
+
+  module {
+    source = "./events-policy/subscription"
+  }
+
+  variables {
+    scope              = "/subscriptions/22222222-2222-4222-8222-222222222222"
+    environment_name   = "a-name-of-21-letters-"
+    storage_account_id = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.Storage/storageAccounts/st"
+    event_identity_id  = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.ManagedIdentity/userAssignedIdentities/id-events"
+    resource_group_id  = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform"
+  }
+
+  expect_failures = [var.environment_name]
+}
+
+run "a_policy_of_a_management_group_that_is_a_name" {
+  command = plan
+
+  module {
+    source = "./events-policy/management-group"
+  }
+
+  variables {
+    scope              = "company"
+    storage_account_id = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.Storage/storageAccounts/st"
+    event_identity_id  = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.ManagedIdentity/userAssignedIdentities/id-events"
+    resource_group_id  = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform"
+  }
+
+  expect_failures = [var.scope]
+}
+
+run "a_policy_of_a_management_group_with_a_long_name" {
+  command = plan
+
+  module {
+    source = "./events-policy/management-group"
+  }
+
+  variables {
+    scope              = "/providers/Microsoft.Management/managementGroups/company"
+    environment_name   = "a-name-of-21-letters-"
+    storage_account_id = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.Storage/storageAccounts/st"
+    event_identity_id  = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.ManagedIdentity/userAssignedIdentities/id-events"
+    resource_group_id  = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform"
+  }
+
+  expect_failures = [var.environment_name]
+}
