@@ -57,6 +57,6 @@ export async function configureCopies(
     }
   }
   return [
-    `Copies         ${serviceUrl}/api/automation/sync/records  (of secrets, at ${Object.keys(COPIES).join(", ")})`,
+    `Copies         ${serviceUrl}/#/sync  (of secrets, at ${Object.keys(COPIES).join(", ")})`,
   ];
 }

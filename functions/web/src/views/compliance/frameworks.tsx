@@ -15,7 +15,8 @@ import { createHref } from "../../parts/address.ts";
 import { counted } from "../../parts/plural.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 
-type FrameworkId = Schemas["Framework"]["id"];
+type Framework = Schemas["Framework"];
+type FrameworkId = Framework["id"];
 
 const CONTROL_STATUSES = {
   pass: "Passed",
@@ -33,41 +34,68 @@ const useStyles = makeStyles({
 export function Frameworks() {
   const frameworks = api.useQuery("get", "/compliance/frameworks");
   const styles = useStyles();
-  const [expanded, setExpanded] = useState<FrameworkId[]>([]);
   return (
     <QueryResult of={frameworks}>
-      {({ items }) => (
+      {({ items }) => {
+        const { newest, older } = byEdition(items);
+        return (
         <>
           <Text>
             Only controls about secrets, keys, certificates and key vaults are checked. The score is the share of passed
             check results, weighted by severity. A control fails if one of its check results fails.
           </Text>
-          <Accordion
-            multiple
-            collapsible
-            openItems={expanded}
-            onToggle={(_, data) => setExpanded(data.openItems as FrameworkId[])}
-          >
-            {items.map(({ id, name, version, score, failed, controlsByStatus }) => (
-              <AccordionItem key={id} value={id}>
-                <AccordionHeader className={styles.header}>
-                  {name} {version}: score {score} of 100 (higher is better), {controlsByStatus.fail} of{" "}
-                  {counted(
-                    Object.values(controlsByStatus).reduce((sum, count) => sum + count, 0),
-                    "control",
-                  )}{" "}
-                  failed, {counted(failed, "violation")}
-                </AccordionHeader>
+          <FrameworkList of={newest} />
+          {older.length > 0 && (
+            <Accordion collapsible>
+              <AccordionItem value="older">
+                <AccordionHeader className={styles.header}>{counted(older.length, "older edition")}</AccordionHeader>
                 <AccordionPanel>
-                  <ProgressBar value={score / 100} aria-label={`Score of ${name}`} />
-                  {expanded.includes(id) && <Controls framework={id} />}
+                  <FrameworkList of={older} />
                 </AccordionPanel>
               </AccordionItem>
-            ))}
-          </Accordion>
+            </Accordion>
+          )}
         </>
-      )}
+        );
+      }}
     </QueryResult>
+  );
+}
+
+/** Divides the frameworks: the newest edition of each, by name, and all older editions, the newer ones first. */
+function byEdition(frameworks: Framework[]): { newest: Framework[]; older: Framework[] } {
+  const editions = [...Map.groupBy(frameworks, ({ name }) => name).values()].map((group) =>
+    group.sort((a, b) => b.version.localeCompare(a.version, undefined, { numeric: true })),
+  );
+  return { newest: editions.flatMap(([first]) => first ?? []), older: editions.flatMap(([, ...others]) => others) };
+}
+
+/** A list of frameworks with their scores as bars. */
+function FrameworkList({ of: frameworks }: { of: Framework[] }) {
+  const styles = useStyles();
+  const [expanded, setExpanded] = useState<FrameworkId[]>([]);
+  return (
+    <Accordion
+      multiple
+      collapsible
+      openItems={expanded}
+      onToggle={(_, data) => setExpanded(data.openItems as FrameworkId[])}
+    >
+      {frameworks.map(({ id, name, version, score, failed, controlsByStatus }) => (
+        <AccordionItem key={id} value={id}>
+          <AccordionHeader className={styles.header}>
+            {name} {version}: score {score} of 100, {controlsByStatus.fail} of{" "}
+            {counted(
+              Object.values(controlsByStatus).reduce((sum, count) => sum + count, 0),
+              "control",
+            )}{" "}
+            failed, {counted(failed, "violation")}
+          </AccordionHeader>
+          <ProgressBar value={score / 100} thickness="large" aria-label={`Score of ${name} ${version}: ${score}`} />
+          <AccordionPanel>{expanded.includes(id) && <Controls framework={id} />}</AccordionPanel>
+        </AccordionItem>
+      ))}
+    </Accordion>
   );
 }
 

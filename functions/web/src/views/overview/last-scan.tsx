@@ -4,7 +4,6 @@ import { useEffect } from "react";
 import { useMay } from "../../api/access.ts";
 import { api, type Schemas } from "../../api/client.ts";
 import { Instant } from "../../parts/instant.tsx";
-import { isolated } from "../../parts/isolated.ts";
 import { counted } from "../../parts/plural.ts";
 import { ProblemNotice } from "../../parts/problem-notice.tsx";
 import { QueryResult } from "../../parts/query-result.tsx";
@@ -39,7 +38,6 @@ export function LastScan() {
         <>
           {scan ? (
             <>
-              {isOver(scan) && scan.status !== "completed" && <UnreadSubscriptions scanId={scan.scanId} />}
               <Text>
                 {STATUSES[scan.status]} Started by {scan.requestedBy} <Instant at={scan.createdAt} relative /> (
                 {MODES[scan.mode]}
@@ -68,36 +66,6 @@ export function LastScan() {
           )}
         </>
       )}
-    </QueryResult>
-  );
-}
-
-/** Maximum number of subscriptions that the card names. */
-const MAX_NAMED_SUBSCRIPTIONS = 20;
-
-/** Names the subscriptions that a scan could not read, if there are any: the scan has no data about their vaults. */
-function UnreadSubscriptions({ scanId }: { scanId: string }) {
-  const status = api.useQuery("get", "/api/assets/discovery/scan/{scan_id}/status", {
-    params: { path: { scan_id: scanId } },
-  });
-  return (
-    <QueryResult of={status}>
-      {({ subscriptionOutcomes }) => {
-        const unread = subscriptionOutcomes.filter(({ failure }) => failure !== null);
-        if (unread.length === 0) return null;
-        const names = unread
-          .slice(0, MAX_NAMED_SUBSCRIPTIONS)
-          .map(({ name, subscriptionId }) => isolated(name ?? subscriptionId));
-        const more =
-          unread.length > MAX_NAMED_SUBSCRIPTIONS ? ` and ${unread.length - MAX_NAMED_SUBSCRIPTIONS} more` : "";
-        return (
-          <Text>
-            Could not read {unread.length.toLocaleString()} of {subscriptionOutcomes.length.toLocaleString()}{" "}
-            subscriptions: {names.join(", ")}
-            {more}.
-          </Text>
-        );
-      }}
     </QueryResult>
   );
 }
