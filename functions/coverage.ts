@@ -130,7 +130,7 @@ const gapOfList = ({ lastFailure }: SubscriptionCoverage): Gap[] =>
     ? [
         {
           kind: "subscriptionList",
-          name: "List of subscriptions",
+          name: "The list of subscriptions",
           message: lastFailure.message,
           remedy: lastFailure.remedy,
           at: lastFailure.at,
@@ -140,7 +140,7 @@ const gapOfList = ({ lastFailure }: SubscriptionCoverage): Gap[] =>
 
 /** A scan can be incomplete although every subscription and vault was read, for example without their diagnostic settings. */
 function gapOfScan({ lastScan, lastFailure, unread }: SubscriptionCoverage, failingVaults: number): Gap[] {
-  const name = "Scan of all subscriptions";
+  const name = "The scan of all subscriptions";
   if (!lastScan) {
     const message = "No scan of all subscriptions has finished yet.";
     return [{ kind: "scan", name, message, remedy: "Start a scan.", at: null }];

@@ -13,6 +13,10 @@ const useStyles = makeStyles({
 export const violationsHref = (filters: Record<string, string> = {}): string =>
   createHref("/compliance", { exempted: "false", ...filters });
 
+/** Returns the color of a bar for a score. */
+export const scoreColor = (score: number): "success" | "warning" | "error" =>
+  score >= 90 ? "success" : score >= 70 ? "warning" : "error";
+
 /** The compliance score with its history and the numbers of violations, on the Overview and Compliance pages. */
 export function ScoreHistory({
   of: { score, bySeverity, evaluatedAt, history = [] },

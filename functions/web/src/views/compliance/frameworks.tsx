@@ -14,6 +14,7 @@ import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { counted } from "../../parts/plural.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
+import { scoreColor } from "../../parts/score.tsx";
 
 type Framework = Schemas["Framework"];
 type FrameworkId = Framework["id"];
@@ -91,7 +92,12 @@ function FrameworkList({ of: frameworks }: { of: Framework[] }) {
             )}{" "}
             failed, {counted(failed, "violation")}
           </AccordionHeader>
-          <ProgressBar value={score / 100} thickness="large" aria-label={`Score of ${name} ${version}: ${score}`} />
+          <ProgressBar
+            value={score / 100}
+            color={scoreColor(score)}
+            thickness="large"
+            aria-label={`Score of ${name} ${version}: ${score}`}
+          />
           <AccordionPanel>{expanded.includes(id) && <Controls framework={id} />}</AccordionPanel>
         </AccordionItem>
       ))}

@@ -4,7 +4,7 @@ import { api } from "../../api/client.ts";
 import { FailingChecks } from "../../parts/failing-checks.tsx";
 import { counted } from "../../parts/plural.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
-import { violationsHref } from "../../parts/score.tsx";
+import { scoreColor, violationsHref } from "../../parts/score.tsx";
 
 const useBreakdown = () => api.useQuery("get", "/compliance/breakdown");
 
@@ -58,6 +58,7 @@ export function BySubscription() {
                   key: subscriptionId ?? name,
                   name,
                   share: score / 100,
+                  color: scoreColor(score),
                   text: `Score ${score}`,
                   count: failed,
                   // Credentials outside of key vaults have no subscription, so no filter of the list selects them.
@@ -77,6 +78,7 @@ interface Bar {
   key: string;
   name: string;
   share: number;
+  color?: ReturnType<typeof scoreColor>;
   /** Text of the bar, such as "Score 92". */
   text: string;
   /** Number of violations, and the link to their list. */
@@ -89,7 +91,7 @@ export function Bars({ rows, label }: { rows: Bar[]; label: string }) {
   const styles = useStyles();
   return (
     <ul className={styles.list} aria-label={label}>
-      {rows.map(({ key, name, share, text, count, href }) => (
+      {rows.map(({ key, name, share, color = "brand", text, count, href }) => (
         <li key={key}>
           <div className={styles.row}>
             <bdi className={styles.name}>{name}</bdi>
@@ -99,7 +101,12 @@ export function Bars({ rows, label }: { rows: Bar[]; label: string }) {
               {href === undefined ? counted(count, "violation") : <Link href={href}>{counted(count, "violation")}</Link>}
             </span>
           </div>
-          <ProgressBar value={share} thickness="large" aria-label={`${name}: ${text || counted(count, "violation")}`} />
+          <ProgressBar
+            value={share}
+            color={color}
+            thickness="large"
+            aria-label={`${name}: ${text || counted(count, "violation")}`}
+          />
         </li>
       ))}
     </ul>

@@ -54,7 +54,7 @@ export function LastScan() {
             <Text>No scan yet. Start a scan to build the inventory.</Text>
           )}
           {start.error && <ProblemNotice problem={start.error} />}
-          {may("startScan") && (
+          {may("startScan") ? (
             <div>
               <Button
                 disabled={start.isPending || (scan && !isOver(scan))}
@@ -63,6 +63,8 @@ export function LastScan() {
                 Start scan
               </Button>
             </div>
+          ) : (
+            <Text size={200}>To start a scan, ask a user with the role operator or admin.</Text>
           )}
         </>
       )}
