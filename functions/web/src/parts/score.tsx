@@ -1,6 +1,7 @@
 import { Link, makeStyles, Text, tokens } from "@fluentui/react-components";
 import type { Schemas } from "../api/client.ts";
 import { createHref } from "./address.ts";
+import type { BarColor } from "./bar.tsx";
 import { Line } from "./charts.tsx";
 import { Instant } from "./instant.tsx";
 import { SEVERITIES, SeverityBadge } from "./status.tsx";
@@ -14,8 +15,7 @@ export const violationsHref = (filters: Record<string, string> = {}): string =>
   createHref("/compliance", { exempted: "false", ...filters });
 
 /** Returns the color of a bar for a score. */
-export const scoreColor = (score: number): "success" | "warning" | "error" =>
-  score >= 90 ? "success" : score >= 70 ? "warning" : "error";
+export const scoreColor = (score: number): BarColor => (score >= 90 ? "good" : score >= 70 ? "medium" : "bad");
 
 /** The compliance score with its history and the numbers of violations, on the Overview and Compliance pages. */
 export function ScoreHistory({

@@ -5,13 +5,13 @@ import {
   AccordionPanel,
   Link,
   makeStyles,
-  ProgressBar,
   Text,
   tokens,
 } from "@fluentui/react-components";
 import { useState } from "react";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
+import { Bar } from "../../parts/bar.tsx";
 import { counted } from "../../parts/plural.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 import { scoreColor } from "../../parts/score.tsx";
@@ -92,12 +92,7 @@ function FrameworkList({ of: frameworks }: { of: Framework[] }) {
             )}{" "}
             failed, {counted(failed, "violation")}
           </AccordionHeader>
-          <ProgressBar
-            value={score / 100}
-            color={scoreColor(score)}
-            thickness="large"
-            aria-label={`Score of ${name} ${version}: ${score}`}
-          />
+          <Bar share={score / 100} color={scoreColor(score)} />
           <AccordionPanel>{expanded.includes(id) && <Controls framework={id} />}</AccordionPanel>
         </AccordionItem>
       ))}

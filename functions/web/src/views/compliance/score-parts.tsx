@@ -1,6 +1,7 @@
-import { Button, Link, makeStyles, ProgressBar, Text, tokens } from "@fluentui/react-components";
+import { Button, Link, makeStyles, Text, tokens } from "@fluentui/react-components";
 import { type ReactNode, useState } from "react";
 import { api } from "../../api/client.ts";
+import { Bar, type BarColor } from "../../parts/bar.tsx";
 import { FailingChecks } from "../../parts/failing-checks.tsx";
 import { counted } from "../../parts/plural.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
@@ -74,11 +75,11 @@ export function BySubscription() {
 }
 
 /** A row of a bar list. `share`: length of its bar, 0 to 1. */
-interface Bar {
+interface BarRow {
   key: string;
   name: string;
   share: number;
-  color?: ReturnType<typeof scoreColor>;
+  color?: BarColor;
   /** Text of the bar, such as "Score 92". */
   text: string;
   /** Number of violations, and the link to their list. */
@@ -87,11 +88,11 @@ interface Bar {
 }
 
 /** A list with a bar for each row. */
-export function Bars({ rows, label }: { rows: Bar[]; label: string }) {
+export function Bars({ rows, label }: { rows: BarRow[]; label: string }) {
   const styles = useStyles();
   return (
     <ul className={styles.list} aria-label={label}>
-      {rows.map(({ key, name, share, color = "brand", text, count, href }) => (
+      {rows.map(({ key, name, share, color = "neutral", text, count, href }) => (
         <li key={key}>
           <div className={styles.row}>
             <bdi className={styles.name}>{name}</bdi>
@@ -101,12 +102,7 @@ export function Bars({ rows, label }: { rows: Bar[]; label: string }) {
               {href === undefined ? counted(count, "violation") : <Link href={href}>{counted(count, "violation")}</Link>}
             </span>
           </div>
-          <ProgressBar
-            value={share}
-            color={color}
-            thickness="large"
-            aria-label={`${name}: ${text || counted(count, "violation")}`}
-          />
+          <Bar share={share} color={color} />
         </li>
       ))}
     </ul>

@@ -72,7 +72,10 @@ export function ExpiringSoon() {
                 >
                   {assetName(asset)}
                 </Link>
-                <span className={styles.vault}>{asset.vaultName}</span>
+                {/* A credential of an application is in no vault. */}
+                <span className={styles.vault}>
+                  {asset.vaultName ?? asset.credential?.tenantDomain ?? "Entra application"}
+                </span>
                 <span className={styles.owner}>
                   {asset.owner === null ? "no owner" : <span title={asset.owner}>{asset.owner}</span>}
                 </span>
