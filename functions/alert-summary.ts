@@ -9,10 +9,21 @@ import { endpoint } from "./declare.ts";
 /** Notifications of this many days are counted. */
 const DAYS = 7;
 const count = z.int().min(0);
-const byStatus = Object.fromEntries(DELIVERY_STATUSES.map((status) => [status, count])) as Record<
-  DeliveryStatus,
-  typeof count
->;
+/** The number of notifications with each status, as a verb. */
+const OUTCOMES: Record<DeliveryStatus, string> = {
+  pending: "are in progress",
+  delivered: "were delivered",
+  partial: "did not reach some recipients",
+  failed: "failed",
+  cancelled: "were canceled",
+  inDoubt: "wait for a decision after a restore of the store",
+};
+const byStatus = Object.fromEntries(
+  DELIVERY_STATUSES.map((status) => [
+    status,
+    count.meta({ description: `Number of notifications that ${OUTCOMES[status]}.` }),
+  ]),
+) as Record<DeliveryStatus, typeof count>;
 
 const AlertSummary = z
   .object({

@@ -47,7 +47,9 @@ const Coverage = z
       description: "Known vaults of watched subscriptions. Vaults of an unread subscription count as unread.",
     }),
     applications: Share.nullable().meta({ description: "Applications of the tenant. Null without a PRO license." }),
-    b2cTenants: Share.nullable().meta({ description: "Registered B2C tenants. Null without a PRO license, or if none." }),
+    b2cTenants: Share.nullable().meta({
+      description: "Registered B2C tenants. Null without a PRO license, or if none.",
+    }),
     gaps: z.array(Gap).meta({
       description: `Resources that were not read, those that hide the most first: up to ${MAX_SUBSCRIPTION_GAPS} subscriptions and ${MAX_VAULT_GAPS} vaults.`,
     }),
@@ -158,9 +160,7 @@ async function readFailingVaults({ inventory }: CoverageServices): Promise<typeo
     total: page.total ?? page.items.length,
     gaps: page.items.flatMap(({ vault: { name, failures } }): Gap[] => {
       const failure = ASSET_TYPES.map((list) => failures[list]).find((one) => one !== undefined);
-      return failure
-        ? [{ kind: "vault", name, message: failure.message, remedy: failure.remedy, at: failure.at }]
-        : [];
+      return failure ? [{ kind: "vault", name, message: failure.message, remedy: failure.remedy, at: failure.at }] : [];
     }),
   };
 }

@@ -126,7 +126,9 @@ async function findAssets(text: string, { inventory }: SearchServices): Promise<
   const { items, total } = await inventory.assets.list({ search: text }, FIRST_PAGE, moment);
   if (total !== null) return { items: items.map((found) => assetItem(found, moment)), total, complete: true };
   const byStart = await inventory.assets.list({ namePrefix: text }, FIRST_PAGE, moment);
-  const merged = new Map([...byStart.items, ...items].map((found) => assetItem(found, moment)).map((one) => [one.id, one]));
+  const merged = new Map(
+    [...byStart.items, ...items].map((found) => assetItem(found, moment)).map((one) => [one.id, one]),
+  );
   return { items: [...merged.values()].slice(0, MAX_ITEMS), total: null, complete: false };
 }
 
@@ -136,7 +138,9 @@ function assetItem({ asset, subscriptionName }: FoundAsset, moment: Moment): Fou
     kind: "asset",
     id: assetId(asset),
     title: credential ? titleOfCredential(credential) : name,
-    detail: credential ? `${type} of an application` : [`${type} in ${vaultName}`, subscriptionName].filter(Boolean).join(", "),
+    detail: credential
+      ? `${type} of an application`
+      : [`${type} in ${vaultName}`, subscriptionName].filter(Boolean).join(", "),
     status: statusOf(expiresOn, moment),
   };
 }

@@ -1,7 +1,7 @@
 import type { ListFailure } from "../platform/runs/discovery-runs.ts";
 import { isOver } from "../platform/runs/run-store.ts";
 import type { Tables } from "../platform/storage/tables.ts";
-import { APPS, Applications, byNameRange, RUNS, type RunRecord, Runs } from "./application.ts";
+import { Applications, byNameRange, RUNS, type RunRecord, Runs } from "./application.ts";
 import { numberOfApplications } from "./query.ts";
 
 /** How many of the known applications the last ended discovery read. */

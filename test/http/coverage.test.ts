@@ -36,7 +36,10 @@ const scan = () => service.scan({ mode: "force" });
 
 test("before the first scan and discovery, the coverage is not complete", async () => {
   const coverage = await readCoverage();
-  expect(coverage).toMatchObject({ complete: false, summary: "0 of 0 subscriptions, 0 of 0 vaults, 0 of 0 applications" });
+  expect(coverage).toMatchObject({
+    complete: false,
+    summary: "0 of 0 subscriptions, 0 of 0 vaults, 0 of 0 applications",
+  });
   expect(coverage.gaps).toMatchObject([
     { kind: "scan", message: "No scan of all subscriptions has finished yet.", at: null },
     { kind: "applications", message: "No discovery of applications has ended in the last 30 days.", at: null },

@@ -71,11 +71,12 @@ test("a part of a name finds assets, vaults, applications, rules and users, in a
   expect(groups.get("vault")!.items).toMatchObject([{ id: "kv-payments", detail: "Acme Production" }]);
   expect(groups.get("application")!.items).toMatchObject([{ title: "Payments API", detail: "1 credential" }]);
   expect(groups.get("rule")!.items).toMatchObject([{ title: "Payments team" }]);
-  expect(groups.get("user")!.items.map(({ title }) => title).sort()).toEqual([
-    "pay-auditor",
-    "pay-operator",
-    "paymaster",
-  ]);
+  expect(
+    groups
+      .get("user")!
+      .items.map(({ title }) => title)
+      .sort(),
+  ).toEqual(["pay-auditor", "pay-operator", "paymaster"]);
 });
 
 test("a violation is found by the title of its failure", async () => {
@@ -85,13 +86,10 @@ test("a violation is found by the title of its failure", async () => {
   ]);
 });
 
-test.each(["paymaster", "pay-auditor", "pay-operator"])(
-  "%s, who can't list users, finds none",
-  async (username) => {
-    const groups = await searchFor("pay", await service.signIn({ username, password: PASSWORD }));
-    expect([...groups.keys()].sort()).toEqual(["application", "asset", "rule", "vault"]);
-  },
-);
+test.each(["paymaster", "pay-auditor", "pay-operator"])("%s, who can't list users, finds none", async (username) => {
+  const groups = await searchFor("pay", await service.signIn({ username, password: PASSWORD }));
+  expect([...groups.keys()].sort()).toEqual(["application", "asset", "rule", "vault"]);
+});
 
 test("without a license, the search leaves out what needs one", async () => {
   const { url } = await service.addHost({ LICENSE_KEY: "" });

@@ -68,7 +68,10 @@ task("a search finds vaults, applications, failing checks, and pages, and Escape
 task("a failing check leads to its violations", async () => {
   const visitor = await visit("user");
   const checks = visitor.page.getByRole("list", { name: "Checks that lower the score the most" });
-  await visitor.follow("1 violation", checks.getByRole("listitem").filter({ hasText: "Expired secret is still enabled" }));
+  await visitor.follow(
+    "1 violation",
+    checks.getByRole("listitem").filter({ hasText: "Expired secret is still enabled" }),
+  );
   await visitor.arrive("Compliance");
   const table = visitor.page.getByRole("table", { name: "Violations" });
   await visitor.see("kv-shop/gone", table);

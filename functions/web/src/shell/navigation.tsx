@@ -11,7 +11,7 @@ const useItemStyles = makeStyles({
   // The count is generated content without alternative text: the link's description says what is counted.
   counted: {
     "::after": {
-      content: ['attr(data-count)', 'attr(data-count) / ""'],
+      content: ["attr(data-count)", 'attr(data-count) / ""'],
       marginInlineStart: "auto",
       paddingInline: tokens.spacingHorizontalXS,
       borderRadius: tokens.borderRadiusCircular,

@@ -113,8 +113,7 @@ export default function SearchDialog({ close }: { close(): void }) {
             />
             <Pages text={text.trim()} open={open} />
             {isSearched && <QueryFailure of={results} />}
-            {isSearched &&
-              results.data?.groups.map((group) => <Group key={group.kind} group={group} open={open} />)}
+            {isSearched && results.data?.groups.map((group) => <Group key={group.kind} group={group} open={open} />)}
             <Text role="status" size={200}>
               {text.trim().length < MIN_CHARACTERS
                 ? `Enter at least ${MIN_CHARACTERS} characters of a name.`
@@ -164,7 +163,13 @@ function Pages({ text, open }: { text: string; open(href: string): void }) {
   );
 }
 
-function Group({ group: { kind, items, total, complete }, open }: { group: Schemas["SearchGroup"]; open(href: string): void }) {
+function Group({
+  group: { kind, items, total, complete },
+  open,
+}: {
+  group: Schemas["SearchGroup"];
+  open(href: string): void;
+}) {
   const styles = useStyles();
   const { title, href } = GROUPS[kind];
   const more = total !== null && total > items.length;

@@ -10,7 +10,8 @@ export function Search({ isNarrow }: { isNarrow: boolean }) {
   const [isOpen, setOpen] = useState(false);
   useEffect(() => {
     const openByKeys = (event: KeyboardEvent) => {
-      if (!(event.ctrlKey || event.metaKey) || event.altKey || event.shiftKey || event.key.toLowerCase() !== "k") return;
+      if (!(event.ctrlKey || event.metaKey) || event.altKey || event.shiftKey || event.key.toLowerCase() !== "k")
+        return;
       // The browser's own action, such as focusing its address bar, would hide the search.
       event.preventDefault();
       if (!document.querySelector("[role=dialog], [role=alertdialog]")) setOpen(true);

@@ -225,7 +225,9 @@ export function subviewOf(pathname: string): View | undefined {
   const segments = pathname.split("/");
   const matches = ({ path }: View) => {
     const pattern = path.split("/");
-    return pattern.length === segments.length && pattern.every((part, at) => part.startsWith(":") || part === segments[at]);
+    return (
+      pattern.length === segments.length && pattern.every((part, at) => part.startsWith(":") || part === segments[at])
+    );
   };
   return VIEWS.find((view) => view.title === undefined && matches(view));
 }

@@ -40,23 +40,23 @@ export function Frameworks() {
       {({ items }) => {
         const { newest, older } = byEdition(items);
         return (
-        <>
-          <Text>
-            Only controls about secrets, keys, certificates and key vaults are checked. The score is the share of passed
-            check results, weighted by severity. A control fails if one of its check results fails.
-          </Text>
-          <FrameworkList of={newest} />
-          {older.length > 0 && (
-            <Accordion collapsible>
-              <AccordionItem value="older">
-                <AccordionHeader className={styles.header}>{counted(older.length, "older edition")}</AccordionHeader>
-                <AccordionPanel>
-                  <FrameworkList of={older} />
-                </AccordionPanel>
-              </AccordionItem>
-            </Accordion>
-          )}
-        </>
+          <>
+            <Text>
+              Only controls about secrets, keys, certificates and key vaults are checked. The score is the share of
+              passed check results, weighted by severity. A control fails if one of its check results fails.
+            </Text>
+            <FrameworkList of={newest} />
+            {older.length > 0 && (
+              <Accordion collapsible>
+                <AccordionItem value="older">
+                  <AccordionHeader className={styles.header}>{counted(older.length, "older edition")}</AccordionHeader>
+                  <AccordionPanel>
+                    <FrameworkList of={older} />
+                  </AccordionPanel>
+                </AccordionItem>
+              </Accordion>
+            )}
+          </>
         );
       }}
     </QueryResult>
@@ -65,10 +65,9 @@ export function Frameworks() {
 
 /** Divides the frameworks: the newest edition of each, by name, and all older editions, the newer ones first. */
 function byEdition(frameworks: Framework[]): { newest: Framework[]; older: Framework[] } {
-  const editions = [...Map.groupBy(frameworks, ({ name }) => name).values()].map((group) =>
-    group.sort((a, b) => b.version.localeCompare(a.version, undefined, { numeric: true })),
-  );
-  return { newest: editions.flatMap(([first]) => first ?? []), older: editions.flatMap(([, ...others]) => others) };
+  const newerFirst = [...frameworks].sort((a, b) => b.version.localeCompare(a.version, undefined, { numeric: true }));
+  const isNewest = ({ id, name }: Framework) => newerFirst.find((other) => other.name === name)?.id === id;
+  return { newest: frameworks.filter(isNewest), older: newerFirst.filter((framework) => !isNewest(framework)) };
 }
 
 /** A list of frameworks with their scores as bars. */

@@ -99,7 +99,11 @@ export function Bars({ rows, label }: { rows: BarRow[]; label: string }) {
             <span className={styles.number}>
               {text}
               {text === "" ? "" : ", "}
-              {href === undefined ? counted(count, "violation") : <Link href={href}>{counted(count, "violation")}</Link>}
+              {href === undefined ? (
+                counted(count, "violation")
+              ) : (
+                <Link href={href}>{counted(count, "violation")}</Link>
+              )}
             </span>
           </div>
           <Bar share={share} color={color} />

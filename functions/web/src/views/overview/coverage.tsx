@@ -1,9 +1,9 @@
 import {
   Link,
-  makeStyles,
   MessageBar,
   MessageBarBody,
   MessageBarTitle,
+  makeStyles,
   Spinner,
   Text,
   tokens,

@@ -15,15 +15,14 @@ const rulesFor = (address: string): Schemas["NewAlertRule"][] => [
   },
   { name: "Scans that can't read a vault or subscription", alertType: "scanFailure", ...delivery(address) },
 ];
-const delivery = (address: string) =>
-  ({
-    deliveryMethod: "email",
-    deliveryMode: "digest",
-    digestFrequency: "daily",
-    recipients: [address],
-    enabled: true,
-    tellRecovery: true,
-  }) as const;
+const delivery = (address: string) => ({
+  deliveryMethod: "email" as const,
+  deliveryMode: "digest" as const,
+  digestFrequency: "daily" as const,
+  recipients: [address],
+  enabled: true,
+  tellRecovery: true,
+});
 
 /**
  * The button that notifies owners of assets that expire, and the administrator of gaps in the coverage. Asks for an address only
