@@ -192,7 +192,7 @@ function expectedIds(filter: AssetFilter): string[] {
 }
 
 /** Number of generated requests. */
-const RUNS = IS_CAMPAIGN ? 1000 : 40;
+const RUNS = IS_CAMPAIGN ? 1000 : 60;
 
 test("a list with any filters and page size returns exactly the matching assets in order", async () => {
   const caseCounts = { withoutMatches: 0, withMatches: 0, secondPage: 0, offset: 0, unindexed: 0 };
