@@ -26,13 +26,18 @@ const MAX_USERS = 1000;
 
 const Found = z
   .object({
-    kind: z.enum(KINDS),
+    kind: z.enum(KINDS).meta({ description: "Kind of the object." }),
     id: z.string().meta({
       description:
         "ID of the object in its own list: of an asset, an application, an alert rule or a user; name of a vault; for `violation`, ID of a failing check.",
     }),
     title: z.string().meta({ description: "Name to show. For `violation`, the title of the failure." }),
-    detail: z.string().meta({ description: "Where the object is, or its numbers. Empty if there is nothing to add." }),
+    detail: z
+      .string()
+      .meta({
+        description: "Where the object is, or its numbers. Empty if there is nothing to add.",
+        example: "secret in kv-payments-prod, Acme Production",
+      }),
     status: z.enum(STATUSES).nullable().meta({ description: "Status of an asset. Null for other kinds." }),
   })
   .meta({ id: "SearchItem" });
@@ -56,7 +61,7 @@ type Result = Omit<z.infer<typeof Group>, "kind">;
 
 const SearchResult = z
   .object({
-    query: z.string().meta({ description: "The text that was searched for." }),
+    query: z.string().meta({ description: "The text that was searched for.", example: "payments" }),
     complete: z.boolean().meta({ description: "Whether all groups are complete." }),
     groups: z.array(Group).meta({ description: "Kinds with matches, and kinds that were not examined completely." }),
   })

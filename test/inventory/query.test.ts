@@ -122,7 +122,8 @@ const filterValueOf: { [K in keyof AssetFilter]-?: (asset: AssetRecord) => Asset
 const isOutOfScope = ({ subscriptionId }: AssetRecord): boolean => subscriptionId === OUT_OF_SCOPE_SUBSCRIPTION;
 /** Returns whether the asset belongs to the second holder, which was last seen eight days ago. */
 const isUnseen = ({ vaultName }: AssetRecord): boolean => vaultName.startsWith("entra-") && vaultName.endsWith("-c");
-const MEMBERS = Object.keys(filterValueOf) as (keyof AssetFilter)[];
+// `namePrefix`, which only the search uses, has a test of its own.
+const MEMBERS = Object.keys(filterValueOf).filter((name) => name !== "namePrefix") as (keyof AssetFilter)[];
 /** Filters that match no asset, or few others. */
 const filtersOfNoAsset: AssetFilter[] = [
   { vault: "kv-none" },
@@ -192,7 +193,7 @@ function expectedIds(filter: AssetFilter): string[] {
 }
 
 /** Number of generated requests. */
-const RUNS = IS_CAMPAIGN ? 1000 : 60;
+const RUNS = IS_CAMPAIGN ? 1000 : 40;
 
 test("a list with any filters and page size returns exactly the matching assets in order", async () => {
   const caseCounts = { withoutMatches: 0, withMatches: 0, secondPage: 0, offset: 0, unindexed: 0 };
