@@ -140,6 +140,14 @@ const gapOfList = ({ lastFailure }: SubscriptionCoverage): Gap[] =>
       ]
     : [];
 
+/** How an incomplete scan ended, as a verb. */
+const ENDS: Partial<Record<NonNullable<SubscriptionCoverage["lastScan"]>["status"], string>> = {
+  partial: "was only partially completed",
+  failed: "failed",
+  timedOut: "timed out",
+  cancelled: "was canceled",
+};
+
 /** A scan can be incomplete although every subscription and vault was read, for example without their diagnostic settings. */
 function gapOfScan({ lastScan, lastFailure, unread }: SubscriptionCoverage, failingVaults: number): Gap[] {
   const name = "The scan of all subscriptions";
@@ -148,7 +156,7 @@ function gapOfScan({ lastScan, lastFailure, unread }: SubscriptionCoverage, fail
     return [{ kind: "scan", name, message, remedy: "Start a scan.", at: null }];
   }
   if (lastScan.status === "completed" || lastFailure || unread.length > 0 || failingVaults > 0) return [];
-  const message = `The last scan of all subscriptions has the status ${lastScan.status}.`;
+  const message = `The last scan of all subscriptions ${ENDS[lastScan.status] ?? "did not complete"}.`;
   const remedy = `GET /api/assets/discovery/scan/${lastScan.scanId}/results shows the parts that were not read.`;
   return [{ kind: "scan", name, message, remedy, at: lastScan.finishedAt }];
 }

@@ -114,7 +114,7 @@ withBrowser("the overview says that everything was read only after a completed s
   denyOperation("arm.diagnosticSettings");
   expect((await forceScan()).status).toBe("partial");
   const partial = await readOverview();
-  expect(partial).toContain("The last scan of all subscriptions has the status partial.");
+  expect(partial).toContain("The last scan of all subscriptions was only partially completed.");
   expect(partial).not.toMatch(ALL_READ_CLAIM);
 });
 
