@@ -10,7 +10,9 @@ import { useStyles } from "./styles.ts";
 const useItemStyles = makeStyles({
   // The count is generated content without alternative text: the link's description says what is counted.
   counted: {
-    "::after": {
+    // Fluent UI marks the selected item with "::after".
+    "::before": {
+      order: 1,
       content: ["attr(data-count)", 'attr(data-count) / ""'],
       marginInlineStart: "auto",
       paddingInline: tokens.spacingHorizontalXS,
