@@ -3,6 +3,8 @@
  * area of the page (`tasks-….ts`). A task is what a person wants to do, such as rotating a secret that a mail names. Each test
  * drives one task with a visitor, who counts the clicks.
  */
+import { once } from "node:events";
+import { type AddressInfo, createServer } from "node:net";
 import type { BrowserContext, Locator, Page } from "playwright-core";
 import { appIdOf, keyIdOf, secretValueOf } from "simulated-cloud/company/applications.ts";
 import type { Company } from "simulated-cloud/company/company.ts";
@@ -19,12 +21,12 @@ const isWithoutBrowser = skipWithout("browser");
 export const task = test.skipIf(isWithoutBrowser);
 
 /** The most clicks that any task may need. */
-export const MOST_CLICKS = 8;
+const MOST_CLICKS = 8;
 /** The most clicks from an alert mail to the fix. */
 export const MOST_CLICKS_FROM_MAIL = 5;
 
 const TIMEOUT_MS = 120_000;
-export const PASSWORD = "a password of their own";
+const PASSWORD = "a password of their own";
 /** Users other than the administrator, named after their roles. */
 const OTHER_ROLES = ["user", "auditor", "operator"] as const;
 type Role = "admin" | (typeof OTHER_ROLES)[number];
@@ -33,6 +35,7 @@ type Role = "admin" | (typeof OTHER_ROLES)[number];
 export const READY_APP = "Identity API";
 /** An application whose vault secret has only a similar name, so that a match must be tested first. */
 export const UNPROVEN_APP = "CRM Importer";
+export const OTHER_UNPROVEN_APP = "Billing Export";
 const [appId, keyId] = [appIdOf(READY_APP), keyIdOf(READY_APP, "current")];
 
 /** A tenant of the company that is not registered yet. */
@@ -61,10 +64,11 @@ const COMPANY: Company = {
             {
               name: "identity-api-client-secret",
               value: secretValueOf(READY_APP, "current"),
-              contentType: `client secret ${appId} ${keyId}`,
+              contentType: `identity:${appId}:${keyId}`,
               expiresInDays: 3,
             },
             { name: "crm-importer-secret", value: secretValueOf(UNPROVEN_APP, "current"), createdDaysAgo: 90 },
+            { name: "billing-export-secret", value: secretValueOf(OTHER_UNPROVEN_APP, "current"), createdDaysAgo: 90 },
           ],
         },
         // A vault that denies the service access to its objects.
@@ -87,6 +91,7 @@ const COMPANY: Company = {
   applications: [
     { name: READY_APP, secrets: [{ name: "current", expiresInDays: 3 }] },
     { name: UNPROVEN_APP, secrets: [{ name: "current", expiresInDays: 5 }] },
+    { name: OTHER_UNPROVEN_APP, secrets: [{ name: "current", expiresInDays: 6 }] },
   ],
   tenants: [OUTLET],
 };
@@ -95,12 +100,13 @@ export let service: Service;
 let context: BrowserContext;
 beforeAll(async () => {
   if (isWithoutBrowser) return;
-  const env = {
-    LICENSE_KEY: await licence(),
-    // Links in mails lead to the page. The tests replace this address by that of the host.
-    PUBLIC_BASE_URL: MAIL_BASE,
-  };
-  [service, context] = await Promise.all([Service.start({ company: COMPANY, env, shortWaits: true }), openBrowser()]);
+  const env = { LICENSE_KEY: await licence() };
+  const options = { company: COMPANY, env, shortWaits: true, hosts: 0 };
+  [service, context] = await Promise.all([Service.start(options), openBrowser()]);
+  // Links in mails lead to the page, so the host must know its address when it starts.
+  const port = await freePort();
+  await service.addHost({ PUBLIC_BASE_URL: `http://127.0.0.1:${port}` }, ["--port", String(port)]);
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
   await createUsers(
     service,
     OTHER_ROLES.map((role) => ({ username: role, password: PASSWORD, role })),
@@ -123,17 +129,25 @@ afterEach(async () => {
   for (const page of context?.pages().slice(1) ?? []) await page.close();
 });
 
-const MAIL_BASE = "https://lifecycle.acme.example";
+/** Returns a port that no program listens on. */
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  await new Promise((closed) => server.close(closed));
+  return port;
+}
+
 /** Matches the IDs that a person would have to copy from elsewhere: GUIDs, ULIDs and asset IDs. */
 const ID = /[0-9a-f]{8}-[0-9a-f]{4}-|\b[0-9A-HJKMNP-TV-Z]{26}\b|^[\w-]+\.(?:secret|key|certificate)\./i;
 
 /**
- * A person at the page, who counts clicks. Choosing from a list and checking a box count as a click. Typing does not, but nobody
+ * A person at the page, who counts clicks. Choosing from a list and checking a box count as a click. Typing does not, but no person
  * may need to type an ID.
  */
 export class Visitor {
   readonly page: Page;
-  /** What was clicked, in order. */
+  /** The clicked elements, in order. */
   readonly clicks: string[] = [];
   constructor(page: Page) {
     this.page = page;
@@ -165,8 +179,16 @@ export class Visitor {
   }
   /** Types into a field. The text must be no ID, unless `mayBeId` is set, such as for the ID of a new tenant. */
   async type(label: string, text: string, { mayBeId = false } = {}): Promise<void> {
-    if (!mayBeId) expect(text, `${label}: nobody types an ID`).not.toMatch(ID);
+    if (!mayBeId) expect(text, `${label}: a task needs no typed ID`).not.toMatch(ID);
     await this.page.getByLabel(label).first().fill(text);
+  }
+  /** The open dialog. */
+  get dialog(): Locator {
+    return this.page.getByRole("dialog");
+  }
+  /** The navigation between views. */
+  get navigation(): Locator {
+    return this.page.getByRole("navigation").first();
   }
   /** Waits for a text. */
   async see(text: string | RegExp, within: Page | Locator = this.page): Promise<void> {
@@ -198,10 +220,10 @@ export async function visit(role: Role = "admin", view = "/"): Promise<Visitor> 
   return new Visitor(page);
 }
 
-/** Opens a received mail beside the page, as a mail program would. Links lead to the host of the tests. */
+/** Opens a received mail in place of the page, as a mail program would. */
 export async function openMail(visitor: Visitor, html: string): Promise<void> {
   await visitor.page.goto("about:blank");
-  await visitor.page.setContent(html.replaceAll(MAIL_BASE, service.url));
+  await visitor.page.setContent(html);
 }
 
 /** Returns the newest mail whose subject matches. */
