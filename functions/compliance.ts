@@ -1,5 +1,6 @@
 import * as z from "zod";
 import {
+  Breakdown,
   DeletedExemption,
   EvaluationResult,
   ExemptionView,
@@ -13,6 +14,7 @@ import {
   Score,
   ViolationFileQuery,
   ViolationList,
+  ViolationOwners,
   ViolationQuery,
   ViolationReportQuery,
   violationFilter,
@@ -47,6 +49,33 @@ const getComplianceScore = endpoint({
   example: { query: { history: "30" } },
   responds: { 200: Score },
   handle: async ({ query, services }) => ok(await services.compliance.score(query.history)),
+});
+
+const getComplianceBreakdown = endpoint({
+  name: "getComplianceBreakdown",
+  method: "GET",
+  route: "compliance/breakdown",
+  summary: "Get the failing checks and the score of each subscription",
+  description: "Exempted violations are excluded from the score and counted apart, as in GET /compliance/score.",
+  tag,
+  access: "user",
+  tier: "core",
+  responds: { 200: Breakdown },
+  handle: async ({ services }) => ok(await services.compliance.breakdown()),
+});
+
+const listComplianceOwners = endpoint({
+  name: "listComplianceOwners",
+  method: "GET",
+  route: "compliance/owners",
+  summary: "Count violations by owner",
+  description:
+    "Counts violations without an exemption for each of the first three owners of their resource. Each call examines up to 10,000 violations, the most severe first, as with the filter owner of GET /compliance/violations.",
+  tag,
+  access: "user",
+  tier: "core",
+  responds: { 200: ViolationOwners },
+  handle: async ({ services }) => ok(await services.compliance.violationsByOwner()),
 });
 
 const listViolations = endpoint({
@@ -297,6 +326,8 @@ const removeExemption = endpoint({
 
 export const endpoints = [
   getComplianceScore,
+  getComplianceBreakdown,
+  listComplianceOwners,
   listViolations,
   exportViolations,
   reportViolations,

@@ -44,7 +44,7 @@ export async function runDependencyDiscovery(
   }
   const { status, resources, edges, notSeen } = run;
   console.log(
-    `\nThe dependency discovery is ${status}: ${resources ?? 0} consumers with ${edges ?? 0} dependencies; ${notSeen ?? 0} scopes could not be read (${serviceUrl}${DEPENDENCIES_PATH}/coverage).`,
+    `\nThe dependency discovery is ${status}: ${resources ?? 0} consumers with ${edges ?? 0} dependencies; ${notSeen ?? 0} scopes could not be read (${serviceUrl}/#/dependencies).`,
   );
   const secret = await findMostReferencedAsset(api);
   if (secret === undefined) return;

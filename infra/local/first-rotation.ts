@@ -47,7 +47,9 @@ export async function runRotation(
   const { app, match } = startedRotation;
   let { rotation } = startedRotation;
   const path = `/api/automation/rotation/rotations/${rotation.rotationId}`;
-  console.log(`\nRotating the client secret of ${app.displayName}, stored in ${match.assetId}: ${serviceUrl}${path}`);
+  console.log(
+    `\nRotating the client secret of ${app.displayName}, stored in ${match.assetId}: ${serviceUrl}/#/rotation/${rotation.rotationId}`,
+  );
   const printedSteps = new Set<string>();
   for (;;) {
     for (const { name, status } of rotation.steps) {

@@ -42,6 +42,7 @@ export async function runScan(
   if (scan.failure) console.log(`${scan.failure.message} ${scan.failure.remedy}`);
   await printFailures(api, scan);
   await discoverApplications(api);
+  await printCoverage(api, serviceUrl);
   await printHealth(api);
   await printExpiringSoon(api);
 }
@@ -99,6 +100,16 @@ async function discoverApplications(api: Api): Promise<void> {
   }>("POST", "/api/automation/rotation/discover");
   console.log(`\nThe discovery of applications is ${status}: ${apps ?? 0} with ${credentials ?? 0} credentials.`);
   for (const { list, code, remedy } of failures) console.log(`  ${list}: ${code}. ${remedy}`);
+}
+
+/** Prints how much of the company the service reads, as the first line of the Overview page does. */
+async function printCoverage(api: Api, serviceUrl: string): Promise<void> {
+  const { complete, summary, gapsTotal } = await api<{ complete: boolean; summary: string; gapsTotal: number }>(
+    "GET",
+    "/api/coverage",
+  );
+  const gaps = `${gapsTotal} ${gapsTotal === 1 ? "gap" : "gaps"}; the page names each with its fix: ${serviceUrl}/`;
+  console.log(`\nCoverage: ${summary}. ${complete ? "Everything was read." : gaps}`);
 }
 
 /** Prints the number of assets by type and health. */

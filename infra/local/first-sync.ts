@@ -56,7 +56,5 @@ export async function configureCopies(
       if (!(error instanceof ApiError) || error.problem.code !== "alreadyExists") throw error;
     }
   }
-  return [
-    `Copies         ${serviceUrl}/api/automation/sync/records  (of secrets, at ${Object.keys(COPIES).join(", ")})`,
-  ];
+  return [`Copies         ${serviceUrl}/#/sync  (of secrets, at ${Object.keys(COPIES).join(", ")})`];
 }

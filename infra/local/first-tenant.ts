@@ -44,5 +44,5 @@ export async function configureTenant(
   const { applications = 0, policyKeys = 0, identityProviders = 0 } = counts ?? {};
   const credentials = `${applications + policyKeys + identityProviders} credentials`;
   const result = failure ? `${failure.code}. ${failure.remedy}` : counts ? credentials : "still being read";
-  return [`Tenants        ${serviceUrl}/b2c/tenants  (${displayName}: ${result})`];
+  return [`Tenants        ${serviceUrl}/#/b2c  (${displayName}: ${result})`];
 }

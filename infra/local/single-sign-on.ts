@@ -43,7 +43,7 @@ export async function configureSingleSignOn(
   const current = await api<Configuration>("GET", "/auth/sso/config");
   const providerName = current.providerType === "oidc" ? current.oidcIssuer : current.samlIdpEntityId;
   if (providerName !== null && !providerName.startsWith("http://127.0.0.1:")) {
-    return [`Single sign-on ${serviceUrl}/auth/sso/login  (as you configured it: ${providerName})`];
+    return [`Single sign-on ${serviceUrl}/auth/sso/login?returnUrl=/  (as you configured it: ${providerName})`];
   }
   if (current.providerType !== protocol || !providerName?.startsWith(provider.oidc.issuer)) {
     await configure(api, provider, protocol);
@@ -52,7 +52,7 @@ export async function configureSingleSignOn(
   const people = (await (await fetch(`${provider.controlUrl}/people`)).json()) as { name: string; roles: string[] }[];
   const peopleLines = people.map(({ name, roles }) => `${name} (${roles.join(" and ") || "no role"})`);
   return [
-    `Single sign-on ${serviceUrl}/auth/sso/login  (${protocol.toUpperCase()}; npm start -- --pro${protocol === "oidc" ? " --saml: SAML" : ": OIDC"})`,
+    `Single sign-on ${serviceUrl}/auth/sso/login?returnUrl=/  (${protocol.toUpperCase()}; npm start -- --pro${protocol === "oidc" ? " --saml: SAML" : ": OIDC"})`,
     ...peopleLines.map((line, index) => `${index === 0 ? "People        " : "              "} ${line}`),
   ];
 }

@@ -74,6 +74,7 @@ onNpmExit(() => {
 try {
   const { port, cloud } = await startProcesses();
   const serviceUrl = `http://localhost:${port}`;
+  console.log(`\n  ${openLine(serviceUrl)}`);
   if (!options["no-scan"]) await runScan(serviceUrl, administrator());
   const protocol = options.saml ? "saml" : "oidc";
   const proLines =
@@ -262,13 +263,22 @@ function administrator(): { username: string; password: string } {
   };
 }
 
+const shownPassword = (password: string): string =>
+  process.env.BOOTSTRAP_ADMIN_PASSWORD ? "(the password in BOOTSTRAP_ADMIN_PASSWORD)" : password;
+
+/** The next step of the user, printed before the results of the first scan and after everything else. */
+function openLine(serviceUrl: string): string {
+  const { username, password } = administrator();
+  return `Open ${serviceUrl}/ and sign in as ${username} with the password ${shownPassword(password)}`;
+}
+
 function printAddresses(port: number, proLines: string[]): void {
   const { username, password } = administrator();
   const lines = [
     `Serving at     http://localhost:${port}`,
     `Watching       ${options.azure ? `Azure, with ${azureCredential()}` : "the simulated company. For yours: npm start -- --azure"}`,
     `Documentation  http://localhost:${port}/docs`,
-    `Administrator  ${username} / ${process.env.BOOTSTRAP_ADMIN_PASSWORD ? "(the password in BOOTSTRAP_ADMIN_PASSWORD)" : password}`,
+    `Administrator  ${username} / ${shownPassword(password)}`,
     ...proLines,
     `Log            ${path.relative(process.cwd(), path.join(dataFolder, "host.log"))}`,
     "",
@@ -276,6 +286,8 @@ function printAddresses(port: number, proLines: string[]): void {
       ? ["Alert rules that post to a webhook need the service's key vault: set SERVICE_KEY_VAULT_URL."]
       : []),
     `Press Ctrl-C to stop. The next start uses the data in ${path.relative(process.cwd(), dataFolder)}/.`,
+    "",
+    openLine(`http://localhost:${port}`),
   ];
   console.log(`\n${lines.map((line) => (line === "" ? "" : `  ${line}`)).join("\n")}`);
 }

@@ -31,6 +31,7 @@ import {
   States,
   TABLE,
 } from "./application.ts";
+import { type ApplicationCoverage, readCoverage } from "./coverage.ts";
 import { type DiscoverDeps, discover } from "./discover.ts";
 import {
   type ApplicationFilter,
@@ -107,6 +108,8 @@ export interface ApplicationsService {
    * @param app - The application as just read
    */
   reasonsAgainst(app: GraphApplication): Promise<Reason[]>;
+  /** Returns how many applications the last discovery read. See `readCoverage`. */
+  coverage(): Promise<ApplicationCoverage>;
   /** Returns the time and settings by which the status of credentials is computed. */
   moment(): Promise<Moment>;
 }
@@ -295,6 +298,8 @@ export function createApplications(
       const facts = { kind, signInAudience, owners, credentials: credentialsOf(app) };
       return reasonsAgainst(facts, state?.rights, clock.now().getTime());
     },
+
+    coverage: () => readCoverage(tables),
 
     list: async (filter, request) => listApplications(filter, request, await moment(), { tables, policiesOf }),
 

@@ -83,7 +83,8 @@ export const foundApplication = (
   lastSeenAt: state?.applicationsAt,
 });
 
-async function numberOfApplications(tables: Tables): Promise<number> {
+/** Returns the number of known applications. One request. */
+export async function numberOfApplications(tables: Tables): Promise<number> {
   let count = 0;
   for await (const rows of tables.pages(Buckets, { ...bucketsRange, select: ["apps"] }))
     for (const { apps } of rows) count += apps;

@@ -82,6 +82,55 @@ export const ReportQuery = z.strictObject({
     .meta({ description: `Report period in days up to now, 1 to ${MAX_HISTORY_DAYS}. Default: 90.` }),
 });
 export const Score = z.object({ ...scoreFields, history: History.optional() }).meta({ id: "ComplianceScore" });
+
+export const Breakdown = z
+  .object({
+    checks: z
+      .array(
+        z.object({
+          id: z.string(),
+          title: z.string().meta({ description: "Title of the failure, as in violations." }),
+          severity: z.enum(SEVERITIES),
+          failed: count.meta({ description: "Number of violations without an exemption." }),
+          exempted: count.meta({ description: "Number of violations with an exemption." }),
+        }),
+      )
+      .meta({ description: "Checks that fail, those that lower the score the most first." }),
+    subscriptions: z
+      .array(
+        z.object({
+          subscriptionId: z.string().nullable().meta({
+            description: "Null for the credentials of applications and of B2C tenants.",
+          }),
+          name: z.string(),
+          score: scoreNumber,
+          passed: count.meta({ description: "Numbers of pairs of check and resource." }),
+          failed: count,
+          total: count,
+          bySeverity: scoreFields.bySeverity,
+        }),
+      )
+      .meta({ description: "Score of each subscription, lowest first." }),
+  })
+  .meta({ id: "ComplianceBreakdown" });
+export const ViolationOwners = z
+  .object({
+    owners: z
+      .array(
+        z.object({
+          owner: z.string(),
+          failed: count.meta({ description: "Number of violations; equals `open` of the list with this owner." }),
+          bySeverity: scoreFields.bySeverity.meta({ description: "Numbers of violations by severity." }),
+        }),
+      )
+      .meta({ description: "Owners, those with the most critical violations first." }),
+    none: count.meta({ description: "Number of violations of resources without an owner." }),
+    examined: count.meta({ description: "Number of violations that were examined, including exempted ones." }),
+    complete: z.boolean().meta({
+      description: "False if there are more violations than one call examines. The most severe ones come first.",
+    }),
+  })
+  .meta({ id: "ComplianceOwners" });
 export const EvaluationResult = Evaluation.extend({
   score: z.object(scoreFields).nullable().meta({ description: "Current score. Null until all vaults are evaluated." }),
 }).meta({ id: "ComplianceEvaluationResult" });

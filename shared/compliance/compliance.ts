@@ -9,6 +9,7 @@
 import pMap from "p-map";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
+import { readScope } from "../inventory/scope.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { type Page, type PageRequest, pageOfAll } from "../platform/http/paging.ts";
 import { notFound, Problem } from "../platform/http/problem.ts";
@@ -17,6 +18,7 @@ import type { Queues } from "../platform/storage/queues.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_MS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
+import { type Breakdown, breakdownOf } from "./breakdown.ts";
 import type { EvaluationRecord } from "./compliance-rows.ts";
 import { createViolationReading, currentViolations, type ViolationReading } from "./current-violations.ts";
 import { createEvaluationWork, type EvaluationWork } from "./evaluation-queue.ts";
@@ -31,6 +33,7 @@ import { type CountedOverview, countByCheck, type Overview, readCountedOverview,
 import type { AssetUse, Reference } from "./references.ts";
 import { findTotalsFault, renewTotals } from "./renew-totals.ts";
 import { computeScore, type Score } from "./score.ts";
+import { type ViolationsByOwner, violationsByOwner } from "./violation-owners.ts";
 import { listViolations, type ViolationFilter, type ViolationPage } from "./violations.ts";
 
 /** Up to these numbers, vaults and assets are evaluated while the request waits. */
@@ -116,6 +119,13 @@ export interface Compliance
   ): Promise<{ violations: NewViolation[]; cursor?: string }>;
   /** For alerts: reads the data that shows whether notified violations still exist. One request per 1,000 vaults. */
   readViolations(): Promise<ViolationReading>;
+  /**
+   * Returns the failing checks and the score of each subscription. Costs as much as `score`, and one request for the names of
+   * subscriptions.
+   */
+  breakdown(): Promise<Breakdown>;
+  /** Counts open violations by owner. See `violationsByOwner`. Costs as much as `violations` with an owner. */
+  violationsByOwner(): Promise<ViolationsByOwner>;
   /** Lists frameworks by ID. */
   frameworks(request: PageRequest): Promise<Page<FrameworkResult>>;
   /**
@@ -289,6 +299,13 @@ export function createCompliance(deps: {
     readViolations: async () => createViolationReading(tables, await readCurrentOverview()),
 
     newViolations: (cursor, limit) => newViolations(tables, readCurrentOverview, clock.now(), cursor, limit),
+
+    async breakdown() {
+      const [overview, scope] = await Promise.all([readCurrentCounts(), readScope(tables)]);
+      return breakdownOf(overview, scope);
+    },
+
+    violationsByOwner: async () => await violationsByOwner(tables, await readCurrentOverview()),
 
     async frameworks(request) {
       return pageOfAll(frameworkResults(await readCurrentCounts()), request, ({ id }) => id);

@@ -62,8 +62,8 @@ const Cursor = Position.extend({
 /** In place of a name: the position after all violations of the slice. `~` sorts after every character of a name. */
 const AFTER_ALL = "~";
 /** Limits of a search in violations that no index supports: violations per step, and steps per request. */
-const VIOLATIONS_PER_STEP = 1000;
-const MAX_STEPS = 10;
+export const VIOLATIONS_PER_STEP = 1000;
+export const MAX_STEPS = 10;
 
 /**
  * Lists violations in the order of severity, check, vault and resource. The filters `owner`, `resource` and, for partly
@@ -120,7 +120,7 @@ export async function listViolations(
  * Returns the slices that can contain matches, in the order of the list: checks as in `CHECKS`, and vaults by lower-case name,
  * as in the overview. `slicesAfter` relies on this order.
  */
-function slicesOf(filter: ViolationFilter, overview: Overview): Slice[] {
+export function slicesOf(filter: ViolationFilter, overview: Overview): Slice[] {
   const vaults = overview.vaults.filter(
     ({ name, subscriptionId }) =>
       (filter.vault === undefined || name.toLowerCase() === filter.vault) &&
@@ -259,7 +259,7 @@ function totalsOf(
 }
 
 /** Returns the slices after a position. The slice of the position itself is reduced to the violations after it. */
-function slicesAfter(slices: Slice[], { c, v, n, i }: Position): Slice[] {
+export function slicesAfter(slices: Slice[], { c, v, n, i }: Position): Slice[] {
   const orderOfChecks = new Map(CHECKS.map((check, index) => [check.id, index]));
   const positionCheck = orderOfChecks.get(c) ?? -1;
   return slices.flatMap((slice) => {
@@ -277,7 +277,7 @@ function slicesAfter(slices: Slice[], { c, v, n, i }: Position): Slice[] {
  * Returns `limit` violations after skipping `skip`, and the next position. Returns fewer if they are in too many ranges of
  * rows.
  */
-async function readNextEntries(
+export async function readNextEntries(
   tables: Tables,
   overview: Overview,
   remaining: readonly Slice[],

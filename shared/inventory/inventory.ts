@@ -37,6 +37,8 @@ export interface SubscriptionCounts {
   vaults: number;
   /** Vaults none of whose lists the last scan could read. */
   unreadable: number;
+  /** Vaults of which the last scan could not read everything. */
+  failing: number;
   assets: number;
   /** Vaults that have sent an event. */
   withEvents: number;
@@ -56,7 +58,12 @@ export interface Inventory {
   renewTotals(): Promise<void>;
   /** Lists vaults by name. One request per 1,000 vaults, which are all counted, one for the scope and one for the page. */
   vaults(
-    filter: { subscription?: string | undefined; outOfScope?: boolean | undefined; failing?: boolean | undefined },
+    filter: {
+      subscription?: string | undefined;
+      outOfScope?: boolean | undefined;
+      failing?: boolean | undefined;
+      search?: string | undefined;
+    },
     request: PageRequest,
   ): Promise<Page<FoundVault>>;
   /** Returns counts by lower-case subscription ID, for subscriptions with vaults. One request per 1,000 vaults. */
@@ -114,8 +121,10 @@ export function createInventory(deps: {
           : decodeCursor(z.object({ after: z.string().max(512) }), request.cursor);
       const range = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix) };
       const scope = await readScope(tables);
-      const matches = (row: Pick<VaultRecord, "source" | "subscriptionId" | "failures">) =>
+      const search = filter.search?.toLowerCase();
+      const matches = (row: Pick<VaultRecord, "name" | "source" | "subscriptionId" | "failures">) =>
         sourceOf(row) === "keyVault" &&
+        (search === undefined || row.name.toLowerCase().includes(search)) &&
         (filter.failing === undefined || Object.keys(row.failures).length > 0 === filter.failing) &&
         (filter.outOfScope === undefined || (scope.leftAt(row.subscriptionId) !== undefined) === filter.outOfScope);
       let total = 0;
@@ -155,13 +164,14 @@ export function createInventory(deps: {
 
     async bySubscription() {
       const counts = new Map<string, SubscriptionCounts>();
-      const { vaults } = await readVaultRows(tables);
+      const { vaults } = await readVaultRows(tables, {}, ["failures"]);
       for (const vault of vaults) {
         if (sourceOf(vault) !== "keyVault") continue;
         const id = vault.subscriptionId.toLowerCase();
-        const subscriptionCounts = counts.get(id) ?? { vaults: 0, unreadable: 0, assets: 0, withEvents: 0 };
+        const subscriptionCounts = counts.get(id) ?? NO_VAULTS();
         subscriptionCounts.vaults++;
         if ((vault.failedScans ?? 0) > 0) subscriptionCounts.unreadable++;
+        if (Object.keys(vault.failures ?? {}).length > 0) subscriptionCounts.failing++;
         if (vault.lastEventAt !== undefined) subscriptionCounts.withEvents++;
         for (const type of ASSET_TYPES) subscriptionCounts.assets += countExpiries(expiriesOf(vault, type));
         counts.set(id, subscriptionCounts);
@@ -200,6 +210,8 @@ export function createInventory(deps: {
     return await writer.forget(storedVault, owner, () => deps.prepareVaultRemoval(vault));
   }
 }
+
+const NO_VAULTS = (): SubscriptionCounts => ({ vaults: 0, unreadable: 0, failing: 0, assets: 0, withEvents: 0 });
 
 function rethrowBusyAsConflict(error: unknown): never {
   if (!(error instanceof VaultBusy)) throw error;

@@ -65,6 +65,8 @@ export interface AssetFilter {
   expiresBefore?: Date;
   expiresAfter?: Date;
   search?: string;
+  /** The start of the name, ignoring case. The index by name covers it: only matching rows are read. */
+  namePrefix?: string;
   enabled?: boolean;
   tag?: { name: string; value?: string };
   owner?: string;
@@ -201,7 +203,8 @@ export function createAssetQueries(deps: {
           const rows = matches
             ? { first: PAGE_ROWS, most: Number.POSITIVE_INFINITY }
             : { first: firstPageSize(maxRows, counts.get(type)! / indexedTotal), most: maxRows };
-          return openStream(tables, partitionKey, type, byExpiry, range, cursor, rows, budget);
+          const bounds = byExpiry ? {} : { namePrefix: filter.namePrefix?.toLowerCase() };
+          return openStream(tables, partitionKey, type, byExpiry, range, cursor, rows, budget, bounds);
         });
 
     const items: AssetRecord[] = [];
@@ -374,6 +377,8 @@ function unindexedFilter(filter: AssetFilter, ownerTag: string): ((asset: AssetR
       return value !== undefined && (tag.value === undefined || value === tag.value);
     });
   }
+  const start = filter.namePrefix?.toLowerCase();
+  if (start !== undefined) tests.push(({ name }) => name.toLowerCase().startsWith(start));
   return tests.length === 0 ? undefined : (asset) => tests.every((test) => test(asset));
 }
 
@@ -401,11 +406,12 @@ function openStream(
   /** Number of rows to request first, and the maximum that may be needed. */
   rows: { first: number; most: number },
   budget: { pages: number },
+  { namePrefix: start = "" }: { namePrefix?: string | undefined } = {},
 ): Stream {
   const prefix = byExpiry ? expiryPrefix(type) : namePrefix(type);
   const bounds = range
     ? expiryBounds(type, range.from, range.before, range.unset)
-    : { from: prefix, before: keyEnd(prefix) };
+    : { from: prefix + start, before: keyEnd(prefix + start) };
   // Equal sort keys are ordered by type. So a range of a later type starts at the cursor's key, and the others after it.
   const from =
     cursor === undefined

@@ -101,6 +101,21 @@ export interface SubscriptionPage extends Page<Subscription> {
   lastFailure: VaultFailure | null;
 }
 
+/** A number of things, and how many of them were read completely. */
+interface Share {
+  total: number;
+  read: number;
+}
+
+/** How much of the watched subscriptions the last scans read. */
+export interface SubscriptionCoverage extends Pick<SubscriptionPage, "lastScan" | "lastFailure"> {
+  subscriptions: Share;
+  /** Known vaults. Those of unread subscriptions count as unread. */
+  vaults: Share;
+  /** The unread subscriptions (see `Subscriptions.list`), those with a failure first. */
+  unread: Subscription[];
+}
+
 /** The watched subscriptions. The endpoints under /subscriptions, scans and timers call it. */
 export interface Subscriptions {
   /**
@@ -114,6 +129,8 @@ export interface Subscriptions {
    * Returns the names of the unread subscriptions (see `list`), and whether the last scan could read the list of subscriptions.
    */
   unread(): Promise<{ names: string[]; isListRead: boolean }>;
+  /** Returns how much of the watched subscriptions and of their known vaults the last scans read. Costs as much as `list`. */
+  coverage(): Promise<SubscriptionCoverage>;
   /** Returns a subscription. @throws {Problem} notFound */
   get(subscriptionId: string): Promise<Subscription>;
   /**
@@ -189,8 +206,12 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
 
   const readRow = (subscriptionId: string) => tables.get(SubscriptionRow, SUBSCRIPTIONS_PARTITION, subscriptionId);
 
-  /** Returns all subscriptions, unsorted, and the last scan of all of them. */
-  async function readAll(): Promise<{ subscriptions: Subscription[]; lastScanOfAll: LastScan | undefined }> {
+  /** Returns all subscriptions, unsorted, the counts of their vaults, and the last scan of all of them. */
+  async function readAll(): Promise<{
+    subscriptions: Subscription[];
+    counts: ReadonlyMap<string, SubscriptionCounts>;
+    lastScanOfAll: LastScan | undefined;
+  }> {
     const [entries, scope, scans, counts] = await Promise.all([
       readAddedSubscriptions(tables),
       undefinedIfLeftOut(readScopeRow(tables)),
@@ -202,7 +223,7 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
     const ids = new Set([...added.keys(), ...configuredIds, ...readableIds, ...counts.keys()]);
     const data = { scope, scans: scans.bySubscription, counts };
     const subscriptions = [...ids].map((id) => subscriptionOf(id, added.get(id), configuredIds.has(id), data));
-    return { subscriptions, lastScanOfAll: scans.all };
+    return { subscriptions, counts, lastScanOfAll: scans.all };
   }
 
   async function get(id: string): Promise<Subscription> {
@@ -404,6 +425,27 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
       const { subscriptions, lastScanOfAll } = await readAll();
       const names = subscriptions.filter(isUnread).map(({ name }) => name);
       return { names: names.sort(), isListRead: lastScanOfAll?.failure === undefined };
+    },
+
+    async coverage() {
+      const { subscriptions, counts, lastScanOfAll } = await readAll();
+      const { failure, ...lastScan } = lastScanOfAll ?? {};
+      const watched = subscriptions.filter((each) => each.watched);
+      const vaults = { total: 0, read: 0 };
+      for (const subscription of watched) {
+        const { vaults: total, failing } = counts.get(subscription.subscriptionId) ?? { vaults: 0, failing: 0 };
+        vaults.total += total;
+        if (!isUnread(subscription)) vaults.read += total - failing;
+      }
+      const rank = ({ lastFailure, name }: Subscription) => `${Number(lastFailure === null)}${name.toLowerCase()}`;
+      const unread = watched.filter(isUnread).sort((a, b) => (rank(a) < rank(b) ? -1 : 1));
+      return {
+        subscriptions: { total: watched.length, read: watched.length - unread.length },
+        vaults,
+        unread,
+        lastScan: "scanId" in lastScan ? lastScan : null,
+        lastFailure: failure ?? null,
+      };
     },
 
     async test(subscriptionId) {

@@ -65,6 +65,22 @@ test("each endpoint's response matches its declared schema", async () => {
   expect(soc.json.history).toHaveLength(1);
 });
 
+test("the breakdown and the list of owners have the same numbers as the score", async () => {
+  const { json: score } = await call("getComplianceScore");
+  const { json: breakdown } = await call("getComplianceBreakdown");
+  const sum = (items: { failed: number }[]) => items.reduce((total, { failed }) => total + failed, 0);
+  expect(sum(breakdown.checks)).toBe(score.failed);
+  expect(breakdown.checks[0]).toMatchObject({ id: "certificate-expired", severity: "critical", failed: 1 });
+  // The title names the failure, not the requirement.
+  expect(breakdown.checks[0].title).toBe("Expired certificate is still enabled");
+  expect(breakdown.subscriptions).toEqual([
+    expect.objectContaining({ score: score.score, passed: score.passed, failed: score.failed }),
+  ]);
+  const { json: owners } = await call("listComplianceOwners");
+  expect(owners).toMatchObject({ examined: score.failed, complete: true });
+  expect(sum(owners.owners) + owners.none).toBe(score.failed);
+});
+
 test.each([
   ["exportViolations", "text/csv; charset=utf-8; header=present", /^\uFEFF"id"/],
   ["exportFramework", "text/csv; charset=utf-8; header=present", /^\uFEFF"framework"/],

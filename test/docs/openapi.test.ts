@@ -187,10 +187,10 @@ test("every problem code is documented with its stable status", () => {
   for (const code of Object.keys(PROBLEMS)) expect(text).toContain(`\`${code}\``);
 });
 
-test("path parameters are required, query parameters are optional", () => {
+test("path parameters and the text of a search are required, all other query parameters are optional", () => {
   for (const { parameters = [] } of operations()) {
     for (const { name, in: where, required = false } of parameters) {
-      expect({ name, where, required }).toEqual({ name, where, required: where === "path" });
+      expect({ name, where, required }).toEqual({ name, where, required: where === "path" || name === "q" });
     }
   }
 });

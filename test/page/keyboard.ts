@@ -117,6 +117,21 @@ const MAIN_TASKS: [string, (page: Page) => Promise<void>][] = [
     },
   ],
   [
+    "/changes",
+    async (page) => {
+      // The search opens from every view.
+      await page.keyboard.press("Control+k");
+      await page.getByRole("dialog", { name: "Search" }).waitFor();
+      await page.keyboard.type("smtp");
+      await page.getByRole("region", { name: "Assets" }).getByText("smtp").waitFor();
+      await page.keyboard.press("ArrowDown");
+      expect((await focused(page)).text).toBe("smtp");
+      await page.keyboard.press("Enter");
+      await page.getByRole("heading", { name: "smtp", level: 1 }).waitFor();
+      await follow(page, "Inventory", "Inventory");
+    },
+  ],
+  [
     "/vaults",
     async (page) => {
       await tabTo(page, "Add subscription");

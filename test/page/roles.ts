@@ -27,7 +27,7 @@ async function openViews(host: string, views: string[]) {
     await waitForSpinners(page, view);
     offered.set(view, await operationsOf(page));
   }
-  const navigation = await page.getByRole("navigation").getByRole("link").allTextContents();
+  const navigation = await page.getByRole("navigation", { name: "Views" }).getByRole("link").allTextContents();
   return { page, browserErrors, offered, navigation };
 }
 

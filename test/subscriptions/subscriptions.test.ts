@@ -56,6 +56,7 @@ interface FixtureOptions {
 const countsOf = (vaults: number, assets: number): SubscriptionCounts => ({
   vaults,
   unreadable: 0,
+  failing: 0,
   assets,
   withEvents: 0,
 });

@@ -1,16 +1,41 @@
-import { NavDrawer, NavDrawerBody, NavItem } from "@fluentui/react-components";
+import { makeStyles, NavDrawer, NavDrawerBody, NavItem, NavSectionHeader, tokens } from "@fluentui/react-components";
+import { Fragment } from "react";
 import { useRoleAllows } from "../api/access.ts";
 import { createHref } from "../parts/address.ts";
 import { useLocation } from "../parts/router.tsx";
-import { VIEWS, viewOf } from "../views/views.ts";
+import { GROUPS, VIEWS, viewOf } from "../views/views.ts";
+import { useAttention } from "./attention.ts";
 import { useStyles } from "./styles.ts";
 
+const useItemStyles = makeStyles({
+  // The count is generated content without alternative text: the link's description says what is counted.
+  counted: {
+    // Fluent UI marks the selected item with "::after".
+    "::before": {
+      order: 1,
+      content: ["attr(data-count)", 'attr(data-count) / ""'],
+      marginInlineStart: "auto",
+      paddingInline: tokens.spacingHorizontalXS,
+      borderRadius: tokens.borderRadiusCircular,
+      fontSize: tokens.fontSizeBase200,
+      color: tokens.colorStatusDangerForeground1,
+      backgroundColor: tokens.colorStatusDangerBackground1,
+    },
+  },
+});
+
+/** Larger counts are shown as "99+". The link's description has the whole number. */
+const MAX_SHOWN_COUNT = 99;
+
 /**
- * The navigation of the page: links to the views that the user's role can open. A view that needs a license says so when it is
- * opened. On a narrow screen, the navigation covers the view until `close` is called.
+ * The navigation of the page: links to the views that the user's role can open, in groups, with the number of things that need
+ * attention. A view that needs a license says so when it is opened. On a narrow screen, the navigation covers the view until
+ * `close` is called.
  */
 export function Navigation({ isNarrow, isOpen, close }: { isNarrow: boolean; isOpen: boolean; close(): void }) {
+  const itemStyles = useItemStyles();
   const may = useRoleAllows();
+  const attention = useAttention();
   const { pathname } = useLocation();
   const allowedViews = VIEWS.filter(({ title, needs }) => title !== undefined && may(needs));
   return (
@@ -23,11 +48,36 @@ export function Navigation({ isNarrow, isOpen, close }: { isNarrow: boolean; isO
       aria-label="Views"
     >
       <NavDrawerBody>
-        {allowedViews.map(({ path, title }) => (
-          <NavItem key={path} value={title!} as="a" href={createHref(path)} onClick={close}>
-            {title}
-          </NavItem>
-        ))}
+        {GROUPS.map((name) => {
+          const views = allowedViews.filter(({ group }) => group === name);
+          if (views.length === 0) return null;
+          return (
+            <Fragment key={name}>
+              <NavSectionHeader>{name}</NavSectionHeader>
+              {views.map(({ path, title, icon: Icon }) => {
+                const needed = attention[path];
+                const count = needed && {
+                  className: itemStyles.counted,
+                  "data-count": needed.count > MAX_SHOWN_COUNT ? `${MAX_SHOWN_COUNT}+` : needed.count,
+                  title: needed.text,
+                };
+                return (
+                  <NavItem
+                    key={path}
+                    value={title!}
+                    as="a"
+                    href={createHref(path)}
+                    onClick={close}
+                    {...(Icon && { icon: <Icon /> })}
+                    {...count}
+                  >
+                    {title}
+                  </NavItem>
+                );
+              })}
+            </Fragment>
+          );
+        })}
       </NavDrawerBody>
     </NavDrawer>
   );

@@ -20,9 +20,11 @@ import { readFromEntry, storeInEntry } from "../parts/history-entry.ts";
 import { Routes, useLocation } from "../parts/router.tsx";
 import { useIsNarrow } from "../parts/width.ts";
 import { titleOf, VIEWS } from "../views/views.ts";
+import { Breadcrumbs } from "./breadcrumbs.tsx";
 import { FinishedChanges } from "./finished-changes.tsx";
 import { Navigation } from "./navigation.tsx";
 import { RateLimitNotice } from "./rate-limit-notice.tsx";
+import { Search } from "./search.tsx";
 import { useStyles } from "./styles.ts";
 import { chooseTheme, useIsDark } from "./theme.ts";
 import { ForRoles, NoSuchView, ViewBoundary } from "./view-failed.tsx";
@@ -71,6 +73,7 @@ export function Shell() {
           <Button appearance="subtle" icon={<NavigationRegular />} aria-label="Views" onClick={() => setOpen(true)} />
         )}
         <span className={styles.product}>{PRODUCT}</span>
+        <Search isNarrow={isNarrow} />
         <ThemeButton />
         <PersonMenu />
       </header>
@@ -88,6 +91,7 @@ export function Shell() {
             target === currentTarget && storeInEntry(SCROLL_TOP, currentTarget.scrollTop)
           }
         >
+          <Breadcrumbs pathname={pathname} />
           {/* The key removes a failed view when the user opens another one. */}
           <ViewBoundary key={pathname}>
             <Suspense fallback={<Spinner label="Loading" />}>

@@ -42,7 +42,10 @@ const COLUMNS: Column<Entry>[] = [
   },
 ];
 
-const FILTERS = [{ name: "status", label: "Status", values: DELIVERY_STATUSES }];
+const FILTERS = [
+  { name: "status", label: "Status", values: DELIVERY_STATUSES },
+  { name: "start_date", label: "Sent since", type: "date" as const },
+];
 
 /** The table of sent and pending notifications on the Alerts page, newest first. */
 export function History() {

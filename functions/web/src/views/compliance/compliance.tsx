@@ -1,23 +1,64 @@
-import { Text } from "@fluentui/react-components";
+import { makeStyles, Text, tokens } from "@fluentui/react-components";
+import { useEffect, useRef } from "react";
 import { Card } from "../../parts/card.tsx";
+import { QueryResult } from "../../parts/query-result.tsx";
+import { useSearchParams } from "../../parts/router.tsx";
+import { ScoreHistory } from "../../parts/score.tsx";
+import { useScore } from "../../parts/status-queries.ts";
 import { View } from "../../parts/view.tsx";
 import { Exemptions } from "./exemptions.tsx";
 import { Frameworks } from "./frameworks.tsx";
+import { AllFailingChecks, BySubscription } from "./score-parts.tsx";
 import { Violations } from "./violations.tsx";
+import { ByOwner } from "./violations-by-owner.tsx";
 
-/** The Compliance page: framework scores, violations with their remediation, and exemptions. */
+const useStyles = makeStyles({
+  cards: {
+    display: "grid",
+    gridTemplateColumns: "repeat(auto-fit, minmax(min(100%, 360px), 1fr))",
+    gap: tokens.spacingHorizontalL,
+  },
+});
+
+/** The Compliance page: the score over time, by check, subscription, owner and framework, violations, and exemptions. */
 export default function Compliance() {
+  const styles = useStyles();
+  const violations = useRef<HTMLDivElement>(null);
+  const filters = useSearchParams()[0].toString();
+  // A link to filtered violations, here or on another page, scrolls to their list. A change in the list's own filters does not.
+  useEffect(() => {
+    if (filters === "" || violations.current?.contains(document.activeElement)) return undefined;
+    // After the shell, which moves a new view to its top.
+    const timer = setTimeout(() => violations.current?.scrollIntoView());
+    return () => clearTimeout(timer);
+  }, [filters]);
   return (
     <View title="Compliance">
+      <div className={styles.cards}>
+        <Card title="Score">
+          <QueryResult of={useScore()}>{(score) => <ScoreHistory of={score} height={200} />}</QueryResult>
+        </Card>
+        <Card title="Failing checks">
+          <AllFailingChecks />
+        </Card>
+        <Card title="By subscription">
+          <BySubscription />
+        </Card>
+        <Card title="By owner">
+          <ByOwner />
+        </Card>
+      </div>
       <Card title="Frameworks">
         <Text>
           A framework is a published standard with controls. Expand a framework to see the result of each control.
         </Text>
         <Frameworks />
       </Card>
-      <Card title="Violations">
-        <Violations />
-      </Card>
+      <div ref={violations}>
+        <Card title="Violations">
+          <Violations />
+        </Card>
+      </div>
       <Card title="Exemptions">
         <Exemptions />
       </Card>

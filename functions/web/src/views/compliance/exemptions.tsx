@@ -1,8 +1,10 @@
-import { Text } from "@fluentui/react-components";
+import { Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
+import { createHref } from "../../parts/address.ts";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
+import { DAY_MS } from "../../parts/time.ts";
 
 type Exemption = Schemas["Exemption"];
 
@@ -10,10 +12,10 @@ const COLUMNS: Column<Exemption>[] = [
   { title: "Check", cell: ({ checkId }) => checkId },
   {
     title: "Scope",
-    cell: ({ scope }) => (scope.type === "all" ? "All assets and vaults" : `${scope.type} ${scope.id ?? ""}`),
+    cell: ({ scope }) => <Scope of={scope} />,
   },
   { title: "Reason", cell: ({ reason, ticket }) => `${reason} ${ticket ?? ""}` },
-  { title: "Expires", cell: ({ until, active }) => (active ? <Instant at={until} /> : "Expired") },
+  { title: "Expires", cell: ({ until, active }) => (active ? <LastDay until={until} /> : "Expired") },
   { title: "Created by", cell: ({ createdBy }) => createdBy },
   { title: "", cell: (exemption) => <Remove exemption={exemption} /> },
 ];
@@ -31,6 +33,27 @@ export function Exemptions() {
     />
   );
 }
+
+/** The scope, with a link to the asset of an exemption for one asset. The name of a directory credential consists of IDs. */
+function Scope({ of: { type, id } }: { of: Exemption["scope"] }) {
+  if (type === "all" || id === null) return "All assets and vaults";
+  if (type !== "asset") return `${type} ${id}`;
+  const isCredential = /^(entra|b2c)\./.test(id);
+  return (
+    <Link href={createHref(`/inventory/${encodeURIComponent(id)}`)}>
+      {isCredential ? `Credential …${id.slice(-8)}` : id}
+    </Link>
+  );
+}
+
+/** The last day of an exemption that ends with a day in UTC, as the form sets it. Otherwise, the time of its end. */
+function LastDay({ until }: { until: string }) {
+  const end = new Date(until);
+  if (end.getTime() % DAY_MS !== 0) return <Instant at={until} />;
+  return <>{DATE.format(new Date(end.getTime() - DAY_MS))} (UTC)</>;
+}
+
+const DATE = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeZone: "UTC" });
 
 /** The button that removes an exemption. */
 function Remove({ exemption: { id, checkId } }: { exemption: Exemption }) {

@@ -19,6 +19,7 @@ const FILTERS = [
   { name: "exempted", label: "Exempt", values: { true: "Yes", false: "No" } },
   { name: "vault", label: "Vault", placeholder: "Full vault name" },
   { name: "owner", label: "Owner", placeholder: "Full owner tag" },
+  { name: "subscription", label: "Subscription ID" },
   { name: "check", label: "Check ID", placeholder: "Such as secret-expired" },
 ] as const satisfies Filter[];
 

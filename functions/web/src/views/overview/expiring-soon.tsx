@@ -33,7 +33,7 @@ const TRUNCATED = {
 const useStyles = makeStyles({
   list: {
     display: "grid",
-    gridTemplateColumns: "repeat(auto-fill, minmax(min(100%, 340px), 1fr))",
+    gridTemplateColumns: "repeat(auto-fill, minmax(min(100%, 440px), 1fr))",
     columnGap: tokens.spacingHorizontalXXL,
     rowGap: tokens.spacingVerticalS,
     margin: 0,
@@ -49,6 +49,7 @@ const useStyles = makeStyles({
     minWidth: 0,
     "@media (max-width: 479px)": { position: "absolute", width: "1px", height: "1px", clipPath: "inset(50%)" },
   },
+  owner: { ...TRUNCATED, flex: "1 2 0", minWidth: "64px", color: tokens.colorNeutralForeground3 },
   when: { flexShrink: 0, marginLeft: "auto" },
 });
 
@@ -71,7 +72,13 @@ export function ExpiringSoon() {
                 >
                   {assetName(asset)}
                 </Link>
-                <span className={styles.vault}>{asset.vaultName}</span>
+                {/* A credential of an application is in no vault. */}
+                <span className={styles.vault}>
+                  {asset.vaultName ?? asset.credential?.tenantDomain ?? "Entra application"}
+                </span>
+                <span className={styles.owner}>
+                  {asset.owner === null ? "no owner" : <span title={asset.owner}>{asset.owner}</span>}
+                </span>
                 <span className={styles.when}>
                   <Instant at={asset.expiresOn} relative />
                 </span>
@@ -91,12 +98,12 @@ export function ExpiringSoon() {
  */
 function Timeline({ days, today }: { days: Schemas["AssetSummary"]["endsByDay"]; today: number }) {
   const first = today - PAST_DAYS * DAY_MS;
-  // One bar per week, or per four weeks on a narrow screen.
-  const [daysPerBar, period] = useIsNarrow() ? [28, "four weeks"] : [7, "week"];
+  // A narrow screen has room for one past and five future weeks. The text below the chart counts the whole period there too.
+  const [pastWeeks, nextWeeks] = useIsNarrow() ? [1, 5] : [PAST_DAYS / 7, Math.ceil((NEXT_DAYS + 1) / 7)];
   // The period includes today. The last bar can be shorter than the others.
-  const spans = Array.from({ length: Math.ceil((PAST_DAYS + NEXT_DAYS + 1) / daysPerBar) }, (_, span) => {
-    const start = first + span * daysPerBar * DAY_MS;
-    const end = Math.min(start + daysPerBar * DAY_MS, today + (NEXT_DAYS + 1) * DAY_MS);
+  const spans = Array.from({ length: pastWeeks + nextWeeks }, (_, span) => {
+    const start = today + (span - pastWeeks) * 7 * DAY_MS;
+    const end = Math.min(start + 7 * DAY_MS, today + (NEXT_DAYS + 1) * DAY_MS);
     return { start, end, within: days.filter(({ date }) => Date.parse(date) >= start && Date.parse(date) < end) };
   });
   /** Returns the number of assets that expire on the given days. */
@@ -116,7 +123,7 @@ function Timeline({ days, today }: { days: Schemas["AssetSummary"]["endsByDay"];
   return (
     <>
       <Text size={200}>
-        Number of secrets, keys and certificates by expiry date, per {period} (UTC). Select a bar to list them.
+        Number of secrets, keys and certificates by expiry date, per week (UTC). Select a bar to list them.
       </Text>
       <Bars
         data={spans.map(({ start, end, within }) => ({
@@ -129,7 +136,7 @@ function Timeline({ days, today }: { days: Schemas["AssetSummary"]["endsByDay"];
           })),
           onClick: () => navigate(createHref("/inventory", inventoryFilters(start, end)).slice(1)),
         }))}
-        chartTitle={`Assets by expiry date and type, per ${period}: ${past} expired in the last ${PAST_DAYS} days, ${next} expire in the next ${NEXT_DAYS} days`}
+        chartTitle={`Assets by expiry date and type, per week: ${past} expired in the last ${PAST_DAYS} days, ${next} expire in the next ${NEXT_DAYS} days`}
         height={220}
         barWidth="auto"
         enableReflow

@@ -33,19 +33,22 @@ const useStyles = makeStyles({
   },
 });
 
-/** The card of the Overview page with the numbers of assets by type and status, and the numbers of recent changes. */
+/** The card of the Overview page with the numbers of assets by type and status. */
 export function Health() {
   const styles = useStyles();
   return (
     <QueryResult of={useSummary()}>
-      {({ assets, byStatus, byType, byTypeAndStatus, vaults, owners, changes }) => (
+      {({ assets, byStatus, byType, byTypeAndStatus, vaults, owners }) => (
         <>
           <Text size={800} weight="semibold">
             {assets.toLocaleString()}
           </Text>
           <Text>
-            secrets, keys and certificates (assets), {owners.none.toLocaleString()} of them without an owner.{" "}
-            {counted(vaults.total, "key vault")}.
+            <Link href={createHref("/inventory", { counted: "true" })}>secrets, keys and certificates</Link> (assets),{" "}
+            <Link href={createHref("/inventory", { hasOwner: "false", counted: "true" })}>
+              {owners.none.toLocaleString()} of them without an owner
+            </Link>
+            , in <Link href={createHref("/vaults")}>{counted(vaults.total, "key vault")}</Link> and directories.
           </Text>
           {TYPES.filter(([type]) => byType[type] > 0).map(([type, title]) => (
             <div key={type}>
@@ -81,11 +84,6 @@ export function Health() {
           <Text size={200}>
             Critical and warning: expires within the days that are set under Compliance in Settings. Healthy: expires
             later or never.
-          </Text>
-          <Text>
-            Changes in the last 7 days: {changes.complete ? "" : "at least "}
-            {changes.added.toLocaleString()} added, {changes.updated.toLocaleString()} modified,{" "}
-            {changes.removed.toLocaleString()} deleted.
           </Text>
         </>
       )}

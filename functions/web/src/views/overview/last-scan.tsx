@@ -4,7 +4,6 @@ import { useEffect } from "react";
 import { useMay } from "../../api/access.ts";
 import { api, type Schemas } from "../../api/client.ts";
 import { Instant } from "../../parts/instant.tsx";
-import { isolated } from "../../parts/isolated.ts";
 import { counted } from "../../parts/plural.ts";
 import { ProblemNotice } from "../../parts/problem-notice.tsx";
 import { QueryResult } from "../../parts/query-result.tsx";
@@ -39,7 +38,6 @@ export function LastScan() {
         <>
           {scan ? (
             <>
-              {isOver(scan) && scan.status !== "completed" && <UnreadSubscriptions scanId={scan.scanId} />}
               <Text>
                 {STATUSES[scan.status]} Started by {scan.requestedBy} <Instant at={scan.createdAt} relative /> (
                 {MODES[scan.mode]}
@@ -56,7 +54,7 @@ export function LastScan() {
             <Text>No scan yet. Start a scan to build the inventory.</Text>
           )}
           {start.error && <ProblemNotice problem={start.error} />}
-          {may("startScan") && (
+          {may("startScan") ? (
             <div>
               <Button
                 disabled={start.isPending || (scan && !isOver(scan))}
@@ -65,39 +63,11 @@ export function LastScan() {
                 Start scan
               </Button>
             </div>
+          ) : (
+            <Text size={200}>To start a scan, ask a user with the role operator or admin.</Text>
           )}
         </>
       )}
-    </QueryResult>
-  );
-}
-
-/** Maximum number of subscriptions that the card names. */
-const MAX_NAMED_SUBSCRIPTIONS = 20;
-
-/** Names the subscriptions that a scan could not read, if there are any: the scan has no data about their vaults. */
-function UnreadSubscriptions({ scanId }: { scanId: string }) {
-  const status = api.useQuery("get", "/api/assets/discovery/scan/{scan_id}/status", {
-    params: { path: { scan_id: scanId } },
-  });
-  return (
-    <QueryResult of={status}>
-      {({ subscriptionOutcomes }) => {
-        const unread = subscriptionOutcomes.filter(({ failure }) => failure !== null);
-        if (unread.length === 0) return null;
-        const names = unread
-          .slice(0, MAX_NAMED_SUBSCRIPTIONS)
-          .map(({ name, subscriptionId }) => isolated(name ?? subscriptionId));
-        const more =
-          unread.length > MAX_NAMED_SUBSCRIPTIONS ? ` and ${unread.length - MAX_NAMED_SUBSCRIPTIONS} more` : "";
-        return (
-          <Text>
-            Could not read {unread.length.toLocaleString()} of {subscriptionOutcomes.length.toLocaleString()}{" "}
-            subscriptions: {names.join(", ")}
-            {more}.
-          </Text>
-        );
-      }}
     </QueryResult>
   );
 }

@@ -2,13 +2,15 @@ import { makeStyles, tokens } from "@fluentui/react-components";
 import { useMay } from "../../api/access.ts";
 import { Card } from "../../parts/card.tsx";
 import { View } from "../../parts/view.tsx";
+import { Checklist } from "./checklist.tsx";
+import { Coverage } from "./coverage.tsx";
 import { ExpiringSoon } from "./expiring-soon.tsx";
-import { AlertFailures } from "./failures.tsx";
 import { Health } from "./health.tsx";
 import { LastScan } from "./last-scan.tsx";
 import { NobodyNotified } from "./nobody-notified.tsx";
+import { Notifications } from "./notifications.tsx";
 import { PendingApprovals } from "./pending-approvals.tsx";
-import { ReadFailures } from "./read-failures.tsx";
+import { RecentChanges } from "./recent-changes.tsx";
 import { Score } from "./score.tsx";
 
 const useStyles = makeStyles({
@@ -19,13 +21,18 @@ const useStyles = makeStyles({
   },
 });
 
-/** The Overview page, the first that opens: assets that expire soon, status, compliance score, last scan, and failures. */
+/**
+ * The Overview page, the first that opens: the coverage, assets that expire soon, status, compliance score, notifications, changes
+ * and the last scan.
+ */
 export default function Overview() {
   const styles = useStyles();
   const may = useMay();
   return (
     <View title="Overview">
+      <Coverage />
       <NobodyNotified />
+      {may("createAlertRule") && <Checklist />}
       {may("listApprovals") && <PendingApprovals />}
       <Card title="Expiring soon">
         <ExpiringSoon />
@@ -37,14 +44,14 @@ export default function Overview() {
         <Card title="Compliance">
           <Score />
         </Card>
+        <Card title="Notifications">
+          <Notifications />
+        </Card>
+        <Card title="Recent changes">
+          <RecentChanges />
+        </Card>
         <Card title="Last scan">
           <LastScan />
-        </Card>
-        <Card title="Subscriptions and vaults that could not be read">
-          <ReadFailures />
-        </Card>
-        <Card title="Alerts that could not be delivered">
-          <AlertFailures />
         </Card>
       </div>
     </View>

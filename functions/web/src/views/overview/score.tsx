@@ -1,45 +1,31 @@
-import { Text, tokens } from "@fluentui/react-components";
+import { Link, Text } from "@fluentui/react-components";
 import { api } from "../../api/client.ts";
-import { Line } from "../../parts/charts.tsx";
-import { Instant } from "../../parts/instant.tsx";
+import { createHref } from "../../parts/address.ts";
+import { FailingChecks } from "../../parts/failing-checks.tsx";
 import { QueryResult } from "../../parts/query-result.tsx";
+import { ScoreHistory } from "../../parts/score.tsx";
+import { useScore } from "../../parts/status-queries.ts";
 
-/** The card of the Overview page with the compliance score and its history over 90 days. */
+/** Number of checks on the card. The Compliance page has all. */
+const MAX_CHECKS = 5;
+
+/** The card of the Overview page with the compliance score, its history, and the checks that lower it the most. */
 export function Score() {
-  const query = api.useQuery("get", "/compliance/score", { params: { query: { history: 90 } } });
+  const breakdown = api.useQuery("get", "/compliance/breakdown");
   return (
-    <QueryResult of={query}>
-      {({ score, bySeverity, evaluatedAt, history = [] }) => (
-        <>
-          <Text size={800} weight="semibold">
-            {score} of 100
-          </Text>
-          <Text>Compliance score. 100 means that no check fails.</Text>
-          <Text>
-            {bySeverity.critical} critical, {bySeverity.high} high, {bySeverity.medium} medium and {bySeverity.low} low
-            violations. Evaluated <Instant at={evaluatedAt} relative />.
-          </Text>
-          {/* One day alone makes no line. */}
-          {history.length > 1 && (
-            <Line
-              height={160}
-              yMinValue={0}
-              yMaxValue={100}
-              hideLegend
-              data={{
-                chartTitle: "Compliance score by day",
-                lineChartData: [
-                  {
-                    legend: "Score",
-                    color: tokens.colorBrandBackground,
-                    data: history.map(({ date, score }) => ({ x: new Date(date), y: score })),
-                  },
-                ],
-              }}
-            />
-          )}
-        </>
-      )}
-    </QueryResult>
+    <>
+      <QueryResult of={useScore()}>{(score) => <ScoreHistory of={score} height={140} />}</QueryResult>
+      <QueryResult of={breakdown}>
+        {({ checks }) => {
+          const failing = checks.filter(({ failed }) => failed > 0);
+          return failing.length === 0 ? (
+            <Text>No check fails.</Text>
+          ) : (
+            <FailingChecks of={failing.slice(0, MAX_CHECKS)} label="Checks that lower the score the most" />
+          );
+        }}
+      </QueryResult>
+      <Link href={createHref("/compliance")}>Show compliance by check, subscription, owner and framework</Link>
+    </>
   );
 }

@@ -1,0 +1,34 @@
+import { Link, makeStyles, tokens } from "@fluentui/react-components";
+import type { Schemas } from "../api/client.ts";
+import { counted } from "./plural.ts";
+import { violationsHref } from "./score.tsx";
+import { SeverityBadge } from "./status.tsx";
+
+const useStyles = makeStyles({
+  list: {
+    display: "flex",
+    flexDirection: "column",
+    gap: tokens.spacingVerticalS,
+    margin: 0,
+    padding: 0,
+    listStyleType: "none",
+  },
+  item: { display: "flex", gap: tokens.spacingHorizontalS, alignItems: "flex-start", minWidth: 0 },
+});
+
+/** A list of failing checks, each with a link to its violations, on the Overview and Compliance pages. */
+export function FailingChecks({ of: checks, label }: { of: Schemas["ComplianceBreakdown"]["checks"]; label: string }) {
+  const styles = useStyles();
+  return (
+    <ul className={styles.list} aria-label={label}>
+      {checks.map(({ id, title, severity, failed }) => (
+        <li key={id} className={styles.item}>
+          <SeverityBadge severity={severity} />
+          <span>
+            {title}: <Link href={violationsHref({ check: id })}>{counted(failed, "violation")}</Link>
+          </span>
+        </li>
+      ))}
+    </ul>
+  );
+}

@@ -1,0 +1,60 @@
+import { Link, Text } from "@fluentui/react-components";
+import { api, type Schemas } from "../../api/client.ts";
+import { createHref } from "../../parts/address.ts";
+import { Card } from "../../parts/card.tsx";
+import { type Filter, Filters, givenFilters } from "../../parts/filters.tsx";
+import { Instant } from "../../parts/instant.tsx";
+import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
+import { useSearchParams } from "../../parts/router.tsx";
+import { View } from "../../parts/view.tsx";
+
+type Change = Schemas["AssetChange"];
+
+const KINDS = { added: "Added", updated: "Modified", removed: "Deleted" } as const satisfies Record<
+  Change["change"],
+  string
+>;
+
+const FILTERS = [
+  { name: "change", label: "Change", values: KINDS },
+  { name: "type", label: "Type", values: ["secret", "key", "certificate"] },
+  { name: "vault", label: "Vault", placeholder: "Full vault name" },
+  { name: "since", label: "Since", type: "date" },
+  { name: "until", label: "Until", type: "date" },
+] as const satisfies Filter[];
+
+const COLUMNS: Column<Change>[] = [
+  { title: "Found", nowrap: true, cell: ({ at }) => <Instant at={at} /> },
+  { title: "Change", cell: ({ change }) => KINDS[change] },
+  {
+    title: "Asset",
+    // A removed asset has no page.
+    cell: ({ change, assetId, name }) =>
+      change === "removed" ? name : <Link href={createHref(`/inventory/${encodeURIComponent(assetId)}`)}>{name}</Link>,
+  },
+  { title: "Type", cell: ({ type }) => type },
+  { title: "Vault", cell: ({ vaultName }) => vaultName },
+  { title: "Changed properties", cell: ({ members }) => members.join(", ") },
+];
+
+/** The Changes page: assets that scans and discoveries found to be new, changed or deleted, newest first. */
+export default function Changes() {
+  const [params] = useSearchParams();
+  const query = { limit: 100, ...givenFilters(params, FILTERS) };
+  const list = api.useInfiniteQuery("get", "/api/assets/discovery/changes", { params: { query } }, BY_CURSOR);
+  return (
+    <View title="Changes">
+      <Card title="Changes of assets">
+        <Text>Assets that scans and discoveries found to be new, changed or deleted. Newest first.</Text>
+        <Filters of={FILTERS} />
+        <PagedTable
+          of={list}
+          columns={COLUMNS}
+          keyOf={({ at, change, assetId }) => `${at} ${change} ${assetId}`}
+          label="Changes"
+          empty="No changes match the filters. Clear the filters, or start a scan on the Overview page."
+        />
+      </Card>
+    </View>
+  );
+}

@@ -1,0 +1,134 @@
+import {
+  Link,
+  MessageBar,
+  MessageBarBody,
+  MessageBarTitle,
+  makeStyles,
+  Spinner,
+  Text,
+  tokens,
+} from "@fluentui/react-components";
+import type { Schemas } from "../../api/client.ts";
+import { createHref } from "../../parts/address.ts";
+import { Instant } from "../../parts/instant.tsx";
+import { QueryFailure } from "../../parts/query-result.tsx";
+import { useCoverage } from "../../parts/status-queries.ts";
+
+type Coverage = Schemas["Coverage"];
+type Gap = Schemas["CoverageGap"];
+
+const useStyles = makeStyles({
+  list: {
+    display: "flex",
+    flexDirection: "column",
+    gap: tokens.spacingVerticalXS,
+    margin: 0,
+    paddingInlineStart: tokens.spacingHorizontalXL,
+    overflowWrap: "anywhere",
+  },
+});
+
+/** The lists of gaps, in the order in which they are shown. `more`: the link to the whole list. */
+const LISTS: { label: string; kinds: Gap["kind"][]; noun: string; more: { href: string; text: string } }[] = [
+  {
+    label: "Subscriptions that could not be read",
+    kinds: ["scan", "subscriptionList", "subscription"],
+    noun: "Subscription ",
+    more: { href: createHref("/vaults", { unread: "true" }), text: "Show all subscriptions that could not be read" },
+  },
+  {
+    label: "Vaults that could not be read",
+    kinds: ["vault"],
+    noun: "Vault ",
+    more: { href: createHref("/vaults", { failing: "true" }), text: "Show all vaults that could not be read" },
+  },
+  {
+    label: "Applications and tenants that could not be read",
+    kinds: ["applications", "b2cTenant"],
+    noun: "",
+    more: { href: createHref("/b2c"), text: "Show all B2C tenants" },
+  },
+];
+/** Number of gaps that each list shows. */
+const MAX_SHOWN = 3;
+/** The list of subscriptions shows more, because one unread subscription can hide hundreds of vaults. */
+const MAX_SUBSCRIPTIONS_SHOWN = 10;
+
+/**
+ * The first line of the Overview page: how much of the company the service reads, and what is missing with its fix. Red if
+ * anything is missing.
+ */
+export function Coverage() {
+  const coverage = useCoverage();
+  if (!coverage.data) {
+    return coverage.error ? <QueryFailure of={coverage} /> : <Spinner size="small" label="Loading" />;
+  }
+  const { complete, gaps } = coverage.data;
+  const isUnknown = gaps[0]?.kind === "scan" && gaps[0].at === null;
+  return (
+    <>
+      <QueryFailure of={coverage} />
+      <MessageBar intent={complete ? "success" : isUnknown ? "warning" : "error"} layout="multiline">
+        <MessageBarBody>
+          <MessageBarTitle>
+            Coverage: <Shares of={coverage.data} />
+          </MessageBarTitle>
+          {complete ? "Everything was read." : LISTS.map((list) => <GapList key={list.label} of={list} gaps={gaps} />)}
+        </MessageBarBody>
+      </MessageBar>
+    </>
+  );
+}
+
+/** The numbers, each with a link to the list that it counts. */
+function Shares({ of: { subscriptions, vaults, applications, b2cTenants } }: { of: Coverage }) {
+  const shares = [
+    { share: subscriptions, noun: "subscription", href: createHref("/vaults") },
+    { share: vaults, noun: "vault", href: createHref("/vaults") },
+    { share: applications, noun: "application", href: createHref("/rotation") },
+    { share: b2cTenants, noun: "B2C tenant", href: createHref("/b2c") },
+  ].filter(({ share }) => share !== null);
+  return shares.map(({ share, noun, href }, index) => (
+    <span key={noun}>
+      {index > 0 && ", "}
+      <Link href={href}>
+        {share!.read.toLocaleString()} of {share!.total.toLocaleString()} {noun}
+        {share!.total === 1 ? "" : "s"}
+      </Link>
+    </span>
+  ));
+}
+
+function GapList({ of: { label, kinds, noun, more }, gaps }: { of: (typeof LISTS)[number]; gaps: Gap[] }) {
+  const styles = useStyles();
+  const own = gaps.filter(({ kind }) => kinds.includes(kind));
+  const maxShown = kinds.includes("subscription") ? MAX_SUBSCRIPTIONS_SHOWN : MAX_SHOWN;
+  if (own.length === 0) return null;
+  return (
+    <>
+      <ul className={styles.list} aria-label={label}>
+        {own.slice(0, maxShown).map((gap) => (
+          <li key={`${gap.kind} ${gap.name}`}>
+            {gap.kind === "subscription" || gap.kind === "vault" ? noun : ""}
+            <Link href={more.href}>
+              <bdi>{gap.name}</bdi>
+            </Link>
+            : {gap.message} {gap.remedy}
+            {gap.at !== null && (
+              <>
+                {" ("}
+                <Instant at={gap.at} relative />
+                {")"}
+              </>
+            )}
+          </li>
+        ))}
+      </ul>
+      {own.length > maxShown && (
+        <Text block>
+          <Link href={more.href}>{more.text}</Link>
+        </Text>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,72 @@
+/** Divides the score: which checks fail most, and the score of each subscription. */
+import type { Scope } from "../inventory/scope.ts";
+import { type Check, SEVERITIES, SEVERITY_WEIGHTS, type Severity } from "./check.ts";
+import { HOLDER_SUBSCRIPTIONS } from "./excluded-vaults.ts";
+import { type CountedOverview, countByCheck } from "./overview.ts";
+import { computeScore, type Score } from "./score.ts";
+
+/** A check that fails. */
+export interface FailingCheck {
+  id: string;
+  /** The title of the failure, such as "Expired secret is still enabled". */
+  title: string;
+  severity: Severity;
+  failed: number;
+  exempted: number;
+}
+
+/** The score of a subscription, or of the credentials of one kind of directory. */
+export interface ScoreOfSubscription extends Score {
+  /** ID of the subscription. Null for credentials outside of key vaults. */
+  subscriptionId: string | null;
+  name: string;
+}
+
+export interface Breakdown {
+  /** The checks that fail, those that cost the most score first. */
+  checks: FailingCheck[];
+  /** Lowest score first. */
+  subscriptions: ScoreOfSubscription[];
+}
+
+const NAMES_OF_DIRECTORIES: Readonly<Record<string, string>> = {
+  entra: "Applications",
+  b2c: "B2C tenants",
+};
+
+/** Returns the title of a check's failures without their evidence. */
+export const failureTitleOf = ({ failureTitle }: Check): string =>
+  typeof failureTitle === "string" ? failureTitle : failureTitle("");
+
+/** @param scope - Names of the subscriptions. */
+export function breakdownOf(overview: CountedOverview, scope: Scope): Breakdown {
+  const counts = [...countByCheck(overview)];
+  const checks = counts
+    .filter(([, { failed, exempted }]) => failed + exempted > 0)
+    .sort(
+      ([a, { failed: failedA }], [b, { failed: failedB }]) =>
+        failedB * SEVERITY_WEIGHTS[b.severity] - failedA * SEVERITY_WEIGHTS[a.severity] ||
+        SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity) ||
+        (a.id < b.id ? -1 : 1),
+    )
+    .map(([check, { failed, exempted }]) => ({
+      id: check.id,
+      title: failureTitleOf(check),
+      severity: check.severity,
+      failed,
+      exempted,
+    }));
+  const bySubscription = Map.groupBy(overview.vaults, ({ subscriptionId }) => subscriptionId.toLowerCase());
+  const subscriptions = [...bySubscription]
+    .map(([id, vaults]): ScoreOfSubscription => {
+      const isDirectory = HOLDER_SUBSCRIPTIONS.includes(id);
+      return {
+        subscriptionId: isDirectory ? null : id,
+        name: isDirectory ? (NAMES_OF_DIRECTORIES[id] ?? id) : (scope.nameOf(id) ?? id),
+        ...computeScore(countByCheck({ ...overview, vaults })),
+      };
+    })
+    .filter(({ total }) => total > 0)
+    .sort((a, b) => a.score - b.score || b.failed - a.failed || (a.name < b.name ? -1 : 1));
+  return { checks, subscriptions };
+}

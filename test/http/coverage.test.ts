@@ -1,0 +1,107 @@
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { licence } from "../support/licence.ts";
+import { Service } from "../support/service.ts";
+
+// Tests of the coverage: how much of the company the last scans and discoveries read, and the fix for the rest.
+
+const FINANCE = "c1111111-1111-4111-8111-111111111111";
+const secrets = [{ name: "db", expiresInDays: 200 }];
+
+let service: Service;
+beforeAll(async () => {
+  service = await Service.start({
+    company: {
+      subscriptions: [
+        {
+          name: "Acme Production",
+          vaults: [
+            { name: "kv-shop", secrets },
+            { name: "kv-sealed", secrets },
+          ],
+        },
+        { name: "Acme Finance", id: FINANCE, vaults: [{ name: "kv-ledger", secrets }] },
+      ],
+      applications: [{ name: "Shop", secrets: [{ name: "current", expiresInDays: 20 }] }],
+    },
+    env: { LICENSE_KEY: await licence() },
+    shortWaits: true,
+  });
+});
+afterAll(() => service?.stop());
+afterEach(() => service.cloud.control.clearFaults());
+
+const readCoverage = async () => (await service.admin("GET", "/api/coverage")).body;
+const deny = (match: object) => service.cloud.control.addFault({ match, action: { kind: "deny" } });
+const scan = () => service.scan({ mode: "force" });
+
+test("before the first scan and discovery, the coverage is not complete", async () => {
+  const coverage = await readCoverage();
+  expect(coverage).toMatchObject({
+    complete: false,
+    summary: "0 of 0 subscriptions, 0 of 0 vaults, 0 of 0 applications",
+  });
+  expect(coverage.gaps).toMatchObject([
+    { kind: "scan", message: "No scan of all subscriptions has finished yet.", at: null },
+    { kind: "applications", message: "No discovery of applications has ended in the last 30 days.", at: null },
+  ]);
+});
+
+test("a denied subscription and a denied vault are counted, with the roles that fix them, and never as complete", async () => {
+  deny({ operation: "arm.listVaults", subscription: FINANCE });
+  deny({ vault: "kv-sealed" });
+  await scan();
+  await service.admin("POST", "/api/automation/rotation/discover");
+  const coverage = await readCoverage();
+  expect(coverage).toMatchObject({
+    complete: false,
+    summary: "1 of 2 subscriptions, 1 of 2 vaults, 1 of 1 application",
+    subscriptions: { total: 2, read: 1 },
+    vaults: { total: 2, read: 1 },
+    gapsTotal: 2,
+  });
+  const [subscription, vault] = coverage.gaps;
+  expect(subscription).toMatchObject({ kind: "subscription", name: "Acme Finance" });
+  expect(subscription.remedy).toContain("the custom role Credential Lifecycle Inventory Reader on the subscription");
+  expect(vault).toMatchObject({ kind: "vault", name: "kv-sealed" });
+  expect(vault.remedy).toMatch(/Key Vault (Reader|Secrets)|role/);
+});
+
+test("the coverage is complete after everything was read", async () => {
+  expect((await scan()).status).toBe("completed");
+  expect(await readCoverage()).toMatchObject({
+    complete: true,
+    summary: "2 of 2 subscriptions, 3 of 3 vaults, 1 of 1 application",
+    gaps: [],
+    gapsTotal: 0,
+  });
+});
+
+test("known vaults of a subscription that can't be read any more count as unread", async () => {
+  deny({ operation: "arm.listVaults", subscription: FINANCE });
+  await scan();
+  expect(await readCoverage()).toMatchObject({
+    complete: false,
+    summary: "1 of 2 subscriptions, 2 of 3 vaults, 1 of 1 application",
+  });
+  await service.cloud.control.clearFaults();
+  await scan();
+});
+
+test("a scan that left out other data is a gap of its own", async () => {
+  deny({ operation: "arm.diagnosticSettings" });
+  expect((await scan()).status).toBe("partial");
+  const coverage = await readCoverage();
+  expect(coverage.complete).toBe(false);
+  expect(coverage.gaps[0].message).toMatch(/was only partially completed/);
+  await service.cloud.control.clearFaults();
+  await scan();
+});
+
+test("applications that the last discovery could not list count as unread", async () => {
+  deny({ operation: "graph.listApplications" });
+  await service.admin("POST", "/api/automation/rotation/discover");
+  const { complete, summary, gaps } = await readCoverage();
+  expect([complete, summary]).toEqual([false, "2 of 2 subscriptions, 3 of 3 vaults, 0 of 1 application"]);
+  expect(gaps).toMatchObject([{ kind: "applications" }]);
+  expect(gaps[0].remedy).toContain("Application.Read.All");
+});
