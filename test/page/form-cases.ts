@@ -694,7 +694,7 @@ export const FORM_CASES: Record<string, FormCase> = {
         get typed() {
           return { "Tenant ID": readOutletTenant().id, "Client secret expires": EXPIRY_DATE };
         },
-        press: ["Add tenant"],
+        press: ["Test connection", "Add tenant"],
         verify: async () =>
           expect(await get(`/b2c/tenants/${readOutletTenant().id}`)).toMatchObject({
             displayName: "Outlet",
