@@ -3,7 +3,7 @@ import type { MessageLine, Place } from "./message.ts";
 /** Groups the lines of a message by owner, and by what holds the asset: its vault, application or tenant. */
 
 /** Lines of one place, most urgent first. */
-export interface PlaceGroup {
+interface PlaceGroup {
   place: Place | undefined;
   lines: MessageLine[];
 }

@@ -43,7 +43,7 @@ export function toSingleLines<T>(value: T): T {
 }
 
 /** A link of a line. */
-export interface MessageLink {
+interface MessageLink {
   text: string;
   url: string;
 }

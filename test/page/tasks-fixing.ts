@@ -177,6 +177,24 @@ task("register a B2C tenant, tested first", async () => {
   visitor.expectClicks();
 });
 
+task("a credential of a B2C tenant has the same page, and the way to its tenant", async () => {
+  const tenant = service.cloud.control.tenants.list().find(({ domain }) => domain === OUTLET.domain)!;
+  await service.admin("POST", `/b2c/tenants/${tenant.id}/discover`);
+  const assets = await service.listAll("/api/assets/discovery/assets?source=b2c&limit=100");
+  const { id } = assets.find(({ credential }) => credential.applicationName === "Outlet Web");
+  const visitor = await visit("admin", `/inventory/${id}`);
+  await visitor.arrive(/Outlet Web/);
+  await visitor.see("Expires soon");
+  const actions = visitor.page.getByRole("group", { name: "Next actions" });
+  await visitor.see(/can't create credentials in B2C tenants/, actions);
+  await visitor.press(/^Assign an owner: /, actions);
+  await visitor.type("Owner", "ann@acme.example");
+  await visitor.see(/az ad app owner add .*ann@acme\.example/, visitor.dialog);
+  await visitor.press("Close", visitor.dialog);
+  await visitor.follow(/^B2C tenant /);
+  await visitor.arrive("Outlet");
+});
+
 task.for([
   ["user", "operator or admin"],
   ["auditor", "operator or admin"],

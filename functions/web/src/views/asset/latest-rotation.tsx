@@ -1,6 +1,6 @@
 import { Badge, Link, Text } from "@fluentui/react-components";
-import { useEffect } from "react";
 import { useQueryClient } from "@tanstack/react-query";
+import { useEffect, useRef } from "react";
 import { useMay } from "../../api/access.ts";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
@@ -57,9 +57,12 @@ function Steps({ rotationId, assetId }: Props & { rotationId: string }) {
     pollUntil<Rotation>(({ status }) => FINAL_STATUSES.includes(status)),
   );
   const status = rotation.data?.status;
-  // The rotation changes the asset: its status, its versions and its violations.
+  const previousStatus = useRef(status);
+  // The rotation changes the asset while this page is open: its expiry date, its versions and its violations.
   useEffect(() => {
-    if (status === "overlapping" || status === "completed")
+    const hasChanged = previousStatus.current !== undefined && previousStatus.current !== status;
+    previousStatus.current = status;
+    if (hasChanged && (status === "overlapping" || status === "completed"))
       void queries.invalidateQueries({ predicate: ({ queryKey: [, path] }) => !String(path).includes("/rotation/") });
   }, [status, queries]);
   return (

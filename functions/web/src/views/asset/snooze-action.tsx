@@ -25,7 +25,12 @@ interface Props {
 /** The action that pauses notifications about the asset, or why it is not available. */
 export function SnoozeAction({ assetId, name }: Props) {
   const whyNot = useWhyNot()("createAlertSnooze");
-  const list = api.useInfiniteQuery("get", "/alerts/rules", { params: { query: { limit: 100 } } }, BY_CURSOR);
+  const list = api.useInfiniteQuery(
+    "get",
+    "/alerts/rules",
+    { params: { query: { limit: 100 } } },
+    { ...BY_CURSOR, enabled: whyNot === undefined },
+  );
   if (whyNot !== undefined) return <Unavailable title="Snooze" reason={whyNot} />;
   const rules = list.data?.pages.flatMap(({ items }) => items).filter(({ alertType }) => EXPIRY_TYPES.includes(alertType));
   if (rules?.length === 0)
