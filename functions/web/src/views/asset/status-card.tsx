@@ -1,4 +1,12 @@
-import { Link, makeStyles, MessageBar, MessageBarBody, MessageBarTitle, Text, tokens } from "@fluentui/react-components";
+import {
+  Link,
+  MessageBar,
+  MessageBarBody,
+  MessageBarTitle,
+  makeStyles,
+  Text,
+  tokens,
+} from "@fluentui/react-components";
 import { useState } from "react";
 import { useMay } from "../../api/access.ts";
 import { api, type Schemas } from "../../api/client.ts";
@@ -36,7 +44,8 @@ export function StatusCard({ asset }: { asset: Asset }) {
     .filter(({ exempted }) => !exempted)
     .sort((a, b) => SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity));
   const name = assetName(asset);
-  const whyNoExemption = whyNot("createExemption") ?? (open.length === 0 ? "No check fails, so there is nothing to exempt." : undefined);
+  const whyNoExemption =
+    whyNot("createExemption") ?? (open.length === 0 ? "No check fails, so there is nothing to exempt." : undefined);
   return (
     <>
       <Card title="Status">
@@ -96,18 +105,15 @@ function WhatIsWrong({
         )}
         {worst !== undefined && (
           <Text block>
-            {counted(violations.length, "check")} {violations.length === 1 ? "fails" : "fail"}, the most severe: {worst.title} (
-            {worst.severity}). <Link onClick={() => document.getElementById("violations")?.scrollIntoView()}>Show violations</Link>
+            {counted(violations.length, "check")} {violations.length === 1 ? "fails" : "fail"}, the most severe:{" "}
+            {worst.title} ({worst.severity}).{" "}
+            <Link onClick={() => document.getElementById("violations")?.scrollIntoView()}>Show violations</Link>
           </Text>
         )}
         {owner === null && (
-          <Text block>
-            It has no owner. {source === "keyVault" ? "Alerts go to the recipients of the rule." : ""}
-          </Text>
+          <Text block>It has no owner. {source === "keyVault" ? "Alerts go to the recipients of the rule." : ""}</Text>
         )}
-        {stale && (
-          <Text block>The last scan could not read all details, so the values below may be out of date.</Text>
-        )}
+        {stale && <Text block>The last scan could not read all details, so the values below may be out of date.</Text>}
       </MessageBarBody>
     </MessageBar>
   );
