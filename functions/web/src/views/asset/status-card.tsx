@@ -27,7 +27,17 @@ type Asset = Schemas["AssetDetails"];
 type Violation = Schemas["Violation"];
 
 const useStyles = makeStyles({
-  actions: { display: "flex", flexWrap: "wrap", alignItems: "center", gap: tokens.spacingHorizontalM },
+  // A field set groups the actions for screen readers. It has no frame.
+  actions: {
+    border: "none",
+    margin: 0,
+    padding: 0,
+    minWidth: 0,
+    display: "flex",
+    flexWrap: "wrap",
+    alignItems: "center",
+    gap: tokens.spacingHorizontalM,
+  },
 });
 
 /** The top of an asset's page: what is wrong, the next actions, and the steps of a rotation that the user started here. */
@@ -51,7 +61,7 @@ export function StatusCard({ asset }: { asset: Asset }) {
       <Card title="Status">
         <WhatIsWrong asset={asset} violations={open} areViolationsKnown={list.data !== undefined} />
         {may("listAlertSnoozes") && <ActiveSnoozes assetId={asset.id} />}
-        <div className={styles.actions} role="group" aria-label="Next actions">
+        <fieldset className={styles.actions} aria-label="Next actions">
           {asset.type === "secret" && <RotateAction asset={asset} started={setStartedId} />}
           <RenewAction asset={asset} name={name} />
           <SnoozeAction assetId={asset.id} name={name} />
@@ -62,7 +72,7 @@ export function StatusCard({ asset }: { asset: Asset }) {
           )}
           <OwnerAction asset={asset} name={name} />
           <CopyCommandAction asset={asset} violation={open[0]} />
-        </div>
+        </fieldset>
         <Readiness asset={asset} />
       </Card>
       <LatestRotation assetId={asset.id} startedId={startedId} />
