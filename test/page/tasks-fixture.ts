@@ -64,7 +64,7 @@ const COMPANY: Company = {
             {
               name: "identity-api-client-secret",
               value: secretValueOf(READY_APP, "current"),
-              contentType: `client secret ${appId} ${keyId}`,
+              contentType: `identity:${appId}:${keyId}`,
               expiresInDays: 3,
             },
             { name: "crm-importer-secret", value: secretValueOf(UNPROVEN_APP, "current"), createdDaysAgo: 90 },
