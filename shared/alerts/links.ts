@@ -30,7 +30,7 @@ export function viewLink(links: Links, path: string): string | undefined {
 export const historyLink = (links: Links, deliveryId: string): string | undefined =>
   viewLink(links, `/alerts/history/${deliveryId}`);
 
-/** Returns the URL of an asset's page, which shows what is wrong and the next actions. */
+/** Returns the URL of an asset's page, which shows its problems and the next actions. */
 export const assetPageLink = (links: Links, assetId: string): string | undefined =>
   viewLink(links, `/inventory/${encodePathSegment(assetId)}`);
 

@@ -27,7 +27,7 @@ test("a tenant with 300 credentials is discovered, and an alert lists the creden
   });
   expect([rule.status, rule.body]).toMatchObject([201, {}]);
   const registration = registrationOf(service.cloud, "shop");
-  // A test before the registration saves nothing, and names what is wrong.
+  // A test before the registration saves nothing, and names the problems.
   const tried = await service.admin("POST", `${TENANTS}/test`, registration);
   expect(tried.body).toMatchObject({ ok: true, organization: { id: registration.tenantId } });
   const wrong = await service.admin("POST", `${TENANTS}/test`, { ...registration, clientSecret: "a wrong secret" });

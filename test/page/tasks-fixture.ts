@@ -142,12 +142,12 @@ async function freePort(): Promise<number> {
 const ID = /[0-9a-f]{8}-[0-9a-f]{4}-|\b[0-9A-HJKMNP-TV-Z]{26}\b|^[\w-]+\.(?:secret|key|certificate)\./i;
 
 /**
- * A person at the page, who counts clicks. Choosing from a list and checking a box count as a click. Typing does not, but nobody
+ * A person at the page, who counts clicks. Choosing from a list and checking a box count as a click. Typing does not, but no person
  * may need to type an ID.
  */
 export class Visitor {
   readonly page: Page;
-  /** What was clicked, in order. */
+  /** The clicked elements, in order. */
   readonly clicks: string[] = [];
   constructor(page: Page) {
     this.page = page;
@@ -179,7 +179,7 @@ export class Visitor {
   }
   /** Types into a field. The text must be no ID, unless `mayBeId` is set, such as for the ID of a new tenant. */
   async type(label: string, text: string, { mayBeId = false } = {}): Promise<void> {
-    if (!mayBeId) expect(text, `${label}: nobody types an ID`).not.toMatch(ID);
+    if (!mayBeId) expect(text, `${label}: a task needs no typed ID`).not.toMatch(ID);
     await this.page.getByLabel(label).first().fill(text);
   }
   /** The open dialog. */

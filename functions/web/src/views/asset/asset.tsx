@@ -33,7 +33,7 @@ const useStyles = makeStyles({
 });
 
 /**
- * The page of one asset: what is wrong and the next actions, then its properties, violations, consumers, versions and
+ * The page of one asset: its problems and the next actions, then its properties, violations, consumers, versions and
  * notifications. Mails and chat messages link to it.
  */
 export default function AssetDetails() {

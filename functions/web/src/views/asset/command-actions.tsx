@@ -22,7 +22,7 @@ export function RenewAction({ asset, name }: Props) {
     <CommandDialog title="Renew" about={name}>
       <Text block>
         {asset.autoRenew === true
-          ? "The vault renews this certificate by itself. To renew it now, run this command. "
+          ? "The vault renews this certificate automatically. To renew it now, run this command. "
           : "Run this command to create a new version. "}
         The service only reads vaults. The next scan finds the new version and resolves the alerts.
       </Text>

@@ -84,7 +84,7 @@ function Steps({ rotationId, assetId }: Props & { rotationId: string }) {
   );
 }
 
-/** What the rotation achieved so far. It is resolved when consumers use the new value, also while the old one is still valid. */
+/** The result of the rotation so far. The problem is resolved when consumers use the new value, also while the old one is still valid. */
 function Outcome({ rotation, assetId }: { rotation: Rotation; assetId: string }) {
   const { status, newKeyId, expiresAt, overlapEndsAt, failure, attention } = rotation;
   if (status !== "completed" && status !== "overlapping")

@@ -5,7 +5,7 @@ import { Instant } from "../../parts/instant.tsx";
 import { DELIVERY_STATUSES, METHODS } from "../../parts/notification-texts.ts";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 
-/** What a notification says about the asset, by the kind of its alert. */
+/** The reason of a notification, by the kind of its alert. */
 const REASONS: Partial<Record<Schemas["AlertItem"]["kind"], string>> = {
   renewed: "Renewed",
   recovered: "Resolved",

@@ -40,7 +40,7 @@ const useStyles = makeStyles({
   },
 });
 
-/** The top of an asset's page: what is wrong, the next actions, and the steps of a rotation that the user started here. */
+/** The top of an asset's page: its problems, the next actions, and the steps of a rotation that the user started here. */
 export function StatusCard({ asset }: { asset: Asset }) {
   const styles = useStyles();
   const may = useMay();
@@ -80,7 +80,7 @@ export function StatusCard({ asset }: { asset: Asset }) {
   );
 }
 
-/** The problems of the asset, worst first. Without one, says that nothing is wrong. */
+/** The problems of the asset, worst first. If there are none, says so. */
 function WhatIsWrong({
   asset: { status, expiresOn, enabled, owner, stale, source },
   violations,
@@ -97,7 +97,7 @@ function WhatIsWrong({
     return (
       <MessageBar intent={areViolationsKnown ? "success" : "info"} layout="multiline">
         <MessageBarBody>
-          <MessageBarTitle>{areViolationsKnown ? "Nothing is wrong" : "Not expiring soon"}</MessageBarTitle>
+          <MessageBarTitle>{areViolationsKnown ? "No problems found" : "Not expiring soon"}</MessageBarTitle>
           {expiresOn === null ? "It never expires." : <Expiry at={expiresOn} />}
         </MessageBarBody>
       </MessageBar>
