@@ -56,7 +56,12 @@ export interface Inventory {
   renewTotals(): Promise<void>;
   /** Lists vaults by name. One request per 1,000 vaults, which are all counted, one for the scope and one for the page. */
   vaults(
-    filter: { subscription?: string | undefined; outOfScope?: boolean | undefined; failing?: boolean | undefined },
+    filter: {
+      subscription?: string | undefined;
+      outOfScope?: boolean | undefined;
+      failing?: boolean | undefined;
+      search?: string | undefined;
+    },
     request: PageRequest,
   ): Promise<Page<FoundVault>>;
   /** Returns counts by lower-case subscription ID, for subscriptions with vaults. One request per 1,000 vaults. */
@@ -114,8 +119,10 @@ export function createInventory(deps: {
           : decodeCursor(z.object({ after: z.string().max(512) }), request.cursor);
       const range = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix) };
       const scope = await readScope(tables);
-      const matches = (row: Pick<VaultRecord, "source" | "subscriptionId" | "failures">) =>
+      const search = filter.search?.toLowerCase();
+      const matches = (row: Pick<VaultRecord, "name" | "source" | "subscriptionId" | "failures">) =>
         sourceOf(row) === "keyVault" &&
+        (search === undefined || row.name.toLowerCase().includes(search)) &&
         (filter.failing === undefined || Object.keys(row.failures).length > 0 === filter.failing) &&
         (filter.outOfScope === undefined || (scope.leftAt(row.subscriptionId) !== undefined) === filter.outOfScope);
       let total = 0;

@@ -112,12 +112,16 @@ const filterValueOf: { [K in keyof AssetFilter]-?: (asset: AssetRecord) => Asset
   search: ({ name, credential }) => (credential?.applicationName ?? name).slice(-2).toUpperCase(),
   enabled: (asset) => asset.enabled,
   tag: (asset) => asset.tags && { name: "owner", value: asset.tags.owner! },
-  owner: (asset) => asset.tags?.owner ?? asset.credential?.owners?.[0],
+  owner: firstOwnerOf,
+  hasOwner: (asset) => firstOwnerOf(asset) !== undefined,
   sort: () => "expiresOn",
   source: sourceOf,
   counted: (asset) => !isUnseen(asset) && !isOutOfScope(asset),
   outOfScope: (asset) => isOutOfScope(asset),
 };
+function firstOwnerOf({ tags, credential }: AssetRecord): string | undefined {
+  return tags?.owner ?? credential?.owners?.[0];
+}
 const isOutOfScope = ({ subscriptionId }: AssetRecord): boolean => subscriptionId === OUT_OF_SCOPE_SUBSCRIPTION;
 /** Returns whether the asset belongs to the second holder, which was last seen eight days ago. */
 const isUnseen = ({ vaultName }: AssetRecord): boolean => vaultName.startsWith("entra-") && vaultName.endsWith("-c");
@@ -175,7 +179,8 @@ function expectedIds(filter: AssetFilter): string[] {
         )) &&
       (filter.enabled === undefined || asset.enabled === filter.enabled) &&
       (!tag || (tag.value === undefined ? asset.tags?.[tag.name] : asset.tags?.[tag.name] === tag.value)) &&
-      (!filter.owner || (asset.credential?.owners ?? [asset.tags?.owner]).includes(filter.owner))
+      (!filter.owner || (asset.credential?.owners ?? [asset.tags?.owner]).includes(filter.owner)) &&
+      (filter.hasOwner === undefined || (firstOwnerOf(asset) !== undefined) === filter.hasOwner)
     );
   });
   const byExpiry = filter.status || expiresBefore || expiresAfter || filter.sort === "expiresOn";
@@ -302,7 +307,7 @@ describe("a summary", () => {
       },
       { ...NO_COUNTS },
     );
-  const ownerOf = ({ credential, tags }: AssetRecord) => credential?.owners?.[0] ?? tags?.owner;
+  const ownerOf = firstOwnerOf;
 
   test.each<[string, Omit<SummaryFilter, "since">]>([
     ["everything", {}],

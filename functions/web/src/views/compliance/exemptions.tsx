@@ -1,19 +1,20 @@
-import { Text } from "@fluentui/react-components";
+import { Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
-import { Instant } from "../../parts/instant.tsx";
+import { createHref } from "../../parts/address.ts";
+import { isCredential } from "../../parts/dependency-texts.ts";
+import { LastDay } from "../../parts/instant.tsx";
+import { isolated } from "../../parts/isolated.ts";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 
 type Exemption = Schemas["Exemption"];
 
-const COLUMNS: Column<Exemption>[] = [
+/** Returns the columns. `titles`: titles of credentials by asset ID, whose IDs consist of GUIDs. */
+const columnsOf = (titles: ReadonlyMap<string, string>): Column<Exemption>[] => [
   { title: "Check", cell: ({ checkId }) => checkId },
-  {
-    title: "Scope",
-    cell: ({ scope }) => (scope.type === "all" ? "All assets and vaults" : `${scope.type} ${scope.id ?? ""}`),
-  },
+  { title: "Scope", cell: ({ scope }) => scopeOf(scope, titles) },
   { title: "Reason", cell: ({ reason, ticket }) => `${reason} ${ticket ?? ""}` },
-  { title: "Expires", cell: ({ until, active }) => (active ? <Instant at={until} /> : "Expired") },
+  { title: "Expires", cell: ({ until, active }) => (active ? <LastDay until={until} /> : "Expired") },
   { title: "Created by", cell: ({ createdBy }) => createdBy },
   { title: "", cell: (exemption) => <Remove exemption={exemption} /> },
 ];
@@ -21,15 +22,36 @@ const COLUMNS: Column<Exemption>[] = [
 /** The table of exemptions on the Compliance page, including expired ones. */
 export function Exemptions() {
   const list = api.useInfiniteQuery("get", "/compliance/exemptions", { params: { query: { limit: 100 } } }, BY_CURSOR);
+  const hasCredentials = list.data?.pages.some(({ items }) => items.some(({ scope }) => isCredential(scope.id ?? "")));
+  // Only violations have the titles of credentials.
+  const violations = api.useQuery(
+    "get",
+    "/compliance/violations",
+    { params: { query: { exempted: true, limit: 1000 } } },
+    { enabled: hasCredentials === true },
+  );
+  const titles = new Map(
+    (violations.data?.items ?? []).map(({ resourceId, credentialTitle }) => [resourceId, credentialTitle ?? resourceId]),
+  );
   return (
     <PagedTable
       of={list}
-      columns={COLUMNS}
+      columns={columnsOf(titles)}
       keyOf={({ id }) => id}
       label="Exemptions"
       empty="No exemptions. To exempt a violation from the score, open the violation in the list above and select Exempt violation."
     />
   );
+}
+
+/** Returns the scope as a link to what it covers. A credential whose violation is fixed has no title any more. */
+function scopeOf({ type, id }: Exemption["scope"], titles: ReadonlyMap<string, string>) {
+  if (id === null) return "All assets and vaults";
+  if (type === "subscription") return `Subscription ${id}`;
+  if (type === "vault") return <Link href={createHref("/inventory", { vault: id })}>Vault {id}</Link>;
+  // The ID of an asset in a vault is `<vault>.<type>.<name>`.
+  const text = isCredential(id) ? isolated(titles.get(id) ?? "Credential of an application") : id.replace(".", "/");
+  return <Link href={createHref(`/inventory/${encodeURIComponent(id)}`)}>{text}</Link>;
 }
 
 /** The button that removes an exemption. */

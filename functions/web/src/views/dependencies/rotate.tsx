@@ -3,7 +3,7 @@ import { useState } from "react";
 import type { Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { consumerTitle } from "../../parts/dependency-texts.ts";
-import { CheckField, ChoiceField, NumberField, SecretField } from "../../parts/fields.tsx";
+import { CheckField, ChoiceField, FormSection, NumberField, SecretField } from "../../parts/fields.tsx";
 import { given, typed } from "../../parts/form-dialog.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { Operate } from "../../parts/operate.tsx";
@@ -64,17 +64,23 @@ export function Rotate({ radius: { secret, nodes, consumers: allConsumers } }: {
         }}
       >
         <Text>The preview lists all steps. The rotation starts only when you select Rotate secret.</Text>
-        {secret.startsWith("entra.") ? (
-          <Text>
-            Creates a client secret in Entra for {isolated(asset.name)} and saves it to the matching key vault secrets.{" "}
-            {CLIENT_SECRET_OVERLAP}
-          </Text>
-        ) : (
-          <Value />
-        )}
-        <ValidityField />
-        <Consumers consumers={consumers} />
-        <ConsumerOptions apps={consumers.map(({ resource }) => resource).filter(isAppServiceApp)} />
+        <FormSection title="New value">
+          {secret.startsWith("entra.") ? (
+            <Text>
+              Creates a client secret in Entra for {isolated(asset.name)} and saves it to the matching key vault
+              secrets. {CLIENT_SECRET_OVERLAP}
+            </Text>
+          ) : (
+            <Value />
+          )}
+          <ValidityField />
+        </FormSection>
+        <FormSection title="Consumers to update">
+          <Consumers consumers={consumers} />
+        </FormSection>
+        <FormSection title="After the update">
+          <ConsumerOptions apps={consumers.map(({ resource }) => resource).filter(isAppServiceApp)} />
+        </FormSection>
       </Operate>
     </div>
   );
@@ -140,7 +146,7 @@ function Consumers({ consumers }: Pick<Radius, "consumers">) {
   if (resources.size === 0) return <Text>No consumers to update were found.</Text>;
   return (
     <>
-      <Text>Consumers to update with the new value. An excluded consumer may keep using the old value.</Text>
+      <Text>The rotation gives them the new value. An excluded consumer may keep using the old value.</Text>
       {[...resources.values()].map((resource) => (
         <CheckField
           key={resource.id}
