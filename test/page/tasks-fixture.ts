@@ -1,0 +1,208 @@
+/**
+ * The running service, the browser and the visitors of the tests of tasks. tasks.test.ts imports the files with the tests, one per
+ * area of the page (`tasks-….ts`). A task is what a person wants to do, such as rotating a secret that a mail names. Each test
+ * drives one task with a visitor, who counts the clicks.
+ */
+import type { BrowserContext, Locator, Page } from "playwright-core";
+import { appIdOf, keyIdOf, secretValueOf } from "simulated-cloud/company/applications.ts";
+import type { Company } from "simulated-cloud/company/company.ts";
+import type { CompanyTenant } from "simulated-cloud/company/tenants.ts";
+import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { openBrowser } from "../support/browser.ts";
+import { licence } from "../support/licence.ts";
+import { ADMIN, Service } from "../support/service.ts";
+import { skipWithout } from "../support/tools.ts";
+import { createUsers } from "../support/users.ts";
+
+const isWithoutBrowser = skipWithout("browser");
+/** Declares the test of a task. The test is skipped on a machine without a browser. */
+export const task = test.skipIf(isWithoutBrowser);
+
+/** The most clicks that any task may need. */
+export const MOST_CLICKS = 8;
+/** The most clicks from an alert mail to the fix. */
+export const MOST_CLICKS_FROM_MAIL = 5;
+
+const TIMEOUT_MS = 120_000;
+export const PASSWORD = "a password of their own";
+/** Users other than the administrator, named after their roles. */
+const OTHER_ROLES = ["user", "auditor", "operator"] as const;
+type Role = "admin" | (typeof OTHER_ROLES)[number];
+
+/** An application whose vault secret names it and signs in, so that a rotation is ready. */
+export const READY_APP = "Identity API";
+/** An application whose vault secret has only a similar name, so that a match must be tested first. */
+export const UNPROVEN_APP = "CRM Importer";
+const [appId, keyId] = [appIdOf(READY_APP), keyIdOf(READY_APP, "current")];
+
+/** A tenant of the company that is not registered yet. */
+export const OUTLET: CompanyTenant = {
+  name: "Acme Outlet",
+  domain: "acmeoutlet.onmicrosoft.com",
+  type: "AAD B2C",
+  registration: "Outlet Credential Lifecycle",
+  applications: [
+    { name: "Outlet Credential Lifecycle", secrets: [{ name: "lifecycle", expiresInDays: 60 }] },
+    { name: "Outlet Web", secrets: [{ name: "web", expiresInDays: 5 }] },
+  ],
+};
+
+const COMPANY: Company = {
+  subscriptions: [
+    {
+      name: "Shop",
+      vaults: [
+        {
+          name: "kv-shop",
+          secrets: [
+            { name: "db", expiresInDays: 3, tags: { owner: "shop" } },
+            { name: "smtp", expiresInDays: 6 },
+            { name: "gone", expiresInDays: -2 },
+            {
+              name: "identity-api-client-secret",
+              value: secretValueOf(READY_APP, "current"),
+              contentType: `client secret ${appId} ${keyId}`,
+              expiresInDays: 3,
+            },
+            { name: "crm-importer-secret", value: secretValueOf(UNPROVEN_APP, "current"), createdDaysAgo: 90 },
+          ],
+        },
+        // A vault that denies the service access to its objects.
+        { name: "kv-walled", generate: { secrets: 3 }, reach: "denied" },
+      ],
+      resources: [
+        {
+          type: "Microsoft.Web/sites",
+          name: "app-orders",
+          kind: "app,linux",
+          identity: { system: true },
+          properties: { state: "Running", enabled: true, keyVaultReferenceIdentity: "SystemAssigned" },
+          settings: { DB: "@Microsoft.KeyVault(VaultName=kv-shop;SecretName=db)" },
+        },
+      ],
+    },
+    // A subscription whose resources the service can't list.
+    { name: "Finance", denied: true },
+  ],
+  applications: [
+    { name: READY_APP, secrets: [{ name: "current", expiresInDays: 3 }] },
+    { name: UNPROVEN_APP, secrets: [{ name: "current", expiresInDays: 5 }] },
+  ],
+  tenants: [OUTLET],
+};
+
+export let service: Service;
+let context: BrowserContext;
+beforeAll(async () => {
+  if (isWithoutBrowser) return;
+  const env = {
+    LICENSE_KEY: await licence(),
+    // Links in mails lead to the page. The tests replace this address by that of the host.
+    PUBLIC_BASE_URL: MAIL_BASE,
+  };
+  [service, context] = await Promise.all([Service.start({ company: COMPANY, env, shortWaits: true }), openBrowser()]);
+  await createUsers(
+    service,
+    OTHER_ROLES.map((role) => ({ username: role, password: PASSWORD, role })),
+  );
+  await service.scan();
+  await service.admin("POST", "/api/automation/rotation/discover");
+  await fetch(`${service.url}/admin/functions/indexRotationMatches`, { method: "POST", body: "{}" });
+  const { body } = await service.admin("POST", "/api/assets/dependencies/discover");
+  const isDiscovered = async () => {
+    const run = await service.admin("GET", `/api/assets/dependencies/runs/${body.runId}`);
+    return !["queued", "running"].includes(run.body.status);
+  };
+  await vi.waitUntil(isDiscovered, { timeout: 150_000, interval: 200 });
+});
+afterAll(async () => {
+  await context?.close();
+  await service?.stop();
+});
+afterEach(async () => {
+  for (const page of context?.pages().slice(1) ?? []) await page.close();
+});
+
+const MAIL_BASE = "https://lifecycle.acme.example";
+/** Matches the IDs that a person would have to copy from elsewhere: GUIDs, ULIDs and asset IDs. */
+const ID = /[0-9a-f]{8}-[0-9a-f]{4}-|\b[0-9A-HJKMNP-TV-Z]{26}\b|^[\w-]+\.(?:secret|key|certificate)\./i;
+
+/**
+ * A person at the page, who counts clicks. Choosing from a list and checking a box count as a click. Typing does not, but nobody
+ * may need to type an ID.
+ */
+export class Visitor {
+  readonly page: Page;
+  /** What was clicked, in order. */
+  readonly clicks: string[] = [];
+  constructor(page: Page) {
+    this.page = page;
+  }
+
+  /** Clicks a button by its name, in the dialog if one is open. */
+  async press(name: string | RegExp, within: Page | Locator = this.page): Promise<void> {
+    await this.click(within.getByRole("button", { name, ...(typeof name === "string" && { exact: true }) }).first(), name);
+  }
+  /** Follows a link by its name. */
+  async follow(name: string | RegExp, within: Page | Locator = this.page): Promise<void> {
+    await this.click(within.getByRole("link", { name, ...(typeof name === "string" && { exact: true }) }).first(), name);
+  }
+  /** Clicks anything else. */
+  async click(target: Locator, what: string | RegExp): Promise<void> {
+    await target.click();
+    this.clicks.push(String(what));
+  }
+  /** Selects an option of a field. */
+  async choose(label: string, option: string): Promise<void> {
+    await this.page.getByLabel(label).selectOption(option);
+    this.clicks.push(`${label}: ${option}`);
+  }
+  /** Types into a field. The text must be no ID, unless `mayBeId` is set, such as for the ID of a new tenant. */
+  async type(label: string, text: string, { mayBeId = false } = {}): Promise<void> {
+    if (!mayBeId) expect(text, `${label}: nobody types an ID`).not.toMatch(ID);
+    await this.page.getByLabel(label).first().fill(text);
+  }
+  /** Waits for a text. */
+  async see(text: string | RegExp, within: Page | Locator = this.page): Promise<void> {
+    await within.getByText(text).first().waitFor();
+  }
+  /** Waits for the heading of a view. */
+  async arrive(heading: string | RegExp): Promise<void> {
+    await this.page.getByRole("heading", { name: heading, level: 1 }).waitFor();
+  }
+  /** Fails if the task needed more clicks. */
+  expectClicks(most = MOST_CLICKS): void {
+    expect(this.clicks.length, this.clicks.join(" > ")).toBeLessThanOrEqual(most);
+  }
+}
+
+/** Signs in and opens a view. Neither counts as a click. */
+export async function visit(role: Role = "admin", view = "/"): Promise<Visitor> {
+  await context.clearCookies();
+  const credentials = role === "admin" ? ADMIN : { username: role, password: PASSWORD };
+  const answer = await context.request.post(`${service.url}/auth/login`, {
+    headers: { Origin: service.url },
+    data: { ...credentials, session: true },
+  });
+  expect(answer.status()).toBe(200);
+  const page = await context.newPage();
+  page.setDefaultTimeout(TIMEOUT_MS);
+  await page.goto(`${service.url}/#${view}`);
+  await page.locator("main h1").waitFor();
+  return new Visitor(page);
+}
+
+/** Opens a received mail beside the page, as a mail program would. Links lead to the host of the tests. */
+export async function openMail(visitor: Visitor, html: string): Promise<void> {
+  await visitor.page.goto("about:blank");
+  await visitor.page.setContent(html.replaceAll(MAIL_BASE, service.url));
+}
+
+/** Returns the newest mail whose subject matches. */
+export async function waitForMail(subject: RegExp): Promise<string> {
+  const find = () => service.cloud.control.mails().findLast((mail) => subject.test(mail.subject))?.html;
+  return await vi.waitUntil(find, { timeout: 150_000, interval: 200 });
+}
+
+/** Evaluates the alert rules now and sends their notifications. */
+export const evaluateAlerts = () => fetch(`${service.url}/admin/functions/evaluateAlerts`, { method: "POST", body: "{}" });
