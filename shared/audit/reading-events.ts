@@ -14,7 +14,8 @@ function filterText({ start, end, actor, eventType, search }: AuditQuery): strin
     end && `end_date=${end.toISOString()}`,
     actor !== undefined && `actor=${actor.toLowerCase()}`,
     eventType !== undefined && `event_type=${eventType}`,
-    search !== undefined && `search=${search}`,
+    // Without the text: a search must not find its own entry, and people may paste secrets.
+    search !== undefined && "search",
   ];
   return parts.filter(Boolean).join("&") || "all";
 }

@@ -60,11 +60,19 @@ export async function searchEntries(
   };
 }
 
-/** Returns the texts of an entry: all values of its members, and the event type as words, such as "alert rule created". */
-const textsOf = (entry: AuditEntry): string[] => [
-  ...valuesOf(entry),
-  entry.eventType.replaceAll(/[.A-Z]/g, (part) => (part === "." ? " " : ` ${part}`)),
-];
+/**
+ * Returns the texts of an entry: all values, and the names of its event and of the members of its details, also as words, such
+ * as "critical expiry days".
+ */
+function textsOf(entry: AuditEntry): string[] {
+  const names = [entry.eventType, ...namesIn([entry.before, entry.after, entry.details])];
+  return [...valuesIn(entry), ...names, ...names.map(wordsOf)];
+}
 
-const valuesOf = (value: unknown): string[] =>
-  typeof value === "object" && value !== null ? Object.values(value).flatMap(valuesOf) : [String(value)];
+const isObject = (value: unknown): value is object => typeof value === "object" && value !== null;
+const valuesIn = (value: unknown): string[] =>
+  isObject(value) ? Object.values(value).flatMap(valuesIn) : [String(value)];
+const namesIn = (value: unknown): string[] =>
+  isObject(value) ? [...Object.keys(value), ...Object.values(value).flatMap(namesIn)] : [];
+const wordsOf = (name: string): string =>
+  name.replaceAll(/[.A-Z]/g, (part) => (part === "." ? " " : ` ${part.toLowerCase()}`));

@@ -147,9 +147,16 @@ export class Visitor {
   async follow(name: string | RegExp, within: Page | Locator = this.page): Promise<void> {
     await this.click(within.getByRole("link", { name, ...(typeof name === "string" && { exact: true }) }).first(), name);
   }
-  /** Clicks anything else. */
+  /**
+   * Clicks anything else. By keyboard, because other tests use the mouse, and the tests of the Tab key show that it reaches every
+   * control.
+   */
   async click(target: Locator, what: string | RegExp): Promise<void> {
-    await target.click();
+    await target.waitFor();
+    await expect.poll(() => target.isEnabled(), { message: String(what), timeout: TIMEOUT_MS }).toBe(true);
+    const isBox = await target.evaluate((element) => element.matches("[type=checkbox], [type=radio]"));
+    await target.focus();
+    await this.page.keyboard.press(isBox ? "Space" : "Enter");
     this.clicks.push(String(what));
   }
   /** Selects an option of a field. */

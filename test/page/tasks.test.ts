@@ -3,3 +3,4 @@
  * one running service (tasks-fixture.ts). The order of the imports matters, because later tests change data that earlier tests use.
  */
 import "./tasks-fixing.ts";
+import "./tasks-lists.ts";

@@ -11,6 +11,7 @@ import {
   tokens,
 } from "@fluentui/react-components";
 import { Fragment, type ReactNode, useState } from "react";
+import { Hidden } from "./hidden.tsx";
 import { useIsNarrow } from "./width.ts";
 
 /** Number of items that the list for narrow screens shows at first. More would be several meters of scrolling on a phone. */
@@ -21,15 +22,6 @@ const useStyles = makeStyles({
   table: { tableLayout: "auto", backgroundColor: tokens.colorNeutralBackground1 },
   // A header never breaks within a word, so each column is at least as wide as its longest word.
   title: { overflowWrap: "normal" },
-  // For screen readers only.
-  hidden: {
-    position: "absolute",
-    width: "1px",
-    height: "1px",
-    overflow: "hidden",
-    clipPath: "inset(50%)",
-    whiteSpace: "nowrap",
-  },
   cell: {
     minWidth: "64px",
     // Wide enough for common words. Very long ones, such as ids, wrap.
@@ -123,7 +115,9 @@ function Facts<T>({ item, columns }: { item: T; columns: Column<T>[] }) {
         const isWhole = title === "" || folds;
         return (
           <Fragment key={title}>
-            <dt className={mergeClasses(styles.name, isWhole && styles.untitled, folds && styles.hidden)}>{title}</dt>
+            <dt className={mergeClasses(styles.name, isWhole && styles.untitled)}>
+              {folds ? <Hidden>{title}</Hidden> : title}
+            </dt>
             <dd className={mergeClasses(styles.value, isWhole && styles.untitled)}>
               {folds ? (
                 <details>
@@ -154,7 +148,7 @@ function WideTable<T>({ items, columns, keyOf, label }: Props<T>) {
           <TableRow>
             {columns.map(({ title }) => (
               <TableHeaderCell key={title} className={styles.title}>
-                {title || <span className={styles.hidden}>Actions</span>}
+                {title || <Hidden>Actions</Hidden>}
               </TableHeaderCell>
             ))}
           </TableRow>

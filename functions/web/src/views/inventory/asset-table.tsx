@@ -8,6 +8,7 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { useRef, useState } from "react";
 import { createHref } from "../../parts/address.ts";
 import { assetName } from "../../parts/asset-name.ts";
+import { Hidden } from "../../parts/hidden.tsx";
 import { readFromEntry, storeInEntry } from "../../parts/history-entry.ts";
 import { counted } from "../../parts/plural.ts";
 import { QueryFailure } from "../../parts/query-result.tsx";
@@ -161,7 +162,11 @@ export function AssetTable({ filters }: { filters: Filters }) {
           className={styles.table}
         >
           <div role="row" aria-rowindex={1} className={mergeClasses(styles.row, styles.head)} style={grid}>
-            {canSelect && <div role="columnheader" aria-label="Selected" />}
+            {canSelect && (
+              <div role="columnheader">
+                <Hidden>Selected</Hidden>
+              </div>
+            )}
             {columns.map((column) => (
               <Header key={column.id} column={column} filters={filters} />
             ))}
@@ -193,10 +198,10 @@ function Header({ column: { title, sort }, filters }: { column: Column; filters:
   const styles = useStyles();
   const [, setParams] = useSearchParams();
   const isSorted = sort !== undefined && filters.sort === sort;
-  const canSort = sort === "expiresOn" || (sort === "name" && canSortByName(filters));
+  const order = sort === "name" && !canSortByName(filters) ? undefined : sort;
   return (
-    <div role="columnheader" className={styles.cell} {...(isSorted && { "aria-sort": "ascending" })}>
-      {canSort ? (
+    <div role="columnheader" className={styles.cell} {...(isSorted && { "aria-sort": "ascending" as const })}>
+      {order !== undefined ? (
         <Button
           size="small"
           appearance="transparent"
@@ -205,7 +210,7 @@ function Header({ column: { title, sort }, filters }: { column: Column; filters:
           icon={isSorted ? <ArrowSortUpRegular /> : <ArrowSortRegular />}
           onClick={() =>
             setParams((before) => {
-              before.set("sort", sort);
+              before.set("sort", order);
               return before;
             })
           }

@@ -76,7 +76,7 @@ function Commands({ assets }: { assets: Asset[] }) {
 }
 
 /** Calls `change` for each item in turn, and counts the results. An item whose change exists already is no failure. */
-async function forEach<T>(items: readonly T[], change: (item: T) => Promise<unknown>) {
+async function changeEach<T>(items: readonly T[], change: (item: T) => Promise<unknown>) {
   const results = { done: 0, existing: 0 };
   for (const item of items) {
     try {
@@ -115,7 +115,7 @@ function SnoozeAssets({ assets }: { assets: Asset[] }) {
         const ruleIds = ruleId === ALL_RULES ? (await readExpiryRules()).map(({ id }) => id) : [ruleId];
         const pairs = assets.flatMap(({ id }) => ruleIds.map((rule) => ({ assetId: id, ruleId: rule })));
         return resultText(
-          await forEach(pairs, (pair) => create({ body: { ...snoozeOf(form), ...pair } })),
+          await changeEach(pairs, (pair) => create({ body: { ...snoozeOf(form), ...pair } })),
           "snooze",
         );
       }}
@@ -162,7 +162,7 @@ function ExemptAssets({ assets }: { assets: Asset[] }) {
       submit={async (form, create) => {
         const checkId = typed(form, "checkId");
         const body = { checkId, category: "waiver", reason: typed(form, "reason"), until: typed(form, "until") } as const;
-        const results = await forEach(form.getAll(`assets of ${checkId}`).map(String), (id) =>
+        const results = await changeEach(form.getAll(`assets of ${checkId}`).map(String), (id) =>
           create({ body: { ...body, scope: { type: "asset", id } } }),
         );
         return resultText(results, "exemption");
