@@ -30,9 +30,10 @@ const Cursor = z.object({
 
 /** Identifies a query, so that a cursor is rejected with other filters. */
 export const queryName = ({ start, end, actor, eventType, search }: AuditQuery): string =>
-  sha256(
-    canonicalJson([start, end, actor?.toLowerCase(), eventType, ...(search === undefined ? [] : [search])]),
-  ).slice(0, 16);
+  sha256(canonicalJson([start, end, actor?.toLowerCase(), eventType, ...(search === undefined ? [] : [search])])).slice(
+    0,
+    16,
+  );
 
 /** Checks that a cursor belongs to a query. @throws {Problem} invalidCursor */
 export function rejectOtherQuery(name: string, query: AuditQuery): void {

@@ -35,7 +35,10 @@ test("the list filters by event type and actor, and its cursor continues with th
 test("the list finds a text in any member, in every page, and its reads are recorded without the text", async () => {
   const search = async (query: string) => (await get(`/audit/entries?${query}`)).body;
   const byEvent = await search("search=user%20signed%20IN&limit=2");
-  expect(byEvent.items.map(({ eventType }: { eventType: string }) => eventType)).toEqual(["user.signedIn", "user.signedIn"]);
+  expect(byEvent.items.map(({ eventType }: { eventType: string }) => eventType)).toEqual([
+    "user.signedIn",
+    "user.signedIn",
+  ]);
   const next = await search(`search=user%20signed%20IN&limit=1000&cursor=${byEvent.nextCursor}`);
   const all = await search("event_type=user.signedIn&limit=1000");
   expect([...byEvent.items, ...next.items].map(({ id }: { id: string }) => id)).toEqual(

@@ -163,7 +163,10 @@ withSeedData("the audit log is searched for a text, and a start and its outcome 
   await page.getByText("No entries contain the text").waitFor();
   // The search covers what the page shows, such as the names of details.
   await page.getByLabel("Contains").fill("scan retention DAYS");
-  await rows.filter({ hasText: /scan retention days: .*90.* → .*80/ }).first().waitFor();
+  await rows
+    .filter({ hasText: /scan retention days: .*90.* → .*80/ })
+    .first()
+    .waitFor();
   expect(await rows.filter({ hasText: "user.signedIn" }).count()).toBe(0);
   await page.getByRole("button", { name: "Clear filters" }).click();
 
@@ -197,7 +200,10 @@ withSeedData("an exemption names its credential and the last day that the user c
   const { page, browserErrors } = await visitLoadedPage("/#/compliance");
   const row = page.getByRole("row").filter({ hasText: "For the test" });
   await row.getByText("Jan 15, 2027 (end of day, UTC)").waitFor();
-  await row.getByRole("link").filter({ hasText: /App|img/ }).waitFor();
+  await row
+    .getByRole("link")
+    .filter({ hasText: /App|img/ })
+    .waitFor();
   expect(await row.innerText()).not.toMatch(/[\da-f]{8}-/);
   await service.admin("DELETE", `/compliance/exemptions/${exemption.id}`);
   expect(browserErrors).toEqual([]);
@@ -210,7 +216,12 @@ withSeedData("times name their zone, and a button switches between the browser's
   await page.reload();
   await showView(page, seedAddresses.entry);
   await page.getByText("Times are in Asia/Tokyo.").waitFor();
-  const times = () => page.locator("main time").filter({ hasText: /\d:\d\d/ }).first().innerText();
+  const times = () =>
+    page
+      .locator("main time")
+      .filter({ hasText: /\d:\d\d/ })
+      .first()
+      .innerText();
   await expect.poll(times).toMatch(/GMT\+9$/);
   await page.getByRole("button", { name: "Show times in UTC" }).click();
   await expect.poll(times).toMatch(/UTC$/);
@@ -264,23 +275,30 @@ withSeedData("names in the graph can be read, and many possible consumers withou
         ],
         consumers: [
           ...body.consumers,
-          ...guests.map((guest) => ({ ...consumer, strength: "entitled", resource: { ...consumer.resource, ...guest } })),
+          ...guests.map((guest) => ({
+            ...consumer,
+            strength: "entitled",
+            resource: { ...consumer.resource, ...guest },
+          })),
         ],
       },
     }),
   );
   const scale = () =>
-    page
-      .locator(".react-flow__viewport")
-      .evaluate((viewport) => new DOMMatrix(getComputedStyle(viewport).transform).a);
+    page.locator(".react-flow__viewport").evaluate((viewport) => new DOMMatrix(getComputedStyle(viewport).transform).a);
   for (const width of [1440, 390]) {
     await setLook(page, ["light", width]);
     await showView(page, "/license");
     await showView(page, "/dependencies/kv-shop.secret.db");
-    await page.locator(".react-flow__node").getByText(/^1\d others that may read it$/).waitFor();
+    await page
+      .locator(".react-flow__node")
+      .getByText(/^1\d others that may read it$/)
+      .waitFor();
     // Names have 12 pixels at scale 1.
     await expect.poll(scale, { message: `${width} px` }).toBeGreaterThanOrEqual(0.8);
-    expect(await page.locator(".react-flow__node").allInnerTexts()).not.toContainEqual(expect.stringContaining("11111111"));
+    expect(await page.locator(".react-flow__node").allInnerTexts()).not.toContainEqual(
+      expect.stringContaining("11111111"),
+    );
   }
   // A graph without folding has the nodes of the response and the added ones.
   await page.getByRole("button", { name: /^Draw all 1\d possible consumers$/ }).click();

@@ -141,11 +141,17 @@ export class Visitor {
 
   /** Clicks a button by its name, in the dialog if one is open. */
   async press(name: string | RegExp, within: Page | Locator = this.page): Promise<void> {
-    await this.click(within.getByRole("button", { name, ...(typeof name === "string" && { exact: true }) }).first(), name);
+    await this.click(
+      within.getByRole("button", { name, ...(typeof name === "string" && { exact: true }) }).first(),
+      name,
+    );
   }
   /** Follows a link by its name. */
   async follow(name: string | RegExp, within: Page | Locator = this.page): Promise<void> {
-    await this.click(within.getByRole("link", { name, ...(typeof name === "string" && { exact: true }) }).first(), name);
+    await this.click(
+      within.getByRole("link", { name, ...(typeof name === "string" && { exact: true }) }).first(),
+      name,
+    );
   }
   /**
    * Clicks anything else. By keyboard, because other tests use the mouse, and the tests of the Tab key show that it reaches every
@@ -212,4 +218,5 @@ export async function waitForMail(subject: RegExp): Promise<string> {
 }
 
 /** Evaluates the alert rules now and sends their notifications. */
-export const evaluateAlerts = () => fetch(`${service.url}/admin/functions/evaluateAlerts`, { method: "POST", body: "{}" });
+export const evaluateAlerts = () =>
+  fetch(`${service.url}/admin/functions/evaluateAlerts`, { method: "POST", body: "{}" });

@@ -13,6 +13,4 @@ const useStyles = makeStyles({
 });
 
 /** Text for screen readers only. */
-export const Hidden = ({ children }: { children: ReactNode }) => (
-  <span className={useStyles().hidden}>{children}</span>
-);
+export const Hidden = ({ children }: { children: ReactNode }) => <span className={useStyles().hidden}>{children}</span>;

@@ -3,8 +3,8 @@ import type { InfiniteData, UseInfiniteQueryResult } from "@tanstack/react-query
 import { type ReactNode, useRef } from "react";
 import type { Problem } from "../api/client.ts";
 import { type Column, DataTable } from "./data-table.tsx";
-import { saveFile } from "./save-file.ts";
 import { QueryFailure } from "./query-result.tsx";
+import { saveFile } from "./save-file.ts";
 import { csvOf } from "./table-csv.ts";
 import { useIsNarrow } from "./width.ts";
 
@@ -43,7 +43,15 @@ interface Props<T> {
 }
 
 /** A table of an API list, used in most views. "Load more" adds the next page. A page can be empty although others follow. */
-export function PagedTable<T>({ of: query, columns, keyOf, label, empty, rowsOf = (all) => all, csv = false }: Props<T>) {
+export function PagedTable<T>({
+  of: query,
+  columns,
+  keyOf,
+  label,
+  empty,
+  rowsOf = (all) => all,
+  csv = false,
+}: Props<T>) {
   const styles = useStyles();
   const isNarrow = useIsNarrow();
   const frame = useRef<HTMLDivElement>(null);
@@ -51,7 +59,8 @@ export function PagedTable<T>({ of: query, columns, keyOf, label, empty, rowsOf 
   const items = rowsOf(query.data.pages.flatMap((page) => page.items));
   const download = () => {
     const table = frame.current?.querySelector("table");
-    if (table) saveFile(new Blob([csvOf(table)], { type: "text/csv" }), `${label.toLowerCase().replaceAll(" ", "-")}.csv`);
+    if (table)
+      saveFile(new Blob([csvOf(table)], { type: "text/csv" }), `${label.toLowerCase().replaceAll(" ", "-")}.csv`);
   };
   const hasCsv = csv && !isNarrow && items.length > 0;
   return (

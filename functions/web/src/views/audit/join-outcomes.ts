@@ -9,7 +9,9 @@ export type AuditRow = Entry & { startedAt?: string };
  * entries. A start without an outcome stays, because the action may have failed without one.
  */
 export function joinOutcomes(entries: readonly Entry[]): AuditRow[] {
-  const intents = new Map(entries.filter(({ outcome }) => outcome === "intent").map((entry) => [actionOf(entry), entry]));
+  const intents = new Map(
+    entries.filter(({ outcome }) => outcome === "intent").map((entry) => [actionOf(entry), entry]),
+  );
   const joined = new Set<Entry>();
   // Newest first, so an outcome precedes its intent.
   const rows = entries.map((entry): AuditRow => {

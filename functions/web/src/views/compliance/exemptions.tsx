@@ -31,7 +31,10 @@ export function Exemptions() {
     { enabled: hasCredentials === true },
   );
   const titles = new Map(
-    (violations.data?.items ?? []).map(({ resourceId, credentialTitle }) => [resourceId, credentialTitle ?? resourceId]),
+    (violations.data?.items ?? []).map(({ resourceId, credentialTitle }) => [
+      resourceId,
+      credentialTitle ?? resourceId,
+    ]),
   );
   return (
     <PagedTable

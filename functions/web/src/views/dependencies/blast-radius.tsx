@@ -201,8 +201,8 @@ const Nameless = ({ consumers }: Pick<Radius, "consumers">) =>
         {counted(consumers.length, "user, group or application", "users, groups or applications")} without a known name
       </summary>
       <Text size={200}>
-        Azure names users, groups and some applications by object ID only. To see who they are, search for the IDs in the
-        Microsoft Entra admin center.
+        Azure names users, groups and some applications by object ID only. To see who they are, search for the IDs in
+        the Microsoft Entra admin center.
       </Text>
       <ConsumerList consumers={consumers} />
     </details>

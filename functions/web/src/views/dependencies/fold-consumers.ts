@@ -23,7 +23,10 @@ export function foldPossibleConsumers(nodes: Radius["nodes"], edges: Radius["edg
   // One line to each asset, as the first of them has it.
   const lines = new Map(edges.filter(({ from }) => ids.has(from)).map((edge) => [edge.to, edge]));
   return {
-    nodes: [...nodes.filter((node) => !isPossible(node)), { ...possible[0]!, id: FOLDED_KIND, kind: FOLDED_KIND, name }],
+    nodes: [
+      ...nodes.filter((node) => !isPossible(node)),
+      { ...possible[0]!, id: FOLDED_KIND, kind: FOLDED_KIND, name },
+    ],
     edges: [
       ...edges.filter(({ from }) => !ids.has(from)),
       ...[...lines.values()].map((edge) => ({ ...edge, from: FOLDED_KIND })),

@@ -108,7 +108,8 @@ export function AssetTable({ filters }: { filters: Filters }) {
     // Leave room for the sticky header.
     paddingStart: ROW_PX,
     initialOffset: restored?.top ?? 0,
-    onChange: ({ scrollOffset }) => storeInEntry(TABLE_STATE, { filters: filterKey, knownPages, count, top: scrollOffset ?? 0 }),
+    onChange: ({ scrollOffset }) =>
+      storeInEntry(TABLE_STATE, { filters: filterKey, knownPages, count, top: scrollOffset ?? 0 }),
   });
   const items = rows.getVirtualItems();
   const [first, last] = [items[0]?.index ?? 0, items.at(-1)?.index ?? 0];
@@ -155,12 +156,7 @@ export function AssetTable({ filters }: { filters: Filters }) {
       {canSelect && <BulkActions assets={[...selected.values()]} clear={() => setSelected(new Map())} />}
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a scrollable region must be reachable by keyboard. */}
       <div className={styles.scroller} ref={scroller} tabIndex={0} aria-label="Assets" role="region">
-        <div
-          role="table"
-          aria-label="Assets"
-          aria-rowcount={total == null ? -1 : total + 1}
-          className={styles.table}
-        >
+        <div role="table" aria-label="Assets" aria-rowcount={total == null ? -1 : total + 1} className={styles.table}>
           <div role="row" aria-rowindex={1} className={mergeClasses(styles.row, styles.head)} style={grid}>
             {canSelect && (
               <div role="columnheader">
@@ -180,9 +176,7 @@ export function AssetTable({ filters }: { filters: Filters }) {
                 className={mergeClasses(styles.row, styles.body)}
                 style={{ ...grid, transform: `translateY(${start}px)` }}
               >
-                {canSelect && (
-                  <Selection asset={assetAt(index)} selected={selected} select={select} />
-                )}
+                {canSelect && <Selection asset={assetAt(index)} selected={selected} select={select} />}
                 <Cells asset={assetAt(index)} columns={columns} />
               </div>
             ))}

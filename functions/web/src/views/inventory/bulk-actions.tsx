@@ -30,6 +30,7 @@ export function BulkActions({ assets, clear }: { assets: Asset[]; clear(): void 
   if (assets.length === 0) return null;
   return (
     <>
+      {/* biome-ignore lint/a11y/useSemanticElements: a fieldset is for form controls. */}
       <div role="group" aria-label="Actions for selected assets" className={styles.bar}>
         <Text role="status">
           {assets.length} selected{assets.length === MAX_SELECTED && ` (maximum)`}
@@ -120,7 +121,9 @@ function SnoozeAssets({ assets }: { assets: Asset[] }) {
         );
       }}
     >
-      <Text>Until the date, the alert rule sends no notifications about the {counted(assets.length, "selected asset")}.</Text>
+      <Text>
+        Until the date, the alert rule sends no notifications about the {counted(assets.length, "selected asset")}.
+      </Text>
       <RuleChoice />
       <SnoozeFields />
     </Operate>
@@ -143,7 +146,9 @@ function RuleChoice() {
       <ChoiceField
         name="ruleId"
         label="Alert rule"
-        hint={rules.data && options.length === 0 ? "There is no alert rule about an expiry. Create one first." : undefined}
+        hint={
+          rules.data && options.length === 0 ? "There is no alert rule about an expiry. Create one first." : undefined
+        }
         options={{ [ALL_RULES]: "All rules about an expiry", ...Object.fromEntries(options) }}
       />
     </>
@@ -161,7 +166,12 @@ function ExemptAssets({ assets }: { assets: Asset[] }) {
       action="Create exemptions"
       submit={async (form, create) => {
         const checkId = typed(form, "checkId");
-        const body = { checkId, category: "waiver", reason: typed(form, "reason"), until: typed(form, "until") } as const;
+        const body = {
+          checkId,
+          category: "waiver",
+          reason: typed(form, "reason"),
+          until: typed(form, "until"),
+        } as const;
         const results = await changeEach(form.getAll(`assets of ${checkId}`).map(String), (id) =>
           create({ body: { ...body, scope: { type: "asset", id } } }),
         );
@@ -182,8 +192,7 @@ function FailedChecks({ assets }: { assets: Asset[] }) {
   if (failed) return <QueryFailure of={failed} />;
   const open = violations.filter(({ exempted }) => !exempted);
   const byCheck = new Map<string, typeof open>();
-  for (const violation of open)
-    byCheck.set(violation.checkId, [...(byCheck.get(violation.checkId) ?? []), violation]);
+  for (const violation of open) byCheck.set(violation.checkId, [...(byCheck.get(violation.checkId) ?? []), violation]);
   if (byCheck.size === 0) return <Text>The selected assets fail no check, so there is nothing to exempt.</Text>;
   return (
     <>

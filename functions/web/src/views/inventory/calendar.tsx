@@ -12,7 +12,11 @@ const useStyles = makeStyles({
   months: { display: "flex", flexWrap: "wrap", gap: tokens.spacingHorizontalXXL, alignItems: "flex-start" },
   month: { borderCollapse: "collapse", tableLayout: "fixed", width: "min(322px, 100%)" },
   caption: { textAlign: "start", fontWeight: tokens.fontWeightSemibold, padding: tokens.spacingVerticalXS },
-  weekday: { fontWeight: tokens.fontWeightRegular, color: tokens.colorNeutralForeground3, fontSize: tokens.fontSizeBase200 },
+  weekday: {
+    fontWeight: tokens.fontWeightRegular,
+    color: tokens.colorNeutralForeground3,
+    fontSize: tokens.fontSizeBase200,
+  },
   day: {
     height: "44px",
     padding: "2px 4px",
@@ -106,7 +110,10 @@ function Month({ start, today, counts, filters }: MonthProps) {
   const end = Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + 1);
   // Weeks start on Monday.
   const firstMonday = start - ((date.getUTCDay() + 6) % 7) * DAY_MS;
-  const weeks = Array.from({ length: Math.ceil((end - firstMonday) / (7 * DAY_MS)) }, (_, week) => firstMonday + week * 7 * DAY_MS);
+  const weeks = Array.from(
+    { length: Math.ceil((end - firstMonday) / (7 * DAY_MS)) },
+    (_, week) => firstMonday + week * 7 * DAY_MS,
+  );
   return (
     <table className={styles.month}>
       <caption className={styles.caption}>{MONTH.format(start)}</caption>

@@ -29,6 +29,7 @@ export function QuickFilters() {
       return before;
     });
   return (
+    // biome-ignore lint/a11y/useSemanticElements: a fieldset is for form controls.
     <div role="group" aria-label="Quick filters" className={styles.bar}>
       {QUICK_FILTERS.map(([label, name, value]) => (
         <ToggleButton
