@@ -334,6 +334,8 @@ const listAlertHistory = endpoint({
   method: "GET",
   route: "alerts/history",
   summary: "List the alert history, newest first",
+  description:
+    "With `asset_id`, returns the notifications of expiry rules about that asset: about its current expiry date, about open alerts, and about resolved and escalated alerts. Their `items` are only those about the asset. Without it, `items` are the first ten.",
   tag,
   access: "user",
   tier: "core",
@@ -342,12 +344,27 @@ const listAlertHistory = endpoint({
     end_date: queryInstant("end").optional(),
     status: z.enum(DELIVERY_STATUSES).optional(),
     rule_id: ulid.optional(),
+    asset_id: z.string().min(1).max(300).optional().meta({
+      description: "ID of an asset, such as `<vault>.<type>.<name>`, also of a deleted one.",
+    }),
     ...pageParameters,
   }),
   responds: { 200: pageOf(HistoryEntry, "AlertHistory") },
   handle: async ({ query, services }) => {
     requireOrder({ start_date: query.start_date, end_date: query.end_date });
     const filter = { start: query.start_date, end: query.end_date, status: query.status, ruleId: query.rule_id };
+    if (query.asset_id !== undefined) {
+      const assetId = query.asset_id.toLowerCase();
+      const page = await services.alerts.assetNotifications.list(assetId, filter, pageRequest(query));
+      return ok(
+        pageView(page, (delivery) =>
+          historyView(
+            delivery,
+            itemsIn(delivery).filter((item) => ("of" in item ? item.of : item).id.toLowerCase() === assetId),
+          ),
+        ),
+      );
+    }
     const page = await services.alerts.history.list(filter, pageRequest(query));
     // The list shows only the first items of each message. `getAlertHistoryEntry` returns all of them.
     return ok(pageView(page, (delivery) => historyView(delivery, delivery.firstNews)));

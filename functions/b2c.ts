@@ -31,7 +31,7 @@ const registerTenant = endpoint({
   route: TENANTS,
   summary: "Register a B2C tenant",
   description:
-    "The tenant is an Azure AD B2C tenant, a Microsoft Entra External ID tenant or another workforce tenant, with an application that can read it. The registration is not tested; use POST …/test. The client secret is stored in the service's key vault. Returns 409 if the service has no key vault, or if the tenant is the service's own.",
+    "The tenant is an Azure AD B2C tenant, a Microsoft Entra External ID tenant or another workforce tenant, with an application that can read it. The registration is not tested; use POST /b2c/tenants/test before it, or POST …/test after it. The client secret is stored in the service's key vault. Returns 409 if the service has no key vault, or if the tenant is the service's own.",
   tag,
   access: "admin",
   tier: "pro",
@@ -146,6 +146,30 @@ const testTenant = endpoint({
   handle: async ({ params, caller, services }) => ok(testView(await services.b2c.test(params.tenant_id, caller))),
 });
 
+const testNewTenant = endpoint({
+  name: "testNewB2cTenant",
+  method: "POST",
+  route: `${TENANTS}/test`,
+  summary: "Test a B2C tenant before its registration",
+  description:
+    "Like the test of a registered tenant, with the client secret of the request, which is not saved. Returns 200 even if checks fail.",
+  tag,
+  access: "admin",
+  tier: "pro",
+  body: NewTenant,
+  example: {
+    body: {
+      tenantId: "c97a9dbf-bd9f-4433-aea9-295c8898e41d",
+      tenantDomain: "acmepartners.onmicrosoft.com",
+      displayName: "Acme Partners",
+      clientId: "97471835-12cd-444d-ae9b-dc205f8336bf",
+      clientSecret: "a client secret of that application",
+    },
+  },
+  responds: { 200: TenantTest },
+  handle: async ({ body, caller, services }) => ok(testView(await services.b2c.testNew(body, caller))),
+});
+
 const discoverTenant = endpoint({
   name: "discoverB2cTenant",
   method: "POST",
@@ -192,6 +216,7 @@ export const endpoints = [
   changeTenant,
   deleteTenant,
   testTenant,
+  testNewTenant,
   discoverTenant,
   getRun,
 ];

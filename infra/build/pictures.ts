@@ -1,12 +1,7 @@
-/** `npm run pictures`: renders a sample alert mail and sample PDF reports with invented data as images, for visual review. */
+/** `npm run pictures`: renders sample alerts of each kind and channel and sample PDF reports with invented data as images, for visual review. */
 import { spawnSync } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
-import { pathToFileURL } from "node:url";
-import type { DeliveryRecord } from "../../shared/alerts/delivery.ts";
-import { mailOf } from "../../shared/alerts/email.ts";
-import type { AssetItem } from "../../shared/alerts/items.ts";
-import { messageOf } from "../../shared/alerts/message.ts";
 import type { Verification } from "../../shared/audit/api.ts";
 import type { AuditEntry } from "../../shared/audit/entry.ts";
 import { createPdf } from "../../shared/audit/export/pdf.ts";
@@ -19,114 +14,25 @@ import { assessmentDocument } from "../../shared/compliance/report/assessment-pd
 import { violationsDocument } from "../../shared/compliance/report/violations-pdf.ts";
 import { violationOf } from "../../shared/compliance/violation.ts";
 import type { ViolationPage } from "../../shared/compliance/violations.ts";
-import { openBrowser } from "../../test/support/browser.ts";
-import { findBrowser } from "../../test/support/chromium.ts";
+import { renderAlerts } from "./alert-pictures.ts";
 import { commandLine } from "./command-line.ts";
 
 const HELP = `npm run pictures -- [FOLDER]
 
-Renders an alert mail and the audit and compliance PDF documents as images, for visual review.
+Renders alerts as mails, chat messages and incidents, and the audit and compliance PDF documents, as images, for visual review.
 
   FOLDER         output folder (default: .local/pictures)
-  CHROMIUM_PATH  environment variable: browser that renders the mail (Chrome, Edge or Chromium, as in the tests of the page)
+  CHROMIUM_PATH  environment variable: browser that renders the alerts (Chrome, Edge or Chromium, as in the tests of the page)
   PDFTOPPM       environment variable: program that renders PDF documents (default: /usr/bin/pdftoppm of poppler-utils)
 
-If a program is missing, the command writes the mail or document without a picture and prints its path.`;
+If a program is missing, the command writes the alert or document without a picture and prints its path.`;
 
 const root = path.resolve(import.meta.dirname, "../..");
 const { positionals } = commandLine(HELP, { allowPositionals: true, options: {} });
 const folder = path.resolve(positionals[0] ?? path.join(root, ".local/pictures"));
 const pdftoppm = process.env.PDFTOPPM ?? "/usr/bin/pdftoppm";
 
-const SUBSCRIPTION = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
-
 mkdirSync(folder, { recursive: true });
-
-async function renderMail(): Promise<void> {
-  const at = "2026-11-21T10:00:00.000Z";
-  const asset = (
-    vaultName: string,
-    type: AssetItem["type"],
-    name: string,
-    days: number,
-    owner?: string,
-  ): AssetItem => ({
-    kind: "asset",
-    id: `${vaultName}.${type}.${name}`,
-    type,
-    name,
-    vaultName,
-    subscriptionId: SUBSCRIPTION,
-    vaultId: `/subscriptions/${SUBSCRIPTION}/resourceGroups/rg-payments/providers/Microsoft.KeyVault/vaults/${vaultName}`,
-    ...(owner ? { owner } : {}),
-    expiresOn: Math.floor(Date.parse(at) / 1000 + days * 86_400),
-    threshold: [1, 7, 30, 60].find((threshold) => days < threshold) ?? 90,
-  });
-  const items = [
-    asset("kv-payments-prod", "certificate", "checkout-tls", -1.2, "payments@acme.example"),
-    asset("kv-payments-prod", "secret", "acquirer-api-password", 0.3, "payments@acme.example"),
-    asset("kv-identity-prod", "key", "token-signing-2025", 5.6, "Мария Иванова"),
-    asset("kv-data-staging", "secret", "a-name-that-is-as-long-as-key-vault-allows-".padEnd(127, "x"), 24.4),
-    asset("kv-data-staging", "secret", "reporting-db", 60),
-  ];
-  // 300 items, as many as a new rule reports in a large company, to show the layout of a long mail.
-  const kinds = ["secret", "key", "certificate"] as const;
-  const owners = ["payments@acme.example", "identity-team", undefined, "data@acme.example"];
-  for (let index = items.length; index < 300; index++) {
-    const team = index % 12;
-    const days = ((index * 7) % 89) - 4.5;
-    items.push(asset(`kv-team-${team}-prod`, kinds[index % 3]!, `service-${index}-credential`, days, owners[team % 4]));
-  }
-  items.sort((a, b) => a.expiresOn - b.expiresOn);
-  // One notification of a rule. `news` (its items) are given beside it, and `newsTotal` is their number.
-  const delivery: Omit<DeliveryRecord, "news"> = {
-    deliveryId: "01KAJ4K3M0T5Q8W2Z7X9C1V6BN",
-    ruleId: "01KAJ4K3M0P4R7S2T9V5W8X1YZ",
-    ruleName: "Payments on call",
-    alertType: "expiration",
-    deliveryMethod: "email",
-    deliveryMode: "immediate",
-    test: false,
-    requestedBy: "system",
-    createdAt: at,
-    status: "pending",
-    parts: [],
-    nextAt: at,
-    revivals: 0,
-    newsTotal: items.length,
-  };
-  const links = {
-    portal: "https://portal.azure.com",
-    tenantId: "acme.example",
-    publicBaseUrl: "https://lifecycle.acme.example",
-    keyVaultSuffix: "vault.azure.net",
-    subscriptionName: () => "Acme production",
-  };
-  const { html, text } = mailOf(messageOf([{ delivery, items }], links));
-  const page = path.join(folder, "mail.html");
-  writeFileSync(page, html);
-  writeFileSync(path.join(folder, "mail.txt"), text);
-  if (!findBrowser()) {
-    console.log(`Chrome, Edge or Chromium was not found: open ${page} instead`);
-    return;
-  }
-  const context = await openBrowser();
-  try {
-    const tab = await context.newPage();
-    for (const [name, width] of [
-      ["mail.png", 760],
-      ["mail-phone.png", 500],
-    ] as const) {
-      const picture = path.join(folder, name);
-      await tab.setViewportSize({ width, height: 1500 });
-      await tab.goto(pathToFileURL(page).href);
-      await tab.screenshot({ path: picture });
-      console.log(`Created ${picture}`);
-    }
-  } finally {
-    await context.close();
-  }
-}
 
 async function renderAuditExport(): Promise<void> {
   const start = new Date("2026-11-01T00:00:00Z");
@@ -325,6 +231,6 @@ async function renderComplianceReports(): Promise<void> {
 }
 
 // At the end of the file, because the functions use the constants above.
-await renderMail();
+await renderAlerts(folder);
 await renderAuditExport();
 await renderComplianceReports();

@@ -81,6 +81,8 @@ try {
   if (options.pro && cloud) proLines.push(...(await configureCopies(serviceUrl, administrator(), cloud)));
   if (options.pro && cloud) proLines.push(...(await configureTenant(serviceUrl, administrator(), cloud)));
   if (options.pro && cloud && !options["no-scan"]) await runDependencyDiscovery(serviceUrl, administrator());
+  // The mails that the service sends to the simulated cloud don't leave this machine.
+  if (cloud) proLines.push(`Mails          ${cloud.controlUrl}/mails/view`);
   printAddresses(port, proLines);
   if (options.pro && cloud && !options["no-scan"]) runRotation(serviceUrl, administrator()).catch(reportError);
   const reason = await Promise.race(running.map((process) => process.ended));

@@ -9,6 +9,8 @@ import type { TenantsControl } from "./graph/tenants-control.ts";
 import { type IncomingRequest, jsonObject, type ServiceResponse } from "./http.ts";
 import { isOidcMode } from "./idp/oidc-modes.ts";
 import { isSamlMode } from "./idp/saml-modes.ts";
+import { mailContent, mailList } from "./mail-view.ts";
+import type { StoredMail } from "./mail.ts";
 import type { LogEvent, Workspace, Workspaces } from "./logs/workspaces.ts";
 
 type Body = Record<string, unknown>;
@@ -32,6 +34,7 @@ type Body = Record<string, unknown>;
  *     POST   /control/vaults/VAULT/KIND/NAME      {"event": "NearExpiry"} or "Expired": sends the event
  *     GET    /control/events                      PUT    /control/events     an `EventDelivery`   DELETE /control/events
  *     GET    /control/mails                       DELETE /control/mails
+ *     GET    /control/mails/view[/NUMBER]         a page with the mails, for people
  *     GET    /control/sink/NAME                   DELETE /control/sink/NAME
  *     GET    /control/pagerduty                   events and alerts
  *     GET    /control/servicenow                  incidents
@@ -109,7 +112,7 @@ export function controlApi(control: Control, request: IncomingRequest): ServiceR
       return events(control, method, body);
     case "mails":
       if (method === "DELETE") control.clearMails();
-      return ok(control.mails());
+      return rest[0] === "view" ? mailView(control.mails(), rest[1], rest[2]) : ok(control.mails());
     case "sink":
       if (method === "DELETE") control.clearSink(rest[0] ?? "");
       return ok(control.sinkRequests(rest[0] ?? ""));
@@ -155,6 +158,13 @@ export function controlApi(control: Control, request: IncomingRequest): ServiceR
     default:
       return notFound();
   }
+}
+
+/** @param number - Position of the mail, from 1. Undefined: the newest. @param part - `content`: only the mail itself. */
+function mailView(mails: StoredMail[], number: string | undefined, part: string | undefined): ServiceResponse {
+  if (part === undefined) return mailList(mails, number === undefined ? undefined : Number(number));
+  const mail = mails[Number(number) - 1];
+  return part === "content" && mail !== undefined ? mailContent(mail) : notFound();
 }
 
 function devops(devops: Devops, method: string, [part, name]: string[], body: Body): ServiceResponse {

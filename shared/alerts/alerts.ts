@@ -15,6 +15,7 @@ import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_MS, HOUR_SECONDS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
 import { type Acknowledgements, createAcknowledgements } from "./acknowledgements.ts";
+import { type AssetNotifications, createAssetNotifications } from "./asset-notifications.ts";
 import type { AutomationSource } from "./automation-events.ts";
 import { automationExample } from "./automation-events.ts";
 import { createCleanUp } from "./clean-up.ts";
@@ -99,6 +100,8 @@ export interface Alerts {
   readonly snoozes: Snoozes;
   readonly acknowledgements: Acknowledgements;
   readonly history: History;
+  /** The part of the history about one asset. */
+  readonly assetNotifications: AssetNotifications;
   /** Deliveries that a restore of the store holds. */
   readonly held: HeldDeliveries;
   readonly owners: Owners;
@@ -195,6 +198,7 @@ export function createAlerts(deps: AlertsDependencies): Alerts {
     snoozes,
     acknowledgements,
     history,
+    assetNotifications: createAssetNotifications({ tables, rules, history }),
     held: createHeldDeliveries({ tables, queues, history, audit, clock }),
     owners,
 

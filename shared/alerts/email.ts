@@ -1,4 +1,5 @@
 import type { Urgency } from "./items.ts";
+import { factsUnderHeadings, groupLines, type OwnerGroup, ownerText, placeKey, placeText } from "./line-groups.ts";
 import type { Message, MessageLine, Place } from "./message.ts";
 
 /** Formats alert messages as mails, in HTML and plain text. */
@@ -22,7 +23,6 @@ const COLORS: Record<Urgency, string> = {
   warning: "#7a5b00",
   notice: "#1f5fa8",
 };
-const LABELS: Record<Urgency, string> = { expired: "Act now", critical: "Urgent", warning: "Soon", notice: "Notice" };
 
 /** The content of a mail. */
 export interface MailContent {
@@ -73,22 +73,6 @@ function linesThatFit(message: Message): MessageLine[] {
     if (key !== undefined) places.add(key);
   }
   return [...lines];
-}
-
-const placeKey = (place: Place | undefined): string | undefined => place?.vault ?? place?.directory;
-
-/** Lines by owner, then by vault or directory, both in the order of their most urgent line. */
-type Grouped = Map<string | undefined, Map<string | undefined, MessageLine[]>>;
-
-function groupLines(lines: readonly MessageLine[]): Grouped {
-  const owners: Grouped = new Map();
-  for (const line of lines) {
-    const places = owners.get(line.place?.owner) ?? new Map<string | undefined, MessageLine[]>();
-    owners.set(line.place?.owner, places);
-    const key = placeKey(line.place);
-    places.set(key, [...(places.get(key) ?? []), line]);
-  }
-  return owners;
 }
 
 function htmlOf(message: Message, sections: string, omittedLines: number): string {
@@ -147,50 +131,48 @@ function whyOf({ why }: Message): string[] {
   return [...sentences, ...why.slice(-1)];
 }
 
-const htmlOwners = (owners: Grouped): string =>
-  [...owners]
-    .map(([owner, places]) =>
+const htmlOwners = (owners: readonly OwnerGroup[]): string =>
+  owners
+    .map(({ owner, places }) =>
       [
-        ...(owner === undefined && owners.size === 1 ? [] : [htmlOwner(owner)]),
-        ...[...places.values()].flatMap((lines) => [htmlPlace(lines[0]!.place), ...lines.map(htmlLine)]),
+        ...(owner === undefined && owners.length === 1 ? [] : [htmlOwner(owner)]),
+        ...places.flatMap(({ place, lines }) => [htmlPlace(place), ...lines.map(htmlLine)]),
       ].join("\n"),
     )
     .join("\n");
 
-/** @param owner - Empty: the asset has no owner tag. Undefined: the item has no owner, such as a failed scan. */
-function ownerText(owner: string | undefined): string {
-  if (owner === undefined) return "Other alerts";
-  return owner === "" ? "No owner" : `Owner: ${truncate(owner, 256)}`;
-}
+/** Maximum length of a heading. An owner tag and the name of an application have at most 256 characters. */
+const MAX_HEADING = 400;
+const ownerHeading = (owner: string | undefined): string => truncate(ownerText(owner), MAX_HEADING);
+const placeHeading = (place: Place | undefined): string => truncate(placeText(place), MAX_HEADING);
 
 const htmlOwner = (owner: string | undefined): string =>
-  `<h2 style="margin:20px 0 0;font-size:16px;line-height:24px;border-top:1px solid #e5e7eb;padding-top:12px">${escapeHtml(ownerText(owner))}</h2>`;
+  `<h2 style="margin:20px 0 0;font-size:16px;line-height:24px;border-top:1px solid #e5e7eb;padding-top:12px">${escapeHtml(ownerHeading(owner))}</h2>`;
 
 const PLACE_STYLE = "margin:12px 0 0;color:#4b5563";
 
 function htmlPlace(place: Place | undefined): string {
-  if (place?.directory !== undefined) return `<p style="${PLACE_STYLE}"><b>${escapeHtml(place.directory)}</b></p>`;
-  if (place?.vault === undefined) return "";
-  const name = `<b>${escapeHtml(place.vault)}</b>`;
-  const vault = place.url === undefined ? name : `<a href="${escapeHtml(place.url)}">${name}</a>`;
-  return `<p style="${PLACE_STYLE}">Vault ${vault}, subscription ${escapeHtml(place.subscription ?? "unknown")}</p>`;
+  const heading = placeHeading(place);
+  if (heading === "") return "";
+  const name = `<b>${escapeHtml(heading)}</b>`;
+  const linked = place?.url === undefined ? name : `<a href="${escapeHtml(place.url)}">${name}</a>`;
+  return `<p style="${PLACE_STYLE}">${linked}</p>`;
 }
 
+/** The first link is on the name. The others, such as the one to the Azure portal, are beside the details. */
 function htmlLine(line: MessageLine): string {
-  const { urgency, title, what, link } = line;
+  const { urgency, label, title, what, links } = line;
+  const [first, ...others] = links;
   const facts = factsOf(line).map(([label, value]) => `${escapeHtml(label)}: ${escapeHtml(value)}`);
+  const anchorsBeside = others.map(({ text, url }) => `<a href="${escapeHtml(url)}">${escapeHtml(text)}</a>`);
   const name = `<b>${escapeHtml(truncate(title, MAX_FACT))}</b>`;
-  const linked = link ? `<a href="${escapeHtml(link.url)}">${name}</a>` : name;
-  return `<p style="margin:8px 0 0"><b style="color:${COLORS[urgency]}">${LABELS[urgency]}</b> ${linked} ${escapeHtml(what)}<br>${facts.join(" · ")}</p>`;
+  const linked = first ? `<a href="${escapeHtml(first.url)}">${name}</a>` : name;
+  return `<p style="margin:8px 0 0"><b style="color:${COLORS[urgency]}">${escapeHtml(label)}</b> ${linked} ${escapeHtml(what)}<br>${[...facts, ...anchorsBeside].join(" · ")}</p>`;
 }
 
 /** Returns the details that the headings above the line don't contain. */
-const factsOf = ({ facts, place }: MessageLine): [string, string][] =>
-  facts
-    .filter(
-      ([label]) => !(place && (label === "Owner" || (place.vault && (label === "Vault" || label === "Subscription")))),
-    )
-    .map(([label, value]) => [label, truncate(value, MAX_FACT)]);
+const factsOf = (line: MessageLine): [string, string][] =>
+  factsUnderHeadings(line).map(([label, value]) => [label, truncate(value, MAX_FACT)]);
 
 function textOf(message: Message, sections: string, omittedLines: number): string {
   const { intro, histories, pageUrl } = message;
@@ -212,33 +194,33 @@ function textOf(message: Message, sections: string, omittedLines: number): strin
     .toWellFormed();
 }
 
-const textOwners = (owners: Grouped): string =>
-  [...owners]
-    .map(([owner, places]) =>
+const textOwners = (owners: readonly OwnerGroup[]): string =>
+  owners
+    .map(({ owner, places }) =>
       [
-        ...(owner === undefined && owners.size === 1 ? [] : [textOwner(owner)]),
-        ...[...places.values()].flatMap((lines) => [textPlace(lines[0]!.place), ...lines.map(textLine)]),
+        ...(owner === undefined && owners.length === 1 ? [] : [textOwner(owner)]),
+        ...places.flatMap(({ place, lines }) => [textPlace(place), ...lines.map(textLine)]),
       ]
         .filter((block) => block !== "")
         .join("\n\n"),
     )
     .join("\n\n");
 
-const textOwner = (owner: string | undefined): string => `# ${ownerText(owner)}`;
+const textOwner = (owner: string | undefined): string => `# ${ownerHeading(owner)}`;
 
 function textPlace(place: Place | undefined): string {
-  if (place?.directory !== undefined) return `## ${place.directory}`;
-  return place?.vault === undefined ? "" : `## Vault ${place.vault}, subscription ${place.subscription ?? "unknown"}`;
+  const heading = placeHeading(place);
+  return heading === "" ? "" : `## ${heading}`;
 }
 
 function textLine(line: MessageLine): string {
-  const { urgency, title, what, link } = line;
+  const { label, title, what, links } = line;
   return [
-    `${LABELS[urgency].toUpperCase()}: ${truncate(title, MAX_FACT)} ${what}`,
+    `${label.toUpperCase()}: ${truncate(title, MAX_FACT)} ${what}`,
     `  ${factsOf(line)
       .map(([label, value]) => `${label}: ${value}`)
       .join(" · ")}`,
-    ...(link ? [`  ${link.url}`] : []),
+    ...links.map(({ text, url }) => `  ${text}: ${url}`),
   ].join("\n");
 }
 

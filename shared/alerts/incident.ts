@@ -39,7 +39,7 @@ export function incidentOf(
     facts: line.facts,
     source: toSingleLines(sourceOf(tracked ?? item)),
     links: [
-      ...(line.link ? [line.link] : []),
+      ...line.links,
       ...(history ? [{ text: "Show in the alert history", url: history }] : []),
       ...(page ? [{ text: "Open the service", url: page }] : []),
     ],

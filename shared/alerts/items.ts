@@ -236,13 +236,17 @@ export function trackedItemOf(item: Item): TrackedItem | undefined {
 export function alertKey(item: TrackedItem): string {
   switch (item.kind) {
     case "asset":
-      return `a!${item.vaultName.toLowerCase()}!${item.type}!${keyText(item.name.toLowerCase())}`;
+      return assetAlertKey(item);
     case "violation":
       return `v!${keyText(item.id)}`;
     case "scanFailure":
       return `s!${keyText(item.id)}`;
   }
 }
+
+/** Returns the key of alerts about an asset within their rule. */
+export const assetAlertKey = ({ vaultName, type, name }: Pick<AssetItem, "vaultName" | "type" | "name">): string =>
+  `a!${vaultName.toLowerCase()}!${type}!${keyText(name.toLowerCase())}`;
 
 /** Returns the key prefix of an asset's rows in the notification log. Keys sort like the index by expiry. */
 export const assetKeyPrefix = (item: Pick<AssetItem, "type" | "name" | "vaultName" | "expiresOn">): string =>
@@ -286,7 +290,11 @@ export function notificationKey(item: Item): string {
  * Returns the key that marks the resolution of an alert as sent. `since`, the alert's start, distinguishes it from later
  * alerts.
  */
-export const endKey = (of: TrackedItem, since: string): string => `z!${alertKey(of)}!${keyText(since)}`;
+export const endKey = (of: TrackedItem, since: string): string =>
+  `${RESOLUTION_PREFIX}${alertKey(of)}!${keyText(since)}`;
+
+/** Prefix of keys that mark the resolutions of alerts as sent. */
+export const RESOLUTION_PREFIX = "z!";
 
 /** Prefix of keys that mark alerts as escalated. */
 export const ESCALATION_PREFIX = "x!";

@@ -1,4 +1,4 @@
-import type { Portal } from "../platform/azure/portal.ts";
+import { encodePathSegment, type Portal } from "../platform/azure/portal.ts";
 
 /** Base URLs and names for the links of a message. */
 export interface Links extends Portal {
@@ -16,11 +16,23 @@ export function pageLink(links: Links): string | undefined {
   return base && `${base}/`;
 }
 
-/** Returns the URL of a notification on the web page. The API's URL would return 401 in a browser. */
-export function historyLink(links: Links, deliveryId: string): string | undefined {
+/**
+ * Returns the URL of a view on the web page. The API's URL would return 401 in a browser. Undefined if PUBLIC_BASE_URL is not set.
+ *
+ * @param path - Such as `/inventory`. Segments with names are encoded.
+ */
+export function viewLink(links: Links, path: string): string | undefined {
   const page = pageLink(links);
-  return page && `${page}#/alerts/history/${deliveryId}`;
+  return page && `${page}#${path}`;
 }
+
+/** Returns the URL of a notification on the web page. */
+export const historyLink = (links: Links, deliveryId: string): string | undefined =>
+  viewLink(links, `/alerts/history/${deliveryId}`);
+
+/** Returns the URL of an asset's page, which shows what is wrong and the next actions. */
+export const assetPageLink = (links: Links, assetId: string): string | undefined =>
+  viewLink(links, `/inventory/${encodePathSegment(assetId)}`);
 
 /** Returns a subscription as `<name> (<id>)`, or only its id if the name is unknown. */
 export function subscriptionText(links: Links, subscriptionId: string): string {

@@ -1,4 +1,4 @@
-import { type CredentialKind, isCredentialId, titleOfCredential } from "../inventory/asset.ts";
+import { type CredentialKind, isCredentialId, placesOf, titleOfCredential } from "../inventory/asset.ts";
 import { assetLink, credentialsLink, encodePathSegment, vaultLink } from "../platform/azure/portal.ts";
 import { DAY_MS, HOUR_MS } from "../platform/time.ts";
 import type { DeliveryRecord } from "./delivery.ts";
@@ -18,7 +18,7 @@ import type {
   ViolationItem,
 } from "./items.ts";
 import { alertKey, trackedItemOf, URGENCIES } from "./items.ts";
-import { historyLink, type Links, pageLink, subscriptionText } from "./links.ts";
+import { assetPageLink, historyLink, type Links, pageLink, subscriptionText, viewLink } from "./links.ts";
 import type { AlertType } from "./rule.ts";
 
 /**
@@ -42,15 +42,24 @@ export function toSingleLines<T>(value: T): T {
   return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, toSingleLines(member)])) as T;
 }
 
-/** One line of a message: the item, its state, details, and a link. */
+/** A link of a line. */
+interface MessageLink {
+  text: string;
+  url: string;
+}
+
+/** One line of a message: the item, its state, details, and links. */
 export interface MessageLine {
   urgency: Urgency;
+  /** The urgency as text. For an item that expires, it says how much time is left: `Within 7 days`. */
+  label: string;
   title: string;
   /** `expires in 6 days, on 27 November 2026` */
   what: string;
   /** Details as label and value pairs, in display order. */
   facts: [label: string, value: string][];
-  link?: { text: string; url: string };
+  /** The page that shows what to do first, then the Azure portal. Empty if there is neither. */
+  links: MessageLink[];
   place?: Place;
 }
 
@@ -61,9 +70,12 @@ export interface Place {
   vault?: string;
   /** Name and id of the vault's subscription. */
   subscription?: string;
-  /** The vault in the Azure portal. */
+  /** The page of the vault's assets, of the application or of the tenant. Without a public URL, the vault in the Azure portal. */
   url?: string;
-  /** The directory of an application's credential, which is in no vault, such as "B2C tenant acme.onmicrosoft.com". */
+  /**
+   * The application or tenant of a credential, which is in no vault, such as "Application Shop, Microsoft Entra tenant …" or
+   * "B2C tenant acme.onmicrosoft.com".
+   */
   directory?: string;
 }
 
@@ -112,7 +124,10 @@ export function messageOf(sources: readonly MessageSource[], links: Links): Mess
       ),
       place: placeOf(item, links),
     }))
-    .sort((a, b) => URGENCIES.indexOf(a.line.urgency) - URGENCIES.indexOf(b.line.urgency));
+    .sort(
+      (a, b) =>
+        URGENCIES.indexOf(a.line.urgency) - URGENCIES.indexOf(b.line.urgency) || compareExpiry(a.item, b.item),
+    );
   const lines = entries.map(({ line, place }): MessageLine => ({ ...line, ...(place && { place }) }));
   const deliveries = sources.map(({ delivery }) => delivery);
   const types = new Set(deliveries.map(({ alertType }) => alertType));
@@ -175,6 +190,17 @@ function distinctItems(sources: readonly MessageSource[]): DistinctItem[] {
   return [...byKey.values()];
 }
 
+/** Compares items by their expiry, soonest first. Items that don't expire are last and keep their order. */
+function compareExpiry(a: Item, b: Item): number {
+  const [first, second] = [expiryOf(a), expiryOf(b)];
+  return first === second ? 0 : first - second;
+}
+
+function expiryOf(item: Item): number {
+  const subject = "of" in item ? item.of : item;
+  return "expiresOn" in subject ? subject.expiresOn : Number.POSITIVE_INFINITY;
+}
+
 function isNewer(one: Pick<DistinctItem, "item" | "createdAt">, other: Pick<DistinctItem, "item" | "createdAt">) {
   const [a, b] = [one.item, other.item];
   if (a.kind === "asset" && b.kind === "asset" && a.expiresOn === b.expiresOn && a.threshold !== b.threshold)
@@ -210,20 +236,38 @@ function placeOf(item: Item, links: Links): Place | undefined {
   const owner = subject.owner ?? "";
   const credential = subject.kind === "asset" ? subject.credential : undefined;
   const id = subject.kind === "asset" ? subject.id : subject.resourceId;
-  if (credential || isCredentialId(id)) return { owner, directory: directoryText(id, credential) };
+  if (credential || isCredentialId(id)) return { owner, ...directoryOf(id, credential, links) };
+  const url =
+    viewLink(links, `/inventory?vault=${encodePathSegment(subject.vaultName)}`) ??
+    (subject.vaultId ? vaultLink(links, subject.vaultId, "") : undefined);
   return {
     owner,
     vault: subject.vaultName,
     subscription: subscriptionText(links, subject.subscriptionId),
-    ...(subject.vaultId && { url: vaultLink(links, subject.vaultId, "") }),
+    ...(url !== undefined && { url }),
   };
 }
 
-/** Returns the name of a directory. @param id - `entra.<tenant>.<application>.<key>` or `b2c.<tenant>.…` */
-function directoryText(id: string, credential: AssetItem["credential"]): string {
-  const [source, tenantId = ""] = id.split(".");
-  const tenant = credential?.tenantDomain ?? credential?.tenantId ?? tenantId;
-  return source === "b2c" ? `B2C tenant ${tenant}` : `Microsoft Entra tenant ${tenant}`;
+/**
+ * Returns the application and the tenant of a credential, with the page of the application or of the B2C tenant.
+ *
+ * @param id - `entra.<tenant>.<application>.<key>` or `b2c.<tenant>.…`
+ */
+function directoryOf(
+  id: string,
+  credential: AssetItem["credential"],
+  links: Links,
+): Pick<Place, "directory" | "url"> {
+  const [source, tenantId = "", appId = ""] = id.split(".");
+  const isB2c = source === "b2c";
+  const tenant = `${isB2c ? "B2C" : "Microsoft Entra"} tenant ${credential?.tenantDomain ?? credential?.tenantId ?? tenantId}`;
+  const isOfApplication = credential !== undefined && (credential.kind ?? "application") === "application";
+  const view = isB2c ? `/b2c/${encodePathSegment(tenantId)}` : `/rotation/apps/${encodePathSegment(appId)}`;
+  const url = isB2c || isOfApplication ? viewLink(links, view) : undefined;
+  return {
+    directory: isOfApplication ? `Application ${credential.applicationName}, ${tenant}` : tenant,
+    ...(url !== undefined && { url }),
+  };
 }
 
 const AUTOMATION_HEADLINES: Partial<Record<AlertType, string>> = {
@@ -318,7 +362,7 @@ function assetLine(item: AssetItem, createdAt: Date, links: Links): MessageLine 
   const expiryText = dateText(new Date(item.expiresOn * 1000));
   const { credential } = item;
   return {
-    urgency: urgencyOf(remainingMs),
+    ...urgencyOf(remainingMs),
     title: credential ? titleOfCredential(credential) : `${item.vaultName}/${item.name}`,
     what: remainingMs < 0 ? `expired ${ago(-remainingMs)}` : `expires ${within(remainingMs)}`,
     facts: [
@@ -335,31 +379,41 @@ function assetLine(item: AssetItem, createdAt: Date, links: Links): MessageLine 
       ["Owner", item.owner ?? "none"],
       ...(item.threshold > 0 ? ([["Threshold", dayCount(item.threshold)]] as [string, string][]) : []),
     ],
-    link: {
-      text: "Open in the Azure portal",
-      url: credential ? credentialsLink(links, credential) : assetLink(links, item),
-    },
+    links: [
+      ...linkTo("Open asset", assetPageLink(links, item.id)),
+      ...linkTo("Open in the Azure portal", credential ? credentialsLink(links, credential) : assetLink(links, item)),
+    ],
   };
 }
+
+/** Returns a link as a list. Empty without an address. */
+const linkTo = (text: string, url: string | undefined): MessageLink[] => (url === undefined ? [] : [{ text, url }]);
 
 const credentialType = (type: AssetItem["type"], kind: CredentialKind = "application"): string => {
   if (kind === "policyKey") return `${TYPE_NAMES[type]} of a custom policy`;
   return kind === "identityProvider" ? "Identity provider" : `${CREDENTIAL_NAMES[type]} of an application`;
 };
 
-/** Returns the urgency of an item that expires. @param remainingMs - Milliseconds until the expiry. */
-function urgencyOf(remainingMs: number): Urgency {
-  if (remainingMs < 0) return "expired";
-  if (remainingMs <= CRITICAL_DAYS * DAY_MS) return "critical";
-  return remainingMs <= WARNING_DAYS * DAY_MS ? "warning" : "notice";
+/** Returns the urgency of an item that expires, by the time left. @param remainingMs - Milliseconds until the expiry. */
+function urgencyOf(remainingMs: number): Pick<MessageLine, "urgency" | "label"> {
+  if (remainingMs < 0) return { urgency: "expired", label: "Expired" };
+  if (remainingMs <= DAY_MS) return { urgency: "critical", label: "Within 24 hours" };
+  if (remainingMs <= CRITICAL_DAYS * DAY_MS) return { urgency: "critical", label: `Within ${CRITICAL_DAYS} days` };
+  return remainingMs <= WARNING_DAYS * DAY_MS
+    ? { urgency: "warning", label: `Within ${WARNING_DAYS} days` }
+    : { urgency: "notice", label: "Later" };
 }
 
-/** `expired` is the highest urgency, also of items that don't expire. Mails label it "Act now". */
+/** Returns the urgency of an item that does not expire. */
+const labeled = (urgency: Urgency): Pick<MessageLine, "urgency" | "label"> => ({ urgency, label: LABELS[urgency] });
+const LABELS: Record<Urgency, string> = { expired: "Act now", critical: "Urgent", warning: "Soon", notice: "Notice" };
+
+/** `expired` is the highest urgency, also of items that don't expire. Messages label it "Act now". */
 const SEVERITY_URGENCY = { critical: "expired", high: "critical", medium: "warning", low: "notice" } as const;
 
 function violationLine(item: ViolationItem, links: Links): MessageLine {
   return {
-    urgency: SEVERITY_URGENCY[item.severity],
+    ...labeled(SEVERITY_URGENCY[item.severity]),
     title: item.resourceId,
     what: `fails the check ${item.checkId}`,
     facts: [
@@ -374,8 +428,20 @@ function violationLine(item: ViolationItem, links: Links): MessageLine {
           ] as [string, string][])),
       ["First seen", dateText(new Date(item.firstSeenAt))],
     ],
-    ...(item.vaultId ? { link: { text: "Open in the Azure portal", url: vaultLink(links, item.vaultId, "") } } : {}),
+    links: [
+      ...violationPage(item, links),
+      ...linkTo("Open in the Azure portal", item.vaultId && vaultLink(links, item.vaultId, "")),
+    ],
   };
+}
+
+/** Returns the link to the page of the violating asset, or to the violations of its vault or check. */
+function violationPage({ resourceId, vaultName, checkId }: ViolationItem, links: Links): MessageLink[] {
+  if (placesOf(resourceId).length > 0) return linkTo("Open asset", assetPageLink(links, resourceId));
+  const filter = isCredentialId(resourceId)
+    ? `check=${encodePathSegment(checkId)}`
+    : `vault=${encodePathSegment(vaultName)}`;
+  return linkTo("View violations", viewLink(links, `/compliance?${filter}`));
 }
 
 /** How a scan ended, as the predicate of the line. */
@@ -385,10 +451,12 @@ const SCAN_ENDS: Record<string, string> = {
   timedOut: "timed out",
 };
 
+/** The view of the vaults and subscriptions that scans can't read, with the reason and the remedy of each. */
+const UNREAD_VIEW = "/vaults?unread=true&failing=true";
+
 function scanLine(item: ScanItem, links: Links): MessageLine {
-  const base = links.publicBaseUrl?.replace(/\/+$/, "");
   return {
-    urgency: item.status === "partial" ? "warning" : "critical",
+    ...labeled(item.status === "partial" ? "warning" : "critical"),
     title: `Scan ${item.id}`,
     what: SCAN_ENDS[item.status] ?? `ended as ${item.status}`,
     facts: [
@@ -397,14 +465,7 @@ function scanLine(item: ScanItem, links: Links): MessageLine {
       ["Unread vaults", `${item.vaultsFailed} of ${item.vaultsTotal}`],
       ...(item.message ? ([["Reason", item.message]] as [string, string][]) : []),
     ],
-    ...(base
-      ? {
-          link: {
-            text: "View scan results",
-            url: `${base}/api/assets/discovery/scan/${encodePathSegment(item.id)}/results`,
-          },
-        }
-      : {}),
+    links: linkTo("View what could not be read", viewLink(links, UNREAD_VIEW)),
   };
 }
 
@@ -413,7 +474,6 @@ const WHOLE_SCAN_CODES = new Set(["scan", "timedOut"]);
 
 function scanFailureLine(item: ScanFailureItem, links: Links): MessageLine {
   const { subscriptionId, vaultName, list, code, message, remedy, scanId } = item;
-  const base = links.publicBaseUrl?.replace(/\/+$/, "");
   const facts: [string, string | undefined][] = [
     ["Vault", vaultName],
     ["Subscription", subscriptionId && subscriptionText(links, subscriptionId)],
@@ -426,16 +486,11 @@ function scanFailureLine(item: ScanFailureItem, links: Links): MessageLine {
   const resourceText =
     subscriptionId === undefined ? "Discovery scans" : `Subscription ${subscriptionText(links, subscriptionId)}`;
   return {
-    urgency: vaultName === undefined ? "critical" : "warning",
+    ...labeled(vaultName === undefined ? "critical" : "warning"),
     title: vaultName ?? resourceText,
     what: WHOLE_SCAN_CODES.has(code) ? "do not complete" : "can't be read",
     facts: facts.flatMap(([label, value]): [string, string][] => (value ? [[label, value]] : [])),
-    ...(base && {
-      link: {
-        text: "View scan results",
-        url: `${base}/api/assets/discovery/scan/${encodePathSegment(scanId)}/results`,
-      },
-    }),
+    links: linkTo("View what could not be read", viewLink(links, UNREAD_VIEW)),
   };
 }
 
@@ -451,18 +506,21 @@ const END_TEXTS = {
   },
 } as const;
 
+const RESOLVED = { urgency: "notice", label: "Resolved" } as const;
+
 /** Returns the line of a resolved alert, based on the line that reported it. */
 function resolvedLine(item: RenewedItem | RecoveredItem, before: MessageLine): MessageLine {
   const since: [string, string] = ["First notified", dateText(new Date(item.since))];
   if (item.kind === "recovered") {
     const otherFacts = before.facts.filter(([label]) => label !== "Next step");
-    return { ...before, urgency: "notice", what: END_TEXTS[item.reason][item.of.kind], facts: [...otherFacts, since] };
+    const what = END_TEXTS[item.reason][item.of.kind];
+    return { ...before, ...RESOLVED, what, facts: [...otherFacts, since] };
   }
   const { expiresOn, version, of } = item;
   const day = (seconds: number) => dateText(new Date(seconds * 1000));
   return {
     ...before,
-    urgency: "notice",
+    ...RESOLVED,
     what: expiresOn === undefined ? "was renewed and has no expiry" : `was renewed and expires on ${day(expiresOn)}`,
     facts: [
       ...before.facts.filter(([label]) => label !== "Expires" && label !== "Expired" && label !== "Threshold"),
@@ -482,25 +540,18 @@ function persistingLine(item: StillFailingItem | EscalatedItem, before: MessageL
 }
 
 const breakGlassLine = ({ username, address, at }: BreakGlassItem): MessageLine => ({
-  urgency: "expired",
+  ...labeled("expired"),
   title: username,
   what: "signed in with a password while passwords are turned off",
   facts: [
     ["Time", dateText(new Date(at))],
     ["Client address", address ?? "unknown"],
   ],
+  links: [],
 });
 
 function automationLine(item: AutomationItem, links: Links): MessageLine {
-  const { title, what, urgency, why, done, safe, next, rotationId, recordId, appId, vaultName } = item;
-  const base = links.publicBaseUrl?.replace(/\/+$/, "");
-  const path = rotationId
-    ? `automation/rotation/rotations/${encodePathSegment(rotationId)}`
-    : recordId
-      ? `automation/sync/records/${encodePathSegment(recordId)}`
-      : vaultName
-        ? `assets/dependencies?vault=${encodePathSegment(vaultName)}&resolved=false`
-        : `automation/rotation/apps/${encodePathSegment(appId ?? "")}`;
+  const { title, what, urgency, why, done, safe, next, rotationId, recordId, appId } = item;
   const facts: [string, string][] = [
     ["Reason", why],
     ["Done so far", done],
@@ -511,18 +562,27 @@ function automationLine(item: AutomationItem, links: Links): MessageLine {
     ["Sync record", recordId ?? ""],
   ];
   return {
-    urgency,
+    ...labeled(urgency),
     title,
     what,
     facts: facts.filter(([, value]) => value !== ""),
-    ...(base && { link: { text: "View details", url: `${base}/api/${path}` } }),
+    links: automationPage(item, links),
   };
+}
+
+/** Returns the link to the page of the rotation, the copy, the references of a vault, or the application. */
+function automationPage({ rotationId, recordId, vaultName, appId }: AutomationItem, links: Links): MessageLink[] {
+  if (rotationId) return linkTo("View rotation", viewLink(links, `/rotation/${encodePathSegment(rotationId)}`));
+  if (recordId) return linkTo("View copy", viewLink(links, `/sync/${encodePathSegment(recordId)}`));
+  if (vaultName)
+    return linkTo("View references", viewLink(links, `/dependencies?vault=${encodePathSegment(vaultName)}&resolved=false`));
+  return appId ? linkTo("View application", viewLink(links, `/rotation/apps/${encodePathSegment(appId)}`)) : [];
 }
 
 function credentialLine(item: CredentialItem, createdAt: Date): MessageLine {
   const remainingMs = item.expiresOn * 1000 - createdAt.getTime();
   return {
-    urgency: urgencyOf(remainingMs),
+    ...urgencyOf(remainingMs),
     title: `${item.what} “${item.name}”`,
     what: remainingMs < 0 ? `expired ${ago(-remainingMs)}` : `expires ${within(remainingMs)}`,
     facts: [
@@ -530,6 +590,7 @@ function credentialLine(item: CredentialItem, createdAt: Date): MessageLine {
       ...(item.owner === undefined ? [] : ([["User", item.owner]] as [string, string][])),
       ["Threshold", dayCount(item.threshold)],
     ],
+    links: [],
   };
 }
 

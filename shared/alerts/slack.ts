@@ -1,8 +1,10 @@
 import type { Urgency } from "./items.ts";
+import { factsUnderHeadings, groupLines, type OwnerGroup, ownerText, placeText } from "./line-groups.ts";
 import type { Message, MessageLine } from "./message.ts";
 
 /**
- * Slack's limits: 150 characters of a header, 3,000 of a section, 50 blocks. Each line of the message is a block.
+ * Slack's limits: 150 characters of a header, 3,000 of a section, 50 blocks. Each line of the message is a block, and so is each
+ * heading of an owner and a place. With a heading for each line, a message has 45 blocks.
  * https://docs.slack.dev/reference/block-kit/blocks
  */
 const MAX_HEADER = 150;
@@ -34,7 +36,7 @@ export function slackOf({ subject, intro, lines, why, histories, pageUrl }: Mess
     blocks: [
       { type: "header", text: { type: "plain_text", text: truncate(subject, MAX_HEADER), emoji: false } },
       section(escapeMrkdwn(intro)),
-      ...lines.slice(0, MAX_LINES).map((line) => section(lineText(line))),
+      ...groupLines(lines.slice(0, MAX_LINES)).flatMap(groupSections),
       ...moreSection,
       ...(links ? [section(links)] : []),
       { type: "context", elements: [mrkdwn(escapeMrkdwn(why.join(" ")))] },
@@ -42,14 +44,29 @@ export function slackOf({ subject, intro, lines, why, histories, pageUrl }: Mess
   };
 }
 
-function lineText({ urgency, title, what, facts, link }: MessageLine): string {
-  const details = facts.map(([label, value]) => `${escapeMrkdwn(label)}: ${escapeMrkdwn(value)}`).join(" · ");
+/** Returns the sections of an owner: a heading for each place, and its lines. Items without an owner have no heading. */
+const groupSections = ({ owner, places }: OwnerGroup): object[] =>
+  places.flatMap(({ place, lines }) => [
+    ...(owner === undefined
+      ? []
+      : [section(`*${truncate(escapeMrkdwn(`${ownerText(owner)} · ${placeText(place)}`), MAX_TITLE)}*`)]),
+    ...lines.map((line) => section(lineText(line))),
+  ]);
+
+function lineText(line: MessageLine): string {
+  const { urgency, label, title, what, links } = line;
+  const details = factsUnderHeadings(line)
+    .map(([label, value]) => `${escapeMrkdwn(label)}: ${escapeMrkdwn(value)}`)
+    .join(" · ");
   const lines = [
-    `${SYMBOLS[urgency]} *${truncate(escapeMrkdwn(title), MAX_TITLE)}* ${truncate(escapeMrkdwn(what), MAX_TITLE)}`,
+    `${SYMBOLS[urgency]} ${label}: *${truncate(escapeMrkdwn(title), MAX_TITLE)}* ${truncate(escapeMrkdwn(what), MAX_TITLE)}`,
     truncate(details, MAX_DETAILS),
   ].join("\n");
-  const linkLine = link ? `\n<${link.url}|${escapeMrkdwn(link.text)}>` : "";
-  return lines.length + linkLine.length > MAX_SECTION ? lines : lines + linkLine;
+  // A link that does not fit is left out, because a truncated one would lead elsewhere.
+  const linkLines = [links, links.slice(0, 1)].map((some) =>
+    some.length === 0 ? "" : `\n${some.map(({ text, url }) => `<${url}|${escapeMrkdwn(text)}>`).join(" · ")}`,
+  );
+  return lines + (linkLines.find((text) => lines.length + text.length <= MAX_SECTION) ?? "");
 }
 
 /** Slack's markup. `verbatim` prevents links and mentions from addresses and names without markup. */

@@ -1,12 +1,15 @@
 import type { Urgency } from "./items.ts";
+import { factsUnderHeadings, groupLines, type OwnerGroup, ownerText, placeText } from "./line-groups.ts";
 import type { Message, MessageLine } from "./message.ts";
 
-/**
- * Maximum numbers of lines, and of characters of a text. With these, a card stays below Teams' limit of 28 KB:
- * https://learn.microsoft.com/microsoftteams/limits-specifications-teams#chat
- */
+/** Maximum numbers of lines, and of characters of a text. */
 const MAX_LINES = 15;
 const MAX_TEXT = 300;
+/**
+ * Maximum size of a card in bytes. Teams' limit is 28 KB:
+ * https://learn.microsoft.com/microsoftteams/limits-specifications-teams#chat
+ */
+const MAX_CARD_BYTES = 27_000;
 
 const COLORS: Record<Urgency, string> = {
   expired: "attention",
@@ -18,8 +21,16 @@ const COLORS: Record<Urgency, string> = {
 /** Returns the message as an Adaptive Card, for a Teams webhook of the Workflows app.
  * https://learn.microsoft.com/microsoftteams/platform/webhooks-and-connectors/how-to/connectors-using
  */
-export function teamsOf({ subject, intro, lines, why, histories, pageUrl }: Message): object {
-  const omittedLines = lines.length - MAX_LINES;
+export function teamsOf(message: Message): object {
+  // Long names in an alphabet of several bytes can make a card with the most lines too large.
+  for (let lineCount = MAX_LINES; ; lineCount--) {
+    const card = cardOf(message, lineCount);
+    if (lineCount === 1 || Buffer.byteLength(JSON.stringify(card)) <= MAX_CARD_BYTES) return card;
+  }
+}
+
+function cardOf({ subject, intro, lines, why, histories, pageUrl }: Message, lineCount: number): object {
+  const omittedLines = lines.length - lineCount;
   const actions = [
     ...(histories[0] ? [openUrlAction("Show in the alert history", histories[0])] : []),
     ...(pageUrl ? [openUrlAction("Open the service", pageUrl)] : []),
@@ -38,7 +49,7 @@ export function teamsOf({ subject, intro, lines, why, histories, pageUrl }: Mess
           body: [
             text(subject, { size: "large", weight: "bolder" }),
             text(intro),
-            ...lines.slice(0, MAX_LINES).map(lineContainer),
+            ...groupLines(lines.slice(0, lineCount)).flatMap(groupBlocks),
             ...(omittedLines > 0 ? [text(`${omittedLines} more. The alert history shows all of them.`)] : []),
             text(why[0] ?? "", { size: "small", isSubtle: true, separator: true }),
           ],
@@ -49,24 +60,36 @@ export function teamsOf({ subject, intro, lines, why, histories, pageUrl }: Mess
   };
 }
 
-function lineContainer({ urgency, title, what, facts, link }: MessageLine): object {
+/** Returns the blocks of an owner: a heading for each place, and its lines. Items without an owner have no heading. */
+const groupBlocks = ({ owner, places }: OwnerGroup): object[] =>
+  places.flatMap(({ place, lines }) => [
+    ...(owner === undefined
+      ? []
+      : [text(`${ownerText(owner)} · ${placeText(place)}`, { weight: "bolder", separator: true, spacing: "large" })]),
+    ...lines.map(lineContainer),
+  ]);
+
+function lineContainer(line: MessageLine): object {
+  const { urgency, label, title, what, links } = line;
   return {
     type: "Container",
     separator: true,
     items: [
-      text(`${title} ${what}`, { weight: "bolder", color: COLORS[urgency] }),
-      text(facts.map(([label, value]) => `${label}: ${value}`).join(" · "), { size: "small" }),
-      // A Markdown link, because users don't see that a whole container can be selected.
-      ...(link
-        ? [
-            {
-              type: "TextBlock",
-              text: `[${escapeMarkdown(link.text)}](${encodeForMarkdown(link.url)})`,
-              wrap: true,
-              size: "small",
-            },
-          ]
-        : []),
+      text(`${label}: ${title} ${what}`, { weight: "bolder", color: COLORS[urgency] }),
+      text(
+        factsUnderHeadings(line)
+          .map(([label, value]) => `${label}: ${value}`)
+          .join(" · "),
+        { size: "small" },
+      ),
+      // A Markdown link, because users don't see that a whole container can be selected. Each link is a block of its own.
+      ...links.map(({ text, url }) => ({
+        type: "TextBlock",
+        text: `[${escapeMarkdown(text)}](${encodeForMarkdown(url)})`,
+        wrap: true,
+        size: "small",
+        spacing: "none",
+      })),
     ],
   };
 }

@@ -23,8 +23,8 @@ export type TrackedAlert = z.infer<typeof TrackedAlert>;
 export const TrackedRows = entity("AlertTold", TrackedAlert);
 
 /** Prefix of the row keys of tracked (open) alerts, which no row of a notification has. */
-const PREFIX = "o!";
-export const trackedKey = (item: TrackedItem): string => PREFIX + alertKey(item);
+export const OPEN_PREFIX = "o!";
+export const trackedKey = (item: TrackedItem): string => OPEN_PREFIX + alertKey(item);
 
 /** The item of a resolved alert. */
 export type ResolvedItem = RenewedItem | RecoveredItem;
@@ -45,9 +45,9 @@ export interface TrackedAlerts {
 export function createTrackedAlerts(tables: Tables): TrackedAlerts {
   async function of(ruleId: string): Promise<Map<string, Row<TrackedAlert>>> {
     const alerts = new Map<string, Row<TrackedAlert>>();
-    const range = { partitionKey: ruleId, from: PREFIX, before: keyEnd(PREFIX) };
+    const range = { partitionKey: ruleId, from: OPEN_PREFIX, before: keyEnd(OPEN_PREFIX) };
     for await (const rows of tables.pages(TrackedRows, range))
-      for (const row of rows) alerts.set(row.rowKey.slice(PREFIX.length), row);
+      for (const row of rows) alerts.set(row.rowKey.slice(OPEN_PREFIX.length), row);
     return alerts;
   }
 

@@ -61,6 +61,10 @@ export const EventAsset = z
     owner,
     expiresOn: instant.meta({ description: "Expiry date, ISO 8601." }),
     thresholdDays,
+    pageUrl: z
+      .string()
+      .nullable()
+      .meta({ description: "Address of the asset on the page of the service. Null if PUBLIC_BASE_URL is not set." }),
     portalUrl,
     ...tracking,
     renewedUntil: instant
@@ -86,6 +90,7 @@ export const EventAsset = z
       owner: "payments-team",
       expiresOn: "2026-11-28T10:00:00.000Z",
       thresholdDays: 7,
+      pageUrl: "https://lifecycle.acme.example/#/inventory/kv-payments-prod.secret.sql-password",
       portalUrl: `https://portal.azure.com/#@/resource${VAULT_ID}/secrets`,
     },
   });

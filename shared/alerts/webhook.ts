@@ -6,7 +6,7 @@ import type { OutgoingOptions } from "../platform/outgoing/outgoing.ts";
 import { SECOND_MS } from "../platform/time.ts";
 import type { DeliveryRecord } from "./delivery.ts";
 import type { Item } from "./items.ts";
-import type { Links } from "./links.ts";
+import { assetPageLink, type Links } from "./links.ts";
 import { eventTypeOf, type WebhookSecret } from "./rule.ts";
 import type { AlertEvent, EventHeaders, EventItem } from "./webhook-api.ts";
 
@@ -64,6 +64,7 @@ function itemOf(item: Item, links: Links): EventItem {
         owner: item.owner ?? null,
         expiresOn: new Date(item.expiresOn * 1000).toISOString(),
         thresholdDays: item.threshold,
+        pageUrl: assetPageLink(links, item.id) ?? null,
         portalUrl: credential ? credentialsLink(links, credential) : assetLink(links, item),
       };
     }

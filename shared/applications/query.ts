@@ -39,6 +39,8 @@ export interface FoundApplication {
   /** Rotation policy of the application. Null if none is set. */
   policy: Record<string, unknown> | null;
   tenantId: string;
+  /** Object ID of the service's own identity. Undefined before the first discovery. */
+  serviceObjectId: string | undefined;
   /** Time when all applications were last listed completely. */
   lastSeenAt: string | undefined;
 }
@@ -80,6 +82,7 @@ export const foundApplication = (
   reasons: reasonsAgainst(app, state?.rights, now),
   policy: policies.get(app.appId) ?? null,
   tenantId: state?.tenantId ?? "",
+  serviceObjectId: state?.rights?.objectId?.toLowerCase(),
   lastSeenAt: state?.applicationsAt,
 });
 

@@ -20,7 +20,7 @@ import type { Tables } from "../platform/storage/tables.ts";
 import { SECOND_MS } from "../platform/time.ts";
 import { createStoredSecrets } from "../secrets/stored-secrets.ts";
 import type { NewTenant, TenantChange } from "./api.ts";
-import { type TenantReader, type TestResult, testTenant } from "./connection-test.ts";
+import { type TenantReader, type TestedTenant, type TestResult, testTenant } from "./connection-test.ts";
 import { changeStatus, discoverTenant } from "./discover.ts";
 import { createRegistry, THE_TENANT, tenantTarget } from "./registry.ts";
 import { createRemoval } from "./removal.ts";
@@ -85,6 +85,8 @@ export interface B2c {
   remove(tenantId: string, ifMatch: string | undefined, caller: Caller): Promise<void>;
   /** Tests everything that a discovery reads, with the saved secret. @throws {Problem} notFound, conflict */
   test(tenantId: string, caller: Caller): Promise<TestResult>;
+  /** Like `test`, for a tenant that is not registered. The client secret is not saved. */
+  testNew(given: TestedTenant & { clientSecret: string }, caller: Caller): Promise<TestResult>;
   /**
    * Discovers a tenant's credentials, and returns the run when it ends or after 20 seconds. If a run is in progress, returns
    * that run and starts no other.
@@ -222,6 +224,29 @@ export function createB2c(deps: {
     await tables.put(Notices, TENANTS, LICENCE_NOTICE, { day });
   }
 
+  /** Tests a tenant and records it in the audit log. Without a client secret or for the service's own tenant, sends no request. */
+  async function runTest(tenant: TestedTenant, clientSecret: string | undefined, caller: Caller): Promise<TestResult> {
+    const result = await resultOf();
+    const failed = result.checks.flatMap(({ name, finding }) => (finding ? `${name}: ${finding.code}` : []));
+    await audit.append({
+      type: "b2cTenant.tested",
+      caller,
+      target: tenantTarget(tenant.tenantId),
+      outcome: failed.length === 0 ? "success" : "failure",
+      details: { failed },
+    });
+    return result;
+
+    async function resultOf(): Promise<TestResult> {
+      const { tenantId, clientId } = tenant;
+      if (clientSecret === undefined)
+        return { checks: [{ name: "signIn", outcome: "failed", finding: secretMissing }] };
+      if (await isOwnTenant(tenantId)) return { checks: [{ name: "tenant", outcome: "failed", finding: ownTenant }] };
+      const graph = deps.graphOf({ tenantId, clientId, clientSecret });
+      return await testTenant(tenant, graph, AbortSignal.timeout(TEST_TIMEOUT_MS));
+    }
+  }
+
   return {
     register: registry.register,
     change: registry.change,
@@ -245,26 +270,10 @@ export function createB2c(deps: {
 
     async test(tenantId, caller) {
       const { row } = await registry.get(tenantId);
-      const secret = await secrets.read(row.clientSecret, secretUse(row));
-      const result = await runTest(row.tenantId, row.clientId, secret);
-      const failed = result.checks.flatMap(({ name, finding }) => (finding ? `${name}: ${finding.code}` : []));
-      await audit.append({
-        type: "b2cTenant.tested",
-        caller,
-        target: tenantTarget(row.tenantId),
-        outcome: failed.length === 0 ? "success" : "failure",
-        details: { failed },
-      });
-      return result;
-
-      async function runTest(id: string, clientId: string, clientSecret: string | undefined): Promise<TestResult> {
-        if (clientSecret === undefined)
-          return { checks: [{ name: "signIn", outcome: "failed", finding: secretMissing }] };
-        if (await isOwnTenant(id)) return { checks: [{ name: "tenant", outcome: "failed", finding: ownTenant }] };
-        const graph = deps.graphOf({ tenantId: id, clientId, clientSecret });
-        return await testTenant(row, graph, AbortSignal.timeout(TEST_TIMEOUT_MS));
-      }
+      return await runTest(row, await secrets.read(row.clientSecret, secretUse(row)), caller);
     },
+
+    testNew: ({ clientSecret, ...tenant }, caller) => runTest(tenant, clientSecret, caller),
 
     async discover(given, caller) {
       const { row } = await registry.get(given);

@@ -3,7 +3,7 @@ import type { Graph, Organization } from "../platform/azure/graph.ts";
 import { LISTS, type List, type TenantRecord, type TenantType } from "./tenant.ts";
 import { type Finding, PERMISSIONS, unreadableList, wrongDomain, wrongTenant } from "./tenant-problems.ts";
 
-// The connection test of a registered tenant: tries what a discovery reads, and reports each missing permission.
+// The connection test of a tenant, before or after its registration: tries what a discovery reads, and reports each missing permission.
 
 /** Steps of a connection test, in this order. */
 export const CHECKS = ["signIn", "consent", "tenant", "domain", ...LISTS] as const;
@@ -48,6 +48,9 @@ export const tenantTypeOf = ({ tenantType }: Organization): TenantType | undefin
 export const canHaveList = (list: List, type: TenantType | undefined): boolean =>
   list !== "policyKeys" || type === undefined || type === "b2c";
 
+/** The members of a registration that a connection test compares with the tenant. */
+export type TestedTenant = Pick<TenantRecord, "tenantId" | "tenantDomain" | "clientId">;
+
 /** Returns the problem if the application belongs to another tenant than the registered one. Undefined if it does not. */
 export function mismatchOf(tenant: TenantRecord, organization: Organization): Finding | undefined {
   if (organization.id !== tenant.tenantId) return wrongTenant(tenant, organization.id);
@@ -55,7 +58,7 @@ export function mismatchOf(tenant: TenantRecord, organization: Organization): Fi
 }
 
 /** Sends one small request for each kind of credential that a discovery reads. Without a token it sends none of them. */
-export async function testTenant(tenant: TenantRecord, graph: TenantReader, signal: AbortSignal): Promise<TestResult> {
+export async function testTenant(tenant: TestedTenant, graph: TenantReader, signal: AbortSignal): Promise<TestResult> {
   const result: TestResult = { checks: [] };
   const add = (check: CheckResult) => result.checks.push(check);
   const failed = (name: CheckName, finding: Finding, permission?: string) =>
@@ -110,7 +113,7 @@ export async function testTenant(tenant: TenantRecord, graph: TenantReader, sign
 export const isAbsent = (list: List, type: TenantType | undefined, { code }: CloudFailure): boolean =>
   list === "policyKeys" && type === undefined && code === "notFound";
 
-const noConsent = ({ clientId }: TenantRecord): Finding => ({
+const noConsent = ({ clientId }: TestedTenant): Finding => ({
   code: "noConsent",
   message: `The application ${clientId} has no application permission of Microsoft Graph in that tenant.`,
   remedy: `Give it ${Object.values(PERMISSIONS).join(", ")}, and grant admin consent.`,

@@ -208,6 +208,24 @@ test("an expired secret and its renewal are sent on each channel, and an unackno
   expect(mailsTo(BOSS)[0]).not.toContain("kv-orders");
   const history = await call("GET", `/alerts/history?rule_id=${rules.webhook}`);
   expect(history.items[0]).toMatchObject({ escalatedFrom: rules.webhook, items: [{ kind: "escalated" }] });
+
+  // 6. The history of one asset has the notifications of all rules about it, with only its own items.
+  const kindsAbout = async (assetId: string) => {
+    const { items, nextCursor } = await call("GET", `/alerts/history?asset_id=${assetId}&limit=1000`);
+    expect(nextCursor).toBeNull();
+    for (const { items: alerts } of items)
+      expect(alerts.map(({ id }: { id: string }) => id)).toEqual([assetId]);
+    const times = items.map(({ createdAt }: { createdAt: string }) => createdAt);
+    expect(times).toEqual(times.toSorted().reverse());
+    return items.map(({ items: [alert] }: { items: [{ kind: string }] }) => alert.kind);
+  };
+  const ruleCount = Object.keys(rules).length;
+  expect(await kindsAbout(orders)).toEqual(Array(ruleCount).fill("asset"));
+  expect(await kindsAbout(payments)).toEqual(Array(ruleCount).fill("renewed"));
+  expect(await kindsAbout("kv-quiet.secret.old")).toEqual(["escalated", ...Array(ruleCount).fill("asset")]);
+  expect(await kindsAbout("kv-quiet.secret.unknown")).toEqual([]);
+  const ofOneRule = await call("GET", `/alerts/history?asset_id=${orders.toUpperCase()}&rule_id=${rules.webhook}`);
+  expect(ofOneRule).toMatchObject({ total: 1, items: [{ ruleId: rules.webhook }] });
 });
 
 test("a vault that denies access is reported with a remedy, and its recovery when it can be read again", async () => {

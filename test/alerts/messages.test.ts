@@ -76,9 +76,9 @@ const SCAN: ScanItem = {
 const message = (items: Item[], change: Partial<typeof delivery> = {}) =>
   messageOf([{ delivery: { ...delivery, ...change }, items }], links);
 
-/** Returns the names of the assets that a mail lists, without their vaults: `one` of `URGENT: kv-a/one expires in 3 days`. */
+/** Returns the names of the assets that a mail lists, without their vaults: `one` of `LATER: kv-a/one expires in 40 days`. */
 const namesIn = (text: string): string[] =>
-  [...text.matchAll(/^(?:ACT NOW|URGENT|SOON|NOTICE): [^/\n]+\/(\S+)/gm)].map((match) => match[1]!);
+  [...text.matchAll(/^(?:EXPIRED|WITHIN \d+ (?:HOURS|DAYS)|LATER|RESOLVED): [^/\n]+\/(\S+)/gm)].map((match) => match[1]!);
 
 /** Returns items of every kind, with and without their optional members. */
 function itemsOfEveryKind(): Item[] {
@@ -209,15 +209,19 @@ describe("a mail", () => {
   });
 
   test.each([
-    [-1, "ACT NOW", "attention", ":red_circle:"],
-    [0, "URGENT", "attention", ":large_orange_circle:"],
-    [7 * DAY_SECONDS, "URGENT", "attention", ":large_orange_circle:"],
-    [7 * DAY_SECONDS + 1, "SOON", "warning", ":large_yellow_circle:"],
-    [30 * DAY_SECONDS, "SOON", "warning", ":large_yellow_circle:"],
-    [30 * DAY_SECONDS + 1, "NOTICE", "accent", ":large_blue_circle:"],
-  ])("and the cards show an asset with %s seconds left as %s", (secondsLeft, word, color, symbol) => {
+    [-1, "Expired", "attention", ":red_circle:"],
+    [0, "Within 24 hours", "attention", ":large_orange_circle:"],
+    [DAY_SECONDS, "Within 24 hours", "attention", ":large_orange_circle:"],
+    [DAY_SECONDS + 1, "Within 7 days", "attention", ":large_orange_circle:"],
+    [7 * DAY_SECONDS, "Within 7 days", "attention", ":large_orange_circle:"],
+    [7 * DAY_SECONDS + 1, "Within 30 days", "warning", ":large_yellow_circle:"],
+    [30 * DAY_SECONDS, "Within 30 days", "warning", ":large_yellow_circle:"],
+    [30 * DAY_SECONDS + 1, "Later", "accent", ":large_blue_circle:"],
+  ])("and the cards show an asset with %s seconds left as %s", (secondsLeft, label, color, symbol) => {
     const oneAsset = message([asset("one", secondsLeft / DAY_SECONDS)]);
-    expect(mailOf(oneAsset).text).toContain(`\n${word}: kv-a/one `);
+    expect(mailOf(oneAsset).text).toContain(`\n${label.toUpperCase()}: kv-a/one `);
+    expect(JSON.stringify(slackOf(oneAsset))).toContain(`${symbol} ${label}: *kv-a/one*`);
+    expect(JSON.stringify(teamsOf(oneAsset))).toContain(`${label}: kv-a/one `);
     expect(JSON.stringify(teamsOf(oneAsset)).match(/"color":"\w+"/g)).toEqual([`"color":"${color}"`]);
     expect(JSON.stringify(slackOf(oneAsset)).match(/:[a-z_]+_circle:/g)).toEqual([symbol]);
   });
@@ -288,7 +292,7 @@ describe("a mail", () => {
         links,
       ),
     );
-    expect(subject).toBe("3 alerts; first kv-a/both expires in 3 days");
+    expect(subject).toBe("3 alerts; first kv-a/one expires in 1 day");
     expect(text).toContain("\n\n3 new items.\n\n");
     expect(namesIn(text).sort()).toEqual(["both", "old", "one"]);
     expect(text).toMatch(/kv-a\/both expires in 3 days\n.* · Threshold: 7 days · Rules: Rule a, Rule b\n/);
@@ -311,6 +315,38 @@ describe("a mail", () => {
     expect(mailOf(combined).text).not.toContain("Rule:");
     const [both, single] = [message([early, late]), message([late])];
     expect([slackOf(both), teamsOf(both)]).toEqual([slackOf(single), teamsOf(single)]);
+  });
+
+  test("lists the assets of an owner and a vault by their expiry, whatever the order and number of its deliveries", () => {
+    const [first, second] = [
+      [asset("four", 4), asset("two", 2)],
+      [asset("three", 3), asset("one", 1), asset("other", 0.5, { owner: "bob" })],
+    ];
+    const { text } = mailOf(
+      messageOf(
+        [
+          { delivery, items: first },
+          { delivery: { ...delivery, deliveryId: "01KAJ0000000000000000000DD" }, items: second },
+        ],
+        links,
+      ),
+    );
+    expect(namesIn(text)).toEqual(["other", "one", "two", "three", "four"]);
+  });
+
+  test("links the name to the asset's page with the portal link beside it, or only to the portal without a public URL", () => {
+    const page = "https://lifecycle.example/#/inventory/kv-a.secret.soon";
+    const portal = "/asset/Microsoft_Azure_KeyVault/Secret/https://kv-a.vault.azure.net/secrets/soon";
+    const { html, text } = mailOf(message([asset("soon", 6)]));
+    expect(html).toContain(`<a href="${page}"><b>kv-a/soon</b></a>`);
+    expect(html).toMatch(new RegExp(`<a href="[^"]*${portal}">Open in the Azure portal</a></p>`));
+    expect(text).toContain(`  Open asset: ${page}\n  Open in the Azure portal: https://portal.azure.com`);
+    const withoutPage = mailOf(messageOf([{ delivery, items: [asset("soon", 6)] }], { ...links, publicBaseUrl: undefined }));
+    expect(withoutPage.html).toMatch(new RegExp(`<a href="[^"]*${portal}"><b>kv-a/soon</b></a>`));
+  });
+
+  test("links no line to the JSON of the API", () => {
+    for (const item of itemsOfEveryKind()) expect(mailOf(message([item])).text).not.toContain("lifecycle.example/api/");
   });
 
   test("contains the name, expiry, owner and portal link of an asset, in HTML and text", () => {
@@ -460,7 +496,7 @@ describe("a mail", () => {
     );
     const scan = mailOf(message([SCAN]));
     expect(scan.text).toContain("Unread vaults: 2 of 36");
-    expect(scan.text).toContain("/api/assets/discovery/scan/01KAJ0000000000000000000CC/results");
+    expect(scan.text).toContain("https://lifecycle.example/#/vaults?unread=true&failing=true");
   });
 
   test("describes every kind of item, under headings of owners, vaults and tenants", () => {
@@ -472,6 +508,39 @@ describe("a mail", () => {
 
 describe("a card", () => {
   const many = message(Array.from({ length: 400 }, (_, index) => asset(`name_*${index}`, index / 20)));
+
+  test("groups its lines by owner and by what holds the asset", () => {
+    const grouped = message([
+      asset("one", 1),
+      asset("two", 2, { vaultName: "kv-b", owner: "bob" }),
+      asset("three", 3),
+      ...itemsOfEveryKind().filter(({ id }) => id === "entra.t-9.a-1.k-1"),
+    ]);
+    const headings = [
+      "Owner: ann · Vault kv-a, subscription Payments (s-1)",
+      "Owner: bob · Vault kv-b, subscription Payments (s-1)",
+      "No owner · Application Shop, Microsoft Entra tenant t-9",
+    ];
+    const slack = JSON.stringify(slackOf(grouped));
+    const teams = JSON.stringify(teamsOf(grouped)).replaceAll("\\\\", "");
+    for (const heading of headings) {
+      expect(slack.split(heading)).toHaveLength(2);
+      expect(teams.split(heading)).toHaveLength(2);
+    }
+    for (const text of [slack, teams]) {
+      const order = ["kv-a/one", "kv-a/three", "kv-b/two", "Shop/ci"].map((name) => text.indexOf(name, text.indexOf("Owner")));
+      expect(order).toEqual(order.toSorted((a, b) => a - b));
+    }
+  });
+
+  test("stays within the limits with a heading for each line and the longest names", () => {
+    const items = Array.from({ length: 30 }, (_, index) =>
+      asset("я_".repeat(63), index / 20, { id: `kv-${index}.secret.x`, vaultName: `kv-${index}`, owner: "ю*".repeat(128) }),
+    );
+    expect((slackOf(message(items)) as { blocks: object[] }).blocks.length).toBeLessThanOrEqual(50);
+    expect(Buffer.byteLength(JSON.stringify(teamsOf(message(items))))).toBeLessThan(28_000);
+    expect(Buffer.byteLength(mailOf(message(items)).html)).toBeLessThan(102_000);
+  });
 
   test("for Slack respects Slack's limits, escapes names and shows the number of omitted items", () => {
     const card = slackOf(many) as { text: string; blocks: { type: string; text?: { text: string } }[] };

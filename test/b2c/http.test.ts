@@ -27,6 +27,12 @@ test("a tenant with 300 credentials is discovered, and an alert lists the creden
   });
   expect([rule.status, rule.body]).toMatchObject([201, {}]);
   const registration = registrationOf(service.cloud, "shop");
+  // A test before the registration saves nothing, and names what is wrong.
+  const tried = await service.admin("POST", `${TENANTS}/test`, registration);
+  expect(tried.body).toMatchObject({ ok: true, organization: { id: registration.tenantId } });
+  const wrong = await service.admin("POST", `${TENANTS}/test`, { ...registration, clientSecret: "a wrong secret" });
+  expect([wrong.status, wrong.body.ok, wrong.body.checks[0]]).toMatchObject([200, false, { name: "signIn", outcome: "failed" }]);
+  expect((await service.admin("GET", TENANTS)).body.total).toBe(0);
   const registered = await service.admin("POST", TENANTS, registration);
   expect([registered.status, registered.headers.get("location")]).toEqual([201, `${TENANTS}/${registration.tenantId}`]);
   expect(registered.body).toMatchObject({
@@ -140,6 +146,7 @@ test("without a license, an existing tenant can only be read and deleted", async
   // No tenant is registered at this point: without data of an earlier license, every request is rejected.
   for (const [method, path, body] of [
     ["POST", TENANTS, registration],
+    ["POST", `${TENANTS}/test`, registration],
     ["GET", TENANTS, undefined],
     ["GET", tenantPath, undefined],
     ["PUT", tenantPath, { displayName: "x" }],

@@ -23,6 +23,7 @@ export const UNTESTED_ENDPOINTS: Record<string, string> = {
   "POST /auth/me/second-factor/recovery-codes":
     "needs a second factor, which a repeated request can't use again: test/access/second-factor.test.ts",
   "POST /api/automation/sync/records/{record_id}/plan": "reads only",
+  "POST /b2c/tenants/test": "reads only",
   "POST /b2c/tenants/{tenant_id}/test": "reads only",
   "POST /alerts/preview": "reads only",
   "POST /alerts/rules/{rule_id}/preview": "reads only",

@@ -294,27 +294,6 @@ export const FORM_CASES: Record<string, FormCase> = {
     { "Instance URL": "https://somebody:else@acme.example.invalid" },
     "Instance URL",
   ),
-  "a snooze of an asset": {
-    leftovers: () => findPaths("/alerts/snoozes", "reason", ["Seen to"]),
-    view: "/alerts",
-    steps: [
-      {
-        open: "Snooze an asset",
-        wrong: { "Asset ID": "nothing", Reason: "Seen to", "Until (end of day)": EXPIRY_DATE },
-        typed: { "Asset ID": "kv-shop.secret.db" },
-        press: ["Snooze asset"],
-        verify: async () =>
-          expect(await findItem("/alerts/snoozes", "assetId", "kv-shop.secret.db")).toMatchObject({
-            reason: "Seen to",
-          }),
-      },
-      {
-        open: "End snooze: kv-shop.secret.db",
-        press: ["End snooze"],
-        verify: async () => expect(await findItem("/alerts/snoozes", "assetId", "kv-shop.secret.db")).toBeUndefined(),
-      },
-    ],
-  },
   "a snooze by filter": {
     leftovers: () => findPaths("/alerts/snoozes", "reason", ["The move"]),
     view: "/alerts",
@@ -693,7 +672,7 @@ export const FORM_CASES: Record<string, FormCase> = {
         get typed() {
           return { "Tenant ID": readOutletTenant().id, "Client secret expires": EXPIRY_DATE };
         },
-        press: ["Add tenant"],
+        press: ["Test connection", "Add tenant"],
         verify: async () =>
           expect(await get(`/b2c/tenants/${readOutletTenant().id}`)).toMatchObject({
             displayName: "Outlet",

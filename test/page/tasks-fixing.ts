@@ -1,9 +1,227 @@
-import { task, visit } from "./tasks-fixture.ts";
+import { secretValueOf } from "simulated-cloud/company/applications.ts";
+import { expect } from "vitest";
+import {
+  evaluateAlerts,
+  MOST_CLICKS_FROM_MAIL,
+  OTHER_UNPROVEN_APP,
+  openMail,
+  OUTLET,
+  READY_APP,
+  service,
+  task,
+  UNPROVEN_APP,
+  visit,
+  waitForMail,
+} from "./tasks-fixture.ts";
 
-// Tasks of a person who fixes what an alert names. tasks.test.ts runs them.
+// Tasks of a person who fixes what an alert names, and who decides what alerts are sent. tasks.test.ts runs them.
 
-task("a person finds an asset's page", async () => {
-  const visitor = await visit("user", "/inventory/kv-shop.secret.db");
+const inDays = (days: number): string => new Date(Date.now() + days * 86_400_000).toISOString().slice(0, 10);
+const secretsOf = (application: string) =>
+  service.listAll("/api/automation/rotation/apps").then((items) => items.find(({ displayName }) => displayName === application).credentials);
+
+task("create an alert rule and see what it would send", async () => {
+  const visitor = await visit();
+  await visitor.follow("Alerts", visitor.navigation);
+  await visitor.press("Create rule");
+  await visitor.type("Name", "Expires soon");
+  await visitor.type("Email addresses", "on-call@acme.example");
+  await visitor.press("Preview alerts", visitor.dialog);
+  await visitor.see(/kv-shop\.secret\.smtp/, visitor.dialog);
+  await visitor.press("Create rule", visitor.dialog);
+  await visitor.dialog.waitFor({ state: "hidden" });
+  visitor.expectClicks();
+});
+
+task("from an alert mail to the rotated secret and its resolution, on one page", async () => {
+  await service.admin("POST", "/alerts/rules", {
+    name: "Applications",
+    alertType: "credentialExpiry",
+    recipients: ["on-call@acme.example"],
+  });
+  await evaluateAlerts();
+  const mail = await waitForMail(new RegExp(READY_APP));
+  const visitor = await visit();
+  await openMail(visitor, mail);
+  await visitor.follow(`${READY_APP}/current`);
+  await visitor.arrive(new RegExp(READY_APP));
+  await visitor.see("Expires soon");
+  await visitor.see("Ready", visitor.page.getByRole("region", { name: "Status" }));
+  await visitor.press(/^Rotate secret: /);
+  await visitor.press("Preview rotation", visitor.dialog);
+  await visitor.press("Rotate secret", visitor.dialog);
+  const card = visitor.page.getByRole("region", { name: "Rotation", exact: true });
+  await card.getByRole("list", { name: "Steps of the rotation" }).waitFor();
+  await visitor.see("Resolved", card);
+  visitor.expectClicks(MOST_CLICKS_FROM_MAIL);
+  expect(await secretsOf(READY_APP)).toHaveLength(2);
+
+  // The page is the way to the application, which leads back to the credential.
+  await visitor.follow(/^Application /);
+  await visitor.arrive(READY_APP);
+  await visitor.follow(/current/, visitor.page.getByRole("region", { name: "Credentials" }));
+  await visitor.arrive(new RegExp(READY_APP));
+  // The notification that the mail contained is listed, although others were sent in between.
+  await visitor.see("Applications", visitor.page.getByRole("region", { name: "Notifications", exact: true }));
+});
+
+task("from an alert mail to the rotated secret, if it must first be proven where the secret is stored", async () => {
+  const mail = await waitForMail(/expire/);
+  const visitor = await visit();
+  await openMail(visitor, mail.includes(OTHER_UNPROVEN_APP) ? mail : await waitForMail(new RegExp(READY_APP)));
+  await visitor.follow(`${OTHER_UNPROVEN_APP}/current`);
+  await visitor.arrive(new RegExp(OTHER_UNPROVEN_APP));
+  await visitor.see("Confirm the match");
+  await visitor.press("Test match: kv-shop.secret.billing-export-secret");
+  await visitor.see("Ready", visitor.page.getByRole("region", { name: "Status" }));
+  await visitor.press(/^Rotate secret: /);
+  await visitor.press("Preview rotation", visitor.dialog);
+  await visitor.press("Rotate secret", visitor.dialog);
+  await visitor.see("Resolved", visitor.page.getByRole("region", { name: "Rotation", exact: true }));
+  visitor.expectClicks(MOST_CLICKS_FROM_MAIL);
+});
+
+task("rotate an application's secret from the first view and watch its steps", async () => {
+  const visitor = await visit();
+  await visitor.follow("Rotation", visitor.navigation);
+  await visitor.follow(UNPROVEN_APP);
+  await visitor.press("Test match: kv-shop.secret.crm-importer-secret");
+  await visitor.see("Ready");
+  await visitor.press(/^Rotate secret: /);
+  await visitor.press("Preview rotation", visitor.dialog);
+  await visitor.press("Rotate secret", visitor.dialog);
+  await visitor.follow(/Rotation started/, visitor.dialog);
+  await visitor.see("Overlap period: both secrets are valid");
+  visitor.expectClicks();
+});
+
+task("see what a rotation would touch", async () => {
+  const visitor = await visit();
+  await visitor.follow("Inventory", visitor.navigation);
+  await visitor.follow("db");
+  await visitor.see("app-orders", visitor.page.getByRole("region", { name: "Used by" }));
+  await visitor.press(/^Rotate secret: /);
+  await visitor.choose("Source of the new value", "Generate a random value");
+  await visitor.click(visitor.dialog.getByLabel(/I confirm that any value works/), "confirm");
+  await visitor.press("Preview rotation", visitor.dialog);
+  await visitor.see("Key Vault secrets to update", visitor.dialog);
+  await visitor.see(/app-orders/, visitor.dialog.getByRole("status"));
+  visitor.expectClicks();
+});
+
+task("snooze an asset for two weeks", async () => {
+  const visitor = await visit();
+  await visitor.follow("Inventory", visitor.navigation);
+  await visitor.follow("smtp");
+  await visitor.press("Snooze: smtp");
+  await visitor.type("Reason", "Renewed with the next release");
+  await visitor.type("Until (end of day)", inDays(14));
+  await visitor.press("Snooze asset", visitor.dialog);
+  await visitor.see(/Snoozed until/);
+  visitor.expectClicks();
+});
+
+task("exempt a violation until a date, with a reason", async () => {
+  const visitor = await visit();
+  await visitor.follow("Inventory", visitor.navigation);
+  await visitor.follow("smtp");
+  await visitor.press("Exempt: smtp");
+  await visitor.type("Reason", "Shut down next month");
+  await visitor.type("Expires", inDays(30));
+  await visitor.press("Create exemption", visitor.dialog);
+  await visitor.dialog.waitFor({ state: "hidden" });
+  visitor.expectClicks();
+});
+
+task("fix a critical violation with the command of its page, until the page says that nothing is wrong", async () => {
+  const visitor = await visit();
+  await visitor.follow("Compliance", visitor.navigation);
+  await visitor.follow(/gone$/);
+  await visitor.arrive("gone");
+  await visitor.press("Copy command");
+  await visitor.see("Copied");
+  visitor.expectClicks();
+  const command = await visitor.page.evaluate(() => navigator.clipboard.readText());
+  expect(command).toContain("az keyvault secret");
+  // What a person does with the command.
+  service.cloud.control.putSecret("kv-shop", {
+    name: "gone",
+    contentType: "text/plain",
+    expiresInDays: 60,
+    tags: { owner: "shop" },
+  });
+  await service.scan();
+  await service.waitForEmptyQueues();
+  await visitor.page.reload();
+  await visitor.see(/Nothing is wrong|Expires/);
+  expect(await visitor.page.getByRole("main").innerText()).not.toContain("Expired 2 days ago");
+});
+
+task("register a B2C tenant, tested first", async () => {
+  const tenant = service.cloud.control.tenants.list().find(({ domain }) => domain === OUTLET.domain)!;
+  const visitor = await visit();
+  await visitor.follow("B2C tenants", visitor.navigation);
+  await visitor.press("Add tenant");
+  await visitor.type("Tenant ID", tenant.id, { mayBeId: true });
+  await visitor.type("Name", "Outlet");
+  await visitor.type("Domain", OUTLET.domain);
+  await visitor.type("Client ID", tenant.clientId, { mayBeId: true });
+  await visitor.type("Client secret", "a wrong secret");
+  await visitor.press("Test connection", visitor.dialog);
+  await visitor.see("Connection test failed.", visitor.dialog);
+  await visitor.type("Client secret", secretValueOf(OUTLET.registration, "lifecycle"));
+  await visitor.press("Test connection", visitor.dialog);
+  await visitor.see("Connection test passed.", visitor.dialog);
+  await visitor.press("Add tenant", visitor.dialog);
+  await visitor.dialog.waitFor({ state: "hidden" });
+  visitor.expectClicks();
+});
+
+task("a credential of a B2C tenant has the same page, and the way to its tenant", async () => {
+  const tenant = service.cloud.control.tenants.list().find(({ domain }) => domain === OUTLET.domain)!;
+  await service.admin("POST", `/b2c/tenants/${tenant.id}/discover`);
+  const assets = await service.listAll("/api/assets/discovery/assets?source=b2c&limit=100");
+  const { id } = assets.find(({ credential }) => credential.applicationName === "Outlet Web");
+  const visitor = await visit("admin", `/inventory/${id}`);
+  await visitor.arrive(/Outlet Web/);
+  await visitor.see("Expires soon");
+  const actions = visitor.page.getByRole("group", { name: "Next actions" });
+  await visitor.see(/can't create credentials in B2C tenants/, actions);
+  await visitor.press(/^Assign an owner: /, actions);
+  await visitor.type("Owner", "ann@acme.example");
+  await visitor.see(/az ad app owner add .*ann@acme\.example/, visitor.dialog);
+  await visitor.press("Close", visitor.dialog);
+  await visitor.follow(/^B2C tenant /);
+  await visitor.arrive("Outlet");
+});
+
+task.for([
+  ["user", "operator or admin"],
+  ["auditor", "operator or admin"],
+] as const)("a person with the role %s sees what is not allowed, why, and whom to ask", async ([role, who]) => {
+  const visitor = await visit(role, "/inventory/kv-shop.secret.db");
   await visitor.arrive("db");
-  visitor.expectClicks(0);
+  const actions = visitor.page.getByRole("group", { name: "Next actions" });
+  for (const title of ["Rotate secret", "Snooze", "Exempt"]) {
+    const button = actions.getByRole("button", { name: title, exact: true });
+    await button.waitFor();
+    expect(await button.getAttribute("aria-disabled")).toBe("true");
+    const description = (await button.getAttribute("aria-describedby"))!;
+    expect(await visitor.page.locator(`[id="${description}"]`).innerText()).toMatch(
+      new RegExp(`^Your role is ${role}\\. Ask a user with the role .*admin`),
+    );
+  }
+  await visitor.see(new RegExp(`Ask a user with the role ${who}`), actions);
+  // Commands can be copied by everyone: the Azure portal decides who may run them.
+  expect(await actions.getByRole("button", { name: "Copy command" }).isEnabled()).toBe(true);
+});
+
+task("an operator can snooze, but is told whom to ask for a rotation", async () => {
+  const visitor = await visit("operator", "/inventory/kv-shop.secret.db");
+  const actions = visitor.page.getByRole("group", { name: "Next actions" });
+  await actions.getByRole("button", { name: "Snooze: db" }).waitFor();
+  const rotate = actions.getByRole("button", { name: /^Rotate secret/ });
+  await rotate.waitFor();
+  expect(await rotate.getAttribute("aria-disabled")).toBe("true");
+  await visitor.see(/Your role is operator\. Ask a user with the role admin/, actions);
 });

@@ -19,12 +19,12 @@ const isWithoutBrowser = skipWithout("browser");
 export const task = test.skipIf(isWithoutBrowser);
 
 /** The most clicks that any task may need. */
-export const MOST_CLICKS = 8;
+const MOST_CLICKS = 8;
 /** The most clicks from an alert mail to the fix. */
 export const MOST_CLICKS_FROM_MAIL = 5;
 
 const TIMEOUT_MS = 120_000;
-export const PASSWORD = "a password of their own";
+const PASSWORD = "a password of their own";
 /** Users other than the administrator, named after their roles. */
 const OTHER_ROLES = ["user", "auditor", "operator"] as const;
 type Role = "admin" | (typeof OTHER_ROLES)[number];
@@ -33,6 +33,7 @@ type Role = "admin" | (typeof OTHER_ROLES)[number];
 export const READY_APP = "Identity API";
 /** An application whose vault secret has only a similar name, so that a match must be tested first. */
 export const UNPROVEN_APP = "CRM Importer";
+export const OTHER_UNPROVEN_APP = "Billing Export";
 const [appId, keyId] = [appIdOf(READY_APP), keyIdOf(READY_APP, "current")];
 
 /** A tenant of the company that is not registered yet. */
@@ -65,6 +66,7 @@ const COMPANY: Company = {
               expiresInDays: 3,
             },
             { name: "crm-importer-secret", value: secretValueOf(UNPROVEN_APP, "current"), createdDaysAgo: 90 },
+            { name: "billing-export-secret", value: secretValueOf(OTHER_UNPROVEN_APP, "current"), createdDaysAgo: 90 },
           ],
         },
         // A vault that denies the service access to its objects.
@@ -87,6 +89,7 @@ const COMPANY: Company = {
   applications: [
     { name: READY_APP, secrets: [{ name: "current", expiresInDays: 3 }] },
     { name: UNPROVEN_APP, secrets: [{ name: "current", expiresInDays: 5 }] },
+    { name: OTHER_UNPROVEN_APP, secrets: [{ name: "current", expiresInDays: 6 }] },
   ],
   tenants: [OUTLET],
 };
@@ -101,6 +104,7 @@ beforeAll(async () => {
     PUBLIC_BASE_URL: MAIL_BASE,
   };
   [service, context] = await Promise.all([Service.start({ company: COMPANY, env, shortWaits: true }), openBrowser()]);
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
   await createUsers(
     service,
     OTHER_ROLES.map((role) => ({ username: role, password: PASSWORD, role })),
@@ -174,6 +178,14 @@ export class Visitor {
   async type(label: string, text: string, { mayBeId = false } = {}): Promise<void> {
     if (!mayBeId) expect(text, `${label}: nobody types an ID`).not.toMatch(ID);
     await this.page.getByLabel(label).first().fill(text);
+  }
+  /** The open dialog. */
+  get dialog(): Locator {
+    return this.page.getByRole("dialog");
+  }
+  /** The navigation between views. */
+  get navigation(): Locator {
+    return this.page.getByRole("navigation").first();
   }
   /** Waits for a text. */
   async see(text: string | RegExp, within: Page | Locator = this.page): Promise<void> {

@@ -39,6 +39,20 @@ describe("e-mail", () => {
     );
   });
 
+  test("is shown on a page for people, where names of others are text", async () => {
+    const view = `${cloud.controlUrl}/mails/view`;
+    expect(await (await fetch(view)).text()).toContain("No mails yet.");
+    await sdk.call("sendMail", ["ann@acme.example"]);
+    const answer = await fetch(view);
+    expect(answer.headers.get("content-type")).toContain("text/html");
+    expect(answer.headers.get("content-security-policy")).toContain("default-src 'none'");
+    const page = await answer.text();
+    for (const text of ["ann@acme.example", "Two secrets expire", 'src="/control/mails/view/1/content"'])
+      expect(page).toContain(text);
+    expect(await (await fetch(`${view}/1/content`)).text()).toContain("<p>Soon.</p>");
+    expect((await fetch(`${view}/2/content`)).status).toBe(404);
+  });
+
   test("is sent again if the client repeats an operation ID", async () => {
     const id = "4f2d6a7c-3f5a-4a56-9c57-6f1f4d6f7a11";
     await sdk.call("sendMail", ["ann@acme.example"], id);

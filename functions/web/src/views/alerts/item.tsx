@@ -48,7 +48,18 @@ function ItemName({ kind, id, name }: Pick<AlertItem, "kind" | "id"> & { name: s
   const [check = "", ...resource] = id.split(".");
   return (
     <>
-      of <Link href={createHref("/compliance", { check })}>{check}</Link> by {resource.join(".")}
+      of <Link href={createHref("/compliance", { check })}>{check}</Link> by{" "}
+      {isAssetId(resource) ? (
+        <Link href={createHref(`/inventory/${encodeURIComponent(resource.join("."))}`)}>{resource.join(".")}</Link>
+      ) : (
+        resource.join(".")
+      )}
     </>
   );
 }
+
+/** Returns whether the parts of a resource's ID name an asset, which has a page. The ID of a vault is one part. */
+const isAssetId = ([first, second, ...rest]: string[]): boolean =>
+  first === "entra" || first === "b2c"
+    ? rest.length >= 2
+    : rest.length > 0 && ["secret", "key", "certificate"].includes(second ?? "");

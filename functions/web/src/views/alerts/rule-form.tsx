@@ -56,8 +56,6 @@ export function RuleFields({ rule, others }: { rule?: Rule; others: Rule[] }) {
           defaultValue={rule && rule.thresholds.length > 0 ? rule.thresholds.join(", ") : "30, 7, 1"}
         />
       )}
-      {filtersFor(type).length > 0 && <Divider>Notify only about these (empty fields match everything)</Divider>}
-      <FilterFields {...(rule && { filters: rule.filters })} of={filtersFor(type)} />
       <Divider>Notification</Divider>
       <ChoiceField
         name="deliveryMethod"
@@ -73,6 +71,8 @@ export function RuleFields({ rule, others }: { rule?: Rule; others: Rule[] }) {
         label="Also notify when the problem is resolved"
         defaultChecked={rule?.tellRecovery ?? true}
       />
+      {filtersFor(type).length > 0 && <Divider>Optional: notify only about these (empty fields match everything)</Divider>}
+      <FilterFields {...(rule && { filters: rule.filters })} of={filtersFor(type)} />
       {canEscalate(type) && <Escalation others={others} {...(rule && { rule })} />}
     </>
   );
@@ -86,7 +86,7 @@ function Escalation({ rule, others }: { rule?: Rule; others: Rule[] }) {
   const target = selectedTarget ?? savedTarget;
   return (
     <>
-      <Divider>Escalation</Divider>
+      <Divider>Optional: escalation</Divider>
       <ChoiceField
         name="escalates"
         label="Escalate to"

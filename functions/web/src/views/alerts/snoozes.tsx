@@ -1,6 +1,7 @@
-import { Text } from "@fluentui/react-components";
+import { Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
-import { ChoiceField, TextField } from "../../parts/fields.tsx";
+import { createHref } from "../../parts/address.ts";
+import { ChoiceField } from "../../parts/fields.tsx";
 import { given, typed } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
@@ -9,7 +10,7 @@ import { SnoozeFields, snoozeOf } from "../../parts/snooze-fields.tsx";
 import { FilterFields, filtersOf } from "./filter-fields.tsx";
 import { filtersText, SNOOZE_FILTERS } from "./rule-texts.ts";
 
-/** The card of the Alerts page with the active snoozes, and the forms that create one. */
+/** The card of the Alerts page with the active snoozes, and the form that creates one by filter. */
 export function Snoozes() {
   const list = api.useInfiniteQuery("get", "/alerts/snoozes", { params: { query: { limit: 100 } } }, BY_CURSOR);
   const rules = api.useInfiniteQuery("get", "/alerts/rules", { params: { query: { limit: 100 } } }, BY_CURSOR);
@@ -17,7 +18,15 @@ export function Snoozes() {
     (rules.data?.pages ?? []).flatMap(({ items }) => items.map(({ id, name }) => [id, name])),
   );
   const columns: Column<Schemas["AlertSnooze"]>[] = [
-    { title: "Snoozed", cell: ({ assetId, filters }) => subjectOf(assetId, filters) },
+    {
+      title: "Snoozed",
+      cell: ({ assetId, filters }) =>
+        assetId === null ? (
+          subjectOf(assetId, filters)
+        ) : (
+          <Link href={createHref(`/inventory/${encodeURIComponent(assetId)}`)}>{assetId}</Link>
+        ),
+    },
     { title: "Rule", cell: ({ ruleId }) => (ruleId === null ? "All rules" : (names[ruleId] ?? ruleId)) },
     { title: "Reason", cell: ({ reason }) => reason },
     { title: "Until", cell: ({ until }) => <Instant at={until} /> },
@@ -41,7 +50,10 @@ export function Snoozes() {
   return (
     <>
       <div>
-        <NewSnooze names={names} /> <SnoozeByFilter names={names} />
+        <SnoozeByFilter names={names} />{" "}
+        <Text>
+          To snooze one asset, select Snooze on its page. <Link href={createHref("/inventory")}>Find the asset</Link>
+        </Text>
       </div>
       <PagedTable
         of={list}
@@ -60,35 +72,6 @@ const subjectOf = (assetId: string | null, filters: Schemas["AlertSnooze"]["filt
 
 /** Names of the alert rules by ID. */
 type Names = Record<string, string>;
-
-/** The button that snoozes one asset for one rule. */
-function NewSnooze({ names }: { names: Names }) {
-  return (
-    <Operate
-      operation="createAlertSnooze"
-      title="Snooze an asset"
-      action="Snooze asset"
-      submit={(form, create) =>
-        create({ body: { ...snoozeOf(form), ruleId: typed(form, "ruleId"), assetId: typed(form, "assetId") } })
-      }
-    >
-      <Text>Until the date, the selected rule sends no notifications about this asset. Other rules still do.</Text>
-      <TextField
-        name="assetId"
-        label="Asset ID"
-        hint="Vault, type and name. Example: kv-billing-prod.secret.sql-password"
-        required
-      />
-      <ChoiceField
-        name="ruleId"
-        label="Alert rule"
-        hint={Object.keys(names).length === 0 ? "There are no alert rules yet. Create a rule first." : undefined}
-        options={names}
-      />
-      <SnoozeFields />
-    </Operate>
-  );
-}
 
 /** The button that snoozes all assets that match filters, for one rule or for all rules. */
 function SnoozeByFilter({ names }: { names: Names }) {

@@ -1,4 +1,4 @@
-import { Link, makeStyles, tokens } from "@fluentui/react-components";
+import { Link, makeStyles, Text, tokens } from "@fluentui/react-components";
 import { Fragment, type ReactNode } from "react";
 import { useMay } from "../../api/access.ts";
 import { api, type Schemas } from "../../api/client.ts";
@@ -6,12 +6,15 @@ import { createHref } from "../../parts/address.ts";
 import { assetName } from "../../parts/asset-name.ts";
 import { Card } from "../../parts/card.tsx";
 import { Instant } from "../../parts/instant.tsx";
+import { isolated } from "../../parts/isolated.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 import { useParams } from "../../parts/router.tsx";
 import { StatusBadge } from "../../parts/status.tsx";
 import { View } from "../../parts/view.tsx";
 import { Dependencies } from "./dependencies.tsx";
+import { LatestRotation } from "./latest-rotation.tsx";
 import { Notifications } from "./notifications.tsx";
+import { StatusCard } from "./status-card.tsx";
 import { Versions } from "./versions.tsx";
 import { Violations } from "./violations.tsx";
 
@@ -29,62 +32,99 @@ const useStyles = makeStyles({
   value: { margin: 0, overflowWrap: "anywhere", unicodeBidi: "isolate" },
 });
 
-/** The page of one asset: properties, violations, consumers, versions and notifications. */
+/**
+ * The page of one asset: what is wrong and the next actions, then its properties, violations, consumers, versions and
+ * notifications. Mails and chat messages link to it.
+ */
 export default function AssetDetails() {
-  const styles = useStyles();
-  const may = useMay();
   const { assetId = "" } = useParams();
   const asset = api.useQuery("get", "/api/assets/discovery/assets/{asset_id}", {
     params: { path: { asset_id: assetId } },
   });
+  if (asset.data === undefined && asset.error?.status === 404) return <Gone assetId={assetId} />;
+  return <QueryResult of={asset}>{(data) => <Found asset={data} />}</QueryResult>;
+}
+
+/** An asset that was deleted or replaced, such as an old client secret after its rotation. Links in mails still lead to it. */
+function Gone({ assetId }: { assetId: string }) {
   return (
-    <QueryResult of={asset}>
-      {(data) => (
-        <View title={assetName(data)}>
-          <div className={styles.head}>
-            <StatusBadge status={data.status} />
-            <Link href={data.portalUrl} target="_blank" rel="noreferrer">
-              Open in the Azure portal
-            </Link>
-            {data.vaultName !== null && (
-              <Link href={createHref("/inventory", { vault: data.vaultName })}>All assets in {data.vaultName}</Link>
-            )}
-            <Link href={createHref("/inventory")}>Go to the inventory</Link>
-          </div>
-          <Card title="Properties">
-            <dl className={styles.facts}>
-              {factsOf(data).map(([name, value]) => (
-                <Fragment key={name}>
-                  <dt>{name}</dt>
-                  <dd className={styles.value}>{value}</dd>
-                </Fragment>
-              ))}
-            </dl>
-          </Card>
-          <Card title="Violations">
-            <Violations asset={data} />
-          </Card>
-          <Card title="Used by">
-            {/* Every role may list dependencies, so only the license can be missing. */}
-            {may("listDependencies") ? (
-              <Dependencies asset={data} />
-            ) : (
-              "Shows the resources that use this asset and the effect of a new version on each of them. This feature needs a PRO license."
-            )}
-          </Card>
-          <Card title="Versions">
-            {data.source === "keyVault" ? (
-              <Versions asset={data} />
-            ) : (
-              "Credentials of applications and B2C tenants have no versions."
-            )}
-          </Card>
-          <Card title="Notifications">
-            <Notifications asset={data} />
-          </Card>
-        </View>
-      )}
-    </QueryResult>
+    <View title="Asset not found">
+      <Text>
+        No scan finds the asset {assetId}. It was deleted or replaced, or it is in a vault that is no longer monitored.{" "}
+        <Link href={createHref("/inventory")}>Go to the inventory</Link>
+      </Text>
+      <LatestRotation assetId={assetId} startedId={undefined} />
+      <Card title="Notifications">
+        <Notifications assetId={assetId} />
+      </Card>
+    </View>
+  );
+}
+
+function Found({ asset }: { asset: Asset }) {
+  const styles = useStyles();
+  const may = useMay();
+  return (
+    <View title={assetName(asset)}>
+      <div className={styles.head}>
+        <StatusBadge status={asset.status} />
+        <Holder asset={asset} />
+        <Link href={asset.portalUrl} target="_blank" rel="noreferrer">
+          Open in the Azure portal
+        </Link>
+        <Link href={createHref("/inventory")}>Go to the inventory</Link>
+      </div>
+      <StatusCard asset={asset} />
+      <Card title="Properties">
+        <dl className={styles.facts}>
+          {factsOf(asset).map(([name, value]) => (
+            <Fragment key={name}>
+              <dt>{name}</dt>
+              <dd className={styles.value}>{value}</dd>
+            </Fragment>
+          ))}
+        </dl>
+      </Card>
+      <div id="violations">
+        <Card title="Violations">
+          <Violations asset={asset} />
+        </Card>
+      </div>
+      <Card title="Used by">
+        {/* Every role may list dependencies, so only the license can be missing. */}
+        {may("listDependencies") ? (
+          <Dependencies asset={asset} />
+        ) : (
+          "Shows the resources that use this asset and the effect of a new version on each of them. This feature needs a PRO license."
+        )}
+      </Card>
+      <Card title="Versions">
+        {asset.source === "keyVault" ? (
+          <Versions asset={asset} />
+        ) : (
+          "Credentials of applications and B2C tenants have no versions."
+        )}
+      </Card>
+      <Card title="Notifications">
+        <Notifications assetId={asset.id} />
+      </Card>
+    </View>
+  );
+}
+
+/** The link to what holds the asset: its vault, its application, or its B2C tenant. */
+function Holder({ asset: { source, vaultName, credential } }: { asset: Asset }) {
+  if (vaultName !== null)
+    return <Link href={createHref("/inventory", { vault: vaultName })}>All assets in {vaultName}</Link>;
+  if (credential === undefined) return null;
+  return source === "b2c" ? (
+    <Link href={createHref(`/b2c/${credential.tenantId}`)}>
+      B2C tenant {credential.tenantDomain ?? credential.tenantId}
+    </Link>
+  ) : (
+    <Link href={createHref(`/rotation/apps/${credential.appId ?? ""}`)}>
+      Application {isolated(credential.applicationName)}
+    </Link>
   );
 }
 

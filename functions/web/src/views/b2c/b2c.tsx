@@ -1,4 +1,4 @@
-import { Badge, Link } from "@fluentui/react-components";
+import { Badge, Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { FeatureGate } from "../../parts/feature-gate.tsx";
@@ -9,6 +9,7 @@ import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx"
 import { View } from "../../parts/view.tsx";
 import { NewTenantFields, newTenantOf } from "./tenant-form.tsx";
 import { STATE_COLORS, STATES, TENANT_TYPES } from "./tenant-states.ts";
+import { TestOutcome } from "./test-outcome.tsx";
 
 const COLUMNS: Column<Schemas["B2cTenant"]>[] = [
   {
@@ -44,8 +45,18 @@ export default function B2c() {
             operation="registerB2cTenant"
             title="Add tenant"
             action="Add tenant"
+            preview={{
+              operation: "testNewB2cTenant",
+              action: "Test connection",
+              first: true,
+              load: async (form, test) => <TestOutcome of={await test({ body: newTenantOf(form) })} />,
+            }}
             submit={(form, register) => register({ body: newTenantOf(form) })}
           >
+            <Text>
+              Test connection signs in to the tenant with these values. After the test you can add the tenant, also if
+              checks failed.
+            </Text>
             <NewTenantFields />
           </Operate>
         </div>

@@ -10,6 +10,7 @@ import { useParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
 import { TenantFields, tenantOf } from "./tenant-form.tsx";
 import { STATES } from "./tenant-states.ts";
+import { TestOutcome } from "./test-outcome.tsx";
 
 type Tenant = Schemas["B2cTenant"];
 
@@ -53,7 +54,9 @@ function State({
     <>
       <Text>
         {STATES[state]}. Last refreshed: <Instant at={lastDiscoveredAt} relative />
-        {nextDiscoveryAt && (
+        {/* A new tenant is due at once, so the time of its first refresh is in the past. A timer starts it every 10 minutes. */}
+        {nextDiscoveryAt && state === "new" && ". The first refresh starts within 10 minutes"}
+        {nextDiscoveryAt && state !== "new" && (
           <>
             , next refresh <Instant at={nextDiscoveryAt} relative />
           </>
@@ -109,7 +112,7 @@ function Actions({ tenant }: { tenant: Tenant }) {
         operation="testB2cTenant"
         title="Test connection"
         action="Test connection"
-        submit={async (_, test) => <Outcome of={await test({ params })} />}
+        submit={async (_, test) => <TestOutcome of={await test({ params })} />}
       >
         <Text>Signs in to the tenant and checks which credentials the service can read. This makes no changes.</Text>
       </Operate>{" "}
@@ -149,36 +152,3 @@ function Actions({ tenant }: { tenant: Tenant }) {
     </div>
   );
 }
-
-const CHECKS: Record<Schemas["B2cTenantTest"]["checks"][number]["name"], string> = {
-  signIn: "Sign-in",
-  consent: "Admin consent",
-  tenant: "Tenant ID",
-  domain: "Domain",
-  applications: "Applications",
-  policyKeys: "Policy keys",
-  identityProviders: "Identity providers",
-};
-const OUTCOMES = {
-  ok: "passed",
-  failed: "failed",
-  notApplicable: "not available in this type of tenant",
-  notTried: "not tested",
-} as const;
-
-/** The result of a connection test. Some checks do not apply to every type of tenant. */
-const Outcome = ({ of: { ok, checks } }: { of: Schemas["B2cTenantTest"] }) => (
-  <>
-    <Text block weight="semibold">
-      {ok ? "Connection test passed." : "Connection test failed."}
-    </Text>
-    <ul>
-      {checks.map(({ name, outcome, permission, message, remedy }) => (
-        <li key={name}>
-          {CHECKS[name]}: {OUTCOMES[outcome]}.{" "}
-          {outcome === "failed" && `${message ?? ""} ${remedy ?? permission ?? ""}`}
-        </li>
-      ))}
-    </ul>
-  </>
-);

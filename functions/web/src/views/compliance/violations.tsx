@@ -3,13 +3,13 @@ import { api, type Schemas } from "../../api/client.ts";
 import type { paths } from "../../api/schema.d.ts";
 import { createHref } from "../../parts/address.ts";
 import { Copyable } from "../../parts/copyable.tsx";
+import { Exempt } from "../../parts/exempt.tsx";
 import { type Filter, Filters, givenFilters } from "../../parts/filters.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { useSearchParams } from "../../parts/router.tsx";
 import { SEVERITIES, SeverityBadge } from "../../parts/status.tsx";
-import { Exempt } from "./exempt.tsx";
 
 type Violation = Schemas["Violation"];
 type Query = NonNullable<paths["/compliance/violations"]["get"]["parameters"]["query"]>;
@@ -88,7 +88,7 @@ function Details({ violation }: { violation: Violation }) {
               {controls.map(({ framework, control }) => `${framework} ${control}`).join(", ")}
             </Text>
           )}
-          <Exempt violation={violation} />
+          <Exempt violations={[violation]} />
         </AccordionPanel>
       </AccordionItem>
     </Accordion>

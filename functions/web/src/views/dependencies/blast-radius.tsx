@@ -8,10 +8,10 @@ import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { counted } from "../../parts/plural.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
+import { RotateAsset } from "../../parts/rotate-asset.tsx";
 import { useParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
 import { Graph } from "./graph.tsx";
-import { Rotate } from "./rotate.tsx";
 import { Usage } from "./usage.tsx";
 
 type Radius = Schemas["BlastRadius"];
@@ -75,7 +75,7 @@ function Detected({ radius }: { radius: Radius }) {
         {radius.more && "At least "}
         {consumerCounts(radius)}. <DetailsLink assetId={radius.secret} />
       </Text>
-      <Rotate radius={radius} />
+      <RotateAsset radius={radius} />
       {radius.edges.length > 0 && (
         <Card title="Graph">
           <Graph nodes={radius.nodes} edges={radius.edges} />

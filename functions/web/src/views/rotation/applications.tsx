@@ -5,16 +5,17 @@ import { Filters, givenFilters } from "../../parts/filters.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
+import { RotateClientSecret } from "../../parts/rotate-client-secret.tsx";
+import { RotationReadiness } from "../../parts/rotation-readiness.tsx";
 import { useSearchParams } from "../../parts/router.tsx";
 import { StatusBadge } from "../../parts/status.tsx";
 import { Discover } from "./discover.tsx";
-import { Rotate } from "./rotate.tsx";
 
 type Application = Schemas["Application"];
 
 const FILTERS = [
   { name: "search", label: "Name contains" },
-  { name: "rotatable", label: "Can be rotated", values: { true: "Yes", false: "No" } },
+  { name: "rotatable", label: "Rotation possible", values: { true: "Yes", false: "No" } },
 ];
 
 const COLUMNS: Column<Application>[] = [
@@ -30,14 +31,24 @@ const COLUMNS: Column<Application>[] = [
   },
   {
     title: "Owners",
-    cell: ({ owners }) => owners?.map((owner) => owner.displayName ?? owner.userPrincipalName ?? owner.id).join(", "),
+    cell: ({ owners }) => [...new Set(owners?.filter(({ isService }) => !isService).map(ownerName))].join(", "),
   },
   { title: "Credentials", cell: (application) => <Credentials application={application} /> },
   {
-    title: "Can be rotated",
-    cell: ({ rotatable, reasons }) => (rotatable ? "Yes" : `No. ${reasons.map(({ message }) => message).join(" ")}`),
+    title: "Rotation",
+    cell: ({ appId, displayName, rotatable, reasons }) =>
+      rotatable ? (
+        <Link href={createHref(`/rotation/apps/${appId}`, {})} aria-label={`Check whether it is ready: ${displayName}`}>
+          Check whether it is ready
+        </Link>
+      ) : (
+        `Not possible. ${reasons.map(({ message }) => message).join(" ")}`
+      ),
   },
 ];
+
+const ownerName = ({ id, displayName, userPrincipalName }: NonNullable<Application["owners"]>[number]): string =>
+  displayName ?? userPrincipalName ?? id;
 
 /** The table of Entra applications with their credentials, on the Rotation page. The filters are in the address. */
 export function Applications() {
@@ -63,15 +74,28 @@ export function Applications() {
  * The credentials of an application, each with its status and expiry date: a cell of the table above, and a card of the
  * application's own page. Only client secrets have a rotation button, because the service can't rotate certificates.
  */
-export function Credentials({ application }: { application: Application }) {
+export function Credentials({
+  application,
+  isDetailed = false,
+}: {
+  application: Application;
+  /** Whether to show the state of each secret's rotation, which needs a request for each application. */
+  isDetailed?: boolean;
+}) {
   return application.credentials.map((credential) => (
     <div key={credential.keyId}>
       <StatusBadge status={credential.status} /> {credential.kind} "
-      {isolated(credential.displayName ?? credential.keyId)}"
+      <Link href={createHref(`/inventory/${encodeURIComponent(credential.assetId)}`)}>
+        {isolated(credential.displayName ?? credential.keyId)}
+      </Link>
+      "
       {credential.status === "expired" ? ", expired " : ", expires "}
       <Instant at={credential.expiresOn} relative />
       {application.rotatable && credential.kind === "secret" && (
-        <Rotate application={application} credential={credential} />
+        <RotateClientSecret application={application} credential={credential} />
+      )}
+      {isDetailed && credential.kind === "secret" && credential.of === "application" && (
+        <RotationReadiness application={application} credential={credential} />
       )}
     </div>
   ));

@@ -1,9 +1,18 @@
-import { Link, Text } from "@fluentui/react-components";
+import {
+  Accordion,
+  AccordionHeader,
+  AccordionItem,
+  AccordionPanel,
+  Link,
+  Text,
+} from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
+import { DataTable } from "../../parts/data-table.tsx";
 import { ChoiceField } from "../../parts/fields.tsx";
 import { given, typed } from "../../parts/form-dialog.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
+import { counted } from "../../parts/plural.ts";
 
 type Match = Schemas["RotationMatch"];
 
@@ -59,16 +68,45 @@ export function Matches({ application }: { application: Schemas["Application"] }
     { title: "Test", cell: ({ verified }) => VERIFIED[verified] },
     { title: "", cell: (match) => <Actions application={application} match={match} /> },
   ];
+  const weak = (list.data?.pages ?? []).flatMap(({ items }) => items).filter(isWeak);
+  const withoutWeak = list.data && {
+    ...list.data,
+    pages: list.data.pages.map((page) => ({ ...page, items: page.items.filter((match) => !isWeak(match)) })),
+  };
   return (
-    <PagedTable
-      of={list}
-      columns={columns}
-      keyOf={({ assetId }) => assetId}
-      label="Matching key vault secrets"
-      empty="No matching key vault secrets. To rotate anyway, clear 'Save the new secret to Key Vault' in the rotation. The new secret is then stored in a separate key vault for handover, where you can collect it."
-    />
+    <>
+      <PagedTable
+        of={{ ...list, data: withoutWeak } as typeof list}
+        columns={columns}
+        keyOf={({ assetId }) => assetId}
+        label="Matching key vault secrets"
+        empty={weak.length > 0 ? ONLY_WEAK : NO_MATCHES}
+      />
+      {weak.length > 0 && (
+        <Accordion collapsible>
+          <AccordionItem value="weak">
+            <AccordionHeader>{counted(weak.length, "weak match", "weak matches")}, such as by name or date only</AccordionHeader>
+            <AccordionPanel>
+              <DataTable
+                items={weak}
+                columns={columns}
+                keyOf={({ assetId }) => assetId}
+                label="Weak matches"
+              />
+            </AccordionPanel>
+          </AccordionItem>
+        </Accordion>
+      )}
+    </>
   );
 }
+
+/** A weak match has no more in common with the credential than a name or a date, so it is folded away. */
+const isWeak = ({ confidence }: Match): boolean => confidence === "possible";
+
+const ONLY_WEAK = "No likely match. The weak matches below have only a name or a date in common with the secret.";
+const NO_MATCHES =
+  "No matching key vault secrets. To rotate anyway, clear 'Save the new secret to Key Vault' in the rotation. The new secret is then stored in a separate key vault for handover, where you can collect it.";
 
 /** The buttons of a match: test it by its value, and confirm it or remove the confirmation. */
 function Actions({

@@ -41,12 +41,11 @@ function Application({ appId }: { appId: string }) {
           <Text>
             Client ID: {data.appId}. <Link href={createHref("/rotation", {})}>All applications and rotations</Link>
           </Text>
-          {/* Why the application can't be rotated. Empty if it can. */}
-          {data.reasons.map(({ code, message }) => (
-            <Text key={code}>{message}</Text>
-          ))}
+          {/* Why the application can't be rotated. Empty if it can. Each secret below says so too. */}
+          {!data.credentials.some(({ kind }) => kind === "secret") &&
+            data.reasons.map(({ code, message }) => <Text key={code}>{message}</Text>)}
           <Card title="Credentials">
-            <Credentials application={data} />
+            <Credentials application={data} isDetailed />
             {/* A federated credential trusts tokens of another issuer. It has no secret to rotate, so it is only listed. */}
             {data.federated?.map(({ id, name, issuer, subject }) => (
               <div key={id}>

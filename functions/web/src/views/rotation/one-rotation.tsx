@@ -1,4 +1,4 @@
-import { Badge, Link, MessageBar, MessageBarBody, MessageBarTitle, Text } from "@fluentui/react-components";
+import { Link, MessageBar, MessageBarBody, MessageBarTitle, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { Card } from "../../parts/card.tsx";
@@ -10,23 +10,18 @@ import { Operate } from "../../parts/operate.tsx";
 import { pollUntil } from "../../parts/polling.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 import { Lines, NotWritten } from "../../parts/rotation-plan.tsx";
-import { useParams } from "../../parts/router.tsx";
-import { View } from "../../parts/view.tsx";
 import {
   CONSUMER_STATES,
+  FINAL_STATUSES,
   STATUSES,
-  STEP_STATUSES,
-  STEPS,
   TARGET_STATES,
   VERIFICATION_RESULTS,
-} from "./status-texts.ts";
+} from "../../parts/rotation-texts.ts";
+import { RotationTimeline } from "../../parts/rotation-timeline.tsx";
+import { useParams } from "../../parts/router.tsx";
+import { View } from "../../parts/view.tsx";
 
 type Rotation = Schemas["Rotation"];
-
-/** Statuses in which a rotation has ended, so that it no longer changes. */
-const FINAL_STATUSES: Rotation["status"][] = ["completed", "failed", "cancelled", "rolledBack"];
-/** Color of each step status. */
-const COLORS = { done: "success", failed: "danger", running: "brand", waiting: "subtle", skipped: "subtle" } as const;
 
 /** The page of one rotation: its steps with their progress, the affected resources, and the actions of the user. */
 export default function OneRotation() {
@@ -67,23 +62,11 @@ export default function OneRotation() {
 }
 
 /** The steps that ran, run or will run. `reasons`: why the old secret can't be deleted yet, so that the rotation waits. */
-function Steps({ rotation: { steps, overlapEndsAt, reasons, notes } }: { rotation: Rotation }) {
+function Steps({ rotation }: { rotation: Rotation }) {
+  const { reasons, notes } = rotation;
   return (
     <Card title="Steps">
-      <ol>
-        {steps.map(({ name, status, finishedAt, failure }) => (
-          <li key={name}>
-            {STEPS[name]} <Badge color={COLORS[status]}>{STEP_STATUSES[status]}</Badge>{" "}
-            {finishedAt && <Instant at={finishedAt} relative />}
-            {name === "overlap" && status !== "done" && overlapEndsAt && (
-              <>
-                until <Instant at={overlapEndsAt} />
-              </>
-            )}{" "}
-            {failure && `${failure.message} ${failure.remedy}`}
-          </li>
-        ))}
-      </ol>
+      <RotationTimeline of={rotation} />
       <Lines title="The rotation can't finish yet, because" lines={reasons} />
       <Lines title="Differences from the requested settings" lines={notes} />
     </Card>

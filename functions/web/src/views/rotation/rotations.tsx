@@ -3,7 +3,7 @@ import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { Instant } from "../../parts/instant.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
-import { STATUSES } from "./status-texts.ts";
+import { STATUSES } from "../../parts/rotation-texts.ts";
 
 type Summary = Schemas["RotationSummary"];
 

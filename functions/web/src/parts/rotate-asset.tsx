@@ -1,14 +1,14 @@
 import { Link, Text } from "@fluentui/react-components";
 import { useState } from "react";
-import type { Schemas } from "../../api/client.ts";
-import { createHref } from "../../parts/address.ts";
-import { consumerTitle } from "../../parts/dependency-texts.ts";
-import { CheckField, ChoiceField, FormSection, NumberField, SecretField } from "../../parts/fields.tsx";
-import { given, typed } from "../../parts/form-dialog.tsx";
-import { isolated } from "../../parts/isolated.ts";
-import { Operate } from "../../parts/operate.tsx";
-import { RotationPlan } from "../../parts/rotation-plan.tsx";
-import { ValidityField } from "../../parts/validity-field.tsx";
+import type { Schemas } from "../api/client.ts";
+import { createHref } from "./address.ts";
+import { consumerTitle } from "./dependency-texts.ts";
+import { CheckField, ChoiceField, FormSection, NumberField, SecretField } from "./fields.tsx";
+import { given, typed } from "./form-dialog.tsx";
+import { isolated } from "./isolated.ts";
+import { Operate } from "./operate.tsx";
+import { RotationPlan } from "./rotation-plan.tsx";
+import { ValidityField } from "./validity-field.tsx";
 
 type Radius = Schemas["BlastRadius"];
 
@@ -21,10 +21,17 @@ const VALUE_SOURCES = {
 const ALPHABETS = ["alphanumeric", "hex", "base64url", "symbols"] as const;
 
 /**
- * The button on the blast radius page that rotates the asset and updates its consumers. The form can be submitted only after it
+ * The button that rotates an asset and updates its consumers, on the asset's page and on that of its blast radius. The form can be submitted only after it
  * has shown the plan. Renders nothing for an asset that can't be rotated.
  */
-export function Rotate({ radius: { secret, nodes, consumers: allConsumers } }: { radius: Radius }) {
+export function RotateAsset({
+  radius: { secret, nodes, consumers: allConsumers },
+  started,
+}: {
+  radius: Radius;
+  /** Called when the rotation has started. The dialog then closes. Without it, the dialog links to the rotation. */
+  started?(rotationId: string): void;
+}) {
   // A rotation updates only consumers that reference the asset, not those that merely have access.
   const consumers = allConsumers.filter(({ strength }) => strength === "references");
   const asset = nodes.find(({ id }) => id === secret);
@@ -60,6 +67,7 @@ export function Rotate({ radius: { secret, nodes, consumers: allConsumers } }: {
         }}
         submit={async (form, rotate) => {
           const { rotationId } = await rotate(bodyOf(form, false));
+          if (started && rotationId !== null) return started(rotationId);
           return <Link href={createHref(`/rotation/${rotationId}`, {})}>Rotation started. View its steps.</Link>;
         }}
       >

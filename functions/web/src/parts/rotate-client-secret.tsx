@@ -1,23 +1,31 @@
-import { Link, Text } from "@fluentui/react-components";
-import type { Schemas } from "../../api/client.ts";
-import { createHref } from "../../parts/address.ts";
-import { CheckField, NumberField } from "../../parts/fields.tsx";
-import { given, typed } from "../../parts/form-dialog.tsx";
-import { isolated } from "../../parts/isolated.ts";
-import { Operate } from "../../parts/operate.tsx";
-import { RotationPlan } from "../../parts/rotation-plan.tsx";
-import { ValidityField } from "../../parts/validity-field.tsx";
+import { type ButtonProps, Link, Text } from "@fluentui/react-components";
+import type { Schemas } from "../api/client.ts";
+import { createHref } from "./address.ts";
+import { CheckField, NumberField } from "./fields.tsx";
+import { given, typed } from "./form-dialog.tsx";
+import { isolated } from "./isolated.ts";
+import { Operate } from "./operate.tsx";
+import { RotationPlan } from "./rotation-plan.tsx";
+import { ValidityField } from "./validity-field.tsx";
 
 interface Props {
   application: Schemas["Application"];
   credential: Schemas["ApplicationCredential"];
+  appearance?: ButtonProps["appearance"];
+  /** Called when the rotation has started. The dialog then closes. Without it, the dialog links to the rotation. */
+  started?(rotationId: string): void;
 }
 
 /**
- * The button that rotates one client secret of an application, beside that secret. The form can be submitted only after it has
+ * The button that rotates one client secret of an application, beside that secret and on its page. The form can be submitted only after it has
  * shown the plan, which is the response to the same request as a dry run.
  */
-export function Rotate({ application: { appId, displayName }, credential: { keyId, displayName: secretName } }: Props) {
+export function RotateClientSecret({
+  application: { appId, displayName },
+  credential: { keyId, displayName: secretName },
+  appearance = "transparent",
+  started,
+}: Props) {
   const bodyOf = (form: FormData, dryRun: boolean) => ({
     body: {
       appId,
@@ -38,7 +46,7 @@ export function Rotate({ application: { appId, displayName }, credential: { keyI
       title="Rotate secret"
       about={`"${isolated(secretName ?? keyId)}" of ${isolated(displayName)}`}
       action="Rotate secret"
-      appearance="transparent"
+      appearance={appearance}
       preview={{
         action: "Preview rotation",
         first: true,
@@ -46,6 +54,7 @@ export function Rotate({ application: { appId, displayName }, credential: { keyI
       }}
       submit={async (form, rotate) => {
         const { rotationId } = await rotate(bodyOf(form, false));
+        if (started && rotationId !== null) return started(rotationId);
         return <Link href={createHref(`/rotation/${rotationId}`, {})}>Rotation started. View its steps.</Link>;
       }}
     >

@@ -1,5 +1,5 @@
 /** Display texts for the API's rotation enums. docs/rotation.md describes each of them. */
-import type { Schemas } from "../../api/client.ts";
+import type { Schemas } from "../api/client.ts";
 
 type Rotation = Schemas["Rotation"];
 
@@ -21,6 +21,9 @@ export const STATUSES = {
   rolledBack: "Rolled back",
   needsAttention: "Needs attention",
 } as const satisfies Record<Rotation["status"], string>;
+
+/** Statuses in which a rotation has ended, so that it no longer changes. */
+export const FINAL_STATUSES: Rotation["status"][] = ["completed", "failed", "cancelled", "rolledBack"];
 
 /**
  * Steps of a rotation. Only a rollback has `putBack`, `restore` and `removeNew`. `makeRoom` runs only if an

@@ -1,8 +1,8 @@
 import { Text } from "@fluentui/react-components";
-import type { Schemas } from "../../api/client.ts";
-import { ChoiceField, LongField, TextField } from "../../parts/fields.tsx";
-import { chosen, typed } from "../../parts/form-dialog.tsx";
-import { Operate } from "../../parts/operate.tsx";
+import type { Schemas } from "../api/client.ts";
+import { ChoiceField, LongField, TextField } from "./fields.tsx";
+import { chosen, typed } from "./form-dialog.tsx";
+import { Operate } from "./operate.tsx";
 
 const SCOPES = ["asset", "vault", "subscription", "all"] as const;
 const CATEGORIES = { waiver: "Risk accepted", mitigated: "Mitigated in another way" } as const;
@@ -13,10 +13,18 @@ const SCOPE_TEXTS = {
   all: "All assets and vaults",
 };
 
-/** The button of a violation that exempts its check, in a selected scope, from the score until a date. */
-export function Exempt({ violation }: { violation: Schemas["Violation"] }) {
-  if (violation.exempted) return null;
-  const { checkId, resourceType, resourceId, vaultName, subscriptionId } = violation;
+/**
+ * The button that exempts a violation of a resource, in a selected scope, from the score until a date. Renders nothing if all
+ * violations are exempt.
+ *
+ * @param props.violations - Violations of one resource. If several are open, the form asks for one of them.
+ * @param props.about - The resource, for the name of the button outside of a violation's row.
+ */
+export function Exempt({ violations, about }: { violations: Schemas["Violation"][]; about?: string }) {
+  const open = violations.filter(({ exempted }) => !exempted);
+  const [first] = open;
+  if (first === undefined) return null;
+  const { resourceType, resourceId, vaultName, subscriptionId } = first;
   // Credentials outside key vaults have neither a vault nor a subscription.
   const ids = { asset: resourceId, vault: vaultName, subscription: subscriptionId, all: null };
   // For a violation of a vault itself, the scopes "asset" and "vault" would be the same.
@@ -26,13 +34,14 @@ export function Exempt({ violation }: { violation: Schemas["Violation"] }) {
   return (
     <Operate
       operation="createExemption"
-      title="Exempt violation"
+      title={about === undefined ? "Exempt violation" : "Exempt"}
+      {...(about !== undefined && { about })}
       action="Create exemption"
       submit={(form, create) => {
         const type = chosen(form, "scope", SCOPES);
         return create({
           body: {
-            checkId,
+            checkId: typed(form, "checkId") || first.checkId,
             scope: { type, ...(ids[type] !== null && { id: ids[type] }) },
             category: chosen(form, "category", ["waiver", "mitigated"]),
             reason: typed(form, "reason"),
@@ -45,6 +54,13 @@ export function Exempt({ violation }: { violation: Schemas["Violation"] }) {
         Violations of this check in the scope no longer lower the compliance score until the exemption expires. You can
         remove the exemption earlier.
       </Text>
+      {open.length > 1 && (
+        <ChoiceField
+          name="checkId"
+          label="Failed check"
+          options={Object.fromEntries(open.map(({ checkId, title }) => [checkId, title]))}
+        />
+      )}
       <ChoiceField
         name="scope"
         member="scope.id"

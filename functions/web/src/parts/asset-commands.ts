@@ -1,0 +1,51 @@
+/** Commands of the Azure CLI for one asset, to copy. The service itself can't run them: it only reads vaults and directories. */
+import type { Schemas } from "../api/client.ts";
+
+type Asset = Schemas["AssetDetails"];
+
+/** Quotes a text for a POSIX shell. */
+const quoted = (text: string): string => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
+
+/** Returns the command that signs in to a B2C tenant first. Empty for other assets. */
+const signIn = ({ source, credential }: Asset): string =>
+  source === "b2c" && credential ? `az login --tenant ${quoted(credential.tenantId)} --allow-no-subscriptions\n` : "";
+
+/** Returns the command that renews an asset. Undefined if the Azure CLI has none, such as for an identity provider. */
+export function renewCommand(asset: Asset): string | undefined {
+  const { type, name, vaultName, credential } = asset;
+  if (vaultName !== null) {
+    const target = `--vault-name ${quoted(vaultName)} --name ${quoted(name)}`;
+    if (type === "key") return `az keyvault key rotate ${target}`;
+    if (type === "secret") return `az keyvault secret set ${target} --file '<file with the new value>'`;
+    return [
+      "# A new version with the certificate's own policy, from the same issuer:",
+      `az keyvault certificate show ${target} --query policy > policy.json`,
+      `az keyvault certificate create ${target} --policy @policy.json`,
+    ].join("\n");
+  }
+  if (credential?.appId === undefined || (credential.kind ?? "application") !== "application") return undefined;
+  const command = `az ad ${credential.of === "servicePrincipal" ? "sp" : "app"} credential reset --id ${quoted(credential.appId)} --append`;
+  return `${signIn(asset)}# Adds a new one. The old one stays valid until you delete it.\n${command}${type === "certificate" ? " --cert '@<certificate.pem>'" : ""}`;
+}
+
+/**
+ * Returns the command that assigns an owner: the owner tag of a vault asset, or an owner of the application. Undefined if the
+ * asset can't have an owner.
+ *
+ * @param ownerTag - Name of the tag that names the owner.
+ * @param owner - The new owner as the user typed it. Empty: a placeholder.
+ */
+export function ownerCommand(asset: Asset, ownerTag: string, owner: string): string | undefined {
+  const { type, name, vaultName, credential, tags } = asset;
+  if (vaultName !== null) {
+    // The command replaces all tags, so it contains the existing ones.
+    const all = Object.entries({ ...tags, [ownerTag]: owner || "<owner>" }).map(([tag, value]) =>
+      quoted(`${tag}=${value}`),
+    );
+    return `az keyvault ${type} set-attributes --vault-name ${quoted(vaultName)} --name ${quoted(name)} --tags ${all.join(" ")}`;
+  }
+  if (credential?.appId === undefined || credential.of === "servicePrincipal") return undefined;
+  if ((credential.kind ?? "application") !== "application") return undefined;
+  const user = quoted(owner || "<sign-in name>");
+  return `${signIn(asset)}az ad app owner add --id ${quoted(credential.appId)} --owner-object-id "$(az ad user show --id ${user} --query id --output tsv)"`;
+}

@@ -1,0 +1,78 @@
+import { Button, Field, Input, Text } from "@fluentui/react-components";
+import { useState } from "react";
+import { api, type Schemas } from "../../api/client.ts";
+import { ownerCommand, renewCommand } from "../../parts/asset-commands.ts";
+import { CommandDialog } from "../../parts/command-dialog.tsx";
+import { Copyable } from "../../parts/copyable.tsx";
+import { Unavailable } from "../../parts/unavailable.tsx";
+
+interface Props {
+  asset: Schemas["AssetDetails"];
+  /** The display name of the asset. */
+  name: string;
+}
+
+/** The action that renews a certificate or a key, as a command. Nothing for a secret, which has the action Rotate. */
+export function RenewAction({ asset, name }: Props) {
+  if (asset.type === "secret") return null;
+  const command = renewCommand(asset);
+  if (command === undefined)
+    return <Unavailable title="Renew" reason="Create a new one in the tenant. The Azure portal shows where." />;
+  return (
+    <CommandDialog title="Renew" about={name}>
+      <Text block>
+        {asset.autoRenew === true
+          ? "The vault renews this certificate by itself. To renew it now, run this command. "
+          : "Run this command to create a new version. "}
+        The service only reads vaults. The next scan finds the new version and resolves the alerts.
+      </Text>
+      <Copyable label="Azure CLI" text={command} />
+    </CommandDialog>
+  );
+}
+
+/** The action that assigns an owner, as a command: the owner is a tag in the vault, or an owner of the application. */
+export function OwnerAction({ asset, name }: Props) {
+  if (ownerCommand(asset, "owner", "") === undefined)
+    return <Unavailable title="Assign an owner" reason="A credential of this kind can't have an owner." />;
+  return (
+    <CommandDialog title="Assign an owner" about={name}>
+      <OwnerCommand asset={asset} />
+    </CommandDialog>
+  );
+}
+
+/** Rendered only while the dialog is open. */
+function OwnerCommand({ asset }: Pick<Props, "asset">) {
+  const [owner, setOwner] = useState(asset.owner ?? "");
+  const owners = api.useQuery("get", "/alerts/owners", { params: { query: { limit: 1 } } });
+  const ownerTag = owners.data?.ownerTag ?? "owner";
+  const isInVault = asset.source === "keyVault";
+  return (
+    <>
+      <Field label="Owner" hint={isInVault ? "Example: payments-team" : "Sign-in name of a user. Example: ann@contoso.com"}>
+        <Input value={owner} onChange={(_, data) => setOwner(data.value)} autoComplete="off" />
+      </Field>
+      <Copyable label="Azure CLI" text={ownerCommand(asset, ownerTag, owner.trim()) ?? ""} />
+      <Text block>
+        {isInVault
+          ? `The owner is the value of the tag ${ownerTag}. The command keeps the other tags. It needs permission to change the vault's objects.`
+          : "It needs permission to change the application."}{" "}
+        The service only reads, so the next scan finds the new owner.
+      </Text>
+    </>
+  );
+}
+
+/** The action that copies the command that fixes the asset: of its most severe violation, or the one that renews it. */
+export function CopyCommandAction({ asset, violation }: Pick<Props, "asset"> & { violation: Schemas["Violation"] | undefined }) {
+  const [isCopied, setCopied] = useState(false);
+  const command = violation?.remediation.cli ?? renewCommand(asset);
+  if (command === undefined)
+    return <Unavailable title="Copy command" reason="The Azure CLI has no command for this kind of credential." />;
+  return (
+    <Button size="small" onClick={() => void navigator.clipboard.writeText(command).then(() => setCopied(true))}>
+      {isCopied ? "Copied" : "Copy command"}
+    </Button>
+  );
+}

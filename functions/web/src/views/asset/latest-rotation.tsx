@@ -1,0 +1,124 @@
+import { Badge, Link, Text } from "@fluentui/react-components";
+import { useQueryClient } from "@tanstack/react-query";
+import { useEffect, useRef } from "react";
+import { useMay } from "../../api/access.ts";
+import { api, type Schemas } from "../../api/client.ts";
+import { createHref } from "../../parts/address.ts";
+import { Card } from "../../parts/card.tsx";
+import { Instant } from "../../parts/instant.tsx";
+import { isolated } from "../../parts/isolated.ts";
+import { pollUntil } from "../../parts/polling.ts";
+import { QueryResult } from "../../parts/query-result.tsx";
+import { FINAL_STATUSES, STATUSES } from "../../parts/rotation-texts.ts";
+import { RotationTimeline } from "../../parts/rotation-timeline.tsx";
+
+type Rotation = Schemas["Rotation"];
+
+/** Number of recent rotations of an application that are searched for the client secret. */
+const SEARCHED_ROTATIONS = 50;
+
+interface Props {
+  assetId: string;
+  /** ID of the rotation that the user has just started. Undefined: the latest one. */
+  startedId: string | undefined;
+}
+
+/** The card of an asset's page with the steps of its latest rotation. Nothing if there is none. */
+export function LatestRotation(props: Props) {
+  const may = useMay();
+  if (!may("listRotations") || !may("getRotation")) return null;
+  return props.startedId === undefined ? <Found {...props} /> : <Steps rotationId={props.startedId} {...props} />;
+}
+
+/** Returns the client ID and the key ID of an application's credential, by the ID of the asset. Undefined for other assets. */
+function clientSecretOf(assetId: string): { appId: string; keyId: string } | undefined {
+  const [source, , appId, keyId] = assetId.split(".");
+  return source === "entra" && appId !== undefined && keyId !== undefined ? { appId, keyId } : undefined;
+}
+
+/** Finds the latest rotation that replaces or created the secret. */
+function Found({ assetId, startedId }: Props) {
+  const clientSecret = clientSecretOf(assetId);
+  const filter = clientSecret ? { appId: clientSecret.appId, limit: SEARCHED_ROTATIONS } : { assetId, limit: 1 };
+  const history = api.useQuery("get", "/api/automation/rotation/history", { params: { query: filter } });
+  const latest = history.data?.items.find(
+    ({ oldKeyId, newKeyId }) => !clientSecret || oldKeyId === clientSecret.keyId || newKeyId === clientSecret.keyId,
+  );
+  if (latest?.rotationId == null) return null;
+  return <Steps rotationId={latest.rotationId} assetId={assetId} startedId={startedId} />;
+}
+
+function Steps({ rotationId, assetId }: Props & { rotationId: string }) {
+  const queries = useQueryClient();
+  const rotation = api.useQuery(
+    "get",
+    "/api/automation/rotation/rotations/{rotation_id}",
+    { params: { path: { rotation_id: rotationId } } },
+    pollUntil<Rotation>(({ status }) => FINAL_STATUSES.includes(status)),
+  );
+  const status = rotation.data?.status;
+  const previousStatus = useRef(status);
+  // The rotation changes the asset while this page is open: its expiry date, its versions and its violations.
+  useEffect(() => {
+    const hasChanged = previousStatus.current !== undefined && previousStatus.current !== status;
+    previousStatus.current = status;
+    if (hasChanged && (status === "overlapping" || status === "completed"))
+      void queries.invalidateQueries({ predicate: ({ queryKey: [, path] }) => !String(path).includes("/rotation/") });
+  }, [status, queries]);
+  return (
+    <Card title="Rotation">
+      <QueryResult of={rotation}>
+        {(data) => (
+          <>
+            <Text>
+              <Outcome rotation={data} assetId={assetId} />
+            </Text>
+            <RotationTimeline of={data} />
+            <Link href={createHref(`/rotation/${rotationId}`)}>
+              {data.status === "needsAttention" ? "Decide how the rotation continues" : "Details of the rotation"}
+            </Link>
+          </>
+        )}
+      </QueryResult>
+    </Card>
+  );
+}
+
+/** What the rotation achieved so far. It is resolved when consumers use the new value, also while the old one is still valid. */
+function Outcome({ rotation, assetId }: { rotation: Rotation; assetId: string }) {
+  const { status, newKeyId, expiresAt, overlapEndsAt, failure, attention } = rotation;
+  if (status !== "completed" && status !== "overlapping")
+    return (
+      <>
+        {STATUSES[status]}. {failure && `${failure.message} ${failure.remedy}`}
+        {attention && `${attention.message} ${attention.next}`}
+      </>
+    );
+  const clientSecret = clientSecretOf(assetId);
+  const isReplaced = clientSecret !== undefined && newKeyId !== null && newKeyId !== clientSecret.keyId;
+  return (
+    <>
+      <Badge color="success">Resolved</Badge> {isReplaced ? "A new secret replaces this one" : "The new value is in use"}
+      {expiresAt && (
+        <>
+          {" "}
+          and is valid until <Instant at={expiresAt} />
+        </>
+      )}
+      .{" "}
+      {status === "overlapping" && overlapEndsAt && (
+        <>
+          The old one stays valid until <Instant at={overlapEndsAt} /> and is then deleted.{" "}
+        </>
+      )}
+      {isReplaced && (
+        <Link href={createHref(`/inventory/${encodeURIComponent(siblingId(assetId, newKeyId))}`)}>
+          Show the new secret{rotation.appName === null ? "" : ` of ${isolated(rotation.appName)}`}
+        </Link>
+      )}
+    </>
+  );
+}
+
+/** Returns the ID of another credential of the same application. */
+const siblingId = (assetId: string, keyId: string): string => [...assetId.split(".").slice(0, 3), keyId].join(".");

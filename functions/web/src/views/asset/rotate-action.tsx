@@ -1,0 +1,83 @@
+import { Text } from "@fluentui/react-components";
+import { api, type Schemas } from "../../api/client.ts";
+import { QueryResult } from "../../parts/query-result.tsx";
+import { RotateAsset } from "../../parts/rotate-asset.tsx";
+import { RotateClientSecret } from "../../parts/rotate-client-secret.tsx";
+import { RotationReadiness } from "../../parts/rotation-readiness.tsx";
+import { Unavailable, useWhyNot } from "../../parts/unavailable.tsx";
+
+interface Props {
+  asset: Schemas["AssetDetails"];
+  /** Called with the ID of the rotation that the user started. */
+  started(rotationId: string): void;
+}
+
+/** The action that replaces a secret, or why the service can't replace it. */
+export function RotateAction({ asset, started }: Props) {
+  const whyNot = useWhyNot();
+  const isOfApplication = asset.source === "entra";
+  const reason = unsupported(asset) ?? whyNot(isOfApplication ? "rotateSecret" : "rotateAsset");
+  if (reason !== undefined) return <Unavailable title="Rotate secret" reason={reason} />;
+  return isOfApplication ? (
+    <OfApplication asset={asset} started={started} />
+  ) : (
+    <OfVault asset={asset} started={started} />
+  );
+}
+
+/** Returns why no role can rotate the asset here. Undefined if the service can rotate it. */
+function unsupported({ source, type, credential }: Props["asset"]): string | undefined {
+  if (source === "b2c") return "The service can't create credentials in B2C tenants. Copy the command instead.";
+  if (type !== "secret") return "The service rotates secrets only. Copy the command instead.";
+  if (credential?.of === "servicePrincipal")
+    return "The secret belongs to a service principal. Rotate it where the application is registered.";
+  return undefined;
+}
+
+function OfVault({ asset: { id }, started }: Props) {
+  const radius = api.useQuery("get", "/api/assets/dependencies/blast-radius/{secret_id}", {
+    params: { path: { secret_id: id } },
+  });
+  return <QueryResult of={radius}>{(data) => <RotateAsset radius={data} started={started} />}</QueryResult>;
+}
+
+function OfApplication({ asset: { credential }, started }: Props) {
+  const application = api.useQuery("get", "/api/automation/rotation/apps/{app_id}", {
+    params: { path: { app_id: credential?.appId ?? "" } },
+  });
+  return (
+    <QueryResult of={application}>
+      {(data) => {
+        const current = data.credentials.find(({ keyId }) => keyId === credential?.keyId);
+        if (current === undefined) return <Text>The application no longer has this secret.</Text>;
+        return data.rotatable ? (
+          <RotateClientSecret application={data} credential={current} appearance="primary" started={started} />
+        ) : (
+          <Unavailable title="Rotate secret" reason={data.reasons.map(({ message }) => message).join(" ")} />
+        );
+      }}
+    </QueryResult>
+  );
+}
+
+/** The state of a client secret's rotation, below the actions. Nothing for other assets, or without a license. */
+export function Readiness({ asset: { source, type, credential } }: Pick<Props, "asset">) {
+  const whyNot = useWhyNot();
+  if (source !== "entra" || type !== "secret" || credential?.of === "servicePrincipal") return null;
+  if (whyNot("getApplication") !== undefined || whyNot("listRotationMatches") !== undefined) return null;
+  return <ReadinessOf appId={credential?.appId ?? ""} keyId={credential?.keyId} />;
+}
+
+function ReadinessOf({ appId, keyId }: { appId: string; keyId: string | undefined }) {
+  const application = api.useQuery("get", "/api/automation/rotation/apps/{app_id}", {
+    params: { path: { app_id: appId } },
+  });
+  return (
+    <QueryResult of={application}>
+      {(data) => {
+        const current = data.credentials.find((one) => one.keyId === keyId);
+        return current && <RotationReadiness application={data} credential={current} />;
+      }}
+    </QueryResult>
+  );
+}

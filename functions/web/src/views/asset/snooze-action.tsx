@@ -1,0 +1,111 @@
+import { Text } from "@fluentui/react-components";
+import { api, asProblem, type Schemas } from "../../api/client.ts";
+import type { Call } from "../../api/calls.ts";
+import { Instant } from "../../parts/instant.tsx";
+import { isolated } from "../../parts/isolated.ts";
+import { ChoiceField } from "../../parts/fields.tsx";
+import { typed } from "../../parts/form-dialog.tsx";
+import { Operate } from "../../parts/operate.tsx";
+import { BY_CURSOR } from "../../parts/paged-table.tsx";
+import { QueryResult } from "../../parts/query-result.tsx";
+import { SnoozeFields, snoozeOf } from "../../parts/snooze-fields.tsx";
+import { Unavailable, useWhyNot } from "../../parts/unavailable.tsx";
+
+type Rule = Schemas["AlertRule"];
+
+/** Types of rules that can be snoozed for an asset: those about its expiry. */
+const EXPIRY_TYPES: Rule["alertType"][] = ["expiration", "expired", "credentialExpiry"];
+
+interface Props {
+  assetId: string;
+  /** The display name of the asset. */
+  name: string;
+}
+
+/** The action that pauses notifications about the asset, or why it is not available. */
+export function SnoozeAction({ assetId, name }: Props) {
+  const whyNot = useWhyNot()("createAlertSnooze");
+  const list = api.useInfiniteQuery(
+    "get",
+    "/alerts/rules",
+    { params: { query: { limit: 100 } } },
+    { ...BY_CURSOR, enabled: whyNot === undefined },
+  );
+  if (whyNot !== undefined) return <Unavailable title="Snooze" reason={whyNot} />;
+  const rules = list.data?.pages.flatMap(({ items }) => items).filter(({ alertType }) => EXPIRY_TYPES.includes(alertType));
+  if (rules?.length === 0)
+    return <Unavailable title="Snooze" reason="No alert rule notifies about expiry, so there is nothing to pause." />;
+  return (
+    <Operate
+      operation="createAlertSnooze"
+      title="Snooze"
+      about={name}
+      action="Snooze asset"
+      submit={async (form, create) => {
+        const ruleId = typed(form, "ruleId");
+        const ruleIds = ruleId === "" ? (rules ?? []).map(({ id }) => id) : [ruleId];
+        await snoozeForEach(ruleIds, (id) => create({ body: { ...snoozeOf(form), ruleId: id, assetId } }));
+      }}
+    >
+      <Text>
+        Until the date, no notifications are sent about this asset, except that it was renewed or deleted. Notifications
+        about other assets are still sent.
+      </Text>
+      <ChoiceField
+        name="ruleId"
+        label="Alert rule"
+        options={{
+          ...((rules?.length ?? 0) > 1 && { "": "All rules about expiry" }),
+          ...Object.fromEntries((rules ?? []).map((rule) => [rule.id, rule.name])),
+        }}
+      />
+      <SnoozeFields />
+    </Operate>
+  );
+}
+
+/**
+ * Creates a snooze for each rule. A rule for which the asset is already snoozed is left as it is, unless it is the only one.
+ *
+ * @throws {Problem} if a request fails
+ */
+async function snoozeForEach(
+  ruleIds: string[],
+  create: (ruleId: string) => ReturnType<Call<"createAlertSnooze">>,
+): Promise<void> {
+  for (const ruleId of ruleIds) {
+    try {
+      await create(ruleId);
+    } catch (thrown) {
+      if (ruleIds.length === 1 || asProblem(thrown).code !== "alreadyExists") throw thrown;
+    }
+  }
+}
+
+/** The active snoozes of the asset, each with a button that ends it. */
+export function ActiveSnoozes({ assetId }: Pick<Props, "assetId">) {
+  const snoozes = api.useQuery("get", "/alerts/snoozes", { params: { query: { limit: 1000 } } });
+  return (
+    <QueryResult of={snoozes}>
+      {({ items }) =>
+        items
+          .filter((snooze) => snooze.assetId === assetId)
+          .map(({ id, until, reason, createdBy }) => (
+            <div key={id}>
+              Snoozed until <Instant at={until} /> by {isolated(createdBy)}: {isolated(reason)}{" "}
+              <Operate
+                operation="deleteAlertSnooze"
+                title="End snooze"
+                about={reason}
+                action="End snooze"
+                appearance="transparent"
+                submit={(_, end) => end({ params: { path: { snooze_id: id } } })}
+              >
+                <Text>The alert rule notifies about this asset again from now on.</Text>
+              </Operate>
+            </div>
+          ))
+      }
+    </QueryResult>
+  );
+}

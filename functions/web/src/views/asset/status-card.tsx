@@ -1,0 +1,127 @@
+import { Link, makeStyles, MessageBar, MessageBarBody, MessageBarTitle, Text, tokens } from "@fluentui/react-components";
+import { useState } from "react";
+import { useMay } from "../../api/access.ts";
+import { api, type Schemas } from "../../api/client.ts";
+import { assetName } from "../../parts/asset-name.ts";
+import { Card } from "../../parts/card.tsx";
+import { Exempt } from "../../parts/exempt.tsx";
+import { Instant } from "../../parts/instant.tsx";
+import { BY_CURSOR } from "../../parts/paged-table.tsx";
+import { counted } from "../../parts/plural.ts";
+import { SEVERITIES } from "../../parts/status.tsx";
+import { Unavailable, useWhyNot } from "../../parts/unavailable.tsx";
+import { CopyCommandAction, OwnerAction, RenewAction } from "./command-actions.tsx";
+import { LatestRotation } from "./latest-rotation.tsx";
+import { Readiness, RotateAction } from "./rotate-action.tsx";
+import { ActiveSnoozes, SnoozeAction } from "./snooze-action.tsx";
+
+type Asset = Schemas["AssetDetails"];
+type Violation = Schemas["Violation"];
+
+const useStyles = makeStyles({
+  actions: { display: "flex", flexWrap: "wrap", alignItems: "center", gap: tokens.spacingHorizontalM },
+});
+
+/** The top of an asset's page: what is wrong, the next actions, and the steps of a rotation that the user started here. */
+export function StatusCard({ asset }: { asset: Asset }) {
+  const styles = useStyles();
+  const may = useMay();
+  const whyNot = useWhyNot();
+  const [startedId, setStartedId] = useState<string>();
+  // The same query as the card with the violations, so that they are loaded once.
+  const query = { resource: asset.id, limit: 100 };
+  const list = api.useInfiniteQuery("get", "/compliance/violations", { params: { query } }, BY_CURSOR);
+  const open = (list.data?.pages ?? [])
+    .flatMap(({ items }) => items)
+    .filter(({ exempted }) => !exempted)
+    .sort((a, b) => SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity));
+  const name = assetName(asset);
+  const whyNoExemption = whyNot("createExemption") ?? (open.length === 0 ? "No check fails, so there is nothing to exempt." : undefined);
+  return (
+    <>
+      <Card title="Status">
+        <WhatIsWrong asset={asset} violations={open} areViolationsKnown={list.data !== undefined} />
+        {may("listAlertSnoozes") && <ActiveSnoozes assetId={asset.id} />}
+        <div className={styles.actions} role="group" aria-label="Next actions">
+          {asset.type === "secret" && <RotateAction asset={asset} started={setStartedId} />}
+          <RenewAction asset={asset} name={name} />
+          <SnoozeAction assetId={asset.id} name={name} />
+          {whyNoExemption === undefined ? (
+            <Exempt violations={open} about={name} />
+          ) : (
+            <Unavailable title="Exempt" reason={whyNoExemption} />
+          )}
+          <OwnerAction asset={asset} name={name} />
+          <CopyCommandAction asset={asset} violation={open[0]} />
+        </div>
+        <Readiness asset={asset} />
+      </Card>
+      <LatestRotation assetId={asset.id} startedId={startedId} />
+    </>
+  );
+}
+
+/** The problems of the asset, worst first. Without one, says that nothing is wrong. */
+function WhatIsWrong({
+  asset: { status, expiresOn, enabled, owner, stale, source },
+  violations,
+  areViolationsKnown,
+}: {
+  asset: Asset;
+  /** Open violations, most severe first. */
+  violations: Violation[];
+  areViolationsKnown: boolean;
+}) {
+  const isExpiring = status !== "healthy" && expiresOn !== null;
+  const worst = violations[0];
+  if (!isExpiring && worst === undefined && owner !== null && !stale)
+    return (
+      <MessageBar intent={areViolationsKnown ? "success" : "info"} layout="multiline">
+        <MessageBarBody>
+          <MessageBarTitle>{areViolationsKnown ? "Nothing is wrong" : "Not expiring soon"}</MessageBarTitle>
+          {expiresOn === null ? "It never expires." : <Expiry at={expiresOn} />}
+        </MessageBarBody>
+      </MessageBar>
+    );
+  const intent = status === "expired" || worst?.severity === "critical" ? "error" : "warning";
+  return (
+    <MessageBar intent={intent} layout="multiline">
+      <MessageBarBody>
+        <MessageBarTitle>{titleOf(status, worst)}</MessageBarTitle>
+        {isExpiring && (
+          <Text block>
+            <Expiry at={expiresOn} />{" "}
+            {status === "expired" && enabled && "It is still enabled. Anything that relies on it fails."}
+          </Text>
+        )}
+        {worst !== undefined && (
+          <Text block>
+            {counted(violations.length, "check")} {violations.length === 1 ? "fails" : "fail"}, the most severe: {worst.title} (
+            {worst.severity}). <Link onClick={() => document.getElementById("violations")?.scrollIntoView()}>Show violations</Link>
+          </Text>
+        )}
+        {owner === null && (
+          <Text block>
+            It has no owner. {source === "keyVault" ? "Alerts go to the recipients of the rule." : ""}
+          </Text>
+        )}
+        {stale && (
+          <Text block>The last scan could not read all details, so the values below may be out of date.</Text>
+        )}
+      </MessageBarBody>
+    </MessageBar>
+  );
+}
+
+/** Returns the title of the problems. */
+function titleOf(status: Asset["status"], worst: Violation | undefined): string {
+  if (status === "expired") return "Expired";
+  if (status !== "healthy") return "Expires soon";
+  return worst === undefined ? "Needs attention" : "Fails a compliance check";
+}
+
+const Expiry = ({ at }: { at: string }) => (
+  <>
+    {Date.parse(at) < Date.now() ? "Expired" : "Expires"} <Instant at={at} relative />, on <Instant at={at} />.
+  </>
+);

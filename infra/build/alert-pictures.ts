@@ -1,0 +1,285 @@
+/** The mails and chat messages of `npm run pictures`: one of each kind of alert, with invented data, as HTML and as images. */
+import { readFileSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { pathToFileURL } from "node:url";
+import type { DeliveryRecord } from "../../shared/alerts/delivery.ts";
+import { mailOf } from "../../shared/alerts/email.ts";
+import { incidentOf } from "../../shared/alerts/incident.ts";
+import type { AssetItem, AutomationItem, Item, ScanFailureItem, ViolationItem } from "../../shared/alerts/items.ts";
+import type { Links } from "../../shared/alerts/links.ts";
+import { messageOf } from "../../shared/alerts/message.ts";
+import { pagerDutyEvent } from "../../shared/alerts/pagerduty.ts";
+import type { AlertType } from "../../shared/alerts/rule.ts";
+import { slackOf } from "../../shared/alerts/slack.ts";
+import { teamsOf } from "../../shared/alerts/teams.ts";
+import { openBrowser } from "../../test/support/browser.ts";
+import { findBrowser } from "../../test/support/chromium.ts";
+
+const SUBSCRIPTION = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
+const TENANT = "0f8fad5b-d9cb-469f-a165-70867728950e";
+const AT = "2026-11-21T10:00:00.000Z";
+const DAY_SECONDS = 86_400;
+const unixSeconds = (days: number): number => Math.floor(Date.parse(AT) / 1000 + days * DAY_SECONDS);
+const instant = (days: number): string => new Date(unixSeconds(days) * 1000).toISOString();
+
+const links: Links = {
+  portal: "https://portal.azure.com",
+  tenantId: "acme.example",
+  publicBaseUrl: "https://lifecycle.acme.example",
+  keyVaultSuffix: "vault.azure.net",
+  subscriptionName: () => "Acme production",
+};
+
+const vaultIdOf = (vaultName: string): string =>
+  `/subscriptions/${SUBSCRIPTION}/resourceGroups/rg-payments/providers/Microsoft.KeyVault/vaults/${vaultName}`;
+
+const asset = (vaultName: string, type: AssetItem["type"], name: string, days: number, owner?: string): AssetItem => ({
+  kind: "asset",
+  id: `${vaultName}.${type}.${name}`,
+  type,
+  name,
+  vaultName,
+  subscriptionId: SUBSCRIPTION,
+  vaultId: vaultIdOf(vaultName),
+  ...(owner ? { owner } : {}),
+  expiresOn: unixSeconds(days),
+  threshold: [1, 7, 30, 60].find((threshold) => days < threshold) ?? 90,
+});
+
+/** A credential of an application, or of a B2C tenant if `tenantDomain` is given. */
+function credential(application: string, name: string, days: number, tenantDomain?: string): AssetItem {
+  const [appId, keyId] = ["97471835-12cd-444d-ae9b-dc205f8336bf", "c97a9dbf-bd9f-4433-aea9-295c8898e41d"];
+  const isB2c = tenantDomain !== undefined;
+  return {
+    ...asset("holder", "secret", `${appId}-${keyId}`, days, isB2c ? undefined : "identity-team"),
+    id: isB2c ? `b2c.${TENANT}.application.${appId}.${keyId}` : `entra.${TENANT}.${appId}.${keyId}`,
+    credential: {
+      tenantId: TENANT,
+      ...(isB2c && { tenantDomain }),
+      appId,
+      applicationName: application,
+      keyId,
+      displayName: name,
+    },
+  };
+}
+
+const violation = (checkId: string, title: string, severity: ViolationItem["severity"], name: string): ViolationItem => ({
+  kind: "violation",
+  id: `${checkId}.kv-payments-prod.secret.${name}`,
+  checkId,
+  title,
+  severity,
+  resourceId: `kv-payments-prod.secret.${name}`,
+  resourceType: "secret",
+  vaultName: "kv-payments-prod",
+  vaultId: vaultIdOf("kv-payments-prod"),
+  subscriptionId: SUBSCRIPTION,
+  owner: "payments@acme.example",
+  firstSeenAt: instant(-1),
+});
+
+const scanFailure = (change: Partial<ScanFailureItem>): ScanFailureItem => ({
+  kind: "scanFailure",
+  id: "vault:kv-hr-prod",
+  scanId: "01KAJ4K3M0T5Q8W2Z7X9C1V6BN",
+  subscriptionId: SUBSCRIPTION,
+  code: "accessDenied",
+  message: "The service's identity may not list secrets.",
+  remedy: "Assign the role Key Vault Reader to it.",
+  at: AT,
+  ...change,
+});
+
+const automation = (change: Partial<AutomationItem>): AutomationItem => ({
+  kind: "automation",
+  id: "01KAJ4K3M0T5Q8W2Z7X9C1V6BQ",
+  title: "Identity API",
+  what: "needs a decision",
+  urgency: "critical",
+  why: "The web app app-orders still uses the old secret.",
+  done: "A new secret was created and saved to kv-identity-prod.",
+  safe: "Both secrets are valid.",
+  next: "Restart app-orders, then retry the step.",
+  at: AT,
+  appId: "97471835-12cd-444d-ae9b-dc205f8336bf",
+  rotationId: "01KAJ4K3M0T5Q8W2Z7X9C1V6BR",
+  ...change,
+});
+
+/** 300 items, as many as a new rule reports in a large company, to show the layout of a long message. */
+function manyAssets(): AssetItem[] {
+  const items = [
+    asset("kv-payments-prod", "certificate", "checkout-tls", -1.2, "payments@acme.example"),
+    asset("kv-payments-prod", "secret", "acquirer-api-password", 0.3, "payments@acme.example"),
+    asset("kv-identity-prod", "key", "token-signing-2025", 5.6, "Мария Иванова"),
+    credential("Identity API", "current", 3.2),
+    credential("Loyalty EU", "current", 4.1, "acmeloyalty.onmicrosoft.com"),
+    asset("kv-data-staging", "secret", "a-name-that-is-as-long-as-key-vault-allows-".padEnd(127, "x"), 24.4),
+    asset("kv-data-staging", "secret", "reporting-db", 60),
+  ];
+  const kinds = ["secret", "key", "certificate"] as const;
+  const owners = ["payments@acme.example", "identity-team", undefined, "data@acme.example"];
+  for (let index = items.length; index < 300; index++) {
+    const team = index % 12;
+    const days = ((index * 7) % 89) - 4.5;
+    items.push(asset(`kv-team-${team}-prod`, kinds[index % 3]!, `service-${index}-credential`, days, owners[team % 4]));
+  }
+  return items.sort((a, b) => a.expiresOn - b.expiresOn);
+}
+
+/** The messages by the name of their files: the kind of the alert, and its items. */
+function messages(): [name: string, alertType: AlertType, items: Item[]][] {
+  const renewed = asset("kv-payments-prod", "secret", "acquirer-api-password", 0.3, "payments@acme.example");
+  return [
+    ["mail", "expiration", manyAssets()],
+    ["few", "expiration", manyAssets().slice(8, 12)],
+    [
+      "credentials",
+      "credentialExpiry",
+      [credential("Identity API", "current", 3.2), credential("Loyalty EU", "current", 4.1, "acmeloyalty.onmicrosoft.com")],
+    ],
+    [
+      "violations",
+      "complianceViolation",
+      [
+        violation("secret-expired", "Enabled secret has not expired", "critical", "acquirer-api-password"),
+        violation("secret-expiry", "Secret has an expiration date", "medium", "legacy-db"),
+      ],
+    ],
+    [
+      "scan-failures",
+      "scanFailure",
+      [scanFailure({ vaultName: "kv-hr-prod", list: "secrets" }), scanFailure({ id: `subscription:${SUBSCRIPTION}` })],
+    ],
+    ["rotation", "rotationFailed", [automation({})]],
+    [
+      "resolved",
+      "expiration",
+      [
+        { kind: "renewed", id: renewed.id, of: renewed, since: instant(-6), expiresOn: unixSeconds(365), version: "9f2c" },
+        { kind: "recovered", id: "1", of: violation("secret-expired", "Enabled secret has not expired", "critical", "old"), since: instant(-3), reason: "mended" },
+      ],
+    ],
+  ];
+}
+
+/** Writes each message to a folder as mail, Slack message, Teams card, and incident, and renders them as images. */
+export async function renderAlerts(folder: string): Promise<void> {
+  const pages: [name: string, file: string][] = [];
+  const write = (name: string, html: string) => {
+    const file = path.join(folder, `${name}.html`);
+    writeFileSync(file, html);
+    pages.push([name, file]);
+  };
+  for (const [name, alertType, items] of messages()) {
+    const delivery = deliveryOf(alertType, items.length);
+    const message = messageOf([{ delivery, items }], links);
+    const { html, text } = mailOf(message);
+    write(name === "mail" ? name : `mail-${name}`, html);
+    writeFileSync(path.join(folder, name === "mail" ? "mail.txt" : `mail-${name}.txt`), text);
+    write(`slack-${name}`, slackPage(slackOf(message)));
+    write(`teams-${name}`, teamsPage(teamsOf(message)));
+    const incident = incidentOf(delivery, items[0]!, links);
+    const event = pagerDutyEvent(incident, "0".repeat(32), { ruleName: delivery.ruleName, alertType, createdAt: AT });
+    write(`incident-${name}`, incidentPage({ incident, pagerDuty: event }));
+  }
+  if (!findBrowser()) {
+    console.log(`Chrome, Edge or Chromium was not found: open the HTML files in ${folder} instead`);
+    return;
+  }
+  const context = await openBrowser();
+  try {
+    const tab = await context.newPage();
+    for (const [name, file] of pages)
+      for (const [suffix, width] of [
+        ["", 760],
+        ...(name.startsWith("mail") ? ([["-phone", 390]] as const) : []),
+      ] as const) {
+        const picture = path.join(folder, `${name}${suffix}.png`);
+        await tab.setViewportSize({ width, height: 1500 });
+        await tab.goto(pathToFileURL(file).href);
+        await tab.screenshot({ path: picture });
+        console.log(`Created ${picture}`);
+      }
+  } finally {
+    await context.close();
+  }
+}
+
+/** One notification of a rule. `news` (its items) are given beside it, and `newsTotal` is their number. */
+const deliveryOf = (alertType: AlertType, newsTotal: number): Omit<DeliveryRecord, "news"> => ({
+  deliveryId: "01KAJ4K3M0T5Q8W2Z7X9C1V6BN",
+  ruleId: "01KAJ4K3M0P4R7S2T9V5W8X1YZ",
+  ruleName: "Payments on call",
+  alertType,
+  deliveryMethod: "email",
+  deliveryMode: "immediate",
+  test: false,
+  requestedBy: "system",
+  createdAt: AT,
+  status: "pending",
+  parts: [],
+  nextAt: AT,
+  revivals: 0,
+  newsTotal,
+});
+
+const page = (content: string): string => `<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Message</title>
+<style>body{font:14px/20px 'Segoe UI',Helvetica,Arial,sans-serif;margin:16px;max-width:680px;overflow-wrap:anywhere}section{margin:8px 0;white-space:pre-line}small{color:#616061}</style>
+</head><body>${content}</body></html>`;
+
+/** Approximates how Slack shows Block Kit: headers, sections with bold text and links, and context. */
+function slackPage(card: object): string {
+  const { blocks } = card as { blocks: { type: string; text?: { text: string }; elements?: { text: string }[] }[] };
+  // Slack escapes the three characters of HTML too, so the text of a block is HTML apart from its own markup.
+  const html = (text: string) =>
+    text
+      .replace(/<(https:[^|>]*)\|([^>]*)>/g, '<a href="$1">$2</a>')
+      .replace(/\*([^*]+)\*/g, "<b>$1</b>")
+      .replace(/:(red|large_orange|large_yellow|large_blue)_circle:/g, (symbol) => SYMBOLS[symbol] ?? symbol);
+  return page(
+    blocks
+      .map(({ type, text, elements = [] }) => {
+        if (type === "header") return `<h2>${escapeHtml(text?.text ?? "")}</h2>`;
+        if (type === "context") return `<small>${elements.map((element) => html(element.text)).join(" ")}</small>`;
+        return `<section>${html(text?.text ?? "")}</section>`;
+      })
+      .join("\n"),
+  );
+}
+
+const SYMBOLS: Record<string, string> = {
+  ":red_circle:": "🔴",
+  ":large_orange_circle:": "🟠",
+  ":large_yellow_circle:": "🟡",
+  ":large_blue_circle:": "🔵",
+};
+
+/** Renders a card with Microsoft's library, as Teams does. */
+function teamsPage(card: object): string {
+  const { content } = (card as { attachments: { content: object }[] }).attachments[0]!;
+  const library = readFileSync(
+    path.resolve(import.meta.dirname, "../../node_modules/adaptivecards/dist/adaptivecards.min.js"),
+    "utf8",
+  );
+  const json = JSON.stringify(content).replaceAll("<", "\\u003c");
+  return page(`<div id="card"></div>
+<script>${library.replaceAll("</script", "<\\/script")}</script>
+<script>
+AdaptiveCards.AdaptiveCard.onProcessMarkdown = (text, result) => {
+  const escaped = text.replace(/&/g, "&amp;").replace(/</g, "&lt;");
+  result.outputHtml = escaped.replace(/^\\[(.*)\\]\\((.*)\\)$/, '<a href="$2">$1</a>').replace(/\\\\(.)/g, "$1");
+  result.didProcess = true;
+};
+const card = new AdaptiveCards.AdaptiveCard();
+card.parse(${json});
+document.getElementById("card").append(card.render());
+</script>`);
+}
+
+const incidentPage = (payload: object): string => page(`<pre style="white-space:pre-wrap">${escapeHtml(JSON.stringify(payload, null, 2))}</pre>`);
+
+const ESCAPES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
+const escapeHtml = (text: string): string => text.replace(/[&<>"]/g, (character) => ESCAPES[character]!);

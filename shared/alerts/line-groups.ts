@@ -1,0 +1,49 @@
+import type { MessageLine, Place } from "./message.ts";
+
+/** Groups the lines of a message by owner, and by what holds the asset: its vault, application or tenant. */
+
+/** Lines of one place, most urgent first. */
+interface PlaceGroup {
+  place: Place | undefined;
+  lines: MessageLine[];
+}
+
+/** Places of one owner, in the order of their most urgent line. */
+export interface OwnerGroup {
+  /** Empty: the asset has no owner tag. Undefined: the items have no owner, such as a failed scan. */
+  owner: string | undefined;
+  places: PlaceGroup[];
+}
+
+/** Returns the text that identifies a place among those of an owner. */
+export const placeKey = (place: Place | undefined): string | undefined => place?.vault ?? place?.directory;
+
+/** Returns the lines by owner, then by place, both in the order of their most urgent line. */
+export function groupLines(lines: readonly MessageLine[]): OwnerGroup[] {
+  const owners = Map.groupBy(lines, ({ place }) => place?.owner);
+  return [...owners].map(([owner, ofOwner]) => ({
+    owner,
+    places: [...Map.groupBy(ofOwner, ({ place }) => placeKey(place)).values()].map((ofPlace) => ({
+      place: ofPlace[0]!.place,
+      lines: ofPlace,
+    })),
+  }));
+}
+
+/** Returns the heading of an owner's lines. */
+export function ownerText(owner: string | undefined): string {
+  if (owner === undefined) return "Other alerts";
+  return owner === "" ? "No owner" : `Owner: ${owner}`;
+}
+
+/** Returns the heading of a place's lines. Empty for items without a place. */
+export function placeText(place: Place | undefined): string {
+  if (place?.directory !== undefined) return place.directory;
+  return place?.vault === undefined ? "" : `Vault ${place.vault}, subscription ${place.subscription ?? "unknown"}`;
+}
+
+/** Returns the details of a line that the headings above it don't contain. */
+export const factsUnderHeadings = ({ facts, place }: MessageLine): [string, string][] =>
+  facts.filter(
+    ([label]) => !(place && (label === "Owner" || (place.vault && (label === "Vault" || label === "Subscription")))),
+  );
