@@ -50,6 +50,7 @@ export function SavedViews() {
   const { search } = useLocation();
   const [views, setViews] = useState(readViews);
   const [copied, setCopied] = useState<string>();
+  const [isOpen, setOpen] = useState(false);
   const store = (next: SavedView[]) => {
     localStorage.setItem(STORAGE_KEY, JSON.stringify(next));
     setViews(next);
@@ -64,7 +65,7 @@ export function SavedViews() {
   };
   return (
     <>
-      <Popover trapFocus>
+      <Popover trapFocus open={isOpen} onOpenChange={(_, { open }) => setOpen(open)}>
         <PopoverTrigger disableButtonEnhancement>
           <Button size="small">Saved views</Button>
         </PopoverTrigger>
@@ -75,6 +76,7 @@ export function SavedViews() {
               <li key={view.name} className={styles.item}>
                 <Link
                   className={styles.name}
+                  onClick={() => setOpen(false)}
                   href={createHref("/inventory", Object.fromEntries(new URLSearchParams(view.search)))}
                 >
                   {view.name}
