@@ -64,7 +64,12 @@ function credential(application: string, name: string, days: number, tenantDomai
   };
 }
 
-const violation = (checkId: string, title: string, severity: ViolationItem["severity"], name: string): ViolationItem => ({
+const violation = (
+  checkId: string,
+  title: string,
+  severity: ViolationItem["severity"],
+  name: string,
+): ViolationItem => ({
   kind: "violation",
   id: `${checkId}.kv-payments-prod.secret.${name}`,
   checkId,
@@ -137,7 +142,10 @@ function messages(): [name: string, alertType: AlertType, items: Item[]][] {
     [
       "credentials",
       "credentialExpiry",
-      [credential("Identity API", "current", 3.2), credential("Loyalty EU", "current", 4.1, "acmeloyalty.onmicrosoft.com")],
+      [
+        credential("Identity API", "current", 3.2),
+        credential("Loyalty EU", "current", 4.1, "acmeloyalty.onmicrosoft.com"),
+      ],
     ],
     [
       "violations",
@@ -157,8 +165,21 @@ function messages(): [name: string, alertType: AlertType, items: Item[]][] {
       "resolved",
       "expiration",
       [
-        { kind: "renewed", id: renewed.id, of: renewed, since: instant(-6), expiresOn: unixSeconds(365), version: "9f2c" },
-        { kind: "recovered", id: "1", of: violation("secret-expired", "Enabled secret has not expired", "critical", "old"), since: instant(-3), reason: "mended" },
+        {
+          kind: "renewed",
+          id: renewed.id,
+          of: renewed,
+          since: instant(-6),
+          expiresOn: unixSeconds(365),
+          version: "9f2c",
+        },
+        {
+          kind: "recovered",
+          id: "1",
+          of: violation("secret-expired", "Enabled secret has not expired", "critical", "old"),
+          since: instant(-3),
+          reason: "mended",
+        },
       ],
     ],
   ];
@@ -279,7 +300,8 @@ document.getElementById("card").append(card.render());
 </script>`);
 }
 
-const incidentPage = (payload: object): string => page(`<pre style="white-space:pre-wrap">${escapeHtml(JSON.stringify(payload, null, 2))}</pre>`);
+const incidentPage = (payload: object): string =>
+  page(`<pre style="white-space:pre-wrap">${escapeHtml(JSON.stringify(payload, null, 2))}</pre>`);
 
 const ESCAPES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
 const escapeHtml = (text: string): string => text.replace(/[&<>"]/g, (character) => ESCAPES[character]!);

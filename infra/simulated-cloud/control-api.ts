@@ -9,9 +9,9 @@ import type { TenantsControl } from "./graph/tenants-control.ts";
 import { type IncomingRequest, jsonObject, type ServiceResponse } from "./http.ts";
 import { isOidcMode } from "./idp/oidc-modes.ts";
 import { isSamlMode } from "./idp/saml-modes.ts";
-import { mailContent, mailList } from "./mail-view.ts";
-import type { StoredMail } from "./mail.ts";
 import type { LogEvent, Workspace, Workspaces } from "./logs/workspaces.ts";
+import type { StoredMail } from "./mail.ts";
+import { mailContent, mailList } from "./mail-view.ts";
 
 type Body = Record<string, unknown>;
 

@@ -292,7 +292,12 @@ const entryFields = {
 export const HistoryEntry = z
   .object({
     ...entryFields,
-    items: z.array(AlertItem).meta({ description: "Items of the notification. Lists include the first ten, or with `asset_id` those about the asset." }),
+    items: z
+      .array(AlertItem)
+      .meta({
+        description:
+          "Items of the notification. Lists include the first ten, or with `asset_id` those about the asset.",
+      }),
   })
   .meta({ id: "AlertHistoryEntry" });
 export const AlertTestResult = z

@@ -220,7 +220,8 @@ function textLine(line: MessageLine): string {
     `  ${factsOf(line)
       .map(([label, value]) => `${label}: ${value}`)
       .join(" · ")}`,
-    ...links.map(({ text, url }) => `  ${text}: ${url}`),
+    // Only the first link, to have room for more lines: the asset's page has the link to the Azure portal.
+    ...links.slice(0, 1).map(({ text, url }) => `  ${text}: ${url}`),
   ].join("\n");
 }
 

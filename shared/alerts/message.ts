@@ -125,8 +125,7 @@ export function messageOf(sources: readonly MessageSource[], links: Links): Mess
       place: placeOf(item, links),
     }))
     .sort(
-      (a, b) =>
-        URGENCIES.indexOf(a.line.urgency) - URGENCIES.indexOf(b.line.urgency) || compareExpiry(a.item, b.item),
+      (a, b) => URGENCIES.indexOf(a.line.urgency) - URGENCIES.indexOf(b.line.urgency) || compareExpiry(a.item, b.item),
     );
   const lines = entries.map(({ line, place }): MessageLine => ({ ...line, ...(place && { place }) }));
   const deliveries = sources.map(({ delivery }) => delivery);
@@ -154,7 +153,7 @@ export function messageOf(sources: readonly MessageSource[], links: Links): Mess
           owner ? [`It is sent to you because a tag names you as the owner: “${owner}”.`] : [],
         ),
       ),
-      "To stop these messages, ask an administrator to remove you from the rule's recipients, to snooze an asset for this rule (POST /alerts/snoozes), or to disable the rule.",
+      "To stop these messages, snooze the asset on its page, or ask an administrator to remove you from the rule's recipients or to disable the rule.",
     ],
     ruleName: deliveries[0]!.ruleName,
     histories: [...new Set(deliveries.map(({ deliveryId }) => deliveryId))].flatMap(
@@ -253,11 +252,7 @@ function placeOf(item: Item, links: Links): Place | undefined {
  *
  * @param id - `entra.<tenant>.<application>.<key>` or `b2c.<tenant>.…`
  */
-function directoryOf(
-  id: string,
-  credential: AssetItem["credential"],
-  links: Links,
-): Pick<Place, "directory" | "url"> {
+function directoryOf(id: string, credential: AssetItem["credential"], links: Links): Pick<Place, "directory" | "url"> {
   const [source, tenantId = "", appId = ""] = id.split(".");
   const isB2c = source === "b2c";
   const tenant = `${isB2c ? "B2C" : "Microsoft Entra"} tenant ${credential?.tenantDomain ?? credential?.tenantId ?? tenantId}`;
@@ -575,7 +570,10 @@ function automationPage({ rotationId, recordId, vaultName, appId }: AutomationIt
   if (rotationId) return linkTo("View rotation", viewLink(links, `/rotation/${encodePathSegment(rotationId)}`));
   if (recordId) return linkTo("View copy", viewLink(links, `/sync/${encodePathSegment(recordId)}`));
   if (vaultName)
-    return linkTo("View references", viewLink(links, `/dependencies?vault=${encodePathSegment(vaultName)}&resolved=false`));
+    return linkTo(
+      "View references",
+      viewLink(links, `/dependencies?vault=${encodePathSegment(vaultName)}&resolved=false`),
+    );
   return appId ? linkTo("View application", viewLink(links, `/rotation/apps/${encodePathSegment(appId)}`)) : [];
 }
 

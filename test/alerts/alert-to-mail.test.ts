@@ -213,8 +213,7 @@ test("an expired secret and its renewal are sent on each channel, and an unackno
   const kindsAbout = async (assetId: string) => {
     const { items, nextCursor } = await call("GET", `/alerts/history?asset_id=${assetId}&limit=1000`);
     expect(nextCursor).toBeNull();
-    for (const { items: alerts } of items)
-      expect(alerts.map(({ id }: { id: string }) => id)).toEqual([assetId]);
+    for (const { items: alerts } of items) expect(alerts.map(({ id }: { id: string }) => id)).toEqual([assetId]);
     const times = items.map(({ createdAt }: { createdAt: string }) => createdAt);
     expect(times).toEqual(times.toSorted().reverse());
     return items.map(({ items: [alert] }: { items: [{ kind: string }] }) => alert.kind);

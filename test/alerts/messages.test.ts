@@ -78,7 +78,9 @@ const message = (items: Item[], change: Partial<typeof delivery> = {}) =>
 
 /** Returns the names of the assets that a mail lists, without their vaults: `one` of `LATER: kv-a/one expires in 40 days`. */
 const namesIn = (text: string): string[] =>
-  [...text.matchAll(/^(?:EXPIRED|WITHIN \d+ (?:HOURS|DAYS)|LATER|RESOLVED): [^/\n]+\/(\S+)/gm)].map((match) => match[1]!);
+  [...text.matchAll(/^(?:EXPIRED|WITHIN \d+ (?:HOURS|DAYS)|LATER|RESOLVED): [^/\n]+\/(\S+)/gm)].map(
+    (match) => match[1]!,
+  );
 
 /** Returns items of every kind, with and without their optional members. */
 function itemsOfEveryKind(): Item[] {
@@ -340,8 +342,11 @@ describe("a mail", () => {
     const { html, text } = mailOf(message([asset("soon", 6)]));
     expect(html).toContain(`<a href="${page}"><b>kv-a/soon</b></a>`);
     expect(html).toMatch(new RegExp(`<a href="[^"]*${portal}">Open in the Azure portal</a></p>`));
-    expect(text).toContain(`  Open asset: ${page}\n  Open in the Azure portal: https://portal.azure.com`);
-    const withoutPage = mailOf(messageOf([{ delivery, items: [asset("soon", 6)] }], { ...links, publicBaseUrl: undefined }));
+    expect(text).toContain(`  Open asset: ${page}\n`);
+    expect(text).not.toContain(portal);
+    const withoutPage = mailOf(
+      messageOf([{ delivery, items: [asset("soon", 6)] }], { ...links, publicBaseUrl: undefined }),
+    );
     expect(withoutPage.html).toMatch(new RegExp(`<a href="[^"]*${portal}"><b>kv-a/soon</b></a>`));
   });
 
@@ -359,10 +364,10 @@ describe("a mail", () => {
         "27 November 2026, 22:00 UTC",
         "Owner: ann",
         "Payments (s-1)",
-        link,
       ])
         expect(text).toContain(part);
     }
+    expect(mail.html).toContain(link);
     const order = ["kv-a/gone", "kv-a/now", "kv-a/soon", "kv-a/later"].map((name) => mail.text.lastIndexOf(name));
     expect(order).toEqual([...order].sort((a, b) => a - b));
   });
@@ -405,7 +410,7 @@ describe("a mail", () => {
       const { subject, html, text } = mailOf(message(many));
       expect(Buffer.byteLength(subject + html + text)).toBeLessThan(90_000);
       expect(Buffer.byteLength(subject + html + text)).toBeGreaterThan(80_000);
-      const shown = [...text.matchAll(/^(?:ACT NOW|URGENT|SOON|NOTICE): /gm)].length;
+      const shown = [...text.matchAll(/^(?:EXPIRED|WITHIN .+|LATER): kv-/gm)].length;
       expect(text).toContain(
         `${count - shown} more items are not shown. The most urgent items are above. https://lifecycle.example/#/alerts`,
       );
@@ -432,20 +437,20 @@ describe("a mail", () => {
         asset("a2", 20, { owner: "bob", vaultName: "kv-c" }),
       ]),
     );
-    const order = text.match(/^(#.*|[A-Z ]+: \S+)/gm);
+    const order = text.match(/^(#.*|[A-Z0-9 ]+: \S+)/gm);
     expect(order).toEqual([
       "# Owner: bob",
       "## Vault kv-b, subscription Payments (s-1)",
-      "ACT NOW: kv-b/a1",
+      "EXPIRED: kv-b/a1",
       "## Vault kv-c, subscription Payments (s-1)",
-      "SOON: kv-c/a2",
+      "WITHIN 30 DAYS: kv-c/a2",
       "# Owner: ann",
       "## Vault kv-a, subscription Payments (s-1)",
-      "URGENT: kv-a/b1",
-      "SOON: kv-a/b2",
+      "WITHIN 7 DAYS: kv-a/b1",
+      "WITHIN 30 DAYS: kv-a/b2",
       "# No owner",
       "## Vault kv-c, subscription Payments (s-1)",
-      "URGENT: kv-c/c1",
+      "WITHIN 7 DAYS: kv-c/c1",
     ]);
     expect(html.match(/<h2/g)).toHaveLength(3);
   });
@@ -528,14 +533,20 @@ describe("a card", () => {
       expect(teams.split(heading)).toHaveLength(2);
     }
     for (const text of [slack, teams]) {
-      const order = ["kv-a/one", "kv-a/three", "kv-b/two", "Shop/ci"].map((name) => text.indexOf(name, text.indexOf("Owner")));
+      const order = ["kv-a/one", "kv-a/three", "kv-b/two", "Shop/ci"].map((name) =>
+        text.indexOf(name, text.indexOf("Owner")),
+      );
       expect(order).toEqual(order.toSorted((a, b) => a - b));
     }
   });
 
   test("stays within the limits with a heading for each line and the longest names", () => {
     const items = Array.from({ length: 30 }, (_, index) =>
-      asset("я_".repeat(63), index / 20, { id: `kv-${index}.secret.x`, vaultName: `kv-${index}`, owner: "ю*".repeat(128) }),
+      asset("я_".repeat(63), index / 20, {
+        id: `kv-${index}.secret.x`,
+        vaultName: `kv-${index}`,
+        owner: "ю*".repeat(128),
+      }),
     );
     expect((slackOf(message(items)) as { blocks: object[] }).blocks.length).toBeLessThanOrEqual(50);
     expect(Buffer.byteLength(JSON.stringify(teamsOf(message(items))))).toBeLessThan(28_000);
@@ -639,46 +650,35 @@ const EVERY_KIND = `# No owner
 
 ## Vault kv-a, subscription Payments (s-1)
 
-ACT NOW: kv-a/gone expired 2 days ago
+EXPIRED: kv-a/gone expired 2 days ago
   Type: Secret · Expired: 19 November 2026, 10:00 UTC
-  https://portal.azure.com/#@t-1/asset/Microsoft_Azure_KeyVault/Secret/https://kv-a.vault.azure.net/secrets/gone
+  Open asset: https://lifecycle.example/#/inventory/kv-a.secret.gone
 
-## Microsoft Entra tenant t-9
+## Application Shop, Microsoft Entra tenant t-9
 
-SOON: Shop/ci expires in 20 days
+WITHIN 30 DAYS: Shop/ci expires in 20 days
   Type: Client secret of an application · Client ID: a-1 · Key ID: k-1 · Expires: 11 December 2026, 10:00 UTC
-  https://portal.azure.com/#view/Microsoft_AAD_RegisteredApps/ApplicationMenuBlade/~/Credentials/appId/a-1
+  Open asset: https://lifecycle.example/#/inventory/entra.t-9.a-1.k-1
 
 ## Vault kv-b, subscription Payments (s-1)
 
 SOON: kv-b.secret.y fails the check secret-expiry
   Finding: Secret has no expiration date · Severity: medium · First seen: 18 November 2026, 10:00 UTC
+  Open asset: https://lifecycle.example/#/inventory/kv-b.secret.y
 
 ## B2C tenant b2c.example
 
-NOTICE: Google expires in 40 days
+LATER: Google expires in 40 days
   Type: Identity provider · Tenant: b2c.example · Expires: 31 December 2026, 10:00 UTC
-  https://portal.azure.com/#@b2c.example/view/Microsoft_AAD_B2CAdmin/TenantManagementMenuBlade/~/overview
+  Open asset: https://lifecycle.example/#/inventory/b2c.t-9.idp.google
 
-NOTICE: B2C_1A_Sign expires in 40 days
+LATER: B2C_1A_Sign expires in 40 days
   Type: Key of a custom policy · Tenant: b2c.example · Expires: 31 December 2026, 10:00 UTC
-  https://portal.azure.com/#@b2c.example/view/Microsoft_AAD_B2CAdmin/TenantManagementMenuBlade/~/overview
-
-# Owner: bob
-
-## Vault kv-b, subscription Payments (s-1)
-
-ACT NOW: kv-b.secret.x fails the check secret-expiry
-  Finding: Secret has no expiration date · Severity: critical · First seen: 18 November 2026, 10:00 UTC
-  https://portal.azure.com/#@t-1/resource/subscriptions/s-1/resourceGroups/rg/providers/Microsoft.KeyVault/vaults/kv-b
-
-NOTICE: kv-b.secret.z is resolved
-  Finding: Secret has no expiration date · Severity: high · First seen: 18 November 2026, 10:00 UTC · First notified: 12 November 2026, 10:00 UTC
-  https://portal.azure.com/#@t-1/resource/subscriptions/s-1/resourceGroups/rg/providers/Microsoft.KeyVault/vaults/kv-b
+  Open asset: https://lifecycle.example/#/inventory/b2c.t-9.policy.sign
 
 # Other alerts
 
-ACT NOW: License “PRO” expired 1 day ago
+EXPIRED: License “PRO” expired 1 day ago
   Expires: 20 November 2026, 10:00 UTC · Threshold: 14 days
 
 ACT NOW: admin signed in with a password while passwords are turned off
@@ -687,69 +687,81 @@ ACT NOW: admin signed in with a password while passwords are turned off
 ACT NOW: other signed in with a password while passwords are turned off
   Time: 21 November 2026, 10:00 UTC · Client address: unknown
 
+WITHIN 7 DAYS: API token “ci” expires in 3 days
+  Expires: 24 November 2026, 10:00 UTC · User: maria · Threshold: 3 days
+
 URGENT: Scan 01KAJ0000000000000000000CC timed out
   Mode: full · Ended: 21 November 2026, 10:00 UTC · Unread vaults: 2 of 36 · Reason: 24 hours were not enough.
-  https://lifecycle.example/api/assets/discovery/scan/01KAJ0000000000000000000CC/results
+  View what could not be read: https://lifecycle.example/#/vaults?unread=true&failing=true
 
 URGENT: Subscription s-2 can't be read
   Subscription: s-2 · Reason: The service may not list it. (accessDenied) · Next step: Grant Reader. · Found: 20 November 2026, 10:00 UTC · Scan: 01KAJ0000000000000000000CC
-  https://lifecycle.example/api/assets/discovery/scan/01KAJ0000000000000000000CC/results
+  View what could not be read: https://lifecycle.example/#/vaults?unread=true&failing=true
 
 URGENT: Discovery scans do not complete
   Reason: The service may not list it. (timedOut) · Next step: Grant Reader. · Found: 20 November 2026, 10:00 UTC · Scan: 01KAJ0000000000000000000CC
-  https://lifecycle.example/api/assets/discovery/scan/01KAJ0000000000000000000CC/results
-
-URGENT: API token “ci” expires in 3 days
-  Expires: 24 November 2026, 10:00 UTC · User: maria · Threshold: 3 days
+  View what could not be read: https://lifecycle.example/#/vaults?unread=true&failing=true
 
 URGENT: Subscription s-2 still can't be read
   Subscription: s-2 · Reason: The service may not list it. (accessDenied) · Next step: Grant Reader. · Found: 20 November 2026, 10:00 UTC · Scan: 01KAJ0000000000000000000CC · First notified: 12 November 2026, 10:00 UTC
-  https://lifecycle.example/api/assets/discovery/scan/01KAJ0000000000000000000CC/results
+  View what could not be read: https://lifecycle.example/#/vaults?unread=true&failing=true
 
 SOON: kv-d can't be read
   Vault: kv-d · Subscription: s-2 · List: secrets · Reason: The service may not list it. (accessDenied) · Next step: Grant Reader. · Found: 20 November 2026, 10:00 UTC · Scan: 01KAJ0000000000000000000CC
-  https://lifecycle.example/api/assets/discovery/scan/01KAJ0000000000000000000CC/results
+  View what could not be read: https://lifecycle.example/#/vaults?unread=true&failing=true
 
 SOON: Payments is due
   Reason: It expires soon. · Done so far: A secret was added. · Current state: All secrets work. · Next step: Start it. · Client ID: a-1 · Rotation: r-1
-  https://lifecycle.example/api/automation/rotation/rotations/r-1
+  View rotation: https://lifecycle.example/#/rotation/r-1
 
 SOON: Payments is due
   Reason: It expires soon. · Current state: All secrets work. · Next step: Start it. · Sync record: p-1
-  https://lifecycle.example/api/automation/sync/records/p-1
+  View copy: https://lifecycle.example/#/sync/p-1
 
 SOON: Payments is due
   Reason: It expires soon. · Current state: All secrets work. · Next step: Start it.
-  https://lifecycle.example/api/assets/dependencies?vault=kv%20a&resolved=false
+  View references: https://lifecycle.example/#/dependencies?vault=kv%20a&resolved=false
 
 NOTICE: Payments is due
   Reason: It expires soon. · Current state: All secrets work. · Next step: Start it. · Client ID: a-2
-  https://lifecycle.example/api/automation/rotation/apps/a-2
+  View application: https://lifecycle.example/#/rotation/apps/a-2
 
-NOTICE: kv-d is no longer monitored
+RESOLVED: kv-d is no longer monitored
   Vault: kv-d · Subscription: s-2 · List: secrets · Reason: The service may not list it. (accessDenied) · Found: 20 November 2026, 10:00 UTC · Scan: 01KAJ0000000000000000000CC · First notified: 12 November 2026, 10:00 UTC
-  https://lifecycle.example/api/assets/discovery/scan/01KAJ0000000000000000000CC/results
+  View what could not be read: https://lifecycle.example/#/vaults?unread=true&failing=true
+
+# Owner: bob
+
+## Vault kv-b, subscription Payments (s-1)
+
+ACT NOW: kv-b.secret.x fails the check secret-expiry
+  Finding: Secret has no expiration date · Severity: critical · First seen: 18 November 2026, 10:00 UTC
+  Open asset: https://lifecycle.example/#/inventory/kv-b.secret.x
+
+RESOLVED: kv-b.secret.z is resolved
+  Finding: Secret has no expiration date · Severity: high · First seen: 18 November 2026, 10:00 UTC · First notified: 12 November 2026, 10:00 UTC
+  Open asset: https://lifecycle.example/#/inventory/kv-b.secret.z
 
 # Owner: ann
 
 ## Vault kv-a, subscription Payments (s-1)
 
-URGENT: kv-a/last expires in 1 day
+WITHIN 24 HOURS: kv-a/last expires in 1 day
   Type: Certificate · Expires: 22 November 2026, 10:00 UTC · Threshold: 1 day
-  https://portal.azure.com/#@t-1/asset/Microsoft_Azure_KeyVault/Certificate/https://kv-a.vault.azure.net/certificates/last
+  Open asset: https://lifecycle.example/#/inventory/kv-a.secret.last
 
-URGENT: kv-a/alone expires in 2 days
+WITHIN 7 DAYS: kv-a/alone expires in 2 days
   Type: Secret · Expires: 23 November 2026, 10:00 UTC · Threshold: 7 days · First notified: 12 November 2026, 10:00 UTC · Escalated: not acknowledged within 1 day
-  https://portal.azure.com/#@t-1/asset/Microsoft_Azure_KeyVault/Secret/https://kv-a.vault.azure.net/secrets/alone
+  Open asset: https://lifecycle.example/#/inventory/kv-a.secret.alone
 
-NOTICE: kv-a/new was renewed and expires on 17 September 2027, 10:00 UTC
-  Type: Secret · Previous expiry: 26 November 2026, 10:00 UTC · Version: v2 · First notified: 12 November 2026, 10:00 UTC
-  https://portal.azure.com/#@t-1/asset/Microsoft_Azure_KeyVault/Secret/https://kv-a.vault.azure.net/secrets/new
-
-NOTICE: kv-a/free was renewed and has no expiry
+RESOLVED: kv-a/free was renewed and has no expiry
   Type: Secret · Previous expiry: 20 November 2026, 10:00 UTC · First notified: 12 November 2026, 10:00 UTC
-  https://portal.azure.com/#@t-1/asset/Microsoft_Azure_KeyVault/Secret/https://kv-a.vault.azure.net/secrets/free
+  Open asset: https://lifecycle.example/#/inventory/kv-a.secret.free
 
-NOTICE: kv-a/off was disabled
+RESOLVED: kv-a/new was renewed and expires on 17 September 2027, 10:00 UTC
+  Type: Secret · Previous expiry: 26 November 2026, 10:00 UTC · Version: v2 · First notified: 12 November 2026, 10:00 UTC
+  Open asset: https://lifecycle.example/#/inventory/kv-a.secret.new
+
+RESOLVED: kv-a/off was disabled
   Type: Secret · Expires: 26 November 2026, 10:00 UTC · Threshold: 7 days · First notified: 12 November 2026, 10:00 UTC
-  https://portal.azure.com/#@t-1/asset/Microsoft_Azure_KeyVault/Secret/https://kv-a.vault.azure.net/secrets/off`;
+  Open asset: https://lifecycle.example/#/inventory/kv-a.secret.off`;

@@ -129,7 +129,7 @@ test("expiration rules include credentials and vault assets, and rules about cre
     subscriptionName: () => undefined,
   });
   expect(subject).toMatch(/^App \d{3}\/(secret|cert)/);
-  expect(lines[0]!.link!.url).toContain(items[0]!.credential!.appId);
+  expect(lines[0]!.links[0]!.url).toContain(items[0]!.credential!.appId);
 });
 
 test("without a license rules include only vault assets", async () => {

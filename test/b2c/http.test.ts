@@ -31,7 +31,11 @@ test("a tenant with 300 credentials is discovered, and an alert lists the creden
   const tried = await service.admin("POST", `${TENANTS}/test`, registration);
   expect(tried.body).toMatchObject({ ok: true, organization: { id: registration.tenantId } });
   const wrong = await service.admin("POST", `${TENANTS}/test`, { ...registration, clientSecret: "a wrong secret" });
-  expect([wrong.status, wrong.body.ok, wrong.body.checks[0]]).toMatchObject([200, false, { name: "signIn", outcome: "failed" }]);
+  expect([wrong.status, wrong.body.ok, wrong.body.checks[0]]).toMatchObject([
+    200,
+    false,
+    { name: "signIn", outcome: "failed" },
+  ]);
   expect((await service.admin("GET", TENANTS)).body.total).toBe(0);
   const registered = await service.admin("POST", TENANTS, registration);
   expect([registered.status, registered.headers.get("location")]).toEqual([201, `${TENANTS}/${registration.tenantId}`]);

@@ -4,8 +4,8 @@ import {
   evaluateAlerts,
   MOST_CLICKS_FROM_MAIL,
   OTHER_UNPROVEN_APP,
-  openMail,
   OUTLET,
+  openMail,
   READY_APP,
   service,
   task,
@@ -18,7 +18,9 @@ import {
 
 const inDays = (days: number): string => new Date(Date.now() + days * 86_400_000).toISOString().slice(0, 10);
 const secretsOf = (application: string) =>
-  service.listAll("/api/automation/rotation/apps").then((items) => items.find(({ displayName }) => displayName === application).credentials);
+  service
+    .listAll("/api/automation/rotation/apps")
+    .then((items) => items.find(({ displayName }) => displayName === application).credentials);
 
 task("create an alert rule and see what it would send", async () => {
   const visitor = await visit();

@@ -3,6 +3,8 @@
  * area of the page (`tasks-….ts`). A task is what a person wants to do, such as rotating a secret that a mail names. Each test
  * drives one task with a visitor, who counts the clicks.
  */
+import { once } from "node:events";
+import { type AddressInfo, createServer } from "node:net";
 import type { BrowserContext, Locator, Page } from "playwright-core";
 import { appIdOf, keyIdOf, secretValueOf } from "simulated-cloud/company/applications.ts";
 import type { Company } from "simulated-cloud/company/company.ts";
@@ -98,12 +100,12 @@ export let service: Service;
 let context: BrowserContext;
 beforeAll(async () => {
   if (isWithoutBrowser) return;
-  const env = {
-    LICENSE_KEY: await licence(),
-    // Links in mails lead to the page. The tests replace this address by that of the host.
-    PUBLIC_BASE_URL: MAIL_BASE,
-  };
-  [service, context] = await Promise.all([Service.start({ company: COMPANY, env, shortWaits: true }), openBrowser()]);
+  const env = { LICENSE_KEY: await licence() };
+  const options = { company: COMPANY, env, shortWaits: true, hosts: 0 };
+  [service, context] = await Promise.all([Service.start(options), openBrowser()]);
+  // Links in mails lead to the page, so the host must know its address when it starts.
+  const port = await freePort();
+  await service.addHost({ PUBLIC_BASE_URL: `http://127.0.0.1:${port}` }, ["--port", String(port)]);
   await context.grantPermissions(["clipboard-read", "clipboard-write"]);
   await createUsers(
     service,
@@ -127,7 +129,15 @@ afterEach(async () => {
   for (const page of context?.pages().slice(1) ?? []) await page.close();
 });
 
-const MAIL_BASE = "https://lifecycle.acme.example";
+/** Returns a port that no program listens on. */
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  await new Promise((closed) => server.close(closed));
+  return port;
+}
+
 /** Matches the IDs that a person would have to copy from elsewhere: GUIDs, ULIDs and asset IDs. */
 const ID = /[0-9a-f]{8}-[0-9a-f]{4}-|\b[0-9A-HJKMNP-TV-Z]{26}\b|^[\w-]+\.(?:secret|key|certificate)\./i;
 
@@ -217,10 +227,10 @@ export async function visit(role: Role = "admin", view = "/"): Promise<Visitor> 
   return new Visitor(page);
 }
 
-/** Opens a received mail beside the page, as a mail program would. Links lead to the host of the tests. */
+/** Opens a received mail in place of the page, as a mail program would. */
 export async function openMail(visitor: Visitor, html: string): Promise<void> {
   await visitor.page.goto("about:blank");
-  await visitor.page.setContent(html.replaceAll(MAIL_BASE, service.url));
+  await visitor.page.setContent(html);
 }
 
 /** Returns the newest mail whose subject matches. */

@@ -39,7 +39,13 @@ export function RotationReadiness({ application, credential }: { application: Ap
 }
 
 /** The states of an application that the service may rotate. They depend on the vault secrets that store the client secret. */
-function Stored({ application: { appId }, credential: { keyId } }: { application: Application; credential: Credential }) {
+function Stored({
+  application: { appId },
+  credential: { keyId },
+}: {
+  application: Application;
+  credential: Credential;
+}) {
   const params = { path: { app_id: appId }, query: { limit: 100 } };
   const matches = api.useInfiniteQuery("get", "/api/automation/rotation/apps/{app_id}/matches", { params }, BY_CURSOR);
   return (

@@ -71,7 +71,9 @@ export function RuleFields({ rule, others }: { rule?: Rule; others: Rule[] }) {
         label="Also notify when the problem is resolved"
         defaultChecked={rule?.tellRecovery ?? true}
       />
-      {filtersFor(type).length > 0 && <Divider>Optional: notify only about these (empty fields match everything)</Divider>}
+      {filtersFor(type).length > 0 && (
+        <Divider>Optional: notify only about these (empty fields match everything)</Divider>
+      )}
       <FilterFields {...(rule && { filters: rule.filters })} of={filtersFor(type)} />
       {canEscalate(type) && <Escalation others={others} {...(rule && { rule })} />}
     </>

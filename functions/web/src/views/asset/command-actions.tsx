@@ -50,7 +50,10 @@ function OwnerCommand({ asset }: Pick<Props, "asset">) {
   const isInVault = asset.source === "keyVault";
   return (
     <>
-      <Field label="Owner" hint={isInVault ? "Example: payments-team" : "Sign-in name of a user. Example: ann@contoso.com"}>
+      <Field
+        label="Owner"
+        hint={isInVault ? "Example: payments-team" : "Sign-in name of a user. Example: ann@contoso.com"}
+      >
         <Input value={owner} onChange={(_, data) => setOwner(data.value)} autoComplete="off" />
       </Field>
       <Copyable label="Azure CLI" text={ownerCommand(asset, ownerTag, owner.trim()) ?? ""} />
@@ -65,7 +68,10 @@ function OwnerCommand({ asset }: Pick<Props, "asset">) {
 }
 
 /** The action that copies the command that fixes the asset: of its most severe violation, or the one that renews it. */
-export function CopyCommandAction({ asset, violation }: Pick<Props, "asset"> & { violation: Schemas["Violation"] | undefined }) {
+export function CopyCommandAction({
+  asset,
+  violation,
+}: Pick<Props, "asset"> & { violation: Schemas["Violation"] | undefined }) {
   const [isCopied, setCopied] = useState(false);
   const command = violation?.remediation.cli ?? renewCommand(asset);
   if (command === undefined)

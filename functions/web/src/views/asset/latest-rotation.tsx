@@ -98,7 +98,8 @@ function Outcome({ rotation, assetId }: { rotation: Rotation; assetId: string })
   const isReplaced = clientSecret !== undefined && newKeyId !== null && newKeyId !== clientSecret.keyId;
   return (
     <>
-      <Badge color="success">Resolved</Badge> {isReplaced ? "A new secret replaces this one" : "The new value is in use"}
+      <Badge color="success">Resolved</Badge>{" "}
+      {isReplaced ? "A new secret replaces this one" : "The new value is in use"}
       {expiresAt && (
         <>
           {" "}

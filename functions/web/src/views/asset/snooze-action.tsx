@@ -1,10 +1,10 @@
 import { Text } from "@fluentui/react-components";
-import { api, asProblem, type Schemas } from "../../api/client.ts";
 import type { Call } from "../../api/calls.ts";
-import { Instant } from "../../parts/instant.tsx";
-import { isolated } from "../../parts/isolated.ts";
+import { api, asProblem, type Schemas } from "../../api/client.ts";
 import { ChoiceField } from "../../parts/fields.tsx";
 import { typed } from "../../parts/form-dialog.tsx";
+import { Instant } from "../../parts/instant.tsx";
+import { isolated } from "../../parts/isolated.ts";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR } from "../../parts/paged-table.tsx";
 import { QueryResult } from "../../parts/query-result.tsx";
@@ -32,7 +32,9 @@ export function SnoozeAction({ assetId, name }: Props) {
     { ...BY_CURSOR, enabled: whyNot === undefined },
   );
   if (whyNot !== undefined) return <Unavailable title="Snooze" reason={whyNot} />;
-  const rules = list.data?.pages.flatMap(({ items }) => items).filter(({ alertType }) => EXPIRY_TYPES.includes(alertType));
+  const rules = list.data?.pages
+    .flatMap(({ items }) => items)
+    .filter(({ alertType }) => EXPIRY_TYPES.includes(alertType));
   if (rules?.length === 0)
     return <Unavailable title="Snooze" reason="No alert rule notifies about expiry, so there is nothing to pause." />;
   return (

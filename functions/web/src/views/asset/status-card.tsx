@@ -1,4 +1,12 @@
-import { Link, makeStyles, MessageBar, MessageBarBody, MessageBarTitle, Text, tokens } from "@fluentui/react-components";
+import {
+  Link,
+  MessageBar,
+  MessageBarBody,
+  MessageBarTitle,
+  makeStyles,
+  Text,
+  tokens,
+} from "@fluentui/react-components";
 import { useState } from "react";
 import { useMay } from "../../api/access.ts";
 import { api, type Schemas } from "../../api/client.ts";
@@ -19,7 +27,17 @@ type Asset = Schemas["AssetDetails"];
 type Violation = Schemas["Violation"];
 
 const useStyles = makeStyles({
-  actions: { display: "flex", flexWrap: "wrap", alignItems: "center", gap: tokens.spacingHorizontalM },
+  // A field set groups the actions for screen readers. It has no frame.
+  actions: {
+    border: "none",
+    margin: 0,
+    padding: 0,
+    minWidth: 0,
+    display: "flex",
+    flexWrap: "wrap",
+    alignItems: "center",
+    gap: tokens.spacingHorizontalM,
+  },
 });
 
 /** The top of an asset's page: what is wrong, the next actions, and the steps of a rotation that the user started here. */
@@ -36,13 +54,14 @@ export function StatusCard({ asset }: { asset: Asset }) {
     .filter(({ exempted }) => !exempted)
     .sort((a, b) => SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity));
   const name = assetName(asset);
-  const whyNoExemption = whyNot("createExemption") ?? (open.length === 0 ? "No check fails, so there is nothing to exempt." : undefined);
+  const whyNoExemption =
+    whyNot("createExemption") ?? (open.length === 0 ? "No check fails, so there is nothing to exempt." : undefined);
   return (
     <>
       <Card title="Status">
         <WhatIsWrong asset={asset} violations={open} areViolationsKnown={list.data !== undefined} />
         {may("listAlertSnoozes") && <ActiveSnoozes assetId={asset.id} />}
-        <div className={styles.actions} role="group" aria-label="Next actions">
+        <fieldset className={styles.actions} aria-label="Next actions">
           {asset.type === "secret" && <RotateAction asset={asset} started={setStartedId} />}
           <RenewAction asset={asset} name={name} />
           <SnoozeAction assetId={asset.id} name={name} />
@@ -53,7 +72,7 @@ export function StatusCard({ asset }: { asset: Asset }) {
           )}
           <OwnerAction asset={asset} name={name} />
           <CopyCommandAction asset={asset} violation={open[0]} />
-        </div>
+        </fieldset>
         <Readiness asset={asset} />
       </Card>
       <LatestRotation assetId={asset.id} startedId={startedId} />
@@ -96,18 +115,15 @@ function WhatIsWrong({
         )}
         {worst !== undefined && (
           <Text block>
-            {counted(violations.length, "check")} {violations.length === 1 ? "fails" : "fail"}, the most severe: {worst.title} (
-            {worst.severity}). <Link onClick={() => document.getElementById("violations")?.scrollIntoView()}>Show violations</Link>
+            {counted(violations.length, "check")} {violations.length === 1 ? "fails" : "fail"}, the most severe:{" "}
+            {worst.title} ({worst.severity}).{" "}
+            <Link onClick={() => document.getElementById("violations")?.scrollIntoView()}>Show violations</Link>
           </Text>
         )}
         {owner === null && (
-          <Text block>
-            It has no owner. {source === "keyVault" ? "Alerts go to the recipients of the rule." : ""}
-          </Text>
+          <Text block>It has no owner. {source === "keyVault" ? "Alerts go to the recipients of the rule." : ""}</Text>
         )}
-        {stale && (
-          <Text block>The last scan could not read all details, so the values below may be out of date.</Text>
-        )}
+        {stale && <Text block>The last scan could not read all details, so the values below may be out of date.</Text>}
       </MessageBarBody>
     </MessageBar>
   );

@@ -88,8 +88,7 @@ export function Credentials({
       <Link href={createHref(`/inventory/${encodeURIComponent(credential.assetId)}`)}>
         {isolated(credential.displayName ?? credential.keyId)}
       </Link>
-      "
-      {credential.status === "expired" ? ", expired " : ", expires "}
+      "{credential.status === "expired" ? ", expired " : ", expires "}
       <Instant at={credential.expiresOn} relative />
       {application.rotatable && credential.kind === "secret" && (
         <RotateClientSecret application={application} credential={credential} />

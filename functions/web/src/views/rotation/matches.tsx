@@ -1,11 +1,4 @@
-import {
-  Accordion,
-  AccordionHeader,
-  AccordionItem,
-  AccordionPanel,
-  Link,
-  Text,
-} from "@fluentui/react-components";
+import { Accordion, AccordionHeader, AccordionItem, AccordionPanel, Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { DataTable } from "../../parts/data-table.tsx";
 import { ChoiceField } from "../../parts/fields.tsx";
@@ -85,14 +78,11 @@ export function Matches({ application }: { application: Schemas["Application"] }
       {weak.length > 0 && (
         <Accordion collapsible>
           <AccordionItem value="weak">
-            <AccordionHeader>{counted(weak.length, "weak match", "weak matches")}, such as by name or date only</AccordionHeader>
+            <AccordionHeader>
+              {counted(weak.length, "weak match", "weak matches")}, such as by name or date only
+            </AccordionHeader>
             <AccordionPanel>
-              <DataTable
-                items={weak}
-                columns={columns}
-                keyOf={({ assetId }) => assetId}
-                label="Weak matches"
-              />
+              <DataTable items={weak} columns={columns} keyOf={({ assetId }) => assetId} label="Weak matches" />
             </AccordionPanel>
           </AccordionItem>
         </Accordion>
