@@ -59,7 +59,7 @@ const PRINCIPAL_TYPES: Record<string, string> = {
 /** The name of a principal without a display name: its directory type and object ID. */
 const NAMELESS = /^(\w+) ([\da-f-]{36})$/i;
 
-/** Returns whether a consumer is a user, group or application of which only the object ID is known. */
+/** Returns whether a consumer is a user, group or application without a known name. Azure then gives only the object ID. */
 export const isNameless = ({ name, kind }: { name: string; kind: string }): boolean =>
   kind === "principal" && NAMELESS.test(name);
 

@@ -136,7 +136,7 @@ function Value() {
   );
 }
 
-/** Returns the body members of the selected source. A given value is not trimmed, because spaces can be part of it. */
+/** Returns the body members of the selected source. A given value is not trimmed, because a value can start or end with spaces. */
 function newValueOf(form: FormData) {
   const source = typed(form, "value");
   if (source === "given") return { newValue: String(form.get("newValue")) };

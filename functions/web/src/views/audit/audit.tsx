@@ -123,7 +123,7 @@ function Entries() {
 /** Number of lines of details that are visible before "Show more". */
 const VISIBLE_LINES = 4;
 
-/** Returns the details of an entry and what it changed, one per line. */
+/** Returns the details and changes of an entry, one per line. */
 function detailsOf(entry: AuditRow) {
   const lines = detailLines(entry).map((line) => <div key={line}>{line}</div>);
   if (lines.length <= VISIBLE_LINES + 1) return lines.length > 0 && lines;

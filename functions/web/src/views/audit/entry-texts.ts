@@ -73,8 +73,8 @@ export const detailLines = ({ eventType, details, before, after, count }: Entry)
 ];
 
 /**
- * Returns a line per member that differs: "name: old → new". Without a state before, the members of what was created, and
- * without a state after, those of what was deleted.
+ * Returns a line per member that differs: "name: old → new". A new object has no state before, so its members are listed, as are
+ * those of a deleted object.
  */
 function changeLines(before: unknown, after: unknown, eventType: string): string[] {
   const [old, current] = [linesOf(before, eventType), linesOf(after, eventType)];
@@ -98,7 +98,7 @@ const textOf = ({ label, value }: Line): string => `${label}: ${value}`;
 
 /** Labels of details by name, or by event and name if the name has different meanings. */
 const LABELS: Record<string, string> = {
-  // What the sign-in created: a session or a token.
+  // The sign-in created a session or a token.
   "user.signedIn to": "created",
   by: "sign-in method",
   which: "secret",

@@ -193,7 +193,7 @@ const ConsumerList = ({ consumers }: Pick<Radius, "consumers">) => (
   </ul>
 );
 
-/** The consumers of which only the object ID is known, folded, because IDs tell a reader little. */
+/** The consumers without a known name. They are folded, because object IDs help few readers. */
 const Nameless = ({ consumers }: Pick<Radius, "consumers">) =>
   consumers.length > 0 && (
     <details>

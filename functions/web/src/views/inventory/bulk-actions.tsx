@@ -93,7 +93,7 @@ async function changeEach<T>(items: readonly T[], change: (item: T) => Promise<u
   return results;
 }
 
-/** Returns what was created, as a sentence. */
+/** Returns the numbers of created and existing things as a sentence. */
 const resultText = ({ done, existing }: { done: number; existing: number }, thing: string): string =>
   `${counted(done, thing)} created.${existing > 0 ? ` ${counted(existing, thing)} existed already.` : ""}`;
 

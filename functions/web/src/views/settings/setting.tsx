@@ -198,7 +198,7 @@ const scopeIn = (settings: Schemas["FeatureSetting"][]) => settings.find(({ scop
 
 /**
  * Parameters of the preview of a reset. A preview ignores the etag, which never matches. An instance of an earlier version of
- * the service, which does not know `preview`, rejects the request because of it instead of resetting the settings.
+ * the service, which does not know `preview`, rejects the request because of the etag instead of resetting the settings.
  */
 export const ONLY_PREVIEW = { query: { preview: true }, header: { "If-Match": '"preview"' } } as const;
 
