@@ -1,1 +1,0 @@
-import "./tasks-lists.ts";
