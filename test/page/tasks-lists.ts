@@ -80,7 +80,9 @@ task("a person copies a secret to another cloud, sees that someone changed the c
   await visitor.press("Create sync");
   await visitor.type("Source key vault name", "kv-shop");
   await visitor.type("Source secret name", "smtp");
-  await visitor.choose("Target provider", "HashiCorp Vault");
+  // The page has a card "Target providers", too.
+  await dialog.getByLabel("Target provider").selectOption("HashiCorp Vault");
+  visitor.clicks.push("Target provider: HashiCorp Vault");
   await visitor.type("Target secret name", "shop/smtp");
   await visitor.press("Create sync", dialog);
   await dialog.waitFor({ state: "hidden" });
