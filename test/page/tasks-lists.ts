@@ -1,8 +1,14 @@
 import { expect } from "vitest";
 import { ADMIN } from "../support/service.ts";
-import { service, task, visit } from "./tasks-fixture.ts";
+import { service, task, visit as visitByMouse } from "./tasks-fixture.ts";
 
-// Tasks of a person who works with lists, the audit log, users, syncs and settings. tasks.test.ts runs them.
+// Tasks of a person who works with lists, the audit log, users, syncs and settings, by keyboard. tasks.test.ts runs them.
+
+async function visit(...where: Parameters<typeof visitByMouse>) {
+  const visitor = await visitByMouse(...where);
+  visitor.usesKeyboard = true;
+  return visitor;
+}
 
 task("a person sorts the inventory by expiry, filters it to one owner, and shares the address", async () => {
   const visitor = await visit("user");
