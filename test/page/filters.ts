@@ -29,7 +29,7 @@ withSeedData("filters are part of the address, and Back restores them", async ()
       await page
         .getByText(/^name: /)
         .first()
-        .waitFor();
+        .waitFor({ state: "attached" });
     // Open the address as from a shared link.
     await page.reload();
     await expect.poll(() => field.inputValue(), { message: view }).not.toBe(valueBefore);
