@@ -24,7 +24,14 @@ const filters = {
   }),
 };
 
-export const ListQuery = z.strictObject({ ...filters, ...pageParameters });
+export const ListQuery = z.strictObject({
+  ...filters,
+  search: z.string().min(1).max(256).optional().meta({
+    description:
+      "Text in the event, actor, target or details. Not case-sensitive. Each call reads up to 2,000 entries and returns the matches with a nextCursor.",
+  }),
+  ...pageParameters,
+});
 
 export const ReportQuery = z.strictObject(filters);
 export const FileQuery = z.strictObject({ ...filters, cursor: pageParameters.cursor });
@@ -39,16 +46,28 @@ export const ExportQuery = z.strictObject({
 
 export const VerifyQuery = z.strictObject({ ...period, cursor: pageParameters.cursor });
 
-type Filters = { start_date?: Date | undefined; end_date?: Date | undefined; event_type?: string; actor?: string };
+interface Filters {
+  start_date?: Date | undefined;
+  end_date?: Date | undefined;
+  event_type?: string;
+  actor?: string;
+  search?: string;
+}
 
 /** @throws {Problem} invalidRequest if the period ends before it starts. */
-export function auditQuery({ start_date: start, end_date: end, event_type: eventType, actor }: Filters): AuditQuery {
+export function auditQuery({
+  start_date: start,
+  end_date: end,
+  event_type: eventType,
+  actor,
+  search,
+}: Filters): AuditQuery {
   if (start && end && start > end) {
     throw new Problem("invalidRequest", "The period ends before it starts. Exchange start_date and end_date.", {
       errors: [{ path: "query.end_date", message: "is before start_date" }],
     });
   }
-  return { start, end, eventType, actor };
+  return { start, end, eventType, actor, search };
 }
 
 export const AuditEntryList = z

@@ -16,6 +16,7 @@ import { readingEvent, recordExport } from "./reading-events.ts";
 import { prepareLogForRollback } from "./rollback.ts";
 import { createSealer, type Sealing } from "./seal/seal.ts";
 import { type AuditStatistics, statistics } from "./seal/statistics.ts";
+import { searchEntries } from "./search.ts";
 import { createSpan } from "./span.ts";
 import { type VerifyRequest, verifyLog } from "./verify/verify.ts";
 import { createWriter } from "./write/writer.ts";
@@ -99,7 +100,10 @@ export function createAudit({ tables, clock, randomness, config, log, anchor, un
     refused,
     async list(query, request, reader) {
       if (reader) await reading(readingEvent("audit.listed", reader, query));
-      return await listEntries(tables, await readSpan(), query, request);
+      const { search } = query;
+      return search === undefined
+        ? await listEntries(tables, await readSpan(), query, request)
+        : await searchEntries(tables, await readSpan(), { ...query, search }, request);
     },
     async export(request, reader) {
       const { exportPart } = await import("./export/export.ts");

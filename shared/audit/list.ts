@@ -16,6 +16,8 @@ import type { Span } from "./span.ts";
 export interface AuditQuery extends EntryFilter {
   start?: Date | undefined;
   end?: Date | undefined;
+  /** Text that the entries contain. Only lists use it (search.ts). */
+  search?: string | undefined;
 }
 
 /** The position after a page. `total` is the count that was made for the first page: later pages don't count again. */
@@ -27,8 +29,11 @@ const Cursor = z.object({
 });
 
 /** Identifies a query, so that a cursor is rejected with other filters. */
-export const queryName = ({ start, end, actor, eventType }: AuditQuery): string =>
-  sha256(canonicalJson([start, end, actor?.toLowerCase(), eventType])).slice(0, 16);
+export const queryName = ({ start, end, actor, eventType, search }: AuditQuery): string =>
+  sha256(canonicalJson([start, end, actor?.toLowerCase(), eventType, ...(search === undefined ? [] : [search])])).slice(
+    0,
+    16,
+  );
 
 /** Checks that a cursor belongs to a query. @throws {Problem} invalidCursor */
 export function rejectOtherQuery(name: string, query: AuditQuery): void {

@@ -340,10 +340,13 @@ export const AssetQuery = z.strictObject({
   enabled: queryBoolean().optional(),
   tag: z.string().min(1).max(512).optional().meta({ description: "Tag filter: `name` or `name=value`." }),
   owner: z.string().min(1).max(256).optional(),
+  hasOwner: queryBoolean()
+    .optional()
+    .meta({ description: "`false` returns assets without an owner only, `true` those with one." }),
   sort: z
     .enum(["name", "expiresOn"])
     .optional()
-    .meta({ description: "By name, unless an expiry filter sets the order." }),
+    .meta({ description: "By name, unless an expiry filter sets the order. Other members have no index." }),
   format: z.enum(["json", "csv"]).optional().meta({
     default: "json",
     description: "With `csv`, the response is the file of GET /api/assets/discovery/export/csv.",
@@ -378,6 +381,7 @@ export const VaultQuery = z.strictObject({
   failing: queryBoolean()
     .optional()
     .meta({ description: "Whether the last scan could not read one of the vault's lists." }),
+  search: z.string().min(1).max(127).optional().meta({ description: "Part of the vault's name. Not case-sensitive." }),
   ...pageParameters,
 });
 

@@ -70,6 +70,8 @@ export interface AssetFilter {
   enabled?: boolean;
   tag?: { name: string; value?: string };
   owner?: string;
+  /** True: only assets with an owner. False: only assets without one. */
+  hasOwner?: boolean;
   sort?: "name" | "expiresOn";
 }
 
@@ -362,7 +364,7 @@ function expiryRangeOf(filter: AssetFilter, moment: Moment): ExpiryRange | undef
 /** Returns a predicate for the filters that have no index. Undefined if none of them is given. */
 function unindexedFilter(filter: AssetFilter, ownerTag: string): ((asset: AssetRecord) => boolean) | undefined {
   const tests: ((asset: AssetRecord) => boolean)[] = [];
-  const { search, enabled, tag, owner } = filter;
+  const { search, enabled, tag, owner, hasOwner } = filter;
   if (search !== undefined) {
     const text = search.toLowerCase();
     tests.push(({ name, credential }) =>
@@ -371,6 +373,7 @@ function unindexedFilter(filter: AssetFilter, ownerTag: string): ((asset: AssetR
   }
   if (enabled !== undefined) tests.push((asset) => asset.enabled === enabled);
   if (owner !== undefined) tests.push((asset) => ownersOf(asset, ownerTag).includes(owner));
+  if (hasOwner !== undefined) tests.push((asset) => ownersOf(asset, ownerTag).some(Boolean) === hasOwner);
   if (tag) {
     tests.push((asset) => {
       const value = asset.tags && Object.hasOwn(asset.tags, tag.name) ? asset.tags[tag.name] : undefined;

@@ -32,8 +32,36 @@ test("the list filters by event type and actor, and its cursor continues with th
   expect(camelCase.body.items.length).toBe(next.body.total);
 });
 
+test("the list finds a text in any member, in every page, and its reads are recorded without the text", async () => {
+  const search = async (query: string) => (await get(`/audit/entries?${query}`)).body;
+  const byEvent = await search("search=user%20signed%20IN&limit=2");
+  expect(byEvent.items.map(({ eventType }: { eventType: string }) => eventType)).toEqual([
+    "user.signedIn",
+    "user.signedIn",
+  ]);
+  const next = await search(`search=user%20signed%20IN&limit=1000&cursor=${byEvent.nextCursor}`);
+  const all = await search("event_type=user.signedIn&limit=1000");
+  expect([...byEvent.items, ...next.items].map(({ id }: { id: string }) => id)).toEqual(
+    all.items.map(({ id }: { id: string }) => id),
+  );
+  for (const text of ["criticalexpiry", "critical%20expiry%20DAYS"]) {
+    const { items, total } = await search(`search=${text}&event_type=settings.changed`);
+    // The start of the change and its outcome.
+    expect(items.map(({ outcome }: { outcome: string }) => outcome)).toEqual(["success", "intent"]);
+    expect(total).toBe(2);
+  }
+  expect(await search("search=none-contains-it&actor=admin")).toMatchObject({ items: [], total: 0, nextCursor: null });
+  const byTarget = await search("search=compliance-POLICY");
+  expect(byTarget.items[0]).toMatchObject({ eventType: "settings.changed" });
+  const [read] = (await search("event_type=audit.listed&search=audit.listed")).items;
+  expect(read.target.id).toBe("event_type=audit.listed&search");
+  const refused = await get(`/audit/entries?search=other&cursor=${byEvent.nextCursor}`);
+  expect([refused.status, refused.body.code]).toEqual([400, "invalidCursor"]);
+});
+
 describe("an invalid parameter returns 400:", () => {
   for (const [query, path] of [
+    ["search=", "query.search"],
     ["start_date=2026-13-01", "query.start_date"],
     ["start_date=2026-11-21&end_date=2026-11-01", "query.end_date"],
     ["event_type=%27%20or%201%20eq%201", "query.event_type"],

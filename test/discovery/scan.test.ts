@@ -290,5 +290,7 @@ describe("the inventory", () => {
     expect(failing.map((vault) => vault.name)).toEqual(["kv-denied", "kv-half", "kv-walled"]);
     const { body } = await service.admin("GET", "/api/assets/discovery/vaults?failing=false&limit=2");
     expect([body.total, body.items[0].failures]).toEqual([3, []]);
+    const found = await service.listAll("/api/assets/discovery/vaults?search=WALL");
+    expect(found.map((vault) => vault.name)).toEqual(["kv-walled"]);
   });
 });

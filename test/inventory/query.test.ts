@@ -113,12 +113,16 @@ const filterValueOf: { [K in keyof AssetFilter]-?: (asset: AssetRecord) => Asset
   namePrefix: ({ name }) => name.slice(0, 2).toUpperCase(),
   enabled: (asset) => asset.enabled,
   tag: (asset) => asset.tags && { name: "owner", value: asset.tags.owner! },
-  owner: (asset) => asset.tags?.owner ?? asset.credential?.owners?.[0],
+  owner: firstOwnerOf,
+  hasOwner: (asset) => firstOwnerOf(asset) !== undefined,
   sort: () => "expiresOn",
   source: sourceOf,
   counted: (asset) => !isUnseen(asset) && !isOutOfScope(asset),
   outOfScope: (asset) => isOutOfScope(asset),
 };
+function firstOwnerOf({ tags, credential }: AssetRecord): string | undefined {
+  return tags?.owner ?? credential?.owners?.[0];
+}
 const isOutOfScope = ({ subscriptionId }: AssetRecord): boolean => subscriptionId === OUT_OF_SCOPE_SUBSCRIPTION;
 /** Returns whether the asset belongs to the second holder, which was last seen eight days ago. */
 const isUnseen = ({ vaultName }: AssetRecord): boolean => vaultName.startsWith("entra-") && vaultName.endsWith("-c");
@@ -178,7 +182,8 @@ function expectedIds(filter: AssetFilter): string[] {
       asset.name.toLowerCase().startsWith(namePrefix.toLowerCase()) &&
       (filter.enabled === undefined || asset.enabled === filter.enabled) &&
       (!tag || (tag.value === undefined ? asset.tags?.[tag.name] : asset.tags?.[tag.name] === tag.value)) &&
-      (!filter.owner || (asset.credential?.owners ?? [asset.tags?.owner]).includes(filter.owner))
+      (!filter.owner || (asset.credential?.owners ?? [asset.tags?.owner]).includes(filter.owner)) &&
+      (filter.hasOwner === undefined || (firstOwnerOf(asset) !== undefined) === filter.hasOwner)
     );
   });
   const byExpiry = filter.status || expiresBefore || expiresAfter || filter.sort === "expiresOn";
@@ -313,7 +318,7 @@ describe("a summary", () => {
       },
       { ...NO_COUNTS },
     );
-  const ownerOf = ({ credential, tags }: AssetRecord) => credential?.owners?.[0] ?? tags?.owner;
+  const ownerOf = firstOwnerOf;
 
   test.each<[string, Omit<SummaryFilter, "since">]>([
     ["everything", {}],

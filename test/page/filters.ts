@@ -25,7 +25,11 @@ withSeedData("filters are part of the address, and Back restores them", async ()
     const valueBefore = await field.inputValue();
     await fillIn(main, { [label]: value });
     await expect.poll(() => page.url(), { message: view }).toContain(address);
-    if (view === AUDIT[0]) await page.getByText("after: name: ").first().waitFor();
+    if (view === AUDIT[0])
+      await page
+        .getByText(/^name: /)
+        .first()
+        .waitFor({ state: "attached" });
     // Open the address as from a shared link.
     await page.reload();
     await expect.poll(() => field.inputValue(), { message: view }).not.toBe(valueBefore);

@@ -440,9 +440,8 @@ export const FORM_CASES: Record<string, FormCase> = {
     view: "/settings",
     steps: [
       {
-        open: "Edit: Monitor all subscriptions",
-        typed: { "*": false },
-        press: ["Preview changes", "Save setting"],
+        open: "Monitor all subscriptions",
+        press: ["Preview changes", "Turn off"],
         verify: async () => expect((await readSetting("features", "watchAll")).value).toBe(false),
       },
       {

@@ -52,7 +52,8 @@ async function submitInvalid(page: Page, dialog: Locator, { wrong, wrongField, p
 
 async function runStep(page: Page, step: Step): Promise<void> {
   const dialog = page.getByRole("dialog");
-  await page.getByRole("button", { name: step.open, exact: true }).first().click();
+  const named = { name: step.open, exact: true };
+  await page.getByRole("button", named).or(page.getByRole("switch", named)).first().click();
   await dialog.waitFor();
   if (step.wrong) await submitInvalid(page, dialog, step);
   if (step.cancels) {

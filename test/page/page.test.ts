@@ -12,6 +12,7 @@ import "./untrusted-text.ts";
 import "./other-sites.ts";
 import "./call-counts.ts";
 import "./inventory.ts";
+import "./lists.ts";
 import "./keyboard.ts";
 import "./edit-conflicts.ts";
 import "./forms.ts";

@@ -149,6 +149,8 @@ export class Visitor {
   readonly page: Page;
   /** The clicked elements, in order. */
   readonly clicks: string[] = [];
+  /** Whether the person presses keys instead of clicking. The tests of the Tab key show that Tab reaches every control. */
+  usesKeyboard = false;
   constructor(page: Page) {
     this.page = page;
   }
@@ -167,9 +169,14 @@ export class Visitor {
       name,
     );
   }
-  /** Clicks anything else. */
+  /** Clicks anything else, or presses its key. */
   async click(target: Locator, what: string | RegExp): Promise<void> {
-    await target.click();
+    if (this.usesKeyboard) {
+      await expect.poll(() => target.isEnabled(), { message: String(what), timeout: TIMEOUT_MS }).toBe(true);
+      const isBox = await target.evaluate((element) => element.matches("[type=checkbox], [type=radio]"));
+      await target.focus();
+      await this.page.keyboard.press(isBox ? "Space" : "Enter");
+    } else await target.click();
     this.clicks.push(String(what));
   }
   /** Selects an option of a field. */

@@ -4,3 +4,4 @@
  */
 import "./tasks-finding.ts";
 import "./tasks-fixing.ts";
+import "./tasks-lists.ts";

@@ -1,5 +1,5 @@
 import { expect } from "vitest";
-import { IS_CAMPAIGN, LONG_MS, sampled } from "../support/sampling.ts";
+import { IS_CAMPAIGN, LONG_MS, SEED, sampled } from "../support/sampling.ts";
 import {
   addresses,
   keepLoaded,
@@ -16,7 +16,7 @@ import {
   withSeedData,
 } from "./fixture.ts";
 import { unlicensedHost } from "./unlicensed-host.ts";
-import { ALL_LOOKS, EXTREMES, expectNoVisualProblems, setLook } from "./visual-checks.ts";
+import { ALL_LOOKS, EVERY_LOOK, EXTREMES, expectNoVisualProblems, setLook } from "./visual-checks.ts";
 
 // Tests of every view of the page in the browser: layout, accessibility, translated texts, and the main actions.
 
@@ -119,13 +119,34 @@ withSeedData(
       await expectNoVisualProblems(
         page,
         view.slice(1).split("/").join("-") || "overview",
-        IS_CAMPAIGN ? ALL_LOOKS : [ALL_LOOKS[index % ALL_LOOKS.length]!],
+        IS_CAMPAIGN ? EVERY_LOOK : [EVERY_LOOK[(index + SEED) % EVERY_LOOK.length]!],
       );
     }
     expect(browserErrors).toEqual([]);
   },
   LONG_MS,
 );
+
+/** A script that returns what moves visibly: animations and transitions that take longer than a frame. */
+const MOVING = `document.getAnimations()
+  .filter((one) => one.playState === "running" && Number(one.effect.getComputedTiming().activeDuration) > 50)
+  .map((one) => one.effect.target.className + " " + (one.animationName ?? one.transitionProperty ?? ""))`;
+
+withSeedData("with reduced motion, nothing moves when views and dialogs open", async () => {
+  const { page } = await visitLoadedPage("/#/license");
+  await page.emulateMedia({ reducedMotion: "reduce" });
+  for (const view of ["/", "/inventory?vault=kv-shop", "/dependencies/kv-shop.secret.db", "/settings"]) {
+    await showView(page, view);
+    expect.soft([view, await page.evaluate(MOVING)]).toEqual([view, []]);
+    await waitForSpinners(page, view);
+    expect.soft([view, await page.evaluate(MOVING)]).toEqual([view, []]);
+  }
+  await page.locator("[data-operation]").first().click();
+  await page.getByRole("dialog").waitFor();
+  expect(await page.evaluate(MOVING)).toEqual([]);
+  await page.keyboard.press("Escape");
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+});
 
 /**
  * Opens one dialog per operation. Theme and width are set before, because a narrower screen turns a table into a list, and the

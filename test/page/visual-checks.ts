@@ -7,8 +7,8 @@ import { expect } from "vitest";
 import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-/** The rules of axe that are checked: WCAG 2.0 to 2.2, levels A and AA. */
-const WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"];
+/** The rules of axe that are checked: WCAG 2.0 to 2.2, levels A and AA, and the best practices. */
+const RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
 /** `PAGE_PICTURES=folder npx vitest run test/page` stores a screenshot of each view. */
 const PICTURES = process.env.PAGE_PICTURES;
 
@@ -29,7 +29,7 @@ async function accessibilityViolations(page: Page): Promise<string[]> {
     );
     // biome-ignore lint/suspicious/noExplicitAny: as above
     return violations.map((one: any) => `${one.id}: ${one.nodes.map((node: any) => node.html).join(" | ")}`);
-  }, WCAG);
+  }, RULES);
 }
 
 /** Looks: each is a theme and a screen width in pixels. These four cover both themes on narrow and wide screens. */
@@ -45,6 +45,9 @@ export const EXTREMES = [
   ["dark", 320],
   ["light", 3840],
 ] as const;
+
+/** Both themes on all supported widths, from the narrowest to the widest. */
+export const EVERY_LOOK = [...ALL_LOOKS, ...EXTREMES, ["light", 320], ["dark", 3840]] as const;
 
 /** A script that returns whether an open form is wider than its dialog. */
 const IS_FORM_CUT = `[...document.querySelectorAll("[role=dialog] .fui-DialogContent")].some((one) => one.scrollWidth > one.clientWidth)`;

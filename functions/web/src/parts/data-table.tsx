@@ -1,4 +1,5 @@
 import {
+  Button,
   makeStyles,
   mergeClasses,
   Table,
@@ -9,8 +10,12 @@ import {
   TableRow,
   tokens,
 } from "@fluentui/react-components";
-import { Fragment, type ReactNode } from "react";
+import { Fragment, type ReactNode, useState } from "react";
+import { Hidden } from "./hidden.tsx";
 import { useIsNarrow } from "./width.ts";
+
+/** Number of items that the list for narrow screens shows at first. More would be several meters of scrolling on a phone. */
+const FIRST_ITEMS = 20;
 
 const useStyles = makeStyles({
   scroller: { overflowX: "auto", maxWidth: "100%" },
@@ -47,12 +52,14 @@ const useStyles = makeStyles({
 });
 
 export interface Column<T> {
-  /** Empty if the cells need no header, such as buttons. */
+  /** Empty if the cells need no header, such as buttons. Screen readers then say "Actions". */
   title: string;
   /** Whether the cells contain sentences. */
   wide?: boolean;
   /** Whether the cells stay on one line, such as the name of a vault. */
   nowrap?: boolean;
+  /** Whether a narrow screen hides the cells behind their title, because they are long and rarely read. */
+  folds?: boolean;
   cell(item: T): ReactNode;
 }
 
@@ -69,28 +76,62 @@ export function DataTable<T>(props: Props<T>) {
   return useIsNarrow() ? <Stack {...props} /> : <WideTable {...props} />;
 }
 
-/** The list for narrow screens: a label and a value per column. Columns without a value are left out. */
+/**
+ * The list for narrow screens: a label and a value per column. Columns without a value are left out. Shows 20 items, and more
+ * with a button.
+ */
 function Stack<T>({ items, columns, keyOf, label }: Props<T>) {
   const styles = useStyles();
+  const [limit, setLimit] = useState(FIRST_ITEMS);
+  const left = items.length - limit;
   return (
-    <ul className={styles.stack} aria-label={label}>
-      {items.map((item) => (
-        <li key={keyOf(item)} className={styles.item}>
-          <dl className={styles.facts}>
-            {columns.map(({ title, cell }) => {
-              const value = cell(item);
-              if (value === null || value === undefined || value === "" || value === false) return null;
-              return (
-                <Fragment key={title}>
-                  <dt className={mergeClasses(styles.name, title === "" && styles.untitled)}>{title}</dt>
-                  <dd className={mergeClasses(styles.value, title === "" && styles.untitled)}>{value}</dd>
-                </Fragment>
-              );
-            })}
-          </dl>
-        </li>
-      ))}
-    </ul>
+    <>
+      <ul className={styles.stack} aria-label={label}>
+        {items.slice(0, limit).map((item) => (
+          <li key={keyOf(item)} className={styles.item}>
+            <Facts item={item} columns={columns} />
+          </li>
+        ))}
+      </ul>
+      {left > 0 && (
+        <div>
+          <Button size="small" onClick={() => setLimit(limit + 5 * FIRST_ITEMS)}>
+            Show {Math.min(left, 5 * FIRST_ITEMS)} more
+          </Button>
+        </div>
+      )}
+    </>
+  );
+}
+
+/** The cells of one item on a narrow screen. */
+function Facts<T>({ item, columns }: { item: T; columns: Column<T>[] }) {
+  const styles = useStyles();
+  return (
+    <dl className={styles.facts}>
+      {columns.map(({ title, folds = false, cell }) => {
+        const value = cell(item);
+        if (value === null || value === undefined || value === "" || value === false) return null;
+        const isWhole = title === "" || folds;
+        return (
+          <Fragment key={title}>
+            <dt className={mergeClasses(styles.name, isWhole && styles.untitled)}>
+              {folds ? <Hidden>{title}</Hidden> : title}
+            </dt>
+            <dd className={mergeClasses(styles.value, isWhole && styles.untitled)}>
+              {folds ? (
+                <details>
+                  <summary>{title}</summary>
+                  {value}
+                </details>
+              ) : (
+                value
+              )}
+            </dd>
+          </Fragment>
+        );
+      })}
+    </dl>
   );
 }
 
@@ -98,14 +139,16 @@ function Stack<T>({ items, columns, keyOf, label }: Props<T>) {
 function WideTable<T>({ items, columns, keyOf, label }: Props<T>) {
   const styles = useStyles();
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: a scrollable region must be reachable by keyboard.
-    <section className={styles.scroller} aria-label={label} tabIndex={0}>
+    // A group and no region: the card around it is a landmark already, mostly with the same name.
+    // biome-ignore lint/a11y/useSemanticElements: a fieldset is for form controls.
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: a scrollable part must be reachable by keyboard.
+    <div role="group" className={styles.scroller} aria-label={label} tabIndex={0}>
       <Table size="small" className={styles.table} aria-label={label}>
         <TableHeader>
           <TableRow>
             {columns.map(({ title }) => (
               <TableHeaderCell key={title} className={styles.title}>
-                {title}
+                {title || <Hidden>Actions</Hidden>}
               </TableHeaderCell>
             ))}
           </TableRow>
@@ -125,6 +168,6 @@ function WideTable<T>({ items, columns, keyOf, label }: Props<T>) {
           ))}
         </TableBody>
       </Table>
-    </section>
+    </div>
   );
 }

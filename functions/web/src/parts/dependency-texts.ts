@@ -56,12 +56,18 @@ const PRINCIPAL_TYPES: Record<string, string> = {
   Principal: "user, group or application",
 };
 
+/** The name of a principal without a display name: its directory type and object ID. */
+const NAMELESS = /^(\w+) ([\da-f-]{36})$/i;
+
+/** Returns whether a consumer is a user, group or application without a known name. Azure then gives only the object ID. */
+export const isNameless = ({ name, kind }: { name: string; kind: string }): boolean =>
+  kind === "principal" && NAMELESS.test(name);
+
 /**
  * Returns the name of a consumer with its kind and environment. A principal without a display name is shown by its object ID.
  */
 export function consumerTitle(consumer: { name: string; kind: string; environment: string | null }): string {
-  // The name of a principal without a display name is its directory type and object ID.
-  const [, type = "", id] = /^(\w+) ([\da-f-]{36})$/i.exec(consumer.name) ?? [];
+  const [, type = "", id] = NAMELESS.exec(consumer.name) ?? [];
   const typeText = PRINCIPAL_TYPES[type];
   if (consumer.kind === "principal" && id !== undefined && typeText !== undefined)
     return `${typeText.charAt(0).toUpperCase()}${typeText.slice(1)} ${id}`;

@@ -1,7 +1,31 @@
 /** Form fields. A form reads each value by the field's name from its `FormData`. */
-import { Checkbox, Field, Input, Select, Switch, Textarea } from "@fluentui/react-components";
+import { Checkbox, Field, Input, makeStyles, Select, Textarea, tokens } from "@fluentui/react-components";
 import { type ComponentProps, createContext, type ReactNode, useContext, useEffect, useState } from "react";
 import type { Problem } from "../api/client.ts";
+
+const useStyles = makeStyles({
+  section: {
+    display: "flex",
+    flexDirection: "column",
+    gap: tokens.spacingVerticalM,
+    minWidth: 0,
+    margin: 0,
+    padding: 0,
+    border: "none",
+  },
+  legend: { fontWeight: tokens.fontWeightSemibold, padding: 0, marginBottom: tokens.spacingVerticalS },
+});
+
+/** A part of a long form with a heading, such as "Advanced". Forms with more than about six fields have such parts. */
+export function FormSection({ title, children }: { title: string; children: ReactNode }) {
+  const styles = useStyles();
+  return (
+    <fieldset className={styles.section}>
+      <legend className={styles.legend}>{title}</legend>
+      {children}
+    </fieldset>
+  );
+}
 
 interface Props {
   name: string;
@@ -204,25 +228,6 @@ export function ChoiceField<T extends string>({
           </option>
         ))}
       </Select>
-    </Frame>
-  );
-}
-
-/** A switch that turns something on or off. The form data contains its name only while it is on. */
-export function SwitchField({
-  label,
-  hint,
-  member,
-  defaultChecked = false,
-  ...box
-}: Props & { defaultChecked?: boolean }) {
-  const { value, set, conflict } = useDraft(defaultChecked);
-  return (
-    <Frame
-      of={{ name: box.name, hint, member }}
-      conflict={conflict === undefined ? undefined : conflict ? "on" : "off"}
-    >
-      <Switch {...box} label={label} checked={value} onChange={(_, data) => set(data.checked)} />
     </Frame>
   );
 }

@@ -32,12 +32,14 @@ interface Props {
   of: readonly Filter[];
   /** Filters behind "More filters". They are shown if the address sets one of them. */
   more?: readonly Filter[];
+  /** Names in the address of filters that other controls set. "Clear filters" removes them too. */
+  alsoCleared?: readonly string[];
   /** Additional controls before the "Clear" button. */
   children?: ReactNode;
 }
 
 /** The filters of a list. They are in the address, so that the list can be shared as a link and Back restores it. */
-export function Filters({ of, more = [], children }: Props) {
+export function Filters({ of, more = [], alsoCleared = [], children }: Props) {
   const styles = useStyles();
   const [params, setParams] = useSearchParams();
   /** Whether the address sets one of the filters behind "More filters". They can't be hidden then. */
@@ -70,7 +72,7 @@ export function Filters({ of, more = [], children }: Props) {
   const clear = () => {
     setDrafts({ at: params, texts: {} });
     setParams((before) => {
-      for (const { name } of [...of, ...more]) before.delete(name);
+      for (const name of [...[...of, ...more].map((filter) => filter.name), ...alsoCleared]) before.delete(name);
       return before;
     });
   };

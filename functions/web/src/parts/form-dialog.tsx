@@ -10,6 +10,7 @@ import {
   DialogTrigger,
   makeStyles,
   Spinner,
+  Switch,
   tokens,
 } from "@fluentui/react-components";
 import { useQueryClient } from "@tanstack/react-query";
@@ -50,6 +51,8 @@ export interface FormDialogProps {
   /** The label of the submit button. */
   action: string;
   appearance?: ButtonProps["appearance"];
+  /** State of a setting that is on or off. The dialog is then opened by a switch with this state instead of a button. */
+  isOn?: boolean;
   /** The operation that the form calls, as a data attribute for tests. */
   operation?: Operation;
   /**
@@ -69,7 +72,7 @@ export interface FormDialogProps {
 
 /** A button that opens a form or confirmation in a dialog. After the change, all queries are refreshed. */
 export function FormDialog(props: FormDialogProps) {
-  const { title, about, appearance = "secondary", operation } = props;
+  const { title, about, appearance = "secondary", operation, isOn } = props;
   const [{ isOpen, openCount }, setState] = useState({ isOpen: false, openCount: 0 });
   // When a table becomes a list, its rows unmount, and a dialog in a row would disappear.
   useFrozenWidth(isOpen);
@@ -77,14 +80,25 @@ export function FormDialog(props: FormDialogProps) {
   return (
     <Dialog open={isOpen} onOpenChange={(_, data) => setOpen(data.open)}>
       <DialogTrigger disableButtonEnhancement>
-        <Button
-          size="small"
-          appearance={appearance}
-          data-operation={operation}
-          {...(about !== undefined && { "aria-label": `${title}: ${about}` })}
-        >
-          {title}
-        </Button>
+        {isOn === undefined ? (
+          <Button
+            size="small"
+            appearance={appearance}
+            data-operation={operation}
+            {...(about !== undefined && { "aria-label": `${title}: ${about}` })}
+          >
+            {title}
+          </Button>
+        ) : (
+          // The state changes only when the form is saved.
+          <Switch
+            checked={isOn}
+            aria-label={about ?? title}
+            data-operation={operation}
+            onChange={() => undefined}
+            onKeyDown={({ key, currentTarget }) => key === "Enter" && currentTarget.click()}
+          />
+        )}
       </DialogTrigger>
       <DialogSurface>
         {/* A new key discards the input and the result of the last time that the dialog was open. */}

@@ -18,7 +18,7 @@ export function storeInEntry(name: string, value: unknown): void {
     // A reload keeps the id in the history entry, but not the values. The start time of the page makes ids differ after each
     // load.
     id = `${performance.timeOrigin} ${valuesByEntry.size + 1}`;
-    // Nothing else stores a state in history entries.
+    // History entries contain no other state.
     history.replaceState({ entry: id }, "");
   }
   valuesByEntry.set(id, (valuesByEntry.get(id) ?? new Map()).set(name, value));

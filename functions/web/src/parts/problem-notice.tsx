@@ -24,7 +24,7 @@ export function ProblemNotice({ problem, retry, shownFrom }: Props) {
           <ul>
             {errors.map(({ path, message }) => (
               <li key={`${path} ${message}`}>
-                {path.replace(/^body\./, "")}: {message}
+                {path.replace(/^(body|query)\./, "")}: {message}
               </li>
             ))}
           </ul>

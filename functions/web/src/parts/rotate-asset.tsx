@@ -3,7 +3,7 @@ import { useState } from "react";
 import type { Schemas } from "../api/client.ts";
 import { createHref } from "./address.ts";
 import { consumerTitle } from "./dependency-texts.ts";
-import { CheckField, ChoiceField, NumberField, SecretField } from "./fields.tsx";
+import { CheckField, ChoiceField, FormSection, NumberField, SecretField } from "./fields.tsx";
 import { given, typed } from "./form-dialog.tsx";
 import { isolated } from "./isolated.ts";
 import { Operate } from "./operate.tsx";
@@ -72,17 +72,23 @@ export function RotateAsset({
         }}
       >
         <Text>The preview lists all steps. The rotation starts only when you select Rotate secret.</Text>
-        {secret.startsWith("entra.") ? (
-          <Text>
-            Creates a client secret in Entra for {isolated(asset.name)} and saves it to the matching key vault secrets.{" "}
-            {CLIENT_SECRET_OVERLAP}
-          </Text>
-        ) : (
-          <Value />
-        )}
-        <ValidityField />
-        <Consumers consumers={consumers} />
-        <ConsumerOptions apps={consumers.map(({ resource }) => resource).filter(isAppServiceApp)} />
+        <FormSection title="New value">
+          {secret.startsWith("entra.") ? (
+            <Text>
+              Creates a client secret in Entra for {isolated(asset.name)} and saves it to the matching key vault
+              secrets. {CLIENT_SECRET_OVERLAP}
+            </Text>
+          ) : (
+            <Value />
+          )}
+          <ValidityField />
+        </FormSection>
+        <FormSection title="Consumers to update">
+          <Consumers consumers={consumers} />
+        </FormSection>
+        <FormSection title="After the update">
+          <ConsumerOptions apps={consumers.map(({ resource }) => resource).filter(isAppServiceApp)} />
+        </FormSection>
       </Operate>
     </div>
   );
@@ -130,7 +136,7 @@ function Value() {
   );
 }
 
-/** Returns the body members of the selected source. A given value is not trimmed, because spaces can be part of it. */
+/** Returns the body members of the selected source. A given value is not trimmed, because a value can start or end with spaces. */
 function newValueOf(form: FormData) {
   const source = typed(form, "value");
   if (source === "given") return { newValue: String(form.get("newValue")) };
@@ -148,7 +154,7 @@ function Consumers({ consumers }: Pick<Radius, "consumers">) {
   if (resources.size === 0) return <Text>No consumers to update were found.</Text>;
   return (
     <>
-      <Text>Consumers to update with the new value. An excluded consumer may keep using the old value.</Text>
+      <Text>The rotation gives them the new value. An excluded consumer may keep using the old value.</Text>
       {[...resources.values()].map((resource) => (
         <CheckField
           key={resource.id}

@@ -1,5 +1,6 @@
-import { makeStyles, mergeClasses, Title3, tokens } from "@fluentui/react-components";
+import { Button, makeStyles, mergeClasses, Text, Title3, tokens } from "@fluentui/react-components";
 import type { ReactNode } from "react";
+import { chooseTimeZone, LOCAL_ZONE, useTimeZone } from "./time-zone.ts";
 
 const useStyles = makeStyles({
   view: { display: "flex", flexDirection: "column", gap: tokens.spacingVerticalL, overflowWrap: "anywhere" },
@@ -8,7 +9,7 @@ const useStyles = makeStyles({
 });
 
 /**
- * The frame of each view: its heading and its cards below each other.
+ * The frame of each view: its heading, its cards below each other, and the time zone of its times.
  *
  * @param props.fills - Whether the view is at least as high as the screen.
  */
@@ -20,6 +21,23 @@ export function View({ title, fills = false, children }: { title: string; fills?
         {title}
       </Title3>
       {children}
+      <TimeZone />
     </div>
+  );
+}
+
+/** The time zone of the times on the page, with a button that selects the other one: the browser's zone or UTC. */
+function TimeZone() {
+  const zone = useTimeZone();
+  const other = zone === "UTC" ? LOCAL_ZONE : "UTC";
+  return (
+    <Text size={200}>
+      Times are in {zone}.{" "}
+      {other !== zone && (
+        <Button size="small" appearance="subtle" onClick={() => chooseTimeZone(other)}>
+          Show times in {other}
+        </Button>
+      )}
+    </Text>
   );
 }

@@ -4,7 +4,7 @@ const narrowScreen = matchMedia("(max-width: 767px)");
 const listeners = new Set<() => void>();
 /** The result of `useIsNarrow`. While frozen, it can differ from the screen. */
 let isNarrow = narrowScreen.matches;
-/** Number of open dialogs, each of which freezes the width. */
+/** Number of open dialogs. Each open dialog freezes the width. */
 let freezes = 0;
 
 function updateWidth(): void {

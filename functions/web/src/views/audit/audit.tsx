@@ -1,6 +1,6 @@
 import { Link, makeStyles, Text, tokens } from "@fluentui/react-components";
 import { useMay } from "../../api/access.ts";
-import { api, type Schemas } from "../../api/client.ts";
+import { api } from "../../api/client.ts";
 import { Card } from "../../parts/card.tsx";
 import { Filters, givenFilters } from "../../parts/filters.tsx";
 import { Instant } from "../../parts/instant.tsx";
@@ -8,15 +8,15 @@ import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx"
 import { useSearchParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
 import { detailLines, eventText, OUTCOMES, targetText } from "./entry-texts.ts";
+import { type AuditRow, joinOutcomes } from "./join-outcomes.ts";
 import { Verification } from "./verification.tsx";
-
-type Entry = Schemas["AuditEntry"];
 
 const useStyles = makeStyles({
   link: { marginRight: tokens.spacingHorizontalM },
 });
 
 const FILTERS = [
+  { name: "search", label: "Contains", placeholder: "Text in any column" },
   { name: "event_type", label: "Event", placeholder: "Exact, such as user.signedIn" },
   { name: "actor", label: "Actor", placeholder: "Exact username" },
   { name: "start_date", label: "From", type: "date" },
@@ -41,7 +41,7 @@ export default function Audit() {
   );
 }
 
-const COLUMNS: Column<Entry>[] = [
+const COLUMNS: Column<AuditRow>[] = [
   { title: "Time", cell: ({ occurredAt }) => <Instant at={occurredAt} /> },
   {
     title: "Event",
@@ -54,10 +54,22 @@ const COLUMNS: Column<Entry>[] = [
       </>
     ),
   },
-  { title: "Outcome", cell: ({ outcome }) => OUTCOMES[outcome] },
+  {
+    title: "Outcome",
+    cell: ({ outcome, startedAt }) => (
+      <>
+        {OUTCOMES[outcome]}
+        {startedAt !== undefined && (
+          <Text block size={200}>
+            started <Instant at={startedAt} />
+          </Text>
+        )}
+      </>
+    ),
+  },
   { title: "Actor", cell: ({ actor, address }) => `${actor} ${address ?? ""}` },
   { title: "Target", cell: ({ target }) => target && targetText(target) },
-  { title: "Details", wide: true, cell: detailsOf },
+  { title: "Details", wide: true, folds: true, cell: detailsOf },
 ];
 
 /** The entries that match the filters in the address, and links that download all of them. */
@@ -66,6 +78,7 @@ function Entries() {
   const may = useMay();
   const [params] = useSearchParams();
   const query = givenFilters(params, FILTERS);
+  const { search, ...exported } = query;
   const list = api.useInfiniteQuery(
     "get",
     "/audit/entries",
@@ -80,16 +93,23 @@ function Entries() {
         columns={COLUMNS}
         keyOf={({ id }) => id}
         label="Entries"
-        empty="No entries match the filters. Events and actors must match exactly. Clear the filters to see all entries."
+        rowsOf={joinOutcomes}
+        empty={
+          search === undefined
+            ? "No entries match the filters. Events and actors must match exactly. Clear the filters to see all entries."
+            : "No entries contain the text and match the other filters. Clear the filters to see all entries."
+        }
       />
       {may("exportAudit") && (
         <Text>
-          Download all entries that match the filters:{" "}
+          {search === undefined
+            ? "Download all entries that match the filters: "
+            : "Download all entries that match the filters, whether they contain the text or not: "}
           {(["json", "csv", "pdf"] as const).map((format) => (
             <Link
               key={format}
               className={styles.link}
-              href={`/audit/export?${new URLSearchParams({ ...query, format })}`}
+              href={`/audit/export?${new URLSearchParams({ ...exported, format })}`}
             >
               {format.toUpperCase()}
             </Link>
@@ -100,8 +120,20 @@ function Entries() {
   );
 }
 
-/** Returns the details of an entry and its values before and after the change, one per line. */
-function detailsOf(entry: Entry) {
-  const lines = detailLines(entry);
-  return lines.length > 0 && lines.map((line) => <div key={line}>{line}</div>);
+/** Number of lines of details that are visible before "Show more". */
+const VISIBLE_LINES = 4;
+
+/** Returns the details and changes of an entry, one per line. */
+function detailsOf(entry: AuditRow) {
+  const lines = detailLines(entry).map((line) => <div key={line}>{line}</div>);
+  if (lines.length <= VISIBLE_LINES + 1) return lines.length > 0 && lines;
+  return (
+    <>
+      {lines.slice(0, VISIBLE_LINES)}
+      <details>
+        <summary>Show {lines.length - VISIBLE_LINES} more</summary>
+        {lines.slice(VISIBLE_LINES)}
+      </details>
+    </>
+  );
 }

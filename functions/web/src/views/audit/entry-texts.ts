@@ -63,15 +63,30 @@ export function targetText({ type, id }: NonNullable<Entry["target"]>): string {
   return `${capitalized(wordsOf(type))} ${name}`;
 }
 
-/** Returns the details, the state before and the state after as lines. Details without content are omitted. */
+/** Returns the details and the changed members as lines. Details without content are omitted. */
 export const detailLines = ({ eventType, details, before, after, count }: Entry): string[] => [
   ...(count > 1 ? [`Repeated ${counted(count, "time")}`] : []),
-  ...linesOf("", details, eventType)
+  ...linesOf(details, eventType)
     .filter(({ value }) => value !== "none")
     .map(textOf),
-  ...linesOf("before: ", before, eventType).map(textOf),
-  ...linesOf("after: ", after, eventType).map(textOf),
+  ...changeLines(before, after, eventType),
 ];
+
+/**
+ * Returns a line per member that differs: "name: old → new". A new object has no state before, so its members are listed, as are
+ * those of a deleted object.
+ */
+function changeLines(before: unknown, after: unknown, eventType: string): string[] {
+  const [old, current] = [linesOf(before, eventType), linesOf(after, eventType)];
+  if (current.length === 0) return old.map((line) => `before: ${textOf(line)}`);
+  if (old.length === 0) return current.filter(({ value }) => value !== "none").map(textOf);
+  const labels = new Set([...old, ...current].map(({ label }) => label));
+  const valueIn = (lines: Line[], label: string) => lines.find((line) => line.label === label)?.value ?? "none";
+  return [...labels].flatMap((label) => {
+    const [from, to] = [valueIn(old, label), valueIn(current, label)];
+    return from === to ? [] : [`${label}: ${from} → ${to}`];
+  });
+}
 
 /** A detail as shown: `label: value`. */
 interface Line {
@@ -83,7 +98,7 @@ const textOf = ({ label, value }: Line): string => `${label}: ${value}`;
 
 /** Labels of details by name, or by event and name if the name has different meanings. */
 const LABELS: Record<string, string> = {
-  // What the sign-in created: a session or a token.
+  // The sign-in created a session or a token.
   "user.signedIn to": "created",
   by: "sign-in method",
   which: "secret",
@@ -98,9 +113,9 @@ const LABELS: Record<string, string> = {
 };
 
 /** Returns a line per member of a details object. The value of `kind` is a code, so it is split into words like a name. */
-const linesOf = (prefix: string, members: unknown, eventType: string): Line[] =>
+const linesOf = (members: unknown, eventType: string): Line[] =>
   Object.entries((members ?? {}) as Record<string, unknown>).map(([name, value]) => ({
-    label: `${prefix}${LABELS[`${eventType} ${name}`] ?? LABELS[name] ?? wordsOf(name)}`,
+    label: LABELS[`${eventType} ${name}`] ?? LABELS[name] ?? wordsOf(name),
     value: name === "kind" ? wordsOf(String(value)) : valueText(value, name === "counts"),
   }));
 

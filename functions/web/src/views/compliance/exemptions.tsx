@@ -1,19 +1,18 @@
 import { Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
-import { Instant } from "../../parts/instant.tsx";
+import { isCredential } from "../../parts/dependency-texts.ts";
+import { LastDay } from "../../parts/instant.tsx";
+import { isolated } from "../../parts/isolated.ts";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
-import { DAY_MS } from "../../parts/time.ts";
 
 type Exemption = Schemas["Exemption"];
 
-const COLUMNS: Column<Exemption>[] = [
+/** Returns the columns. `titles`: titles of credentials by asset ID, whose IDs consist of GUIDs. */
+const columnsOf = (titles: ReadonlyMap<string, string>): Column<Exemption>[] => [
   { title: "Check", cell: ({ checkId }) => checkId },
-  {
-    title: "Scope",
-    cell: ({ scope }) => <Scope of={scope} />,
-  },
+  { title: "Scope", cell: ({ scope }) => scopeOf(scope, titles) },
   { title: "Reason", cell: ({ reason, ticket }) => `${reason} ${ticket ?? ""}` },
   { title: "Expires", cell: ({ until, active }) => (active ? <LastDay until={until} /> : "Expired") },
   { title: "Created by", cell: ({ createdBy }) => createdBy },
@@ -23,10 +22,24 @@ const COLUMNS: Column<Exemption>[] = [
 /** The table of exemptions on the Compliance page, including expired ones. */
 export function Exemptions() {
   const list = api.useInfiniteQuery("get", "/compliance/exemptions", { params: { query: { limit: 100 } } }, BY_CURSOR);
+  const hasCredentials = list.data?.pages.some(({ items }) => items.some(({ scope }) => isCredential(scope.id ?? "")));
+  // Only violations have the titles of credentials.
+  const violations = api.useQuery(
+    "get",
+    "/compliance/violations",
+    { params: { query: { exempted: true, limit: 1000 } } },
+    { enabled: hasCredentials === true },
+  );
+  const titles = new Map(
+    (violations.data?.items ?? []).map(({ resourceId, credentialTitle }) => [
+      resourceId,
+      credentialTitle ?? resourceId,
+    ]),
+  );
   return (
     <PagedTable
       of={list}
-      columns={COLUMNS}
+      columns={columnsOf(titles)}
       keyOf={({ id }) => id}
       label="Exemptions"
       empty="No exemptions. To exempt a violation from the score, open the violation in the list above and select Exempt violation."
@@ -34,26 +47,15 @@ export function Exemptions() {
   );
 }
 
-/** The scope, with a link to the asset of an exemption for one asset. The name of a directory credential consists of IDs. */
-function Scope({ of: { type, id } }: { of: Exemption["scope"] }) {
-  if (type === "all" || id === null) return "All assets and vaults";
-  if (type !== "asset") return `${type} ${id}`;
-  const isCredential = /^(entra|b2c)\./.test(id);
-  return (
-    <Link href={createHref(`/inventory/${encodeURIComponent(id)}`)}>
-      {isCredential ? `Credential …${id.slice(-8)}` : id}
-    </Link>
-  );
+/** Returns the scope as a link to its assets. After a fix, the title of a credential is unknown. */
+function scopeOf({ type, id }: Exemption["scope"], titles: ReadonlyMap<string, string>) {
+  if (id === null) return "All assets and vaults";
+  if (type === "subscription") return `Subscription ${id}`;
+  if (type === "vault") return <Link href={createHref("/inventory", { vault: id })}>Vault {id}</Link>;
+  // The ID of an asset in a vault is `<vault>.<type>.<name>`.
+  const text = isCredential(id) ? isolated(titles.get(id) ?? "Credential of an application") : id.replace(".", "/");
+  return <Link href={createHref(`/inventory/${encodeURIComponent(id)}`)}>{text}</Link>;
 }
-
-/** The last day of an exemption that ends with a day in UTC, as the form sets it. Otherwise, the time of its end. */
-function LastDay({ until }: { until: string }) {
-  const end = new Date(until);
-  if (end.getTime() % DAY_MS !== 0) return <Instant at={until} />;
-  return <>{DATE.format(new Date(end.getTime() - DAY_MS))} (UTC)</>;
-}
-
-const DATE = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeZone: "UTC" });
 
 /** The button that removes an exemption. */
 function Remove({ exemption: { id, checkId } }: { exemption: Exemption }) {

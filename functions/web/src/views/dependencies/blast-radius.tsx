@@ -2,7 +2,7 @@ import { Badge, Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { Card } from "../../parts/card.tsx";
-import { consumerTitle, isCredential, SOURCES } from "../../parts/dependency-texts.ts";
+import { consumerTitle, isCredential, isNameless, SOURCES } from "../../parts/dependency-texts.ts";
 import { FeatureGate } from "../../parts/feature-gate.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
@@ -175,18 +175,38 @@ function Consumers({ radius: { consumers, coverage } }: { radius: Radius }) {
         Confirmed consumer: its configuration references the asset, or a log shows that it read the asset. Possible
         consumer: it has permission to read the asset, but no use was found.
       </Text>
-      <ul>
-        {consumers.map(({ resource, strength, effect, refresh, evidence, resolved }) => (
-          <li key={`${resource.id} ${strength}`}>
-            <strong>{consumerTitle(resource)}</strong> <Badge appearance="tint">{BADGES[strength]}</Badge>{" "}
-            <Badge appearance="tint">{EFFECTS[refresh]}</Badge> {effect} Evidence: {evidence.map(isolated).join(", ")}.
-            {resolved === false && " Its Key Vault reference is not resolved."}
-          </li>
-        ))}
-      </ul>
+      <ConsumerList consumers={consumers.filter(({ resource }) => !isNameless(resource))} />
+      <Nameless consumers={consumers.filter(({ resource }) => isNameless(resource))} />
     </>
   );
 }
+
+const ConsumerList = ({ consumers }: Pick<Radius, "consumers">) => (
+  <ul>
+    {consumers.map(({ resource, strength, effect, refresh, evidence, resolved }) => (
+      <li key={`${resource.id} ${strength}`}>
+        <strong>{consumerTitle(resource)}</strong> <Badge appearance="tint">{BADGES[strength]}</Badge>{" "}
+        <Badge appearance="tint">{EFFECTS[refresh]}</Badge> {effect} Evidence: {evidence.map(isolated).join(", ")}.
+        {resolved === false && " Its Key Vault reference is not resolved."}
+      </li>
+    ))}
+  </ul>
+);
+
+/** The consumers without a known name. They are folded, because object IDs help few readers. */
+const Nameless = ({ consumers }: Pick<Radius, "consumers">) =>
+  consumers.length > 0 && (
+    <details>
+      <summary>
+        {counted(consumers.length, "user, group or application", "users, groups or applications")} without a known name
+      </summary>
+      <Text size={200}>
+        Azure names users, groups and some applications by object ID only. To see who they are, search for the IDs in
+        the Microsoft Entra admin center.
+      </Text>
+      <ConsumerList consumers={consumers} />
+    </details>
+  );
 
 /** Short texts for the effect of a new version, because a badge doesn't wrap. The effect sentence beside it says more. */
 const EFFECTS = {

@@ -8,7 +8,7 @@ const COLUMNS: Column<Schemas["NotLookedInto"]>[] = [
   // Null only before the first discovery. The table then has one row, which says that nothing was searched yet.
   { title: "Searched for", cell: ({ source }) => (source === null ? "" : (SOURCES[source] ?? source)) },
   { title: "Reason", cell: ({ message }) => message },
-  { title: "How to fix", cell: ({ remedy }) => remedy },
+  { title: "How to fix", folds: true, cell: ({ remedy }) => remedy },
   { title: "Since", cell: ({ since }) => since && <Instant at={since} relative /> },
 ];
 
@@ -29,6 +29,7 @@ export function Coverage() {
       columns={COLUMNS}
       keyOf={({ scope, source, code }) => [scope, source, code].join(" ")}
       label="Could not be searched"
+      csv
       empty="The last discovery could read all monitored resources."
     />
   );

@@ -44,6 +44,7 @@ const COLUMNS: Column<Dependency>[] = [
   {
     title: "Evidence",
     wide: true,
+    folds: true,
     cell: ({ strength, evidence, copy }) =>
       `${STRENGTHS[strength]}: ${isolated(evidence)}${copy ? " (plaintext copy of the value)" : ""}`,
   },
@@ -74,6 +75,7 @@ export function DependencyTable() {
           [secret, type, vaultName, resource.id, evidence].join(" ")
         }
         label="Dependencies"
+        csv
         empty="No consumers match the filters. Clear the filters, or select Discover dependencies to search again."
       />
     </>

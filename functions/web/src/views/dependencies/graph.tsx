@@ -1,17 +1,23 @@
 import dagre from "@dagrejs/dagre";
-import { makeStyles, Text, tokens } from "@fluentui/react-components";
-import { type Edge, type Node, Position, ReactFlow, useReactFlow, useStore } from "@xyflow/react";
-import { useEffect, useMemo } from "react";
+import { Button, makeStyles, Text, tokens } from "@fluentui/react-components";
+import { type Edge, type Node, Position, ReactFlow, ReactFlowProvider, useReactFlow, useStore } from "@xyflow/react";
+import { useEffect, useMemo, useState } from "react";
 import type { Schemas } from "../../api/client.ts";
 import { consumerTitle, REFRESHES } from "../../parts/dependency-texts.ts";
+import { useIsNarrow } from "../../parts/width.ts";
 import { useIsDark } from "../../shell/theme.ts";
+import { FOLDED_KIND, foldPossibleConsumers, MAX_UNFOLDED } from "./fold-consumers.ts";
 import "@xyflow/react/dist/style.css";
 
 type Radius = Schemas["BlastRadius"];
 
-/** Size of a node, which the layout must know before the nodes are rendered. */
-const WIDTH_PX = 240;
-const HEIGHT_PX = 72;
+/** Sizes of a node and of the gap between consumers and asset, which the layout must know before the nodes are rendered. */
+const WIDE_SIZES = { width: 240, height: 72, gap: 120 };
+const NARROW_SIZES = { width: 116, height: 92, gap: 28 };
+/** Smallest scale at which the names of 12 pixels can be read. A graph that needs a smaller one is moved within its frame. */
+const MIN_SCALE = 0.8;
+/** Shows the whole graph if its names stay readable, and never larger than its natural size. */
+const FIT = { minZoom: MIN_SCALE, maxZoom: 1, padding: "12px" } as const;
 /** Color and dash pattern of a line, by the effect of a new version on the consumer. */
 const LINES = {
   automatic: { color: tokens.colorStatusSuccessForeground1, dashes: "0" },
@@ -23,7 +29,8 @@ const LINES = {
 const EFFECTS = Object.keys(LINES) as (keyof typeof LINES)[];
 
 const useStyles = makeStyles({
-  picture: { height: "420px", width: "100%" },
+  picture: { width: "100%", maxHeight: "80vh" },
+  buttons: { display: "flex", flexWrap: "wrap", gap: tokens.spacingHorizontalS },
   legend: { display: "flex", flexWrap: "wrap", columnGap: tokens.spacingHorizontalL },
   // A longer name would overlap the node below. The list of consumers shows it in full.
   label: {
@@ -36,25 +43,44 @@ const useStyles = makeStyles({
   line: { verticalAlign: "middle", marginRight: tokens.spacingHorizontalXS },
 });
 
-/** The graph of a blast radius: consumers on the left, the asset on the right, and a line from each consumer to the asset. */
+/**
+ * The graph of a blast radius: consumers on the left, the asset on the right, and a line from each consumer to the asset. Many
+ * possible consumers are folded into one node. The frame is as high as the graph, up to most of the screen.
+ */
 export function Graph({ nodes, edges }: Pick<Radius, "nodes" | "edges">) {
   const styles = useStyles();
   const isDark = useIsDark();
-  const layout = useMemo(() => layOut(nodes, edges, styles.label), [nodes, edges, styles.label]);
+  const sizes = useIsNarrow() ? NARROW_SIZES : WIDE_SIZES;
+  const [isUnfolded, setUnfolded] = useState(false);
+  const folded = useMemo(() => foldPossibleConsumers(nodes, edges), [nodes, edges]);
+  const shown = isUnfolded ? { nodes, edges } : folded;
+  const layout = useMemo(() => layOut(shown.nodes, shown.edges, sizes, styles.label), [shown, sizes, styles.label]);
   return (
-    <>
+    <ReactFlowProvider>
+      <div className={styles.buttons}>
+        {folded.count > MAX_UNFOLDED && (
+          <Button size="small" aria-pressed={isUnfolded} onClick={() => setUnfolded(!isUnfolded)}>
+            Draw all {folded.count} possible consumers
+          </Button>
+        )}
+        <ZoomButtons />
+      </div>
       <div
         className={styles.picture}
+        style={{ height: layout.height + 2 * FRAME_PX }}
         role="img"
-        aria-label={`Dependency graph with ${nodes.length} nodes. The list of consumers contains the same data as text.`}
+        aria-label={`Dependency graph with ${shown.nodes.length} nodes. The list of consumers contains the same data as text.`}
       >
         <ReactFlow
           nodes={layout.nodes}
           edges={layout.edges}
           colorMode={isDark ? "dark" : "light"}
           fitView
-          // A large graph on a phone needs a scale below the default minimum of 0.5.
+          fitViewOptions={FIT}
           minZoom={0.2}
+          // The wheel and a swipe scroll the page. The buttons zoom.
+          zoomOnScroll={false}
+          preventScrolling={false}
           nodesDraggable={false}
           nodesConnectable={false}
           nodesFocusable={false}
@@ -62,7 +88,7 @@ export function Graph({ nodes, edges }: Pick<Radius, "nodes" | "edges">) {
           elementsSelectable={false}
           proOptions={{ hideAttribution: true }}
         >
-          <FitToWidth />
+          <FitToFrame nodeCount={layout.nodes.length} />
         </ReactFlow>
       </div>
       <div className={styles.legend}>
@@ -86,43 +112,71 @@ export function Graph({ nodes, edges }: Pick<Radius, "nodes" | "edges">) {
           </Text>
         ))}
       </div>
+    </ReactFlowProvider>
+  );
+}
+
+/** Space between the graph and its frame, in pixels. */
+const FRAME_PX = 12;
+
+/** Buttons that change the scale. They are outside of the frame, whose content is a picture for screen readers. */
+function ZoomButtons() {
+  const { zoomIn, zoomOut, fitView } = useReactFlow();
+  return (
+    <>
+      <Button size="small" onClick={() => void zoomIn()}>
+        Zoom in
+      </Button>
+      <Button size="small" onClick={() => void zoomOut()}>
+        Zoom out
+      </Button>
+      <Button size="small" onClick={() => void fitView({ padding: FIT.padding })}>
+        Show whole graph
+      </Button>
     </>
   );
 }
 
-/** Fits the graph into its frame again when the width of the screen changes. */
-function FitToWidth() {
+/** Fits the graph into its frame again when the size of the frame or the number of nodes changes. */
+function FitToFrame({ nodeCount }: { nodeCount: number }) {
   const { fitView } = useReactFlow();
-  const width = useStore((flow) => flow.width);
+  const size = useStore((flow) => `${flow.width} ${flow.height}`);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: another size or number of nodes needs another fit.
   useEffect(() => {
-    if (width > 0) void fitView();
-  }, [width, fitView]);
+    if (!size.startsWith("0 ")) void fitView(FIT);
+  }, [size, nodeCount, fitView]);
   return null;
 }
 
-/** Returns the nodes with positions and the edges, as React Flow expects them. */
-function layOut(nodes: Radius["nodes"], edges: Radius["edges"], labelClass: string): { nodes: Node[]; edges: Edge[] } {
+/** Returns the nodes with positions and the edges, as React Flow expects them, and the height of the graph in pixels. */
+function layOut(
+  nodes: Radius["nodes"],
+  edges: Radius["edges"],
+  { width, height, gap }: typeof WIDE_SIZES,
+  labelClass: string,
+): { nodes: Node[]; edges: Edge[]; height: number } {
   const graph = new dagre.graphlib.Graph().setDefaultEdgeLabel(() => ({}));
-  graph.setGraph({ rankdir: "LR", nodesep: 12, ranksep: 120 });
-  for (const { id } of nodes) graph.setNode(id, { width: WIDTH_PX, height: HEIGHT_PX });
+  graph.setGraph({ rankdir: "LR", nodesep: 12, ranksep: gap });
+  for (const { id } of nodes) graph.setNode(id, { width, height });
   for (const { from, to } of edges) graph.setEdge(from, to);
   dagre.layout(graph);
   const consumerIds = new Set(edges.map(({ from }) => from));
   return {
+    height: graph.graph().height ?? height,
     nodes: nodes.map((node) => {
       const { id } = node;
       // dagre returns the center of a node, React Flow expects its upper left corner.
       const { x, y } = graph.node(id);
-      const text = consumerTitle(node);
+      const text = node.kind === FOLDED_KIND ? node.name : consumerTitle(node);
       return {
         id,
-        position: { x: x - WIDTH_PX / 2, y: y - HEIGHT_PX / 2 },
+        position: { x: x - width / 2, y: y - height / 2 },
         // React Flow calls a node that only has outgoing lines an input, such as a consumer. The asset only has incoming ones.
         type: consumerIds.has(id) ? "input" : "output",
         data: { label: <span className={labelClass}>{text}</span> },
         sourcePosition: Position.Right,
         targetPosition: Position.Left,
-        style: { width: WIDTH_PX },
+        style: { width },
       };
     }),
     edges: edges.map(({ from, to, refresh, strength }) => ({

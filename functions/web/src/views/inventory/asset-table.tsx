@@ -1,15 +1,22 @@
 // biome-ignore-all lint/a11y/useFocusableInteractive: the links in the rows are reachable by keyboard.
 // biome-ignore-all lint/a11y/useSemanticElements: table elements lose their semantics when they are laid out as a grid.
 
-import { makeStyles, mergeClasses, Text, tokens } from "@fluentui/react-components";
+import { Button, Checkbox, Link, makeStyles, mergeClasses, Text, tokens } from "@fluentui/react-components";
+import { ArrowSortRegular, ArrowSortUpRegular } from "@fluentui/react-icons";
 import { useQueries } from "@tanstack/react-query";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useRef, useState } from "react";
+import { createHref } from "../../parts/address.ts";
+import { assetName } from "../../parts/asset-name.ts";
+import { Hidden } from "../../parts/hidden.tsx";
 import { readFromEntry, storeInEntry } from "../../parts/history-entry.ts";
 import { counted } from "../../parts/plural.ts";
 import { QueryFailure } from "../../parts/query-result.tsx";
+import { useSearchParams } from "../../parts/router.tsx";
+import { useIsNarrow } from "../../parts/width.ts";
+import { BulkActions, MAX_SELECTED } from "./bulk-actions.tsx";
 import { type Column, useColumns } from "./columns.tsx";
-import { type Asset, type Filters, type Page, pageOf } from "./query.ts";
+import { type Asset, canSortByName, type Filters, isFiltered, type Page, pageOf } from "./query.ts";
 
 /** Height of a row, which the virtualizer must know before a row is rendered. */
 const ROW_PX = 40;
@@ -47,7 +54,11 @@ const useStyles = makeStyles({
     fontWeight: tokens.fontWeightSemibold,
   },
   cell: { overflow: "hidden", textOverflow: "ellipsis", whiteSpace: "nowrap", unicodeBidi: "isolate" },
+  sort: { minWidth: 0, padding: 0, fontWeight: tokens.fontWeightSemibold, justifyContent: "flex-start" },
 });
+
+/** Width of the column of checkboxes. */
+const CHECKBOX_WIDTH = "32px";
 
 /** A page that can be loaded: the index of its first row, and its cursor. */
 interface KnownPage {
@@ -59,6 +70,8 @@ interface KnownPage {
  * The state of the table that Back restores: the known pages, the number of rows in them, and the scroll position in pixels.
  */
 interface TableState {
+  /** The filters that the cursors of the pages belong to. */
+  filters: string;
   knownPages: KnownPage[];
   count: number;
   top: number;
@@ -75,7 +88,15 @@ export function AssetTable({ filters }: { filters: Filters }) {
   const columns = useColumns();
   const scroller = useRef<HTMLDivElement>(null);
   /** State from before the user left the view, if the user came back with Back. */
-  const [restored] = useState(() => readFromEntry<TableState>(TABLE_STATE));
+  const filterKey = JSON.stringify(filters);
+  const [restored] = useState(() => {
+    const state = readFromEntry<TableState>(TABLE_STATE);
+    return state?.filters === filterKey ? state : undefined;
+  });
+  /** The selected assets by ID. */
+  const [selected, setSelected] = useState<ReadonlyMap<string, Asset>>(new Map());
+  /** Bulk actions need more room than a phone has. */
+  const canSelect = !useIsNarrow();
   const [knownPages, setKnownPages] = useState<KnownPage[]>(restored?.knownPages ?? [{ start: 0, cursor: undefined }]);
   /** Number of rows in the known pages. */
   const [count, setCount] = useState(restored?.count ?? 1);
@@ -87,7 +108,8 @@ export function AssetTable({ filters }: { filters: Filters }) {
     // Leave room for the sticky header.
     paddingStart: ROW_PX,
     initialOffset: restored?.top ?? 0,
-    onChange: ({ scrollOffset }) => storeInEntry(TABLE_STATE, { knownPages, count, top: scrollOffset ?? 0 }),
+    onChange: ({ scrollOffset }) =>
+      storeInEntry(TABLE_STATE, { filters: filterKey, knownPages, count, top: scrollOffset ?? 0 }),
   });
   const items = rows.getVirtualItems();
   const [first, last] = [items[0]?.index ?? 0, items.at(-1)?.index ?? 0];
@@ -116,24 +138,33 @@ export function AssetTable({ filters }: { filters: Filters }) {
   };
 
   const failed = queries.find(({ error }) => error);
-  const grid = { gridTemplateColumns: columns.map(({ width }) => width).join(" ") };
+  const widths = [...(canSelect ? [CHECKBOX_WIDTH] : []), ...columns.map(({ width }) => width)];
+  const grid = { gridTemplateColumns: widths.join(" ") };
+  const select = (asset: Asset, isSelected: boolean) =>
+    setSelected((before) => {
+      const next = new Map(before);
+      if (isSelected) next.set(asset.id, asset);
+      else next.delete(asset.id);
+      return next;
+    });
+  const { total } = loadedPages[0]?.data ?? {};
+  if (total === 0) return <NoAssets isFiltered={isFiltered(filters)} />;
   return (
     <>
       {failed && <QueryFailure of={failed} />}
       <Text role="status">{totalText(loadedPages[0]?.data, count)}</Text>
+      {canSelect && <BulkActions assets={[...selected.values()]} clear={() => setSelected(new Map())} />}
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a scrollable region must be reachable by keyboard. */}
       <div className={styles.scroller} ref={scroller} tabIndex={0} aria-label="Assets" role="region">
-        <div
-          role="table"
-          aria-label="Assets"
-          aria-rowcount={loadedPages[0]?.data.total == null ? -1 : loadedPages[0].data.total + 1}
-          className={styles.table}
-        >
+        <div role="table" aria-label="Assets" aria-rowcount={total == null ? -1 : total + 1} className={styles.table}>
           <div role="row" aria-rowindex={1} className={mergeClasses(styles.row, styles.head)} style={grid}>
-            {columns.map(({ id, title }) => (
-              <div role="columnheader" key={id} className={styles.cell}>
-                {title}
+            {canSelect && (
+              <div role="columnheader">
+                <Hidden>Selected</Hidden>
               </div>
+            )}
+            {columns.map((column) => (
+              <Header key={column.id} column={column} filters={filters} />
             ))}
           </div>
           <div role="rowgroup" style={{ height: rows.getTotalSize() - ROW_PX }}>
@@ -145,6 +176,7 @@ export function AssetTable({ filters }: { filters: Filters }) {
                 className={mergeClasses(styles.row, styles.body)}
                 style={{ ...grid, transform: `translateY(${start}px)` }}
               >
+                {canSelect && <Selection asset={assetAt(index)} selected={selected} select={select} />}
                 <Cells asset={assetAt(index)} columns={columns} />
               </div>
             ))}
@@ -154,6 +186,78 @@ export function AssetTable({ filters }: { filters: Filters }) {
     </>
   );
 }
+
+/** A column header. A click sorts by the column, if the API has an index for it: names from A to Z, or soonest expiry first. */
+function Header({ column: { title, sort }, filters }: { column: Column; filters: Filters }) {
+  const styles = useStyles();
+  const [, setParams] = useSearchParams();
+  const isSorted = sort !== undefined && filters.sort === sort;
+  const order = sort === "name" && !canSortByName(filters) ? undefined : sort;
+  return (
+    <div role="columnheader" className={styles.cell} {...(isSorted && { "aria-sort": "ascending" as const })}>
+      {order !== undefined ? (
+        <Button
+          size="small"
+          appearance="transparent"
+          className={styles.sort}
+          iconPosition="after"
+          icon={isSorted ? <ArrowSortUpRegular /> : <ArrowSortRegular />}
+          onClick={() =>
+            setParams((before) => {
+              before.set("sort", order);
+              return before;
+            })
+          }
+        >
+          {title}
+        </Button>
+      ) : (
+        title
+      )}
+    </div>
+  );
+}
+
+/** The checkbox of a row. At the limit, only selected rows can be changed. */
+function Selection({
+  asset,
+  selected,
+  select,
+}: {
+  asset: Asset | undefined;
+  selected: ReadonlyMap<string, Asset>;
+  select(asset: Asset, isSelected: boolean): void;
+}) {
+  return (
+    <div role="cell">
+      {asset && (
+        <Checkbox
+          aria-label={`Select ${assetName(asset)}`}
+          checked={selected.has(asset.id)}
+          disabled={selected.size >= MAX_SELECTED && !selected.has(asset.id)}
+          onChange={(_, { checked }) => select(asset, checked === true)}
+        />
+      )}
+    </div>
+  );
+}
+
+/** The empty state: why the list is empty, and what to do next. */
+const NoAssets = ({ isFiltered }: { isFiltered: boolean }) => (
+  <Text role="status">
+    {isFiltered ? (
+      <>
+        No assets match the filters. <Link href={createHref("/inventory")}>Show all assets</Link>
+      </>
+    ) : (
+      <>
+        No assets yet, because no scan has found any. Start a scan on the{" "}
+        <Link href={createHref("/")}>Overview page</Link>, or check on the{" "}
+        <Link href={createHref("/vaults")}>Vaults page</Link> which subscriptions and vaults the service can read.
+      </>
+    )}
+  </Text>
+);
 
 /** The cells of a row. While its page is loading, the first cell shows an ellipsis. */
 function Cells({ asset, columns }: { asset: Asset | undefined; columns: Column[] }) {
@@ -169,7 +273,6 @@ function Cells({ asset, columns }: { asset: Asset | undefined; columns: Column[]
 function totalText(page: Page | undefined, count: number): string {
   if (!page) return "Loading";
   const { total, totalAtLeast } = page;
-  if (total === 0) return "No assets match the filters. Clear the filters to see all assets.";
   if (total != null) return counted(total, "asset");
   // The last of the `count` rows may only make the next page reachable, so it does not count.
   return `At least ${Math.max(totalAtLeast ?? 0, count - 1).toLocaleString()} assets. Scroll down to load more.`;

@@ -6,13 +6,15 @@ import { Instant } from "../../parts/instant.tsx";
 import { useSearchParams } from "../../parts/router.tsx";
 import { StatusBadge } from "../../parts/status.tsx";
 import { useIsNarrow } from "../../parts/width.ts";
-import type { Asset } from "./query.ts";
+import type { Asset, Sort } from "./query.ts";
 
 export interface Column {
   id: string;
   title: string;
   /** The width as a CSS grid track, such as `100px` or `minmax(64px, 3fr)`. */
   width: string;
+  /** The order that a click on the header selects. Undefined for a column without an index, which can't be sorted. */
+  sort?: Sort;
   cell(asset: Asset): ReactNode;
 }
 
@@ -21,6 +23,7 @@ export const COLUMNS: Column[] = [
     id: "name",
     title: "Name",
     width: "minmax(64px, 3fr)",
+    sort: "name",
     cell: (asset) => (
       <Link href={createHref(`/inventory/${encodeURIComponent(asset.id)}`, {})}>{assetName(asset)}</Link>
     ),
@@ -30,6 +33,7 @@ export const COLUMNS: Column[] = [
     id: "expires",
     title: "Expires",
     width: "100px",
+    sort: "expiresOn",
     cell: ({ expiresOn }) => (expiresOn === null ? "Never" : <Instant at={expiresOn} relative />),
   },
   { id: "type", title: "Type", width: "100px", cell: ({ type }) => type },

@@ -2,11 +2,13 @@ import { Button, Text } from "@fluentui/react-components";
 import { useEffect, useRef, useState } from "react";
 import { client, type Problem } from "../../api/client.ts";
 import { ProblemNotice } from "../../parts/problem-notice.tsx";
+import { saveFile } from "../../parts/save-file.ts";
+import { BYTE_ORDER_MARK } from "../../parts/table-csv.ts";
 import type { Filters } from "./query.ts";
 
 /**
- * The button of the Inventory page that downloads all assets that match the filters as one CSV file. The API returns the file
- * in parts, by cursor. Leaving the page cancels the download.
+ * The button of the Inventory page that downloads all assets that match the filters as one CSV file, in the order of the list
+ * and with all columns. The API returns the file in parts, by cursor. Leaving the page cancels the download.
  */
 export function CsvExport({ filters }: { filters: Filters }) {
   /** Progress of the download, and undefined before a click and after a failure. */
@@ -23,7 +25,7 @@ export function CsvExport({ filters }: { filters: Filters }) {
     setState({ bytes: 0, isOver: false });
     try {
       const file = await readAllParts(filters, signal, (bytes) => setState({ bytes, isOver: false }));
-      save(file);
+      saveFile(file, "assets.csv");
       setState({ bytes: file.size, isOver: true });
     } catch (error) {
       setState(undefined);
@@ -47,12 +49,9 @@ export function CsvExport({ filters }: { filters: Filters }) {
 const megabytes = (bytes: number): string =>
   `${(bytes / 1e6).toLocaleString(undefined, { minimumFractionDigits: 1, maximumFractionDigits: 1 })} MB`;
 
-/** Excel needs the byte order mark to detect UTF-8. Reading a response as text removes it. */
-const BYTE_ORDER_MARK = "\uFEFF";
-
 /** Returns the whole file. @throws {Problem} If a part can't be read. */
 async function readAllParts(filters: Filters, signal: AbortSignal, onProgress: (bytes: number) => void): Promise<Blob> {
-  // Browsers can store blobs outside the page's memory.
+  // Reading a response as text removes the mark. Browsers can store blobs outside the page's memory.
   let file = new Blob([BYTE_ORDER_MARK]);
   let cursor: string | undefined;
   do {
@@ -76,14 +75,4 @@ function nextCursor({ headers }: Response): string | undefined {
   return address === undefined
     ? undefined
     : (new URL(address, location.origin).searchParams.get("cursor") ?? undefined);
-}
-
-/** Offers the file as a download. */
-function save(file: Blob): void {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(file);
-  link.download = "assets.csv";
-  link.click();
-  // The download must have started before the URL is revoked.
-  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }

@@ -2,14 +2,16 @@ import { Button, Checkbox, makeStyles, Popover, PopoverSurface, PopoverTrigger }
 import { Filters } from "../../parts/filters.tsx";
 import { useSearchParams } from "../../parts/router.tsx";
 import { COLUMNS, useColumns } from "./columns.tsx";
-import { FILTERS, MORE_FILTERS } from "./query.ts";
+import { FILTERS, MORE_FILTERS, WITHOUT_FIELD } from "./query.ts";
+import { SavedViews } from "./saved-views.tsx";
 
 const useStyles = makeStyles({ columns: { display: "flex", flexDirection: "column" } });
 
 /** The filters of the Inventory page, with the column picker. */
 export const AssetFilters = () => (
-  <Filters of={FILTERS} more={MORE_FILTERS}>
+  <Filters of={FILTERS} more={MORE_FILTERS} alsoCleared={WITHOUT_FIELD}>
     <ColumnPicker />
+    <SavedViews />
   </Filters>
 );
 

@@ -2,6 +2,7 @@ import { api, type Schemas } from "../../api/client.ts";
 import type { paths } from "../../api/schema.d.ts";
 import { type Filter, givenFilters } from "../../parts/filters.tsx";
 import { STATUSES } from "../../parts/status.tsx";
+import { DAY_MS, HOUR_MS } from "../../parts/time.ts";
 
 type Query = NonNullable<paths["/api/assets/discovery/assets"]["get"]["parameters"]["query"]>;
 export type Filters = Omit<Query, "limit" | "offset" | "cursor" | "format">;
@@ -37,13 +38,46 @@ export const MORE_FILTERS = [
   { name: "counted", label: "Included in totals and score", values: YES_NO },
   { name: "expiresAfter", label: "Expires after", type: "date" },
   { name: "expiresBefore", label: "Expires before", type: "date" },
-  { name: "sort", label: "Sort by", values: { name: "Name", expiresOn: "Expiry date" } },
 ] as const satisfies AssetFilter[];
 
 type AssetFilter = Filter & { name: keyof Filters };
 
-/** Returns the filters that the page's address sets. */
-export const filtersOf = (params: URLSearchParams): Filters => givenFilters(params, [...FILTERS, ...MORE_FILTERS]);
+/** Filters in the address that only quick filters and links of other views set. */
+const QUICK: AssetFilter[] = [{ name: "hasOwner", label: "Has an owner" }];
+
+/**
+ * Name of the filter in the address for the next days, such as `within=7`. It is no date, so that a shared or saved address
+ * always means the days from today.
+ */
+export const WITHIN = "within";
+
+/** Names in the address that the filter bar has no field for, and that its "Clear filters" removes. */
+export const WITHOUT_FIELD = [WITHIN, ...QUICK.map(({ name }) => name)];
+
+/** The orders that the API reads from an index. Other columns can't be sorted. */
+export type Sort = NonNullable<Filters["sort"]>;
+
+/** Returns the filters and the order that the page's address sets. */
+export function filtersOf(params: URLSearchParams): Filters {
+  const days = Number(params.get(WITHIN));
+  // Full hours, so that Back finds the list unchanged.
+  const now = Math.floor(Date.now() / HOUR_MS) * HOUR_MS;
+  const filters: Filters = {
+    ...(days > 0 && {
+      expiresAfter: new Date(now).toISOString(),
+      expiresBefore: new Date(now + days * DAY_MS).toISOString(),
+    }),
+    ...givenFilters(params, [...FILTERS, ...MORE_FILTERS, ...QUICK]),
+  };
+  return { ...filters, sort: canSortByName(filters) && params.get("sort") === "name" ? "name" : "expiresOn" };
+}
+
+/** Returns whether the list can be in the order of names. Filters of the expiry read the index by expiry. */
+export const canSortByName = ({ status, expiresAfter, expiresBefore }: Filters): boolean =>
+  status === undefined && expiresAfter === undefined && expiresBefore === undefined;
+
+/** Returns whether a filter is set. The order is none. */
+export const isFiltered = ({ sort: _, ...filters }: Filters): boolean => Object.keys(filters).length > 0;
 
 /**
  * Returns the query of one page. The first page has no cursor. A page that the table no longer uses is dropped from memory

@@ -1,7 +1,7 @@
-import { Text } from "@fluentui/react-components";
+import { Badge, makeStyles, Text, tokens } from "@fluentui/react-components";
 import type { Call } from "../../api/calls.ts";
 import { client, type Problem, type Schemas } from "../../api/client.ts";
-import { ChoiceField, NumberField, SwitchField, TextField } from "../../parts/fields.tsx";
+import { ChoiceField, NumberField, TextField } from "../../parts/fields.tsx";
 import { typed } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
@@ -15,15 +15,38 @@ interface Props {
   category: Category;
 }
 
-/** One setting on the Settings page: its value, where the value comes from, its key, and buttons that change or reset it. */
+const useStyles = makeStyles({
+  setting: { borderTop: `1px solid ${tokens.colorNeutralStroke3}`, paddingTop: tokens.spacingVerticalS },
+  head: { display: "flex", flexWrap: "wrap", gap: tokens.spacingHorizontalS, alignItems: "center" },
+  value: { marginInlineEnd: "auto" },
+});
+
+/**
+ * One setting on the Settings page: its value, where the value comes from, its default and limits, and the controls that change
+ * or reset it. A setting that is on or off has a switch, which asks before it changes anything.
+ */
 export function Setting({ setting, category }: Props) {
+  const styles = useStyles();
   const { key, value, source, description, environmentVariable, updatedAt, updatedBy, ignored } = setting;
   return (
-    <div>
-      <Text weight="semibold">{labelOf(key)}</Text>: {valueText(key, value)} <Text>({SOURCES[source]})</Text>
+    <div className={styles.setting}>
+      <div className={styles.head}>
+        <span className={styles.value}>
+          <Text weight="semibold">{labelOf(key)}</Text>: {valueText(key, value)}{" "}
+          <Badge appearance="tint" color={source === "default" ? "informative" : "brand"}>
+            {SOURCES[source]}
+          </Badge>
+        </span>
+        {typeof value === "boolean" ? (
+          <Toggle setting={setting} category={category} isOn={value} />
+        ) : (
+          <Edit setting={setting} category={category} />
+        )}
+        {source === "override" && <Reset setting={setting} category={category} />}
+      </div>
       <Text block>{description}</Text>
       <Text block size={200}>
-        API name: {key}. Environment variable: {environmentVariable}
+        {limitsText(setting)} API name: {key}. Environment variable: {environmentVariable}
         {updatedAt && (
           <>
             , last modified by {updatedBy} <Instant at={updatedAt} relative />
@@ -32,10 +55,15 @@ export function Setting({ setting, category }: Props) {
         {/* Invalid values of sources with a higher precedence than the effective one. */}
         {ignored.map((invalid) => `. Ignored value (${SOURCES[invalid.source]}): ${invalid.reason}`)}
       </Text>
-      <Edit setting={setting} category={category} />{" "}
-      {source === "override" && <Reset setting={setting} category={category} />}
     </div>
   );
+}
+
+/** Returns the default, and for a number the allowed values. */
+function limitsText({ key, default: standard, minimum, maximum }: OneSetting): string {
+  const limits =
+    minimum === null || maximum === null ? "" : ` Allowed: ${minimum.toLocaleString()} to ${valueText(key, maximum)}.`;
+  return `Default: ${valueText(key, standard)}.${limits}`;
 }
 
 /** Sources of a value, from the highest to the lowest precedence. The API calls a value from this page an override. */
@@ -52,39 +80,70 @@ function valueText(key: string, value: OneSetting["value"]): string {
   return typeof value === "number" ? `${value.toLocaleString()} ${unitOf(key)}` : value;
 }
 
-/** The form of one setting. Only `watchAll` has a preview, because its change can remove assets from the inventory. */
+/** The form of one setting that is not on or off. */
 function Edit({ setting, category }: Props) {
-  const bodyOf = (form: FormData) => ({ [setting.key]: typedValue(setting, form) });
   return (
     <Operate
-      // The operations of all categories have the same shape; only the members of their bodies differ.
-      operation={category.change as "updateFeaturesSettings"}
+      operation={operationOf(category)}
       title="Edit"
       about={labelOf(setting.key)}
       action="Save setting"
-      {...(setting.key === "watchAll" && {
-        preview: {
-          action: "Preview changes",
-          first: true,
-          load: async (form: FormData, change: Call<"updateFeaturesSettings">) => (
-            <ScopeChange of={scopeIn(await change({ params: { query: { preview: true } }, body: bodyOf(form) }))} />
-          ),
-        },
-      })}
-      submit={async (form, change) => {
-        const etag = await etagIfUnchanged(setting, category);
-        return await change({ params: { header: { "If-Match": etag } }, body: bodyOf(form) });
-      }}
+      submit={async (form, change) => await save(setting, category, typedValue(setting, form), change)}
     >
       <Value setting={setting} />
     </Operate>
   );
 }
 
-/** The input field, by the type of the setting. `allowed` lists the values of a setting that has only a few. */
+/** The operations of all categories have the same shape; only the members of their bodies differ. */
+const operationOf = ({ change }: Category) => change as "updateFeaturesSettings";
+
+/** Changes the setting. @throws {Problem} If another user changed it since it was shown. */
+async function save(
+  setting: OneSetting,
+  category: Category,
+  value: OneSetting["value"],
+  change: Call<"updateFeaturesSettings">,
+) {
+  const etag = await etagIfUnchanged(setting, category);
+  return await change({ params: { header: { "If-Match": etag } }, body: { [setting.key]: value } });
+}
+
+/**
+ * The switch of a setting that is on or off. It opens a confirmation that says what the other state means. Only `watchAll` has a
+ * preview, because its change can remove assets from the inventory.
+ */
+function Toggle({ setting, category, isOn }: Props & { isOn: boolean }) {
+  const { key, description } = setting;
+  return (
+    <Operate
+      operation={operationOf(category)}
+      title={isOn ? "Turn off" : "Turn on"}
+      about={labelOf(key)}
+      isOn={isOn}
+      action={isOn ? "Turn off" : "Turn on"}
+      {...(key === "watchAll" && {
+        preview: {
+          action: "Preview changes",
+          first: true,
+          load: async (_: FormData, change: Call<"updateFeaturesSettings">) => (
+            <ScopeChange of={scopeIn(await change({ params: { query: { preview: true } }, body: { [key]: !isOn } }))} />
+          ),
+        },
+      })}
+      submit={async (_, change) => await save(setting, category, !isOn, change)}
+    >
+      <Text>{description}</Text>
+      <Text>
+        The setting is {isOn ? "on" : "off"} now. All instances of the service use the new value within 30 seconds.
+      </Text>
+    </Operate>
+  );
+}
+
+/** The input field, by the type of the setting, which is not on or off. `allowed` lists the values of a setting that has only a few. */
 function Value({ setting: { key, type, value, minimum, maximum, allowed, description } }: { setting: OneSetting }) {
   const field = { name: "value", member: key, label: labelOf(key), hint: description };
-  if (type === "boolean") return <SwitchField {...field} defaultChecked={value === true} />;
   if (allowed) return <ChoiceField {...field} options={allowed} defaultValue={String(value)} />;
   if (type !== "integer") return <TextField {...field} defaultValue={String(value)} />;
   const bounds =
@@ -109,7 +168,6 @@ function Value({ setting: { key, type, value, minimum, maximum, allowed, descrip
 
 /** Returns the value from the form data, with the type that the API expects. */
 function typedValue({ type }: OneSetting, form: FormData): OneSetting["value"] {
-  if (type === "boolean") return form.has("value");
   return type === "integer" ? Number(typed(form, "value")) : typed(form, "value");
 }
 
@@ -140,7 +198,7 @@ const scopeIn = (settings: Schemas["FeatureSetting"][]) => settings.find(({ scop
 
 /**
  * Parameters of the preview of a reset. A preview ignores the etag, which never matches. An instance of an earlier version of
- * the service, which does not know `preview`, rejects the request because of it instead of resetting the settings.
+ * the service, which does not know `preview`, rejects the request because of the etag instead of resetting the settings.
  */
 export const ONLY_PREVIEW = { query: { preview: true }, header: { "If-Match": '"preview"' } } as const;
 

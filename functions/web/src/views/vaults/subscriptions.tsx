@@ -95,6 +95,7 @@ export function Subscriptions() {
         columns={columns}
         keyOf={({ subscriptionId }) => subscriptionId}
         label="Subscriptions"
+        csv
         empty={
           unread
             ? "The last scans could read all known subscriptions."

@@ -1,6 +1,7 @@
 import { Link } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
+import { Filters, givenFilters } from "../../parts/filters.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { useSearchParams } from "../../parts/router.tsx";
@@ -24,28 +25,37 @@ const COLUMNS: Column<Vault>[] = [
   { title: "Access problems", wide: true, cell: failuresOf },
 ];
 
+/** Vaults are in the order of their names, the only order that the API reads from an index. */
+const FILTERS = [{ name: "search", label: "Vault name contains" }] as const;
+
 /** The table of all vaults on the Vaults page. A vault that can't be read shows the reason and the fix. */
 export function VaultTable() {
   const [params] = useSearchParams();
   const failing = params.get("failing") === "true";
+  const searched = givenFilters(params, FILTERS);
   const list = api.useInfiniteQuery(
     "get",
     "/api/assets/discovery/vaults",
-    { params: { query: { limit: 200, ...(failing && { failing }) } } },
+    { params: { query: { limit: 200, ...(failing && { failing }), ...searched } } },
     BY_CURSOR,
   );
   return (
     <>
-      <FilterCheckbox name="failing" label="Only vaults with access problems" />
+      <Filters of={FILTERS}>
+        <FilterCheckbox name="failing" label="Only vaults with access problems" />
+      </Filters>
       <PagedTable
         of={list}
         columns={COLUMNS}
         keyOf={({ id }) => id}
         label="Vaults"
+        csv
         empty={
-          failing
-            ? "The last scans could read all known vaults."
-            : "No vaults yet. Start a scan on the Overview page to find the key vaults."
+          searched.search !== undefined
+            ? "No vaults match the filters. Clear the text to see all vaults."
+            : failing
+              ? "The last scans could read all known vaults."
+              : "No vaults yet. Start a scan on the Overview page to find the key vaults."
         }
       />
     </>
