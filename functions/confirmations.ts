@@ -65,6 +65,11 @@ const getApproval = endpoint({
   handle: async ({ params, services }) => ok(await services.approvals.get(params.approval_id)),
 });
 
+const repeat: Repeat<Services, unknown, ApprovalView> = {
+  idOf: ({ id }) => id,
+  answer: ({ id, services }) => services.approvals.get(id),
+};
+
 /** A decision needs no further approval, but the step-up that the request itself needs. */
 const decision = {
   method: "POST",
@@ -76,6 +81,7 @@ const decision = {
   example,
   guarded: () => "stepUp" as const,
   responds: { 200: ApprovalView },
+  repeat,
   problems: ["notFound", "conflict"],
 } as const;
 

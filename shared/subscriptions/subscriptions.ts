@@ -116,6 +116,8 @@ export interface Subscriptions {
   unread(): Promise<{ names: string[]; isListRead: boolean }>;
   /** Returns a subscription. @throws {Problem} notFound */
   get(subscriptionId: string): Promise<Subscription>;
+  /** Returns a subscription as `add` does. @throws {Problem} notFound */
+  added(subscriptionId: string): Promise<Subscription & { watching: Watching }>;
   /**
    * Adds a subscription.
    *
@@ -212,6 +214,10 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
     return subscription;
   }
 
+  async function added(id: string) {
+    return { ...(await get(id)), watching: watchingOf(await keeper.current(SYSTEM)) };
+  }
+
   async function add(given: { subscriptionId: string; name: string }, caller: Caller) {
     const subscriptionId = given.subscriptionId.toLowerCase();
     const existsProblem = (stored: SubscriptionRecord | undefined) =>
@@ -239,8 +245,8 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
         throw error;
       }
     });
-    const scope = await keeper.refresh(caller);
-    return { ...(await get(subscriptionId)), watching: watchingOf(scope) };
+    await keeper.refresh(caller);
+    return await added(subscriptionId);
   }
 
   async function remove(
@@ -379,6 +385,7 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
 
   return {
     get,
+    added,
     add,
     remove,
     forgetOutOfScope,

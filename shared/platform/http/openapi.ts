@@ -2,7 +2,7 @@ import * as z from "zod";
 import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from "zod-openapi";
 import { SESSION_COOKIE } from "./admission.ts";
 import { describeByName } from "./describe-members.ts";
-import { type Endpoint, isVersioned, mayCall, type ResponseDeclaration, ROLES, type Role } from "./endpoint.ts";
+import { acceptsKey, type Endpoint, isVersioned, mayCall, type ResponseDeclaration, ROLES, type Role } from "./endpoint.ts";
 import { IDEMPOTENCY_HEADER, REPLAYED_HEADER } from "./idempotency-headers.ts";
 import type { Document } from "./openapi-document.ts";
 import { addExamples, PROBLEM_EXAMPLES, problemExamples } from "./openapi-examples.ts";
@@ -91,7 +91,7 @@ const CONDITIONS: Partial<Record<ProblemCode, (endpoint: Endpoint<never>) => boo
   malformedRequest: ({ body }) => body !== undefined,
   invalidRequest: ({ params, query, body, repeat }) => Boolean(params ?? query ?? body ?? repeat),
   valueRequired: ({ params, query, body }) => Boolean(params ?? query ?? body),
-  idempotencyKeyNotAccepted: ({ method, repeat }) => method === "POST" && repeat === undefined,
+  idempotencyKeyNotAccepted: (endpoint) => endpoint.method === "POST" && !acceptsKey(endpoint),
   idempotencyKeyReused: ({ repeat }) => repeat !== undefined,
   requestInProgress: ({ repeat }) => repeat !== undefined,
   outcomeUnknown: ({ repeat }) => repeat !== undefined,
