@@ -38,6 +38,11 @@ export function createContext(deps: DoctorDeps, caller: Caller) {
     graphPermissions: () =>
       memo("graphPermissions", async () => (await clients.graph.grantedPermissions()).permissions),
     devopsTest: () => memo("devops", () => deps.devops.test()),
+    /** Returns some sync records of a provider. */
+    syncRecords: async (provider: string) => {
+      const records = await memo("sync records", () => Array.fromAsync(deps.sync.everyRecord()));
+      return records.filter(({ targetProvider }) => targetProvider === provider).slice(0, SAMPLE.targets);
+    },
     alertChannels: () => memo("alertChannels", () => deps.alertChannels()),
     /** Tests the connection of some registered tenants. Each test is recorded in the audit log, as one that a person starts. */
     tenantTests: () =>
