@@ -1,6 +1,6 @@
 import { SecondFactorGiven, SteppedUp } from "../shared/access/second-factor-api.ts";
 import { ApprovalParams, ApprovalQuery, ApprovalView } from "../shared/approvals/api.ts";
-import type { Endpoint } from "../shared/platform/http/endpoint.ts";
+import type { Endpoint, Repeat } from "../shared/platform/http/endpoint.ts";
 import { pageOf, pageRequest } from "../shared/platform/http/paging.ts";
 import { ok } from "../shared/platform/http/reply.ts";
 import { endpoint } from "./declare.ts";

@@ -47,8 +47,7 @@ export async function pace(): Promise<Section> {
     const { control } = service.cloud;
     const { scan, calls } = await runCountedScan(service, { mode: "full" });
     const busiest = control.busiestTenSeconds();
-    const [{ id: subscriptionId }] = control.subscriptions() as [{ id: string }];
-    const ofRegion = busiest[`${subscriptionId}/westeurope`] ?? 0;
+    const ofRegion = busiest[`${control.subscriptions()[0]!.id}/westeurope`] ?? 0;
     const assets = HARDWARE_KEYS + CERTIFICATES + VAULTS * KEYS_PER_VAULT;
     const seconds = (Date.parse(scan.finishedAt) - Date.parse(scan.startedAt)) / 1000;
     // The first period's requests are sent at once, and those of each further period ten seconds later.
