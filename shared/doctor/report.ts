@@ -97,9 +97,7 @@ export function createReports({ subscriptions, rolesIn, resourceOf }: Sample, si
     // Roles of management groups are listed too.
     const isAboveSubscription = (scope: string) => !scope.startsWith(`/subscriptions/${own}/`);
     const isOn = (scope: string) =>
-      id !== undefined
-        ? isAboveSubscription(scope) || isAbove(scope, id)
-        : name === undefined || isNamed(scope, name);
+      id !== undefined ? isAboveSubscription(scope) || isAbove(scope, id) : name === undefined || isNamed(scope, name);
     const scopes = [...new Set(found)].filter(
       (scope) => isOn(scope) && (except === undefined || !isNamed(scope, except)),
     );

@@ -326,7 +326,9 @@ describe("each permission that is removed is named", () => {
     const denied = await checkWith(without(action));
     expect(denied.outcome).toBe("permissionMissing");
     expect(denied.findings[0]!.detail).toContain(action);
-    expect(denied.findings[0]!.command).toContain(`--role "Key Vault Secrets Officer" --scope "${settings.SERVICE_KEY_VAULT_ID}"`);
+    expect(denied.findings[0]!.command).toContain(
+      `--role "Key Vault Secrets Officer" --scope "${settings.SERVICE_KEY_VAULT_ID}"`,
+    );
   }, 300_000);
 
   test("on the storage account: the roles for tables and queues", async () => {
@@ -354,7 +356,9 @@ describe("each permission that is removed is named", () => {
       // The account may be elsewhere, so its role is not certainly missing.
       expect(found.outcome).toBe("notProven");
       expect(found.findings[0]!.detail).toContain(action);
-      expect(found.findings[0]!.command).toMatch(/^az role assignment create .*--role "Storage (Table|Queue) Data Contributor"/);
+      expect(found.findings[0]!.command).toMatch(
+        /^az role assignment create .*--role "Storage (Table|Queue) Data Contributor"/,
+      );
     }
   }, 300_000);
 
@@ -378,7 +382,9 @@ describe("each permission that is removed is named", () => {
   test("on the target of a sync record: the permission to read it", async () => {
     const { control } = service.cloud;
     services = await servicesOf(service);
-    const vault = control.vaults().find(({ subscriptionId: id, name }) => id === subscriptionId && control.items(name, "secrets").length > 0)!;
+    const vault = control
+      .vaults()
+      .find(({ subscriptionId: id, name }) => id === subscriptionId && control.items(name, "secrets").length > 0)!;
     const [source] = control.items(vault.name, "secrets");
     const { port } = new URL(service.environment.AZURE_RESOURCE_MANAGER_ENDPOINT!);
     const record = {

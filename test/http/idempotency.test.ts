@@ -169,7 +169,9 @@ const REJECTING = ["/alerts/rules", "/alerts/rules/{rule_id}/rotate-secret", "/a
 
 test("only sign-ins and answers with a secret or a message reject a key, and they do before anything happens", async () => {
   const { body: document } = await service.call("GET", "/openapi.json");
-  const posts = (await declarations()).endpoints.filter(({ method, undocumented }) => method === "POST" && !undocumented);
+  const posts = (await declarations()).endpoints.filter(
+    ({ method, undocumented }) => method === "POST" && !undocumented,
+  );
   const rejecting = posts.filter((endpoint) => !acceptsKey(endpoint)).map(({ route }) => `/${route}`);
   expect(rejecting.filter((path) => !path.startsWith("/auth/")).sort()).toEqual(REJECTING);
   expect(posts.filter((endpoint) => endpoint.route.startsWith("auth/") && acceptsKey(endpoint))).toEqual([]);
@@ -182,7 +184,8 @@ test("only sign-ins and answers with a secret or a message reject a key, and the
     expect([answer.status, answer.body.code], path).toEqual([400, "idempotencyKeyNotAccepted"]);
   }
   // Where a repeat is answered from the resource, the document names the header.
-  const named = (path: string) => JSON.stringify(document.paths[path].post.parameters ?? []).includes("Idempotency-Key");
+  const named = (path: string) =>
+    JSON.stringify(document.paths[path].post.parameters ?? []).includes("Idempotency-Key");
   for (const { route, repeat } of posts) expect(named(`/${route}`), route).toBe(repeat !== undefined);
 });
 

@@ -47,9 +47,17 @@ export const part: Part = {
     const service = await Service.start({ company: "small", env: { LICENSE_KEY: await licence() } });
     try {
       await service.scan();
+      const { body: document } = await service.call("GET", "/openapi.json");
       const run = await runSchemathesis(service.url, await service.signIn(ADMIN));
-      yield await runCase("requests were sent to every operation", /^\d+ operations, at least 1,000 requests$/, async () =>
-        run.requests >= 1_000 ? `${run.operations} operations, at least 1,000 requests` : `${run.requests} requests`,
+      const files = run.failures
+        .get("content_type_conformance")
+        ?.filter((failure) => !isOtherMediaType(failure, document));
+      if (files?.length === 0) run.failures.delete("content_type_conformance");
+      yield await runCase(
+        "requests were sent to every operation",
+        /^\d+ operations, at least 1,000 requests$/,
+        async () =>
+          run.requests >= 1_000 ? `${run.operations} operations, at least 1,000 requests` : `${run.requests} requests`,
       );
       for (const [check, name] of Object.entries(CHECKS))
         yield await runCase(name, "none fails", async () => run.failures.get(check)?.join("; ") ?? "none fails");
@@ -58,6 +66,21 @@ export const part: Part = {
     }
   },
 };
+
+/**
+ * Returns whether a failure is about a file that a query parameter requests instead of JSON. The document names its media type in an
+ * extension, because generated clients have one type for each answer.
+ */
+function isOtherMediaType(failure: string, document: { paths: Record<string, Record<string, Operation>> }): boolean {
+  const [, method = "", where = "", type = ""] = /^(\w+) (\S+): .*Received: ([^;\s]+)/.exec(failure) ?? [];
+  const { responses = {} } = document.paths[where]?.[method.toLowerCase()] ?? {};
+  return responses["200"]?.["x-other-media-types"]?.some((other) => other.startsWith(type)) ?? false;
+}
+
+/** What this file reads of an operation in the OpenAPI document. */
+interface Operation {
+  responses?: Record<string, { "x-other-media-types"?: string[] }>;
+}
 
 interface Run {
   operations: number;
@@ -110,7 +133,11 @@ async function summary(report: string): Promise<Run> {
       failures.set(name, reasons.add(`${label}: ${words.slice(0, MAX_WORDS)}`));
     }
   }
-  return { operations: operations.size, requests, failures: new Map([...failures].map(([name, all]) => [name, [...all]])) };
+  return {
+    operations: operations.size,
+    requests,
+    failures: new Map([...failures].map(([name, all]) => [name, [...all]])),
+  };
 }
 
 /** Returns what Schemathesis prints. It exits with 1 if a check fails. */

@@ -2,7 +2,15 @@ import * as z from "zod";
 import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from "zod-openapi";
 import { SESSION_COOKIE } from "./admission.ts";
 import { describeByName } from "./describe-members.ts";
-import { acceptsKey, type Endpoint, isVersioned, mayCall, type ResponseDeclaration, ROLES, type Role } from "./endpoint.ts";
+import {
+  acceptsKey,
+  type Endpoint,
+  isVersioned,
+  mayCall,
+  type ResponseDeclaration,
+  ROLES,
+  type Role,
+} from "./endpoint.ts";
 import { IDEMPOTENCY_HEADER, REPLAYED_HEADER } from "./idempotency-headers.ts";
 import type { Document } from "./openapi-document.ts";
 import { addExamples, PROBLEM_EXAMPLES, problemExamples } from "./openapi-examples.ts";

@@ -34,8 +34,7 @@ async function publishTo(context: StepContext, publication: Publication): Promis
   }
   const { holds, current } = await inspectPlace(context, publication, value);
   // An earlier run wrote the value, but its response was lost.
-  if (holds === "new")
-    return await savePublication(context, publication, writtenAs(current!));
+  if (holds === "new") return await savePublication(context, publication, writtenAs(current!));
   if (holds === "other") {
     const message = `Another writer changed ${place} after this rotation was planned. It was not overwritten.`;
     throw new RollBack(
