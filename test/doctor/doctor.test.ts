@@ -366,7 +366,7 @@ describe("each permission that is removed is named", () => {
     ["view", "devops.changeItems"],
     ["none", "devops.projects"],
   ] as const)(
-    "in Azure DevOps: the rights in a project, of which %s is left",
+    "in Azure DevOps: the rights in a project, with only %s left",
     async (rights, id) => {
       const { projects } = service.cloud.control.devops.organization;
       for (const project of projects) project.rights = rights;

@@ -28,7 +28,7 @@ const CHECKS = {
 };
 
 /**
- * Operations that end the session of the run, or change what the service requires of it: sign-ins and sign-outs, own password and
+ * Operations that end the session of the run, or change the service's requirements: sign-ins and sign-outs, own password and
  * second factor, and the settings. The check of all permissions takes minutes.
  */
 const LEFT_OUT = "^/auth/(?!tokens|users$)|^/api/settings|^/system/permissions/check|^/docs|^/redoc|^/page";
@@ -39,7 +39,7 @@ export const part: Part = {
   programs: ["schemathesis"],
   needs: ["python"],
   limits: [
-    "Operations below `/auth` other than users and API tokens, the settings and the permission check are left out: they end the run's session, change what the service requires of it, or take minutes.",
+    "Operations below `/auth` other than users and API tokens, the settings and the permission check are left out: they end the run's session, change the service's requirements, or take minutes.",
     "Two checks are off. `positive_data_acceptance`: a body can match its schema and still be rejected, such as an end before its start, or an asset that does not exist. `negative_data_rejection`: the service accepts both spellings of member names and ignores unknown headers.",
   ],
   async *run() {
