@@ -364,7 +364,7 @@ describe("each permission that is removed is named", () => {
 
   test.each([
     ["view", "devops.changeItems"],
-    ["none", "devops.projects"],
+    ["none", "devops.readItems"],
   ] as const)(
     "in Azure DevOps: the rights in a project, with only %s left",
     async (rights, id) => {
@@ -373,7 +373,7 @@ describe("each permission that is removed is named", () => {
       const checkup = await check();
       for (const project of projects) project.rights = "manage";
       expect(callOf(checkup, id).outcome).toBe("permissionMissing");
-      expect(callOf(checkup, id).findings[0]!.remedy).toBeTruthy();
+      expect(callOf(checkup, id).findings.some(({ remedy }) => remedy !== undefined)).toBe(true);
       expect(callOf(checkup, "devops.connection").outcome).toBe("works");
     },
     300_000,
@@ -385,7 +385,7 @@ describe("each permission that is removed is named", () => {
     const vault = control
       .vaults()
       .find(({ subscriptionId: id, name }) => id === subscriptionId && control.items(name, "secrets").length > 0)!;
-    const [source] = control.items(vault.name, "secrets");
+    const source = control.items(vault.name, "secrets").find(({ enabled }) => enabled);
     const { port } = new URL(service.environment.AZURE_RESOURCE_MANAGER_ENDPOINT!);
     const record = {
       ...vaultRecord(vault.name, subscriptionId),
