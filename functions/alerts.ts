@@ -36,6 +36,7 @@ import {
   openAlertView,
   previewView,
 } from "../shared/alerts/tracked-alerts-api.ts";
+import type { Repeat } from "../shared/platform/http/endpoint.ts";
 import {
   PageQuery,
   pageOf,
@@ -50,6 +51,7 @@ import { notFound } from "../shared/platform/http/problem.ts";
 import { queryBoolean } from "../shared/platform/http/query-boolean.ts";
 import { created, Deleted, deleted, ok, resource } from "../shared/platform/http/reply.ts";
 import { endpoint, exampleDay, poison, queue, timer } from "./declare.ts";
+import type { Services } from "./services.ts";
 
 /*
  * Endpoints, timers and queue handlers of alerts. A rule selects assets or violations and says whom to notify. A delivery is
@@ -199,6 +201,7 @@ const previewNewAlertRule = endpoint({
   tier: "core",
   body: NewRule,
   example: { body: NEW_RULE },
+  harmlessRepeat: true,
   responds: { 200: AlertPreview },
   handle: async ({ body, caller, services }) => {
     const rule = await services.alerts.rules.planned(body, caller);
@@ -236,6 +239,7 @@ const previewAlertRuleChange = endpoint({
   params: ruleParams,
   body: RuleChange,
   example: { body: { thresholdDays: 30 } },
+  harmlessRepeat: true,
   responds: { 200: AlertPreview },
   handle: async ({ params, body, caller, services }) => {
     const rule = await services.alerts.rules.plannedChange(params.rule_id, body, caller);
@@ -291,6 +295,17 @@ const acknowledgeAlerts = endpoint({
     },
   },
   responds: { 201: Acknowledged },
+  // All acknowledgments of one request have the same rule and time.
+  repeat: {
+    idOf: ({ items: [first] }) => (first ? `${first.ruleId} ${first.acknowledgedAt}` : null),
+    async answer({ id, services }) {
+      const [ruleId = "", acknowledgedAt] = id.split(" ");
+      const ofRule = [...(await services.alerts.acknowledgements.of(ruleId)).values()];
+      const acknowledged = ofRule.filter((one) => one.acknowledgedAt === acknowledgedAt);
+      if (acknowledged.length === 0) throw notFound("The acknowledgment");
+      return acknowledgedView(acknowledged);
+    },
+  },
   handle: async ({ body, caller, services }) => {
     const acknowledged = await services.alerts.acknowledgements.create(body, caller);
     return created(acknowledgedView(acknowledged), `/alerts/acknowledgements?rule_id=${body.ruleId}`);
@@ -371,6 +386,13 @@ const listAlertHistory = endpoint({
   },
 });
 
+/** @throws {Problem} notFound */
+async function historyEntry(id: string, services: Services): Promise<z.infer<typeof HistoryEntry>> {
+  const delivery = await services.alerts.history.get(id);
+  if (!delivery) throw notFound(`The history entry ${id.slice(0, 64)}`);
+  return historyView(delivery, itemsIn(delivery));
+}
+
 const getAlertHistoryEntry = endpoint({
   name: "getAlertHistoryEntry",
   method: "GET",
@@ -381,28 +403,33 @@ const getAlertHistoryEntry = endpoint({
   tier: "core",
   params: z.object({ entry_id: z.string() }),
   responds: { 200: HistoryEntry },
-  handle: async ({ params, services }) => {
-    const delivery = await services.alerts.history.get(params.entry_id);
-    if (!delivery) throw notFound(`The history entry ${params.entry_id.slice(0, 64)}`);
-    return ok(historyView(delivery, itemsIn(delivery)));
-  },
+  handle: async ({ params, services }) => ok(await historyEntry(params.entry_id, services)),
 });
 
-const heldParams = z.object({ entry_id: z.string().meta({ description: "ID of the history entry." }) });
+const repeatOfHeld: Repeat<Services, unknown, z.infer<typeof HistoryEntry>> = {
+  idOf: ({ id }) => id,
+  answer: ({ id, services }) => historyEntry(id, services),
+};
+
+/** Members that the declarations of the two decisions about a held notification share. */
+const heldDecision = {
+  method: "POST",
+  tag,
+  access: "operator",
+  tier: "core",
+  params: z.object({ entry_id: z.string().meta({ description: "ID of the history entry." }) }),
+  problems: ["notFound", "conflict"],
+  responds: { 200: HistoryEntry },
+  repeat: repeatOfHeld,
+} as const;
 
 const sendHeldAlert = endpoint({
+  ...heldDecision,
   name: "sendHeldAlert",
-  method: "POST",
   route: "alerts/history/{entry_id}/send",
   summary: "Send a held notification",
   description:
     "After the tables were restored from a backup, notifications that the service may have sent before are held: their status is `inDoubt`. Sends one now. Returns 409 for any other status. A mail that the provider already has is not sent again.",
-  tag,
-  access: "operator",
-  tier: "core",
-  params: heldParams,
-  problems: ["notFound", "conflict"],
-  responds: { 200: HistoryEntry },
   handle: async ({ params, caller, services }) => {
     const delivery = await services.alerts.held.send(params.entry_id, caller);
     return ok(historyView(delivery, itemsIn(delivery)));
@@ -410,18 +437,12 @@ const sendHeldAlert = endpoint({
 });
 
 const dropHeldAlert = endpoint({
+  ...heldDecision,
   name: "dropHeldAlert",
-  method: "POST",
   route: "alerts/history/{entry_id}/drop",
   summary: "Drop a held notification",
   description:
     "The notification is not sent, and its status becomes `cancelled`. Returns 409 unless its status is `inDoubt`.",
-  tag,
-  access: "operator",
-  tier: "core",
-  params: heldParams,
-  problems: ["notFound", "conflict"],
-  responds: { 200: HistoryEntry },
   handle: async ({ params, caller, services }) => {
     const delivery = await services.alerts.held.drop(params.entry_id, caller);
     return ok(historyView(delivery, itemsIn(delivery)));
@@ -451,6 +472,10 @@ const createAlertSnooze = endpoint({
     },
   },
   responds: { 201: Snooze },
+  repeat: {
+    idOf: ({ id }) => id,
+    answer: async ({ id, services }) => snoozeView(await services.alerts.snoozes.get(id)),
+  },
   handle: async ({ body, caller, services }) =>
     created(
       snoozeView(await services.alerts.snoozes.create(body, caller)),

@@ -113,7 +113,9 @@ const signOut = endpoint({
   handle: async ({ body, actor, caller, origin, services }) => {
     const session = await services.access.signOut(actor, body, caller);
     const logout = session && { logoutUrl: await services.sso.logoutUrl(session, origin) };
-    return { ...ok({ signedOut: true, ...logout }), cookies: [services.access.noSession] };
+    // A browser may keep answers that have a version, such as rules, on its disk.
+    const headers = { "Clear-Site-Data": '"cache"' };
+    return { ...ok({ signedOut: true, ...logout }), headers, cookies: [services.access.noSession] };
   },
 });
 

@@ -142,6 +142,7 @@ const testTenant = endpoint({
   tier: "pro",
   params: tenantParams,
   problems: ["conflict"],
+  harmlessRepeat: true,
   responds: { 200: TenantTest },
   handle: async ({ params, caller, services }) => ok(testView(await services.b2c.test(params.tenant_id, caller))),
 });

@@ -147,6 +147,7 @@ const evaluateCompliance = endpoint({
   tag,
   access: "admin",
   tier: "core",
+  harmlessRepeat: true,
   responds: { 200: EvaluationResult },
   handle: async ({ caller, services }) => ok(await services.compliance.evaluate(caller)),
 });

@@ -1,6 +1,6 @@
 import { SecondFactorGiven, SteppedUp } from "../shared/access/second-factor-api.ts";
 import { ApprovalParams, ApprovalQuery, ApprovalView } from "../shared/approvals/api.ts";
-import type { Endpoint } from "../shared/platform/http/endpoint.ts";
+import type { Endpoint, Repeat } from "../shared/platform/http/endpoint.ts";
 import { pageOf, pageRequest } from "../shared/platform/http/paging.ts";
 import { ok } from "../shared/platform/http/reply.ts";
 import { endpoint } from "./declare.ts";
@@ -65,6 +65,11 @@ const getApproval = endpoint({
   handle: async ({ params, services }) => ok(await services.approvals.get(params.approval_id)),
 });
 
+const repeat: Repeat<Services, unknown, ApprovalView> = {
+  idOf: ({ id }) => id,
+  answer: ({ id, services }) => services.approvals.get(id),
+};
+
 /** A decision needs no further approval, but the step-up that the request itself needs. */
 const decision = {
   method: "POST",
@@ -76,6 +81,7 @@ const decision = {
   example,
   guarded: () => "stepUp" as const,
   responds: { 200: ApprovalView },
+  repeat,
   problems: ["notFound", "conflict"],
 } as const;
 

@@ -61,6 +61,7 @@ const testIntegration = endpoint({
   tag,
   access: "admin",
   tier: "core",
+  harmlessRepeat: true,
   responds: { 200: DevopsTest },
   problems: ["conflict"],
   handle: async ({ services }) => ok(await services.devops.test()),

@@ -14,6 +14,7 @@ const checkPermissions = endpoint({
   tag: "System",
   access: "admin",
   tier: "core",
+  harmlessRepeat: true,
   responds: { 200: PermissionsCheck },
   handle: async ({ caller, services }) => ok(checkupView(await services.doctor.check(caller))),
 });

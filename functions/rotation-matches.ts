@@ -69,6 +69,7 @@ const verifyRotationMatch = endpoint({
   body: MatchToVerify,
   problems: ["serviceVault"],
   example: { body: { assetId: "kv-payments-prod.secret.payments-api-client-secret" } },
+  harmlessRepeat: true,
   responds: { 200: VerifiedMatch },
   handle: async ({ params, body, caller, services }) =>
     ok(verifiedMatchView(await services.matches.verify(params.app_id, body, caller))),
@@ -91,6 +92,13 @@ const confirmRotationMatch = endpoint({
   problems: ["serviceVault", "conflict"],
   example: { body: { assetId: "kv-payments-prod.secret.payments-api-client-secret", confirmed: false } },
   responds: { 200: ConfirmedMatch },
+  repeat: {
+    idOf: ({ match }) => match?.assetId ?? null,
+    async answer({ id, params, services }) {
+      const { matches } = await services.matches.listMatches(params.app_id);
+      return { match: matches.map(matchView).find(({ assetId }) => assetId === id) ?? null };
+    },
+  },
   handle: async ({ params, body, caller, services }) => {
     const match = await services.matches.confirm(params.app_id, body, caller);
     // An unfinished rotation of the application then writes this vault secret too, or no longer waits for it.

@@ -294,6 +294,7 @@ const purgeHistories = endpoint({
   body: PurgeRequest,
   bodyOptional: true,
   example: { body: { retentionDays: 3650 } },
+  harmlessRepeat: true,
   responds: {
     200: PurgeResult,
   },
@@ -316,6 +317,7 @@ const purgeHistory = endpoint({
   body: PurgeRequest,
   bodyOptional: true,
   example: { body: { retentionDays: 3650 } },
+  harmlessRepeat: true,
   responds: { 200: HistoryPurge },
   handle: async ({ services, params, body, caller }) => {
     const type = HISTORY_TYPES.find((name: HistoryType) => name === params.history_type);

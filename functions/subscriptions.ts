@@ -68,6 +68,10 @@ const addSubscription = endpoint({
   body: NewSubscription,
   example: { body: { subscriptionId: "8eab9bca-7137-4f76-a31c-dcc4acd2ff43", name: "Acme Production" } },
   responds: { 201: AddedSubscription },
+  repeat: {
+    idOf: ({ subscriptionId }) => subscriptionId,
+    answer: ({ id, services }) => services.subscriptions.added(id),
+  },
   handle: async ({ body, caller, services }) => {
     const subscription = await services.subscriptions.add(body, caller);
     return created(subscription, `/subscriptions/${subscription.subscriptionId}`);
@@ -108,6 +112,7 @@ const testSubscription = endpoint({
   access: "admin",
   tier: "core",
   params,
+  harmlessRepeat: true,
   responds: { 200: ConnectionTest },
   handle: async ({ params, services }) => ok(await services.subscriptions.test(params.subscription_id)),
 });

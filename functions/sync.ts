@@ -169,6 +169,10 @@ const runRecord = endpoint({
   params: recordParams,
   problems: ["conflict"],
   responds: { 202: SyncTriggered },
+  repeat: {
+    idOf: ({ recordId }) => recordId,
+    answer: async ({ id, services }) => triggeredView(await services.sync.get(id)),
+  },
   handle: async ({ params, caller, services }) => ({
     status: 202,
     json: triggeredView(await services.sync.trigger(params.record_id, caller)),
@@ -186,6 +190,7 @@ const planRecord = endpoint({
   tier: "pro",
   params: recordParams,
   problems: ["conflict"],
+  harmlessRepeat: true,
   responds: { 200: SyncPlan },
   handle: async ({ params, services }) => ok(planView(params.record_id, await services.sync.plan(params.record_id))),
 });
@@ -243,6 +248,7 @@ const configureProvider = endpoint({
   conditional: true,
   problems: ["notFound", "conflict"],
   example: { params: { provider: "azure" }, body: {} },
+  harmlessRepeat: true,
   responds: { 200: ProviderView },
   handle: async ({ params: { provider }, body, caller, ifMatch, services }) =>
     ok(providerView(provider, await services.sync.configurations.save(provider, body, ifMatch, caller))),

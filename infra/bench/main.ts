@@ -18,6 +18,7 @@ import type { Section } from "./section.ts";
 /** The benchmarks by name. Each is loaded on demand, so that the help appears at once. */
 const sections: Record<string, () => Promise<Section>> = {
   calls: async () => (await import("./calls.ts")).calls(),
+  pace: async () => (await import("./pace.ts")).pace(),
   wallTime: async () => (await import("./wall-time.ts")).wallTime(),
   lean: async () => (await import("./lean.ts")).lean(),
   startUp: async () => (await import("./start-up.ts")).startUp(),
@@ -46,7 +47,7 @@ The exit code is 1 if a figure exceeds its bound.
   NAME      a benchmark to run; all if none is named: ${Object.keys(sections).join(", ")}
   --check   write nothing; the exit code is also 1 if BENCHMARKS.md has other rows or bounds; values may differ
 
-All benchmarks take about 30 minutes. calls, wallTime, startUp, credentials, frontDoor, hostileXml and rest take at most a minute each, lean
+All benchmarks take about 30 minutes. calls, pace, wallTime, startUp, credentials, frontDoor, hostileXml and rest take at most a minute each, lean
 takes six minutes, and memory takes 15 minutes.`;
 
 const { values: options, positionals } = commandLine(HELP, {

@@ -21,6 +21,7 @@ export const LAYERS = [
     "platform/load-once.ts",
     "platform/pdf",
     "platform/runtime.ts",
+    "platform/sent-changes.ts",
     "platform/sum.ts",
     "platform/telemetry.ts",
     "platform/time.ts",

@@ -31,6 +31,7 @@ export const PROGRAMS = {
   standardwebhooks: { title: "Standard Webhooks", version: "1.1.0", registry: "PyPI", package: "standardwebhooks" },
   cloudevents: { title: "CloudEvents SDK", version: "2.2.0", registry: "PyPI", package: "cloudevents" },
   prometheus: { title: "Prometheus client", version: "0.26.0", registry: "PyPI", package: "prometheus-client" },
+  schemathesis: { title: "Schemathesis", version: "4.32.5", registry: "PyPI", package: "schemathesis" },
   openapiTypescript: {
     title: "openapi-typescript and openapi-fetch",
     version: "7.13.0",

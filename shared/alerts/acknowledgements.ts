@@ -1,6 +1,8 @@
 import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
+import { assetId } from "../inventory/asset.ts";
+import { assetWithEntry } from "../inventory/joined-credentials.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { type Page, type PageRequest, pageOfAll } from "../platform/http/paging.ts";
 import { notFound, Problem } from "../platform/http/problem.ts";
@@ -11,7 +13,8 @@ import { put, remove, type Tables } from "../platform/storage/tables.ts";
 import { isUlid } from "../platform/ulid.ts";
 import { itemsIn } from "./delivery.ts";
 import type { History } from "./history.ts";
-import { alertKey, trackedItemOf } from "./items.ts";
+import { alertKey, type TrackedItem, trackedItemOf } from "./items.ts";
+import { placeOf } from "./resolved-alerts.ts";
 import type { AlertRules } from "./rules.ts";
 import type { ResolvedItem, TrackedAlert, TrackedAlerts } from "./tracked-alerts.ts";
 
@@ -67,7 +70,10 @@ export interface Acknowledgements {
   ): Promise<AcknowledgementRecord[]>;
   /** Removes an acknowledgment, so that the alert can be escalated again. @throws {Problem} notFound */
   remove(id: string, caller: Caller): Promise<void>;
-  /** Removes the acknowledgments of resolved alerts. */
+  /**
+   * Removes the acknowledgments of resolved alerts. If the alert was about an entry of a token-signing certificate that became part
+   * of another asset, the open alert about that asset becomes acknowledged.
+   */
   removeResolved(ruleId: string, resolved: readonly Pick<ResolvedItem, "of" | "since">[]): Promise<void>;
   /** Removes acknowledgments of deleted rules, and of alerts that were resolved while a user acknowledged them. */
   cleanUp(ruleIds: ReadonlySet<string>): Promise<void>;
@@ -83,6 +89,22 @@ export function createAcknowledgements(deps: {
   clock: Clock;
 }): Acknowledgements {
   const { tables, rules, trackedAlerts, audit, clock } = deps;
+
+  /**
+   * Returns the key and the open alert about the asset that a joined credential belongs to. Undefined if the alert is not about an
+   * entry of a token-signing certificate that became part of another asset.
+   */
+  async function alertOfJoined(of: TrackedItem, ruleId: string): Promise<[string, TrackedAlert] | undefined> {
+    const place = placeOf(of);
+    const asset = place && (await assetWithEntry(place, tables));
+    if (!asset) return undefined;
+    const id = assetId(asset).toLowerCase();
+    return [...(await trackedAlerts.of(ruleId))].find(([, { item }]) => {
+      if (item.kind === "asset") return of.kind === "asset" && item.id.toLowerCase() === id;
+      const isSameCheck = item.kind === "violation" && of.kind === "violation" && item.checkId === of.checkId;
+      return isSameCheck && item.resourceId.toLowerCase() === id;
+    });
+  }
 
   async function readRows(prefix: string): Promise<Row<AcknowledgementRecord>[]> {
     const acknowledgements: Row<AcknowledgementRecord>[] = [];
@@ -191,7 +213,13 @@ export function createAcknowledgements(deps: {
       const acknowledgements = await of(ruleId);
       for (const item of resolved) {
         const row = acknowledgements.get(alertKey(item.of));
-        if (row && row.since === item.since) await tables.remove(AcknowledgementRows, ACKNOWLEDGEMENTS, row.rowKey);
+        if (!row || row.since !== item.since) continue;
+        const [key, alert] = (await alertOfJoined(item.of, ruleId)) ?? [];
+        if (key !== undefined && alert && acknowledgements.get(key)?.since !== alert.since) {
+          const moved = { ...withoutKeys(row), itemId: alert.item.id, since: alert.since };
+          await tables.put(AcknowledgementRows, ACKNOWLEDGEMENTS, rowKeyOf(ruleId, key), moved);
+        }
+        await tables.remove(AcknowledgementRows, ACKNOWLEDGEMENTS, row.rowKey);
       }
     },
 

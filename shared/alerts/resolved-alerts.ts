@@ -59,7 +59,8 @@ async function withoutJoined(ended: readonly ResolvedItem[], tables: Tables): Pr
   return result;
 }
 
-const placeOf = (of: TrackedItem): AssetPlace | undefined =>
+/** Returns the place of the asset that an alert is about. Undefined for an alert about something else. */
+export const placeOf = (of: TrackedItem): AssetPlace | undefined =>
   of.kind === "asset"
     ? of
     : of.kind === "violation"

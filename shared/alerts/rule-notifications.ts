@@ -33,10 +33,13 @@ export function createRuleNotifications(
 ) {
   const { tables, queues, notifications, trackedAlerts, acknowledgements, history, log } = deps;
 
-  /** Closes the tracked alerts of resolved items, and removes their acknowledgments. */
+  /**
+   * Closes the tracked alerts of resolved items, and removes their acknowledgments: these first, so that after a crash the next
+   * evaluation finds the alerts and repeats both.
+   */
   async function close(ruleId: string, resolved: readonly Pick<ResolvedItem, "of" | "since">[]): Promise<void> {
-    await trackedAlerts.close(ruleId, resolved);
     await acknowledgements.removeResolved(ruleId, resolved);
+    await trackedAlerts.close(ruleId, resolved);
   }
 
   /**

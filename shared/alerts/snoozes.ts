@@ -64,6 +64,8 @@ export interface Snoozes {
     filter: { ruleId?: string | undefined; ended?: boolean | undefined },
     request: PageRequest,
   ): Promise<Page<SnoozeRecord>>;
+  /** Returns a snooze, also one that ended in the last 30 days. @throws {Problem} notFound */
+  get(id: string): Promise<SnoozeRecord>;
   /**
    * @throws {Problem} notFound for an unknown rule or asset; invalidRequest for an unsupported rule, an invalid end, or a
    *   request without either an asset or filters; alreadyExists if the asset is already snoozed.
@@ -152,6 +154,12 @@ export function createSnoozes(deps: {
           (ruleId === undefined || snooze.ruleId === undefined || snooze.ruleId === ruleId),
       );
       return pageOfAll(matching, request, snoozeKey);
+    },
+
+    async get(id) {
+      const snooze = await find(id);
+      if (!snooze) throw notFound(`The snooze ${id.slice(0, 300)}`);
+      return snooze;
     },
 
     async create(request, caller) {

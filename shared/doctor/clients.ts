@@ -51,7 +51,7 @@ export interface DoctorDeps {
   mail: MailSender | undefined;
   devops: Devops;
   b2c: B2c;
-  sync: Pick<Sync, "configurations">;
+  sync: Pick<Sync, "configurations" | "everyRecord" | "plan">;
   /** The delivery methods of the alert rules, such as `webhook`. */
   alertChannels(): Promise<ReadonlySet<string>>;
   /** Whether single sign-on is configured. */

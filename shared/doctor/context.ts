@@ -1,5 +1,6 @@
 import type { GraphApplication } from "../platform/azure/graph.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
+import type { SyncRecordRow } from "../sync/record.ts";
 import { createClients, type DoctorDeps } from "./clients.ts";
 import { CHECK_TIMEOUT_MS, createReports } from "./report.ts";
 import { createSample, firstPage, SAMPLE } from "./sample.ts";
@@ -38,6 +39,15 @@ export function createContext(deps: DoctorDeps, caller: Caller) {
     graphPermissions: () =>
       memo("graphPermissions", async () => (await clients.graph.grantedPermissions()).permissions),
     devopsTest: () => memo("devops", () => deps.devops.test()),
+    /** Returns some sync records of a provider. */
+    syncRecords: async (provider: string) => {
+      const records = await memo("sync records", async () => {
+        const all: SyncRecordRow[] = [];
+        for await (const record of deps.sync.everyRecord()) all.push(record);
+        return all;
+      });
+      return records.filter(({ targetProvider }) => targetProvider === provider).slice(0, SAMPLE.targets);
+    },
     alertChannels: () => memo("alertChannels", () => deps.alertChannels()),
     /** Tests the connection of some registered tenants. Each test is recorded in the audit log, as one that a person starts. */
     tenantTests: () =>

@@ -74,40 +74,49 @@ export function createReports({ subscriptions, rolesIn, resourceOf }: Sample, si
    * Reports where the identity's roles permit an action. Used for writes, which a check must not try. `works` if a role permits
    * it anywhere in the sampled subscriptions.
    *
-   * @param on - `name`: only on the resource of this name. `except`: not on the resource of this name.
+   * @param on - `name`: only on the resource of this name. `id`: its resource ID, if known, so that roles at a scope above it count too,
+   * and a missing one is certain. `except`: not on the resource of this name.
    */
   async function whereHeld(
     action: Action,
-    { name, except }: { name?: string | undefined; except?: string | undefined },
+    { name, id, except }: { name?: string | undefined; id?: string | undefined; except?: string | undefined },
     command: string,
   ): Promise<Result[]> {
-    const { checked } = await subscriptions();
+    const own = id?.split("/")[2]?.toLowerCase();
+    const checked = own === undefined ? (await subscriptions()).checked : [own];
     const resource = name ?? "the sampled subscriptions";
     const found: string[] = [];
     let unknown: Result | undefined = checked.length === 0 ? notProven(resource, NO_SUBSCRIPTION) : undefined;
-    for (const id of checked) {
-      const roles = await rolesIn(id);
+    for (const subscriptionId of checked) {
+      const roles = await rolesIn(subscriptionId);
       if (roles === undefined || roles instanceof CloudFailure) unknown ??= notProven(resource, rolesUnknown(roles));
       else found.push(...roles.scopesWith(action));
     }
     const isNamed = (scope: string, one: string) => scope.endsWith(`/${one.toLowerCase()}`);
+    const isAbove = (scope: string, one: string) => `${one.toLowerCase()}/`.startsWith(`${scope}/`);
+    // Roles of management groups are listed too.
+    const isAboveSubscription = (scope: string) => !scope.startsWith(`/subscriptions/${own}/`);
+    const isOn = (scope: string) =>
+      id !== undefined ? isAboveSubscription(scope) || isAbove(scope, id) : name === undefined || isNamed(scope, name);
     const scopes = [...new Set(found)].filter(
-      (scope) => (name === undefined || isNamed(scope, name)) && (except === undefined || !isNamed(scope, except)),
+      (scope) => isOn(scope) && (except === undefined || !isNamed(scope, except)),
     );
     if (scopes.length > 0) {
       const more = scopes.length > 3 ? ` and ${scopes.length - 3} more` : "";
       return [{ outcome: "works", resource, detail: `Permitted in ${scopes.slice(0, 3).join(", ")}${more}.` }];
     }
     if (unknown) return [unknown];
-    // The resource of this name can be in a subscription whose roles were not read.
-    if (name !== undefined)
-      return [notProven(resource, "A check does not write, and the resource is in none of the sampled subscriptions.")];
     const missing = Object.values(action)[0];
+    // The resource of this name can be in a subscription whose roles were not read.
+    if (name !== undefined && id === undefined) {
+      const detail = `A check does not write, and no role on ${name} in the sampled subscriptions permits ${missing}.`;
+      return [{ ...notProven(resource, detail), command }];
+    }
     return [
       {
         outcome: "permissionMissing",
         resource,
-        detail: `No role of the identity permits ${missing} anywhere in these subscriptions.`,
+        detail: `No role of the identity permits ${missing} ${id === undefined ? "anywhere in these subscriptions" : "there"}.`,
         command,
       },
     ];

@@ -4,6 +4,7 @@ import { addAbortSignal } from "node:stream";
 import tls from "node:tls";
 import type { HttpClient, PipelineRequest } from "@azure/core-rest-pipeline";
 import { loadOnce } from "./load-once.ts";
+import { noteRequest } from "./sent-changes.ts";
 
 /** Thrown if the response is not complete within `PipelineRequest.timeout`. */
 export class AnswerTimeout extends Error {
@@ -60,6 +61,7 @@ export async function createTransport({ perHost = Infinity, idleMs }: Connection
     // A compressed response could not be aborted while its body is read.
     request.headers.set("accept-encoding", "identity");
     const { url, method, headers, body } = request;
+    noteRequest(method);
     try {
       const sent = createPipelineRequest({
         url,

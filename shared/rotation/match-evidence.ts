@@ -192,14 +192,15 @@ function validStatements(record: MatchRecord | undefined, { createdOn }: Compare
 }
 
 /**
- * Returns the last completed rotation that wrote the secret, if the inventory knows no version after its end. The inventory may
- * still have the version before: then the metadata names a credential that the rotation removed.
+ * Returns the last completed rotation that wrote the secret, if the inventory knows no version after the one that it wrote. The
+ * inventory may still have the version before: then the metadata names a credential that the rotation removed. Rows of earlier
+ * versions have only the time of the rotation's end, before which another writer may have stored a version.
  */
 function validRotation(record: MatchRecord | undefined, { createdOn }: ComparedSecret): MatchRecord["rotated"] {
   const rotated = record?.rotated;
-  return rotated !== undefined && (createdOn === undefined || createdOn * SECOND_MS <= Date.parse(rotated.at))
-    ? rotated
-    : undefined;
+  if (rotated === undefined || createdOn === undefined) return rotated;
+  const newest = rotated.versionCreatedOn ?? Date.parse(rotated.at) / SECOND_MS;
+  return createdOn <= newest ? rotated : undefined;
 }
 
 const expiresWith = ({ expiresOn }: ComparedSecret, credential: PasswordCredential): boolean =>

@@ -119,6 +119,9 @@ export const MatchRecord = z.object({
       /** The client secret that was written. */
       keyId: z.string(),
       version: z.string(),
+      /** Creation time of that version in Unix seconds. Absent in rows of earlier versions. */
+      versionCreatedOn: z.int().optional(),
+      /** When the rotation was completed. */
       at: z.string(),
       /** Resource ID of the vault, as in `Statement`. */
       vaultId: z.string().optional(),

@@ -308,8 +308,16 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
       const { rotationId, appId, newKeyId: keyId } = rotation;
       if (appId === undefined || keyId === undefined) return;
       const at = clock.now().toISOString();
-      for (const { vaultName, secretName: name, writtenVersion, vaultId } of writtenMatches(rotation)) {
-        const rotated = { rotationId, keyId, version: writtenVersion!, at, ...(vaultId !== undefined && { vaultId }) };
+      for (const publication of writtenMatches(rotation)) {
+        const { vaultName, secretName: name, writtenVersion, writtenCreatedOn, vaultId } = publication;
+        const rotated = {
+          rotationId,
+          keyId,
+          version: writtenVersion!,
+          at,
+          ...(writtenCreatedOn !== undefined && { versionCreatedOn: writtenCreatedOn }),
+          ...(vaultId !== undefined && { vaultId }),
+        };
         await storeStatement({ appId }, { vaultName, name }, { rotated });
       }
     },

@@ -102,6 +102,8 @@ const Publication = z.object({
    */
   state: z.enum(["planned", "writing", "written", "restoring", "restored", "left"]),
   writtenVersion: z.string().optional(),
+  /** Creation time of that version in Unix seconds. Absent in rotations of earlier versions. */
+  writtenCreatedOn: z.int().optional(),
   writtenAt: z.string().optional(),
   /** The version with the restored value. For `left`, the version of the other writer. */
   restoredVersion: z.string().optional(),

@@ -133,6 +133,8 @@ export interface Subscriptions {
   coverage(): Promise<SubscriptionCoverage>;
   /** Returns a subscription. @throws {Problem} notFound */
   get(subscriptionId: string): Promise<Subscription>;
+  /** Returns a subscription as `add` does. @throws {Problem} notFound */
+  added(subscriptionId: string): Promise<Subscription & { watching: Watching }>;
   /**
    * Adds a subscription.
    *
@@ -233,6 +235,10 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
     return subscription;
   }
 
+  async function added(id: string) {
+    return { ...(await get(id)), watching: watchingOf(await keeper.current(SYSTEM)) };
+  }
+
   async function add(given: { subscriptionId: string; name: string }, caller: Caller) {
     const subscriptionId = given.subscriptionId.toLowerCase();
     const existsProblem = (stored: SubscriptionRecord | undefined) =>
@@ -260,8 +266,8 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
         throw error;
       }
     });
-    const scope = await keeper.refresh(caller);
-    return { ...(await get(subscriptionId)), watching: watchingOf(scope) };
+    await keeper.refresh(caller);
+    return await added(subscriptionId);
   }
 
   async function remove(
@@ -400,6 +406,7 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
 
   return {
     get,
+    added,
     add,
     remove,
     forgetOutOfScope,

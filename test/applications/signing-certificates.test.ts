@@ -131,7 +131,7 @@ async function writeAsEarlierVersion(): Promise<{ kept: string; dropped: string 
   return { kept: idOf(verify.keyId), dropped: idOf(sign.keyId) };
 }
 
-test("two assets of an earlier version become one; exemption and snooze follow, and no alert says removed or new", async () => {
+test("two assets of an earlier version become one; exemption, snooze and acknowledgment follow, and no alert says removed or new", async () => {
   await startService("earlier");
   const { kept, dropped } = await writeAsEarlierVersion();
   expect(await assets()).toHaveLength(2);
@@ -172,6 +172,12 @@ test("two assets of an earlier version become one; exemption and snooze follow, 
   // The snoozed rule notifies of nothing.
   expect(notified[2]).toEqual([]);
   await alerts.instance().snoozes.end(`${snoozed.rule.ruleId}.${kept}`, caller);
+  // A user acknowledged the alerts about the entry that goes.
+  const acknowledge = (ruleId: string, itemId: string) =>
+    alerts.instance().acknowledgements.create({ ruleId, itemId, note: "Maria renews it." }, caller);
+  await acknowledge(expiring.rule.ruleId, dropped);
+  const violation = before.find(({ resourceId, exemptionId }) => resourceId === dropped && exemptionId === null)!;
+  await acknowledge(violated.rule.ruleId, violation.id);
 
   expect(await deployment.runScheduled("full", service)).toMatchObject({ status: "completed", credentials: 1 });
   expect((await assets()).map(({ credential }) => credential?.keyId)).toEqual([kept.split(".").at(-1)]);
@@ -188,5 +194,10 @@ test("two assets of an earlier version become one; exemption and snooze follow, 
     const { items } = await alerts.instance().acknowledgements.open(rule.ruleId, {}, ALL_ITEMS);
     expect(items.filter(({ item }) => JSON.stringify(item).includes(dropped))).toEqual([]);
     expect(items.length).toBeGreaterThan(0);
+    // The acknowledgment follows to the alert about the asset that stays.
+    const acknowledged = items.filter(({ acknowledgement }) => acknowledgement !== undefined);
+    expect(acknowledged.map(({ item, acknowledgement }) => [item.id, acknowledgement?.note])).toEqual([
+      [rule === expiring.rule ? kept : violation.id.replace(dropped, kept), "Maria renews it."],
+    ]);
   }
 });

@@ -64,6 +64,13 @@ test("docs/works-with.md shows the last results, which are those of the pinned v
   }
 });
 
+test("no case of a committed result failed", () => {
+  const failed = parts.flatMap(({ name }) =>
+    (readResult(name)?.cases ?? []).filter(({ passed }) => !passed).map((one) => `${name}: ${one.name}: ${one.seen}`),
+  );
+  expect(failed, "Fix the service or the part, and run npm run conformance with the names of these parts.").toEqual([]);
+});
+
 test("a missing runtime is reported with the way to get it, nothing is run, and the exit code is 1", async () => {
   expect(await run("metrics", "keycloak", "pysaml2")).toEqual({
     code: 1,

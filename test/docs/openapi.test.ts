@@ -102,7 +102,7 @@ test("an operation lists the problem codes of each status that it can return", (
   });
   expect(problemCodes("post", "/api/settings/retention/purge")).toEqual({
     ...ofEveryChange,
-    400: "malformedRequest,invalidRequest,valueRequired,idempotencyKeyNotAccepted",
+    400: "malformedRequest,invalidRequest,valueRequired",
   });
   expect(problemCodes("put", "/api/automation/rotation/apps/{app_id}/policy")).toEqual({
     ...ofEveryChange,

@@ -12,7 +12,9 @@ import { RESOURCE_ACTIONS } from "../../shared/doctor/calls/watched.ts";
 import { CALLS } from "../../shared/doctor/calls.ts";
 import { type CheckedCall, type Checkup, createDoctor } from "../../shared/doctor/doctor.ts";
 import type { OutgoingCall } from "../../shared/doctor/outgoing-call.ts";
-import { ProviderChange } from "../../shared/sync/api.ts";
+import { VAULTS, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
+import { NewSyncRecord, ProviderChange } from "../../shared/sync/api.ts";
+import { vaultRecord } from "../inventory/write-assets.ts";
 import { Service } from "../support/service.ts";
 import { servicesOf } from "../support/users.ts";
 
@@ -309,6 +311,101 @@ describe("each permission that is removed is named", () => {
     services = await servicesOf(service);
     const off = await createDoctor(doctorDeps(services), calls).check(caller);
     expect(outcomes(off)).toEqual({ "firstPassword.readAssignment": "off" });
+  }, 300_000);
+
+  test("on the service's own vault: the permission to write", async () => {
+    const settings = { SERVICE_KEY_VAULT_ID: service.cloud.control.vaultId(SERVICE_VAULT)! };
+    const calls = CALLS.filter(({ id }) => id === "serviceVault.writeSecret");
+    const checkWith = async (assignments: Assignment[]) => {
+      service.cloud.control.allowOnly(assignments);
+      services = await servicesOf(service, settings);
+      return callOf(await createDoctor(doctorDeps(services), calls).check(caller), "serviceVault.writeSecret");
+    };
+    expect((await checkWith(granted)).outcome).toBe("works");
+    const action = "Microsoft.KeyVault/vaults/secrets/setSecret/action";
+    const denied = await checkWith(without(action));
+    expect(denied.outcome).toBe("permissionMissing");
+    expect(denied.findings[0]!.detail).toContain(action);
+    expect(denied.findings[0]!.command).toContain(
+      `--role "Key Vault Secrets Officer" --scope "${settings.SERVICE_KEY_VAULT_ID}"`,
+    );
+  }, 300_000);
+
+  test("on the storage account: the roles for tables and queues", async () => {
+    const account = `${scope}/resourceGroups/rg/providers/Microsoft.Storage/storageAccounts/stlifecycle`;
+    const roles = {
+      "storage.writeTables": "Microsoft.Storage/storageAccounts/tableServices/tables/entities/write",
+      "storage.sendMessages": "Microsoft.Storage/storageAccounts/queueServices/queues/messages/write",
+    };
+    const calls = CALLS.filter(({ id }) => id in roles);
+    const checkWith = async (dataActions: string[]) => {
+      service.cloud.control.allowOnly([...granted, { scope: account, actions: [], dataActions }]);
+      services = await servicesOf(service);
+      const connection = {
+        tableServiceUri: "https://stlifecycle.table.core.windows.net",
+        queueServiceUri: "https://stlifecycle.queue.core.windows.net",
+        credential: async () => Promise.reject(new Error("A check of roles does not open the storage account.")),
+      };
+      return await createDoctor({ ...doctorDeps(services), connection }, calls).check(caller);
+    };
+    const all = Object.values(roles);
+    expect(Object.values(outcomes(await checkWith(all)))).toEqual(["works", "works"]);
+    for (const [id, action] of Object.entries(roles)) {
+      const checkup = await checkWith(all.filter((one) => one !== action));
+      const found = callOf(checkup, id);
+      // The account may be elsewhere, so its role is not certainly missing.
+      expect(found.outcome).toBe("notProven");
+      expect(found.findings[0]!.detail).toContain(action);
+      expect(found.findings[0]!.command).toMatch(
+        /^az role assignment create .*--role "Storage (Table|Queue) Data Contributor"/,
+      );
+    }
+  }, 300_000);
+
+  test.each([
+    ["view", "devops.changeItems"],
+    ["none", "devops.readItems"],
+  ] as const)(
+    "in Azure DevOps: the rights in a project, with only %s left",
+    async (rights, id) => {
+      const { projects } = service.cloud.control.devops.organization;
+      for (const project of projects) project.rights = rights;
+      const checkup = await check();
+      for (const project of projects) project.rights = "manage";
+      expect(callOf(checkup, id).outcome).toBe("permissionMissing");
+      expect(callOf(checkup, id).findings.some(({ remedy }) => remedy !== undefined)).toBe(true);
+      expect(callOf(checkup, "devops.connection").outcome).toBe("works");
+    },
+    300_000,
+  );
+
+  test("on the target of a sync record: the permission to read it", async () => {
+    const { control } = service.cloud;
+    services = await servicesOf(service);
+    const vault = control
+      .vaults()
+      .find(({ subscriptionId: id, name }) => id === subscriptionId && control.items(name, "secrets").length > 0)!;
+    const source = control.items(vault.name, "secrets").find(({ enabled }) => enabled);
+    const { port } = new URL(service.environment.AZURE_RESOURCE_MANAGER_ENDPOINT!);
+    const record = {
+      ...vaultRecord(vault.name, subscriptionId),
+      id: control.vaultId(vault.name)!,
+      vaultUri: `https://${vault.name}.vault.localhost:${port}/`,
+    };
+    await services.tables.put(Vaults, VAULTS, vaultKey(vault.name), record);
+    const target = { targetProvider: "hashicorp", targetService: "kv", targetName: "app/doctor" };
+    await services.sync.records.create(
+      NewSyncRecord.parse({ sourceVault: vault.name, sourceSecret: source!.name, ...target, enabled: false }),
+      caller,
+    );
+    const found = async () => callOf(await check(), "sync.hashicorp");
+    expect(await found()).toMatchObject({ outcome: "works", checked: 2 });
+    control.addFault({ match: { operation: "hashicorp.kv.readMetadata" }, action: { kind: "fail", status: 403 } });
+    const denied = await found();
+    expect(denied).toMatchObject({ outcome: "permissionMissing", works: 1, checked: 2 });
+    const finding = { resource: "target app/doctor", outcome: "permissionMissing" };
+    expect(denied.findings).toContainEqual(expect.objectContaining(finding));
+    expect((await services.sync.configurations.find("hashicorp"))?.refused).toBeUndefined();
   }, 300_000);
 
   test("in Azure DevOps: the membership in the organization", async () => {

@@ -7,6 +7,7 @@ import { serve } from "../../shared/platform/http/pipeline.ts";
 import { Problem } from "../../shared/platform/http/problem.ts";
 import { created } from "../../shared/platform/http/reply.ts";
 import { systemClock, systemRandomness } from "../../shared/platform/runtime.ts";
+import { entity } from "../../shared/platform/storage/entity.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 
@@ -22,6 +23,10 @@ beforeAll(async () => {
   azurite = await openStorage();
 });
 afterAll(() => azurite.stop());
+
+const Things = entity("Things", z.object({ text: z.string() }));
+const tables = () => createTables({ connectionString: azurite.connectionString() });
+const write = () => tables().put(Things, "things", "one", { text: "one" });
 
 /** Names of the things for which the endpoint ran. */
 const effects: string[] = [];
@@ -69,7 +74,7 @@ async function send(
     confirm: async () => {},
     idempotency: createIdempotencyStore({
       ...deps,
-      tables: createTables({ connectionString: azurite.connectionString() }),
+      tables: tables(),
       config: { JWT_SIGNING_KEYS: [{ key: new Uint8Array(32).fill(1) }] },
     }),
     limiter: unlimited,
@@ -106,11 +111,26 @@ const failing = (error: Error) => async () => {
   throw error;
 };
 
-test("a request that fails without a clear outcome is not run again", async () => {
+test("a request that sent a change and fails without a clear outcome is not run again", async () => {
   const key = newKey();
-  expect(await send(key, { effect: failing(new Error("The connection was lost.")) })).toEqual([500, "internal"]);
+  const effect = async () => {
+    await write();
+    throw new Error("The connection was lost.");
+  };
+  expect(await send(key, { effect })).toEqual([500, "internal"]);
   expect(await send(key)).toEqual([409, "outcomeUnknown"]);
   expect(effects).toEqual(["one"]);
+});
+
+test("a request that fails before it sent any change is run again", async () => {
+  const key = newKey();
+  const effect = async () => {
+    await tables().get(Things, "things", "one");
+    throw new Error("The row can't be read.");
+  };
+  expect(await send(key, { effect })).toEqual([500, "internal"]);
+  expect(await send(key)).toEqual([201, undefined]);
+  expect(effects).toEqual(["one", "one"]);
 });
 
 test("a rejected request is run again", async () => {

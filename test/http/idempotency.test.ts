@@ -1,5 +1,7 @@
 import { TableClient } from "@azure/data-tables";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { declarations } from "../../functions/functions.ts";
+import { acceptsKey } from "../../shared/platform/http/endpoint.ts";
 import { licence } from "../support/licence.ts";
 import { ADMIN, Service } from "../support/service.ts";
 import { createUsers } from "../support/users.ts";
@@ -133,24 +135,68 @@ test("no row has a text of a request or of an answer", async () => {
   for (const absent of [body.reason, exemption("").reason, `key-${keyCount}`]) expect(text).not.toContain(absent);
 });
 
-test("endpoints that do not accept a key reject it before anything happens", async () => {
+test("a repeat of a snooze with filters creates no second snooze, and works after the snooze ended", async () => {
+  const key = newKey();
+  const body = { filters: { vault: "kv-one" }, reason: "The vault is being replaced.", until: inDays(3) };
+  const snooze = () => service.call("POST", "/alerts/snoozes", { token, body, headers: { "Idempotency-Key": key } });
+  const first = await snooze();
+  expect(first.status, first.text).toBe(201);
+  expect((await snooze()).body).toEqual(first.body);
+  expect(await service.listAll("/alerts/snoozes")).toHaveLength(1);
+  // Without the key the same request is a second one.
+  expect((await service.admin("POST", "/alerts/snoozes", body)).body.id).not.toBe(first.body.id);
+  expect((await service.admin("DELETE", `/alerts/snoozes/${first.body.id}`)).status).toBe(200);
+  const ended = await snooze();
+  expect([ended.status, ended.body.id, ended.headers.get("idempotency-replayed")]).toEqual([
+    201,
+    first.body.id,
+    "true",
+  ]);
+});
+
+test("a repeat of an added subscription returns the subscription, not that it already exists", async () => {
+  const key = newKey();
+  const body = { subscriptionId: "6d0f2b1c-3f6e-4c0e-9a55-0d9a8f6c7b21", name: "Another" };
+  const add = () => service.call("POST", "/subscriptions", { token, body, headers: { "Idempotency-Key": key } });
+  const first = await add();
+  const repeat = await add();
+  expect([first.status, repeat.status, repeat.headers.get("idempotency-replayed")]).toEqual([201, 201, "true"]);
+  expect(repeat.body).toEqual(first.body);
+});
+
+/** Requests that a repeat would send a message for, or whose answer shows a secret once. All of `/auth` rejects keys too. */
+const REJECTING = ["/alerts/rules", "/alerts/rules/{rule_id}/rotate-secret", "/alerts/rules/{rule_id}/test"];
+
+test("only sign-ins and answers with a secret or a message reject a key, and they do before anything happens", async () => {
   const { body: document } = await service.call("GET", "/openapi.json");
-  const posts = Object.entries<{ post?: { parameters?: { name: string }[] } }>(document.paths).flatMap(
-    ([path, { post }]) =>
-      post === undefined
-        ? []
-        : [{ path, accepts: (post.parameters ?? []).some(({ name }) => name === "Idempotency-Key") }],
+  const posts = (await declarations()).endpoints.filter(
+    ({ method, undocumented }) => method === "POST" && !undocumented,
   );
-  const accepting = posts.filter(({ accepts }) => accepts).map(({ path }) => path);
-  expect(accepting).toContain("/api/automation/rotation/rotate");
-  // No sign-in and no answer that shows a secret once.
-  expect(accepting.filter((path) => path.startsWith("/auth/") || path.startsWith("/alerts/rules"))).toEqual([]);
-  for (const { path } of posts.filter(({ accepts }) => !accepts)) {
+  const rejecting = posts.filter((endpoint) => !acceptsKey(endpoint)).map(({ route }) => `/${route}`);
+  expect(rejecting.filter((path) => !path.startsWith("/auth/")).sort()).toEqual(REJECTING);
+  expect(posts.filter((endpoint) => endpoint.route.startsWith("auth/") && acceptsKey(endpoint))).toEqual([]);
+  for (const path of rejecting) {
     const answer = await service.call("POST", path.replace(/\{\w+\}/g, "x"), {
       token,
       body: {},
       headers: { "Idempotency-Key": newKey() },
     });
     expect([answer.status, answer.body.code], path).toEqual([400, "idempotencyKeyNotAccepted"]);
+  }
+  // Where a repeat is answered from the resource, the document names the header.
+  const named = (path: string) =>
+    JSON.stringify(document.paths[path].post.parameters ?? []).includes("Idempotency-Key");
+  for (const { route, repeat } of posts) expect(named(`/${route}`), route).toBe(repeat !== undefined);
+});
+
+test("a request that only reads accepts a key, and runs again", async () => {
+  const key = newKey();
+  const rule = { name: "Preview", alertType: "expiration", thresholdDays: 30, deliveryMethod: "email" };
+  const body = { ...rule, deliveryMode: "digest", recipients: ["platform@acme.example"] };
+  const preview = (given: object) =>
+    service.call("POST", "/alerts/preview", { token, body: given, headers: { "Idempotency-Key": key } });
+  for (const given of [body, { ...body, thresholdDays: 60 }]) {
+    const { status, headers, text } = await preview(given);
+    expect([status, headers.get("idempotency-replayed")], text).toEqual([200, null]);
   }
 });

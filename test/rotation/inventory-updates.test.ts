@@ -118,3 +118,20 @@ test("a version that another writer stored after the rotation is not treated as 
   const { matches } = await fixture.matches.listMatches(app.appId);
   expect(matches.flatMap(({ evidence }) => evidence)).not.toContain("rotated");
 });
+
+test("a version that another writer stored before a forced finish is not treated as the rotation's version", async () => {
+  const app = await addDiscoveredApplication();
+  const { rotations, world } = fixture;
+  const { rotationId } = await rotations.begin(fixture.requestFor(app, { overlapDays: 5 }), BOSS);
+  await world.run(rotationId, { until: ({ status }) => status === "overlapping" });
+  world.advanceClock(60_000);
+  live.cloud.control.putSecret(VAULT, { name: app.name, value: "of somebody else" });
+  const createdOn = Math.ceil(world.clock.now().getTime() / 1000);
+  world.advanceClock(60_000);
+  await rotations.finish(rotationId, true, BOSS);
+  const { row } = await world.run(rotationId);
+  expect(row.status).toBe("completed");
+  await fixture.discover({ ...app, contentType: "text/plain", createdOn });
+  const { matches } = await fixture.matches.listMatches(app.appId);
+  expect(matches.flatMap(({ evidence }) => evidence)).not.toContain("rotated");
+});

@@ -155,15 +155,28 @@ const tenants: OutgoingCall[] = [
   check: (context) => tenantChecks(context, name),
 }));
 
-/**
- * Each provider is called with the credentials of its configuration. The targets of sync records are not read, so a missing
- * permission on one of them is not found.
- */
+/** Reports for some sync records of a provider whether the target can be read. Its states are read, but no value. */
+async function syncTargets(context: CheckContext, provider: string): Promise<Result[]> {
+  const records = await context.syncRecords(provider);
+  return await Promise.all(
+    records.map(async ({ recordId, targetName }): Promise<Result> => {
+      const resource = `target ${targetName}`;
+      const { failure } = await context.deps.sync.plan(recordId);
+      if (failure === undefined) return { outcome: "works", resource };
+      const { code, message: detail, remedy } = failure;
+      // The source is read first. Sources are vaults, whose calls are in this table too.
+      if (failure.side !== "target") return notProven(resource, detail);
+      return { outcome: outcomeOf(code), resource, detail, remedy };
+    }),
+  );
+}
+
+/** Each provider is called with the credentials of its configuration, and then for some of its targets. */
 const targets: OutgoingCall[] = PROVIDERS.filter(({ secretMembers }) => secretMembers.length > 0).map(
   ({ id, title }) => ({
     id: `sync.${id}`,
     feature: `Sync to ${title} (PRO)`,
-    call: "one read of the provider",
+    call: "one read of the provider and of three targets",
     permissions: [],
     page: "sync-providers.md",
     async check(context) {
@@ -172,12 +185,12 @@ const targets: OutgoingCall[] = PROVIDERS.filter(({ secretMembers }) => secretMe
       if (!(await configurations.all()).some(({ provider }) => provider === id))
         return off("The provider is not configured.");
       const signal = AbortSignal.any([context.signal, AbortSignal.timeout(PROVIDER_MS)]);
-      return [
-        await context.attempt(title, async () => {
-          await configurations.check(id, signal);
-          return { detail: "The credentials work. The plan of a record shows whether they permit its target." };
-        }),
-      ];
+      const credentials = await context.attempt(title, async () => {
+        await configurations.check(id, signal);
+        return { detail: "The credentials work. Only a run shows whether they permit to write." };
+      });
+      if (credentials.outcome !== "works") return [credentials];
+      return [credentials, ...(await syncTargets(context, id))];
     },
   }),
 );

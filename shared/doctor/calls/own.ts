@@ -16,19 +16,21 @@ const SECRETS =
  * Reports by the identity's roles whether a write to one of the service's own resources is permitted.
  *
  * @param name - Name of the resource. Undefined for a storage account that a connection string opens: no role is needed.
+ * @param id - Resource ID, if known.
  */
 async function checkWrite(
   context: CheckContext,
   name: string | undefined,
   dataAction: string,
   role: string,
+  id?: string,
 ): Promise<Result[]> {
   if (name === undefined)
     return [
       { outcome: "works", resource: "the storage account", detail: "The connection string has a key of its own." },
     ];
-  const command = assignCommand(await context.principal(), role, `<resource id of ${name}>`);
-  return await context.whereHeld({ dataAction }, { name }, command);
+  const command = assignCommand(await context.principal(), role, id ?? `<resource id of ${name}>`);
+  return await context.whereHeld({ dataAction }, { name, id }, command);
 }
 
 /** Returns the name of the storage account that the identity opens. Undefined if a connection string opens it. */
@@ -145,6 +147,7 @@ export const ownCalls: readonly OutgoingCall[] = [
         resourceNameOf(url),
         "Microsoft.KeyVault/vaults/secrets/setSecret/action",
         "Key Vault Secrets Officer",
+        context.config.SERVICE_KEY_VAULT_ID,
       ),
     ),
   },

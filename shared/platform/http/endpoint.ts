@@ -212,10 +212,15 @@ export interface EndpointDeclaration<
   /** Whether the body can also be a form (application/x-www-form-urlencoded), whose values are all text. */
   form?: boolean;
   /**
-   * How a repeat with the same `Idempotency-Key` is answered. Endpoints without it reject the key. An endpoint can have it if its
-   * answer is one resource and shows no secret.
+   * How a repeat with the same `Idempotency-Key` is answered. An endpoint can have it if its answer is one resource and shows no
+   * secret. Endpoints without it and without `harmlessRepeat` reject the key.
    */
   repeat?: Repeat<Services, Output<P>, ResponseJson<R>>;
+  /**
+   * True for a POST that a repeat runs again: it only reads, or its effect is the same however often it runs. An `Idempotency-Key` is
+   * then accepted and ignored, as clients can send one with every POST.
+   */
+  harmlessRepeat?: boolean;
   /** Whether `If-Match` is supported. For the API description. */
   conditional?: boolean;
   /**
@@ -263,6 +268,10 @@ export type Endpoint<Services> = Omit<EndpointDeclaration<Services>, "handle" | 
     required: Confirmations,
   ) => GuardDecision | Promise<GuardDecision>;
 };
+
+/** Returns whether a request may have an `Idempotency-Key`. */
+export const acceptsKey = ({ repeat, harmlessRepeat }: Pick<Endpoint<never>, "repeat" | "harmlessRepeat">): boolean =>
+  repeat !== undefined || harmlessRepeat === true;
 
 /** Returns whether answers of the endpoint have a version: an `ETag`, which `If-None-Match` can name. */
 export const isVersioned = ({

@@ -2,7 +2,15 @@ import * as z from "zod";
 import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from "zod-openapi";
 import { SESSION_COOKIE } from "./admission.ts";
 import { describeByName } from "./describe-members.ts";
-import { type Endpoint, isVersioned, mayCall, type ResponseDeclaration, ROLES, type Role } from "./endpoint.ts";
+import {
+  acceptsKey,
+  type Endpoint,
+  isVersioned,
+  mayCall,
+  type ResponseDeclaration,
+  ROLES,
+  type Role,
+} from "./endpoint.ts";
 import { IDEMPOTENCY_HEADER, REPLAYED_HEADER } from "./idempotency-headers.ts";
 import type { Document } from "./openapi-document.ts";
 import { addExamples, PROBLEM_EXAMPLES, problemExamples } from "./openapi-examples.ts";
@@ -72,7 +80,7 @@ function problemStatusesOf(endpoint: Endpoint<never>): number[] {
   if (endpoint.tier === "pro") statuses.push(403);
   if (endpoint.route.includes("{")) statuses.push(404);
   if (endpoint.method === "POST" || endpoint.method === "PUT" || endpoint.method === "DELETE") statuses.push(409);
-  if (endpoint.method === "POST") statuses.push(400);
+  if (endpoint.method === "POST" && !endpoint.harmlessRepeat) statuses.push(400);
   // The resource of an earlier request with the same key may have been removed since.
   if (endpoint.repeat) statuses.push(404, 422);
   if (endpoint.conditional) statuses.push(412);
@@ -91,7 +99,7 @@ const CONDITIONS: Partial<Record<ProblemCode, (endpoint: Endpoint<never>) => boo
   malformedRequest: ({ body }) => body !== undefined,
   invalidRequest: ({ params, query, body, repeat }) => Boolean(params ?? query ?? body ?? repeat),
   valueRequired: ({ params, query, body }) => Boolean(params ?? query ?? body),
-  idempotencyKeyNotAccepted: ({ method, repeat }) => method === "POST" && repeat === undefined,
+  idempotencyKeyNotAccepted: (endpoint) => endpoint.method === "POST" && !acceptsKey(endpoint),
   idempotencyKeyReused: ({ repeat }) => repeat !== undefined,
   requestInProgress: ({ repeat }) => repeat !== undefined,
   outcomeUnknown: ({ repeat }) => repeat !== undefined,

@@ -163,7 +163,8 @@ export function requireOrder(period: Record<string, Date | undefined>): void {
 }
 
 const DATE = /^\d{4}-\d{2}-\d{2}$/;
-const INSTANT = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}:\d{2})$/;
+const DATE_OR_INSTANT = /^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}:\d{2}))?$/;
+const NOT_AN_INSTANT = "must be a date (2026-11-21) or an instant (2026-11-21T10:00:00Z)";
 
 /**
  * Parses a date or time in a query. A date as the end of a range is the end of that day: the first millisecond after the day,
@@ -173,14 +174,12 @@ export const queryInstant = (role: "start" | "end") =>
   z
     .string()
     .max(40)
+    .regex(DATE_OR_INSTANT, NOT_AN_INSTANT)
     .transform((value, context) => {
-      const date = DATE.test(value)
-        ? new Date(`${value}T00:00:00Z`)
-        : INSTANT.test(value)
-          ? new Date(value)
-          : undefined;
-      if (!date || Number.isNaN(date.getTime()) || (DATE.test(value) && !date.toISOString().startsWith(value))) {
-        context.addIssue("must be a date (2026-11-21) or an instant (2026-11-21T10:00:00Z)");
+      const date = new Date(DATE.test(value) ? `${value}T00:00:00Z` : value);
+      // A day that a month does not have, such as February 30.
+      if (Number.isNaN(date.getTime()) || (DATE.test(value) && !date.toISOString().startsWith(value))) {
+        context.addIssue(NOT_AN_INSTANT);
         return z.NEVER;
       }
       return role === "end" && DATE.test(value) ? new Date(date.getTime() + DAY_MS) : date;

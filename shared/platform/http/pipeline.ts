@@ -1,10 +1,11 @@
 import { collectLeftOut } from "../incomplete-answer.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
+import { watchChanges } from "../sent-changes.ts";
 import { admit, type Gate, type GuardedRequest, needsStore, type UnauthenticatedRequest } from "./admission.ts";
 import { codedVersion, currentVersion, versionOf } from "./answer-version.ts";
 import { clientAddress } from "./client-address.ts";
 import { acceptsGzip, compressed, isCompressible } from "./compression.ts";
-import { type Actor, type Caller, type Confirmations, type Endpoint, isVersioned } from "./endpoint.ts";
+import { type Actor, acceptsKey, type Caller, type Confirmations, type Endpoint, isVersioned } from "./endpoint.ts";
 import type { KeyedRequest } from "./idempotency.ts";
 import { IDEMPOTENCY_HEADER, REPLAYED_HEADER } from "./idempotency-headers.ts";
 import { ownOrigin } from "./origin.ts";
@@ -118,7 +119,7 @@ async function handleRequest<Services>(
   if (needsStore(endpoint)) await loadedServices?.gate.checkStore();
   const actor = loadedServices && (await admit(endpoint, unauthenticatedRequest, loadedServices.gate, answerHeaders));
   const key = request.method === "POST" ? request.headers.get(IDEMPOTENCY_HEADER) : null;
-  if (key !== null && endpoint.repeat === undefined) throw keyNotAccepted(endpoint);
+  if (key !== null && !acceptsKey(endpoint)) throw keyNotAccepted(endpoint);
   const params = endpoint.params ? parse(endpoint.params, request.params, "path") : undefined;
   const query = endpoint.query ? parse(endpoint.query, readQuery(url), "query") : undefined;
   const body = endpoint.body ? await parseBody(endpoint, request) : undefined;
@@ -164,7 +165,7 @@ async function handleRequest<Services>(
 const keyNotAccepted = ({ route }: Pick<Endpoint<never>, "route">): Problem =>
   new Problem(
     "idempotencyKeyNotAccepted",
-    `POST /${route} does not accept the header ${IDEMPOTENCY_HEADER}: its answer is not one resource that can be read again, or it shows a secret once. Send the request without the header. The OpenAPI document names the header where it is accepted.`,
+    `POST /${route} does not accept the header ${IDEMPOTENCY_HEADER}: its answer shows a secret once, it belongs to a sign-in, or it sends a message. Send the request without the header.`,
   );
 
 /**
@@ -209,12 +210,14 @@ async function runOnce<Services>(
     await write.catch((error: unknown) =>
       log.warn("The outcome of a request with an Idempotency-Key was not stored", { error: describe(error) }),
     );
+  const { result, sentChange } = watchChanges(run);
   let reply: Reply;
   try {
-    reply = await run();
+    reply = await result;
   } catch (error) {
-    // A problem rejects a request that changed nothing. After any other error the request may have taken effect.
-    await recordOutcome(error instanceof Problem ? store.release(reserved) : store.markUnknown(reserved));
+    // A problem rejects a request that changed nothing. After any other error the request may have taken effect if it sent a change.
+    const hadNoEffect = error instanceof Problem || !sentChange();
+    await recordOutcome(hadNoEffect ? store.release(reserved) : store.markUnknown(reserved));
     throw error;
   }
   const resourceId = repeat.idOf(reply.json);

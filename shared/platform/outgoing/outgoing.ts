@@ -8,6 +8,7 @@ import {
 } from "node:http";
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
 import type { LookupFunction } from "node:net";
+import { noteRequest } from "../sent-changes.ts";
 import { type AllowedNetwork, blockedReason } from "./allowed-addresses.ts";
 
 // Sends HTTP requests to addresses that users configure, with limits that protect the service's own network.
@@ -143,6 +144,7 @@ async function send(
   // TLS and the Host header use the name. The connection uses only the checked address.
   const lookup: LookupFunction = (_host, options, done) =>
     options.all ? done(null, [chosen]) : done(null, chosen.address, chosen.family);
+  noteRequest(method);
   const secure = url.protocol === "https:";
   const Agent = secure ? HttpsAgent : HttpAgent;
   const agent = new Agent({ keepAlive: false });

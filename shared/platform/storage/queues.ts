@@ -1,5 +1,6 @@
 import type { QueueClient } from "@azure/storage-queue";
 import type { Logger } from "../runtime.ts";
+import { noteRequest } from "../sent-changes.ts";
 import { traceContext } from "../telemetry.ts";
 import type { StorageConnection } from "./connection.ts";
 import { isUnclear } from "./errors.ts";
@@ -60,6 +61,7 @@ export function createQueues(connection: StorageConnection, { log }: { log?: Log
       if (!Number.isInteger(delaySeconds) || delaySeconds < 0 || delaySeconds >= MAX_MESSAGE_DELAY_SECONDS)
         throw new RangeError(`A message can't be delayed by ${delaySeconds} seconds.`);
       const text = messageText(queue, withTraceContext(message));
+      noteRequest("POST");
       await use(queue, { create: true }, (client, options) =>
         client.sendMessage(text, { ...options, visibilityTimeout: delaySeconds }),
       );

@@ -1,3 +1,4 @@
+import type { SecretVersion } from "../../platform/azure/vault-secrets.ts";
 import { auditedEffect } from "../audited-effect.ts";
 import { readNewValue } from "../new-value.ts";
 import { inspectPlace, nextVersion, openVault, placeOf, savePublication } from "../publications.ts";
@@ -17,6 +18,13 @@ export async function publishNext(context: StepContext): Promise<void> {
   if (unwrittenPlaces.length > 1) throw new ContinueLater(0);
 }
 
+/** Returns the members of a place that has the new value. */
+const writtenAs = ({ version, createdOn }: SecretVersion): Partial<Publication> => ({
+  state: "written",
+  writtenVersion: version,
+  ...(createdOn !== undefined && { writtenCreatedOn: createdOn }),
+});
+
 async function publishTo(context: StepContext, publication: Publication): Promise<void> {
   const place = placeOf(publication);
   const value = await readNewValue(context);
@@ -26,8 +34,7 @@ async function publishTo(context: StepContext, publication: Publication): Promis
   }
   const { holds, current } = await inspectPlace(context, publication, value);
   // An earlier run wrote the value, but its response was lost.
-  if (holds === "new")
-    return await savePublication(context, publication, { state: "written", writtenVersion: current!.version });
+  if (holds === "new") return await savePublication(context, publication, writtenAs(current!));
   if (holds === "other") {
     const message = `Another writer changed ${place} after this rotation was planned. It was not overwritten.`;
     throw new RollBack(
@@ -52,7 +59,7 @@ async function publishTo(context: StepContext, publication: Publication): Promis
     () => vault.write(secretName, version),
     (made) => ({ version: made.version }),
   );
-  await savePublication(context, publication, { state: "written", writtenVersion: written.version });
+  await savePublication(context, publication, writtenAs(written));
   // Key Vault has no conditional write, so a version that another writer added between the read and the write is found
   // afterwards.
   if (current?.createdOn === undefined) return;

@@ -109,7 +109,7 @@ func main() {
 	// 7. Delete.
 	deleteParams := &api.DeleteAlertRuleParams{IfMatch: &changed.Etag}
 	deleted := must(client.DeleteAlertRuleWithResponse(ctx, rule.Id, deleteParams)).JSON200
-	gone := must(client.GetAlertRuleWithResponse(ctx, rule.Id)).ApplicationproblemJSON404
+	gone := must(client.GetAlertRuleWithResponse(ctx, rule.Id, nil)).ApplicationproblemJSON404
 	assert(deleted != nil && gone != nil, "a deleted rule")
 	fmt.Println("delete it:", deleted.Deleted, gone.Status, gone.Code)
 
@@ -118,7 +118,7 @@ func main() {
 	preview := must(client.UpdateLoggingSettingsWithResponse(
 		ctx, &api.UpdateLoggingSettingsParams{Preview: &yes}, api.LoggingChanges{LogLevel: &level},
 	))
-	logging := must(client.GetLoggingSettingsWithResponse(ctx))
+	logging := must(client.GetLoggingSettingsWithResponse(ctx, nil))
 	assert(logging.JSON200 != nil && len(*logging.JSON200) > 0, "settings")
 	assert(reflect.DeepEqual(preview.JSON200, logging.JSON200), "unchanged settings", string(preview.Body))
 	fmt.Println("preview a change:", preview.StatusCode(), logging.StatusCode())

@@ -120,14 +120,14 @@ public class Tasks {
 
     // 7. Delete.
     Object deleted = alerts.deleteAlertRule(rule.getId(), changed.getEtag()).getDeleted();
-    Problem gone = problemOf(() -> alerts.getAlertRule(rule.getId()));
+    Problem gone = problemOf(() -> alerts.getAlertRule(rule.getId(), null));
     System.out.println("delete it: " + deleted + " " + gone.getStatus() + " " + gone.getCode());
 
     // 8. Dry run: the change is previewed, and the setting stays.
     SettingsApi settings = new SettingsApi(client);
     ApiResponse<List<Setting>> preview = settings.updateLoggingSettingsWithHttpInfo(
         new LoggingChanges().logLevel(LoggingChanges.LogLevelEnum.ERROR), true, null);
-    ApiResponse<List<Setting>> logging = settings.getLoggingSettingsWithHttpInfo();
+    ApiResponse<List<Setting>> logging = settings.getLoggingSettingsWithHttpInfo(null);
     check(!logging.getData().isEmpty() && preview.getData().equals(logging.getData()), "unchanged settings");
     System.out.println("preview a change: " + preview.getStatusCode() + " " + logging.getStatusCode());
 
