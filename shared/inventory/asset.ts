@@ -2,6 +2,7 @@ import { hash } from "node:crypto";
 import * as z from "zod";
 import { copyText } from "../platform/runtime.ts";
 import { entity } from "../platform/storage/entity.ts";
+import { CertificateFacts } from "./certificate-facts.ts";
 
 /**
  * An asset: a secret, key or certificate of a key vault, or a credential of a directory (an Entra or B2C tenant).
@@ -117,6 +118,8 @@ export const AssetRecord = z.object({
   thumbprint: z.string().optional(),
   validityMonths: z.int().optional(),
   autoRenew: z.boolean().optional(),
+  /** Only for certificates of key vaults. Absent in rows of earlier versions. */
+  certificate: CertificateFacts.optional(),
   /** Absent for key vaults. */
   source: z.enum(SOURCES).optional(),
   /** Only for credentials of a directory. */
