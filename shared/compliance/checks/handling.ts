@@ -1,12 +1,6 @@
 import { type AssetCheck, assetCheck, fail, notApplicable, pass } from "../check.ts";
+import { INTEGRATED_AUTHORITIES } from "../public-certificates.ts";
 import { enableAutoRenewal, setContentType, useIntegratedIssuer } from "../remedies/key-vault.ts";
-
-/**
- * Matches issuers of certificate authorities that Key Vault integrates with, such as `CN=AlphaSSL, O=GlobalSign nv-sa`. An
- * authority's brands name the authority as the organization.
- * https://learn.microsoft.com/azure/key-vault/certificates/how-to-integrate-certificate-authority
- */
-export const INTEGRATED_AUTHORITIES = /\b(digicert|globalsign)\b/i;
 
 /** Checks of content types, issuers and renewal. */
 export const handlingChecks: AssetCheck[] = [

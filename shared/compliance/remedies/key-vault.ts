@@ -1,6 +1,6 @@
 /** Remediations for secrets, keys and certificates of key vaults. */
 import { DAY_MS, DAY_SECONDS, SECOND_MS } from "../../platform/time.ts";
-import { MAX_CERTIFICATE_MONTHS, MAX_VALIDITY_DAYS } from "../limits.ts";
+import { MAX_CERTIFICATE_MONTHS, MAX_VALIDITY_DAYS, monthsWithin, nextPublicLimit, publicLimitAt } from "../limits.ts";
 import {
   az,
   bicepString,
@@ -241,11 +241,18 @@ export const createCertificateVersion = (target: Target): Remediation =>
     ),
   );
 
-export const shortenCertificate = (target: Target): Remediation =>
-  certificateRemediation(
-    `${portalPath("certificate", target)} > Issuance policy: validity period ${MAX_CERTIFICATE_MONTHS} months or less; then New Version.`,
-    updateCertificatePolicy(target, `.x509CertificateProperties.validityInMonths=${MAX_CERTIFICATE_MONTHS}`, "create"),
+/** For a certificate that is valid for too long. A new version of a public certificate must keep to the limit of today. */
+export function shortenCertificate(target: Target): Remediation {
+  const limit = target.facts.publiclyTrusted ? publicLimitAt(target.now) : undefined;
+  const months = limit ? monthsWithin(limit.days) : MAX_CERTIFICATE_MONTHS;
+  const next = limit && nextPublicLimit(limit);
+  const later = next ? ` From ${next.from} they may issue ${next.days} days.` : "";
+  const reason = limit ? ` Public authorities may issue ${limit.days} days since ${limit.from}.${later}` : "";
+  return certificateRemediation(
+    `${portalPath("certificate", target)} > Issuance policy: validity period ${months} months or less; then New Version.${reason}`,
+    updateCertificatePolicy(target, `.x509CertificateProperties.validityInMonths=${months}`, "create"),
   );
+}
 
 /** For a weak certificate key: a new version with an approved key of the same family. */
 export const createStrongerCertificate = (target: Target): Remediation =>
