@@ -19,6 +19,7 @@ import { withoutKeys } from "../platform/storage/entity.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import type { StorageCorrupt, Tables } from "../platform/storage/tables.ts";
 import { SECOND_MS } from "../platform/time.ts";
+import { type CertificateUse, certificateUses } from "./certificate-uses.ts";
 import { type Consumer, consumersOf, type Driver, scoreAndDrivers } from "./blast-radius.ts";
 import { type Coverage, coveragePage, readUnits } from "./coverage.ts";
 import { applicationHolder } from "./edge.ts";
@@ -111,6 +112,11 @@ export interface Dependencies {
   usage(id: string): Promise<{ assetId: string; usage: AssetUsage; lastSignIn: Date | undefined }>;
   /** Returns the dependencies of an asset and of its whole vault. Makes at most six requests. */
   edgesOf(place: AssetPlace): Promise<{ edges: FoundEdge[]; more: boolean }>;
+  /**
+   * Returns the uses of certificates by lower-case `<vault>/<name>`, of one vault or of all. Undefined before the first complete
+   * run. Makes one request per 1,000 dependencies, and one per 1,000 units.
+   */
+  certificateUses(vaultName: string | undefined): Promise<Map<string, CertificateUse> | undefined>;
   readonly references: Pick<References, "of" | "unresolved">;
 }
 
@@ -303,6 +309,12 @@ export function createDependencies(deps: {
     coverage: async (request) => await coveragePage(await readUnits(tables), request, tables),
 
     edgesOf: async (place) => await edgesOf(place, await readUnits(tables)),
+
+    async certificateUses(vaultName) {
+      const units = [...(await readUnits(tables)).values()];
+      const isKnown = units.some(({ lastFullAt }) => lastFullAt !== undefined);
+      return isKnown ? await certificateUses(tables, vaultName) : undefined;
+    },
 
     async usage(id) {
       const { asset } = await assetOf(id, await inventory.moment());

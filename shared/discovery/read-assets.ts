@@ -2,6 +2,7 @@
 import pMap from "p-map";
 import { type AssetRecord, type AssetType, contentHash, fingerprint } from "../inventory/asset.ts";
 import type { CertificateFacts } from "../inventory/certificate-facts.ts";
+import type { AriWindow } from "../inventory/renewal.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
 import type { Answer, CertificateDetails, ListedAsset, VaultClient } from "../platform/azure/key-vault.ts";
@@ -94,11 +95,13 @@ export async function readAssets(
     storedAssets: () => Promise<Map<string, AssetRecord>>;
     refresh: (name: string) => boolean;
     isSameAnswers?: (answers: string) => boolean;
+    /** Returns the renewal window that the authority of a certificate suggests. */
+    windowOf?: ((asset: Pick<AssetRecord, "name" | "certificate">) => AriWindow | undefined) | undefined;
     now: string;
     signal: AbortSignal;
   },
 ): Promise<AssetList | undefined> {
-  const { storedAssets, refresh, isSameAnswers, now, signal } = options;
+  const { storedAssets, refresh, isSameAnswers, windowOf, now, signal } = options;
   const details: Failures = {};
   const policies: Failures = {};
   let isComplete = true;
@@ -147,6 +150,8 @@ export async function readAssets(
       firstSeenAt: unchanged?.firstSeenAt ?? now,
       content: "",
     };
+    const window = windowOf?.(asset);
+    if (window) asset.ari = window;
     // The content hash includes the entry's hash even if that is not stored. So reading the same details later is no change.
     asset.content = contentHash(asset);
     if (!isAssetComplete) asset.listing = "";

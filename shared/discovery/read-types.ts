@@ -3,6 +3,8 @@
  * alone. Keys and certificates also have details, which cost a request each. For scheduled full scans they are divided into
  * seven parts, the "sevenths" (inventory/details.ts): each scan reads the parts that are due.
  */
+import { checkRenewals } from "../certificates/renewal-checks.ts";
+import type { RenewalInformation } from "../certificates/renewal-information.ts";
 import { ASSET_TYPES, type AssetRecord, type AssetType, contentHash } from "../inventory/asset.ts";
 import { ALL_SEVENTHS, dueSevenths, NO_SEVENTHS, seventhOf } from "../inventory/details.ts";
 import { countOwners } from "../inventory/owners.ts";
@@ -10,6 +12,7 @@ import type { OwnerCounts, ReadSevenths, VaultRecord } from "../inventory/vault.
 import type { AssetChange, InventoryWriter, StoredVault } from "../inventory/write.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
 import type { KeyVaults, VaultClient } from "../platform/azure/key-vault.ts";
+import type { Logger } from "../platform/runtime.ts";
 import { readAssets } from "./read-assets.ts";
 import {
   hashContents,
@@ -29,6 +32,9 @@ export interface ReadTypesDeps {
   ownerTag: string;
   /** Maximum age in days of details that can change without a change of their list entry. */
   detailRefreshDays: number;
+  /** Reads the renewal windows that certificate authorities suggest. */
+  renewalInformation: RenewalInformation;
+  log: Logger;
 }
 
 /** Selects the lists and details of a vault that are read. */
@@ -58,6 +64,8 @@ export interface TypeResult {
     details?: ReadSevenths | undefined;
     /** Result of `readingHash`. Undefined if some details were not requested or could not be read. */
     answers: string | undefined;
+    /** When the authorities of certificates were asked and what they answered, packed. Undefined if none was asked. */
+    renewalChecks?: Uint8Array | undefined;
   };
   /** Undefined if unchanged. */
   owners?: OwnerCounts | undefined;
@@ -66,6 +74,8 @@ export interface TypeResult {
   /** Failure to read rotation policies of keys. */
   policyFailure?: CloudFailure | undefined;
 }
+
+const NO_NAMES: ReadonlySet<string> = new Set();
 
 /** Reads secrets, keys and certificates concurrently. Each type succeeds or fails on its own. */
 export async function readTypes(
@@ -119,7 +129,12 @@ async function readType(
     const listing = hashEntries(items);
     const detailsBefore = type === "secret" ? undefined : row?.details?.[type];
     const dueParts = dueDetails(type, storedVault, options, deps, now);
+    const windows =
+      type === "certificate" && row ? await checkRenewals(row, storedAssets, { ...deps, ...options, now }) : undefined;
+    /** Certificates whose authority suggests another window than the stored one. They are read and written again. */
+    const changedWindows = windows?.changed ?? NO_NAMES;
     const isDue = (name: string) =>
+      changedWindows.has(name.toLowerCase()) ||
       dueParts.size === ALL_SEVENTHS.size || (dueParts.size > 0 && dueParts.has(seventhOf(vault.name, name)));
     const contentsBefore = row?.contents[type] ?? "";
     // A scan that a user requested also finds stored assets that another program changed. Other scans rely on the hashes in the
@@ -133,15 +148,21 @@ async function readType(
     /** Returns the result for unchanged assets. For most vaults of a scan it does not read the assets' rows. */
     const unchanged = async (details: ReadSevenths | undefined): Promise<TypeResult> => {
       const list = { listing, contents: contentsBefore, assets: undefined, found: items.length, details };
-      return { type, changes: [], list: { ...list, answers: answersBefore }, owners: await recountOwners() };
+      const renewalChecks = windows?.toStore(contentsBefore);
+      return {
+        type,
+        changes: [],
+        list: { ...list, answers: answersBefore, renewalChecks },
+        owners: await recountOwners(),
+      };
     };
-    let readOptions = { storedAssets, refresh: isDue, now, signal: options.signal };
+    let readOptions = { storedAssets, refresh: isDue, windowOf: windows?.windowOf, now, signal: options.signal };
     if (isSameListing && dueParts.size < ALL_SEVENTHS.size) {
       // The list is unchanged, so only the details that are due are requested.
       const dueItems = items.filter(({ name }) => isDue(name));
       const { assets } = (await readAssets(client, type, dueItems, vault, readOptions))!;
       const details = detailsBefore && refreshIfUnchanged(assets, detailsBefore, dueParts, now);
-      if (dueParts.size === 0 || details) return await unchanged(details);
+      if (changedWindows.size === 0 && (dueParts.size === 0 || details)) return await unchanged(details);
       // Details changed. Build all assets now, from the stored ones and those just read; request again only details that
       // failed.
       const readAssetEntries = assets.map((asset) => [asset.name.toLowerCase(), asset] as const);
@@ -152,20 +173,23 @@ async function readType(
       };
     }
     const hashReading = (contents: string, answers: string) => readingHash(vault, { listing, contents, answers });
-    const isSameAnswers = (answers: string) => isSameListing && answersBefore === hashReading(contentsBefore, answers);
+    const isSameAnswers = (answers: string) =>
+      isSameListing && changedWindows.size === 0 && answersBefore === hashReading(contentsBefore, answers);
     const assetList = await readAssets(client, type, items, vault, { ...readOptions, isSameAnswers });
     if (!assetList) return await unchanged(detailsBefore && seventhsReadAt(detailsBefore, now));
     const contents = hashContents(assetList.assets);
     const details = type === "secret" ? undefined : seventhsOf(assetList.assets, detailsBefore, dueParts, now);
     const answers = assetList.answers === undefined ? undefined : hashReading(contents, assetList.answers);
-    const list = { listing: assetList.listing, contents, found: assetList.assets.length, details, answers };
+    const renewalChecks = windows?.toStore(contents);
+    const found = assetList.assets.length;
+    const list = { listing: assetList.listing, contents, found, details, answers, renewalChecks };
     const failures = { failure: assetList.failure, policyFailure: assetList.policyFailure };
-    if (row?.contents[type] === contents && areRowsUnchanged) {
+    if (row?.contents[type] === contents && areRowsUnchanged && changedWindows.size === 0) {
       return { type, changes: [], list: { ...list, assets: undefined }, owners: await recountOwners(), ...failures };
     }
     return {
       type,
-      changes: compareAssets(type, await storedAssets(), assetList.assets, interruptedWrites),
+      changes: compareAssets(type, await storedAssets(), assetList.assets, interruptedWrites, changedWindows),
       list: { ...list, assets: assetList.assets },
       owners: countOwners(assetList.assets, deps.ownerTag),
       ...failures,
@@ -207,12 +231,14 @@ function dueDetails(
  * Returns the changes from the stored assets to the assets that were read.
  *
  * @param interruptedWrites - Keys of assets whose rows may be incomplete, because a worker crashed. They are always written.
+ * @param changedWindows - Keys of certificates whose renewal window changed, which is not part of their content.
  */
 function compareAssets(
   type: AssetType,
   storedAssets: Map<string, AssetRecord>,
   assets: AssetRecord[],
   interruptedWrites: Map<string, boolean>,
+  changedWindows: ReadonlySet<string>,
 ): AssetChange[] {
   const changes: AssetChange[] = [];
   const unmatched = new Map(storedAssets);
@@ -223,7 +249,7 @@ function compareAssets(
     if (assetBefore) asset.firstSeenAt = assetBefore.firstSeenAt;
     const isUnchanged =
       assetBefore?.content === asset.content && assetBefore.listing === asset.listing && isIntact(assetBefore);
-    if (!isUnchanged || interruptedWrites.has(key)) {
+    if (!isUnchanged || interruptedWrites.has(key) || changedWindows.has(key)) {
       changes.push({ type, name: asset.name, before: assetBefore, after: asset });
     }
   }

@@ -161,6 +161,7 @@ export async function readVault(
     vault.answers = { ...vault.answers, [type]: list.answers };
     if (list.assets) vault[expiriesColumn(type)] = packExpiries(list.assets.map((asset) => asset.expiresOn));
     if (owners) vault.owners = { ...vault.owners, [type]: owners };
+    if (list.renewalChecks) vault.renewalChecks = list.renewalChecks;
   }
   if (options.rescan?.eventAt !== undefined) vault.lastEventAt = options.rescan.eventAt;
   updateBackOff(vault, failures, clock, options.rescan !== undefined);
@@ -332,6 +333,7 @@ const IS_COMPARED: Record<keyof (VaultDescription & ScanResults), boolean> = {
   keyExpiries: false,
   secretExpiries: false,
   owners: false,
+  renewalChecks: false,
 };
 const COMPARED = (Object.keys(IS_COMPARED) as (keyof typeof IS_COMPARED)[]).filter((field) => IS_COMPARED[field]);
 

@@ -102,6 +102,8 @@ export const ScanResults = z.object({
   secretExpiries: PackedExpiries.optional(),
   /** Owners of its assets. Absent in rows of earlier versions. */
   owners: perType(OwnerCounts).optional(),
+  /** Packed `RenewalChecks` of its certificates. Absent if no authority was asked. */
+  renewalChecks: bytesMember(() => true).optional(),
 });
 export type ScanResults = z.infer<typeof ScanResults>;
 

@@ -268,7 +268,7 @@ export const createStrongerCertificate = (target: Target): Remediation =>
 
 export const enableAutoRenewal = (target: Target): Remediation =>
   certificateRemediation(
-    `${portalPath("certificate", target)} > Issuance policy > Lifetime action type: automatically renew. Certificates of authorities that are not integrated with Key Vault can't be renewed automatically.`,
+    `${portalPath("certificate", target)} > Issuance policy > Lifetime action type: automatically renew. Key Vault can't renew certificates of authorities that are not integrated. Renew these with a tool such as Acmebot or cert-manager, which is recognized by its tags or by its second renewal.`,
     updateCertificatePolicy(
       target,
       '.lifetimeActions=[{"action":{"actionType":"AutoRenew"},"trigger":{"lifetimePercentage":80}}]',
