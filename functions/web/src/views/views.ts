@@ -22,6 +22,11 @@ export const VIEWS: View[] = [
     needs: "listViolations",
     load: () => import("./compliance/compliance.tsx"),
   },
+  {
+    path: "/compliance/readiness",
+    needs: "listCertificateReadiness",
+    load: () => import("./readiness/readiness.tsx"),
+  },
   { path: "/alerts", title: "Alerts", needs: "listAlertHistory", load: () => import("./alerts/alerts.tsx") },
   { path: "/alerts/history/:entryId", needs: "getAlertHistoryEntry", load: () => import("./alerts/one-entry.tsx") },
   { path: "/alerts/rules/:ruleId", needs: "getAlertRule", load: () => import("./alerts/one-rule.tsx") },

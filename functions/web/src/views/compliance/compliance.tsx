@@ -1,4 +1,5 @@
-import { Text } from "@fluentui/react-components";
+import { Link, Text } from "@fluentui/react-components";
+import { createHref } from "../../parts/address.ts";
 import { Card } from "../../parts/card.tsx";
 import { View } from "../../parts/view.tsx";
 import { Exemptions } from "./exemptions.tsx";
@@ -17,6 +18,12 @@ export default function Compliance() {
       </Card>
       <Card title="Violations">
         <Violations />
+      </Card>
+      <Card title="Certificates">
+        <Text>
+          Public certificates may be valid for ever fewer days, so they are renewed more often.{" "}
+          <Link href={createHref("/compliance/readiness", {})}>Show which certificates are ready</Link>
+        </Text>
       </Card>
       <Card title="Exemptions">
         <Exemptions />
