@@ -3,7 +3,7 @@ import pMap from "p-map";
 import { type AssetRecord, type AssetType, contentHash, fingerprint } from "../inventory/asset.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
-import type { Answer, ListedAsset, VaultClient } from "../platform/azure/key-vault.ts";
+import type { Answer, CertificateDetails, ListedAsset, VaultClient } from "../platform/azure/key-vault.ts";
 import { hashEntries, hashEntry } from "./read-list.ts";
 
 /** Maximum number of keys or certificates of a vault whose details are requested concurrently. */
@@ -226,6 +226,8 @@ function detailsOf(asset: AssetRecord | undefined): Partial<AssetRecord> {
     thumbprint: asset.thumbprint,
     validityMonths: asset.validityMonths,
     autoRenew: asset.autoRenew,
+    issuerName: asset.issuerName,
+    renewalTrigger: asset.renewalTrigger,
   };
 }
 
@@ -256,7 +258,17 @@ async function requestDetails(
     keySize: certificate.keySize,
     keyCurve: certificate.keyCurve,
     autoRenew: certificate.autoRenew,
+    issuerName: certificate.issuerName,
+    renewalTrigger: triggerOf(certificate),
   }));
+}
+
+/** Returns when the policy renews a certificate. Undefined if the policy does not renew it. */
+function triggerOf({ lifetimeActions }: CertificateDetails): AssetRecord["renewalTrigger"] {
+  const renewal = lifetimeActions.find(({ action }) => action === "AutoRenew");
+  if (!renewal) return undefined;
+  const { action: _, ...trigger } = renewal;
+  return trigger;
 }
 
 /** Requests a key's rotation policy. Returns undefined for other types, and for keys without a policy. */
