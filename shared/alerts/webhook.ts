@@ -64,6 +64,10 @@ function itemOf(item: Item, links: Links): EventItem {
         owner: item.owner ?? null,
         expiresOn: new Date(item.expiresOn * 1000).toISOString(),
         thresholdDays: item.threshold,
+        ...(item.late && {
+          renewedBy: item.late.renewedBy,
+          windowEnd: new Date(item.late.windowEnd * 1000).toISOString(),
+        }),
         portalUrl: credential ? credentialsLink(links, credential) : assetLink(links, item),
       };
     }

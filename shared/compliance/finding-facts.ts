@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { type AssetRecord, titleOfCredential } from "../inventory/asset.ts";
 import { ownersOf } from "../inventory/holder.ts";
+import { RENEWERS } from "../inventory/renewal.ts";
 import { isPubliclyTrusted } from "./public-certificates.ts";
 
 /**
@@ -19,6 +20,8 @@ export const AssetFacts = z.object({
   servicePrincipal: z.boolean().optional(),
   /** True for a publicly trusted certificate. */
   publiclyTrusted: z.boolean().optional(),
+  /** Who renews a certificate. */
+  renewedBy: z.enum(RENEWERS).optional(),
 });
 export type AssetFacts = z.infer<typeof AssetFacts>;
 
@@ -50,6 +53,7 @@ export function assetFactsOf(asset: AssetRecord, ownerTag: string): AssetFacts |
     ...(asset.credential && { credentialTitle: titleOfCredential(asset.credential).slice(0, MAX_TITLE_CHARACTERS) }),
     ...(asset.credential?.of === "servicePrincipal" && { servicePrincipal: true }),
     ...(asset.type === "certificate" && isPubliclyTrusted(asset) && { publiclyTrusted: true }),
+    ...(asset.renewal && { renewedBy: asset.renewal.renewedBy }),
   };
   return Object.keys(facts).length > 0 ? facts : undefined;
 }

@@ -3,7 +3,8 @@ import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
 import { type AssetPlace, type AssetRecord, type AssetType, assetId, placesOf, sourceOf } from "../inventory/asset.ts";
-import { type Moment, statusOf } from "../inventory/asset-status.ts";
+import type { Moment } from "../inventory/asset-status.ts";
+import { statusOfAsset } from "../inventory/renewal.ts";
 import type { AssetQueries, FoundAsset } from "../inventory/query.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
 import { isServiceVault } from "../platform/azure/service-key-vault.ts";
@@ -343,7 +344,7 @@ export function createDependencies(deps: {
       const found = await Promise.all([asset.asset, ...places].map((place) => edgesOf(place, units)));
       const more = found.some((one) => one.more);
       const consumers = consumersOf(found.flatMap(({ edges }) => edges));
-      const expiring = statusOf(asset.asset.expiresOn, moment) !== "healthy";
+      const expiring = statusOfAsset(asset.asset, moment) !== "healthy";
       return {
         asset,
         assetId: assetId(asset.asset),

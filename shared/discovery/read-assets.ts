@@ -2,7 +2,6 @@
 import pMap from "p-map";
 import { type AssetRecord, type AssetType, contentHash, fingerprint } from "../inventory/asset.ts";
 import type { CertificateFacts } from "../inventory/certificate-facts.ts";
-import type { AriWindow } from "../inventory/renewal.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
 import type { Answer, CertificateDetails, ListedAsset, VaultClient } from "../platform/azure/key-vault.ts";
@@ -95,13 +94,11 @@ export async function readAssets(
     storedAssets: () => Promise<Map<string, AssetRecord>>;
     refresh: (name: string) => boolean;
     isSameAnswers?: (answers: string) => boolean;
-    /** Returns the renewal window that the authority of a certificate suggests. */
-    windowOf?: ((asset: Pick<AssetRecord, "name" | "certificate">) => AriWindow | undefined) | undefined;
     now: string;
     signal: AbortSignal;
   },
 ): Promise<AssetList | undefined> {
-  const { storedAssets, refresh, isSameAnswers, windowOf, now, signal } = options;
+  const { storedAssets, refresh, isSameAnswers, now, signal } = options;
   const details: Failures = {};
   const policies: Failures = {};
   let isComplete = true;
@@ -150,8 +147,6 @@ export async function readAssets(
       firstSeenAt: unchanged?.firstSeenAt ?? now,
       content: "",
     };
-    const window = windowOf?.(asset);
-    if (window) asset.ari = window;
     // The content hash includes the entry's hash even if that is not stored. So reading the same details later is no change.
     asset.content = contentHash(asset);
     if (!isAssetComplete) asset.listing = "";
@@ -233,6 +228,8 @@ function detailsOf(asset: AssetRecord | undefined): Partial<AssetRecord> {
     validityMonths: asset.validityMonths,
     autoRenew: asset.autoRenew,
     certificate: asset.certificate,
+    issuerName: asset.issuerName,
+    renewalTrigger: asset.renewalTrigger,
   };
 }
 
@@ -263,17 +260,26 @@ async function requestDetails(
     keySize: certificate.keySize,
     keyCurve: certificate.keyCurve,
     autoRenew: certificate.autoRenew,
+    issuerName: certificate.issuerName,
+    renewalTrigger: triggerOf(certificate),
     certificate: factsOf(certificate),
   }));
 }
 
 /** The members are in one order, so that unchanged facts give the same hash. */
-const factsOf = ({ issued, issuerName, orderedMonths, exportable }: CertificateDetails): CertificateFacts => ({
+const factsOf = ({ issued, orderedMonths, exportable }: CertificateDetails): CertificateFacts => ({
   ...issued,
-  ...(issuerName !== undefined && { issuerName }),
   ...(orderedMonths !== undefined && { orderedMonths }),
   ...(exportable !== undefined && { exportable }),
 });
+
+/** Returns when the policy renews a certificate. Undefined if the policy does not renew it. */
+function triggerOf({ lifetimeActions }: CertificateDetails): AssetRecord["renewalTrigger"] {
+  const renewal = lifetimeActions.find(({ action }) => action === "AutoRenew");
+  if (!renewal) return undefined;
+  const { action: _, ...trigger } = renewal;
+  return trigger;
+}
 
 /** Requests a key's rotation policy. Returns undefined for other types, and for keys without a policy. */
 async function requestPolicy(

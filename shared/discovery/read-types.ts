@@ -9,10 +9,12 @@ import { ASSET_TYPES, type AssetRecord, type AssetType, contentHash } from "../i
 import { ALL_SEVENTHS, dueSevenths, NO_SEVENTHS, seventhOf } from "../inventory/details.ts";
 import { countOwners } from "../inventory/owners.ts";
 import type { OwnerCounts, ReadSevenths, VaultRecord } from "../inventory/vault.ts";
+import { packRenewed } from "../inventory/renewed-certificates.ts";
 import type { AssetChange, InventoryWriter, StoredVault } from "../inventory/write.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
 import type { KeyVaults, VaultClient } from "../platform/azure/key-vault.ts";
 import type { Logger } from "../platform/runtime.ts";
+import { addRenewals } from "./add-renewals.ts";
 import { readAssets } from "./read-assets.ts";
 import {
   hashContents,
@@ -69,6 +71,8 @@ export interface TypeResult {
   };
   /** Undefined if unchanged. */
   owners?: OwnerCounts | undefined;
+  /** The certificates with a renewal plan, packed. Undefined if unchanged. */
+  renewed?: Uint8Array<ArrayBuffer> | undefined;
   changes: AssetChange[];
   failure?: CloudFailure | undefined;
   /** Failure to read rotation policies of keys. */
@@ -123,6 +127,11 @@ async function readType(
     !row || row.owners?.[type]?.tag === deps.ownerTag
       ? undefined
       : countOwners((await storedAssets()).values(), deps.ownerTag);
+  /** Packs the plans of unchanged certificates if the row does not have them: an earlier version wrote it. */
+  const repackRenewed = async () =>
+    type !== "certificate" || !row || row.certificateRenewals
+      ? undefined
+      : packRenewed((await storedAssets()).values());
   try {
     const client = deps.client();
     const items = await readListing(client, type, options.signal);
@@ -148,15 +157,11 @@ async function readType(
     /** Returns the result for unchanged assets. For most vaults of a scan it does not read the assets' rows. */
     const unchanged = async (details: ReadSevenths | undefined): Promise<TypeResult> => {
       const list = { listing, contents: contentsBefore, assets: undefined, found: items.length, details };
+      const derived = { owners: await recountOwners(), renewed: await repackRenewed() };
       const renewalChecks = windows?.toStore(contentsBefore);
-      return {
-        type,
-        changes: [],
-        list: { ...list, answers: answersBefore, renewalChecks },
-        owners: await recountOwners(),
-      };
+      return { type, changes: [], list: { ...list, answers: answersBefore, renewalChecks }, ...derived };
     };
-    let readOptions = { storedAssets, refresh: isDue, windowOf: windows?.windowOf, now, signal: options.signal };
+    let readOptions = { storedAssets, refresh: isDue, now, signal: options.signal };
     if (isSameListing && dueParts.size < ALL_SEVENTHS.size) {
       // The list is unchanged, so only the details that are due are requested.
       const dueItems = items.filter(({ name }) => isDue(name));
@@ -185,15 +190,23 @@ async function readType(
     const list = { listing: assetList.listing, contents, found, details, answers, renewalChecks };
     const failures = { failure: assetList.failure, policyFailure: assetList.policyFailure };
     if (row?.contents[type] === contents && areRowsUnchanged && changedWindows.size === 0) {
-      return { type, changes: [], list: { ...list, assets: undefined }, owners: await recountOwners(), ...failures };
+      const derived = { owners: await recountOwners(), renewed: await repackRenewed() };
+      return { type, changes: [], list: { ...list, assets: undefined }, ...derived, ...failures };
     }
-    return {
-      type,
-      changes: compareAssets(type, await storedAssets(), assetList.assets, interruptedWrites, changedWindows),
-      list: { ...list, assets: assetList.assets },
-      owners: countOwners(assetList.assets, deps.ownerTag),
-      ...failures,
-    };
+    const { assets } = assetList;
+    const changes = compareAssets(type, await storedAssets(), assets, interruptedWrites, changedWindows);
+    const owners = countOwners(assets, deps.ownerTag);
+    if (type !== "certificate") return { type, changes, list: { ...list, assets }, owners, ...failures };
+    const failure = await addRenewals(client, changes, assets, {
+        storedAssets: await storedAssets(),
+        windowOf: windows?.windowOf,
+        signal: options.signal,
+      });
+    const renewed = packRenewed(assets);
+    if (!failure) return { type, changes, list: { ...list, assets }, owners, renewed, ...failures };
+    // Without fingerprints, so that the next scan reads the versions again.
+    const incomplete = { ...list, listing: "", contents: hashContents(assets), answers: undefined, assets };
+    return { type, changes, list: incomplete, owners, renewed, ...failures, failure: failures.failure ?? failure };
   } catch (error) {
     // An error of storage is not a failure of the vault. It is thrown, so that the queue redelivers the message.
     if (!(error instanceof CloudFailure)) throw error;

@@ -15,8 +15,6 @@ export const CertificateFacts = z.object({
   /** Validity of the issued certificate, in Unix seconds. */
   notBefore: z.int().optional(),
   notAfter: z.int().optional(),
-  /** The policy's issuer: `Self`, `Unknown`, or the name of a certificate authority that is configured in the vault. */
-  issuerName: z.string().optional(),
   /** Validity that the policy orders. */
   orderedMonths: z.int().optional(),
   /** Whether the private key can be read. */

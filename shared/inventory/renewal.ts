@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { DAY_SECONDS } from "../platform/time.ts";
-import type { Moment, Status } from "./asset-status.ts";
+import { type Moment, type Status, statusOf } from "./asset-status.ts";
 
 /**
  * Who renews a certificate and when, and the status that follows. Pure functions of the stored facts.
@@ -12,6 +12,16 @@ import type { Moment, Status } from "./asset-status.ts";
 
 export const RENEWERS = ["keyVaultPolicy", "acmebot", "certManager", "thisService", "observed", "none"] as const;
 export type Renewer = (typeof RENEWERS)[number];
+
+/** Names of renewers, for sentences. */
+export const RENEWER_NAMES: Record<Renewer, string> = {
+  keyVaultPolicy: "Its policy",
+  acmebot: "Acmebot",
+  certManager: "cert-manager",
+  thisService: "This service",
+  observed: "An unknown renewer",
+  none: "No one",
+};
 
 /** Sources of a renewal window: ARI (RFC 9773), the vault's policy, the gaps between earlier versions, or the renewer's tags. */
 export const WINDOW_SOURCES = ["ari", "policy", "cadence", "tags"] as const;
@@ -226,8 +236,7 @@ type Thresholds = Pick<Moment, "criticalDays" | "warningDays">;
  * - After a window: `warning` at once, and `critical` when half of the remaining time has passed, or by days if that is sooner.
  */
 export function renewalInstantsOf(
-  { attentionAt, hasWindow }: { attentionAt: number; hasWindow: boolean },
-  expiresOn: number,
+  { expiresOn, attentionAt, hasWindow }: PlannedCertificate,
   { criticalDays, warningDays }: Thresholds,
 ): { warningAt: number; criticalAt: number } {
   const criticalByDays = Math.ceil(expiresOn - criticalDays * DAY_SECONDS);
@@ -241,24 +250,85 @@ export function renewalInstantsOf(
   return { warningAt: Math.min(warningAt, criticalAt), criticalAt };
 }
 
+/** A certificate with a plan, as far as it decides the status. */
+export interface PlannedCertificate {
+  expiresOn: number;
+  attentionAt: number;
+  hasWindow: boolean;
+}
+
+/** Returns the status of a certificate with a plan. */
+export function statusByPlan(certificate: PlannedCertificate, moment: Moment): Status {
+  const { expiresOn } = certificate;
+  if (expiresOn * 1000 < moment.now) return "expired";
+  const { warningAt, criticalAt } = renewalInstantsOf(certificate, moment);
+  if (moment.now >= criticalAt * 1000) return "critical";
+  return moment.now >= warningAt * 1000 ? "warning" : "healthy";
+}
+
 /** The members of an asset that decide its status. */
 export interface StatusFacts {
   expiresOn?: number | undefined;
   renewal?: Pick<RenewalPlan, "attentionAt" | "windowEnd"> | undefined;
 }
 
-/** Returns the status of an asset that has a plan. `expiresOn` is set. */
-export function statusByPlan(
-  plan: NonNullable<StatusFacts["renewal"]>,
-  expiresOn: number,
+const plannedOf = ({ expiresOn, renewal }: StatusFacts): PlannedCertificate | undefined =>
+  expiresOn !== undefined && renewal
+    ? { expiresOn, attentionAt: renewal.attentionAt, hasWindow: renewal.windowEnd !== undefined }
+    : undefined;
+
+/** Returns the status of an asset: by its plan if it has one, otherwise by days. */
+export function statusOfAsset(facts: StatusFacts, moment: Moment): Status {
+  const planned = plannedOf(facts);
+  return planned ? statusByPlan(planned, moment) : statusOf(facts.expiresOn, moment);
+}
+
+/**
+ * Returns whether the days until expiry matter for an asset: a certificate with a plan needs attention only once its window has
+ * passed, or in the last third of its lifetime. @param now - Unix milliseconds.
+ */
+export const needsAttention = ({ renewal }: StatusFacts, now: number): boolean =>
+  !renewal || now >= renewal.attentionAt * 1000;
+
+/** Rules that decide a status. */
+export const STATUS_RULES = ["days", "lifetime", "window"] as const;
+
+/** Returns the rule that decides an asset's status, and a sentence that explains the status. */
+export function explainStatus(
+  facts: StatusFacts,
   moment: Moment,
-): Status {
-  if (expiresOn * 1000 < moment.now) return "expired";
-  const { warningAt, criticalAt } = renewalInstantsOf(
-    { ...plan, hasWindow: plan.windowEnd !== undefined },
-    expiresOn,
-    moment,
-  );
-  if (moment.now >= criticalAt * 1000) return "critical";
-  return moment.now >= warningAt * 1000 ? "warning" : "healthy";
+): { rule: (typeof STATUS_RULES)[number]; reason: string } {
+  const { criticalDays, warningDays } = moment;
+  const planned = plannedOf(facts);
+  const status = statusOfAsset(facts, moment);
+  if (facts.expiresOn === undefined) return { rule: "days", reason: "The asset has no expiry date." };
+  const text = (seconds: number) => `${new Date(seconds * 1000).toISOString().slice(0, 16).replace("T", " ")} UTC`;
+  if (!planned) {
+    const reasons = {
+      healthy: `The asset expires in more than ${warningDays} days.`,
+      warning: `The asset expires within ${warningDays} days.`,
+      critical: `The asset expires within ${criticalDays} days.`,
+      expired: "The asset has expired.",
+    };
+    return { rule: "days", reason: reasons[status] };
+  }
+  const { warningAt, criticalAt } = renewalInstantsOf(planned, moment);
+  const expiry = `The certificate expires on ${text(planned.expiresOn)}.`;
+  if (status === "expired") return { rule: planned.hasWindow ? "window" : "lifetime", reason: "The certificate has expired." };
+  if (!planned.hasWindow) {
+    const starts = `Its status is warning from ${text(warningAt)} and critical from ${text(criticalAt)}`;
+    return {
+      rule: "lifetime",
+      reason: `${expiry} ${starts}: the days of the policy, but at most a third and a sixth of its lifetime before expiry.`,
+    };
+  }
+  const windowEnd = text(planned.attentionAt - 1);
+  if (status === "healthy") return { rule: "window", reason: `Its renewer has until ${windowEnd} to renew it. ${expiry}` };
+  const lateReason = `Its renewer should have renewed it by ${windowEnd}. ${expiry}`;
+  if (status === "warning") return { rule: "window", reason: `${lateReason} Its status becomes critical on ${text(criticalAt)}.` };
+  const isByDays = criticalAt > planned.attentionAt && criticalAt < Math.ceil((planned.attentionAt + planned.expiresOn) / 2);
+  const isByDaysAtOnce = moment.now >= (planned.expiresOn - criticalDays * DAY_SECONDS) * 1000;
+  return isByDays || isByDaysAtOnce
+    ? { rule: "days", reason: `${lateReason} It expires within ${criticalDays} days.` }
+    : { rule: "window", reason: `${lateReason} Half of the time between the two has passed.` };
 }

@@ -1,7 +1,7 @@
-import { type Renewer, renewalOf } from "../../inventory/renewal.ts";
+import { isLate, RENEWER_NAMES } from "../../inventory/renewal.ts";
 import { type AssetCheck, assetCheck, dateText, fail, notApplicable, pass } from "../check.ts";
 import { INTEGRATED_AUTHORITIES, isSelfSigned } from "../public-certificates.ts";
-import { enableAutoRenewal, setContentType, useIntegratedIssuer } from "../remedies/key-vault.ts";
+import { restoreRenewal, setContentType, useIntegratedIssuer } from "../remedies/key-vault.ts";
 
 /** Checks of content types, issuers and renewal. */
 export const handlingChecks: AssetCheck[] = [
@@ -22,22 +22,21 @@ export const handlingChecks: AssetCheck[] = [
   assetCheck({
     id: "certificate-issuer",
     code: 45,
-    title: "Certificate is issued by an integrated certificate authority, or another renewer is known",
+    title: "Certificate is issued by an integrated certificate authority, or by another one and has a renewer",
     failureTitle: "Certificate is not issued by an integrated certificate authority",
     severity: "low",
     resourceType: "certificate",
     judged: "whose issuer is known",
     rationale:
-      "Key Vault can renew certificates automatically only if their authority is integrated with Key Vault. Others need another renewer.",
+      "Key Vault can renew certificates automatically only if their authority is integrated with Key Vault. Others need a renewer of their own.",
     remedy: useIntegratedIssuer,
-    evaluate: ({ asset }, { now }) => {
-      const { issuer } = asset;
+    evaluate: ({ asset }) => {
+      const { issuer, renewal } = asset;
       if (!issuer) return notApplicable("Its issuer could not be read.");
       const evidence = `It is issued by ${issuer.slice(0, 500)}.`;
-      if (INTEGRATED_AUTHORITIES.test(issuer)) return pass(evidence);
-      const { renewedBy } = renewalOf(asset, now);
-      const isRenewed = renewedBy !== "none" && renewedBy !== "keyVaultPolicy" && !isSelfSigned(asset);
-      return isRenewed ? pass(`${evidence} ${RENEWED_BY[renewedBy]}`) : fail(evidence);
+      // Whether the renewer is late is the result of certificate-auto-renewal. A renewed self-signed certificate has no authority.
+      if (renewal && !isSelfSigned(asset)) return pass(`${evidence} ${RENEWER_NAMES[renewal.renewedBy]} renews it.`);
+      return INTEGRATED_AUTHORITIES.test(issuer) ? pass(evidence) : fail(evidence);
     },
   }),
   assetCheck({
@@ -47,31 +46,21 @@ export const handlingChecks: AssetCheck[] = [
     failureTitle: "Certificate is not renewed automatically",
     severity: "medium",
     resourceType: "certificate",
-    timed: "age",
-    judged: "whose policy was read",
+    timed: "expiry",
+    judged: "with a renewer, or whose policy was read",
     rationale: "A certificate policy that only sends a mail does not prevent the expiry if the mail is missed.",
-    remedy: enableAutoRenewal,
-    evaluate: ({ asset }, { now }) => {
-      const { autoRenew, issuerName } = asset;
-      const { renewedBy, windowEnd, late } = renewalOf(asset, now);
-      if (renewedBy !== "none") {
-        if (windowEnd === undefined) return pass(RENEWED_BY[renewedBy]);
-        const evidence = `${RENEWED_BY[renewedBy]} Its renewal was due until ${dateText(windowEnd)}.`;
-        return late ? fail(evidence) : pass(RENEWED_BY[renewedBy], windowEnd + 1);
+    remedy: restoreRenewal,
+    evaluate: ({ asset: { autoRenew, issuerName, renewal } }, { now }) => {
+      if (renewal) {
+        const renewer = RENEWER_NAMES[renewal.renewedBy];
+        if (!isLate(renewal, now))
+          return pass(`${renewer} renews it.`, renewal.windowEnd === undefined ? undefined : renewal.attentionAt);
+        return fail(`${renewer} had to renew it by ${dateText(renewal.windowEnd!)} and did not.`);
       }
       if (autoRenew === undefined) return notApplicable("Its policy could not be read.");
-      if (!autoRenew) return fail("Its policy does not renew it, and no other renewer is known.");
-      // Earlier versions did not read the issuer in the policy.
-      if (issuerName === undefined) return pass("Its policy renews it.");
-      return fail("Its policy renews it, but Key Vault can't renew certificates of authorities that are not integrated.");
+      if (autoRenew && /^unknown$/i.test(issuerName ?? ""))
+        return fail("Its policy renews it, but Key Vault can't renew certificates of an unknown issuer.");
+      return autoRenew ? pass("Its policy renews it.") : fail("Its policy does not renew it.");
     },
   }),
 ];
-
-const RENEWED_BY: Record<Exclude<Renewer, "none">, string> = {
-  keyVaultPolicy: "Its policy renews it.",
-  acmebot: "Acmebot renews it.",
-  certManager: "cert-manager renews it.",
-  thisService: "This service renews it.",
-  observed: "Its earlier versions were renewed regularly.",
-};

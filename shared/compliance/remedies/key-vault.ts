@@ -1,4 +1,5 @@
 /** Remediations for secrets, keys and certificates of key vaults. */
+import type { Renewer } from "../../inventory/renewal.ts";
 import { DAY_MS, DAY_SECONDS, SECOND_MS } from "../../platform/time.ts";
 import { MAX_CERTIFICATE_MONTHS, MAX_VALIDITY_DAYS, monthsWithin, nextPublicLimit, publicLimitAt } from "../limits.ts";
 import {
@@ -232,7 +233,7 @@ const certificateRemediation = (portal: string, cli: string): Remediation => ({
   bicepNote: CERTIFICATE_NOTE,
 });
 
-export const createCertificateVersion = (target: Target): Remediation =>
+const createCertificateVersion = (target: Target): Remediation =>
   certificateRemediation(
     `${portalPath("certificate", target)} > New Version. If the certificate was imported: Import with the new file.`,
     joinLines(
@@ -266,7 +267,7 @@ export const createStrongerCertificate = (target: Target): Remediation =>
         updateCertificatePolicy(target, ".keyProperties.keySize=3072", "create"),
       );
 
-export const enableAutoRenewal = (target: Target): Remediation =>
+const enableAutoRenewal = (target: Target): Remediation =>
   certificateRemediation(
     `${portalPath("certificate", target)} > Issuance policy > Lifetime action type: automatically renew. Key Vault can't renew certificates of authorities that are not integrated. Renew these with a tool such as Acmebot or cert-manager, which is recognized by its tags or by its second renewal.`,
     updateCertificatePolicy(
@@ -275,6 +276,41 @@ export const enableAutoRenewal = (target: Target): Remediation =>
       "set-attributes",
     ),
   );
+
+/** Where to look when a renewer is late. Undefined for the policy and without a renewer. */
+const RENEWER_CHECKS: Partial<Record<Renewer, string>> = {
+  acmebot: "Look for the failed renewal in the log of Acmebot's Functions app, and renew the certificate in its dashboard.",
+  certManager:
+    "Find the cause with kubectl describe certificate in the cluster of cert-manager, and renew with cmctl renew.",
+  thisService: "Look for the failed renewal in this service.",
+  observed: "The times of earlier versions show that something renews it. Find out why it stopped.",
+};
+
+/** For a certificate whose renewer is late: find out why, and see what the vault has. */
+function checkRenewer(target: Target, advice: string): Remediation {
+  return certificateRemediation(
+    `${advice} See the versions at ${portalPath("certificate", target)}.`,
+    joinLines(
+      "# Its versions and the state of a request that waits for its authority:",
+      az("keyvault certificate list-versions", nameOptions(target)),
+      az("keyvault certificate pending show", nameOptions(target)),
+    ),
+  );
+}
+
+const adviceOf = ({ facts: { renewedBy } }: Target): string | undefined => renewedBy && RENEWER_CHECKS[renewedBy];
+
+/** For a certificate that is not renewed: make its renewer work again, or let the policy renew it. */
+export function restoreRenewal(target: Target): Remediation {
+  const advice = adviceOf(target);
+  return advice === undefined ? enableAutoRenewal(target) : checkRenewer(target, advice);
+}
+
+/** For a certificate that expires soon: make its renewer work again, or create a version. */
+export function renewCertificate(target: Target): Remediation {
+  const advice = adviceOf(target);
+  return advice === undefined ? createCertificateVersion(target) : checkRenewer(target, advice);
+}
 
 export const useIntegratedIssuer = (target: Target): Remediation =>
   certificateRemediation(

@@ -1,4 +1,4 @@
-import { Badge, Link, Text } from "@fluentui/react-components";
+import { Badge, Link, makeStyles, Text, tokens } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import type { paths } from "../../api/schema.d.ts";
 import { createHref } from "../../parts/address.ts";
@@ -41,6 +41,8 @@ const PROBLEMS = {
   orderNotMet: "Another validity was issued than ordered",
 } as const satisfies Record<Problem, string>;
 
+const useStyles = makeStyles({ link: { marginInlineEnd: tokens.spacingHorizontalM } });
+
 const STATES = {
   ready: { text: "Ready", color: "success" },
   failing: { text: "Has problems", color: "warning" },
@@ -82,6 +84,7 @@ const COLUMNS: Column<Item>[] = [
 
 /** The readiness of certificates for shorter lifetimes: how often they are renewed, who renews them, and what would fail. */
 export default function Readiness() {
+  const styles = useStyles();
   const [params] = useSearchParams();
   const query: Query = { limit: 100, ...givenFilters(params, FILTERS) };
   const list = api.useInfiniteQuery("get", "/compliance/certificates/readiness", { params: { query } }, BY_CURSOR);
@@ -97,7 +100,7 @@ export default function Readiness() {
         <Text>
           Download all certificates:{" "}
           {(["csv", "pdf"] as const).map((format) => (
-            <Link key={format} href={`/compliance/certificates/readiness/${format}`} download style={{ marginRight: "1ch" }}>
+            <Link key={format} className={styles.link} href={`/compliance/certificates/readiness/${format}`}>
               {format.toUpperCase()}
             </Link>
           ))}
