@@ -4,6 +4,7 @@
  */
 import { createAudit } from "../../shared/audit/audit.ts";
 import type { AuditEntry } from "../../shared/audit/entry.ts";
+import { createRenewalInformation } from "../../shared/certificates/renewal-information.ts";
 import { createActiveScans } from "../../shared/discovery/active-scans.ts";
 import { createDiscovery } from "../../shared/discovery/discovery.ts";
 import { createFirstScan } from "../../shared/discovery/first-scan.ts";
@@ -222,6 +223,8 @@ export function createScanFixture(connectionString: string, wrap: (tables: Table
     clock,
     ownerTag: "owner",
     detailRefreshDays: 7,
+    renewalInformation: createRenewalInformation({ config: { ARI_DIRECTORIES: [] }, clock }),
+    log,
     // Writes nothing: in the service, this callback writes the compliance results of changed assets.
     prepareChange: async () => async () => {},
   };
