@@ -30,7 +30,7 @@ export interface RenewalWindows {
    *
    * @param contents - Hash of the certificates that the scan stores.
    */
-  toStore(contents: string): Uint8Array | undefined;
+  toStore(contents: string): Uint8Array<ArrayBuffer> | undefined;
 }
 
 const NO_WINDOWS: RenewalWindows = { windowOf: () => undefined, changed: new Set(), toStore: () => undefined };

@@ -67,7 +67,7 @@ export interface TypeResult {
     /** Result of `readingHash`. Undefined if some details were not requested or could not be read. */
     answers: string | undefined;
     /** When the authorities of certificates were asked and what they answered, packed. Undefined if none was asked. */
-    renewalChecks?: Uint8Array | undefined;
+    renewalChecks?: Uint8Array<ArrayBuffer> | undefined;
   };
   /** Undefined if unchanged. */
   owners?: OwnerCounts | undefined;

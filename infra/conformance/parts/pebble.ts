@@ -48,7 +48,7 @@ export const part: Part = {
           async () => {
             const der = await order(address, profile);
             issued.set(profile, der);
-            const { notBefore, notAfter } = Certificate.fromBER(der);
+            const { notBefore, notAfter } = Certificate.fromBER(new Uint8Array(der));
             const seconds = (notAfter.value.getTime() - notBefore.value.getTime()) / 1000;
             return `valid for ${Math.round(seconds / DAY_SECONDS)} days`;
           },
@@ -199,7 +199,7 @@ async function order(address: string, profile: Profile): Promise<Buffer> {
 
 /** Returns Pebble's own answer. The identifier is computed with another library than the service's. */
 async function windowOf(address: string, der: Buffer): Promise<SuggestedWindow> {
-  const { serialNumber, extensions } = Certificate.fromBER(der);
+  const { serialNumber, extensions } = Certificate.fromBER(new Uint8Array(der));
   const authority = extensions!.find(({ extnID }) => extnID === "2.5.29.35")!.parsedValue;
   const id = [authority.keyIdentifier, serialNumber]
     .map(({ valueBlock }) => Buffer.from(valueBlock.valueHexView).toString("base64url"))
