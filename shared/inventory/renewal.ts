@@ -199,6 +199,8 @@ function tagsWindowOf(from: number, expiresOn: number): Window {
 const EARLIEST_RENEWAL = 0.2;
 /** Maximum difference between the shares of the lifetime at which regular renewals happened. */
 const MAX_SPREAD = 0.25;
+/** A renewal that is later than all others by this share of the lifetime was an exception, if there are three or more. */
+const MAX_OUTLIER = 0.1;
 /** Renewals may be later than all earlier ones by this share of the lifetime, and by half of the remaining time. */
 const CADENCE_GRACE = 0.1;
 
@@ -216,7 +218,9 @@ function cadenceOf({ versionDates = [] }: RenewalFacts, from: number, expiresOn:
     const share = (renewedAt - start) / (expiry - start);
     if (share >= EARLIEST_RENEWAL) shares.push(share);
   }
-  const [first, last] = [Math.min(...shares), Math.max(...shares)];
+  shares.sort((a, b) => a - b);
+  if (shares.length > 2 && shares.at(-1)! - shares.at(-2)! > MAX_OUTLIER) shares.pop();
+  const [first = 0, last = 0] = [shares[0], shares.at(-1)];
   if (shares.length < 2 || last >= 1 || last - first > MAX_SPREAD) return undefined;
   const lifetime = expiresOn - from;
   return {

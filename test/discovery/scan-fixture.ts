@@ -19,7 +19,7 @@ import type { VaultEvent, VaultHint } from "../../shared/discovery/vault-event.t
 import { createAssetQueries } from "../../shared/inventory/query.ts";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
 import { CloudFailure } from "../../shared/platform/azure/failure.ts";
-import type { Answer, KeyVaults, ListedAsset, VaultClient } from "../../shared/platform/azure/key-vault.ts";
+import type { Answer, KeyVaults, ListedAsset, ListedVersion, VaultClient } from "../../shared/platform/azure/key-vault.ts";
 import type { ResourceManager, VaultPage, VaultResource } from "../../shared/platform/azure/resource-manager.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { createStoreClock } from "../../shared/platform/storage/clock.ts";
@@ -97,6 +97,9 @@ export class FakeCloud {
   key: (name: string) => object = () => ({ version: "1", keyType: "RSA", keySize: 3072 });
   policy: (name: string) => object | undefined = () => ({ lifetimeActions: [] });
   certificate: (name: string) => object = () => ({ version: "1", subject: "CN=www" });
+  /** Number of times that versions of a certificate were listed. */
+  versionListings = 0;
+  versionsOf: (name: string) => Partial<ListedVersion>[] = () => [{ version: "1", createdOn: 1 }];
 
   readonly keyVaults: KeyVaults = {
     open: () => {
@@ -115,11 +118,17 @@ export class FakeCloud {
           const policy = this.policy(name);
           return policy && this.answer(policy);
         },
-        certificate: async (name: string) => this.answer(this.certificate(name)),
+        certificate: async (name: string) => this.answer({ lifetimeActions: [], ...this.certificate(name) }),
+        versions: (_kind: string, name: string) => this.versions(name),
       };
       return client as unknown as VaultClient;
     },
   };
+
+  private async *versions(name: string) {
+    this.versionListings++;
+    yield this.versionsOf(name);
+  }
 
   private answer<T>(content: T): Answer<T> {
     const read = () => {
