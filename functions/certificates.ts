@@ -41,7 +41,8 @@ const exportCertificateReadiness = endpoint({
   method: "GET",
   route: "compliance/certificates/readiness/csv",
   summary: "Export the readiness of certificates as CSV",
-  description: 'Each part contains up to 5,000 certificates; the header `Link: <…>; rel="next"` leads to the next part.',
+  description:
+    'Each part contains up to 5,000 certificates; the header `Link: <…>; rel="next"` leads to the next part.',
   tag,
   access: "user",
   tier: "core",

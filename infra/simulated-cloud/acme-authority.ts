@@ -1,7 +1,7 @@
 import type { ErrorResponses, IncomingRequest, Operation, Service, ServiceResponse } from "./http.ts";
 import { retryAfter } from "./http.ts";
-import type { CertificateVersion } from "./vaults/items.ts";
 import { versionFrom } from "./vaults/identifiers.ts";
+import type { CertificateVersion } from "./vaults/items.ts";
 import type { VaultStore } from "./vaults/vault-store.ts";
 
 /** A window in which a certificate should be renewed. ISO 8601. */

@@ -33,7 +33,10 @@ export const CertificateReadiness = z
       description:
         "Whether browsers trust the certificate, so that the dated limits apply. Null until a scan has read the certificate itself.",
     }),
-    validityDays: z.int().nullable().meta({ description: "Days for which the certificate was issued. Null when unknown." }),
+    validityDays: z
+      .int()
+      .nullable()
+      .meta({ description: "Days for which the certificate was issued. Null when unknown." }),
     orderedMonths: z.int().nullable().meta({ description: "Months that the policy orders. Null when unknown." }),
     expiresOn: instant.nullable(),
     renewedBy: z.enum(RENEWERS).meta({ description: "Who renews the certificate." }),

@@ -43,7 +43,11 @@ function writeSummary(sheet: Sheet, { filter, summary, createdAt }: ReportContex
   if (withoutRenewals > 0)
     sheet.fact("Left out", `${withoutRenewals} certificates whose details a scan must read again`, ALARM_COLOR);
   if (!consumersKnown)
-    sheet.fact("Not known", "Consumers, because dependencies were not discovered. Pinned versions are missing.", ALARM_COLOR);
+    sheet.fact(
+      "Not known",
+      "Consumers, because dependencies were not discovered. Pinned versions are missing.",
+      ALARM_COLOR,
+    );
   const text =
     "A number of renewals is 365 days divided by the shorter of the certificate's validity and the limit, rounded up. The limits of the CA/Browser Forum (ballot SC-081v3) apply to publicly trusted certificates only.";
   sheet.text(text, { size: TEXT_SIZE, color: MUTED_COLOR });

@@ -4,8 +4,6 @@ import type { Inventory } from "../inventory/inventory.ts";
 import type { AssetFilter } from "../inventory/query.ts";
 import { MAX_LIMIT, type Page, type PageRequest } from "../platform/http/paging.ts";
 import { Problem } from "../platform/http/problem.ts";
-import { readChecks } from "./renewal-checks.ts";
-import { certificateIdOf } from "./renewal-information.ts";
 import {
   type CertificateUses,
   type FoundReadiness,
@@ -15,6 +13,8 @@ import {
   type ReadinessSummary,
   readinessOf,
 } from "./readiness.ts";
+import { readChecks } from "./renewal-checks.ts";
+import { certificateIdOf } from "./renewal-information.ts";
 
 /** Reads the inventory and reports whether certificates are ready for shorter lifetimes: as a list, CSV and PDF. */
 
@@ -115,9 +115,7 @@ export function createReadinessReports(deps: {
       const matches: Readiness[] = [];
       for (let pages = 1; ; pages++) {
         const judged = page.items.map((asset) => judge(asset, moment.now, uses));
-        matches.push(
-          ...judged.filter(({ problems }) => failing === undefined || problems.length > 0 === failing),
-        );
+        matches.push(...judged.filter(({ problems }) => failing === undefined || problems.length > 0 === failing));
         // Stops at the end of a page of the inventory, where its cursor continues.
         if (matches.length > 0 || page.nextCursor === null || pages === MAX_PAGES) break;
         ({ page, moment } = await certificates(filter, { ...request, cursor: page.nextCursor }));

@@ -134,7 +134,10 @@ function problemsOf(asset: AssetRecord, facts: ProblemFacts): Readiness["problem
   if (owner === undefined) add("noOwner", "It has no owner who would notice a failed renewal.");
   const trigger = renewalTrigger?.daysBeforeExpiry;
   if (publiclyTrusted && trigger !== undefined && trigger >= LIMIT_OF_2029)
-    add("triggerTooEarly", `Its policy renews it ${trigger} days before the expiry, which is longer than ${LIMIT_OF_2029} days.`);
+    add(
+      "triggerTooEarly",
+      `Its policy renews it ${trigger} days before the expiry, which is longer than ${LIMIT_OF_2029} days.`,
+    );
   const ordered = certificate?.orderedMonths;
   if (!isImported && issuerName !== undefined && ordered !== undefined && days !== undefined && !isSelfSigned(asset)) {
     const orderedDays = (ordered * 365.2425) / 12;
@@ -184,7 +187,8 @@ export class ReadinessCounter {
     const ofRenewer = this.#renewers.get(renewedBy) ?? { renewedBy, certificates: 0, renewalsPerYear: noRenewals() };
     this.#renewers.set(renewedBy, ofRenewer);
     ofRenewer.certificates++;
-    if (renewalsPerYear) for (const sum of [this.#renewals, ofRenewer.renewalsPerYear]) addRenewals(sum, renewalsPerYear);
+    if (renewalsPerYear)
+      for (const sum of [this.#renewals, ofRenewer.renewalsPerYear]) addRenewals(sum, renewalsPerYear);
     else this.#withoutRenewals++;
     for (const { code } of problems) this.#problems.set(code, (this.#problems.get(code) ?? 0) + 1);
   }

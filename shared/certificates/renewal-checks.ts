@@ -87,7 +87,13 @@ export async function checkRenewals(
         if (error.isUnreachable) unreachable.set(directory, missed + 1);
         failures++;
         const { message: reason, retryAfter } = error;
-        checks[name] = { id, ...(last?.window && { window: last.window }), checkedAt: now, retryAfter, failure: reason };
+        checks[name] = {
+          id,
+          ...(last?.window && { window: last.window }),
+          checkedAt: now,
+          retryAfter,
+          failure: reason,
+        };
       }
     },
     { concurrency: MAX_CONCURRENT_REQUESTS },

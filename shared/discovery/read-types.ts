@@ -8,8 +8,8 @@ import type { RenewalInformation } from "../certificates/renewal-information.ts"
 import { ASSET_TYPES, type AssetRecord, type AssetType, contentHash } from "../inventory/asset.ts";
 import { ALL_SEVENTHS, dueSevenths, NO_SEVENTHS, seventhOf } from "../inventory/details.ts";
 import { countOwners } from "../inventory/owners.ts";
-import type { OwnerCounts, ReadSevenths, VaultRecord } from "../inventory/vault.ts";
 import { packRenewed } from "../inventory/renewed-certificates.ts";
+import type { OwnerCounts, ReadSevenths, VaultRecord } from "../inventory/vault.ts";
 import type { AssetChange, InventoryWriter, StoredVault } from "../inventory/write.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
 import type { KeyVaults, VaultClient } from "../platform/azure/key-vault.ts";
@@ -144,7 +144,8 @@ async function readType(
     const changedWindows = windows?.changed ?? NO_NAMES;
     const isDue = (name: string) =>
       changedWindows.has(name.toLowerCase()) ||
-      dueParts.size === ALL_SEVENTHS.size || (dueParts.size > 0 && dueParts.has(seventhOf(vault.name, name)));
+      dueParts.size === ALL_SEVENTHS.size ||
+      (dueParts.size > 0 && dueParts.has(seventhOf(vault.name, name)));
     const contentsBefore = row?.contents[type] ?? "";
     // A scan that a user requested also finds stored assets that another program changed. Other scans rely on the hashes in the
     // vault's row, and don't read the assets' rows.
@@ -198,10 +199,10 @@ async function readType(
     const owners = countOwners(assets, deps.ownerTag);
     if (type !== "certificate") return { type, changes, list: { ...list, assets }, owners, ...failures };
     const failure = await addRenewals(client, changes, assets, {
-        storedAssets: await storedAssets(),
-        windowOf: windows?.windowOf,
-        signal: options.signal,
-      });
+      storedAssets: await storedAssets(),
+      windowOf: windows?.windowOf,
+      signal: options.signal,
+    });
     const renewed = packRenewed(assets);
     if (!failure) return { type, changes, list: { ...list, assets }, owners, renewed, ...failures };
     // Without fingerprints, so that the next scan reads the versions again.

@@ -30,11 +30,7 @@ test.each([
   ["P-256K", ec("secp256k1"), "EC", undefined],
   ["Ed25519", generateKeyPairSync("ed25519").publicKey, undefined, undefined],
 ])("the properties of a certificate with a key of %s are read", (_, key, keyType, keySize) => {
-  const {
-    keyType: type,
-    keySize: size,
-    ...facts
-  } = readX509(certificateOf(key), TARGET, true);
+  const { keyType: type, keySize: size, ...facts } = readX509(certificateOf(key), TARGET, true);
   expect([type, size]).toEqual([keyType, keySize]);
   expect(facts).toEqual({
     subject: "O=Acme, CN=www.acme.example",

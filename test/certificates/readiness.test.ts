@@ -138,9 +138,7 @@ test("after a discovery of dependencies, pinned versions and private keys that c
   const { summary } = await read();
   expect(summary.consumersKnown).toBe(true);
   const problemsOf = async (name: string) => (await readItem(name)).problems;
-  expect(await problemsOf(PINNED)).toEqual([
-    { code: "pinnedConsumer", detail: expect.stringContaining("app-pinned") },
-  ]);
+  expect(await problemsOf(PINNED)).toEqual([{ code: "pinnedConsumer", detail: expect.stringContaining("app-pinned") }]);
   expect(await problemsOf(NOT_EXPORTABLE)).toEqual([{ code: "keyNotExportable", detail: expect.any(String) }]);
 });
 
@@ -152,7 +150,8 @@ test("scans ask the authority once for each of its unexpired certificates, and a
   const item = await readItem("acmebot-47-days-on-time");
   const expiry = Date.parse(item.expiresOn);
   const lifetime = 47 * 86_400_000 - 1000;
-  const atShare = (share: number) => new Date(Math.floor((expiry - lifetime * (1 - share)) / 1000) * 1000).toISOString();
+  const atShare = (share: number) =>
+    new Date(Math.floor((expiry - lifetime * (1 - share)) / 1000) * 1000).toISOString();
   expect(item).toMatchObject({
     windowStart: atShare(2 / 3),
     windowEnd: atShare(2 / 3 + 0.1),

@@ -48,7 +48,12 @@ const RENEWERS: Renewer[] = [
   },
   // Known only by its earlier versions.
   { name: "cadence", renewsAt: 0.7, declaration: { issuer: "Unknown", renewal: EMAIL_ONLY }, timings: ALL_TIMINGS },
-  { name: "by-hand", renewsAt: 0, declaration: { issuer: "Unknown", renewal: EMAIL_ONLY }, timings: ["on-time", "late"] },
+  {
+    name: "by-hand",
+    renewsAt: 0,
+    declaration: { issuer: "Unknown", renewal: EMAIL_ONLY },
+    timings: ["on-time", "late"],
+  },
 ];
 
 function certificate({ name, renewsAt, declaration }: Renewer, days: number, timing: Timing): CompanyCertificate {

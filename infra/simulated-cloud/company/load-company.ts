@@ -27,7 +27,8 @@ export function resolveCompany(choice: CompanyChoice, seed: number): Company {
 export function companyFromArgument(text: string): CompanyChoice {
   if (text === "acme" || text === "small" || text === "certificates") return text;
   if (/^\w+=\d+(,\w+=\d+)*$/.test(text)) return parseSize(text);
-  if (!existsSync(text)) throw new Error(`Unknown company "${text}". Use acme, small, certificates, a JSON file or vaults=N,…`);
+  if (!existsSync(text))
+    throw new Error(`Unknown company "${text}". Use acme, small, certificates, a JSON file or vaults=N,…`);
   const value: unknown = JSON.parse(readFileSync(text, "utf8"));
   if (typeof value === "object" && value !== null && ("subscriptions" in value || "vaults" in value)) {
     return value as Company | SizedCompany;

@@ -136,7 +136,10 @@ const services = {
     .pipe(
       z.array(
         z.string().transform((pair, context) => {
-          const [issuer, directory] = [pair.slice(0, pair.indexOf("=")).trim(), pair.slice(pair.indexOf("=") + 1).trim()];
+          const [issuer, directory] = [
+            pair.slice(0, pair.indexOf("=")).trim(),
+            pair.slice(pair.indexOf("=") + 1).trim(),
+          ];
           if (issuer !== "" && URL.canParse(directory) && new URL(directory).protocol === "https:")
             return { issuer, directory };
           context.addIssue("must be a list of issuer=https://address");

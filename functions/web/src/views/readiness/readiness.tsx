@@ -72,10 +72,18 @@ const COLUMNS: Column<Item>[] = [
   {
     title: "Problems",
     wide: true,
-    cell: ({ problems }) => problems.map(({ code, detail }) => <Text key={code} block>{isolated(detail)}</Text>),
+    cell: ({ problems }) =>
+      problems.map(({ code, detail }) => (
+        <Text key={code} block>
+          {isolated(detail)}
+        </Text>
+      )),
   },
   { title: "Renewed by", cell: ({ renewedBy }) => RENEWERS[renewedBy] },
-  { title: "Renewal due until", cell: ({ windowEnd }) => (windowEnd === null ? "Unknown" : <Instant at={windowEnd} />) },
+  {
+    title: "Renewal due until",
+    cell: ({ windowEnd }) => (windowEnd === null ? "Unknown" : <Instant at={windowEnd} />),
+  },
   { title: "Validity in days", cell: ({ validityDays }) => numberText(validityDays ?? undefined) },
   { title: "Renewals a year", cell: ({ renewalsPerYear }) => numberText(renewalsPerYear?.today) },
   { title: "At 100 days", cell: ({ renewalsPerYear }) => numberText(renewalsPerYear?.at100Days) },
@@ -93,8 +101,8 @@ export default function Readiness() {
     <View title="Certificate readiness">
       <Card title="Renewals">
         <Text>
-          Public certificates may be valid for 200 days, for 100 days from March 15, 2027, and for 47 days from March 15,
-          2029. Private certificates keep their validity.
+          Public certificates may be valid for 200 days, for 100 days from March 15, 2027, and for 47 days from March
+          15, 2029. Private certificates keep their validity.
         </Text>
         {summary && <Sums summary={summary} />}
         <Text>
@@ -127,13 +135,14 @@ function Sums({ summary }: { summary: Summary }) {
   return (
     <>
       <Text block>
-        Of {certificates.toLocaleString()} certificates, {ready.toLocaleString()} are ready, {failing.toLocaleString()} have
-        problems, and {unknown.toLocaleString()} are unknown until a scan reads their details again.
+        Of {certificates.toLocaleString()} certificates, {ready.toLocaleString()} are ready, {failing.toLocaleString()}{" "}
+        have problems, and {unknown.toLocaleString()} are unknown until a scan reads their details again.
       </Text>
       <Text block>
         Renewals a year: {today.toLocaleString()} today, {at100Days.toLocaleString()} at 100 days,{" "}
         {at47Days.toLocaleString()} at 47 days.
-        {withoutRenewals > 0 && ` ${withoutRenewals.toLocaleString()} certificates are left out, because their validity or authority is unknown.`}
+        {withoutRenewals > 0 &&
+          ` ${withoutRenewals.toLocaleString()} certificates are left out, because their validity or authority is unknown.`}
       </Text>
       {byRenewer.length > 0 && (
         <DataTable
