@@ -74,22 +74,23 @@ export async function checkRenewals(
   await pMap(
     asked,
     async ({ name, id, directory, last }) => {
-      const missed = unreachable.get(directory) ?? 0;
+      // The stored window is that of the stored version, also if the vault's row has no check of it.
+      const known = last?.window ?? assets.get(name)!.ari;
       try {
-        if (missed >= MAX_UNREACHABLE)
+        if ((unreachable.get(directory) ?? 0) >= MAX_UNREACHABLE)
           throw new NoRenewalInformation("The authority did not answer earlier requests of this scan.", {
             retryAfter: now + HOUR_SECONDS,
           });
         const window = await renewalInformation.windowOf(directory, id, deps.signal);
-        checks[name] = { id, window: keepIfSame(last?.window, window), checkedAt: now, retryAfter: window.retryAfter };
+        checks[name] = { id, window: keepIfSame(known, window), checkedAt: now, retryAfter: window.retryAfter };
       } catch (error) {
         if (!(error instanceof NoRenewalInformation)) throw error;
-        if (error.isUnreachable) unreachable.set(directory, missed + 1);
+        if (error.isUnreachable) unreachable.set(directory, (unreachable.get(directory) ?? 0) + 1);
         failures++;
         const { message: reason, retryAfter } = error;
         checks[name] = {
           id,
-          ...(last?.window && { window: last.window }),
+          ...(known && { window: known }),
           checkedAt: now,
           retryAfter,
           failure: reason,
