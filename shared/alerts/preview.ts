@@ -103,7 +103,8 @@ export function createPreview(deps: {
     const range = { partitionKey: partitionOf(rule.filters), from, before: lateBounds(END_OF_TIME).before };
     for await (const rows of tables.pages(Assets, { ...range, pageSize: PAGE_ROWS, select: [...COLUMNS] })) {
       for (const asset of rows) {
-        if (hidden.has(asset.vaultName.toLowerCase()) || isSnoozed(snoozed, idsOf(asset), asset, deps.ownerTag)) continue;
+        if (hidden.has(asset.vaultName.toLowerCase()) || isSnoozed(snoozed, idsOf(asset), asset, deps.ownerTag))
+          continue;
         const lateAt = new Date(asset.renewal!.attentionAt * 1000);
         const [item] = itemsOf(asset, thresholdsOf(rule), lateAt, rule, deps.ownerTag);
         if (item) return [{ item, at: lateAt.toISOString() }];

@@ -1,8 +1,8 @@
 import * as z from "zod";
 import { ASSET_TYPES, CREDENTIAL_KINDS } from "../inventory/asset.ts";
+import { RENEWERS } from "../inventory/renewal.ts";
 import type { Webhook } from "../platform/http/openapi-webhooks.ts";
 import { END_REASONS } from "./items.ts";
-import { RENEWERS } from "../inventory/renewal.ts";
 import { ALERT_TYPES, type AlertType, DELIVERY_MODES, eventTypeOf, SEVERITIES } from "./rule.ts";
 
 /**

@@ -18,7 +18,13 @@ import type { VaultEvent, VaultHint } from "../../shared/discovery/vault-event.t
 import { createAssetQueries } from "../../shared/inventory/query.ts";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
 import { CloudFailure } from "../../shared/platform/azure/failure.ts";
-import type { Answer, KeyVaults, ListedAsset, ListedVersion, VaultClient } from "../../shared/platform/azure/key-vault.ts";
+import type {
+  Answer,
+  KeyVaults,
+  ListedAsset,
+  ListedVersion,
+  VaultClient,
+} from "../../shared/platform/azure/key-vault.ts";
 import type { ResourceManager, VaultPage, VaultResource } from "../../shared/platform/azure/resource-manager.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { createStoreClock } from "../../shared/platform/storage/clock.ts";

@@ -272,7 +272,8 @@ const enableAutoRenewal = (target: Target): Remediation =>
 
 /** Where to look when a renewer is late. Undefined for the policy and without a renewer. */
 const RENEWER_CHECKS: Partial<Record<Renewer, string>> = {
-  acmebot: "Look for the failed renewal in the log of Acmebot's Functions app, and renew the certificate in its dashboard.",
+  acmebot:
+    "Look for the failed renewal in the log of Acmebot's Functions app, and renew the certificate in its dashboard.",
   certManager:
     "Find the cause with kubectl describe certificate in the cluster of cert-manager, and renew with cmctl renew.",
   thisService: "Look for the failed renewal in this service.",
