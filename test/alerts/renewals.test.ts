@@ -86,7 +86,11 @@ test(`every late renewal of ${CERTIFICATES} certificates in ${DAYS} days is aler
   const azurite = await openStorage(["renewals"]);
   const vaultNames = Array.from({ length: Math.ceil(CERTIFICATES / PER_VAULT) }, (_, index) => `kv-fleet-${index}`);
   const { cloud, config } = await startTestCloud({
-    company: { subscriptions: [{ name: "fleet", id: SUBSCRIPTION, vaults: vaultNames.map((name) => ({ name })) }] },
+    company: {
+      subscriptions: [
+        { name: "fleet", id: SUBSCRIPTION, vaults: vaultNames.map((name) => ({ name, resourceGroup: "rg-app" })) },
+      ],
+    },
   });
   const fixture = openFixture({ connectionString: azurite.connectionString("renewals"), cloud });
   const { clock, tables } = fixture;
