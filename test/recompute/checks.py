@@ -4,6 +4,7 @@ import re
 from collections import Counter, defaultdict
 
 from pages import plain, spans
+from renewals import is_late, window_end
 
 DAY = 86_400
 
@@ -88,7 +89,11 @@ class Checks:
                 yield f"{kind}-validity-period", expires - start <= limit * DAY
             if start is not None:
                 yield f"{kind}-active-period", self.now <= start + self.limits["longest use of a vault's secret or key"] * DAY
-        yield from self.expiry(kind, expires)
+        late = is_late(asset, self.now)
+        if late is None:
+            yield from self.expiry(kind, expires)
+        else:
+            yield from self.expiry_by_renewal(kind, expires, window_end(asset), late)
         if kind == "secret":
             yield "secret-content-type", bool((asset["contentType"] or "").strip())
         else:
@@ -106,9 +111,11 @@ class Checks:
                 limit = self.limits["longest validity of a vault's certificate"]
                 yield "certificate-validity-period", asset["validityMonths"] <= limit
             if asset.get("issuer"):
-                yield "certificate-issuer", bool(self.authorities.search(asset["issuer"]))
-            if "autoRenew" in asset:
-                yield "certificate-auto-renewal", asset["autoRenew"]
+                yield "certificate-issuer", late is not None or bool(self.authorities.search(asset["issuer"]))
+            if late is not None:
+                yield "certificate-auto-renewal", not late
+            elif "autoRenew" in asset:
+                yield "certificate-auto-renewal", asset["autoRenew"] and asset["issuerName"].lower() != "unknown"
         if kind != "key":
             kinds = ("certificate", "secret", "key") if kind == "certificate" else (kind,)
             states = [one for k in kinds for one in references.get((asset["vault"].lower(), k, asset["name"].lower()), [])]
@@ -165,6 +172,18 @@ class Checks:
         yield f"{prefix}-near-expiry-critical", left > critical
         if left > critical:
             yield f"{prefix}-near-expiry-warning", left > warning
+
+    def expiry_by_renewal(self, prefix, expires, end, late):
+        """Yields the same checks for a certificate with a renewer: it passes them until its renewal is late."""
+        yield f"{prefix}-expired", expires >= self.now
+        left = expires - self.now
+        if left < 0:
+            return
+        half_over = self.now - (end + 1) >= left
+        critical = late and (half_over or left <= self.limits["critical threshold"] * DAY)
+        yield f"{prefix}-near-expiry-critical", not critical
+        if not critical:
+            yield f"{prefix}-near-expiry-warning", not late
 
     # Score and controls
 

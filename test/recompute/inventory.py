@@ -94,6 +94,15 @@ def read_details(cloud, url, kind, name):
         "curve": properties.get("crv"),
         "validityMonths": policy["x509_props"].get("validity_months"),
         "autoRenew": "AutoRenew" in actions,
+        "issuerName": policy["issuer"]["name"],
+        "trigger": next(
+            (
+                action["trigger"]
+                for action in policy.get("lifetime_actions") or []
+                if action["action"]["action_type"] == "AutoRenew"
+            ),
+            None,
+        ),
         "issuer": issuer_of(base64.b64decode(answer["cer"])),
     }
 
