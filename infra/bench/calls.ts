@@ -43,7 +43,7 @@ export async function calls(): Promise<Section> {
       title: "Cloud calls and table requests of a scan",
       how: `${VAULTS} vaults of ${PER_VAULT} assets. Counts every request to the cloud, tokens and the resource manager included, and every table request, including those of the call that starts the scan. Workers share reads, so counts vary by 1 to 2 %. Processor time is that of the functions process.`,
       figures: [
-        callsFigure("first full scan", firstFull, minimum.full, "the minimum"),
+        callsFigure("first full scan", firstFull, minimum.first, "the minimum"),
         callsFigure("unchanged delta", unchangedDelta, minimum.lists, "the list pages alone"),
         callsFigure("delta with one new secret", changedDelta, minimum.lists, "the list pages alone"),
         callsFigure("unchanged full scan", unchangedFull, minimum.full, "the minimum"),

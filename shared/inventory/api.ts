@@ -72,12 +72,10 @@ export const Asset = z
     subscriptionName: subscriptionName.nullable(),
     outOfScope,
     outOfScopeSince: outOfScopeSince.nullable(),
-    status: z
-      .enum(STATUSES)
-      .meta({
-        description:
-          "Status by the time until expiry and the compliance policy, computed at request time. A certificate that is renewed automatically is healthy until its renewal is late.",
-      }),
+    status: z.enum(STATUSES).meta({
+      description:
+        "Status by the time until expiry and the compliance policy, computed at request time. A certificate that is renewed automatically is healthy until its renewal is late.",
+    }),
     enabled: z.boolean(),
     managed: z
       .boolean()

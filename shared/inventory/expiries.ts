@@ -1,5 +1,4 @@
 import { DAY_SECONDS } from "../platform/time.ts";
-import type { AssetType } from "./asset.ts";
 import type { ExpiryRange } from "./asset-status.ts";
 
 /**

@@ -225,12 +225,23 @@ export function createAssetQueries(deps: {
     if (indexedTotal !== 0 && !isEmptyByDays)
       for (const type of types) {
         const { byDays, renewed } = counts.get(type)!;
-        streams.push(openStream(source, type, byExpiry ? byDaysIndex(type, range) : nameIndex(type), rowsOf(byExpiry ? byDays : byDays + renewed)));
+        streams.push(
+          openStream(
+            source,
+            type,
+            byExpiry ? byDaysIndex(type, range) : nameIndex(type),
+            rowsOf(byExpiry ? byDays : byDays + renewed),
+          ),
+        );
       }
     if (indexedTotal !== 0 && byExpiry && hasRenewed) {
       const rows = rowsOf(counts.get("certificate")!.renewed);
       const isLateStatus = filter.status === "warning" || filter.status === "critical";
-      streams.push(isLateStatus ? openLateStream(source, query, rows.most) : openStream(source, "certificate", renewedIndex(query), rows));
+      streams.push(
+        isLateStatus
+          ? openLateStream(source, query, rows.most)
+          : openStream(source, "certificate", renewedIndex(query), rows),
+      );
     }
 
     const items: AssetRecord[] = [];

@@ -197,16 +197,16 @@ function tagsWindowOf(from: number, expiresOn: number): Window {
 
 /** Share of the lifetime before which a new version is a correction, not a scheduled renewal. */
 const EARLIEST_RENEWAL = 0.2;
+/** A renewal that is later than the median by this share of the lifetime was an exception: the renewer failed once. */
+const MAX_DELAY = 0.1;
 /** Maximum difference between the shares of the lifetime at which regular renewals happened. */
 const MAX_SPREAD = 0.25;
-/** A renewal that is later than all others by this share of the lifetime was an exception, if there are three or more. */
-const MAX_OUTLIER = 0.1;
 /** Renewals may be later than all earlier ones by this share of the lifetime, and by half of the remaining time. */
 const CADENCE_GRACE = 0.1;
 
 /**
  * Returns the window learned from the gaps between versions: the shares of their lifetime after which earlier versions were
- * replaced. Undefined with fewer than two renewals, after a renewal that came too late, or if the gaps are irregular.
+ * replaced. Undefined with fewer than two regular renewals, or if the gaps are irregular.
  */
 function cadenceOf({ versionDates = [] }: RenewalFacts, from: number, expiresOn: number): Window | undefined {
   const shares: number[] = [];
@@ -219,14 +219,15 @@ function cadenceOf({ versionDates = [] }: RenewalFacts, from: number, expiresOn:
     if (share >= EARLIEST_RENEWAL) shares.push(share);
   }
   shares.sort((a, b) => a - b);
-  if (shares.length > 2 && shares.at(-1)! - shares.at(-2)! > MAX_OUTLIER) shares.pop();
-  const [first = 0, last = 0] = [shares[0], shares.at(-1)];
-  if (shares.length < 2 || last >= 1 || last - first > MAX_SPREAD) return undefined;
+  const median = shares[Math.floor((shares.length - 1) / 2)] ?? 0;
+  const regular = shares.filter((share) => share <= median + MAX_DELAY);
+  const [first = 0, last = 0] = [regular[0], regular.at(-1)];
+  if (regular.length < 2 || last >= 1 || last - first > MAX_SPREAD) return undefined;
   const lifetime = expiresOn - from;
   return {
     source: "cadence",
-    windowStart: from + Math.floor(first * lifetime),
-    windowEnd: from + Math.floor((last + Math.min(CADENCE_GRACE, (1 - last) / 2)) * lifetime),
+    windowStart: from + Math.round(first * lifetime),
+    windowEnd: from + Math.round((last + Math.min(CADENCE_GRACE, (1 - last) / 2)) * lifetime),
   };
 }
 
@@ -318,7 +319,8 @@ export function explainStatus(
   }
   const { warningAt, criticalAt } = renewalInstantsOf(planned, moment);
   const expiry = `The certificate expires on ${text(planned.expiresOn)}.`;
-  if (status === "expired") return { rule: planned.hasWindow ? "window" : "lifetime", reason: "The certificate has expired." };
+  if (status === "expired")
+    return { rule: planned.hasWindow ? "window" : "lifetime", reason: "The certificate has expired." };
   if (!planned.hasWindow) {
     const starts = `Its status is warning from ${text(warningAt)} and critical from ${text(criticalAt)}`;
     return {
@@ -327,10 +329,13 @@ export function explainStatus(
     };
   }
   const windowEnd = text(planned.attentionAt - 1);
-  if (status === "healthy") return { rule: "window", reason: `Its renewer has until ${windowEnd} to renew it. ${expiry}` };
+  if (status === "healthy")
+    return { rule: "window", reason: `Its renewer has until ${windowEnd} to renew it. ${expiry}` };
   const lateReason = `Its renewer should have renewed it by ${windowEnd}. ${expiry}`;
-  if (status === "warning") return { rule: "window", reason: `${lateReason} Its status becomes critical on ${text(criticalAt)}.` };
-  const isByDays = criticalAt > planned.attentionAt && criticalAt < Math.ceil((planned.attentionAt + planned.expiresOn) / 2);
+  if (status === "warning")
+    return { rule: "window", reason: `${lateReason} Its status becomes critical on ${text(criticalAt)}.` };
+  const isByDays =
+    criticalAt > planned.attentionAt && criticalAt < Math.ceil((planned.attentionAt + planned.expiresOn) / 2);
   const isByDaysAtOnce = moment.now >= (planned.expiresOn - criticalDays * DAY_SECONDS) * 1000;
   return isByDays || isByDaysAtOnce
     ? { rule: "days", reason: `${lateReason} It expires within ${criticalDays} days.` }

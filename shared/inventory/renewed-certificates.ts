@@ -123,7 +123,8 @@ export function renewedOfTotals(
 }
 
 /** Returns the histograms of several groups as 32-bit words. */
-export const packRenewedHistograms = (groups: readonly RenewedHistograms[]): Uint32Array => packHistograms(groups.flat());
+export const packRenewedHistograms = (groups: readonly RenewedHistograms[]): Uint32Array =>
+  packHistograms(groups.flat());
 
 /** Returns undefined if the data is corrupt. */
 export function unpackRenewedHistograms(words: Uint32Array): RenewedHistograms[] | undefined {

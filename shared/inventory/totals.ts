@@ -181,9 +181,11 @@ export interface StoredRenewals {
 }
 
 /** Returns null if there are none, undefined if the data is corrupt or the windows were not read. */
-export function readRenewals(
-  { renewals, thresholds, windows }: Partial<TotalsRecord>,
-): StoredRenewals | null | undefined {
+export function readRenewals({
+  renewals,
+  thresholds,
+  windows,
+}: Partial<TotalsRecord>): StoredRenewals | null | undefined {
   if (renewals === undefined) return null;
   const words = inflateToWords(renewals);
   const histograms = words && unpackRenewedHistograms(words);

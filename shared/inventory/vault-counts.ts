@@ -240,7 +240,7 @@ export function isExactFor({ count, renewed }: VaultGroup, query: CountQuery): b
 /** Returns the counts at a position of the stored counts. Undefined if there are none. */
 export function renewedAt(renewals: StoredRenewals | null, index: number): RenewedCounts | undefined {
   const histograms = renewals?.histograms[index];
-  return renewals && histograms && renewedOfTotals(histograms, renewals.windows, renewals.thresholds);
+  return renewals && histograms ? renewedOfTotals(histograms, renewals.windows, renewals.thresholds) : undefined;
 }
 
 /** The stored totals, and the vaults that changed since. */

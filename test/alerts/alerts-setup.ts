@@ -13,8 +13,8 @@ import { DELIVERY_QUEUE } from "../../shared/alerts/delivery.ts";
 import type { Audit, AuditEvent } from "../../shared/audit/audit.ts";
 import { type AssetRecord, type AssetType, contentHash, fingerprint } from "../../shared/inventory/asset.ts";
 import { packExpiries } from "../../shared/inventory/expiries.ts";
-import { expiriesColumn, type VaultRecord } from "../../shared/inventory/vault.ts";
 import { packRenewed } from "../../shared/inventory/renewed-certificates.ts";
+import { expiriesColumn, type VaultRecord } from "../../shared/inventory/vault.ts";
 import { type AssetChange, createInventoryWriter } from "../../shared/inventory/write.ts";
 import { createIdentity } from "../../shared/platform/azure/identity.ts";
 import { createMailSender } from "../../shared/platform/azure/mail.ts";
@@ -190,7 +190,8 @@ export function openFixture({
       for (const asset of after) {
         const old = before.get(asset.name);
         const isSameWindow = old?.renewal?.windowEnd === asset.renewal?.windowEnd;
-        if (old?.content !== asset.content || !isSameWindow) changes.push({ type, name: asset.name, before: old, after: asset });
+        if (old?.content !== asset.content || !isSameWindow)
+          changes.push({ type, name: asset.name, before: old, after: asset });
       }
       for (const [name, old] of before) {
         if (!given.has(`${type}!${name}`)) changes.push({ type, name, before: old, after: undefined });
@@ -286,9 +287,7 @@ function recordOf(asset: TestAsset, vault: VaultRecord): AssetRecord {
     vaultId: vault.id,
     subscriptionId: vault.subscriptionId,
     enabled,
-    ...(expiresInDays === undefined
-      ? {}
-      : { expiresOn: secondsAt(expiresInDays) }),
+    ...(expiresInDays === undefined ? {} : { expiresOn: secondsAt(expiresInDays) }),
     ...(tags ? { tags } : {}),
     listing: "test",
   };

@@ -209,6 +209,37 @@ test("a public certificate is judged by the limit of its first day, a private on
   expect(evaluate({ issuer: "CN=Acme CA", validityMonths: 24 })).toBe("notApplicable");
 });
 
+test("a certificate that Acmebot renews passes every check while its renewal is on time, however short it lives", () => {
+  const renewal = (windowEndsInDays: number): Partial<AssetRecord> => ({
+    issuer: "CN=R11, O=Let's Encrypt, C=US",
+    autoRenew: false,
+    notBefore: inDays(-2),
+    expiresOn: inDays(4),
+    renewal: {
+      renewedBy: "acmebot",
+      windowEnd: inDays(windowEndsInDays),
+      attentionAt: inDays(windowEndsInDays) + 1,
+    },
+  });
+  const failedBy = (change: Partial<AssetRecord>) =>
+    ASSET_CHECKS.filter(
+      (check) =>
+        check.resourceType === "certificate" &&
+        !check.source &&
+        check.evaluate({ asset: asset("kv", "certificate", "www", change), vaultUsesRbac: true }, context).result ===
+          "fail",
+    ).map(({ id }) => id);
+  expect(failedBy(renewal(2))).toEqual([]);
+  expect(failedBy(renewal(-1))).toEqual(["certificate-near-expiry-critical", "certificate-auto-renewal"]);
+  // Nobody renews it: by days, and with the advice to use an integrated authority.
+  expect(failedBy({ ...renewal(2), renewal: undefined })).toEqual([
+    "certificate-near-expiry-critical",
+    "certificate-issuer",
+    "certificate-auto-renewal",
+  ]);
+  expect(failedBy({ autoRenew: true, issuerName: "Unknown" })).toEqual(["certificate-auto-renewal"]);
+});
+
 test("properties that could not be read fail no check", () => {
   const unreadDates = { contentType: "x", expiresOn: undefined, createdOn: undefined, rotationPolicy: undefined };
   const unreadProperties = {

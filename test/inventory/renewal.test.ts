@@ -64,12 +64,15 @@ test("tags name Acmebot and cert-manager, which renew a third of the lifetime be
   expect(window(renewalPlanOf(facts(6, acmebot)))).toEqual(["acmebot", "tags", 4, 4.5]);
   expect(window(renewalPlanOf(facts(200, acmebot)))).toEqual(["acmebot", "tags", 170, 177.5]);
   expect(renewalPlanOf(facts(90, { tags: { "managed-by": "cert-manager" } }))?.renewedBy).toBe("certManager");
-  expect(renewalPlanOf(facts(90, { tags: { "cert-manager.io/certificate-name": "www" } }))?.renewedBy).toBe("certManager");
+  expect(renewalPlanOf(facts(90, { tags: { "cert-manager.io/certificate-name": "www" } }))?.renewedBy).toBe(
+    "certManager",
+  );
   expect(renewalPlanOf(facts(90, { tags: { note: "not by acmebot" } }))).toBeUndefined();
 });
 
 test("two regular renewals are a renewer; one, irregular or too late ones are not", () => {
-  const observed = (...days: number[]) => window(renewalPlanOf(facts(90, { versionDates: versionsReplacedAfter(...days) })));
+  const observed = (...days: number[]) =>
+    window(renewalPlanOf(facts(90, { versionDates: versionsReplacedAfter(...days) })));
   expect(observed(60, 63)).toEqual(["observed", "cadence", 60, 72]);
   expect(observed(60)).toBeUndefined();
   expect(observed(30, 80)).toBeUndefined();
