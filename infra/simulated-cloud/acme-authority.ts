@@ -5,7 +5,7 @@ import type { CertificateVersion } from "./vaults/items.ts";
 import type { VaultStore } from "./vaults/vault-store.ts";
 
 /** A window in which a certificate should be renewed. ISO 8601. */
-export interface SuggestedWindow {
+interface SuggestedWindow {
   start: string;
   end: string;
 }

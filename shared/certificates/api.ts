@@ -21,7 +21,7 @@ const problemCode = z.enum(READINESS_PROBLEMS).meta({
 });
 const STATES = ["ready", "failing", "unknown"] as const;
 
-export const CertificateReadiness = z
+const CertificateReadiness = z
   .object({
     id: z.string().meta({ description: "ID of the certificate.", example: "kv-payments.certificate.www" }),
     name: z.string(),

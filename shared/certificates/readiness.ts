@@ -27,17 +27,17 @@ export const READINESS_PROBLEMS = [
   "triggerTooEarly",
   "orderNotMet",
 ] as const;
-export type ReadinessProblem = (typeof READINESS_PROBLEMS)[number];
+type ReadinessProblem = (typeof READINESS_PROBLEMS)[number];
 
 /** Renewals per year under today's limit and under the two limits of the future. */
-export interface RenewalsPerYear {
+interface RenewalsPerYear {
   today: number;
   at100Days: number;
   at47Days: number;
 }
 
 /** Uses of a certificate, with its key and its secret, by other resources. */
-export interface CertificateUse {
+interface CertificateUse {
   /** Names of the consumers that name a version. */
   pinned: readonly string[];
   /** Whether a consumer reads the certificate with its private key. */
@@ -46,7 +46,7 @@ export interface CertificateUse {
 
 /** Uses by lower-case `<vault>/<name>`. */
 export type CertificateUses = ReadonlyMap<string, CertificateUse>;
-export const useKey = (vaultName: string, name: string): string => `${vaultName}/${name}`.toLowerCase();
+const useKey = (vaultName: string, name: string): string => `${vaultName}/${name}`.toLowerCase();
 
 export interface Readiness {
   asset: AssetRecord;
@@ -74,7 +74,7 @@ export interface ReadinessFilter {
 }
 
 /** Input of `readinessOf` besides the certificate. */
-export interface ReadinessContext {
+interface ReadinessContext {
   /** Milliseconds since 1970. */
   now: number;
   owner: string | undefined;
@@ -153,13 +153,13 @@ const namesOf = (names: readonly string[]): string => {
 };
 
 /** Numbers of the certificates with one renewer. */
-export interface RenewerSum {
+interface RenewerSum {
   renewedBy: Renewer;
   certificates: number;
   renewalsPerYear: RenewalsPerYear;
 }
 
-export interface ReadinessSum {
+interface ReadinessSum {
   certificates: number;
   ready: number;
   failing: number;

@@ -21,7 +21,7 @@ export const PUBLIC_CERTIFICATE_LIMITS = [
   { from: "2027-03-15", days: 100 },
   { from: "2029-03-15", days: 47 },
 ] as const;
-export type PublicCertificateLimit = (typeof PUBLIC_CERTIFICATE_LIMITS)[number];
+type PublicCertificateLimit = (typeof PUBLIC_CERTIFICATE_LIMITS)[number];
 
 /** Returns the limit of a public certificate that is valid from this time in milliseconds since 1970. */
 export const publicLimitAt = (notBefore: number): PublicCertificateLimit =>
