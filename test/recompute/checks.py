@@ -111,7 +111,8 @@ class Checks:
                 limit = self.limits["longest validity of a vault's certificate"]
                 yield "certificate-validity-period", asset["validityMonths"] <= limit
             if asset.get("issuer"):
-                yield "certificate-issuer", late is not None or bool(self.authorities.search(asset["issuer"]))
+                renewed_elsewhere = late is not None and not asset.get("autoRenew")
+                yield "certificate-issuer", renewed_elsewhere or bool(self.authorities.search(asset["issuer"]))
             if late is not None:
                 yield "certificate-auto-renewal", not late
             elif "autoRenew" in asset:
