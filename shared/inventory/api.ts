@@ -162,7 +162,9 @@ export const Asset = z
       .nullable()
       .optional()
       .meta({ description: "For a certificate: whether the vault renews it automatically." }),
-    renewal: Renewal.optional().meta({ description: "For a certificate in a key vault: its renewer and its renewal window." }),
+    renewal: Renewal.optional().meta({
+      description: "For a certificate in a key vault: its renewer and its renewal window.",
+    }),
   })
   .meta({ id: "Asset" });
 
