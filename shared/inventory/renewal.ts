@@ -334,10 +334,7 @@ export function explainStatus(
   const lateReason = `Its renewer should have renewed it by ${windowEnd}. ${expiry}`;
   if (status === "warning")
     return { rule: "window", reason: `${lateReason} Its status becomes critical on ${text(criticalAt)}.` };
-  const isByDays =
-    criticalAt > planned.attentionAt && criticalAt < Math.ceil((planned.attentionAt + planned.expiresOn) / 2);
-  const isByDaysAtOnce = moment.now >= (planned.expiresOn - criticalDays * DAY_SECONDS) * 1000;
-  return isByDays || isByDaysAtOnce
+  return moment.now >= (planned.expiresOn - criticalDays * DAY_SECONDS) * 1000
     ? { rule: "days", reason: `${lateReason} It expires within ${criticalDays} days.` }
     : { rule: "window", reason: `${lateReason} Half of the time between the two has passed.` };
 }
