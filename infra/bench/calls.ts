@@ -51,7 +51,7 @@ export async function calls(): Promise<Section> {
           what: "table requests per asset, first scan",
           value: ratio(firstFull.tables, ASSETS),
           comparedWith: `${firstFull.tables} for ${ASSETS} assets`,
-          bound: atMost(firstFull.tables / ASSETS, 0.15),
+          bound: atMost(firstFull.tables / ASSETS, 0.17),
         },
         tablesPerVaultFigure("unchanged delta", unchangedDelta, 6),
         tablesPerVaultFigure("unchanged full scan", unchangedFull, 9),

@@ -152,6 +152,8 @@ A vault without soft delete fails \`vault-purge-protection\` too.
 ## Limits
 
 A value that equals a limit passes, except at the two thresholds: an asset that expires in exactly so many days fails.
+A certificate with a [renewer](glossary.md) passes the checks of near expiry until its renewal is late
+([decision 27](decisions/0027-certificates-by-renewal.md)).
 
 ${table(["limit", "value", "checks"], LIMITS)}
 ## Checks

@@ -34,7 +34,7 @@ interface Interval {
  * Returns the ranges of expiry dates that a threshold (expired, critical, warning) passed between the earliest and the latest
  * of these moments. Overlapping ranges are merged.
  */
-export function passedIntervals(moments: readonly ThresholdMoment[]): Interval[] {
+function passedIntervals(moments: readonly ThresholdMoment[]): Interval[] {
   const thresholds = [
     () => 0, // The expiry itself.
     (moment: ThresholdMoment) => moment.criticalDays,

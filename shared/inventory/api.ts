@@ -43,7 +43,7 @@ const Renewal = z
   .object({
     renewedBy: z.enum(RENEWERS).meta({
       description:
-        "Who renews the certificate: the vault's policy, Acmebot, cert-manager, this service, an unknown renewer whose renewals were observed, or no one.",
+        "Renewer of the certificate: the vault's policy, Acmebot, cert-manager, this service, an unknown renewer whose renewals were observed, or no one.",
     }),
     windowStart: instant.nullable().meta({ description: "Start of the renewal window. Null if unknown." }),
     windowEnd: instant.nullable().meta({ description: "End of the renewal window. Null if unknown." }),
@@ -162,7 +162,9 @@ export const Asset = z
       .nullable()
       .optional()
       .meta({ description: "For a certificate: whether the vault renews it automatically." }),
-    renewal: Renewal.optional().meta({ description: "For a certificate in a key vault: who renews it, and when." }),
+    renewal: Renewal.optional().meta({
+      description: "For a certificate in a key vault: its renewer and its renewal window.",
+    }),
   })
   .meta({ id: "Asset" });
 
@@ -172,7 +174,7 @@ export const AssetDetails = Asset.extend({
       "Rule that decides the status: `days` before expiry; `window`, the renewal window of a certificate; or `lifetime`, at most a third and a sixth of the lifetime of a renewed certificate without a known window.",
   }),
   statusReason: z.string().meta({
-    description: "Why the asset has its status.",
+    description: "Explanation of the status.",
     example: "The asset expires within 30 days.",
   }),
   portalUrl: z.url().meta({

@@ -47,7 +47,7 @@ export const expiryKey = (index: ExpiryIndex, expiresOn: number | undefined, nam
 
 const LATE_PREFIX = "e!certificate-late!";
 /** Row key of a certificate by the time at which it needs attention (`RenewalPlan.attentionAt`). */
-export const lateKey = (attentionAt: number, name: string, vault: string): string =>
+const lateKey = (attentionAt: number, name: string, vault: string): string =>
   `${LATE_PREFIX}${boundText(attentionAt)}!${name.toLowerCase()}!${vault.toLowerCase()}`;
 /** Returns the row key bounds of certificates with a plan that needed attention before a time in seconds. */
 export const lateBounds = (before: number) => ({ from: LATE_PREFIX, before: LATE_PREFIX + boundText(before) });

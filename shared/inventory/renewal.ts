@@ -25,7 +25,7 @@ export const RENEWER_NAMES: Record<Renewer, string> = {
 
 /** Sources of a renewal window: ARI (RFC 9773), the vault's policy, the gaps between earlier versions, or the renewer's tags. */
 export const WINDOW_SOURCES = ["ari", "policy", "cadence", "tags"] as const;
-export type WindowSource = (typeof WINDOW_SOURCES)[number];
+type WindowSource = (typeof WINDOW_SOURCES)[number];
 
 /** The last renewals that are stored and shown. */
 const MAX_RENEWALS = 5;
@@ -83,7 +83,7 @@ export interface RenewalFacts {
 }
 
 /** Renewal of a certificate at one time, for the API and the checks. */
-export interface Renewal {
+interface Renewal {
   renewedBy: Renewer;
   windowStart: number | undefined;
   windowEnd: number | undefined;
@@ -272,7 +272,7 @@ export function statusByPlan(certificate: PlannedCertificate, moment: Moment): S
 }
 
 /** The members of an asset that decide its status. */
-export interface StatusFacts {
+interface StatusFacts {
   expiresOn?: number | undefined;
   renewal?: Pick<RenewalPlan, "attentionAt" | "windowEnd"> | undefined;
 }
@@ -334,10 +334,7 @@ export function explainStatus(
   const lateReason = `Its renewer should have renewed it by ${windowEnd}. ${expiry}`;
   if (status === "warning")
     return { rule: "window", reason: `${lateReason} Its status becomes critical on ${text(criticalAt)}.` };
-  const isByDays =
-    criticalAt > planned.attentionAt && criticalAt < Math.ceil((planned.attentionAt + planned.expiresOn) / 2);
-  const isByDaysAtOnce = moment.now >= (planned.expiresOn - criticalDays * DAY_SECONDS) * 1000;
-  return isByDays || isByDaysAtOnce
+  return moment.now >= (planned.expiresOn - criticalDays * DAY_SECONDS) * 1000
     ? { rule: "days", reason: `${lateReason} It expires within ${criticalDays} days.` }
     : { rule: "window", reason: `${lateReason} Half of the time between the two has passed.` };
 }

@@ -116,8 +116,8 @@ class Checks:
                 limit = self.limits["longest validity of a vault's private certificate"]
                 yield "certificate-validity-period", asset["validityMonths"] <= limit
             if asset.get("issuer"):
-                renewed = late is not None and asset["issuerName"] != "Self"
-                yield "certificate-issuer", renewed or integrated
+                renewed_elsewhere = late is not None and not asset.get("autoRenew")
+                yield "certificate-issuer", renewed_elsewhere or integrated
             if late is not None:
                 yield "certificate-auto-renewal", not late
             elif "autoRenew" in asset:

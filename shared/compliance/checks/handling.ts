@@ -1,6 +1,6 @@
 import { isLate, RENEWER_NAMES } from "../../inventory/renewal.ts";
 import { type AssetCheck, assetCheck, dateText, fail, notApplicable, pass } from "../check.ts";
-import { INTEGRATED_AUTHORITIES, isSelfSigned } from "../public-certificates.ts";
+import { INTEGRATED_AUTHORITIES } from "../public-certificates.ts";
 import { restoreRenewal, setContentType, useIntegratedIssuer } from "../remedies/key-vault.ts";
 
 /** Checks of content types, issuers and renewal. */
@@ -30,12 +30,12 @@ export const handlingChecks: AssetCheck[] = [
     rationale:
       "Key Vault can renew certificates automatically only if their authority is integrated with Key Vault. Others need a renewer of their own.",
     remedy: useIntegratedIssuer,
-    evaluate: ({ asset }) => {
-      const { issuer, renewal } = asset;
+    evaluate: ({ asset: { issuer, renewal } }) => {
       if (!issuer) return notApplicable("Its issuer could not be read.");
       const evidence = `It is issued by ${issuer.slice(0, 500)}.`;
-      // Whether the renewer is late is the result of certificate-auto-renewal. A renewed self-signed certificate has no authority.
-      if (renewal && !isSelfSigned(asset)) return pass(`${evidence} ${RENEWER_NAMES[renewal.renewedBy]} renews it.`);
+      // Whether the renewer is late is the result of certificate-auto-renewal. The policy needs an integrated authority.
+      if (renewal && renewal.renewedBy !== "keyVaultPolicy")
+        return pass(`${evidence} ${RENEWER_NAMES[renewal.renewedBy]} renews it.`);
       return INTEGRATED_AUTHORITIES.test(issuer) ? pass(evidence) : fail(evidence);
     },
   }),
