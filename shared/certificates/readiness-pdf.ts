@@ -1,6 +1,7 @@
 import { publicLimitAt } from "../compliance/limits.ts";
 import { addSection, addTable, cell, instantText, number, TEXT_SIZE } from "../compliance/report/tables.ts";
 import { assetId } from "../inventory/asset.ts";
+import { RENEWER_NAMES, type Renewer } from "../inventory/renewal.ts";
 import { createDocument } from "../platform/pdf/document.ts";
 import { ALARM_COLOR, type Column, HEADING_COLOR, MUTED_COLOR, type Sheet } from "../platform/pdf/sheet.ts";
 import type { Readiness, ReadinessFilter, ReadinessSummary } from "./readiness.ts";
@@ -15,6 +16,18 @@ interface ReportContext {
 }
 
 const TITLE = "Certificate readiness";
+
+const PROBLEMS: Record<Readiness["problems"][number]["code"], string> = {
+  importedByHand: "Imported by hand, and no renewer is known",
+  noRenewer: "No renewer is known",
+  renewerStopped: "The renewal is late",
+  pinnedConsumer: "A consumer names a version",
+  keyNotExportable: "A consumer needs the private key, which can't be exported",
+  noOwner: "No owner is named",
+  triggerTooEarly: "The policy renews earlier than 47 days allow",
+  orderNotMet: "The authority issued another validity than ordered",
+};
+const renewerText = (renewer: Renewer): string => (renewer === "none" ? "Nobody is known" : RENEWER_NAMES[renewer]);
 
 export async function readinessDocument(items: readonly Readiness[], context: ReportContext): Promise<Uint8Array> {
   const { createdAt, unicodeFont } = context;
@@ -69,7 +82,7 @@ function writeRenewers(sheet: Sheet, { summary: { byRenewer } }: ReportContext):
     sheet,
     RENEWER_COLUMNS,
     byRenewer.map(({ renewedBy, certificates, renewalsPerYear: { today, at100Days, at47Days } }) => [
-      cell(renewedBy),
+      cell(renewerText(renewedBy)),
       number(certificates, renewedBy === "none" ? ALARM_COLOR : undefined),
       number(today),
       number(at100Days),
@@ -89,7 +102,7 @@ function writeProblems(sheet: Sheet, { summary: { byProblem } }: ReportContext):
   addTable(
     sheet,
     PROBLEM_COLUMNS,
-    byProblem.map(({ code, certificates }) => [cell(code), number(certificates)]),
+    byProblem.map(({ code, certificates }) => [cell(PROBLEMS[code]), number(certificates)]),
   );
 }
 
@@ -116,7 +129,7 @@ function writeCertificates(sheet: Sheet, items: readonly Readiness[]): void {
     sorted.map(({ asset, owner, renewal, validityDays, renewalsPerYear, problems }) => [
       cell(assetId(asset)),
       cell(owner ?? "none named"),
-      cell(renewal.renewedBy),
+      cell(renewerText(renewal.renewedBy)),
       text(validityDays),
       text(renewalsPerYear?.today),
       text(renewalsPerYear?.at100Days),

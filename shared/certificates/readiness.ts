@@ -142,7 +142,10 @@ function problemsOf(asset: AssetRecord, facts: ProblemFacts): Readiness["problem
   if (!isImported && issuerName !== undefined && ordered !== undefined && days !== undefined && !isSelfSigned(asset)) {
     const orderedDays = (ordered * 365.2425) / 12;
     if (Math.abs(days - orderedDays) > orderedDays * MAX_ORDER_DIFFERENCE)
-      add("orderNotMet", `Its policy orders ${ordered} months, and its authority issued ${Math.ceil(days)} days.`);
+      add(
+        "orderNotMet",
+        `Its policy orders ${ordered === 1 ? "one month" : `${ordered} months`}, and its authority issued ${Math.ceil(days)} days.`,
+      );
   }
   return problems;
 }
