@@ -1,7 +1,7 @@
 import { publicLimitAt } from "../compliance/limits.ts";
 import { addSection, addTable, cell, instantText, number, TEXT_SIZE } from "../compliance/report/tables.ts";
 import { assetId } from "../inventory/asset.ts";
-import { RENEWER_NAMES, type Renewer } from "../inventory/renewal.ts";
+import { RENEWER_NAMES } from "../inventory/renewal.ts";
 import { createDocument } from "../platform/pdf/document.ts";
 import { ALARM_COLOR, type Column, HEADING_COLOR, MUTED_COLOR, type Sheet } from "../platform/pdf/sheet.ts";
 import type { Readiness, ReadinessFilter, ReadinessSummary } from "./readiness.ts";
@@ -27,7 +27,6 @@ const PROBLEMS: Record<Readiness["problems"][number]["code"], string> = {
   triggerTooEarly: "The policy renews earlier than 47 days allow",
   orderNotMet: "The authority issued another validity than ordered",
 };
-const renewerText = (renewer: Renewer): string => (renewer === "none" ? "Nobody is known" : RENEWER_NAMES[renewer]);
 
 export async function readinessDocument(items: readonly Readiness[], context: ReportContext): Promise<Uint8Array> {
   const { createdAt, unicodeFont } = context;
@@ -82,7 +81,7 @@ function writeRenewers(sheet: Sheet, { summary: { byRenewer } }: ReportContext):
     sheet,
     RENEWER_COLUMNS,
     byRenewer.map(({ renewedBy, certificates, renewalsPerYear: { today, at100Days, at47Days } }) => [
-      cell(renewerText(renewedBy)),
+      cell(RENEWER_NAMES[renewedBy]),
       number(certificates, renewedBy === "none" ? ALARM_COLOR : undefined),
       number(today),
       number(at100Days),
@@ -129,7 +128,7 @@ function writeCertificates(sheet: Sheet, items: readonly Readiness[]): void {
     sorted.map(({ asset, owner, renewal, validityDays, renewalsPerYear, problems }) => [
       cell(assetId(asset)),
       cell(owner ?? "none named"),
-      cell(renewerText(renewal.renewedBy)),
+      cell(RENEWER_NAMES[renewal.renewedBy]),
       text(validityDays),
       text(renewalsPerYear?.today),
       text(renewalsPerYear?.at100Days),
