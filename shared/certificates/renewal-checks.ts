@@ -25,12 +25,8 @@ export interface RenewalWindows {
   windowOf(asset: Pick<AssetRecord, "name" | "certificate">): AriWindow | undefined;
   /** Lower-case names of the certificates whose stored window is another one, so that the scan must write them. */
   changed: ReadonlySet<string>;
-  /**
-   * Returns the member `renewalChecks` of the vault's row.
-   *
-   * @param contents - Hash of the certificates that the scan stores.
-   */
-  toStore(contents: string): Uint8Array<ArrayBuffer> | undefined;
+  /** Returns the member `renewalChecks` of the vault's row. */
+  toStore(): Uint8Array<ArrayBuffer> | undefined;
 }
 
 const NO_WINDOWS: RenewalWindows = { windowOf: () => undefined, changed: new Set(), toStore: () => undefined };
@@ -50,9 +46,11 @@ export async function checkRenewals(
   const { renewalInformation, log } = deps;
   if (!renewalInformation.isConfigured) return NO_WINDOWS;
   const now = Math.floor(Date.parse(deps.now) / SECOND_MS);
+  // The checks belong to the certificates before the scan, so that the next scan asks for those that this one finds.
+  const contents = vault.contents.certificate ?? "";
   const before = vault.renewalChecks && readChecks(vault.renewalChecks);
-  const isUpToDate = before?.certificates === vault.contents.certificate && now < (before?.nextAt ?? 0);
-  if (before && isUpToDate) return windowsOf(before.checks, new Set());
+  const isUpToDate = before?.certificates === contents && now < (before?.nextAt ?? 0);
+  if (before && isUpToDate) return windowsOf(before.checks, new Set(), contents);
 
   const assets = await storedCertificates();
   const checks: Record<string, RenewalCheck> = {};
@@ -82,7 +80,12 @@ export async function checkRenewals(
             retryAfter: now + HOUR_SECONDS,
           });
         const window = await renewalInformation.windowOf(directory, id, deps.signal);
-        checks[name] = { id, window: keepIfSame(known, window), checkedAt: now, retryAfter: window.retryAfter };
+        checks[name] = {
+          id,
+          window: keepIfSame(known, window),
+          checkedAt: window.checkedAt,
+          retryAfter: window.retryAfter,
+        };
       } catch (error) {
         if (!(error instanceof NoRenewalInformation)) throw error;
         if (error.isUnreachable) unreachable.set(directory, (unreachable.get(directory) ?? 0) + 1);
@@ -104,12 +107,13 @@ export async function checkRenewals(
     Object.entries(checks).flatMap(([name, { window }]) => (isSame(assets.get(name)?.ari, window) ? [] : [name])),
   );
   // With more due certificates than requests, the next scan continues at once.
-  return windowsOf(checks, changed, due.length > asked.length ? now : undefined);
+  return windowsOf(checks, changed, contents, due.length > asked.length ? now : undefined);
 }
 
 function windowsOf(
   checks: Record<string, RenewalCheck>,
   changed: ReadonlySet<string>,
+  certificates: string,
   nextAt = Math.min(...Object.values(checks).map(({ retryAfter }) => retryAfter), Number.MAX_SAFE_INTEGER),
 ): RenewalWindows {
   return {
@@ -118,7 +122,7 @@ function windowsOf(
       return check && check.id === certificateIdOf(certificate) ? check.window : undefined;
     },
     changed,
-    toStore: (certificates) => pack({ certificates, nextAt, checks } satisfies RenewalChecks),
+    toStore: () => pack({ certificates, nextAt, checks } satisfies RenewalChecks),
   };
 }
 

@@ -159,7 +159,7 @@ async function readType(
     const unchanged = async (details: ReadSevenths | undefined): Promise<TypeResult> => {
       const list = { listing, contents: contentsBefore, assets: undefined, found: items.length, details };
       const derived = { owners: await recountOwners(), renewed: await repackRenewed() };
-      const renewalChecks = windows?.toStore(contentsBefore);
+      const renewalChecks = windows?.toStore();
       return { type, changes: [], list: { ...list, answers: answersBefore, renewalChecks }, ...derived };
     };
     let readOptions = { storedAssets, refresh: isDue, now, signal: options.signal };
@@ -186,7 +186,7 @@ async function readType(
     const contents = hashContents(assetList.assets);
     const details = type === "secret" ? undefined : seventhsOf(assetList.assets, detailsBefore, dueParts, now);
     const answers = assetList.answers === undefined ? undefined : hashReading(contents, assetList.answers);
-    const renewalChecks = windows?.toStore(contents);
+    const renewalChecks = windows?.toStore();
     const found = assetList.assets.length;
     const list = { listing: assetList.listing, contents, found, details, answers, renewalChecks };
     const failures = { failure: assetList.failure, policyFailure: assetList.policyFailure };

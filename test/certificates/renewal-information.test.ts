@@ -17,7 +17,7 @@ function clientOf(answer: Partial<OutgoingAnswer> & { json?: unknown }, director
       async send(address) {
         addresses.push(address);
         const isDirectory = address === DIRECTORY;
-        const body = Buffer.from(JSON.stringify(isDirectory ? directory : answer.json));
+        const body = Buffer.from(JSON.stringify(isDirectory ? directory : (answer.json ?? null)));
         if (isDirectory) return { status: 200, headers: {}, body, complete: true };
         return { status: 200, headers: {}, body, complete: true, ...answer };
       },
