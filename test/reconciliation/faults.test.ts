@@ -132,7 +132,9 @@ async function plantOwnRows(): Promise<void> {
       const key = nameKey(type, name, vault);
       if (kind === "missing") {
         await deleteRow("Assets", partition, key);
-        typesWithRemovedRow.push(`!${type}!`);
+        // A certificate that is renewed has two rows instead of the one by expiry.
+        const indexes = type === "certificate" ? ["-renewed", "-late", ""] : [""];
+        typesWithRemovedRow.push(...indexes.map((index) => `!${type}${index}!`));
       }
       if (kind === "extra") {
         const deletedAsset = changed(asset, { name: "gone", listing: "older" });
