@@ -222,8 +222,8 @@ const getAsset = endpoint({
     const moment = await services.inventory.moment();
     const asset = await services.inventory.assets.get(params.asset_id, moment);
     if (!asset) throw notFound(`The asset ${params.asset_id.slice(0, 300)}`);
-    const view = assetView(asset, moment, services.config.OWNER_TAG);
-    return ok(assetDetailsView(view, portalOf(services.config)));
+    const { config } = services;
+    return ok(assetDetailsView(asset, moment, { ownerTag: config.OWNER_TAG, portal: portalOf(config) }));
   },
 });
 

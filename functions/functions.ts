@@ -30,6 +30,7 @@ export const AREAS: Readonly<Record<string, () => Promise<Area>>> = {
   settings: () => import("./settings.ts"),
   devops: () => import("./devops.ts"),
   compliance: () => import("./compliance.ts"),
+  certificates: () => import("./certificates.ts"),
   sync: () => import("./sync.ts"),
   b2c: () => import("./b2c.ts"),
   alerts: () => import("./alerts.ts"),

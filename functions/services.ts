@@ -1,4 +1,5 @@
 import type { Alerts } from "../shared/alerts/alerts.ts";
+import { createReadinessReports, type ReadinessReports } from "../shared/certificates/readiness-reports.ts";
 import { type ComplianceReports, createComplianceReports } from "../shared/compliance/report/reports.ts";
 import { createDevops, type Devops } from "../shared/devops/devops.ts";
 import { ACTIVE, ActiveScans, QUEUES } from "../shared/discovery/scan.ts";
@@ -38,6 +39,7 @@ export interface Services
 /** Services that report on the other services or maintain their data. */
 interface Operations {
   complianceReports: ComplianceReports;
+  certificateReadiness: ReadinessReports;
   reconciliation: Reconciliation;
   retention: Retention;
   failedMessages: FailedMessages;
@@ -115,6 +117,13 @@ function createOperations(modules: Omit<Services, keyof Operations>): Operations
       unreadSubscriptions: () => subscriptions.unread(),
       unicodeFont: UNICODE_FONT,
       clock,
+    }),
+    certificateReadiness: createReadinessReports({
+      inventory,
+      usesOf: async (vaultName) =>
+        (await modules.licensed()) ? await modules.dependencies.certificateUses(vaultName) : undefined,
+      ownerTag: modules.config.OWNER_TAG,
+      unicodeFont: UNICODE_FONT,
     }),
     reconciliation: createReconciliation({
       writer,

@@ -1,5 +1,6 @@
 import { SpanKind } from "@opentelemetry/api";
 import type { Alerts } from "../../shared/alerts/alerts.ts";
+import { createRenewalInformation } from "../../shared/certificates/renewal-information.ts";
 import { type ActiveScanList, createActiveScans } from "../../shared/discovery/active-scans.ts";
 import { createDiscovery, type Discovery } from "../../shared/discovery/discovery.ts";
 import { createFirstScan } from "../../shared/discovery/first-scan.ts";
@@ -60,6 +61,8 @@ export function createDiscoveryServices(
     clock,
     ownerTag: config.OWNER_TAG,
     detailRefreshDays: config.DETAIL_REFRESH_DAYS,
+    renewalInformation: createRenewalInformation({ config, clock }),
+    log,
     prepareChange: compliance.prepareChange,
   };
   const rescans = createRescans({

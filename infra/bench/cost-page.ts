@@ -103,7 +103,7 @@ export function costPage(page: string, benchmarks: string): string {
     counted: ["| what | figure |", "| --- | --- |", ...listedRows].join("\n"),
     day: [
       "```",
-      "Key Vault operations   = 5 · V · lists + V · details / 7 + 2 · (changed keys) + (changed certificates)",
+      "Key Vault operations   = 5 · V · lists + V · details / 7 + 2 · (changed keys) + 2 · (changed certificates)",
       `table transactions     = ${SCANS_PER_DAY - 1} · ${deltaRequestsPerVault} · V + ${fullRequestsPerVault} · V + ${requestsPerAsset} · (new assets) + ${formatNumber(timerRequests)} + calls of the API · (${requestsPerApiCall} + reads of the answer)`,
       "queue operations       = 3 · messages + polls of empty queues",
       `messages               = ${SCANS_PER_DAY} scans · (${scanMessages} + messages for more workers) + ${SCORE_MESSAGES_PER_DAY} + alerts, rotations and syncs`,

@@ -4,11 +4,12 @@ import { TABLE as COMPLIANCE, STATE, VaultStates, vaultStateKey } from "../../sh
 import { packTallies } from "../../shared/compliance/packed-results.ts";
 import { renewTotals as renewResults } from "../../shared/compliance/renew-totals.ts";
 import { ASSET_TYPES, type AssetRecord, Assets } from "../../shared/inventory/asset.ts";
-import { expiryKey, nameKey, partitions } from "../../shared/inventory/asset-keys.ts";
+import { indexKeys, nameKey, partitions } from "../../shared/inventory/asset-keys.ts";
 import { packExpiries } from "../../shared/inventory/expiries.ts";
 import { countOwners } from "../../shared/inventory/owners.ts";
 import { createAssetQueries } from "../../shared/inventory/query.ts";
 import { renewTotals } from "../../shared/inventory/renew-totals.ts";
+import { packRenewed } from "../../shared/inventory/renewed-certificates.ts";
 import {
   expiriesColumn,
   VAULTS,
@@ -163,6 +164,7 @@ function assetsOf(vaultIndex: number): { vault: VaultRecord; assets: AssetRecord
       updatedOn: START / 1000,
       tags: { owner: `team-${index % 20}@contoso.com`, environment: "production" },
       listing: "0123456789abcdef012345",
+      ...(type === "certificate" && expiresOn > START / 1000 ? { renewal: planOf(expiresOn, vaultIndex) } : {}),
     });
   });
   const listed = new Date(START - vaultIndex * 100).toISOString();
@@ -170,16 +172,26 @@ function assetsOf(vaultIndex: number): { vault: VaultRecord; assets: AssetRecord
     const ofType = assets.filter((asset) => asset.type === type);
     vault[expiriesColumn(type)] = packExpiries(ofType.map(({ expiresOn }) => expiresOn));
     vault.listedAt[type] = listed;
+    if (type === "certificate") vault.certificateRenewals = packRenewed(ofType);
     vault.owners = { ...vault.owners, [type]: countOwners(ofType, "owner") };
   }
   return { vault, assets };
 }
 
+/** Returns the renewal plan of a certificate. Only those of two vaults are late, in every inventory. */
+function planOf(expiresOn: number, vaultIndex: number): NonNullable<AssetRecord["renewal"]> {
+  const now = START / 1000;
+  // Expiries within a day would otherwise be late.
+  const inTime = Math.min(Math.max(now + DAY_SECONDS, expiresOn - 30 * DAY_SECONDS), expiresOn - 1);
+  const windowEnd = vaultIndex < 2 ? now - DAY_SECONDS : inTime;
+  return { renewedBy: "acmebot", source: "tags", windowStart: windowEnd, windowEnd, attentionAt: windowEnd + 1 };
+}
+
 function* assetRows(assets: readonly AssetRecord[]): Generator<Operation> {
   for (const asset of assets) {
-    const { type, name, vaultName, expiresOn } = asset;
+    const { type, name, vaultName } = asset;
     yield put(Assets, nameKey(type, name, vaultName), asset);
-    yield put(Assets, expiryKey(type, expiresOn, name, vaultName), asset);
+    for (const key of indexKeys(asset, vaultName)) yield put(Assets, key, asset);
   }
 }
 

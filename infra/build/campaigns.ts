@@ -37,6 +37,11 @@ const CAMPAIGNS: Record<string, Campaign> = {
     arguments: () => [VITEST, "run", "test/rotation/automatic-schedules.test.ts", "--reporter=verbose"],
     environment: { CAMPAIGN: "all" },
   },
+  renewals: {
+    description: "400 days of 200 certificates that are renewed on time, late and by each renewer",
+    arguments: () => [VITEST, "run", "test/alerts/renewals.test.ts"],
+    environment: { CAMPAIGN: "all" },
+  },
   requests: {
     description: "5,000 requests generated from the OpenAPI document, as npm run fuzz",
     arguments: (seed) => ["test/support/fuzz-main.ts", "--count", "5000", "--seed", String(seed)],

@@ -7,13 +7,13 @@ import path from "node:path";
 import { SEVERITIES, SEVERITY_WEIGHTS } from "../../shared/compliance/check.ts";
 import { CHECKS } from "../../shared/compliance/checks/all.ts";
 import { APPROVED_CURVES, APPROVED_KEY_TYPES, MIN_RSA_BITS } from "../../shared/compliance/checks/cryptography.ts";
-import { INTEGRATED_AUTHORITIES } from "../../shared/compliance/checks/handling.ts";
 import { CIS_RECOMMENDATIONS, CIS_VERSIONS } from "../../shared/compliance/controls/cis.ts";
 import { POLICIES } from "../../shared/compliance/controls/policies.ts";
 import { TEXT_MAPPINGS } from "../../shared/compliance/controls/text-mappings.ts";
 import { SILENT_FRAMEWORKS, UNMAPPED } from "../../shared/compliance/controls/unmapped.ts";
 import { controlsOf, FRAMEWORK_IDS, FRAMEWORKS, type FrameworkId } from "../../shared/compliance/controls.ts";
 import * as limits from "../../shared/compliance/limits.ts";
+import { INTEGRATED_AUTHORITIES } from "../../shared/compliance/public-certificates.ts";
 import { UNSEEN_AFTER_MS } from "../../shared/inventory/holder.ts";
 import { DAY_MS } from "../../shared/platform/time.ts";
 import { DEFINITIONS } from "../../shared/settings/definitions.ts";
@@ -56,8 +56,13 @@ const LIMITS: [string, string, string][] = [
     "`secret-active-period`, `key-active-period`",
   ],
   [
-    "longest validity of a vault's certificate",
+    "longest validity of a vault's private certificate",
     `${limits.MAX_CERTIFICATE_MONTHS} months`,
+    "`certificate-validity-period`",
+  ],
+  [
+    "longest validity of a vault's publicly trusted certificate, by its first day",
+    limits.PUBLIC_CERTIFICATE_LIMITS.map(({ from, days }) => `${days} days from ${from}`).join(", "),
     "`certificate-validity-period`",
   ],
   [
@@ -137,6 +142,9 @@ validity starts at the activation date, or else at the creation date; that of an
 secret fails \`client-secret-alone\` if another client secret of its application has no expiration date or, unless this one has none, one
 that is not earlier.
 
+**Public certificates.** A certificate is publicly trusted if signed certificate timestamps are embedded in it or its authority is
+integrated with Key Vault. [certificates.md](certificates.md) describes renewals and the dated limits.
+
 **Vaults.** \`vault-firewall\` passes if public network access is disabled or the firewall's default action is Deny, \`vault-private-endpoint\`
 with an approved connection, \`vault-audit-logging\` if a diagnostic setting collects the category AuditEvent or a group that includes it.
 A vault without soft delete fails \`vault-purge-protection\` too.
@@ -144,6 +152,8 @@ A vault without soft delete fails \`vault-purge-protection\` too.
 ## Limits
 
 A value that equals a limit passes, except at the two thresholds: an asset that expires in exactly so many days fails.
+A certificate with a [renewer](glossary.md) passes the checks of near expiry until its renewal is late
+([decision 27](decisions/0027-certificates-by-renewal.md)).
 
 ${table(["limit", "value", "checks"], LIMITS)}
 ## Checks

@@ -37,7 +37,7 @@ export const LAYERS = [
   ["messages", "secrets", "unreadable-rows", "platform/runs"],
   ["settings"],
   ["access", "licensing", "inventory"],
-  ["subscriptions", "compliance", "discovery", "sso", "devops", "approvals"],
+  ["subscriptions", "certificates", "compliance", "discovery", "sso", "devops", "approvals"],
   ["applications", "b2c"],
   ["rotation", "sync"],
   ["dependencies"],

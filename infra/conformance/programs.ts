@@ -71,6 +71,19 @@ export const PROGRAMS = {
     package: "@redocly/cli",
     before: "2026-11-27",
   },
+  pebble: {
+    title: "Pebble (ACME, Let's Encrypt)",
+    version: "2.10.3",
+    registry: "Go module proxy",
+    package: "github.com/letsencrypt/pebble/v2/cmd/pebble",
+  },
+  acmeClient: {
+    title: "acme-client",
+    version: "5.4.0",
+    registry: "npm",
+    package: "acme-client",
+    before: "2026-11-27",
+  },
   nodeWorker: {
     title: "Azure Functions Node.js worker",
     version: "3.9.1",

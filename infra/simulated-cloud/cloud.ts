@@ -7,6 +7,7 @@ import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { AcmeAuthority } from "./acme-authority.ts";
 import { ApiTokens } from "./api-tokens.ts";
 import { AppConfiguration, CONFIGURATION_AUDIENCE } from "./app-configuration.ts";
 import { ConfigurationStores } from "./arm/configuration-stores.ts";
@@ -227,6 +228,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     origin: origin("devops.localhost"),
     foreignOrigin: () => listening.foreignHost(),
   });
+  const acmeAuthority = new AcmeAuthority(origin("letsencrypt.localhost"), resources);
   const governance = new GovernanceStore();
   const control = new Control({
     devops,
@@ -253,6 +255,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     api,
     providers,
     workspaces,
+    acmeAuthority,
   });
   const audiences = [
     resourceManagerUrl,
@@ -301,6 +304,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     "acme.communication.localhost": mails.service,
     "acme.azconfig.localhost": appConfiguration.service,
     "devops.localhost": devops.service,
+    "letsencrypt.localhost": acmeAuthority.service,
     ...providers.services(),
   };
 
@@ -320,6 +324,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
       AZURE_GRAPH_ENDPOINT: graphOrigin,
       AZURE_DEVOPS_ENDPOINT: origin("devops.localhost"),
       LOG_ANALYTICS_ENDPOINT: origin("loganalytics.localhost"),
+      ARI_DIRECTORIES: acmeAuthority.setting,
       ...environment(state, certificate.authorityPath, authority, resourceManagerUrl, origin),
       ...providers.environment(),
       PRIVATE_TARGET_HOSTS: [new URL(issuer).host, ...providers.privateHosts()].join(","),

@@ -1,3 +1,4 @@
+import type { AcmeAuthority } from "./acme-authority.ts";
 import type { ApiTokenRequest, ApiTokens } from "./api-tokens.ts";
 import type { AppConfiguration } from "./app-configuration.ts";
 import type { ConsumersControl } from "./arm/consumers.ts";
@@ -62,6 +63,7 @@ export interface ControlParts {
   events: EventGrid;
   providers: Providers;
   workspaces: Workspaces;
+  acmeAuthority: AcmeAuthority;
 }
 
 /** A vault with its numbers of items. Secrets and keys that belong to a certificate are not counted. */
@@ -105,6 +107,8 @@ export class Control {
   readonly consumers: ConsumersControl;
   /** Other tenants of the company. */
   readonly tenants: TenantsControl;
+  /** The public certificate authority. */
+  readonly acmeAuthority: AcmeAuthority;
 
   constructor(parts: ControlParts) {
     this.#parts = parts;
@@ -113,6 +117,7 @@ export class Control {
     this.governance = parts.governance;
     this.consumers = parts.consumers;
     this.tenants = parts.tenants;
+    this.acmeAuthority = parts.acmeAuthority;
   }
 
   /**

@@ -21,6 +21,7 @@ const DNS_NAMES = [
   "github.localhost",
   "google.localhost",
   "kubernetes.localhost",
+  "letsencrypt.localhost",
   "evil.localhost",
   "localhost",
 ];

@@ -17,6 +17,8 @@ export interface CertificateRequest {
   authority?: boolean;
   dnsNames?: readonly string[];
   ipAddresses?: readonly string[];
+  /** Whether signed certificate timestamps are embedded, as in certificates of public authorities (RFC 6962, section 3.3). */
+  timestamps?: boolean;
 }
 
 /** Returns the DER of the signed certificate. */
@@ -73,6 +75,8 @@ function extensions(request: CertificateRequest, spki: Buffer): Buffer[] {
     // extKeyUsage: serverAuth and clientAuth
     list.push(extension("2.5.29.37", false, sequence(oid("1.3.6.1.5.5.7.3.1"), oid("1.3.6.1.5.5.7.3.2"))));
   }
+  // An SCT list of one entry without a valid signature, which only a verifier of timestamps would read.
+  if (request.timestamps) list.push(extension("1.3.6.1.4.1.11129.2.4.2", false, tlv(0x04, Buffer.from([0, 2, 0, 0]))));
   // subjectAltName
   if (alternativeNames.length > 0) list.push(extension("2.5.29.17", false, sequence(...alternativeNames)));
   return list;

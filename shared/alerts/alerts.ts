@@ -12,7 +12,7 @@ import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import type { Tables } from "../platform/storage/tables.ts";
-import { DAY_MS, HOUR_SECONDS } from "../platform/time.ts";
+import { DAY_MS, DAY_SECONDS, HOUR_SECONDS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
 import { type Acknowledgements, createAcknowledgements } from "./acknowledgements.ts";
 import { type AssetNotifications, createAssetNotifications } from "./asset-notifications.ts";
@@ -259,6 +259,13 @@ function exampleOf(rule: RuleRecord, now: Date): Item {
       const expiresOn = Math.floor((now.getTime() + threshold * DAY_MS) / 1000) - 3600;
       const asset = { id: "kv-example.secret.example-password", type: "secret", name: "example-password" } as const;
       return { kind: "asset", ...asset, ...vault, owner: "example-team", expiresOn, threshold };
+    }
+    case "lateRenewal": {
+      const windowEnd = Math.floor(now.getTime() / 1000) - 3600;
+      const asset = { id: "kv-example.certificate.example", type: "certificate", name: "example" } as const;
+      const late = { renewedBy: "keyVaultPolicy", windowEnd } as const;
+      const expiresOn = windowEnd + 10 * DAY_SECONDS;
+      return { kind: "asset", ...asset, ...vault, owner: "example-team", expiresOn, threshold: 0, late };
     }
     case "credentialExpiry": {
       const threshold = rule.thresholds.at(-1) ?? 0;

@@ -1,6 +1,6 @@
 import { decodeTime } from "ulid";
 import { ASSET_TYPES, Assets, type AssetType } from "../inventory/asset.ts";
-import { expiryBounds, partitions } from "../inventory/asset-keys.ts";
+import { type ExpiryIndex, expiryBounds, expiryPrefix, partitions, RENEWED } from "../inventory/asset-keys.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
@@ -90,9 +90,18 @@ export function createCleanUp(deps: {
     for await (const rows of tables.pages(NotificationRows, { partitionKey: ruleId, from, before, select: [] })) {
       const assetKeys = rows.map(({ rowKey }) => rowKey.slice(0, rowKey.lastIndexOf("!")));
       const existing = new Set<string>();
-      const range = { partitionKey: partitions.all, from: assetKeys[0]!, before: keyEnd(assetKeys.at(-1)!) };
-      for await (const assets of tables.pages(Assets, { ...range, select: [] }))
-        for (const { rowKey } of assets) existing.add(rowKey);
+      // Certificates with a renewal plan have an index of their own, with the same keys after the prefix.
+      const indexes: ExpiryIndex[] = type === "certificate" ? [type, RENEWED] : [type];
+      for (const index of indexes) {
+        const keyOf = (key: string) => expiryPrefix(index) + key.slice(expiryPrefix(type).length);
+        const range = {
+          partitionKey: partitions.all,
+          from: keyOf(assetKeys[0]!),
+          before: keyEnd(keyOf(assetKeys.at(-1)!)),
+        };
+        for await (const assets of tables.pages(Assets, { ...range, select: [] }))
+          for (const { rowKey } of assets) existing.add(expiryPrefix(type) + rowKey.slice(expiryPrefix(index).length));
+      }
       await removeRows(
         ruleId,
         rows.filter((_, index) => !existing.has(assetKeys[index]!)),

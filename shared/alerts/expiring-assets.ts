@@ -1,6 +1,7 @@
 import {
   ASSET_TYPES,
   type AssetRecord,
+  type AssetSource,
   Assets,
   type AssetType,
   assetId,
@@ -9,10 +10,11 @@ import {
   placesOf,
   sourceOf,
 } from "../inventory/asset.ts";
-import { expiryBounds, nameKey, partitions } from "../inventory/asset-keys.ts";
+import { expiryBounds, expiryKey, lateBounds, nameKey, partitions } from "../inventory/asset-keys.ts";
 import type { ExpiryRange } from "../inventory/asset-status.ts";
 import { HOLDER_SOURCES, holderSubscription, ownersOf } from "../inventory/holder.ts";
 import { assetWithEntry } from "../inventory/joined-credentials.ts";
+import { needsAttention, type PlannedCertificate } from "../inventory/renewal.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { sum } from "../platform/sum.ts";
 import { DAY_MS } from "../platform/time.ts";
@@ -20,7 +22,7 @@ import { type AssetItem, byUrgency } from "./items.ts";
 import type { NotificationLog } from "./notification-log.ts";
 import { matchesFilters, type RuleRecord } from "./rule.ts";
 import { isSnoozed, type SnoozesOfRule } from "./snoozes.ts";
-import { countIn, type VaultSnapshot } from "./vault-changes.ts";
+import { countIn, plannedIn, type SummaryVault, type VaultSnapshot } from "./vault-changes.ts";
 
 /** Finds the assets that an alert rule about expiry must notify about. */
 
@@ -36,6 +38,7 @@ export const COLUMNS = [
   "tags",
   "source",
   "credential",
+  "renewal",
 ] as const satisfies (keyof AssetRecord)[];
 type Candidate = Pick<AssetRecord, (typeof COLUMNS)[number]>;
 
@@ -98,10 +101,23 @@ export async function expiringItems(
 
   // A snooze with filters ended: evaluate again from its start, because matching assets were suppressed.
   const extended = suppressedSince && { ...span, from: new Date(Math.min(+suppressedSince, +span.from)), revision: 0 };
-  for (const { partitionKey, type, range } of sourcesOf(rule, thresholds, extended ?? span, snapshot)) {
+  const since = extended ?? span;
+  // A rule about late renewals has no thresholds, so no range by days.
+  for (const { partitionKey, type, range } of rule.alertType === "lateRenewal"
+    ? []
+    : sourcesOf(rule, thresholds, since, snapshot)) {
     const bounds = expiryBounds(type, range.from, range.before, false);
     for await (const rows of tables.pages(Assets, { partitionKey, ...bounds, select: [...COLUMNS], onCorrupt }))
       await addItems(rows);
+  }
+  const late = lateBounds(Math.floor(span.to.getTime() / 1000) + 1);
+  const oldest = rule.alertType === "expired" ? 0 : secondAfter(since.from, 0);
+  for (const partitionKey of latePartitionsOf(rule, thresholds, since, snapshot)) {
+    for await (const rows of tables.pages(Assets, { partitionKey, ...late, select: [...COLUMNS], onCorrupt })) {
+      const unexpired = rows.filter(({ expiresOn }) => expiresOn !== undefined && expiresOn >= oldest);
+      // The notification log is read from the first to the last expiry.
+      await addItems(unexpired.sort((a, b) => (keyByExpiry(a) < keyByExpiry(b) ? -1 : 1)));
+    }
   }
   // The snooze of an asset ended: evaluate the asset.
   for (const id of deps.recentlyEnded) {
@@ -129,9 +145,14 @@ export function itemsOf(
   const { type, name, vaultName, vaultId, subscriptionId, expiresOn, credential } = asset;
   if (!asset.enabled || expiresOn === undefined || !matchesFilters(rule.filters, asset, ownerTag)) return [];
   if (rule.alertType === "credentialExpiry" && !credential) return [];
+  // A certificate that its renewer renews on time causes no notification.
+  if (!needsAttention(asset, now.getTime())) return [];
+  const { renewedBy, windowEnd } = asset.renewal ?? {};
+  const late = renewedBy !== undefined && windowEnd !== undefined ? { renewedBy, windowEnd } : undefined;
+  if (rule.alertType === "lateRenewal" && !late) return [];
   const remainingMs = expiresOn * 1000 - now.getTime();
   // Several thresholds reached together cause one notification, for the lowest.
-  const reached = thresholds.filter((days) => remainingMs <= days * DAY_MS);
+  const reached = rule.alertType === "lateRenewal" ? [0] : thresholds.filter((days) => remainingMs <= days * DAY_MS);
   if (reached.length === 0) return [];
   const [owner] = ownersOf(asset, ownerTag);
   return [
@@ -146,6 +167,7 @@ export function itemsOf(
       ...(owner === undefined ? {} : { owner }),
       expiresOn,
       threshold: Math.min(...reached),
+      ...(late && { late }),
       ...(credential === undefined ? {} : { credential: credentialOfItem(credential) }),
     },
   ];
@@ -156,7 +178,7 @@ export function itemsOf(
  * because an expired credential breaks its application.
  */
 export const thresholdsOf = ({ alertType, thresholds }: Pick<RuleRecord, "alertType" | "thresholds">): number[] => {
-  if (alertType === "expired") return [0];
+  if (alertType === "expired" || alertType === "lateRenewal") return [0];
   return alertType === "credentialExpiry" ? [...new Set([...thresholds, 0])] : thresholds;
 };
 
@@ -185,13 +207,8 @@ const credentialOfItem = ({
 function sourcesOf(rule: RuleRecord, thresholds: readonly number[], span: Span, snapshot: VaultSnapshot): Source[] {
   const { vault, subscription, type } = rule.filters;
   const types = type === undefined ? ASSET_TYPES : [type];
-  const sources = rule.alertType === "credentialExpiry" ? HOLDER_SOURCES : rule.filters.source && [rule.filters.source];
-  const vaults = snapshot.vaults.filter(
-    ({ name, subscriptionId, source: vaultSource }) =>
-      (sources === undefined || sources.some((source) => sourceOf({ source: vaultSource }) === source)) &&
-      (vault === undefined || name.toLowerCase() === vault.toLowerCase()) &&
-      (subscription === undefined || subscriptionId.toLowerCase() === subscription.toLowerCase()),
-  );
+  const sources = sourcesInScope(rule);
+  const vaults = vaultsInScope(rule, snapshot);
   // The partitions with all assets: one, or one per source other than key vaults.
   const holders = sources?.flatMap((source) => (source === "keyVault" ? [] : source));
   const partitionsWithAll =
@@ -248,6 +265,60 @@ function sourcesOf(rule: RuleRecord, thresholds: readonly number[], span: Span, 
     })),
     ...reached,
   ];
+}
+
+const sourcesInScope = (rule: RuleRecord): readonly AssetSource[] | undefined =>
+  rule.alertType === "credentialExpiry" ? HOLDER_SOURCES : rule.filters.source && [rule.filters.source];
+
+function vaultsInScope(rule: RuleRecord, snapshot: VaultSnapshot): SummaryVault[] {
+  const { vault, subscription } = rule.filters;
+  const sources = sourcesInScope(rule);
+  return snapshot.vaults.filter(
+    ({ name, subscriptionId, source: vaultSource }) =>
+      (sources === undefined || sources.some((source) => sourceOf({ source: vaultSource }) === source)) &&
+      (vault === undefined || name.toLowerCase() === vault.toLowerCase()) &&
+      (subscription === undefined || subscriptionId.toLowerCase() === subscription.toLowerCase()),
+  );
+}
+
+const keyByExpiry = ({ type, expiresOn, name, vaultName }: Candidate): string =>
+  expiryKey(type, expiresOn, name, vaultName);
+
+/**
+ * Returns the partitions to read for certificates with a renewal plan, in the order of when they need attention. None if none of
+ * these certificates newly reached a threshold after it needed attention.
+ */
+function latePartitionsOf(
+  rule: RuleRecord,
+  thresholds: readonly number[],
+  span: Span,
+  snapshot: VaultSnapshot,
+): string[] {
+  const { type } = rule.filters;
+  if ((type !== undefined && type !== "certificate") || rule.alertType === "credentialExpiry") return [];
+  const [from, to] = [span.from.getTime(), span.to.getTime()];
+  const isDue = (certificate: PlannedCertificate, isChanged: boolean): boolean => {
+    const { attentionAt, expiresOn, hasWindow } = certificate;
+    if (rule.alertType === "lateRenewal" && !hasWindow) return false;
+    // A rule about late renewals notifies at once. Others notify when a threshold is also reached.
+    const times =
+      rule.alertType === "lateRenewal"
+        ? [attentionAt * 1000]
+        : thresholds.map((days) => Math.max(attentionAt * 1000, expiresOn * 1000 - days * DAY_MS));
+    return times.some((time) => time <= to && (time > from || isChanged));
+  };
+  const vaults = vaultsInScope(rule, snapshot).map((vault) => ({ vault, certificates: plannedIn(vault) }));
+  const due = vaults.filter(({ vault, certificates }) => {
+    const isChanged = snapshot.changedSince(vault, span.revision);
+    return certificates.some((certificate) => isDue(certificate, isChanged));
+  });
+  const needAttention = sum(
+    vaults,
+    ({ certificates }) => certificates.filter(({ attentionAt }) => attentionAt * 1000 <= to).length,
+  );
+  // Reading all of them may need fewer requests than reading each vault.
+  if (due.length > Math.ceil(needAttention / PAGE_ROWS)) return [partitionOf(rule.filters)];
+  return due.map(({ vault }) => partitions.vault(vault.name));
 }
 
 /** Returns the narrowest partition with all assets that can match the filters. */

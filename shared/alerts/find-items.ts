@@ -76,7 +76,8 @@ export function createItemFinder(deps: ItemFinderDeps) {
     switch (rule.alertType) {
       case "expiration":
       case "expired":
-      case "credentialExpiry": {
+      case "credentialExpiry":
+      case "lateRenewal": {
         const snoozed = deps.snoozes.split(context.snoozes, rule.ruleId, from, context.now);
         const span = { from, to: context.now, revision: progress.revision };
         const findDeps = { tables, notifications, ownerTag: deps.ownerTag, ...snoozed };

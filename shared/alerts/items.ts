@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { ASSET_TYPES, CREDENTIAL_KINDS } from "../inventory/asset.ts";
 import { expiryKey } from "../inventory/asset-keys.ts";
+import { RENEWERS } from "../inventory/renewal.ts";
 import { keyText } from "../platform/storage/keys.ts";
 import { SEVERITIES } from "./rule.ts";
 
@@ -10,7 +11,7 @@ import { SEVERITIES } from "./rule.ts";
 export const URGENCIES = ["expired", "critical", "warning", "notice"] as const;
 export type Urgency = (typeof URGENCIES)[number];
 
-/** An asset that reached a threshold before its expiry, or expired (threshold 0). */
+/** An asset that reached a threshold before its expiry, or expired or was not renewed in time (threshold 0). */
 export const AssetItem = z.object({
   kind: z.literal("asset"),
   /** `<vault>.<type>.<name>` */
@@ -27,6 +28,8 @@ export const AssetItem = z.object({
   threshold: z.int(),
   /** Time of the rule's first notification about this expiry, by a higher threshold, ISO 8601. */
   since: z.string().optional(),
+  /** For a certificate whose renewal is late: its renewer, and when its window ended (unix seconds). */
+  late: z.object({ renewedBy: z.enum(RENEWERS), windowEnd: z.int() }).optional(),
   /** The application of a directory credential. The item's vault is then internal and not shown. */
   credential: z
     .object({

@@ -1,4 +1,5 @@
 import { type CredentialKind, isCredentialId, placesOf, titleOfCredential } from "../inventory/asset.ts";
+import type { Renewer } from "../inventory/renewal.ts";
 import { assetLink, credentialsLink, encodePathSegment, vaultLink } from "../platform/azure/portal.ts";
 import { DAY_MS, HOUR_MS } from "../platform/time.ts";
 import type { DeliveryRecord } from "./delivery.ts";
@@ -357,9 +358,12 @@ function assetLine(item: AssetItem, createdAt: Date, links: Links): MessageLine 
   const expiryText = dateText(new Date(item.expiresOn * 1000));
   const { credential } = item;
   return {
-    ...urgencyOf(remainingMs),
+    ...(item.late ? lateUrgencyOf(remainingMs) : urgencyOf(remainingMs)),
     title: credential ? titleOfCredential(credential) : `${item.vaultName}/${item.name}`,
-    what: remainingMs < 0 ? `expired ${ago(-remainingMs)}` : `expires ${within(remainingMs)}`,
+    what:
+      remainingMs < 0
+        ? `expired ${ago(-remainingMs)}`
+        : `${item.late ? "was not renewed in time and " : ""}expires ${within(remainingMs)}`,
     facts: [
       ["Type", credential ? credentialType(item.type, credential.kind) : TYPE_NAMES[item.type]],
       ...(
@@ -371,6 +375,12 @@ function assetLine(item: AssetItem, createdAt: Date, links: Links): MessageLine 
       ).flatMap(([label, value]): [string, string][] => (value === undefined ? [] : [[label, value]])),
       ...(credential ? [] : ([["Subscription", subscriptionText(links, item.subscriptionId)]] as [string, string][])),
       [remainingMs < 0 ? "Expired" : "Expires", expiryText],
+      ...(item.late
+        ? ([
+            ["Renewed by", RENEWERS_IN_MESSAGES[item.late.renewedBy]],
+            ["Renewal was due by", dateText(new Date(item.late.windowEnd * 1000))],
+          ] as [string, string][])
+        : []),
       ["Owner", item.owner ?? "none"],
       ...(item.threshold > 0 ? ([["Threshold", dayCount(item.threshold)]] as [string, string][]) : []),
     ],
@@ -383,6 +393,20 @@ function assetLine(item: AssetItem, createdAt: Date, links: Links): MessageLine 
 
 /** Returns a link as a list. Empty without an address. */
 const linkTo = (text: string, url: string | undefined): MessageLink[] => (url === undefined ? [] : [{ text, url }]);
+const RENEWERS_IN_MESSAGES: Record<Renewer, string> = {
+  keyVaultPolicy: "the policy of the certificate",
+  acmebot: "Acmebot",
+  certManager: "cert-manager",
+  thisService: "this service",
+  observed: "an unknown renewer",
+  none: "no one",
+};
+
+/** A late renewal needs a person, also if the expiry is far. */
+const lateUrgencyOf = (remainingMs: number): Pick<MessageLine, "urgency" | "label"> => {
+  const byTime = urgencyOf(remainingMs);
+  return byTime.urgency === "notice" ? { urgency: "warning", label: "Renewal is late" } : byTime;
+};
 
 const credentialType = (type: AssetItem["type"], kind: CredentialKind = "application"): string => {
   if (kind === "policyKey") return `${TYPE_NAMES[type]} of a custom policy`;

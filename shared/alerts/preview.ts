@@ -1,5 +1,6 @@
 import { ASSET_TYPES, Assets, idsOf } from "../inventory/asset.ts";
-import { expiryBounds, partitions } from "../inventory/asset-keys.ts";
+import { expiryBounds, lateBounds, partitions } from "../inventory/asset-keys.ts";
+import { END_OF_TIME } from "../inventory/asset-status.ts";
 import type { Clock } from "../platform/runtime.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
@@ -49,9 +50,13 @@ export function createPreview(deps: {
     if (!isAboutExpiry(rule.alertType)) return undefined;
     const snoozed = deps.snoozes.split(await deps.snoozes.all(), rule.ruleId, now, now);
     const types = rule.filters.type === undefined ? ASSET_TYPES : [rule.filters.type];
-    const candidates = await Promise.all(
-      thresholdsOf(rule).flatMap((days) => types.map((type) => firstAfter(rule, type, days, now, snoozed, hidden))),
+    const byDays = thresholdsOf(rule).flatMap((days) =>
+      types.map((type) => firstAfter(rule, type, days, now, snoozed, hidden)),
     );
+    const candidates = await Promise.all([
+      ...(rule.alertType === "lateRenewal" ? [] : byDays),
+      ...(types.includes("certificate") ? [firstLateAfter(rule, now, snoozed, hidden)] : []),
+    ]);
     return candidates.flat().sort((a, b) => (a.at < b.at ? -1 : 1))[0];
   }
 
@@ -82,6 +87,29 @@ export function createPreview(deps: {
         if (item) return [{ item, at: reachedAt.toISOString() }];
       }
       if (++pages === MAX_PAGES) break;
+    }
+    return [];
+  }
+
+  /** Returns the first certificate whose renewal becomes late after now, if the rule then notifies about it. */
+  async function firstLateAfter(
+    rule: RuleRecord,
+    now: Date,
+    snoozed: ReturnType<Snoozes["split"]>,
+    hidden: ReadonlySet<string>,
+  ): Promise<NonNullable<Preview["next"]>[]> {
+    if (rule.alertType === "credentialExpiry") return [];
+    const { before: from } = lateBounds(Math.floor(now.getTime() / 1000) + 1);
+    const range = { partitionKey: partitionOf(rule.filters), from, before: lateBounds(END_OF_TIME).before };
+    for await (const rows of tables.pages(Assets, { ...range, pageSize: PAGE_ROWS, select: [...COLUMNS] })) {
+      for (const asset of rows) {
+        if (hidden.has(asset.vaultName.toLowerCase()) || isSnoozed(snoozed, idsOf(asset), asset, deps.ownerTag))
+          continue;
+        const lateAt = new Date(asset.renewal!.attentionAt * 1000);
+        const [item] = itemsOf(asset, thresholdsOf(rule), lateAt, rule, deps.ownerTag);
+        if (item) return [{ item, at: lateAt.toISOString() }];
+      }
+      break;
     }
     return [];
   }

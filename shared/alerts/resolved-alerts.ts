@@ -2,6 +2,7 @@ import pMap from "p-map";
 import { type AssetPlace, type AssetRecord, Assets, placesOf } from "../inventory/asset.ts";
 import { nameKey, namePrefix, partitions } from "../inventory/asset-keys.ts";
 import { assetWithEntry } from "../inventory/joined-credentials.ts";
+import { needsAttention } from "../inventory/renewal.ts";
 import { VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import type { Tables } from "../platform/storage/tables.ts";
@@ -101,10 +102,16 @@ export async function endedAssets(
         if (!vaults.has(name)) return [];
         if (!asset.enabled) return [{ kind: "recovered", id: of.id, of, since, reason: "disabled" }];
         const { expiresOn, version } = asset;
-        if (expiresOn === of.expiresOn) return [];
+        const isOnTime = !needsAttention(asset, span.to.getTime());
+        if (expiresOn === of.expiresOn)
+          // The window of the renewal changed.
+          return rule.alertType === "lateRenewal" && isOnTime
+            ? [{ kind: "recovered", id: of.id, of, since, reason: "mended" }]
+            : [];
         const remainingMs = expiresOn === undefined ? Number.POSITIVE_INFINITY : expiresOn * 1000 - span.to.getTime();
         // Still within a threshold: a new alert for the same asset replaces this one, if the asset still matches the rule.
         if (
+          !isOnTime &&
           remainingMs <= Math.max(...thresholdsOf(rule)) * DAY_MS &&
           matchesFilters(rule.filters, asset, deps.ownerTag)
         )

@@ -53,7 +53,8 @@ function checkFilters({ alertType: type, filters }: RuleRecord): void {
       throw invalidBody(`filters.${filter}`, `is not supported for the alert type ${type}`);
   };
   if (type !== "complianceViolation") rejectFilter("severity");
-  if (!isAboutExpiry(type) || type === "credentialExpiry") rejectFilter("source");
+  if (!isAboutExpiry(type) || type === "credentialExpiry" || type === "lateRenewal") rejectFilter("source");
+  if (type === "lateRenewal") rejectFilter("type");
   if (type === "credentialExpiry") for (const filter of ["vault", "subscription", "tag"] as const) rejectFilter(filter);
   if (type === "scanFailure") for (const filter of ["vault", "type", "tag", "owner"] as const) rejectFilter(filter);
   if (type === "serviceCredentialExpiry" || type === "breakGlass" || isAboutAutomation(type)) {

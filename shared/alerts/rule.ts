@@ -13,6 +13,7 @@ export const ALERT_TYPES = [
   "expiration",
   "expired",
   "credentialExpiry",
+  "lateRenewal",
   "complianceViolation",
   "scanFailure",
   "serviceCredentialExpiry",
@@ -31,8 +32,9 @@ export type AlertType = (typeof ALERT_TYPES)[number];
  * alert has the type of the alert.
  */
 export const eventTypeOf = (type: AlertType) => `lifecycle.alert.${type}` as const;
-/** Returns whether a type is about the expiry of assets. */
-export const isAboutExpiry = (type: AlertType): boolean => type === "expired" || hasThresholds(type);
+/** Returns whether a type is about the expiry of assets, or about certificates that were not renewed in time. */
+export const isAboutExpiry = (type: AlertType): boolean =>
+  type === "expired" || type === "lateRenewal" || hasThresholds(type);
 /** Returns whether a type has thresholds. `credentialExpiry` covers only application credentials, and also expired ones. */
 export const hasThresholds = (type: AlertType): boolean => type === "expiration" || type === "credentialExpiry";
 

@@ -4,6 +4,8 @@ import { type AssetType, sourceOf } from "../inventory/asset.ts";
 import { nameRange } from "../inventory/asset-keys.ts";
 import type { ExpiryRange } from "../inventory/asset-status.ts";
 import { countExpiries } from "../inventory/expiries.ts";
+import type { PlannedCertificate } from "../inventory/renewal.ts";
+import { unpackRenewed } from "../inventory/renewed-certificates.ts";
 import { readScope } from "../inventory/scope.ts";
 import { expiriesOf, VAULTS, type VaultRecord, Vaults } from "../inventory/vault.ts";
 import { entity, type Row } from "../platform/storage/entity.ts";
@@ -26,7 +28,7 @@ const VaultVersionsRow = z.object({ revision: z.int(), versions: packedMember(Ve
 export const VaultVersions = entity("AlertStates", VaultVersionsRow);
 const VERSIONS = "vaultVersions";
 
-type SummaryVault = Pick<VaultRecord, "name" | "subscriptionId" | "contents"> & Partial<VaultRecord>;
+export type SummaryVault = Pick<VaultRecord, "name" | "subscriptionId" | "contents"> & Partial<VaultRecord>;
 const SUMMARY = [
   "name",
   "source",
@@ -35,6 +37,7 @@ const SUMMARY = [
   "certificateExpiries",
   "keyExpiries",
   "secretExpiries",
+  "certificateRenewals",
 ] as const;
 
 /** A snapshot of all vaults for one evaluation. */
@@ -108,13 +111,25 @@ export async function readVaultSnapshot(
   };
 }
 
-/** Returns the number of a vault's assets of a type in an expiry range. */
+/**
+ * Returns the number of a vault's assets of a type in an expiry range. Certificates with a renewal plan are left out, because
+ * days alone don't decide about them (`plannedIn`).
+ */
 export const countIn = (vault: SummaryVault, type: AssetType, range: ExpiryRange): number =>
-  countExpiries(expiriesOf(vault, type), range);
+  countExpiries(expiriesOf(vault, type), range) -
+  (type === "certificate"
+    ? plannedIn(vault).filter(({ expiresOn }) => expiresOn >= range.from && expiresOn < range.before).length
+    : 0);
+
+/** Returns a vault's certificates with a renewal plan. */
+export const plannedIn = ({ certificateRenewals }: SummaryVault): PlannedCertificate[] =>
+  unpackRenewed(certificateRenewals);
 
 /** Returns a hash of a vault's content. It is shortened to 66 bits, because one row stores the hashes of all vaults. */
-const hashOf = ({ contents, subscriptionId }: SummaryVault): string =>
+const hashOf = ({ contents, subscriptionId, certificateRenewals }: SummaryVault): string =>
   createHash("sha256")
     .update(JSON.stringify([contents.certificate, contents.key, contents.secret, subscriptionId.toLowerCase()]))
+    // Renewal windows can change without the certificates.
+    .update(certificateRenewals ?? new Uint8Array())
     .digest("base64url")
     .slice(0, 11);

@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { ASSET_TYPES, CREDENTIAL_KINDS } from "../inventory/asset.ts";
+import { RENEWERS } from "../inventory/renewal.ts";
 import type { Webhook } from "../platform/http/openapi-webhooks.ts";
 import { END_REASONS } from "./items.ts";
 import { ALERT_TYPES, type AlertType, DELIVERY_MODES, eventTypeOf, SEVERITIES } from "./rule.ts";
@@ -65,6 +66,12 @@ export const EventAsset = z
       .string()
       .nullable()
       .meta({ description: "Address of the asset on the page of the service. Null if PUBLIC_BASE_URL is not set." }),
+    renewedBy: z.enum(RENEWERS).optional().meta({
+      description: "Renewer of a certificate whose renewal is late. Absent otherwise.",
+    }),
+    windowEnd: instant.optional().meta({
+      description: "End of the renewal window of a certificate whose renewal is late. Absent otherwise.",
+    }),
     portalUrl,
     ...tracking,
     renewedUntil: instant
@@ -219,6 +226,7 @@ const EVENTS: Record<AlertType, { item: z.ZodType; summary: string }> = {
   expiration: { item: EventAsset, summary: "Assets expire soon" },
   expired: { item: EventAsset, summary: "Assets expired" },
   credentialExpiry: { item: EventAsset, summary: "Credentials of applications expire soon or expired" },
+  lateRenewal: { item: EventAsset, summary: "Certificates were not renewed in time" },
   complianceViolation: { item: EventViolation, summary: "Compliance violations were found" },
   scanFailure: { item: z.union([EventScanFailure, EventScan]), summary: "Scans can't read vaults or subscriptions" },
   serviceCredentialExpiry: { item: EventServiceCredential, summary: "Credentials of the service expire soon" },

@@ -65,6 +65,10 @@ function itemOf(item: Item, links: Links): EventItem {
         expiresOn: new Date(item.expiresOn * 1000).toISOString(),
         thresholdDays: item.threshold,
         pageUrl: assetPageLink(links, item.id) ?? null,
+        ...(item.late && {
+          renewedBy: item.late.renewedBy,
+          windowEnd: new Date(item.late.windowEnd * 1000).toISOString(),
+        }),
         portalUrl: credential ? credentialsLink(links, credential) : assetLink(links, item),
       };
     }

@@ -22,7 +22,7 @@ import { nextEvaluation } from "./evaluation-states.ts";
 import { type EvaluationStore, hasEnded } from "./evaluations.ts";
 import { type Evaluator, editionOf } from "./evaluator.ts";
 import type { Overview } from "./overview.ts";
-import { passedIntervals, readAssetsExpiringIn, thresholdMomentOf } from "./passed-thresholds.ts";
+import { readAssetsThatPassed, thresholdMomentOf } from "./passed-thresholds.ts";
 
 /**
  * Evaluations through a queue, for inventories that are too large for one request. Timers, changed settings and
@@ -175,12 +175,11 @@ export function createEvaluationWork(deps: {
     } else {
       // Three policies: of the last call, of now, and of the time when the message was sent. They differ if settings changed.
       const { criticalDays = checkContext.criticalDays, warningDays = checkContext.warningDays } = message;
-      const intervals = passedIntervals([
+      const passedAssets = await readAssetsThatPassed(tables, [
         thresholdMomentOf(row),
         checkContext,
         { now: checkContext.now, criticalDays, warningDays },
       ]);
-      const passedAssets = await readAssetsExpiringIn(tables, intervals);
       const messages: EvaluateMessage[] = [];
       for (const [vault, assets] of passedAssets) {
         for (let start = 0; start < assets.length; start += ASSETS_PER_MESSAGE) {

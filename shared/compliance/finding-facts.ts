@@ -1,6 +1,8 @@
 import * as z from "zod";
 import { type AssetRecord, titleOfCredential } from "../inventory/asset.ts";
 import { ownersOf } from "../inventory/holder.ts";
+import { RENEWERS } from "../inventory/renewal.ts";
+import { isPubliclyTrusted } from "./public-certificates.ts";
 
 /**
  * Data of a failing asset that lists of violations and remediations need in addition to its name. It is stored with the asset's
@@ -16,6 +18,10 @@ export const AssetFacts = z.object({
   credentialTitle: z.string().optional(),
   /** True for a credential of a service principal instead of an application. */
   servicePrincipal: z.boolean().optional(),
+  /** True for a publicly trusted certificate. */
+  publiclyTrusted: z.boolean().optional(),
+  /** Who renews a certificate. */
+  renewedBy: z.enum(RENEWERS).optional(),
 });
 export type AssetFacts = z.infer<typeof AssetFacts>;
 
@@ -46,6 +52,8 @@ export function assetFactsOf(asset: AssetRecord, ownerTag: string): AssetFacts |
     ...(from !== undefined && { from }),
     ...(asset.credential && { credentialTitle: titleOfCredential(asset.credential).slice(0, MAX_TITLE_CHARACTERS) }),
     ...(asset.credential?.of === "servicePrincipal" && { servicePrincipal: true }),
+    ...(asset.type === "certificate" && isPubliclyTrusted(asset) && { publiclyTrusted: true }),
+    ...(asset.renewal && { renewedBy: asset.renewal.renewedBy }),
   };
   return Object.keys(facts).length > 0 ? facts : undefined;
 }

@@ -3,7 +3,8 @@
  * changed although the assets did not.
  */
 import { ASSET_TYPES, Assets } from "../inventory/asset.ts";
-import { expiryBounds, partitions } from "../inventory/asset-keys.ts";
+import { expiryBounds, lateBounds, partitions } from "../inventory/asset-keys.ts";
+import { statusOfAsset } from "../inventory/renewal.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_SECONDS } from "../platform/time.ts";
 import type { ThresholdsRecord } from "./compliance-rows.ts";
@@ -33,7 +34,7 @@ interface Interval {
  * Returns the ranges of expiry dates that a threshold (expired, critical, warning) passed between the earliest and the latest
  * of these moments. Overlapping ranges are merged.
  */
-export function passedIntervals(moments: readonly ThresholdMoment[]): Interval[] {
+function passedIntervals(moments: readonly ThresholdMoment[]): Interval[] {
   const thresholds = [
     () => 0, // The expiry itself.
     (moment: ThresholdMoment) => moment.criticalDays,
@@ -54,30 +55,43 @@ export function passedIntervals(moments: readonly ThresholdMoment[]): Interval[]
 }
 
 /**
- * Returns the assets that expire in the intervals, as `<type>.<name>`, by their vault's lower-case name. Reads at most nine
- * ranges of the inventory's index by expiry.
+ * Returns the assets that passed a threshold between these moments, as `<type>.<name>`, by their vault's lower-case name. Reads
+ * at most nine ranges of the inventory's index by expiry, and one request per 1,000 certificates whose renewal is late: only
+ * these can have another status at one of the moments.
  */
-export async function readAssetsExpiringIn(
+export async function readAssetsThatPassed(
   tables: Tables,
-  intervals: readonly Interval[],
+  moments: readonly ThresholdMoment[],
 ): Promise<Map<string, string[]>> {
   const byVault = new Map<string, string[]>();
-  await Promise.all(
-    intervals.flatMap(({ from, before }) =>
+  const add = (vaultName: string, key: string) => {
+    const keys = byVault.get(vaultName.toLowerCase());
+    if (keys) keys.push(key);
+    else byVault.set(vaultName.toLowerCase(), [key]);
+  };
+  const readLate = async () => {
+    const latest = Math.max(...moments.map(({ now }) => now));
+    const range = { partitionKey: partitions.all, ...lateBounds(Math.floor(latest / 1000) + 1) };
+    const select = ["type", "name", "vaultName", "expiresOn", "renewal"] as const;
+    for await (const rows of tables.pages(Assets, { ...range, select })) {
+      for (const row of rows) {
+        const statuses = new Set(moments.map((moment) => statusOfAsset(row, moment)));
+        if (statuses.size > 1) add(row.vaultName, assetKey(row.type, row.name));
+      }
+    }
+  };
+  await Promise.all([
+    readLate(),
+    ...passedIntervals(moments).flatMap(({ from, before }) =>
       ASSET_TYPES.map(async (type) => {
         // False: without assets that have no expiry.
         const range = { partitionKey: partitions.all, ...expiryBounds(type, from, before, false) };
         const select = ["name", "vaultName"] as const;
         for await (const rows of tables.pages(Assets, { ...range, select })) {
-          for (const { name, vaultName } of rows) {
-            const key = vaultName.toLowerCase();
-            const keys = byVault.get(key);
-            if (keys) keys.push(assetKey(type, name));
-            else byVault.set(key, [assetKey(type, name)]);
-          }
+          for (const { name, vaultName } of rows) add(vaultName, assetKey(type, name));
         }
       }),
     ),
-  );
+  ]);
   return byVault;
 }

@@ -3,8 +3,9 @@ import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
 import { type AssetPlace, type AssetRecord, type AssetType, assetId, placesOf, sourceOf } from "../inventory/asset.ts";
-import { type Moment, statusOf } from "../inventory/asset-status.ts";
+import type { Moment } from "../inventory/asset-status.ts";
 import type { AssetQueries, FoundAsset } from "../inventory/query.ts";
+import { statusOfAsset } from "../inventory/renewal.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
 import { isServiceVault } from "../platform/azure/service-key-vault.ts";
 import type { Config } from "../platform/config/config.ts";
@@ -20,6 +21,7 @@ import type { Queues } from "../platform/storage/queues.ts";
 import type { StorageCorrupt, Tables } from "../platform/storage/tables.ts";
 import { SECOND_MS } from "../platform/time.ts";
 import { type Consumer, consumersOf, type Driver, scoreAndDrivers } from "./blast-radius.ts";
+import { type CertificateUse, certificateUses } from "./certificate-uses.ts";
 import { type Coverage, coveragePage, readUnits } from "./coverage.ts";
 import { applicationHolder } from "./edge.ts";
 import type { EdgeSource } from "./edge-source.ts";
@@ -111,6 +113,11 @@ export interface Dependencies {
   usage(id: string): Promise<{ assetId: string; usage: AssetUsage; lastSignIn: Date | undefined }>;
   /** Returns the dependencies of an asset and of its whole vault. Makes at most six requests. */
   edgesOf(place: AssetPlace): Promise<{ edges: FoundEdge[]; more: boolean }>;
+  /**
+   * Returns the uses of certificates by lower-case `<vault>/<name>`, of one vault or of all. Undefined before the first complete
+   * run. Makes one request per 1,000 dependencies, and one per 1,000 units.
+   */
+  certificateUses(vaultName: string | undefined): Promise<Map<string, CertificateUse> | undefined>;
   readonly references: Pick<References, "of" | "unresolved">;
 }
 
@@ -304,6 +311,12 @@ export function createDependencies(deps: {
 
     edgesOf: async (place) => await edgesOf(place, await readUnits(tables)),
 
+    async certificateUses(vaultName) {
+      const units = [...(await readUnits(tables)).values()];
+      const isKnown = units.some(({ lastFullAt }) => lastFullAt !== undefined);
+      return isKnown ? await certificateUses(tables, vaultName) : undefined;
+    },
+
     async usage(id) {
       const { asset } = await assetOf(id, await inventory.moment());
       const { appId, keyId } = asset.credential ?? {};
@@ -331,7 +344,7 @@ export function createDependencies(deps: {
       const found = await Promise.all([asset.asset, ...places].map((place) => edgesOf(place, units)));
       const more = found.some((one) => one.more);
       const consumers = consumersOf(found.flatMap(({ edges }) => edges));
-      const expiring = statusOf(asset.asset.expiresOn, moment) !== "healthy";
+      const expiring = statusOfAsset(asset.asset, moment) !== "healthy";
       return {
         asset,
         assetId: assetId(asset.asset),

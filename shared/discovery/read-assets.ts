@@ -1,9 +1,10 @@
 /** Turns the entries of a vault's list into assets, with the details and rotation policies that further requests return. */
 import pMap from "p-map";
 import { type AssetRecord, type AssetType, contentHash, fingerprint } from "../inventory/asset.ts";
+import type { CertificateFacts } from "../inventory/certificate-facts.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
-import type { Answer, ListedAsset, VaultClient } from "../platform/azure/key-vault.ts";
+import type { Answer, CertificateDetails, ListedAsset, VaultClient } from "../platform/azure/key-vault.ts";
 import { hashEntries, hashEntry } from "./read-list.ts";
 
 /** Maximum number of keys or certificates of a vault whose details are requested concurrently. */
@@ -226,6 +227,9 @@ function detailsOf(asset: AssetRecord | undefined): Partial<AssetRecord> {
     thumbprint: asset.thumbprint,
     validityMonths: asset.validityMonths,
     autoRenew: asset.autoRenew,
+    certificate: asset.certificate,
+    issuerName: asset.issuerName,
+    renewalTrigger: asset.renewalTrigger,
   };
 }
 
@@ -256,7 +260,25 @@ async function requestDetails(
     keySize: certificate.keySize,
     keyCurve: certificate.keyCurve,
     autoRenew: certificate.autoRenew,
+    issuerName: certificate.issuerName,
+    renewalTrigger: triggerOf(certificate),
+    certificate: factsOf(certificate),
   }));
+}
+
+/** The members are in one order, so that unchanged facts give the same hash. */
+const factsOf = ({ issued, orderedMonths, exportable }: CertificateDetails): CertificateFacts => ({
+  ...issued,
+  ...(orderedMonths !== undefined && { orderedMonths }),
+  ...(exportable !== undefined && { exportable }),
+});
+
+/** Returns when the policy renews a certificate. Undefined if the policy does not renew it. */
+function triggerOf({ lifetimeActions }: CertificateDetails): AssetRecord["renewalTrigger"] {
+  const renewal = lifetimeActions.find(({ action }) => action === "AutoRenew");
+  if (!renewal) return undefined;
+  const { action: _, ...trigger } = renewal;
+  return trigger;
 }
 
 /** Requests a key's rotation policy. Returns undefined for other types, and for keys without a policy. */

@@ -3,13 +3,18 @@
  * alone. Keys and certificates also have details, which cost a request each. For scheduled full scans they are divided into
  * seven parts, the "sevenths" (inventory/details.ts): each scan reads the parts that are due.
  */
+import { checkRenewals } from "../certificates/renewal-checks.ts";
+import type { RenewalInformation } from "../certificates/renewal-information.ts";
 import { ASSET_TYPES, type AssetRecord, type AssetType, contentHash } from "../inventory/asset.ts";
 import { ALL_SEVENTHS, dueSevenths, NO_SEVENTHS, seventhOf } from "../inventory/details.ts";
 import { countOwners } from "../inventory/owners.ts";
+import { packRenewed } from "../inventory/renewed-certificates.ts";
 import type { OwnerCounts, ReadSevenths, VaultRecord } from "../inventory/vault.ts";
 import type { AssetChange, InventoryWriter, StoredVault } from "../inventory/write.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
 import type { KeyVaults, VaultClient } from "../platform/azure/key-vault.ts";
+import type { Logger } from "../platform/runtime.ts";
+import { addRenewals } from "./add-renewals.ts";
 import { readAssets } from "./read-assets.ts";
 import {
   hashContents,
@@ -29,6 +34,9 @@ export interface ReadTypesDeps {
   ownerTag: string;
   /** Maximum age in days of details that can change without a change of their list entry. */
   detailRefreshDays: number;
+  /** Reads the renewal windows that certificate authorities suggest. */
+  renewalInformation: RenewalInformation;
+  log: Logger;
 }
 
 /** Selects the lists and details of a vault that are read. */
@@ -58,14 +66,20 @@ export interface TypeResult {
     details?: ReadSevenths | undefined;
     /** Result of `readingHash`. Undefined if some details were not requested or could not be read. */
     answers: string | undefined;
+    /** When the authorities of certificates were asked and what they answered, packed. Undefined if none was asked. */
+    renewalChecks?: Uint8Array<ArrayBuffer> | undefined;
   };
   /** Undefined if unchanged. */
   owners?: OwnerCounts | undefined;
+  /** The certificates with a renewal plan, packed. Undefined if unchanged. */
+  renewed?: Uint8Array<ArrayBuffer> | undefined;
   changes: AssetChange[];
   failure?: CloudFailure | undefined;
   /** Failure to read rotation policies of keys. */
   policyFailure?: CloudFailure | undefined;
 }
+
+const NO_NAMES: ReadonlySet<string> = new Set();
 
 /** Reads secrets, keys and certificates concurrently. Each type succeeds or fails on its own. */
 export async function readTypes(
@@ -113,14 +127,25 @@ async function readType(
     !row || row.owners?.[type]?.tag === deps.ownerTag
       ? undefined
       : countOwners((await storedAssets()).values(), deps.ownerTag);
+  /** Packs the plans of unchanged certificates if the row does not have them: an earlier version wrote it. */
+  const repackRenewed = async () =>
+    type !== "certificate" || !row || row.certificateRenewals
+      ? undefined
+      : packRenewed((await storedAssets()).values());
   try {
     const client = deps.client();
     const items = await readListing(client, type, options.signal);
     const listing = hashEntries(items);
     const detailsBefore = type === "secret" ? undefined : row?.details?.[type];
     const dueParts = dueDetails(type, storedVault, options, deps, now);
+    const windows =
+      type === "certificate" && row ? await checkRenewals(row, storedAssets, { ...deps, ...options, now }) : undefined;
+    /** Certificates whose authority suggests another window than the stored one. They are read and written again. */
+    const changedWindows = windows?.changed ?? NO_NAMES;
     const isDue = (name: string) =>
-      dueParts.size === ALL_SEVENTHS.size || (dueParts.size > 0 && dueParts.has(seventhOf(vault.name, name)));
+      changedWindows.has(name.toLowerCase()) ||
+      dueParts.size === ALL_SEVENTHS.size ||
+      (dueParts.size > 0 && dueParts.has(seventhOf(vault.name, name)));
     const contentsBefore = row?.contents[type] ?? "";
     // A scan that a user requested also finds stored assets that another program changed. Other scans rely on the hashes in the
     // vault's row, and don't read the assets' rows.
@@ -133,7 +158,9 @@ async function readType(
     /** Returns the result for unchanged assets. For most vaults of a scan it does not read the assets' rows. */
     const unchanged = async (details: ReadSevenths | undefined): Promise<TypeResult> => {
       const list = { listing, contents: contentsBefore, assets: undefined, found: items.length, details };
-      return { type, changes: [], list: { ...list, answers: answersBefore }, owners: await recountOwners() };
+      const derived = { owners: await recountOwners(), renewed: await repackRenewed() };
+      const renewalChecks = windows?.toStore();
+      return { type, changes: [], list: { ...list, answers: answersBefore, renewalChecks }, ...derived };
     };
     let readOptions = { storedAssets, refresh: isDue, now, signal: options.signal };
     if (isSameListing && dueParts.size < ALL_SEVENTHS.size) {
@@ -141,7 +168,7 @@ async function readType(
       const dueItems = items.filter(({ name }) => isDue(name));
       const { assets } = (await readAssets(client, type, dueItems, vault, readOptions))!;
       const details = detailsBefore && refreshIfUnchanged(assets, detailsBefore, dueParts, now);
-      if (dueParts.size === 0 || details) return await unchanged(details);
+      if (changedWindows.size === 0 && (dueParts.size === 0 || details)) return await unchanged(details);
       // Details changed. Build all assets now, from the stored ones and those just read; request again only details that
       // failed.
       const readAssetEntries = assets.map((asset) => [asset.name.toLowerCase(), asset] as const);
@@ -152,24 +179,35 @@ async function readType(
       };
     }
     const hashReading = (contents: string, answers: string) => readingHash(vault, { listing, contents, answers });
-    const isSameAnswers = (answers: string) => isSameListing && answersBefore === hashReading(contentsBefore, answers);
+    const isSameAnswers = (answers: string) =>
+      isSameListing && changedWindows.size === 0 && answersBefore === hashReading(contentsBefore, answers);
     const assetList = await readAssets(client, type, items, vault, { ...readOptions, isSameAnswers });
     if (!assetList) return await unchanged(detailsBefore && seventhsReadAt(detailsBefore, now));
     const contents = hashContents(assetList.assets);
     const details = type === "secret" ? undefined : seventhsOf(assetList.assets, detailsBefore, dueParts, now);
     const answers = assetList.answers === undefined ? undefined : hashReading(contents, assetList.answers);
-    const list = { listing: assetList.listing, contents, found: assetList.assets.length, details, answers };
+    const renewalChecks = windows?.toStore();
+    const found = assetList.assets.length;
+    const list = { listing: assetList.listing, contents, found, details, answers, renewalChecks };
     const failures = { failure: assetList.failure, policyFailure: assetList.policyFailure };
-    if (row?.contents[type] === contents && areRowsUnchanged) {
-      return { type, changes: [], list: { ...list, assets: undefined }, owners: await recountOwners(), ...failures };
+    if (row?.contents[type] === contents && areRowsUnchanged && changedWindows.size === 0) {
+      const derived = { owners: await recountOwners(), renewed: await repackRenewed() };
+      return { type, changes: [], list: { ...list, assets: undefined }, ...derived, ...failures };
     }
-    return {
-      type,
-      changes: compareAssets(type, await storedAssets(), assetList.assets, interruptedWrites),
-      list: { ...list, assets: assetList.assets },
-      owners: countOwners(assetList.assets, deps.ownerTag),
-      ...failures,
-    };
+    const { assets } = assetList;
+    const changes = compareAssets(type, await storedAssets(), assets, interruptedWrites, changedWindows);
+    const owners = countOwners(assets, deps.ownerTag);
+    if (type !== "certificate") return { type, changes, list: { ...list, assets }, owners, ...failures };
+    const failure = await addRenewals(client, changes, assets, {
+      storedAssets: await storedAssets(),
+      windowOf: windows?.windowOf,
+      signal: options.signal,
+    });
+    const renewed = packRenewed(assets);
+    if (!failure) return { type, changes, list: { ...list, assets }, owners, renewed, ...failures };
+    // Without fingerprints, so that the next scan reads the versions again.
+    const incomplete = { ...list, listing: "", contents: hashContents(assets), answers: undefined, assets };
+    return { type, changes, list: incomplete, owners, renewed, ...failures, failure: failures.failure ?? failure };
   } catch (error) {
     // An error of storage is not a failure of the vault. It is thrown, so that the queue redelivers the message.
     if (!(error instanceof CloudFailure)) throw error;
@@ -207,12 +245,14 @@ function dueDetails(
  * Returns the changes from the stored assets to the assets that were read.
  *
  * @param interruptedWrites - Keys of assets whose rows may be incomplete, because a worker crashed. They are always written.
+ * @param changedWindows - Keys of certificates whose renewal window changed, which is not part of their content.
  */
 function compareAssets(
   type: AssetType,
   storedAssets: Map<string, AssetRecord>,
   assets: AssetRecord[],
   interruptedWrites: Map<string, boolean>,
+  changedWindows: ReadonlySet<string>,
 ): AssetChange[] {
   const changes: AssetChange[] = [];
   const unmatched = new Map(storedAssets);
@@ -223,7 +263,7 @@ function compareAssets(
     if (assetBefore) asset.firstSeenAt = assetBefore.firstSeenAt;
     const isUnchanged =
       assetBefore?.content === asset.content && assetBefore.listing === asset.listing && isIntact(assetBefore);
-    if (!isUnchanged || interruptedWrites.has(key)) {
+    if (!isUnchanged || interruptedWrites.has(key) || changedWindows.has(key)) {
       changes.push({ type, name: asset.name, before: assetBefore, after: asset });
     }
   }

@@ -147,7 +147,7 @@ export async function readVault(
     }
   }
   const results = await readTypes(vault, storedVault, options, deps, nowText);
-  for (const { type, list, owners, failure, policyFailure } of results) {
+  for (const { type, list, owners, renewed, failure, policyFailure } of results) {
     if (policyFailure) addFailure("rotationPolicies", policyFailure);
     if (failure) {
       addFailure(LIST_NAMES[type], failure);
@@ -159,8 +159,10 @@ export async function readVault(
     vault.contents[type] = list.contents;
     if (list.details && type !== "secret") vault.details = { ...vault.details, [type]: list.details };
     vault.answers = { ...vault.answers, [type]: list.answers };
+    if (renewed) vault.certificateRenewals = renewed;
     if (list.assets) vault[expiriesColumn(type)] = packExpiries(list.assets.map((asset) => asset.expiresOn));
     if (owners) vault.owners = { ...vault.owners, [type]: owners };
+    if (list.renewalChecks) vault.renewalChecks = list.renewalChecks;
   }
   if (options.rescan?.eventAt !== undefined) vault.lastEventAt = options.rescan.eventAt;
   updateBackOff(vault, failures, clock, options.rescan !== undefined);
@@ -331,7 +333,9 @@ const IS_COMPARED: Record<keyof (VaultDescription & ScanResults), boolean> = {
   certificateExpiries: false,
   keyExpiries: false,
   secretExpiries: false,
+  certificateRenewals: false,
   owners: false,
+  renewalChecks: false,
 };
 const COMPARED = (Object.keys(IS_COMPARED) as (keyof typeof IS_COMPARED)[]).filter((field) => IS_COMPARED[field]);
 

@@ -13,12 +13,14 @@ import {
   SOURCES,
   sourceOf,
 } from "./asset.ts";
-import { daysUntil, type Moment, STATUSES, statusOf } from "./asset-status.ts";
-import { countExpiries, healthOf } from "./expiries.ts";
+import { daysUntil, type Moment, STATUSES } from "./asset-status.ts";
+import { countExpiries } from "./expiries.ts";
 import { NOT_COUNTED, ownersOf } from "./holder.ts";
 import type { FoundVault } from "./inventory.ts";
 import type { FoundAsset } from "./query.ts";
+import { explainStatus, RENEWERS, renewalOf, STATUS_RULES, statusOfAsset, WINDOW_SOURCES } from "./renewal.ts";
 import { DiagnosticSetting, expiriesOf, forEachType, VaultFailure } from "./vault.ts";
+import { countWithStatus, groupOf } from "./vault-counts.ts";
 
 /**
  * Schemas and views of assets and vaults in the API, and the query parameters of their lists. The summary and the changes are
@@ -37,6 +39,23 @@ const outOfScopeSince = instant.meta({
   description: "Time when the subscription left the scope. Null while it is watched.",
 });
 
+const Renewal = z
+  .object({
+    renewedBy: z.enum(RENEWERS).meta({
+      description:
+        "Renewer of the certificate: the vault's policy, Acmebot, cert-manager, this service, an unknown renewer whose renewals were observed, or no one.",
+    }),
+    windowStart: instant.nullable().meta({ description: "Start of the renewal window. Null if unknown." }),
+    windowEnd: instant.nullable().meta({ description: "End of the renewal window. Null if unknown." }),
+    source: z.enum(WINDOW_SOURCES).nullable().meta({
+      description:
+        "Source of the window: the certificate authority (ARI, RFC 9773), the vault's policy, the gaps between earlier versions, or the renewer named by tags. Null without a window.",
+    }),
+    lastRenewals: z.array(instant).meta({ description: "Times of up to five renewals, newest first." }),
+    late: z.boolean().meta({ description: "Whether the window has passed without a renewal." }),
+  })
+  .meta({ id: "CertificateRenewal" });
+
 export const Asset = z
   .object({
     id: z.string().meta({
@@ -53,9 +72,10 @@ export const Asset = z
     subscriptionName: subscriptionName.nullable(),
     outOfScope,
     outOfScopeSince: outOfScopeSince.nullable(),
-    status: z
-      .enum(STATUSES)
-      .meta({ description: "Status by the time until expiry and the compliance policy, computed at request time." }),
+    status: z.enum(STATUSES).meta({
+      description:
+        "Status by the time until expiry and the compliance policy, computed at request time. A certificate that is renewed automatically is healthy until its renewal is late.",
+    }),
     enabled: z.boolean(),
     managed: z
       .boolean()
@@ -142,10 +162,21 @@ export const Asset = z
       .nullable()
       .optional()
       .meta({ description: "For a certificate: whether the vault renews it automatically." }),
+    renewal: Renewal.optional().meta({
+      description: "For a certificate in a key vault: its renewer and its renewal window.",
+    }),
   })
   .meta({ id: "Asset" });
 
 export const AssetDetails = Asset.extend({
+  statusRule: z.enum(STATUS_RULES).meta({
+    description:
+      "Rule that decides the status: `days` before expiry; `window`, the renewal window of a certificate; or `lifetime`, at most a third and a sixth of the lifetime of a renewed certificate without a known window.",
+  }),
+  statusReason: z.string().meta({
+    description: "Explanation of the status.",
+    example: "The asset expires within 30 days.",
+  }),
   portalUrl: z.url().meta({
     description: "Link to the Azure portal.",
     example:
@@ -173,7 +204,7 @@ export function assetView(found: FoundAsset, moment: Moment, ownerTag: string): 
     subscriptionName: found.subscriptionName ?? null,
     outOfScope: found.outOfScopeSince !== undefined,
     outOfScopeSince: found.outOfScopeSince ?? null,
-    status: statusOf(asset.expiresOn, moment),
+    status: statusOfAsset(asset, moment),
     enabled: asset.enabled,
     managed: false,
     version: asset.version ?? null,
@@ -205,6 +236,19 @@ export function assetView(found: FoundAsset, moment: Moment, ownerTag: string): 
           autoRenew: asset.autoRenew ?? null,
         }
       : {}),
+    ...(isCertificate && source === "keyVault" ? { renewal: renewalView(asset, moment) } : {}),
+  };
+}
+
+function renewalView(asset: FoundAsset["asset"], { now }: Moment): z.infer<typeof Renewal> {
+  const { renewedBy, windowStart, windowEnd, source, lastRenewals, late } = renewalOf(asset, now);
+  return {
+    renewedBy,
+    windowStart: toInstant(windowStart),
+    windowEnd: toInstant(windowEnd),
+    source: source ?? null,
+    lastRenewals: lastRenewals.map((seconds) => toInstant(seconds)!),
+    late,
   };
 }
 
@@ -270,9 +314,9 @@ export const Vault = z
 export function vaultView(vaultWithScope: FoundVault, moment: Moment): z.infer<typeof Vault> {
   const { vault } = vaultWithScope;
   const health = { healthy: 0, warning: 0, critical: 0, expired: 0 };
+  const group = groupOf(vault, 1);
   for (const type of ASSET_TYPES) {
-    const counts = healthOf([vault], type, moment);
-    for (const status of STATUSES) health[status] += counts[status];
+    for (const status of STATUSES) health[status] += countWithStatus(group, type, status, moment);
   }
   return {
     name: vault.name,
@@ -365,12 +409,18 @@ export const tagFilter = (text: string): { name: string; value?: string } => {
     : { name: text.slice(0, separatorIndex), value: text.slice(separatorIndex + 1) };
 };
 
-export const assetDetailsView = (view: z.infer<typeof Asset>, portal: Portal): z.infer<typeof AssetDetails> => {
+export const assetDetailsView = (
+  found: FoundAsset,
+  moment: Moment,
+  { ownerTag, portal }: { ownerTag: string; portal: Portal },
+): z.infer<typeof AssetDetails> => {
+  const view = assetView(found, moment, ownerTag);
   const { credential, type, name, vaultName } = view;
+  const { rule, reason } = explainStatus(found.asset, moment);
   const portalUrl = credential
     ? credentialsLink(portal, credential)
     : assetLink(portal, { type, name, vaultName: vaultName ?? "" });
-  return { ...view, portalUrl };
+  return { ...view, statusRule: rule, statusReason: reason, portalUrl };
 };
 
 export const VaultQuery = z.strictObject({

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { type Encoded, encoded, type Operation, putEncoded, remove } from "../platform/storage/tables.ts";
 import { ASSET_TYPES, type AssetRecord, Assets, type AssetType } from "./asset.ts";
-import { expiryKey, nameKey } from "./asset-keys.ts";
+import { announcedKeys, indexKeys, nameKey } from "./asset-keys.ts";
 
 /**
  * Derives the table operations of changed assets. The operations also repair the rows that a crashed worker may have written
@@ -18,7 +18,8 @@ export interface AssetChange {
 
 /**
  * An index entry that a worker announces before it writes the entry, as the tuple `[type, name, expiry, mark]`. `expiry` is in
- * unix seconds, null for none. `mark` identifies the asset's stored state at that time (`contentMark`): null if the asset did
+ * unix seconds, null for none. A certificate with a renewal plan has a second entry, with the negative of the time at which it
+ * needs attention: earlier versions accept it, and remove a row that does not exist. `mark` identifies the asset's stored state at that time (`contentMark`): null if the asset did
  * not exist. Earlier versions wrote no mark.
  */
 export const PendingEntry = z.tuple([
@@ -31,8 +32,8 @@ export type PendingEntry = z.infer<typeof PendingEntry>;
 
 /** The change of one asset's rows: their possible current keys and the wanted state. */
 export interface RowChange {
-  /** Expiry values of rows that may exist and must be removed. */
-  staleExpiries: (number | undefined)[];
+  /** Keys of rows that may exist and must be removed, unless the wanted asset has them. */
+  staleKeys: string[];
   type: AssetType;
   name: string;
   vaultName: string;
@@ -70,11 +71,11 @@ export function withAnnouncedRemovals(changes: AssetChange[], pending: PendingEn
 export function rowChanges(vaultName: string, changes: AssetChange[], pending: PendingEntry[]): RowChange[] {
   const rows = new Map<string, RowChange>();
   for (const { type, name, before, after } of changes) {
-    const staleExpiries = before ? [before.expiresOn] : [];
-    rows.set(changeKey(type, name), { type, name, vaultName, asset: after, staleExpiries, mark: contentMark(before) });
+    const staleKeys = before ? indexKeys({ ...before, type, name }, vaultName) : [];
+    rows.set(changeKey(type, name), { type, name, vaultName, asset: after, staleKeys, mark: contentMark(before) });
   }
-  for (const [type, name, expiresOn] of pending) {
-    rows.get(changeKey(type, name))?.staleExpiries.push(expiresOn ?? undefined);
+  for (const [type, name, expiry] of pending) {
+    rows.get(changeKey(type, name))?.staleKeys.push(...announcedKeys(type, expiry, name, vaultName));
   }
   return [...rows.values()];
 }
@@ -83,9 +84,10 @@ export function rowChanges(vaultName: string, changes: AssetChange[], pending: P
 export function pendingEntries(rows: RowChange[], alreadyAnnounced: PendingEntry[]): PendingEntry[] {
   return [
     ...alreadyAnnounced,
-    ...rows.map(
-      ({ type, name, asset, mark }): PendingEntry => [type, name.toLowerCase(), asset?.expiresOn ?? null, mark],
-    ),
+    ...rows.flatMap(({ type, name, asset, mark }): PendingEntry[] => {
+      const entry: PendingEntry = [type, name.toLowerCase(), asset?.expiresOn ?? null, mark];
+      return asset?.renewal ? [entry, [type, name.toLowerCase(), -asset.renewal.attentionAt, mark]] : [entry];
+    }),
   ];
 }
 
@@ -124,16 +126,16 @@ export function netChanges(changes: readonly AssetChange[], pending: readonly Pe
  */
 export function* rowOperations(changes: readonly RowChange[]): Generator<Operation> {
   for (const change of changes) {
-    const { type, name, vaultName, asset, staleExpiries } = change;
-    const wantedExpiryKey = asset && expiryKey(type, asset.expiresOn, name, vaultName);
-    const stale = new Set(staleExpiries.map((expiry) => expiryKey(type, expiry, name, vaultName)));
-    if (wantedExpiryKey) stale.delete(wantedExpiryKey);
+    const { type, name, vaultName, asset, staleKeys } = change;
+    const wantedKeys = asset ? indexKeys({ ...asset, type, name }, vaultName) : [];
+    const stale = new Set(staleKeys);
+    for (const key of wantedKeys) stale.delete(key);
     for (const key of stale) yield remove(Assets, key);
-    if (asset && wantedExpiryKey) {
+    if (asset) {
       const key = nameKey(type, name, vaultName);
       const row = change.encoded ?? encoded(Assets, key, asset);
       if (changes.length <= MAX_CACHED) change.encoded = row;
-      yield putEncoded(row, wantedExpiryKey);
+      for (const wantedKey of wantedKeys) yield putEncoded(row, wantedKey);
       yield putEncoded(row, key);
     } else {
       yield remove(Assets, nameKey(type, name, vaultName));

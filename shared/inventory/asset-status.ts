@@ -18,7 +18,7 @@ export interface Moment {
   warningDays: number;
 }
 
-/** Returns the status of an asset. `expiresOn` is in unix seconds. */
+/** Returns the status of an asset by days. `expiresOn` is in unix seconds. Certificates may have a plan (renewal.ts). */
 export function statusOf(expiresOn: number | undefined, moment: Moment): Status {
   if (expiresOn === undefined) return "healthy";
   const remainingMs = expiresOn * 1000 - moment.now;

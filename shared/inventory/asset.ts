@@ -2,6 +2,8 @@ import { hash } from "node:crypto";
 import * as z from "zod";
 import { copyText } from "../platform/runtime.ts";
 import { entity } from "../platform/storage/entity.ts";
+import { CertificateFacts } from "./certificate-facts.ts";
+import { AriWindow, RenewalPlan, RenewalTrigger, VersionDates } from "./renewal.ts";
 
 /**
  * An asset: a secret, key or certificate of a key vault, or a credential of a directory (an Entra or B2C tenant).
@@ -117,6 +119,17 @@ export const AssetRecord = z.object({
   thumbprint: z.string().optional(),
   validityMonths: z.int().optional(),
   autoRenew: z.boolean().optional(),
+  /** Only for certificates of key vaults. Absent in rows of earlier versions. */
+  certificate: CertificateFacts.optional(),
+  /** For certificates: the issuer in the policy, and when the policy renews. Absent in rows of earlier versions. */
+  issuerName: z.string().optional(),
+  renewalTrigger: RenewalTrigger.optional(),
+  /** For certificates: the newest versions, newest first. Absent if they were not read. */
+  versionDates: z.array(VersionDates).optional(),
+  /** For certificates: the window that the certificate authority suggests. */
+  ari: AriWindow.optional(),
+  /** For certificates: who renews them and when (`renewalPlanOf`). Absent without a renewer. Decides the keys of its rows. */
+  renewal: RenewalPlan.optional(),
   /** Absent for key vaults. */
   source: z.enum(SOURCES).optional(),
   /** Only for credentials of a directory. */
@@ -244,9 +257,15 @@ export function credentialIds(name: string): { appId: string; keyId: string } | 
 export const fingerprint = (value: unknown): string =>
   copyText(hash("sha256", JSON.stringify(value), "base64url").slice(0, 22));
 
+/**
+ * Members that are not part of the content hash. Those about renewal are read or computed after the comparison with the stored
+ * asset. They change with a new version, which the hash includes, or by a write of their own.
+ */
+const NO_CONTENT: readonly (keyof AssetRecord)[] = ["content", "firstSeenAt", "versionDates", "ari", "renewal"];
+
 /** Members in the order of stored hashes. New members of the schema must be optional. */
 const CONTENT_MEMBERS = (Object.keys(AssetRecord.shape) as (keyof AssetRecord)[])
-  .filter((name) => name !== "content" && name !== "firstSeenAt")
+  .filter((name) => !NO_CONTENT.includes(name))
   .sort();
 
 /** Returns the content hash of an asset over all visible fields. */

@@ -25,6 +25,7 @@ export const CountedState = VaultRecord.pick({
   certificateExpiries: true,
   keyExpiries: true,
   secretExpiries: true,
+  certificateRenewals: true,
   owners: true,
 });
 export type CountedState = z.infer<typeof CountedState>;
@@ -72,8 +73,7 @@ function packCounted(counted: CountedState | undefined): Uint8Array<ArrayBuffer>
 function unpackCounted(packed: Uint8Array | undefined): CountedState | undefined {
   if (!packed || packed.length === 0) return undefined;
   const values = unpackBytes(packed, z.record(z.string(), z.unknown()));
-  for (const type of ASSET_TYPES) {
-    const column = expiriesColumn(type);
+  for (const column of [...ASSET_TYPES.map(expiriesColumn), "certificateRenewals"]) {
     const text = values[column];
     if (typeof text === "string") values[column] = new Uint8Array(Buffer.from(text, "base64"));
   }
@@ -148,6 +148,7 @@ export function isCountedEqually(one: CountedState | undefined, other: CountedSt
         vault.subscriptionId,
         vault.failedScans > 0,
         ASSET_TYPES.map((type) => Buffer.from(expiriesOf(vault, type) ?? []).toString("base64")),
+        Buffer.from(vault.certificateRenewals ?? []).toString("base64"),
         ASSET_TYPES.map((type) => vault.owners?.[type]),
         sourceOf(vault) === "keyVault" ? null : vault.listedAt,
       ],

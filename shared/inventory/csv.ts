@@ -10,7 +10,7 @@ const json = (value: unknown): string => (value === null || value === undefined 
 
 /** A column named like the member it shows. */
 const member = (
-  name: Exclude<keyof AssetView, "tags" | "rotationPolicy" | "subjectAlternativeNames" | "credential">,
+  name: Exclude<keyof AssetView, "tags" | "rotationPolicy" | "subjectAlternativeNames" | "credential" | "renewal">,
 ): Column<AssetView> => ({ label: name, value: (asset) => asset[name] });
 
 /**
@@ -55,6 +55,9 @@ const csv = createCsv<AssetView>([
   { label: "keyId", value: ({ credential }) => credential?.keyId },
   { label: "credentialName", value: ({ credential }) => credential?.displayName },
   { label: "owners", value: ({ credential }) => credential?.owners?.join(" ") },
+  { label: "renewedBy", value: ({ renewal }) => renewal?.renewedBy },
+  { label: "renewalWindowEnd", value: ({ renewal }) => renewal?.windowEnd },
+  { label: "renewalLate", value: ({ renewal }) => renewal?.late },
 ]);
 
 /** Returns the inventory as a CSV file with a header line. */

@@ -1,7 +1,5 @@
 import { DAY_SECONDS } from "../platform/time.ts";
-import type { AssetType } from "./asset.ts";
-import { type ExpiryRange, type Moment, rangeOf, STATUSES, type Status } from "./asset-status.ts";
-import { expiriesOf, type VaultRecord } from "./vault.ts";
+import type { ExpiryRange } from "./asset-status.ts";
 
 /**
  * The expiries of a vault's assets of one type, packed into one value of the vault's row, and the counts that are
@@ -51,17 +49,6 @@ export function nextExpiries(packed: Uint8Array | undefined, from: number, count
   const instants = unpackExpiries(packed);
   const firstIndex = firstAtLeast(instants, clampTo32Bits(from));
   return [...instants.subarray(firstIndex, Math.min(firstIndex + count, firstAtLeast(instants, UNSET)))];
-}
-
-/** Returns the numbers of assets of one type in these vaults by status. */
-export function healthOf(
-  vaults: readonly Partial<VaultRecord>[],
-  type: AssetType,
-  moment: Moment,
-): Record<Status, number> {
-  const count = (status: Status) =>
-    vaults.reduce((total, vault) => total + countExpiries(expiriesOf(vault, type), rangeOf(status, moment)), 0);
-  return Object.fromEntries(STATUSES.map((status) => [status, count(status)])) as Record<Status, number>;
 }
 
 /** Returns ascending unix seconds, `UNSET` for assets without an expiry. */

@@ -15,7 +15,7 @@ import { countExpiries } from "./expiries.ts";
 import { type AssetQueries, createAssetQueries } from "./query.ts";
 import { renewTotals } from "./renew-totals.ts";
 import { readScope } from "./scope.ts";
-import { expiriesOf, VAULTS, type VaultRecord, Vaults, vaultInSubscriptionKey } from "./vault.ts";
+import { expiriesOf, VAULTS, type VaultRecord, Vaults, vaultInSubscriptionKey, vaultKey } from "./vault.ts";
 import { readVaultRows } from "./vault-counts.ts";
 import { type AssetVersions, readVersions } from "./versions.ts";
 import { type InventoryWriter, VaultBusy, type WriteDerivedData } from "./write.ts";
@@ -68,6 +68,8 @@ export interface Inventory {
   ): Promise<Page<FoundVault>>;
   /** Returns counts by lower-case subscription ID, for subscriptions with vaults. One request per 1,000 vaults. */
   bySubscription(): Promise<Map<string, SubscriptionCounts>>;
+  /** Returns the packed `RenewalChecks` of a vault's certificates. Undefined if no authority was asked. */
+  renewalChecks(vaultName: string): Promise<Uint8Array | undefined>;
   /** Reads the versions of an asset from its vault. See `readVersions`. */
   versions(id: string): Promise<AssetVersions>;
   /**
@@ -177,6 +179,10 @@ export function createInventory(deps: {
         counts.set(id, subscriptionCounts);
       }
       return counts;
+    },
+
+    async renewalChecks(vaultName) {
+      return (await tables.get(Vaults, VAULTS, vaultKey(vaultName)))?.renewalChecks;
     },
 
     versions: (id) => readVersions(id, deps),

@@ -16,29 +16,43 @@ import {
   placesOf,
   sourceOf,
 } from "./asset.ts";
-import { expiryBounds, expiryPrefix, nameKey, namePrefix, partitions } from "./asset-keys.ts";
 import {
-  END_OF_TIME,
-  type ExpiryRange,
-  intersect,
-  type Moment,
-  rangeOf,
-  STATUSES,
-  type Status,
-} from "./asset-status.ts";
+  expiryBounds,
+  expiryKey,
+  expiryPrefix,
+  lateBounds,
+  nameKey,
+  namePrefix,
+  partitions,
+  RENEWED,
+} from "./asset-keys.ts";
+import { END_OF_TIME, type ExpiryRange, intersect, type Moment, STATUSES, type Status } from "./asset-status.ts";
 import { detailsReadAt } from "./details.ts";
 import { type CountingContext, exclusionReason, type NotCounted, ownersOf } from "./holder.ts";
+import { statusOfAsset } from "./renewal.ts";
 import { readScope } from "./scope.ts";
 import { type AssetSummary, type SummaryFilter, summaryOf } from "./summary.ts";
 import { forEachType, VAULTS, type VaultRecord, Vaults, vaultKey } from "./vault.ts";
-import { type CountedGroups, groupKey, hiddenGroups, keyOfGroup, readGroups, subscriptionOf } from "./vault-counts.ts";
+import {
+  type CountedGroups,
+  type CountQuery,
+  countMatching,
+  countWithStatus,
+  groupKey,
+  hiddenGroups,
+  keyOfGroup,
+  rangeOfQuery,
+  readGroups,
+  subscriptionOf,
+} from "./vault-counts.ts";
 
 /**
  * Queries of assets for the API and for metrics: lists, a single asset, and counts. For a credential of a directory, its
  * *holder* takes the place of the vault (holder.ts).
  *
  * A list is read from an index, by name or by expiry, with one range of rows per asset type. The ranges are merged in
- * order. Filters that no index covers are applied to the rows as they are read. A *group* is one vault, or all vaults of a
+ * order. Certificates with a renewal plan have indexes of their own (asset-keys.ts), which are read only if there are any.
+ * Filters that no index covers are applied to the rows as they are read. A *group* is one vault, or all vaults of a
  * subscription, with the numbers of their assets (vault-counts.ts).
  */
 
@@ -119,7 +133,7 @@ export interface InventoryCounts {
 export interface AssetQueries {
   /**
    * Lists assets that match the filter, by name or expiry. Up to two requests per type and page of 1,000 skipped rows, and one
-   * for the totals. If the totals are insufficient, also one per 1,000 vaults.
+   * for the totals. By status, also one per 1,000 certificates whose renewal is late. If the totals are insufficient, also one per 1,000 vaults.
    *
    * @param moment - Decides the statuses. A cursor continues with that of the first page.
    * @throws {Problem} invalidCursor for a cursor of other filters; invalidRequest for an order that the filter excludes.
@@ -154,7 +168,8 @@ export function createAssetQueries(deps: {
       );
     }
     const pageMoment = cursor?.m ?? moment;
-    const range = expiryRangeOf(filter, pageMoment);
+    const query: CountQuery = { moment: pageMoment, status: filter.status, dates: datesOf(filter) };
+    const range = rangeOfQuery(query);
     const byExpiry = range !== undefined || filter.sort === "expiresOn";
     if (range && filter.sort === "name") {
       const message = "can't be used with status, expiresBefore or expiresAfter, whose order is by expiry";
@@ -165,8 +180,7 @@ export function createAssetQueries(deps: {
     const totals = await readGroups(
       tables,
       { vault: filter.vault, subscription: subscriptionOf(filter) },
-      range ? [range] : [],
-      !filter.expiresBefore && !filter.expiresAfter,
+      range ? [query] : [],
     );
     const countingContext = { now: pageMoment.now, licensed: await licensed(), scope: totals.scope };
     const groups = new Set(
@@ -177,8 +191,15 @@ export function createAssetQueries(deps: {
       ),
     );
     const types = filter.type ? [filter.type] : ASSET_TYPES;
-    const counts = new Map(types.map((type) => [type, sum([...groups], (group) => group.count(type, range))]));
-    const indexedTotal = sum([...counts.values()], (count) => count);
+    const counts = new Map(
+      types.map((type) => {
+        const matching = [...groups].map((group) => countMatching(group, type, query));
+        return [type, { byDays: sum(matching, (one) => one.byDays), renewed: sum(matching, (one) => one.renewed) }];
+      }),
+    );
+    const indexedTotal = sum([...counts.values()], ({ byDays, renewed }) => byDays + renewed);
+    // Also groups that the filter excludes: their assets are in the same partition.
+    const hasRenewed = types.includes("certificate") && totals.groups.some(({ renewed }) => renewed !== undefined);
     const matchesUnindexed = unindexedFilter(filter, ownerTag);
     // Groups whose assets must be filtered out while rows are read, because they are in the same partition.
     const hidden = hiddenGroups(totals.groups, groups, types);
@@ -193,21 +214,39 @@ export function createAssetQueries(deps: {
         : subscription
           ? partitions.subscription(subscription)
           : partitions.all;
-    const empty = indexedTotal === 0 || (range && range.before <= range.from && !range.unset);
+    const isEmptyByDays = range && range.before <= range.from && !range.unset;
     // The streams of all types share this number of pages that they may still read.
     const budget = { pages: matches ? MAX_SCANNED_PAGES : Number.POSITIVE_INFINITY };
     const skipped = cursor ? cursor.s : request.offset;
     const pageEnd = skipped + request.limit;
-    const streams = empty
-      ? []
-      : types.map((type) => {
-          const maxRows = pageEnd + 1;
-          const rows = matches
-            ? { first: PAGE_ROWS, most: Number.POSITIVE_INFINITY }
-            : { first: firstPageSize(maxRows, counts.get(type)! / indexedTotal), most: maxRows };
-          const bounds = byExpiry ? {} : { namePrefix: filter.namePrefix?.toLowerCase() };
-          return openStream(tables, partitionKey, type, byExpiry, range, cursor, rows, budget, bounds);
-        });
+    const maxRows = pageEnd + 1;
+    const rowsOf = (count: number) =>
+      matches
+        ? { first: PAGE_ROWS, most: Number.POSITIVE_INFINITY }
+        : { first: firstPageSize(maxRows, count / indexedTotal), most: maxRows };
+    const streams: Stream[] = [];
+    const source = { tables, partitionKey, cursor, budget };
+    if (indexedTotal !== 0 && !isEmptyByDays)
+      for (const type of types) {
+        const { byDays, renewed } = counts.get(type)!;
+        streams.push(
+          openStream(
+            source,
+            type,
+            byExpiry ? byDaysIndex(type, range) : nameIndex(type, filter.namePrefix),
+            rowsOf(byExpiry ? byDays : byDays + renewed),
+          ),
+        );
+      }
+    if (indexedTotal !== 0 && byExpiry && hasRenewed) {
+      const rows = rowsOf(counts.get("certificate")!.renewed);
+      const isLateStatus = filter.status === "warning" || filter.status === "critical";
+      streams.push(
+        isLateStatus
+          ? openLateStream(source, query, rows.most)
+          : openStream(source, "certificate", renewedIndex(query), rows),
+      );
+    }
 
     const items: AssetRecord[] = [];
     let matchedCount = 0;
@@ -272,8 +311,11 @@ export function createAssetQueries(deps: {
     },
 
     async figures(moment) {
-      const ranges = STATUSES.map((status) => rangeOf(status, moment));
-      const { groups, scope } = await readGroups(tables, {}, ranges, true);
+      const { groups, scope } = await readGroups(
+        tables,
+        {},
+        STATUSES.map((status) => ({ moment, status })),
+      );
       const countingContext = { now: moment.now, licensed: await licensed(), scope };
       const counted = groups.filter((group) => exclusionReason(group, countingContext) === undefined);
       const excluded = new Set(
@@ -282,7 +324,10 @@ export function createAssetQueries(deps: {
       const vaults = counted.filter((group) => sourceOf(group) === "keyVault");
       return {
         assets: forEachType((type) => {
-          const counts = STATUSES.map((status, at) => [status, sum(counted, (group) => group.count(type, ranges[at]))]);
+          const counts = STATUSES.map((status) => [
+            status,
+            sum(counted, (group) => countWithStatus(group, type, status, moment)),
+          ]);
           return Object.fromEntries(counts) as Record<Status, number>;
         }),
         vaults: sum(vaults, (group) => group.vaults),
@@ -348,10 +393,9 @@ function firstPageSize(rowsWanted: number, share: number): number {
   return Math.min(rowsWanted, Math.ceil(expected + 2 * Math.sqrt(expected * (1 - clampedShare))) + 1);
 }
 
-/** Returns the range of expiries that matches status, expiresBefore and expiresAfter. Undefined if none of them is given. */
-function expiryRangeOf(filter: AssetFilter, moment: Moment): ExpiryRange | undefined {
+/** Returns the range of expiries that matches expiresBefore and expiresAfter. Undefined if none of them is given. */
+function datesOf(filter: AssetFilter): ExpiryRange | undefined {
   const ranges: ExpiryRange[] = [];
-  if (filter.status) ranges.push(rangeOf(filter.status, moment));
   if (filter.expiresBefore) {
     ranges.push({ from: 0, before: Math.ceil(filter.expiresBefore.getTime() / 1000), unset: false });
   }
@@ -399,23 +443,69 @@ interface Stream {
   isCut: boolean;
 }
 
-function openStream(
-  tables: Tables,
-  partitionKey: string,
-  type: AssetType,
-  byExpiry: boolean,
-  range: ExpiryRange | undefined,
-  cursor: z.infer<typeof Cursor> | undefined,
-  /** Number of rows to request first, and the maximum that may be needed. */
-  rows: { first: number; most: number },
-  budget: { pages: number },
-  { namePrefix: start = "" }: { namePrefix?: string | undefined } = {},
-): Stream {
-  const prefix = byExpiry ? expiryPrefix(type) : namePrefix(type);
+/** What all streams of a list share. */
+interface StreamSource {
+  tables: Tables;
+  partitionKey: string;
+  cursor: z.infer<typeof Cursor> | undefined;
+  /** Number of pages that the streams may still read. */
+  budget: { pages: number };
+}
+
+/** A range of an index. */
+interface IndexRange {
+  /** Prefix of the row keys. The rest is the sort key. */
+  prefix: string;
+  bounds: { from: string; before: string };
+  /** Returns whether a row of the range matches. Undefined if all do. */
+  accepts?: (asset: AssetRecord) => boolean;
+}
+
+/** Returns the index by name. `start`: beginning of the names. */
+const nameIndex = (type: AssetType, start = ""): IndexRange => {
+  const prefix = namePrefix(type);
+  const from = prefix + start.toLowerCase();
+  return { prefix, bounds: { from, before: keyEnd(from) } };
+};
+
+const byDaysIndex = (type: AssetType, range: ExpiryRange | undefined): IndexRange => {
+  const prefix = expiryPrefix(type);
   const bounds = range
     ? expiryBounds(type, range.from, range.before, range.unset)
-    : { from: prefix + start, before: keyEnd(prefix + start) };
-  // Equal sort keys are ordered by type. So a range of a later type starts at the cursor's key, and the others after it.
+    : { from: prefix, before: keyEnd(prefix) };
+  return { prefix, bounds };
+};
+
+/**
+ * Returns the range of certificates with a renewal plan, by expiry: of all, of expired ones, or of healthy ones. Among the
+ * latter are those whose renewal is late, which are few.
+ */
+function renewedIndex({ status, dates, moment }: CountQuery): IndexRange {
+  const firstUnexpired = Math.ceil(moment.now / 1000);
+  const ofStatus: ExpiryRange = {
+    from: status === "healthy" ? firstUnexpired : 0,
+    before: status === "expired" ? firstUnexpired : END_OF_TIME,
+    unset: false,
+  };
+  const { from, before } = dates ? intersect(ofStatus, dates) : ofStatus;
+  return {
+    prefix: expiryPrefix(RENEWED),
+    bounds: expiryBounds(RENEWED, from, Math.max(from, before), false),
+    ...(status === "healthy" && { accepts: (asset) => statusOfAsset(asset, moment) === status }),
+  };
+}
+
+/** Equal sort keys are ordered by type. So a range of a later type starts at the cursor's key, and the others after it. */
+const isAfterCursor = (cursor: z.infer<typeof Cursor> | undefined, type: AssetType, key: string): boolean =>
+  cursor === undefined || (type > cursor.t ? key >= cursor.k : key > cursor.k);
+
+function openStream(
+  { tables, partitionKey, cursor, budget }: StreamSource,
+  type: AssetType,
+  { prefix, bounds, accepts }: IndexRange,
+  /** Number of rows to request first, and the maximum that may be needed. */
+  rows: { first: number; most: number },
+): Stream {
   const from =
     cursor === undefined
       ? { from: bounds.from }
@@ -435,7 +525,8 @@ function openStream(
       budget.pages--;
       const page = await pages.next();
       if (page.done) return;
-      for (const row of page.value) yield { key: row.rowKey.slice(prefix.length), type, row };
+      for (const row of page.value)
+        if (!accepts || accepts(row)) yield { key: row.rowKey.slice(prefix.length), type, row };
       // The first request returned too few rows. Continue with the maximum that may be needed.
       if (read === 0 && page.value.length === rows.first)
         pages = open({ after: page.value.at(-1)!.rowKey }, Math.max(1, rows.most - rows.first));
@@ -443,6 +534,37 @@ function openStream(
     }
   }
   return self;
+}
+
+/**
+ * Opens the certificates with a renewal plan that are `warning` or `critical`, by expiry. The index by the time at which they
+ * need attention has no others but expired ones, so all are read and sorted: one request per 1,000.
+ *
+ * @param most - The maximum number of rows that may be needed.
+ */
+function openLateStream(
+  { tables, partitionKey, cursor }: StreamSource,
+  { status, dates, moment }: CountQuery,
+  most: number,
+): Stream {
+  const byKey = (a: Head, b: Head) => (a.key < b.key ? -1 : 1);
+  const matches = (asset: AssetRecord) =>
+    statusOfAsset(asset, moment) === status &&
+    (!dates || (asset.expiresOn! >= dates.from && asset.expiresOn! < dates.before));
+  async function* heads(): AsyncGenerator<Head> {
+    let found: Head[] = [];
+    const range = { partitionKey, ...lateBounds(Math.floor(moment.now / 1000) + 1) };
+    for await (const rows of tables.pages(Assets, range)) {
+      for (const row of rows) {
+        if (!matches(row)) continue;
+        const key = expiryKey(RENEWED, row.expiresOn, row.name, row.vaultName).slice(expiryPrefix(RENEWED).length);
+        if (isAfterCursor(cursor, "certificate", key)) found.push({ key, type: "certificate", row });
+      }
+      if (found.length > 2 * most) found = found.sort(byKey).slice(0, most);
+    }
+    yield* found.sort(byKey);
+  }
+  return { type: "certificate", isCut: false, heads: heads() };
 }
 
 /** Merges the ranges in order. Stops when any range is cut: its unread rows may sort before the next rows of the others. */

@@ -21,7 +21,9 @@ import { layoutOfSummary, type SummaryLayout, summaryLayoutAt, unpackSummary } f
 import {
   computeTotals,
   exactWindows,
+  readRenewals,
   readTotals,
+  type Thresholds,
   TOTALS_END_KEY,
   TOTALS_KEY,
   TotalsEnd,
@@ -48,7 +50,8 @@ import { VAULTS, Vaults, vaultKey } from "./vault.ts";
 export async function renewTotals(tables: Tables, moment: Moment): Promise<void> {
   await repeatOnConflict(async () => {
     const current = await readVaultsAndMarks(tables);
-    if (current) await writeNewTotals(tables, current, exactWindows(moment), summaryLayoutAt(moment, current.scope));
+    if (current)
+      await writeNewTotals(tables, current, exactWindows(moment), summaryLayoutAt(moment, current.scope), moment);
   });
 }
 
@@ -135,6 +138,7 @@ async function writeNewTotals(
   vaultsAndMarks: VaultsAndMarks,
   windows: Window[],
   summaryLayout: SummaryLayout,
+  thresholds: Thresholds,
 ): Promise<void> {
   const { etag, counted, removable, markOperations } = vaultsAndMarks;
   await writeTotals(tables, {
@@ -147,7 +151,7 @@ async function writeNewTotals(
     removable,
     further: markOperations,
     readCurrent: (rowKey) => readCurrentRow(tables, rowKey),
-    recordOf: (vaults, sequence) => computeTotals(vaults, windows, sequence, summaryLayout),
+    recordOf: (vaults, sequence) => computeTotals(vaults, windows, sequence, summaryLayout, thresholds),
     // Many marks are removed in several transactions. All but the last store totals that readers ignore.
     placeholderOf: unusableTotals,
   });
@@ -172,18 +176,30 @@ async function readStored(tables: Tables): Promise<StoredTotals> {
 /** Returns whether the packed data can be read. `unkept` totals, which are too large or incomplete, have none. */
 const isReadable = (record: TotalsRecord): boolean =>
   record.unkept === true ||
-  (readTotals(record) !== undefined && (record.summary === undefined || unpackSummary(record.summary) !== undefined));
+  (readTotals(record) !== undefined &&
+    readRenewals(record) !== undefined &&
+    (record.summary === undefined || unpackSummary(record.summary) !== undefined));
 
 /** Returns whether the totals count exactly these vaults. */
 function countsExactly(record: TotalsRecord, counted: ReadonlyMap<string, CountedState>): boolean {
   if (record.unkept) return true;
   const stored = record.summary && unpackSummary(record.summary);
   const layout = stored && layoutOfSummary(stored);
-  const { subscriptions, expiries, summary } = computeTotals(counted.values(), record.windows, record.sequence, layout);
+  const [criticalDays, warningDays] = record.thresholds ?? [0, 0];
+  const { subscriptions, expiries, summary, renewals } = computeTotals(
+    counted.values(),
+    record.windows,
+    record.sequence,
+    layout,
+    { criticalDays, warningDays },
+  );
   const isSame = (a: Uint8Array, b: Uint8Array) => Buffer.compare(inflate(a), inflate(b)) === 0;
+  const isSameOrAbsent = (a: Uint8Array | undefined, b: Uint8Array | undefined) =>
+    a === undefined || b === undefined ? a === b : isSame(a, b);
   return (
     JSON.stringify(subscriptions) === JSON.stringify(record.subscriptions) &&
     isSame(expiries, record.expiries) &&
+    isSameOrAbsent(renewals, record.renewals) &&
     (record.summary === undefined || (summary !== undefined && isSame(summary, record.summary)))
   );
 }

@@ -3,8 +3,9 @@ import { pageOf, pageParameters, queryInstant } from "../platform/http/paging.ts
 import { DAY_MS } from "../platform/time.ts";
 import { Asset, credentialView, subscriptionId, toInstant } from "./api.ts";
 import { ASSET_TYPES, assetId, SOURCES, sourceOf } from "./asset.ts";
-import { daysUntil, type Moment, statusOf } from "./asset-status.ts";
+import { daysUntil, type Moment } from "./asset-status.ts";
 import { CHANGE_KINDS, type LoggedChange } from "./change-log.ts";
+import { statusOfAsset } from "./renewal.ts";
 import type { AssetSummary } from "./summary.ts";
 import { NEXT_DAYS, PAST_DAYS } from "./summary-totals.ts";
 
@@ -13,7 +14,7 @@ import { NEXT_DAYS, PAST_DAYS } from "./summary-totals.ts";
 const count = z.int().min(0);
 const ByStatus = z
   .object({ healthy: count, warning: count, critical: count, expired: count })
-  .meta({ id: "AssetsByStatus", description: "By time until expiry and compliance policy, at request time." });
+  .meta({ id: "AssetsByStatus", description: "By status at request time." });
 const assets = count.meta({ description: "Number of assets." });
 
 /** Default number of days for which changes are counted. */
@@ -170,7 +171,7 @@ export const summaryView = (summary: AssetSummary, moment: Moment, since: Date):
         subscriptionName: subscriptionName ?? null,
         owner: owner ?? null,
         enabled: asset.enabled,
-        status: statusOf(asset.expiresOn, moment),
+        status: statusOfAsset(asset, moment),
         expiresOn: toInstant(asset.expiresOn)!,
         daysUntilExpiry: daysUntil(asset.expiresOn!, moment),
         ...(asset.credential && { credential: credentialView(asset.credential) }),

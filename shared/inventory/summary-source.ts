@@ -9,14 +9,17 @@ import { type CountingContext, exclusionReason } from "./holder.ts";
 import { effectiveOwnerTag } from "./owners.ts";
 import type { Scope } from "./scope.ts";
 import { bySize, LARGEST_VAULTS, NEXT_DAYS, PAST_DAYS, type SummaryTotals, unpackSummary } from "./summary-totals.ts";
+import { readRenewals, type StoredRenewals } from "./totals.ts";
 import { expiriesOf, forEachType } from "./vault.ts";
 import {
   groupOf,
   groupOfSubscription,
   hiddenGroups,
+  isExactFor,
   keyOfGroup,
   readTotalsAndChanges,
   readVaultRows,
+  renewedAt,
   type SummaryRow,
   subscriptionOf,
   type TotalsAndChanges,
@@ -95,10 +98,19 @@ export async function readSummarySource(
   );
 }
 
-const SUMMARY_WITH_OWNERS: TotalsReading<SummaryTotals> = {
-  columns: ["summary"],
+/** The totals of a summary, with the counts of certificates with a renewal plan. */
+interface TotalsWithRenewals extends SummaryTotals {
+  renewals: StoredRenewals | null;
+}
+
+const SUMMARY_WITH_OWNERS: TotalsReading<TotalsWithRenewals> = {
+  columns: ["summary", "windows", "renewals", "thresholds"],
   owners: true,
-  read: ({ summary }) => summary && unpackSummary(summary),
+  read: ({ summary, ...record }) => {
+    const totals = summary && unpackSummary(summary);
+    const renewals = readRenewals(record);
+    return totals && renewals !== undefined ? { ...totals, renewals } : undefined;
+  },
 };
 
 async function summaryFromRows(tables: Tables, filter: SourceFilter, context: CountContext): Promise<SummarySource> {
@@ -149,7 +161,7 @@ async function summaryFromRows(tables: Tables, filter: SourceFilter, context: Co
  * read.
  */
 function summaryFromTotals(
-  { totals, scope, changed }: TotalsAndChanges<SummaryTotals>,
+  { totals, scope, changed }: TotalsAndChanges<TotalsWithRenewals>,
   context: CountContext,
 ): SummarySource | undefined {
   const { moment, licensed, ownerTag } = context;
@@ -168,10 +180,12 @@ function summaryFromTotals(
   );
   if (!isInTime || !isExact || !isExactNow || !isSameScope || !totals.owners) return undefined;
 
-  const subscriptions = totals.subscriptions.map((one) => ({
+  const subscriptions = totals.subscriptions.map((one, index) => ({
     ...one,
-    group: groupOfSubscription(one, windows, countBetween),
+    group: { ...groupOfSubscription(one, windows, countBetween), renewed: renewedAt(totals.renewals, index) },
   }));
+  if (!subscriptions.every(({ group }) => STATUSES.every((status) => isExactFor(group, { status, moment }))))
+    return undefined;
   const groups = subscriptions.filter(({ isOutOfScope }) => !isOutOfScope).map(({ group }) => group);
   const outOfScopeSubscriptions = subscriptions
     .filter(({ isOutOfScope }) => isOutOfScope)
@@ -236,13 +250,20 @@ function summaryFromTotals(
  * large as the last listed one.
  */
 function largestOf(
-  { largest, subscriptions, windows }: SummaryTotals,
+  { largest, subscriptions, windows, renewals }: TotalsWithRenewals,
   changed: TotalsAndChanges<SummaryTotals>["changed"],
   changes: readonly { vault: SummaryRow; sign: 1 | -1 }[],
 ): SummarySource["largest"] | undefined {
   const unchanged = largest
-    .filter(({ name }) => !changed.has(name.toLowerCase()))
-    .map(({ expiries, ...vault }) => ({ ...vault, group: singleVaultGroup(vault, expiries, windows) }));
+    .map(({ expiries, ...vault }, index) => ({
+      ...vault,
+      group: {
+        ...singleVaultGroup(vault, expiries, windows),
+        // The counts of the largest vaults follow those of the subscriptions.
+        renewed: renewedAt(renewals, subscriptions.length + index),
+      },
+    }))
+    .filter(({ name }) => !changed.has(name.toLowerCase()));
   const changedVaults = changes
     .filter(({ vault, sign }) => sign === 1 && sourceOf(vault) === "keyVault")
     .map(({ vault }) => {
@@ -270,6 +291,7 @@ const singleVaultGroup = (
   vaults: 1,
   unreadable: 0,
   count: (type, range) => (type === "secret" ? countBetween(expiries, windows, range)! : 0),
+  renewed: undefined,
 });
 
 function addOwners(

@@ -2,8 +2,8 @@ import type { Row } from "../platform/storage/entity.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { sum } from "../platform/sum.ts";
 import { ASSET_TYPES, type AssetRecord, type AssetSource, Assets, type AssetType, SOURCES, sourceOf } from "./asset.ts";
-import { expiryBounds, partitions } from "./asset-keys.ts";
-import { type Moment, rangeOf, STATUSES, type Status } from "./asset-status.ts";
+import { type ExpiryIndex, expiryBounds, partitions, RENEWED } from "./asset-keys.ts";
+import { type Moment, STATUSES, type Status } from "./asset-status.ts";
 import { type ChangeCounts, countChanges } from "./change-log.ts";
 import { ownersOf } from "./holder.ts";
 import { byCount } from "./owners.ts";
@@ -11,7 +11,7 @@ import type { Scope } from "./scope.ts";
 import { readSummarySource, type SummarySource } from "./summary-source.ts";
 import { bySize } from "./summary-totals.ts";
 import { forEachType } from "./vault.ts";
-import { groupKey, keyOfGroup, subscriptionOf, type VaultGroup } from "./vault-counts.ts";
+import { countWithStatus, groupKey, keyOfGroup, subscriptionOf, type VaultGroup } from "./vault-counts.ts";
 
 /**
  * The summary of the inventory: counts by status, type, source, subscription, vault and owner, the assets that expire
@@ -87,12 +87,11 @@ export async function summaryOf(
 
   const assetsOf = (ofGroups: readonly VaultGroup[], ofTypes: readonly AssetType[] = types) =>
     sum(ofGroups, (group) => sum(ofTypes, (type) => group.count(type)));
-  const ranges = STATUSES.map((status) => [status, rangeOf(status, moment)] as const);
   const byStatus = (ofGroups: readonly VaultGroup[], ofTypes: readonly AssetType[] = types): ByStatus =>
     Object.fromEntries(
-      ranges.map(([status, range]) => [
+      STATUSES.map((status) => [
         status,
-        sum(ofGroups, (group) => sum(ofTypes, (type) => group.count(type, range))),
+        sum(ofGroups, (group) => sum(ofTypes, (type) => countWithStatus(group, type, status, moment))),
       ]),
     ) as ByStatus;
   const vaults = groups.filter((group) => sourceOf(group) === "keyVault");
@@ -171,21 +170,24 @@ function largestOwners(ownerTotals: SummarySource["owners"], assets: number): As
 
 /**
  * Returns the assets that expire next. The counts tell how many of each type to request from the index by expiry. One request
- * for each type with any of them, more only if many excluded assets are in between.
+ * for each type with any of them, two for certificates if any has a renewal plan, more only if many excluded assets are in
+ * between.
  */
 async function readNextToExpire(
   tables: Tables,
   partitionKey: string,
   moment: Moment,
-  { countNextToExpire, hidden }: SummarySource,
+  { countNextToExpire, hidden, groups }: SummarySource,
 ): Promise<AssetRecord[]> {
   const { before, counts } = countNextToExpire(MAX_NEXT_TO_EXPIRE);
-  const rowsByType = await Promise.all(
-    ASSET_TYPES.map(async (type) => {
+  const indexes = ASSET_TYPES.map((type): [AssetType, ExpiryIndex] => [type, type]);
+  if (groups.some(({ renewed }) => renewed !== undefined)) indexes.push(["certificate", RENEWED]);
+  const rowsByIndex = await Promise.all(
+    indexes.map(async ([type, index]) => {
       const rows: Row<AssetRecord>[] = [];
       const rowsNeeded = Math.min(MAX_NEXT_TO_EXPIRE, counts.get(type) ?? 0);
       if (rowsNeeded <= 0) return rows;
-      const range = { partitionKey, ...expiryBounds(type, Math.ceil(moment.now / 1000), before, false) };
+      const range = { partitionKey, ...expiryBounds(index, Math.ceil(moment.now / 1000), before, false) };
       const pageSize = hidden.size === 0 ? rowsNeeded : 1000;
       for await (const page of tables.pages(Assets, { ...range, pageSize })) {
         rows.push(...page.filter((asset) => !hidden.has(groupKey(asset))));
@@ -194,7 +196,7 @@ async function readNextToExpire(
       return rows.slice(0, rowsNeeded);
     }),
   );
-  return rowsByType.flat().sort(byExpiry).slice(0, MAX_NEXT_TO_EXPIRE);
+  return rowsByIndex.flat().sort(byExpiry).slice(0, MAX_NEXT_TO_EXPIRE);
 }
 
 /** Sorted like lists ordered by expiry. */

@@ -8,7 +8,13 @@ import { type CountedState, MARK_PREFIX } from "./changed-vaults.ts";
 import { UNSET, unpackExpiries } from "./expiries.ts";
 import { type Histogram, histogramOf, packHistograms, unpackHistograms, type Window } from "./histogram.ts";
 import { LastListings } from "./last-listings.ts";
-import { packSummary, type SummaryLayout } from "./summary-totals.ts";
+import {
+  packRenewedHistograms,
+  type RenewedHistograms,
+  renewedHistograms,
+  unpackRenewedHistograms,
+} from "./renewed-certificates.ts";
+import { packSummary, type SummaryLayout, unpackSummary } from "./summary-totals.ts";
 import { expiriesOf, forEachType, Vaults } from "./vault.ts";
 
 /**
@@ -35,6 +41,13 @@ export const TotalsRecord = z.object({
   seenAt: z.instanceof(Uint8Array),
   /** Totals for a summary; see summary-totals.ts. Absent if too large, or in rows of earlier versions. */
   summary: z.instanceof(Uint8Array).optional(),
+  /**
+   * Compressed histograms of certificates with a renewal plan (renewed-certificates.ts): of each subscription, then of each of
+   * the summary's largest vaults. Absent if there are none, and in rows of earlier versions.
+   */
+  renewals: z.instanceof(Uint8Array).optional(),
+  /** The thresholds in days, critical and warning, under which `renewals` are counted. */
+  thresholds: z.tuple([z.number(), z.number()]).optional(),
   /** True if the totals are too large for a row, or not complete yet. Then everything is counted from the vaults' rows. */
   unkept: z.boolean().optional(),
 });
@@ -62,6 +75,9 @@ export interface Totals {
   subscriptions: SubscriptionTotals[];
   seenAt: LastListings;
 }
+
+/** The days before expiry in which assets are critical and warning. */
+export type Thresholds = Pick<Moment, "criticalDays" | "warningDays">;
 
 /**
  * The windows cover this time after a renewal of the totals. Later, queries whose ranges start or end within a day count the
@@ -95,6 +111,7 @@ export function computeTotals(
   windows: Window[],
   sequence: string,
   summary: SummaryLayout | undefined,
+  thresholds: Thresholds,
 ): TotalsRecord {
   const vaultList = [...vaults];
   const bySubscription = [...Map.groupBy(vaultList, ({ subscriptionId }) => subscriptionId.toLowerCase())].sort(byId);
@@ -117,10 +134,63 @@ export function computeTotals(
     seenAt: deflate(LastListings.pack(vaultList)),
   };
   // Table Storage stores text with two bytes per character.
-  const bytes = record.expiries.length + record.seenAt.length + 2 * JSON.stringify(record.subscriptions).length;
+  const renewals = packRenewals(vaultList, bySubscription, windows, undefined, thresholds);
+  const bytes =
+    record.expiries.length +
+    record.seenAt.length +
+    2 * JSON.stringify(record.subscriptions).length +
+    (renewals.renewals?.length ?? 0);
   if (bytes > MAX_BYTES) return unusableTotals(sequence);
   const packed = summary && packSummary(vaultList, summary);
-  return packed && bytes + packed.length <= MAX_BYTES ? { ...record, summary: packed } : record;
+  const withLargest = packed && packRenewals(vaultList, bySubscription, windows, packed, thresholds);
+  const allBytes = bytes + (packed?.length ?? 0) + (withLargest?.renewals?.length ?? 0);
+  return packed && allBytes <= MAX_BYTES ? { ...record, summary: packed, ...withLargest } : { ...record, ...renewals };
+}
+
+/**
+ * Returns the counts of certificates with a renewal plan. Empty if there are none.
+ *
+ * @param summary - The packed summary, whose largest vaults are also counted one by one.
+ */
+function packRenewals(
+  vaults: readonly CountedState[],
+  bySubscription: readonly [string, CountedState[]][],
+  windows: readonly Window[],
+  summary: Uint8Array | undefined,
+  thresholds: Thresholds,
+): Pick<TotalsRecord, "renewals" | "thresholds"> {
+  if (!vaults.some(({ certificateRenewals }) => (certificateRenewals?.length ?? 0) > 0)) return {};
+  const byName = new Map(vaults.map((vault) => [vault.name.toLowerCase(), vault]));
+  const largest = (summary && unpackSummary(summary))?.largest ?? [];
+  const groups = [
+    ...bySubscription.map(([, ownVaults]) => ownVaults),
+    ...largest.map(({ name }) => [byName.get(name.toLowerCase())!]),
+  ];
+  const histograms = groups.map((group) => renewedHistograms(group, windows, thresholds));
+  return {
+    renewals: deflate(new Uint8Array(packRenewedHistograms(histograms).buffer)),
+    thresholds: [thresholds.criticalDays, thresholds.warningDays],
+  };
+}
+
+/** Counts of certificates with a renewal plan, by the positions of subscriptions and of the summary's largest vaults. */
+export interface StoredRenewals {
+  histograms: RenewedHistograms[];
+  windows: Window[];
+  thresholds: Thresholds;
+}
+
+/** Returns null if there are none, undefined if the data is corrupt or the windows were not read. */
+export function readRenewals({
+  renewals,
+  thresholds,
+  windows,
+}: Partial<TotalsRecord>): StoredRenewals | null | undefined {
+  if (renewals === undefined) return null;
+  const words = inflateToWords(renewals);
+  const histograms = words && unpackRenewedHistograms(words);
+  if (!histograms || !thresholds || !windows) return undefined;
+  return { histograms, windows, thresholds: { criticalDays: thresholds[0], warningDays: thresholds[1] } };
 }
 
 /** Returns empty totals that readers ignore. */

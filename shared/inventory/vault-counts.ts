@@ -5,17 +5,20 @@ import { toStorageCorrupt } from "../platform/storage/packed-members.ts";
 import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { ASSET_TYPES, type AssetRecord, type AssetSource, type AssetType, sourceOf } from "./asset.ts";
 import { NAME_PREFIX } from "./asset-keys.ts";
-import type { ExpiryRange } from "./asset-status.ts";
+import { type ExpiryRange, intersect, type Moment, rangeOf, type Status } from "./asset-status.ts";
 import { ChangedVault, MARK_PREFIX, readMark, type VaultChange } from "./changed-vaults.ts";
 import { countExpiries } from "./expiries.ts";
 import { countBetween, countIn, type Window } from "./histogram.ts";
 import { holderSubscription } from "./holder.ts";
 import type { LastListings } from "./last-listings.ts";
+import { type RenewedCounts, renewedOfTotals, renewedOfVault } from "./renewed-certificates.ts";
 import { readScope, SCOPE_KEY, type Scope, ScopeRecord, scopeOf } from "./scope.ts";
 import { unpackSummary } from "./summary-totals.ts";
 import {
   readLastListings,
+  readRenewals,
   readTotals,
+  type StoredRenewals,
   type SubscriptionTotals,
   TOTALS_END_KEY,
   TOTALS_KEY,
@@ -40,6 +43,7 @@ const SUMMARY_COLUMNS = [
   "certificateExpiries",
   "keyExpiries",
   "secretExpiries",
+  "certificateRenewals",
   "lastEventAt",
 ] as const;
 
@@ -123,6 +127,41 @@ export interface VaultGroup extends Pick<VaultRecord, "source" | "subscriptionId
   unreadable: number;
   /** Returns the number of assets of the type, optionally only those that expire in the range. */
   count(type: AssetType, range?: ExpiryRange): number;
+  /** Counts of the certificates with a renewal plan, which `count` includes. Undefined if there are none. */
+  renewed: RenewedCounts | undefined;
+}
+
+/** Which assets to count: those with a status, those that expire between two times, both, or all. */
+export interface CountQuery {
+  moment: Moment;
+  status?: Status | undefined;
+  dates?: ExpiryRange | undefined;
+}
+
+/** Returns the expiries that match by days, for assets without a renewal plan. Undefined for all. */
+export function rangeOfQuery({ status, dates, moment }: CountQuery): ExpiryRange | undefined {
+  const range = status && rangeOf(status, moment);
+  return range && dates ? intersect(range, dates) : (range ?? dates);
+}
+
+/** Returns the matching assets of a group and type: those whose status follows from days, and those with a renewal plan. */
+export function countMatching(
+  { count, renewed }: VaultGroup,
+  type: AssetType,
+  query: CountQuery,
+): { byDays: number; renewed: number } {
+  const range = rangeOfQuery(query);
+  const all = count(type, range);
+  if (!renewed || type !== "certificate") return { byDays: all, renewed: 0 };
+  const inRange = renewed.countIn(range)!;
+  const { status, moment, dates } = query;
+  return { byDays: all - inRange, renewed: status ? renewed.countByStatus(status, moment, dates)! : inRange };
+}
+
+/** Returns the number of assets of a group and type that have a status. */
+export function countWithStatus(group: VaultGroup, type: AssetType, status: Status, moment: Moment): number {
+  const { byDays, renewed } = countMatching(group, type, { status, moment });
+  return byDays + renewed;
 }
 
 /** Vaults and holders of a query with the numbers of their assets, the scope, and the times of the last listings. */
@@ -138,20 +177,19 @@ export interface CountedGroups {
 
 /**
  * Returns counts for the vaults that `readVaultRows` would return. For all vaults, one request for the totals is enough if they
- * exist and are exact for these ranges. Otherwise, and for one vault or subscription, vault rows are read.
- *
- * @param ofStatuses - True if the ranges are those of statuses. A smaller part of the totals is enough for them.
+ * exist and are exact for these queries. Otherwise, and for one vault or subscription, vault rows are read.
  */
 export async function readGroups(
   tables: Tables,
   where: { vault?: string | undefined; subscription?: string | undefined },
-  ranges: readonly ExpiryRange[],
-  ofStatuses: boolean,
+  queries: readonly CountQuery[],
 ): Promise<CountedGroups> {
   const isAll = (where.vault ?? where.subscription) === undefined;
+  // A smaller part of the totals is enough without dates.
+  const hasDates = queries.some(({ dates }) => dates !== undefined);
   const fromTotals = isAll
-    ? ((ofStatuses ? await readFromTotals(tables, BY_STATUS, ranges) : undefined) ??
-      (await readFromTotals(tables, BY_DAY, ranges)))
+    ? ((hasDates ? undefined : await readFromTotals(tables, BY_STATUS, queries)) ??
+      (await readFromTotals(tables, BY_DAY, queries)))
     : undefined;
   return fromTotals ?? (await countVaultRows(tables, where));
 }
@@ -166,27 +204,43 @@ async function countVaultRows(tables: Tables, where: Parameters<typeof readVault
   };
 }
 
-/** Returns undefined if there are no totals, or if they are not exact for one of the ranges. */
+/** Returns undefined if there are no totals, or if they are not exact for one of the queries. */
 async function readFromTotals<T extends ListTotals>(
   tables: Tables,
   reading: TotalsReading<T>,
-  ranges: readonly ExpiryRange[],
+  queries: readonly CountQuery[],
 ): Promise<CountedGroups | undefined> {
   const totalsAndChanges = await readTotalsAndChanges(tables, reading);
   if (!totalsAndChanges) return undefined;
   const { totals, changed, scope } = totalsAndChanges;
-  const groups = totals.subscriptions.map((subscription) =>
-    groupOfSubscription(subscription, totals.windows, totals.count),
-  );
-  const isExact = groups.every(({ count }) =>
-    ASSET_TYPES.every((type) => ranges.every((range) => count(type, range) !== undefined)),
-  );
-  if (!isExact) return undefined;
+  const groups = totals.subscriptions.map((subscription, index) => ({
+    ...groupOfSubscription(subscription, totals.windows, totals.count),
+    renewed: renewedAt(totals.renewals, index),
+  }));
+  if (!groups.every((group) => queries.every((query) => isExactFor(group, query)))) return undefined;
   for (const { before, now } of changed.values()) {
     if (before) groups.push(groupOf(before, -1));
     if (now) groups.push(groupOf(now, 1));
   }
   return { groups, scope, listedAt: createListedAtLookup(tables, totals.seenAt, changed) };
+}
+
+/** Returns whether a group of the totals counts the query exactly. Counts that are not exact are undefined. */
+export function isExactFor({ count, renewed }: VaultGroup, query: CountQuery): boolean {
+  const range = rangeOfQuery(query);
+  const { status, moment, dates } = query;
+  return (
+    ASSET_TYPES.every((type) => count(type, range) !== undefined) &&
+    (!renewed ||
+      (renewed.countIn(range) !== undefined &&
+        (status === undefined || renewed.countByStatus(status, moment, dates) !== undefined)))
+  );
+}
+
+/** Returns the counts at a position of the stored counts. Undefined if there are none. */
+export function renewedAt(renewals: StoredRenewals | null, index: number): RenewedCounts | undefined {
+  const histograms = renewals?.histograms[index];
+  return renewals && histograms ? renewedOfTotals(histograms, renewals.windows, renewals.thresholds) : undefined;
 }
 
 /** The stored totals, and the vaults that changed since. */
@@ -265,27 +319,32 @@ export async function readTotalsAndChanges<T extends { subscriptions: readonly {
 interface ListTotals extends Pick<Totals, "subscriptions" | "windows" | "seenAt"> {
   /** Returns the number in a range. Undefined if it is not exact. */
   count: typeof countIn;
+  /** Null if there are none. */
+  renewals: StoredRenewals | null;
 }
 
 /** Small, and exact for ranges of statuses until the next scan. */
 const BY_STATUS: TotalsReading<ListTotals> = {
-  columns: ["summary", "seenAt"],
+  columns: ["summary", "seenAt", "windows", "renewals", "thresholds"],
   owners: false,
-  read: ({ summary, seenAt }) => {
+  read: ({ summary, seenAt, ...record }) => {
     const totals = summary && unpackSummary(summary);
     const lastListings = seenAt && readLastListings(seenAt);
-    return totals && lastListings && { ...totals, seenAt: lastListings, count: countBetween };
+    const renewals = readRenewals(record);
+    if (!totals || !lastListings || renewals === undefined) return undefined;
+    return { ...totals, seenAt: lastListings, count: countBetween, renewals };
   },
 };
 
 /** Larger, and also exact for ranges of whole days. */
 const BY_DAY: TotalsReading<ListTotals> = {
-  columns: ["windows", "subscriptions", "expiries", "seenAt"],
+  columns: ["windows", "subscriptions", "expiries", "seenAt", "renewals", "thresholds"],
   owners: false,
   read: (record) => {
     const parsed = TotalsRecord.safeParse(record).data;
     const totals = parsed && readTotals(parsed);
-    return totals && { ...totals, count: countIn };
+    const renewals = parsed && readRenewals(parsed);
+    return totals && renewals !== undefined ? { ...totals, count: countIn, renewals } : undefined;
   },
 };
 
@@ -302,6 +361,7 @@ export const groupOfSubscription = (
   vaults,
   unreadable,
   count: (type, range) => count(expiries[type], windows, range)!,
+  renewed: undefined,
 });
 
 export const groupOf = (vault: SummaryRow, sign: 1 | -1): VaultGroup => ({
@@ -312,6 +372,7 @@ export const groupOf = (vault: SummaryRow, sign: 1 | -1): VaultGroup => ({
   vaults: sign,
   unreadable: (vault.failedScans ?? 0) > 0 ? sign : 0,
   count: (type, range) => sign * countExpiries(expiriesOf(vault, type), range),
+  renewed: renewedOfVault(vault.certificateRenewals, sign),
 });
 
 const createListedAtLookup = (

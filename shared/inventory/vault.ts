@@ -100,8 +100,15 @@ export const ScanResults = z.object({
   certificateExpiries: PackedExpiries.optional(),
   keyExpiries: PackedExpiries.optional(),
   secretExpiries: PackedExpiries.optional(),
+  /**
+   * The certificates with a renewal plan, which are also among `certificateExpiries` (renewed-certificates.ts). Absent in rows
+   * of earlier versions: the next scan computes it.
+   */
+  certificateRenewals: PackedExpiries.optional(),
   /** Owners of its assets. Absent in rows of earlier versions. */
   owners: perType(OwnerCounts).optional(),
+  /** Packed `RenewalChecks` of its certificates. Absent if no authority was asked. */
+  renewalChecks: bytesMember(() => true).optional(),
 });
 export type ScanResults = z.infer<typeof ScanResults>;
 

@@ -270,4 +270,5 @@ const withoutListings = (vault: VaultRecord): VaultRecord => ({
   answers: undefined,
   owners: undefined,
   ...Object.fromEntries(ASSET_TYPES.map((type) => [expiriesColumn(type), undefined])),
+  certificateRenewals: undefined,
 });

@@ -1,7 +1,8 @@
 import pMap from "p-map";
 import { ASSET_TYPES, type AssetRecord, Assets, type AssetType, contentHash, fingerprint } from "../inventory/asset.ts";
-import { expiryKey, NAME_PREFIX, nameKey, partitions } from "../inventory/asset-keys.ts";
+import { indexKeys, NAME_PREFIX, nameKey, partitions } from "../inventory/asset-keys.ts";
 import { packExpiries } from "../inventory/expiries.ts";
+import { packRenewed } from "../inventory/renewed-certificates.ts";
 import { expiriesOf, forEachType, type VaultRecord } from "../inventory/vault.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import type { Tables } from "../platform/storage/tables.ts";
@@ -35,6 +36,7 @@ export async function inspectVault(tables: Tables, vault: VaultRecord): Promise<
   const suspectedKeys = new Set<string>();
   const byExpiry = new Map<string, string>();
   const assets = new Set<string>();
+  const renewed: AssetRecord[] = [];
   const listed = forEachType(() => ({ contents: [] as [string, string][], expiries: [] as (number | undefined)[] }));
   const onCorrupt = ({ rowKey }: { rowKey: string }) => suspectedKeys.add(rowKey);
   for await (const rows of tables.pages(Assets, { ...indexRange(partitions.vault(vault.name)), onCorrupt })) {
@@ -48,12 +50,14 @@ export async function inspectVault(tables: Tables, vault: VaultRecord): Promise<
         suspectedKeys.add(row.rowKey);
         continue;
       }
-      const keyByExpiry = expiryKey(row.type, row.expiresOn, row.name, vault.name);
-      if (byExpiry.get(keyByExpiry) !== hashOf(row)) suspectedKeys.add(keyByExpiry);
-      byExpiry.delete(keyByExpiry);
+      for (const key of indexKeys(row, vault.name)) {
+        if (byExpiry.get(key) !== hashOf(row)) suspectedKeys.add(key);
+        byExpiry.delete(key);
+      }
       assets.add(`${row.type}.${row.name.toLowerCase()}`);
       listed[row.type].contents.push([row.name, row.content]);
       listed[row.type].expiries.push(row.expiresOn);
+      if (row.renewal) renewed.push(row);
     }
   }
   for (const key of byExpiry.keys()) suspectedKeys.add(key);
@@ -62,7 +66,9 @@ export async function inspectVault(tables: Tables, vault: VaultRecord): Promise<
     if (!vault.contents[type]) return false;
     const { contents, expiries } = listed[type];
     return (
-      vault.contents[type] !== fingerprint(contents) || !sameBytes(expiriesOf(vault, type), packExpiries(expiries))
+      vault.contents[type] !== fingerprint(contents) ||
+      !sameBytes(expiriesOf(vault, type), packExpiries(expiries)) ||
+      (type === "certificate" && !sameBytes(vault.certificateRenewals, packRenewed(renewed)))
     );
   });
   return { rows: [...suspectedKeys], types, assets };
@@ -154,7 +160,9 @@ async function readOriginal(
   if (originalRow.unreadable || (originalRow.row && !isConsistent(originalRow.row, index, vault))) return "broken";
   if (!originalRow.row) return undefined;
   if (index.kind === "name") return originalRow.row;
-  return key === expiryKey(index.type, originalRow.row.expiresOn, index.name, vaultName) ? originalRow.row : undefined;
+  return indexKeys({ ...originalRow.row, type: index.type, name: index.name }, vaultName).includes(key)
+    ? originalRow.row
+    : undefined;
 }
 
 /** Returns whether a row matches the type and the lower-case name in its key, its vault, and its own hash. */

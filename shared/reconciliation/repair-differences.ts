@@ -4,7 +4,7 @@ import { audited } from "../audit/audited.ts";
 import type { Compliance } from "../compliance/compliance.ts";
 import type { Rescans } from "../discovery/rescans.ts";
 import { type AssetRecord, Assets, type AssetType, contentHash } from "../inventory/asset.ts";
-import { expiryKey, nameKey, partitions } from "../inventory/asset-keys.ts";
+import { announcedKeys, nameKey, partitions } from "../inventory/asset-keys.ts";
 import { VAULTS, type VaultRecord, Vaults, vaultKey } from "../inventory/vault.ts";
 import {
   type AssetChange,
@@ -304,8 +304,8 @@ function entryOf({ partitionKey, key }: Fault, vault: string): IndexEntry | unde
   const index = parseIndexKey(key);
   if (!index) return undefined;
   const { kind, type, name, expiresOn } = index;
-  const expectedKey = kind === "name" ? nameKey(type, name, vault) : expiryKey(type, expiresOn, name, vault);
-  if (key !== expectedKey) return undefined;
+  const keys = kind === "name" ? [nameKey(type, name, vault)] : announcedKeys(type, expiresOn ?? null, name, vault);
+  if (!keys.includes(key)) return undefined;
   if (partitionKey === partitions.all || partitionKey === partitions.vault(vault)) return { type, name, expiresOn };
   const subscriptionId = subscriptionOf(partitionKey);
   return subscriptionId === undefined ? undefined : { type, name, expiresOn, subscriptionId };

@@ -26,7 +26,10 @@ export interface IndexKey {
   readonly type: AssetType;
   readonly name: string;
   readonly vault: string;
-  /** Unix seconds. Undefined for no expiry, and for a row by name. */
+  /**
+   * Unix seconds. Undefined for no expiry, and for a row by name. Negative for the time at which a certificate needs attention
+   * (`announcedKeys`).
+   */
   readonly expiresOn: number | undefined;
 }
 
@@ -35,6 +38,8 @@ const TYPES = ASSET_TYPES.join("|");
 const NAME = "([a-z0-9-]{1,127})";
 const BY_NAME = new RegExp(`^n!(${TYPES})!${NAME}!${NAME}$`);
 const BY_EXPIRY = new RegExp(`^e!(${TYPES})!(\\d{10}|~)!${NAME}!${NAME}$`);
+/** Certificates with a renewal plan: by expiry, and by the time at which they need attention. */
+const BY_RENEWAL = new RegExp(`^e!certificate-(renewed|late)!(\\d{10})!${NAME}!${NAME}$`);
 
 /** Parses the key of an asset's row. Undefined for a key that no asset can have. */
 export function parseIndexKey(key: string): IndexKey | undefined {
@@ -42,6 +47,12 @@ export function parseIndexKey(key: string): IndexKey | undefined {
   if (byName) {
     const [, type, name, vault] = byName as unknown as [string, AssetType, string, string];
     return { kind: "name", type, name, vault, expiresOn: undefined };
+  }
+  const byRenewal = BY_RENEWAL.exec(key);
+  if (byRenewal) {
+    const [, index, time, name, vault] = byRenewal as unknown as [string, string, string, string, string];
+    const expiresOn = index === "late" ? -Number(time) : Number(time);
+    return { kind: "expiry", type: "certificate", name, vault, expiresOn };
   }
   const byExpiry = BY_EXPIRY.exec(key);
   if (!byExpiry) return undefined;

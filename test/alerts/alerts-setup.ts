@@ -13,6 +13,7 @@ import { DELIVERY_QUEUE } from "../../shared/alerts/delivery.ts";
 import type { Audit, AuditEvent } from "../../shared/audit/audit.ts";
 import { type AssetRecord, type AssetType, contentHash, fingerprint } from "../../shared/inventory/asset.ts";
 import { packExpiries } from "../../shared/inventory/expiries.ts";
+import { packRenewed } from "../../shared/inventory/renewed-certificates.ts";
 import { expiriesColumn, type VaultRecord } from "../../shared/inventory/vault.ts";
 import { type AssetChange, createInventoryWriter } from "../../shared/inventory/write.ts";
 import { createIdentity } from "../../shared/platform/azure/identity.ts";
@@ -68,6 +69,8 @@ export interface TestAsset {
   expiresInDays?: number;
   enabled?: boolean;
   tags?: Record<string, string>;
+  /** For a certificate that Acmebot renews: when its window ends, in days from START. */
+  windowEndsInDays?: number;
 }
 
 export interface FixtureOptions {
@@ -186,13 +189,16 @@ export function openFixture({
         .map((asset) => recordOf(asset, vault));
       for (const asset of after) {
         const old = before.get(asset.name);
-        if (old?.content !== asset.content) changes.push({ type, name: asset.name, before: old, after: asset });
+        const isSameWindow = old?.renewal?.windowEnd === asset.renewal?.windowEnd;
+        if (old?.content !== asset.content || !isSameWindow)
+          changes.push({ type, name: asset.name, before: old, after: asset });
       }
       for (const [name, old] of before) {
         if (!given.has(`${type}!${name}`)) changes.push({ type, name, before: old, after: undefined });
       }
       vault.contents[type] = fingerprint(after.map(({ content }) => content));
       vault[expiriesColumn(type)] = packExpiries(after.map(({ expiresOn }) => expiresOn));
+      if (type === "certificate") vault.certificateRenewals = packRenewed(after);
     }
     // `test` identifies this writer. The callbacks would write data that other modules derive from the assets.
     if (changes.length > 0) await writer.apply(stored, vault, changes, "test", async () => async () => {});
@@ -272,7 +278,8 @@ const emptyVault = (name: string, subscriptionId: string): VaultRecord => ({
 });
 
 function recordOf(asset: TestAsset, vault: VaultRecord): AssetRecord {
-  const { name, type = "secret", expiresInDays, enabled = true, tags } = asset;
+  const { name, type = "secret", expiresInDays, enabled = true, tags, windowEndsInDays } = asset;
+  const secondsAt = (days: number) => Math.round((Date.parse(START) + days * DAY_MS) / 1000);
   const record = {
     type,
     name,
@@ -280,13 +287,19 @@ function recordOf(asset: TestAsset, vault: VaultRecord): AssetRecord {
     vaultId: vault.id,
     subscriptionId: vault.subscriptionId,
     enabled,
-    ...(expiresInDays === undefined
-      ? {}
-      : { expiresOn: Math.round((Date.parse(START) + expiresInDays * DAY_MS) / 1000) }),
+    ...(expiresInDays === undefined ? {} : { expiresOn: secondsAt(expiresInDays) }),
     ...(tags ? { tags } : {}),
     listing: "test",
   };
-  return { ...record, firstSeenAt: START, content: contentHash(record) };
+  const windowEnd = windowEndsInDays === undefined ? undefined : secondsAt(windowEndsInDays);
+  return {
+    ...record,
+    ...(windowEnd !== undefined && {
+      renewal: { renewedBy: "acmebot", source: "tags", windowStart: windowEnd, windowEnd, attentionAt: windowEnd + 1 },
+    }),
+    firstSeenAt: START,
+    content: contentHash(record),
+  };
 }
 
 /** Returns the assets that a mail lists, as `<vault>/<name>`. Each has a line such as `URGENT: kv-a/one expires in 3 days`. */

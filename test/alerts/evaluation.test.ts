@@ -87,6 +87,44 @@ describe("an immediate rule notifies of", () => {
     expect(mails()[0]!.subject).toContain("expired 1 day ago");
   });
 
+  test("a certificate with a renewer only once its renewal is late, and of the end when it is renewed", async () => {
+    const expiring = await fixture.mailRule();
+    const late = await fixture.mailRule({ alertType: "lateRenewal" });
+    const lateIn = (windowEndsInDays: number) => ({ type: "certificate" as const, windowEndsInDays });
+    const certificates = [
+      { name: "short", expiresInDays: 6.5, ...lateIn(4.5) },
+      { name: "long", expiresInDays: 60, ...lateIn(2.5) },
+      { name: "on-time", expiresInDays: 20, ...lateIn(15) },
+    ];
+    await fixture.writeAssets("kv-a", [...certificates, { name: "password", expiresInDays: 20 }]);
+    await run(0);
+    await run(2);
+    expect([notified(expiring.mails()), notified(late.mails())]).toEqual([[["kv-a/password"]], []]);
+    // `long` is late on day 2.5, and reaches 30 days on day 30. `short` is late and within 7 days on day 4.5.
+    await run(3);
+    await run(5);
+    expect(notified(late.mails())).toEqual([["kv-a/long"], ["kv-a/short"]]);
+    expect(notified(expiring.mails()).slice(1)).toEqual([["kv-a/short"]]);
+    expect(late.mails()[0]!.plainText).toContain("was not renewed in time and expires in 57 days");
+    expect(late.mails()[0]!.plainText).toContain("Renewed by: Acmebot");
+    // The new version expires within the rule's thresholds too, but its renewer has time until day 9.
+    const renewed = { name: "short", expiresInDays: 11, ...lateIn(9) };
+    await fixture.writeAssets("kv-a", [renewed, ...certificates.slice(1), { name: "password", expiresInDays: 20 }]);
+    await run(5.5);
+    await run(5.6);
+    expect(expiring.mails().at(-1)!.plainText).toContain("was renewed");
+    expect(late.mails().at(-1)!.plainText).toContain("was renewed");
+    expect([expiring.mails().length, late.mails().length]).toEqual([3, 3]);
+    // A window that ends earlier makes the renewal late at once, although no certificate changed.
+    await fixture.writeAssets("kv-a", [
+      { ...renewed, ...lateIn(6) },
+      ...certificates.slice(1),
+      { name: "password", expiresInDays: 20 },
+    ]);
+    await run(6.5);
+    expect(notified(late.mails()).at(-1)).toEqual(["kv-a/short"]);
+  });
+
   test("an asset that reached a threshold while its rows could not be read, and other assets meanwhile", async () => {
     const { mails } = await fixture.mailRule({ thresholds: [7] });
     await fixture.writeAssets("kv-a", [

@@ -1,20 +1,24 @@
-import { generateKeyPairSync, type KeyObject, randomBytes } from "node:crypto";
+import { createHash, createPublicKey, generateKeyPairSync, type KeyObject } from "node:crypto";
 import { makeCertificate } from "simulated-cloud/x509.ts";
 import { expect, test } from "vitest";
 import { readX509 } from "../../shared/platform/azure/x509.ts";
 
 const signingKey = generateKeyPairSync("rsa", { modulusLength: 2048 }).privateKey;
 
-const certificateOf = (publicKey: KeyObject): Buffer =>
+const TARGET = { operation: "read", resource: "www" };
+
+const certificateOf = (publicKey: KeyObject, more: { timestamps?: boolean } = {}): Buffer =>
   makeCertificate({
     subject: "CN=www.acme.example, O=Acme",
     issuer: "CN=Acme CA",
-    serial: randomBytes(8),
+    // The first bit is set, so that DER adds a zero byte.
+    serial: Buffer.from("a1b2c3d4e5f60718", "hex"),
     notBefore: new Date("2026-01-01"),
     notAfter: new Date("2027-01-01"),
     publicKey,
     signingKey,
     dnsNames: ["www.acme.example", "acme.example"],
+    ...more,
   });
 const ec = (namedCurve: string) => generateKeyPairSync("ec", { namedCurve }).publicKey;
 
@@ -26,16 +30,29 @@ test.each([
   ["P-256K", ec("secp256k1"), "EC", undefined],
   ["Ed25519", generateKeyPairSync("ed25519").publicKey, undefined, undefined],
 ])("the properties of a certificate with a key of %s are read", (_, key, keyType, keySize) => {
-  const {
-    keyType: type,
-    keySize: size,
-    ...facts
-  } = readX509(certificateOf(key), { operation: "read", resource: "www" }, true);
+  const { keyType: type, keySize: size, ...facts } = readX509(certificateOf(key), TARGET, true);
   expect([type, size]).toEqual([keyType, keySize]);
   expect(facts).toEqual({
     subject: "O=Acme, CN=www.acme.example",
     issuer: "CN=Acme CA",
     subjectAlternativeNames: ["www.acme.example", "acme.example"],
     validityMonths: 12,
+    serialNumber: "00a1b2c3d4e5f60718",
+    authorityKeyId: createHash("sha1")
+      .update(createPublicKey(signingKey).export({ type: "spki", format: "der" }))
+      .digest("hex"),
+    hasTimestamps: false,
+    notBefore: Date.parse("2026-01-01") / 1000,
+    notAfter: Date.parse("2027-01-01") / 1000,
   });
+});
+
+test("the serial number keeps the leading zero of its DER, and timestamps are found", () => {
+  const { serialNumber, authorityKeyId, hasTimestamps } = readX509(
+    certificateOf(ec("prime256v1"), { timestamps: true }),
+    TARGET,
+    false,
+  );
+  expect([serialNumber, hasTimestamps]).toEqual(["00a1b2c3d4e5f60718", true]);
+  expect(authorityKeyId).toMatch(/^[0-9a-f]{40}$/);
 });

@@ -73,7 +73,10 @@ const ASSET_FAILURES: Record<string, { fails: Partial<AssetRecord>; passes?: Par
   "certificate-expired": { fails: { expiresOn: inDays(-400) } },
   "certificate-near-expiry-warning": { fails: { expiresOn: inDays(8) } },
   "certificate-near-expiry-critical": { fails: { expiresOn: inDays(6) } },
-  "certificate-validity-period": { fails: { validityMonths: 13 } },
+  "certificate-validity-period": {
+    fails: { notBefore: inDays(0), expiresOn: inDays(200) },
+    passes: { notBefore: inDays(0), expiresOn: inDays(200) - 1 },
+  },
   "certificate-issuer": {
     fails: { issuer: "CN=internal.example" },
     passes: { issuer: "CN=AlphaSSL, O=GlobalSign nv-sa" },
@@ -172,6 +175,69 @@ test("a result that depends on time changes exactly at its `changesAt`", () => {
     }
   }
   expect(changes).toBeGreaterThan(15);
+});
+
+test("a public certificate is judged by the limit of its first day, a private one by months, an unread one not at all", () => {
+  const check = ASSET_CHECKS.find(({ id }) => id === "certificate-validity-period")!;
+  const evaluate = (change: Partial<AssetRecord>) =>
+    check.evaluate({ asset: asset("kv", "certificate", "a", change), vaultUsesRbac: true }, context).result;
+  const seconds = (date: string) => Date.parse(date) / 1000;
+  /** Returns the results for a validity of exactly this number of days, and for a second more. */
+  const around = (from: string, days: number, change: Partial<AssetRecord> = {}) =>
+    [-1, 0].map((more) =>
+      evaluate({ notBefore: seconds(from), expiresOn: seconds(from) + days * DAY_SECONDS + more, ...change }),
+    );
+  const limits: [string, number][] = [
+    ["2026-03-14", 398],
+    ["2026-03-15", 200],
+    ["2027-03-14", 200],
+    ["2027-03-15", 100],
+    ["2029-03-14", 100],
+    ["2029-03-15", 47],
+  ];
+  for (const [from, days] of limits) expect([from, ...around(from, days)]).toEqual([from, "pass", "fail"]);
+  // Embedded timestamps make a certificate of any authority public. Its own dates apply.
+  const issuer = "CN=R12, O=Let's Encrypt, C=US";
+  expect(around("2026-06-01", 200, { issuer, certificate: { hasTimestamps: true } })).toEqual(["pass", "fail"]);
+  const dates = { notBefore: seconds("2026-06-01"), notAfter: seconds("2026-06-01") + 90 * DAY_SECONDS };
+  expect(evaluate({ issuer, certificate: { hasTimestamps: true, ...dates } })).toBe("pass");
+  const isPrivate = { issuer: "CN=Acme CA", certificate: { hasTimestamps: false } };
+  expect(evaluate({ ...isPrivate, validityMonths: 12 })).toBe("pass");
+  expect(evaluate({ ...isPrivate, validityMonths: 13 })).toBe("fail");
+  expect(evaluate({ issuer: "CN=a", subject: "CN=a", validityMonths: 24 })).toBe("fail");
+  // Earlier versions did not read the certificate itself.
+  expect(evaluate({ issuer: "CN=Acme CA", validityMonths: 24 })).toBe("notApplicable");
+});
+
+test("a certificate that Acmebot renews passes every check while its renewal is on time, however short it lives", () => {
+  const renewal = (windowEndsInDays: number): Partial<AssetRecord> => ({
+    issuer: "CN=R11, O=Let's Encrypt, C=US",
+    autoRenew: false,
+    notBefore: inDays(-2),
+    expiresOn: inDays(4),
+    renewal: {
+      renewedBy: "acmebot",
+      windowEnd: inDays(windowEndsInDays),
+      attentionAt: inDays(windowEndsInDays) + 1,
+    },
+  });
+  const failedBy = (change: Partial<AssetRecord>) =>
+    ASSET_CHECKS.filter(
+      (check) =>
+        check.resourceType === "certificate" &&
+        !check.source &&
+        check.evaluate({ asset: asset("kv", "certificate", "www", change), vaultUsesRbac: true }, context).result ===
+          "fail",
+    ).map(({ id }) => id);
+  expect(failedBy(renewal(2))).toEqual([]);
+  expect(failedBy(renewal(-1))).toEqual(["certificate-near-expiry-critical", "certificate-auto-renewal"]);
+  // Nobody renews it: by days, and with the advice to use an integrated authority.
+  expect(failedBy({ ...renewal(2), renewal: undefined })).toEqual([
+    "certificate-near-expiry-critical",
+    "certificate-issuer",
+    "certificate-auto-renewal",
+  ]);
+  expect(failedBy({ autoRenew: true, issuerName: "Unknown" })).toEqual(["certificate-auto-renewal"]);
 });
 
 test("properties that could not be read fail no check", () => {

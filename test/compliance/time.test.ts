@@ -39,6 +39,13 @@ beforeEach(() => {
   fixture = openFixture(azurite.connectionString(unusedAccounts.pop()!));
 });
 
+const renewalUntil = (days: number): NonNullable<AssetRecord["renewal"]> => ({
+  renewedBy: "acmebot",
+  source: "tags",
+  windowStart: inDays(days - 1),
+  windowEnd: inDays(days),
+  attentionAt: inDays(days) + 1,
+});
 const secret = (name: string, change: Partial<AssetRecord>) => asset("kv", "secret", name, change);
 /** Returns the assets that messages name for evaluation, and "due" for each message that evaluates a vault's due assets. */
 const assetsToEvaluate = (messages: EvaluateMessage[]) =>
@@ -56,6 +63,10 @@ test("each day only assets that passed a threshold are evaluated, and all violat
     secret("never", { expiresOn: undefined }),
     asset("kv", "key", "old", { createdOn: inDays(-728.5), expiresOn: inDays(500), notBefore: inDays(-727.5) }),
     asset("kv", "certificate", "web", { expiresOn: inDays(9.5) }),
+    // Acmebot has until day 11.5 to renew it.
+    asset("kv", "certificate", "short", { expiresOn: inDays(13.5), issuer: "CN=R11", renewal: renewalUntil(11.5) }),
+    // Not renewed in time long before its expiry, as seen after 15.5 days. Half of the time is over after 30.5 days.
+    asset("kv", "certificate", "long", { expiresOn: inDays(45.5), issuer: "CN=R11", renewal: renewalUntil(15.5) }),
   ];
   const inventory = [{ vault: vault("kv"), assets }];
   await fixture.scan(vault("kv"), assets);
@@ -74,11 +85,15 @@ test("each day only assets that passed a threshold are evaluated, and all violat
     ]);
   }
   // `web` expires in 9.5 days and `soon` in 32.5. Each becomes a warning 30 days before, critical 7 days before, and then
-  // expires. `due`: on the third day, the key `old` has been active for more than its maximum of 730 days.
+  // expires. Acmebot's certificates count only once they are late, and `short` is then critical by days at once. `due`: on the third day, the key `old` has been active for more than its maximum of 730 days.
   expect(evaluatedByDay).toEqual({
     3: ["certificate.web", "due", "secret.soon"],
     10: ["certificate.web"],
+    12: ["certificate.short"],
+    14: ["certificate.short"],
+    16: ["certificate.long"],
     26: ["secret.soon"],
+    31: ["certificate.long"],
     33: ["secret.soon"],
   });
 });

@@ -4,7 +4,7 @@
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { assetView } from "../../shared/inventory/api.ts";
-import { type AssetRecord, Assets } from "../../shared/inventory/asset.ts";
+import { type AssetRecord, Assets, contentHash } from "../../shared/inventory/asset.ts";
 import { expiryKey, nameKey, partitions } from "../../shared/inventory/asset-keys.ts";
 import { seventhOf } from "../../shared/inventory/details.ts";
 import { type ReadSevenths, VAULTS, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
@@ -89,6 +89,80 @@ describe("a rotation policy that can't be read affects only itself", () => {
     expect(await readAsset("key", "signing")).toMatchObject({
       rotationPolicy: { lifetimeActions: [{ action: "Rotate" }] },
     });
+  });
+});
+
+describe("who renews a certificate", () => {
+  const DAY = 86_400;
+  const NOW = Math.floor(Date.now() / 1000);
+  const versions = (...ages: number[]) =>
+    ages.map((age, index) => ({
+      version: String(ages.length - index),
+      createdOn: NOW - age * DAY,
+      notBefore: NOW - age * DAY,
+      expiresOn: NOW + (90 - age) * DAY,
+    }));
+  const list = (ages: number[]) => {
+    const [newest] = versions(...ages);
+    fixture.cloud.versionsOf = () => versions(...ages);
+    fixture.cloud.certificate = () => ({ version: newest!.version, subject: "CN=www", issuerName: "Unknown" });
+    fixture.cloud.listedEntries = { certificates: [{ name: "www", ...newest }] };
+  };
+
+  test("follows from its versions, which are listed once for each new version", async () => {
+    list([10, 73]);
+    await runScan("full");
+    expect((await readView("kv-one.certificate.www")).renewal).toMatchObject({ renewedBy: "none", windowEnd: null });
+    list([1, 62, 124]);
+    expect(await runScan("delta")).toMatchObject({ updated: 1 });
+    const { renewal } = await readView("kv-one.certificate.www");
+    expect(renewal).toMatchObject({ renewedBy: "observed", source: "cadence" });
+    expect(renewal!.lastRenewals).toHaveLength(2);
+    expect(fixture.cloud.versionListings).toBe(2);
+    // Neither an unchanged certificate nor a changed tag needs another call.
+    await runScan("delta");
+    await runScan("full");
+    fixture.cloud.listedEntries.certificates![0]!.tags = { Issuer: "Acmebot" };
+    expect(await runScan("delta")).toMatchObject({ updated: 1 });
+    expect(fixture.cloud.versionListings).toBe(2);
+    expect((await readView("kv-one.certificate.www")).renewal).toMatchObject({
+      renewedBy: "acmebot",
+      source: "cadence",
+      lastRenewals: renewal!.lastRenewals,
+    });
+  });
+
+  test("is unknown while versions can't be read, and the next scan reads them", async () => {
+    list([1, 62, 124]);
+    fixture.cloud.versionsOf = throwFailure("throttled");
+    expect(await runScan("full")).toMatchObject({ status: "partial", codes: ["certificates: throttled"], added: 1 });
+    expect(await readView("kv-one.certificate.www")).toMatchObject({ stale: true, renewal: { renewedBy: "none" } });
+    list([1, 62, 124]);
+    expect(await runScan("delta")).toMatchObject({ status: "completed" });
+    expect(await readView("kv-one.certificate.www")).toMatchObject({
+      stale: false,
+      renewal: { renewedBy: "observed" },
+    });
+    await runScan("delta");
+    expect(fixture.cloud.versionListings).toBe(2);
+  });
+
+  test("is found for stored certificates of an earlier version when their details are read again", async () => {
+    list([1, 62, 124]);
+    await runScan("full");
+    const { renewal: _r, versionDates: _v, issuerName: _i, ...earlier } = (await readAsset("certificate", "www"))!;
+    const { content: _, firstSeenAt, ...facts } = earlier;
+    const stored = await fixture.writer.readForUpdate("kv-one");
+    const { certificateRenewals: _c, details: _d, ...row } = withoutKeys(stored.row!);
+    const after = { ...facts, firstSeenAt, content: contentHash(facts) };
+    const before = (await readAsset("certificate", "www"))!;
+    const change: AssetChange = { type: "certificate", name: "www", before, after };
+    const contents = { ...row.contents, certificate: "earlier" };
+    await fixture.writer.apply(stored, { ...row, contents }, [change], "test", async () => async () => {});
+    expect((await readView("kv-one.certificate.www")).renewal?.renewedBy).toBe("none");
+    expect(await runScan("full")).toMatchObject({ updated: 1 });
+    expect((await readView("kv-one.certificate.www")).renewal?.renewedBy).toBe("observed");
+    expect(await fixture.assetLines({ status: "healthy", type: "certificate" })).toHaveLength(1);
   });
 });
 

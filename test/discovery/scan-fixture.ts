@@ -4,6 +4,7 @@
  */
 import { createAudit } from "../../shared/audit/audit.ts";
 import type { AuditEntry } from "../../shared/audit/entry.ts";
+import { createRenewalInformation } from "../../shared/certificates/renewal-information.ts";
 import { createActiveScans } from "../../shared/discovery/active-scans.ts";
 import { createDiscovery } from "../../shared/discovery/discovery.ts";
 import { createFirstScan } from "../../shared/discovery/first-scan.ts";
@@ -18,7 +19,13 @@ import type { VaultEvent, VaultHint } from "../../shared/discovery/vault-event.t
 import { createAssetQueries } from "../../shared/inventory/query.ts";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
 import { CloudFailure } from "../../shared/platform/azure/failure.ts";
-import type { Answer, KeyVaults, ListedAsset, VaultClient } from "../../shared/platform/azure/key-vault.ts";
+import type {
+  Answer,
+  KeyVaults,
+  ListedAsset,
+  ListedVersion,
+  VaultClient,
+} from "../../shared/platform/azure/key-vault.ts";
 import type { ResourceManager, VaultPage, VaultResource } from "../../shared/platform/azure/resource-manager.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { createStoreClock } from "../../shared/platform/storage/clock.ts";
@@ -96,6 +103,9 @@ export class FakeCloud {
   key: (name: string) => object = () => ({ version: "1", keyType: "RSA", keySize: 3072 });
   policy: (name: string) => object | undefined = () => ({ lifetimeActions: [] });
   certificate: (name: string) => object = () => ({ version: "1", subject: "CN=www" });
+  /** Number of times that versions of a certificate were listed. */
+  versionListings = 0;
+  versionsOf: (name: string) => Partial<ListedVersion>[] = () => [{ version: "1", createdOn: 1 }];
 
   readonly keyVaults: KeyVaults = {
     open: () => {
@@ -114,11 +124,17 @@ export class FakeCloud {
           const policy = this.policy(name);
           return policy && this.answer(policy);
         },
-        certificate: async (name: string) => this.answer(this.certificate(name)),
+        certificate: async (name: string) => this.answer({ lifetimeActions: [], ...this.certificate(name) }),
+        versions: (_kind: string, name: string) => this.versions(name),
       };
       return client as unknown as VaultClient;
     },
   };
+
+  private async *versions(name: string) {
+    this.versionListings++;
+    yield this.versionsOf(name);
+  }
 
   private answer<T>(content: T): Answer<T> {
     const read = () => {
@@ -222,6 +238,8 @@ export function createScanFixture(connectionString: string, wrap: (tables: Table
     clock,
     ownerTag: "owner",
     detailRefreshDays: 7,
+    renewalInformation: createRenewalInformation({ config: { ARI_DIRECTORIES: [] }, clock }),
+    log,
     // Writes nothing: in the service, this callback writes the compliance results of changed assets.
     prepareChange: async () => async () => {},
   };

@@ -6,7 +6,7 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ASSET_TYPES, type AssetRecord, assetId, sourceOf } from "../../shared/inventory/asset.ts";
-import { type Moment, statusOf } from "../../shared/inventory/asset-status.ts";
+import type { Moment } from "../../shared/inventory/asset-status.ts";
 import { holderName, newHolder } from "../../shared/inventory/holder.ts";
 import { type AssetFilter, createAssetQueries } from "../../shared/inventory/query.ts";
 import { SCOPE_KEY, ScopeRows } from "../../shared/inventory/scope.ts";
@@ -17,7 +17,7 @@ import { createTables } from "../../shared/platform/storage/tables.ts";
 import { IS_CAMPAIGN } from "../support/sampling.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
-import { assetRecord, START, SUBSCRIPTIONS, vaultRecord, writeVault } from "./write-assets.ts";
+import { assetRecord, expectedStatus, START, SUBSCRIPTIONS, vaultRecord, writeVault } from "./write-assets.ts";
 
 const moment: Moment = { now: START, criticalDays: 7, warningDays: 30 };
 const DAY_SECONDS = 86_400;
@@ -25,6 +25,23 @@ const TENANT = "99999999-9999-4999-8999-999999999999";
 const VAULT_NAMES = ["kv-a", "kv-a-b", "Kv-B", "kv-c"];
 /** A subscription that left the scope of scans. */
 const OUT_OF_SCOPE_SUBSCRIPTION = "33333333-3333-4333-8333-333333333333";
+/**
+ * Certificates with a renewal plan: days until their expiry and until the end of the window. The first three are on time. Then
+ * late ones: healthy by days, warning, past half of the remaining time, critical by days, expired. The last have no known window.
+ */
+const RENEWALS: [number, number | undefined][] = [
+  [3, 1],
+  [12, 5],
+  [60, 30],
+  [60, -1],
+  [20, -1],
+  [10, -12],
+  [3, -1],
+  [-3, -20],
+  [31, undefined],
+  [20, undefined],
+  [8, undefined],
+];
 const LEFT_SCOPE_AT = "2026-11-20T10:00:00.000Z";
 
 let azurite: TestStorage;
@@ -58,6 +75,19 @@ beforeAll(async () => {
         const tags = index % 2 === 0 ? { tags: { owner: index === 2 ? "pay" : "web", env: "prod" } } : {};
         assets.push(assetRecord(vault, type, title, { ...expiresOn, ...tags, enabled: index !== 3 }));
       }
+    }
+    for (const [index, [expiresInDays, windowEndsInDays]] of RENEWALS.entries()) {
+      const expiresOn = START / 1000 + expiresInDays * DAY_SECONDS;
+      const lifetime = 90 * DAY_SECONDS;
+      const windowEnd = windowEndsInDays === undefined ? undefined : START / 1000 + windowEndsInDays * DAY_SECONDS;
+      const renewal = {
+        renewedBy: "acmebot" as const,
+        ...(windowEnd !== undefined && { source: "policy" as const, windowStart: windowEnd - DAY_SECONDS, windowEnd }),
+        attentionAt: windowEnd === undefined ? expiresOn - lifetime / 3 : windowEnd + 1,
+      };
+      const notBefore = expiresOn - lifetime;
+      const tags = index % 2 === 0 ? { tags: { owner: "web" } } : {};
+      assets.push(assetRecord(vault, "certificate", `www-${index}`, { expiresOn, notBefore, renewal, ...tags }));
     }
     await writeVault(writer, vault, assets);
     allAssets.push(...assets);
@@ -103,7 +133,7 @@ const daysInMs = (count: number) => count * DAY_SECONDS * 1000;
 /** For each filter, returns a value that matches the asset. Undefined if the asset lacks the field. */
 const filterValueOf: { [K in keyof AssetFilter]-?: (asset: AssetRecord) => AssetFilter[K] } = {
   type: (asset) => asset.type,
-  status: (asset) => statusOf(asset.expiresOn, moment),
+  status: (asset) => expectedStatus(asset, moment),
   vault: (asset) => asset.vaultName.toUpperCase(),
   subscription: (asset) => (asset.credential ? undefined : asset.subscriptionId),
   expiresBefore: (asset) =>
@@ -164,7 +194,7 @@ function expectedIds(filter: AssetFilter): string[] {
     const expires = asset.expiresOn === undefined ? undefined : asset.expiresOn * 1000;
     return (
       (!filter.type || asset.type === filter.type) &&
-      (!filter.status || statusOf(asset.expiresOn, moment) === filter.status) &&
+      (!filter.status || expectedStatus(asset, moment) === filter.status) &&
       // The filter `vault` does not match a holder.
       (!filter.vault || (!asset.credential && asset.vaultName.toLowerCase() === filter.vault.toLowerCase())) &&
       (!filter.source || sourceOf(asset) === filter.source) &&
@@ -312,8 +342,8 @@ describe("a summary", () => {
   const NO_COUNTS = { healthy: 0, warning: 0, critical: 0, expired: 0 };
   const byStatusOf = (assets: AssetRecord[]) =>
     assets.reduce(
-      (counts, { expiresOn }) => {
-        counts[statusOf(expiresOn, moment)]++;
+      (counts, asset) => {
+        counts[expectedStatus(asset, moment)]++;
         return counts;
       },
       { ...NO_COUNTS },
@@ -425,7 +455,8 @@ describe("a summary", () => {
       }).summary({ ...filter, since: ONE_WEEK_AGO }, moment);
       // For one subscription, the scope costs a separate request. For the whole inventory, the totals do; this store has none.
       // One request more is for the settings' row, which is read every 20 seconds.
-      const maxRequests = filter.type === "secret" || filter.source === "keyVault" ? 5 : 6;
+      // Certificates with a renewal plan have an index of their own.
+      const maxRequests = filter.type === "secret" ? 5 : filter.source === "keyVault" ? 6 : 7;
       expect(proxyOfCall.requests.length, JSON.stringify(proxyOfCall.requests)).toBeLessThanOrEqual(maxRequests);
     } finally {
       await proxyOfCall.stop();

@@ -8,7 +8,7 @@ import { randomBytes } from "node:crypto";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { ASSET_TYPES, type AssetRecord, assetId, sourceOf } from "../../shared/inventory/asset.ts";
-import { type Moment, STATUSES, statusOf } from "../../shared/inventory/asset-status.ts";
+import { type Moment, STATUSES } from "../../shared/inventory/asset-status.ts";
 import type { LoggedChange } from "../../shared/inventory/change-log.ts";
 import {
   ChangedVaults,
@@ -31,7 +31,7 @@ import { createTables, put, type Range, RowChanged, type Tables } from "../../sh
 import { startDelayedWork } from "../support/delayed-tables.ts";
 import { IS_CAMPAIGN } from "../support/sampling.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { assetRecord, START, SUBSCRIPTIONS, vaultRecord, writeVault } from "./write-assets.ts";
+import { assetRecord, expectedStatus, START, SUBSCRIPTIONS, vaultRecord, writeVault } from "./write-assets.ts";
 
 const DAY_SECONDS = 86_400;
 const VAULT_NAMES = ["kv-a", "kv-b", "kv-c"];
@@ -109,10 +109,26 @@ async function scan(
     const expiresOn = expiry === undefined ? {} : { expiresOn: START / 1000 + expiry };
     const owner = OWNERS[(index + expiries.length) % OWNERS.length];
     const sourceOrOwner = isHolder ? { source: "entra" as const } : owner === undefined ? {} : { tags: { owner } };
-    return assetRecord(vault, type, `a-${index}`, { ...expiresOn, ...sourceOrOwner });
+    return assetRecord(vault, type, `a-${index}`, {
+      ...expiresOn,
+      ...sourceOrOwner,
+      ...(type === "certificate" && planOf(expiry, index)),
+    });
   });
   await writeVault(fixture.writer, vault, assets);
   expectedAssets.set(name, assets);
+}
+
+/** Returns the renewal plan of two in three certificates: with windows around `START`, or without a known window. */
+function planOf(expiry: number | undefined, index: number): Pick<AssetRecord, "renewal" | "notBefore"> {
+  if (expiry === undefined || index % 9 === 0) return {};
+  const expiresOn = START / 1000 + expiry;
+  const lifetime = 60 * DAY_SECONDS;
+  const notBefore = expiresOn - lifetime;
+  if (index % 9 === 3)
+    return { notBefore, renewal: { renewedBy: "certManager", attentionAt: expiresOn - lifetime / 3 } };
+  const windowEnd = Math.min(START / 1000 + ((index % 5) - 2), expiresOn - 2);
+  return { notBefore, renewal: { renewedBy: "acmebot", source: "ari", windowEnd, attentionAt: windowEnd + 1 } };
 }
 
 async function removeVault(fixture: Fixture, expectedAssets: ExpectedAssets, name: string): Promise<void> {
@@ -136,7 +152,7 @@ async function expectCorrectCounts(
   const expectedCounts = Object.fromEntries(
     ASSET_TYPES.map((type) => {
       const counts = { healthy: 0, warning: 0, critical: 0, expired: 0 };
-      for (const asset of all) if (asset.type === type) counts[statusOf(asset.expiresOn, moment)]++;
+      for (const asset of all) if (asset.type === type) counts[expectedStatus(asset, moment)]++;
       return [type, counts];
     }),
   );
@@ -151,7 +167,7 @@ async function expectCorrectCounts(
     (asset) =>
       (!filter.type || asset.type === filter.type) &&
       (!filter.source || sourceOf(asset) === filter.source) &&
-      (!filter.status || statusOf(asset.expiresOn, moment) === filter.status),
+      (!filter.status || expectedStatus(asset, moment) === filter.status),
   );
   expect([page.total, page.items.length]).toEqual([matching.length, matching.length]);
   await expectSummary(fixture, expectedAssets, moment);
@@ -169,7 +185,7 @@ async function expectSummary(fixture: Fixture, expectedAssets: ExpectedAssets, m
   const summary = await fixture.queries.summary({ since: new Date(START) }, moment);
   const byStatus = (assets: readonly AssetRecord[]) => {
     const counts = { healthy: 0, warning: 0, critical: 0, expired: 0 };
-    for (const { expiresOn } of assets) counts[statusOf(expiresOn, moment)]++;
+    for (const asset of assets) counts[expectedStatus(asset, moment)]++;
     return counts;
   };
   const ofType = (type: string) => all.filter((asset) => asset.type === type);

@@ -1,8 +1,10 @@
 /** Builds vault and asset records for tests, and writes them to the inventory as a scan does. */
 import { randomUUID } from "node:crypto";
 import { ASSET_TYPES, type AssetRecord, type AssetType, contentHash } from "../../shared/inventory/asset.ts";
+import type { Moment, Status } from "../../shared/inventory/asset-status.ts";
 import { packExpiries } from "../../shared/inventory/expiries.ts";
 import { countOwners, effectiveOwnerTag } from "../../shared/inventory/owners.ts";
+import { packRenewed } from "../../shared/inventory/renewed-certificates.ts";
 import { expiriesColumn, type VaultRecord } from "../../shared/inventory/vault.ts";
 import type { AssetChange, InventoryWriter } from "../../shared/inventory/write.ts";
 
@@ -63,6 +65,31 @@ export async function writeVault(writer: InventoryWriter, vault: VaultRecord, as
     record.owners = { ...record.owners, [type]: countOwners(ofType, effectiveOwnerTag(vault, "owner")) };
     record.listings = { ...record.listings, [type]: `${ofType.length}` };
   }
+  record.certificateRenewals = packRenewed(assets);
   // The fourth argument names this writer. The last one would write data derived from the change, such as compliance results.
   await writer.apply(stored, record, changes, `test/${randomUUID()}`, async () => async () => {});
+}
+
+const DAY_MS = 86_400_000;
+
+/** Returns an asset's status by the words of the specification, without the code under test. */
+export function expectedStatus(
+  { expiresOn, notBefore, renewal }: Pick<AssetRecord, "expiresOn" | "notBefore" | "renewal">,
+  { now, criticalDays, warningDays }: Moment,
+): Status {
+  if (expiresOn === undefined) return "healthy";
+  const expiry = expiresOn * 1000;
+  if (now > expiry) return "expired";
+  const byDays = (critical: number, warning: number): Status =>
+    expiry - now <= critical ? "critical" : expiry - now <= warning ? "warning" : "healthy";
+  if (!renewal) return byDays(criticalDays * DAY_MS, warningDays * DAY_MS);
+  if (renewal.windowEnd === undefined) {
+    const lifetime = expiry - notBefore! * 1000;
+    return byDays(Math.min(criticalDays * DAY_MS, lifetime / 6), Math.min(warningDays * DAY_MS, lifetime / 3));
+  }
+  // The whole second of the window's end belongs to the window.
+  const windowEnd = (renewal.windowEnd + 1) * 1000;
+  if (now < windowEnd) return "healthy";
+  const isHalfOver = now - windowEnd >= expiry - now;
+  return isHalfOver || expiry - now <= criticalDays * DAY_MS ? "critical" : "warning";
 }

@@ -2,8 +2,10 @@
 
 import re
 from collections import Counter, defaultdict
+from datetime import datetime
 
 from pages import plain, spans
+from renewals import is_late, window_end
 
 DAY = 86_400
 
@@ -88,7 +90,11 @@ class Checks:
                 yield f"{kind}-validity-period", expires - start <= limit * DAY
             if start is not None:
                 yield f"{kind}-active-period", self.now <= start + self.limits["longest use of a vault's secret or key"] * DAY
-        yield from self.expiry(kind, expires)
+        late = is_late(asset, self.now)
+        if late is None:
+            yield from self.expiry(kind, expires)
+        else:
+            yield from self.expiry_by_renewal(kind, expires, window_end(asset), late)
         if kind == "secret":
             yield "secret-content-type", bool((asset["contentType"] or "").strip())
         else:
@@ -102,13 +108,20 @@ class Checks:
             actions = (asset["rotation"] or {}).get("lifetimeActions") or []
             yield "key-rotation-policy", any(one["action"]["type"].lower() == "rotate" for one in actions)
         if kind == "certificate":
-            if asset.get("validityMonths") is not None:
-                limit = self.limits["longest validity of a vault's certificate"]
+            integrated = bool(self.authorities.search(asset.get("issuer") or ""))
+            if integrated or asset.get("timestamps"):
+                if start is not None and expires is not None:
+                    yield "certificate-validity-period", expires - start + 1 <= self.public_limit(start) * DAY
+            elif asset.get("validityMonths") is not None:
+                limit = self.limits["longest validity of a vault's private certificate"]
                 yield "certificate-validity-period", asset["validityMonths"] <= limit
             if asset.get("issuer"):
-                yield "certificate-issuer", bool(self.authorities.search(asset["issuer"]))
-            if "autoRenew" in asset:
-                yield "certificate-auto-renewal", asset["autoRenew"]
+                renewed_elsewhere = late is not None and not asset.get("autoRenew")
+                yield "certificate-issuer", renewed_elsewhere or integrated
+            if late is not None:
+                yield "certificate-auto-renewal", not late
+            elif "autoRenew" in asset:
+                yield "certificate-auto-renewal", asset["autoRenew"] and asset["issuerName"].lower() != "unknown"
         if kind != "key":
             kinds = ("certificate", "secret", "key") if kind == "certificate" else (kind,)
             states = [one for k in kinds for one in references.get((asset["vault"].lower(), k, asset["name"].lower()), [])]
@@ -165,6 +178,28 @@ class Checks:
         yield f"{prefix}-near-expiry-critical", left > critical
         if left > critical:
             yield f"{prefix}-near-expiry-warning", left > warning
+
+    def public_limit(self, start):
+        """Returns the longest validity in days of a publicly trusted certificate that is valid from this second."""
+        name = "longest validity of a vault's publicly trusted certificate, by its first day"
+        text = next(row["value"] for row in self.pages.table("compliance.md", "Limits") if plain(row["limit"]) == name)
+        limits = [
+            (datetime.fromisoformat(f"{day}T00:00:00+00:00").timestamp(), int(days))
+            for days, day in re.findall(r"(\d+) days from (\d{4}-\d\d-\d\d)", text)
+        ]
+        return next((days for first, days in reversed(limits) if first <= start), limits[0][1])
+
+    def expiry_by_renewal(self, prefix, expires, end, late):
+        """Yields the same checks for a certificate with a renewer: it passes them until its renewal is late."""
+        yield f"{prefix}-expired", expires >= self.now
+        left = expires - self.now
+        if left < 0:
+            return
+        half_over = self.now - (end + 1) >= left
+        critical = late and (half_over or left <= self.limits["critical threshold"] * DAY)
+        yield f"{prefix}-near-expiry-critical", not critical
+        if not critical:
+            yield f"{prefix}-near-expiry-warning", not late
 
     # Score and controls
 

@@ -94,7 +94,18 @@ def read_details(cloud, url, kind, name):
         "curve": properties.get("crv"),
         "validityMonths": policy["x509_props"].get("validity_months"),
         "autoRenew": "AutoRenew" in actions,
+        "issuerName": policy["issuer"]["name"],
+        "trigger": next(
+            (
+                action["trigger"]
+                for action in policy.get("lifetime_actions") or []
+                if action["action"]["action_type"] == "AutoRenew"
+            ),
+            None,
+        ),
         "issuer": issuer_of(base64.b64decode(answer["cer"])),
+        # The extension of embedded certificate timestamps: 1.3.6.1.4.1.11129.2.4.2.
+        "timestamps": bytes.fromhex("060a2b06010401d679020402") in base64.b64decode(answer["cer"]),
     }
 
 

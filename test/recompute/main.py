@@ -18,6 +18,7 @@ from inventory import application_assets, read_applications, read_federated, rea
 from matches import Matches
 from pages import Pages
 from radius import Radius
+from renewals import is_late
 from wire import Cloud, Service
 
 # Order of the members of a dependency that are compared, in both programs' answers.
@@ -166,7 +167,7 @@ def compare_preview(service, alert_type, rule, assets, now):
     expected = {}
     for one in assets:
         left = None if one["expires"] is None else one["expires"] - now
-        if left is None or not one["enabled"]:
+        if left is None or not one["enabled"] or is_late(one, now) is False:
             continue
         # 0 stands for an expired asset, which rules for credentials include.
         thresholds = [0] if alert_type == "expired" else [*rule["thresholds"], *([0] if alert_type == "credentialExpiry" else [])]

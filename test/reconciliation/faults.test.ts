@@ -4,7 +4,7 @@ import { ASSET_CHECKS } from "../../shared/compliance/checks/all.ts";
 import { detailsKey, findingsKey, STATE, vaultStateKey } from "../../shared/compliance/compliance-rows.ts";
 import { unpackDetails, unpackFindings } from "../../shared/compliance/packed-results.ts";
 import { ASSET_TYPES, type AssetRecord, Assets, type AssetType, contentHash } from "../../shared/inventory/asset.ts";
-import { expiryKey, nameKey, partitions } from "../../shared/inventory/asset-keys.ts";
+import { expiryKey, indexKeys, nameKey, partitions } from "../../shared/inventory/asset-keys.ts";
 import { VAULTS as VAULTS_PARTITION, Vaults, vaultInSubscriptionKey } from "../../shared/inventory/vault.ts";
 import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import { DAY_SECONDS } from "../../shared/platform/time.ts";
@@ -101,8 +101,9 @@ async function plantCopies(): Promise<void> {
               : scope === "subscription"
                 ? partitions.subscription(subscriptionOf(vault))
                 : partitions.vault(vault);
-          const existingKey =
-            index === "name" ? nameKey(type, name, vault) : expiryKey(type, asset.expiresOn, name, vault);
+          // A certificate that is renewed has two rows instead of the one by expiry.
+          const keys = index === "name" ? [nameKey(type, name, vault)] : indexKeys(asset, vault);
+          const existingKey = keys[faultNumber % keys.length]!;
           // A row that a late write left: of a removed asset, or with an earlier expiry of an existing one (Unix seconds).
           const extraKey =
             index === "name"
@@ -131,7 +132,9 @@ async function plantOwnRows(): Promise<void> {
       const key = nameKey(type, name, vault);
       if (kind === "missing") {
         await deleteRow("Assets", partition, key);
-        typesWithRemovedRow.push(`!${type}!`);
+        // A certificate that is renewed has two rows instead of the one by expiry.
+        const indexes = type === "certificate" ? ["-renewed", "-late", ""] : [""];
+        typesWithRemovedRow.push(...indexes.map((index) => `!${type}${index}!`));
       }
       if (kind === "extra") {
         const deletedAsset = changed(asset, { name: "gone", listing: "older" });

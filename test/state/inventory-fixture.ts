@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { TableClient } from "@azure/data-tables";
+import { createRenewalInformation } from "../../shared/certificates/renewal-information.ts";
 import { createEvaluator, type Evaluator } from "../../shared/compliance/evaluator.ts";
 import { unpackDetails, unpackFindings } from "../../shared/compliance/packed-results.ts";
 import { planVaults } from "../../shared/discovery/plan-vaults.ts";
@@ -60,6 +61,8 @@ export function createWorkers({ config }: { config: Config }) {
             clock,
             ownerTag: "owner",
             detailRefreshDays: 7,
+            renewalInformation: createRenewalInformation({ config: { ARI_DIRECTORIES: [] }, clock }),
+            log,
             prepareChange: evaluator.prepareChange,
           },
         ),

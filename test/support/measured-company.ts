@@ -32,13 +32,15 @@ const pages = (items: number): number => Math.max(1, Math.ceil(items / 25));
 /**
  * Returns the lowest possible number of calls of a scan that only lists, and of a full scan, which also reads details. A
  * certificate is listed three times: also as a managed secret and as a managed key. Details need two calls for each key, one
- * for each certificate, and one for the diagnostic settings of the vault.
+ * for each certificate, and one for the diagnostic settings of the vault. The first scan also lists the versions of each
+ * certificate.
  */
-export function minimumCalls(vaults = VAULTS): { lists: number; full: number } {
+export function minimumCalls(vaults = VAULTS): { lists: number; full: number; first: number } {
   const perVault = pages(SECRETS_PER_VAULT + CERTIFICATES) + pages(KEYS + CERTIFICATES) + pages(CERTIFICATES);
   const subscriptions = 1 + SUBSCRIPTIONS; // One list of subscriptions, and one page of vaults for each.
   const details = 2 * KEYS + CERTIFICATES + 1;
-  return { lists: vaults * perVault + subscriptions, full: vaults * (perVault + details) + subscriptions };
+  const full = vaults * (perVault + details) + subscriptions;
+  return { lists: vaults * perVault + subscriptions, full, first: full + vaults * CERTIFICATES };
 }
 
 /** Returns the number of calls for one vault that must follow each other: the pages of its longest list. */

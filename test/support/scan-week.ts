@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import pMap from "p-map";
+import { createRenewalInformation } from "../../shared/certificates/renewal-information.ts";
 import { planVaults } from "../../shared/discovery/plan-vaults.ts";
 import type { ScanMode } from "../../shared/discovery/scan.ts";
 import { scanVault } from "../../shared/discovery/scan-vault.ts";
@@ -107,6 +108,8 @@ export async function runWeek(options: WeekOptions): Promise<WeekOutcome> {
       clock,
       ownerTag: "owner",
       detailRefreshDays: config.DETAIL_REFRESH_DAYS,
+      renewalInformation: createRenewalInformation({ config: { ARI_DIRECTORIES: [] }, clock }),
+      log,
       // Writes nothing: in the service, this callback writes the compliance results of changed assets.
       prepareChange: async () => async () => {},
     };

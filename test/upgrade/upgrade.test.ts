@@ -119,6 +119,7 @@ describe.each(["d7e4a4b", "0e6c2c3", "6f40339"])(
           outOfScope,
           outOfScopeSince: _o,
           subscriptionName: _n,
+          renewal: _w,
           ...rest
         } = asset;
         expect([source, notCounted, outOfScope]).toEqual([old.source ?? "keyVault", null, false]);

@@ -4,7 +4,7 @@ import path from "node:path";
 import { stripVTControlCharacters } from "node:util";
 import { pythonPackages } from "../../../test/support/python.ts";
 import { ADMIN, Service } from "../../../test/support/service.ts";
-import { CACHE, ROOT } from "../cache.ts";
+import { CACHE, GO, ROOT } from "../cache.ts";
 import { observe } from "../case.ts";
 import type { Part } from "../part.ts";
 import type { ProgramId } from "../programs.ts";
@@ -34,7 +34,6 @@ interface Generator {
 }
 
 const bin = (workspace: string, name: string): string => path.join(ROOT, workspace, "node_modules/.bin", name);
-const GO = { GOMODCACHE: path.join(CACHE, "go/mod"), GOCACHE: path.join(CACHE, "go/build"), GOFLAGS: "-modcacherw" };
 const MAVEN = ["-B", "-q", "-ntp", `-Dmaven.repo.local=${path.join(CACHE, "maven")}`, `-Dspec=${DESCRIPTION}`];
 
 function generators(): Generator[] {

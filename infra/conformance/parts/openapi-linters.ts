@@ -1,12 +1,11 @@
-import { execFile, execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { execFile } from "node:child_process";
+import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { Service } from "../../../test/support/service.ts";
-import { CACHE } from "../cache.ts";
 import { observe } from "../case.ts";
+import { installedFromNpm } from "../npm.ts";
 import type { Part } from "../part.ts";
-import { PROGRAMS } from "../programs.ts";
 
 // Linters of API descriptions read /openapi.json. The rules that are off, and why, are in linters/.
 
@@ -37,7 +36,7 @@ export const part: Part = {
     "Spectral's `info-contact`, Redocly's `info-license` and, for the four operations that only redirect, its `operation-2xx-response` are off.",
   ],
   async *run() {
-    const bin = install();
+    const bin = path.join(installedFromNpm("linters", LINTERS), ".bin");
     const service = await Service.start({ company: "small" });
     try {
       const { text } = await service.call("GET", "/openapi.json");
@@ -62,24 +61,6 @@ export const part: Part = {
     }
   },
 };
-
-/** Installs the linters once. @returns the folder with their commands */
-function install(): string {
-  const packages = LINTERS.map((id) => `${PROGRAMS[id].package}@${PROGRAMS[id].version}`);
-  const before = LINTERS.map((id) => PROGRAMS[id].before).sort()[0];
-  const folder = path.join(CACHE, `linters-${[...LINTERS.map((id) => PROGRAMS[id].version), before].join("-")}`);
-  const complete = path.join(folder, "complete");
-  if (!existsSync(complete)) {
-    console.log("  installing the linters …");
-    rmSync(folder, { recursive: true, force: true });
-    mkdirSync(folder, { recursive: true });
-    writeFileSync(path.join(folder, "package.json"), '{"private":true}');
-    const options = ["--no-audit", "--no-fund", "--ignore-scripts", "--silent", `--before=${before}`];
-    execFileSync("npm", ["install", ...options, ...packages], { cwd: folder });
-    mkdirSync(complete);
-  }
-  return path.join(folder, "node_modules/.bin");
-}
 
 /**
  * Runs a linter. @returns `none`, or the rules that the description breaks, with their number

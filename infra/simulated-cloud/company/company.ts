@@ -131,8 +131,19 @@ export interface CompanyCertificate extends CompanyItem, KeySpec {
   dnsNames?: string[];
   /** `Self` (default), `Unknown`, or an integrated certificate authority such as `DigiCert`. */
   issuer?: string;
-  /** Validity in months. Default 12. */
+  /** Validity in months that the policy orders, and that is issued unless `validityDays` is set. Default 12. */
   validityMonths?: number;
+  /** Validity that the authority issued, in days. */
+  validityDays?: number;
+  /**
+   * The authority that signed the certificate, if the policy's issuer is `Unknown`: Let's Encrypt, or the company's own
+   * (default).
+   */
+  authority?: "LetsEncrypt" | "Acme";
+  /** Earlier versions with the same validity: their number, and the days between two of them. Default: none. */
+  renewals?: { count: number; everyDays: number };
+  /** DER of a certificate that another program issued, in base64. Its dates apply. */
+  der?: string;
   /** Action before expiry. Default `AutoRenew` at 80 percent of the lifetime. */
   renewal?: { action: "AutoRenew" | "EmailContacts"; percentage?: number; daysBeforeExpiry?: number };
   exportable?: boolean;

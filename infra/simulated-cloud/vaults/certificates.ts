@@ -9,7 +9,10 @@ const ISSUERS: Record<string, string> = {
   DigiCert: "CN=DigiCert Global G2 TLS RSA SHA256 2020 CA1, O=DigiCert Inc, C=US",
   GlobalSign: "CN=GlobalSign RSA OV SSL CA 2018, O=GlobalSign nv-sa, C=BE",
   Unknown: "CN=Acme Issuing CA 01, O=Acme Corporation, C=NL",
+  LetsEncrypt: "CN=R12, O=Let's Encrypt, C=US",
 };
+/** Authorities whose certificates browsers trust. They embed certificate timestamps. */
+const PUBLIC_AUTHORITIES = ["DigiCert", "GlobalSign", "LetsEncrypt"];
 
 /**
  * Creates the X.509 certificates of the vaults on first use. One RSA key signs for every issuer. Self-signed RSA-2048
@@ -36,17 +39,20 @@ export class CertificateMaker {
   }
 
   #create(name: string, version: CertificateVersion): Buffer {
+    if (version.der !== undefined) return Buffer.from(version.der, "base64");
+    const authority = version.authority === "LetsEncrypt" ? version.authority : version.issuer;
     const selfSigned = version.issuer === "Self";
     const usesSigningKey = selfSigned && version.shape.type === "RSA" && version.shape.size === 2048;
     return makeCertificate({
       subject: version.subject,
-      issuer: selfSigned ? version.subject : (ISSUERS[version.issuer] ?? `CN=${version.issuer} CA`),
+      issuer: selfSigned ? version.subject : (ISSUERS[authority] ?? `CN=${authority} CA`),
       serial: Buffer.from(versionFrom(version.id), "hex"),
       notBefore: new Date((version.notBefore ?? version.created) * 1000),
       notAfter: new Date((version.expires ?? version.created) * 1000),
       publicKey: usesSigningKey ? createPublicKey(this.#signingKey) : publicKey(version.shape, name),
       signingKey: this.#signingKey,
       dnsNames: version.dnsNames,
+      timestamps: PUBLIC_AUTHORITIES.includes(authority),
     });
   }
 }

@@ -1,5 +1,6 @@
 // Secrets, keys and certificates with their versions, created from a company's declaration.
 
+import { X509Certificate } from "node:crypto";
 import type { CompanyCertificate, CompanyKey, CompanySecret, KeySpec } from "../company/company.ts";
 import { versionFrom } from "./identifiers.ts";
 
@@ -27,6 +28,9 @@ export interface CertificateVersion extends Version {
   issuer: string;
   shape: KeySpec;
   validityMonths: number;
+  authority?: CompanyCertificate["authority"];
+  /** DER of a certificate that another program issued, in base64. */
+  der?: string;
 }
 
 /** A secret, key or certificate. Versions are ordered from oldest to newest. The last version is current. */
@@ -86,7 +90,16 @@ export function keyFrom(declared: CompanyKey, vault: string, moment: Moment): Ke
 export function certificateFrom(declared: CompanyCertificate, vault: string, moment: Moment): Certificate {
   const validityMonths = declared.validityMonths ?? 12;
   const version = createVersion(declared, `${vault}/certificates`, moment);
-  const lifetime = Math.round(validityMonths * MONTH_SECONDS);
+  // The last second belongs to the validity.
+  const lifetime =
+    declared.validityDays === undefined
+      ? Math.round(validityMonths * MONTH_SECONDS)
+      : Math.round(declared.validityDays * DAY_SECONDS) - 1;
+  if (declared.der !== undefined) {
+    const { validFromDate, validToDate } = new X509Certificate(Buffer.from(declared.der, "base64"));
+    version.notBefore = validFromDate.getTime() / 1000;
+    version.expires = validToDate.getTime() / 1000;
+  }
   // A certificate always has both dates. A missing date follows from the other date and the validity.
   if (version.expires === undefined) {
     version.notBefore ??= version.created;
@@ -97,21 +110,38 @@ export function certificateFrom(declared: CompanyCertificate, vault: string, mom
     version.created = Math.min(version.notBefore, moment.at);
     version.updated = declared.updatedDaysAgo === undefined ? version.created : version.updated;
   }
+  const currentVersion: CertificateVersion = {
+    ...version,
+    subject: declared.subject ?? `CN=${declared.name}.acme.example`,
+    dnsNames: declared.dnsNames ?? [`${declared.name}.acme.example`],
+    issuer: declared.issuer ?? "Self",
+    shape: shapeOf(declared),
+    validityMonths,
+    ...(declared.authority && { authority: declared.authority }),
+    ...(declared.der !== undefined && { der: declared.der }),
+  };
   return {
     name: declared.name,
-    versions: [
-      {
-        ...version,
-        subject: declared.subject ?? `CN=${declared.name}.acme.example`,
-        dnsNames: declared.dnsNames ?? [`${declared.name}.acme.example`],
-        issuer: declared.issuer ?? "Self",
-        shape: shapeOf(declared),
-        validityMonths,
-      },
-    ],
+    versions: [...earlierVersions(declared, currentVersion), currentVersion],
     renewal: declared.renewal ?? { action: "AutoRenew", percentage: 80 },
     exportable: declared.exportable ?? true,
   };
+}
+
+/** Returns the declared earlier versions, oldest first. */
+function earlierVersions({ renewals }: CompanyCertificate, version: CertificateVersion): CertificateVersion[] {
+  const { count, everyDays } = renewals ?? { count: 0, everyDays: 0 };
+  return Array.from({ length: count }, (_, index) => {
+    const before = Math.round((count - index) * everyDays * DAY_SECONDS);
+    return {
+      ...version,
+      id: versionFrom(`${version.id}/${count - index}`),
+      created: version.created - before,
+      updated: version.created - before,
+      notBefore: version.notBefore! - before,
+      expires: version.expires! - before,
+    };
+  });
 }
 
 /** Creates the members that versions of all kinds have. */

@@ -146,7 +146,7 @@ export class VaultStore {
   put<K extends AssetKind>(vault: string, kind: K, declared: DeclarationOf[K]): void {
     const owner = this.#existingVault(vault);
     const newItem = itemFrom(kind, declared, owner.name, this.now());
-    const version = newItem.versions[0]!;
+    const version = newItem.versions.at(-1)!;
     version.id = randomBytes(16).toString("hex");
     const existing = owner.collections[kind].get(declared.name);
     this.putItem(vault, kind, {

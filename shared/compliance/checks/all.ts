@@ -12,9 +12,11 @@ import { vaultChecks } from "./vault.ts";
 /**
  * Version of the checks. Increase it when a check is removed or its results change. Then all assets are evaluated again within
  * a day. Edition 2 removed `vault-recoverable` and the warning in addition to a critical result, and stores owners with
- * violations. Edition 3: `vault-purge-protection` also fails without soft delete.
+ * violations. Edition 3: `vault-purge-protection` also fails without soft delete. Edition 4: `certificate-validity-period` judges
+ * publicly trusted certificates by the limit of their first day; other checks of certificates know who
+ * renews them.
  */
-export const EDITION = 3;
+export const EDITION = 4;
 
 export const ASSET_CHECKS: readonly AssetCheck[] = [
   ...expiryChecks,

@@ -3,6 +3,7 @@
  * remediations.
  */
 import type { AssetSource, AssetType } from "../../inventory/asset.ts";
+import { RENEWER_NAMES, type RenewalPlan, renewalInstantsOf } from "../../inventory/renewal.ts";
 import { DAY_SECONDS } from "../../platform/time.ts";
 import {
   type AssetCheck,
@@ -14,7 +15,7 @@ import {
   notApplicable,
   pass,
 } from "../check.ts";
-import { createCertificateVersion, replaceOrDisable, replaceVersion, setExpiry } from "../remedies/key-vault.ts";
+import { renewCertificate, replaceOrDisable, replaceVersion, setExpiry } from "../remedies/key-vault.ts";
 import type { Remediation, Target } from "../remedies/remediation.ts";
 
 /** A kind of asset for which expiry checks are created. */
@@ -93,7 +94,9 @@ export const nearExpiryCheck = (
     code,
     title: `${capitalized(noun)} does not expire within the ${threshold} threshold`,
     failureTitle: (evidence) =>
-      `${capitalized(noun)} expires within ${daysInEvidence(evidence) ?? `the ${threshold} threshold`}`,
+      evidence.endsWith(NOT_RENEWED)
+        ? `${capitalized(noun)} was not renewed in time`
+        : `${capitalized(noun)} expires within ${daysInEvidence(evidence) ?? `the ${threshold} threshold`}`,
     severity: threshold === "critical" ? "high" : "medium",
     resourceType: type,
     ...(source && { source }),
@@ -102,8 +105,36 @@ export const nearExpiryCheck = (
     rationale: `Replacing ${/^[aeiou]/.test(noun) ? "an" : "a"} ${noun} takes time: all consumers must be found and updated before it expires.`,
     remedy: renew,
     successors: [...(threshold === "warning" ? [`${id}-near-expiry-critical`] : []), `${id}-expired`],
-    evaluate: ({ asset }, context) => evaluateThreshold(asset.expiresOn, threshold, context),
+    evaluate: ({ asset }, context) =>
+      asset.renewal && asset.expiresOn !== undefined
+        ? evaluateRenewal(asset.expiresOn, asset.renewal, threshold, context)
+        : evaluateThreshold(asset.expiresOn, threshold, context),
   });
+
+/** End of the evidence of a certificate whose renewal is late. */
+const NOT_RENEWED = " and did not.";
+
+/** Judges a certificate with a renewal plan by its plan. It is within a threshold only after its renewal is late. */
+function evaluateRenewal(
+  expiresOn: number,
+  plan: RenewalPlan,
+  threshold: "critical" | "warning",
+  context: Context,
+): Evaluation {
+  if (expiresOn * 1000 < context.now) return notApplicable("It has expired.");
+  const planned = { expiresOn, attentionAt: plan.attentionAt, hasWindow: plan.windowEnd !== undefined };
+  const { warningAt, criticalAt } = renewalInstantsOf(planned, context);
+  if (threshold === "warning" && context.now >= criticalAt * 1000)
+    return notApplicable("It is within the critical threshold.");
+  const from = threshold === "critical" ? criticalAt : warningAt;
+  const renewer = RENEWER_NAMES[plan.renewedBy];
+  if (context.now < from * 1000) return pass(`It expires on ${dateText(expiresOn)}. ${renewer} renews it.`, from);
+  const evidence =
+    plan.windowEnd === undefined
+      ? `It expires on ${dateText(expiresOn)}, and ${renewer} has not renewed it yet.`
+      : `It expires on ${dateText(expiresOn)}. ${renewer} had to renew it by ${dateText(plan.windowEnd)}${NOT_RENEWED}`;
+  return fail(evidence, threshold === "critical" ? expiresOn + 1 : criticalAt);
+}
 
 const capitalized = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}`;
 
@@ -133,7 +164,7 @@ function evaluateThreshold(
 }
 
 const kindInVault = (type: AssetType): ExpiringKind => {
-  const renew = type === "certificate" ? createCertificateVersion : replaceVersion(type);
+  const renew = type === "certificate" ? renewCertificate : replaceVersion(type);
   return { id: type, noun: type, type, renew, retire: replaceOrDisable(type) };
 };
 const [secret, key, certificate] = [kindInVault("secret"), kindInVault("key"), kindInVault("certificate")];

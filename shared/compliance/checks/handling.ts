@@ -1,12 +1,7 @@
-import { type AssetCheck, assetCheck, fail, notApplicable, pass } from "../check.ts";
-import { enableAutoRenewal, setContentType, useIntegratedIssuer } from "../remedies/key-vault.ts";
-
-/**
- * Matches issuers of certificate authorities that Key Vault integrates with, such as `CN=AlphaSSL, O=GlobalSign nv-sa`. An
- * authority's brands name the authority as the organization.
- * https://learn.microsoft.com/azure/key-vault/certificates/how-to-integrate-certificate-authority
- */
-export const INTEGRATED_AUTHORITIES = /\b(digicert|globalsign)\b/i;
+import { isLate, RENEWER_NAMES } from "../../inventory/renewal.ts";
+import { type AssetCheck, assetCheck, dateText, fail, notApplicable, pass } from "../check.ts";
+import { INTEGRATED_AUTHORITIES } from "../public-certificates.ts";
+import { restoreRenewal, setContentType, useIntegratedIssuer } from "../remedies/key-vault.ts";
 
 /** Checks of content types, issuers and renewal. */
 export const handlingChecks: AssetCheck[] = [
@@ -27,17 +22,20 @@ export const handlingChecks: AssetCheck[] = [
   assetCheck({
     id: "certificate-issuer",
     code: 45,
-    title: "Certificate is issued by an integrated certificate authority",
+    title: "Certificate is issued by an integrated certificate authority, or by another one and has a renewer",
     failureTitle: "Certificate is not issued by an integrated certificate authority",
     severity: "low",
     resourceType: "certificate",
     judged: "whose issuer is known",
     rationale:
-      "Key Vault can renew certificates automatically only if their authority is integrated with Key Vault. Others need manual renewal.",
+      "Key Vault can renew certificates automatically only if their authority is integrated with Key Vault. Others need a renewer of their own.",
     remedy: useIntegratedIssuer,
-    evaluate: ({ asset: { issuer } }) => {
+    evaluate: ({ asset: { issuer, renewal } }) => {
       if (!issuer) return notApplicable("Its issuer could not be read.");
       const evidence = `It is issued by ${issuer.slice(0, 500)}.`;
+      // Whether the renewer is late is the result of certificate-auto-renewal. The policy needs an integrated authority.
+      if (renewal && renewal.renewedBy !== "keyVaultPolicy")
+        return pass(`${evidence} ${RENEWER_NAMES[renewal.renewedBy]} renews it.`);
       return INTEGRATED_AUTHORITIES.test(issuer) ? pass(evidence) : fail(evidence);
     },
   }),
@@ -48,11 +46,20 @@ export const handlingChecks: AssetCheck[] = [
     failureTitle: "Certificate is not renewed automatically",
     severity: "medium",
     resourceType: "certificate",
-    judged: "whose policy was read",
+    timed: "expiry",
+    judged: "with a renewer, or whose policy was read",
     rationale: "A certificate policy that only sends a mail does not prevent the expiry if the mail is missed.",
-    remedy: enableAutoRenewal,
-    evaluate: ({ asset: { autoRenew } }) => {
+    remedy: restoreRenewal,
+    evaluate: ({ asset: { autoRenew, issuerName, renewal } }, { now }) => {
+      if (renewal) {
+        const renewer = RENEWER_NAMES[renewal.renewedBy];
+        if (!isLate(renewal, now))
+          return pass(`${renewer} renews it.`, renewal.windowEnd === undefined ? undefined : renewal.attentionAt);
+        return fail(`${renewer} had to renew it by ${dateText(renewal.windowEnd!)} and did not.`);
+      }
       if (autoRenew === undefined) return notApplicable("Its policy could not be read.");
+      if (autoRenew && /^unknown$/i.test(issuerName ?? ""))
+        return fail("Its policy renews it, but Key Vault can't renew certificates of an unknown issuer.");
       return autoRenew ? pass("Its policy renews it.") : fail("Its policy does not renew it.");
     },
   }),

@@ -1,7 +1,9 @@
 /** Checks of how long secrets, keys and certificates are valid or in use. */
-import { DAY_SECONDS } from "../../platform/time.ts";
-import { type AssetCheck, assetCheck, dateText, fail, notApplicable, pass } from "../check.ts";
-import { MAX_ACTIVE_DAYS, MAX_CERTIFICATE_MONTHS, MAX_VALIDITY_DAYS } from "../limits.ts";
+import type { AssetRecord } from "../../inventory/asset.ts";
+import { DAY_SECONDS, SECOND_MS } from "../../platform/time.ts";
+import { type AssetCheck, assetCheck, dateText, type Evaluation, fail, notApplicable, pass } from "../check.ts";
+import { MAX_ACTIVE_DAYS, MAX_CERTIFICATE_MONTHS, MAX_VALIDITY_DAYS, publicLimitAt } from "../limits.ts";
+import { isPubliclyTrusted, validityDays, validityOf } from "../public-certificates.ts";
 import { replaceVersion, shortenCertificate, shortenValidity } from "../remedies/key-vault.ts";
 
 const NOUN = { secret: "Secret", key: "Key" };
@@ -53,19 +55,34 @@ const activePeriodCheck = (type: "secret" | "key", code: number): AssetCheck =>
 const certificateValidity = assetCheck({
   id: "certificate-validity-period",
   code: 44,
-  title: `Certificate is valid for at most ${MAX_CERTIFICATE_MONTHS} months`,
-  failureTitle: `Certificate is valid for more than ${MAX_CERTIFICATE_MONTHS} months`,
+  title: `Certificate is valid for at most ${MAX_CERTIFICATE_MONTHS} months, or, if publicly trusted, for the days allowed on its first day`,
+  failureTitle: "Certificate is valid for longer than allowed",
   severity: "medium",
   resourceType: "certificate",
-  judged: "whose policy has a validity",
+  judged: "of which is known whether they are publicly trusted, with a validity",
   rationale: "Short-lived certificates limit the damage of a stolen private key and ensure that renewal works.",
   remedy: shortenCertificate,
-  evaluate: ({ asset: { validityMonths } }) => {
+  evaluate: ({ asset }) => {
+    const isPublic = isPubliclyTrusted(asset);
+    if (isPublic) return evaluatePublicValidity(asset);
+    const { validityMonths } = asset;
     if (validityMonths === undefined) return notApplicable("Its validity period could not be read.");
+    if (isPublic === undefined)
+      return notApplicable("It is unknown whether it is publicly trusted until a scan reads its details again.");
     const evidence = `It is valid for ${validityMonths} months.`;
     return validityMonths > MAX_CERTIFICATE_MONTHS ? fail(evidence) : pass(evidence);
   },
 });
+
+/** Compares the issued validity, because an authority can issue fewer days than the policy orders. */
+function evaluatePublicValidity(asset: AssetRecord): Evaluation {
+  const validity = validityOf(asset);
+  if (!validity) return notApplicable("Its validity period could not be read.");
+  const days = validityDays(validity);
+  const limit = publicLimitAt(validity.from * SECOND_MS);
+  const evidence = `It is publicly trusted and valid for ${Math.ceil(days)} days from ${dateText(validity.from)}; authorities may issue ${limit.days} days since ${limit.from}.`;
+  return days > limit.days ? fail(evidence) : pass(evidence);
+}
 
 /** The numbers are the codes of the checks in stored rows. They must never change. */
 export const lifetimeChecks: AssetCheck[] = [

@@ -1,6 +1,7 @@
 /** Remediations for secrets, keys and certificates of key vaults. */
+import type { Renewer } from "../../inventory/renewal.ts";
 import { DAY_MS, DAY_SECONDS, SECOND_MS } from "../../platform/time.ts";
-import { MAX_CERTIFICATE_MONTHS, MAX_VALIDITY_DAYS } from "../limits.ts";
+import { MAX_CERTIFICATE_MONTHS, MAX_VALIDITY_DAYS, monthsWithin, nextPublicLimit, publicLimitAt } from "../limits.ts";
 import {
   az,
   bicepString,
@@ -232,7 +233,7 @@ const certificateRemediation = (portal: string, cli: string): Remediation => ({
   bicepNote: CERTIFICATE_NOTE,
 });
 
-export const createCertificateVersion = (target: Target): Remediation =>
+const createCertificateVersion = (target: Target): Remediation =>
   certificateRemediation(
     `${portalPath("certificate", target)} > New Version. If the certificate was imported: Import with the new file.`,
     joinLines(
@@ -241,11 +242,18 @@ export const createCertificateVersion = (target: Target): Remediation =>
     ),
   );
 
-export const shortenCertificate = (target: Target): Remediation =>
-  certificateRemediation(
-    `${portalPath("certificate", target)} > Issuance policy: validity period ${MAX_CERTIFICATE_MONTHS} months or less; then New Version.`,
-    updateCertificatePolicy(target, `.x509CertificateProperties.validityInMonths=${MAX_CERTIFICATE_MONTHS}`, "create"),
+/** For a certificate that is valid for too long. A new version of a public certificate must keep to the limit of today. */
+export function shortenCertificate(target: Target): Remediation {
+  const limit = target.facts.publiclyTrusted ? publicLimitAt(target.now) : undefined;
+  const months = limit ? monthsWithin(limit.days) : MAX_CERTIFICATE_MONTHS;
+  const next = limit && nextPublicLimit(limit);
+  const later = next ? ` From ${next.from} they may issue ${next.days} days.` : "";
+  const reason = limit ? ` Public authorities may issue ${limit.days} days since ${limit.from}.${later}` : "";
+  return certificateRemediation(
+    `${portalPath("certificate", target)} > Issuance policy: validity period ${months} months or less; then New Version.${reason}`,
+    updateCertificatePolicy(target, `.x509CertificateProperties.validityInMonths=${months}`, "create"),
   );
+}
 
 /** For a weak certificate key: a new version with an approved key of the same family. */
 export const createStrongerCertificate = (target: Target): Remediation =>
@@ -259,15 +267,51 @@ export const createStrongerCertificate = (target: Target): Remediation =>
         updateCertificatePolicy(target, ".keyProperties.keySize=3072", "create"),
       );
 
-export const enableAutoRenewal = (target: Target): Remediation =>
+const enableAutoRenewal = (target: Target): Remediation =>
   certificateRemediation(
-    `${portalPath("certificate", target)} > Issuance policy > Lifetime action type: automatically renew. Certificates of authorities that are not integrated with Key Vault can't be renewed automatically.`,
+    `${portalPath("certificate", target)} > Issuance policy > Lifetime action type: automatically renew. Key Vault can't renew certificates of authorities that are not integrated. Renew these with a tool such as Acmebot or cert-manager, which is recognized by its tags or by its second renewal.`,
     updateCertificatePolicy(
       target,
       '.lifetimeActions=[{"action":{"actionType":"AutoRenew"},"trigger":{"lifetimePercentage":80}}]',
       "set-attributes",
     ),
   );
+
+/** Where to look when a renewer is late. Undefined for the policy and without a renewer. */
+const RENEWER_CHECKS: Partial<Record<Renewer, string>> = {
+  acmebot:
+    "Look for the failed renewal in the log of Acmebot's Functions app, and renew the certificate in its dashboard.",
+  certManager:
+    "Find the cause with kubectl describe certificate in the cluster of cert-manager, and renew with cmctl renew.",
+  thisService: "Look for the failed renewal in this service.",
+  observed: "The times of earlier versions show that something renews it. Find out why it stopped.",
+};
+
+/** For a certificate whose renewer is late: find out why, and see what the vault has. */
+function checkRenewer(target: Target, advice: string): Remediation {
+  return certificateRemediation(
+    `${advice} See the versions at ${portalPath("certificate", target)}.`,
+    joinLines(
+      "# Its versions and the state of a request that waits for its authority:",
+      az("keyvault certificate list-versions", nameOptions(target)),
+      az("keyvault certificate pending show", nameOptions(target)),
+    ),
+  );
+}
+
+const adviceOf = ({ facts: { renewedBy } }: Target): string | undefined => renewedBy && RENEWER_CHECKS[renewedBy];
+
+/** For a certificate that is not renewed: make its renewer work again, or let the policy renew it. */
+export function restoreRenewal(target: Target): Remediation {
+  const advice = adviceOf(target);
+  return advice === undefined ? enableAutoRenewal(target) : checkRenewer(target, advice);
+}
+
+/** For a certificate that expires soon: make its renewer work again, or create a version. */
+export function renewCertificate(target: Target): Remediation {
+  const advice = adviceOf(target);
+  return advice === undefined ? createCertificateVersion(target) : checkRenewer(target, advice);
+}
 
 export const useIntegratedIssuer = (target: Target): Remediation =>
   certificateRemediation(

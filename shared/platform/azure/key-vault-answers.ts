@@ -53,6 +53,7 @@ export const certificateSchema = z.object({
   properties: z.object({ version: text, notBefore: date, expiresOn: date, x509Thumbprint: bytes }),
   policy: z
     .object({
+      exportable: z.boolean().nullish(),
       keyType: text,
       keySize: z.int().nullish(),
       keyCurveName: text,

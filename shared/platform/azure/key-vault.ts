@@ -23,7 +23,7 @@ import {
   targetOf,
 } from "./key-vault-answers.ts";
 import { keyVaultPace, type PacedVault } from "./key-vault-pace.ts";
-import { readX509 } from "./x509.ts";
+import type { X509Facts } from "./x509.ts";
 
 /**
  * Properties that listed secrets, keys and certificates have in common. Times are whole seconds since 1970, as Key Vault stores
@@ -93,6 +93,12 @@ export interface CertificateDetails {
   thumbprint?: string;
   /** Validity of the policy, or else of the certificate, rounded to months. */
   validityMonths?: number;
+  /** Validity that the policy orders. */
+  orderedMonths?: number;
+  /** Whether the policy allows to read the private key. */
+  exportable?: boolean;
+  /** Facts of the certificate itself. Absent until the authority has issued it. */
+  issued?: Pick<X509Facts, "serialNumber" | "authorityKeyId" | "hasTimestamps" | "notBefore" | "notAfter">;
   keyType?: string;
   /** Key size in bits. */
   keySize?: number;
@@ -286,9 +292,13 @@ function createVaultClient(resource: string, vault: PacedVault, services: CloudS
       }
     },
 
-    certificate(name, signal) {
+    async certificate(name, signal) {
       const call = async (options: CallOptions) => (await certificateClient()).getCertificate(name, options);
-      return get("read a certificate", call, certificateDetails, signal);
+      // Loaded with the first certificate, because the parser is not needed at the start of a process.
+      const { readX509 } = await import("./x509.ts");
+      const mapAnswer = (answer: KeyVaultCertificateWithPolicy, target: CallTarget) =>
+        certificateDetails(answer, target, readX509);
+      return get("read a certificate", call, mapAnswer, signal);
     },
 
     versions(kind, name, signal) {
@@ -393,9 +403,13 @@ function rotationPolicy(answer: KeyRotationPolicy, target: CallTarget): Rotation
   };
 }
 
-function certificateDetails(answer: KeyVaultCertificateWithPolicy, target: CallTarget): CertificateDetails {
+function certificateDetails(
+  answer: KeyVaultCertificateWithPolicy,
+  target: CallTarget,
+  readX509: typeof import("./x509.ts").readX509,
+): CertificateDetails {
   const { cer, policy, properties } = requireSchema(certificateSchema, answer, target);
-  const { keyType, keySize, keyCurveName, subject, validityInMonths, issuerName } = policy ?? {};
+  const { keyType, keySize, keyCurveName, subject, validityInMonths, issuerName, exportable } = policy ?? {};
   const { dnsNames, emails, userPrincipalNames } = policy?.subjectAlternativeNames ?? {};
   // Until the certificate authority has issued the certificate, there is only the policy, which describes the future
   // certificate. Reading the key of a certificate takes time, so it is read only if the policy does not say its type and size
@@ -422,6 +436,15 @@ function certificateDetails(answer: KeyVaultCertificateWithPolicy, target: CallT
       issuerName,
       thumbprint: hex(properties.x509Thumbprint),
       validityMonths: validityInMonths ?? x509?.validityMonths,
+      orderedMonths: validityInMonths,
+      exportable,
+      issued: x509 && {
+        serialNumber: x509.serialNumber,
+        ...(x509.authorityKeyId !== undefined && { authorityKeyId: x509.authorityKeyId }),
+        hasTimestamps: x509.hasTimestamps,
+        notBefore: x509.notBefore,
+        notAfter: x509.notAfter,
+      },
       keyType: keyType ?? x509?.keyType,
       keySize: keySize ?? x509?.keySize,
       keyCurve: keyCurveName,

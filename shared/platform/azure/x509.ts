@@ -1,14 +1,30 @@
 import { type KeyObject, X509Certificate } from "node:crypto";
-import { DAY_MS } from "../time.ts";
+import { type BaseBlock, Constructed, fromBER, Integer, ObjectIdentifier, OctetString, Primitive } from "asn1js";
+import { DAY_MS, SECOND_MS } from "../time.ts";
 import { type CallTarget, malformedAnswer } from "./failure.ts";
 
-interface X509Facts {
+export interface X509Facts {
   /** Distinguished names, such as `CN=www.example.com, O=Example`. */
   subject: string;
   issuer: string;
   /** Values only: `www.example.com`, `10.0.0.1`, `ops@example.com`. */
   subjectAlternativeNames: string[];
   validityMonths: number;
+  /**
+   * Serial number: the content bytes of its DER in lower-case hexadecimal, with a leading zero byte where DER has one. RFC 9773,
+   * section 4.1 identifies a certificate by these bytes.
+   */
+  serialNumber: string;
+  /** Key identifier of the authority (RFC 5280, section 4.2.1.1), lower-case hexadecimal. Absent if there is none. */
+  authorityKeyId?: string;
+  /**
+   * Whether signed certificate timestamps are embedded (RFC 6962, section 3.3). Browsers require them, so that publicly trusted
+   * authorities embed them.
+   */
+  hasTimestamps: boolean;
+  /** Validity, in Unix seconds. Both seconds belong to it. */
+  notBefore: number;
+  notAfter: number;
 }
 
 interface KeyFacts {
@@ -26,9 +42,11 @@ interface KeyFacts {
 export function readX509(der: Uint8Array, target: CallTarget, key: boolean): X509Facts & KeyFacts {
   let certificate: X509Certificate;
   let keyFacts: KeyFacts;
+  let structure: Pick<X509Facts, "serialNumber" | "authorityKeyId" | "hasTimestamps">;
   try {
     certificate = new X509Certificate(der);
     keyFacts = key ? publicKeyFacts(certificate.publicKey) : {};
+    structure = readStructure(der);
   } catch {
     throw malformedAnswer(target, "the certificate is not valid X.509");
   }
@@ -37,9 +55,56 @@ export function readX509(der: Uint8Array, target: CallTarget, key: boolean): X50
     issuer: oneLine(certificate.issuer),
     subjectAlternativeNames: alternativeNames(certificate.subjectAltName),
     validityMonths: months(certificate.validFromDate, certificate.validToDate),
+    notBefore: Math.floor(certificate.validFromDate.getTime() / SECOND_MS),
+    notAfter: Math.floor(certificate.validToDate.getTime() / SECOND_MS),
+    ...structure,
     ...keyFacts,
   };
 }
+
+/** Object identifiers of extensions. */
+const AUTHORITY_KEY_IDENTIFIER = "2.5.29.35";
+const EMBEDDED_TIMESTAMPS = "1.3.6.1.4.1.11129.2.4.2";
+
+/** Tag class of tags whose meaning depends on their place, such as `[3]` of the extensions. */
+const CONTEXT_SPECIFIC = 3;
+
+/**
+ * Reads the parts of a certificate that Node does not return.
+ *
+ * @throws {Error} if the bytes are not a certificate in DER.
+ */
+function readStructure(der: Uint8Array): Pick<X509Facts, "serialNumber" | "authorityKeyId" | "hasTimestamps"> {
+  const [toBeSigned] = childrenOf(fromBER(der).result);
+  const members = childrenOf(toBeSigned);
+  const serial = members.find((member) => member instanceof Integer);
+  if (!serial) throw new Error("The certificate has no serial number.");
+  const [extensions] = childrenOf(members.find((member) => hasContextTag(member, 3)));
+  const contents = new Map(
+    childrenOf(extensions).map((extension) => {
+      const [id, ...rest] = childrenOf(extension);
+      // The value is last, after the optional `critical`.
+      const value = rest.at(-1);
+      return [
+        id instanceof ObjectIdentifier ? id.valueBlock.toString() : "",
+        value instanceof OctetString ? value.valueBlock.valueHexView : undefined,
+      ] as const;
+    }),
+  );
+  const authority = contents.get(AUTHORITY_KEY_IDENTIFIER);
+  const keyId = authority && childrenOf(fromBER(authority).result).find((member) => hasContextTag(member, 0));
+  return {
+    serialNumber: hexText(serial.valueBlock.valueHexView),
+    ...(keyId instanceof Primitive && { authorityKeyId: hexText(keyId.valueBlock.valueHexView) }),
+    hasTimestamps: contents.has(EMBEDDED_TIMESTAMPS),
+  };
+}
+
+const childrenOf = (block: BaseBlock | undefined): BaseBlock[] =>
+  block instanceof Constructed ? block.valueBlock.value : [];
+const hasContextTag = ({ idBlock }: BaseBlock, tag: number): boolean =>
+  idBlock.tagClass === CONTEXT_SPECIFIC && idBlock.tagNumber === tag;
+const hexText = (bytes: Uint8Array): string => Buffer.from(bytes).toString("hex");
 
 const oneLine = (name: string | undefined) => (name ?? "").split("\n").join(", ");
 

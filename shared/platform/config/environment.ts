@@ -132,6 +132,26 @@ const services = {
     .register(VALUE_FORMATS, { form: "up to 20 GUIDs, comma separated" })
     .default([])
     .describe("Workspace ids of the Log Analytics workspaces with logs of key vaults and application sign-ins."),
+  ARI_DIRECTORIES: list
+    .pipe(
+      z.array(
+        z.string().transform((pair, context) => {
+          const [issuer, directory] = [
+            pair.slice(0, pair.indexOf("=")).trim(),
+            pair.slice(pair.indexOf("=") + 1).trim(),
+          ];
+          if (issuer !== "" && URL.canParse(directory) && new URL(directory).protocol === "https:")
+            return { issuer, directory };
+          context.addIssue("must be a list of issuer=https://address");
+          return z.NEVER;
+        }),
+      ),
+    )
+    .register(VALUE_FORMATS, { form: "issuer=https://address pairs, comma separated" })
+    .default([])
+    .describe(
+      "Certificate authorities that suggest when to renew a certificate (RFC 9773): a part of the issuer's name, and the ACME directory. Scans ask only these. Example: `Let's Encrypt=https://acme-v02.api.letsencrypt.org/directory`.",
+    ),
   AZURE_DEVOPS_ENDPOINT: httpsUrl
     .optional()
     .describe("Address instead of https://dev.azure.com, such as that of an Azure DevOps Server."),

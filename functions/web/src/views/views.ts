@@ -176,6 +176,12 @@ export const VIEWS: View[] = [
     icon: CertificateRegular,
     load: () => import("./license/license.tsx"),
   },
+  {
+    path: "/compliance/readiness",
+    needs: "listCertificateReadiness",
+    kind: "Certificate readiness",
+    load: () => import("./readiness/readiness.tsx"),
+  },
   { path: "/inventory/:assetId", needs: "getAsset", kind: "Asset", load: () => import("./asset/asset.tsx") },
   {
     path: "/alerts/history/:entryId",

@@ -8,6 +8,7 @@ export const TYPES: Record<Rule["alertType"], string> = {
   expiration: "Asset expires soon",
   expired: "Asset expired",
   credentialExpiry: "Application credential expires soon",
+  lateRenewal: "Certificate renewal is late",
   complianceViolation: "Compliance violation",
   scanFailure: "Scan failed or could not read everything",
   serviceCredentialExpiry: "Credential of this service expires soon",
@@ -26,7 +27,7 @@ export const hasThresholds = (type: Rule["alertType"]): boolean => type === "exp
 
 /** Returns whether alerts of this type stay open until resolved, so that they can be escalated. */
 export const canEscalate = (type: Rule["alertType"]): boolean =>
-  hasThresholds(type) || ["expired", "complianceViolation", "scanFailure"].includes(type);
+  hasThresholds(type) || ["expired", "lateRenewal", "complianceViolation", "scanFailure"].includes(type);
 
 type Filter = keyof Schemas["AlertRuleFilters"];
 /** Filters of rules about assets. */
@@ -38,6 +39,7 @@ export const SNOOZE_FILTERS: readonly Filter[] = [...ASSET_FILTERS, "source"];
 /** Returns the filters of a rule type. The API rejects others. */
 export function filtersFor(type: Rule["alertType"]): readonly Filter[] {
   if (type === "expiration" || type === "expired") return SNOOZE_FILTERS;
+  if (type === "lateRenewal") return ["vault", "subscription", "tag", "owner"];
   if (type === "complianceViolation") return [...ASSET_FILTERS, "severity"];
   if (type === "credentialExpiry") return ["type", "owner"];
   return type === "scanFailure" ? ["subscription"] : [];

@@ -135,6 +135,15 @@ const NOT_COUNTED: Record<NonNullable<Asset["notCounted"]>, string> = {
   noLicense: "Needs a PRO license",
 };
 
+const RENEWERS: Record<NonNullable<Asset["renewal"]>["renewedBy"], string> = {
+  keyVaultPolicy: "Its policy in the vault",
+  acmebot: "Acmebot",
+  certManager: "cert-manager",
+  thisService: "This service",
+  observed: "Unknown, but its earlier versions were renewed regularly",
+  none: "No one",
+};
+
 /**
  * Returns the kind of object that a credential outside key vaults belongs to, as the label of that object's name. The ID of a
  * B2C credential is `b2c.<tenant>.<kind>.<name>`, that of an Entra credential `entra.<tenant>.<application>.<key>`.
@@ -149,6 +158,7 @@ function ownerLabel({ id }: Asset): string {
 /** Returns the properties of an asset as pairs of label and value. Properties without a value are left out. */
 function factsOf(asset: Asset): [string, ReactNode][] {
   const facts: [string, ReactNode][] = [
+    ["Status", asset.statusReason],
     ["Type", asset.type],
     ["Vault", asset.vaultName],
     ["Subscription", [asset.subscriptionName, asset.subscriptionId].filter(Boolean).join(", ")],
@@ -168,6 +178,9 @@ function factsOf(asset: Asset): [string, ReactNode][] {
     ["Subject alternative names", asset.subjectAlternativeNames?.join(", ")],
     ["Thumbprint", asset.thumbprint],
     ["Auto-renewal", asset.autoRenew == null ? null : asset.autoRenew ? "Yes" : "No"],
+    ["Renewed by", asset.renewal && RENEWERS[asset.renewal.renewedBy]],
+    ["Renewal due by", asset.renewal?.windowEnd && <Instant at={asset.renewal.windowEnd} />],
+    ["Last renewed", asset.renewal?.lastRenewals[0] && <Instant at={asset.renewal.lastRenewals[0]} />],
     [
       "Tags",
       Object.entries(asset.tags)

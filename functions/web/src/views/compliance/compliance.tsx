@@ -1,5 +1,6 @@
-import { makeStyles, Text, tokens } from "@fluentui/react-components";
+import { Link, makeStyles, Text, tokens } from "@fluentui/react-components";
 import { useEffect, useRef } from "react";
+import { createHref } from "../../parts/address.ts";
 import { Card } from "../../parts/card.tsx";
 import { QueryResult } from "../../parts/query-result.tsx";
 import { useSearchParams } from "../../parts/router.tsx";
@@ -59,6 +60,12 @@ export default function Compliance() {
           <Violations />
         </Card>
       </div>
+      <Card title="Certificates">
+        <Text>
+          Public certificates may be valid for ever fewer days, so they are renewed more often.{" "}
+          <Link href={createHref("/compliance/readiness", {})}>Show which certificates are ready</Link>
+        </Text>
+      </Card>
       <Card title="Exemptions">
         <Exemptions />
       </Card>

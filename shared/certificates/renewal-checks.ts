@@ -1,0 +1,138 @@
+import pMap from "p-map";
+import type { AssetRecord } from "../inventory/asset.ts";
+import { type RenewalCheck, RenewalChecks } from "../inventory/certificate-facts.ts";
+import type { AriWindow } from "../inventory/renewal.ts";
+import type { Logger } from "../platform/runtime.ts";
+import { pack, undefinedIfNotPacked, unpackBytes } from "../platform/storage/packed-members.ts";
+import { HOUR_SECONDS, SECOND_MS } from "../platform/time.ts";
+import { certificateIdOf, NoRenewalInformation, type RenewalInformation } from "./renewal-information.ts";
+
+/**
+ * Asks the authorities of a vault's certificates when to renew them, before a scan reads the certificates. The vault's row has
+ * the last answer for each certificate and the time of the next request, so that a scan of a vault of which nothing is due
+ * asks nobody and reads no asset.
+ */
+
+/** Maximum number of requests per scan of a vault. The next scan continues with the rest. */
+const MAX_REQUESTS = 200;
+const MAX_CONCURRENT_REQUESTS = 4;
+/** After this number of requests without an answer, a directory is not asked again in the scan of this vault. */
+const MAX_UNREACHABLE = 3;
+
+/** The windows of a vault's certificates. */
+export interface RenewalWindows {
+  /** Returns the window of this version of a certificate. Undefined if none is known. */
+  windowOf(asset: Pick<AssetRecord, "name" | "certificate">): AriWindow | undefined;
+  /** Lower-case names of the certificates whose stored window is another one, so that the scan must write them. */
+  changed: ReadonlySet<string>;
+  /** Returns the member `renewalChecks` of the vault's row. */
+  toStore(): Uint8Array<ArrayBuffer> | undefined;
+}
+
+const NO_WINDOWS: RenewalWindows = { windowOf: () => undefined, changed: new Set(), toStore: () => undefined };
+
+/**
+ * Returns the windows of a vault's certificates, and asks for those that are due. A failure costs only its certificate, which
+ * keeps the last known window.
+ *
+ * @param vault - Its row before the scan.
+ * @param storedCertificates - Reads the stored certificates by lower-case name.
+ */
+export async function checkRenewals(
+  vault: { name: string; contents: { certificate?: string | undefined }; renewalChecks?: Uint8Array | undefined },
+  storedCertificates: () => Promise<ReadonlyMap<string, AssetRecord>>,
+  deps: { renewalInformation: RenewalInformation; now: string; signal: AbortSignal; log: Logger },
+): Promise<RenewalWindows> {
+  const { renewalInformation, log } = deps;
+  if (!renewalInformation.isConfigured) return NO_WINDOWS;
+  const now = Math.floor(Date.parse(deps.now) / SECOND_MS);
+  // The checks belong to the certificates before the scan, so that the next scan asks for those that this one finds.
+  const contents = vault.contents.certificate ?? "";
+  const before = vault.renewalChecks && readChecks(vault.renewalChecks);
+  const isUpToDate = before?.certificates === contents && now < (before?.nextAt ?? 0);
+  if (before && isUpToDate) return windowsOf(before.checks, new Set(), contents);
+
+  const assets = await storedCertificates();
+  const checks: Record<string, RenewalCheck> = {};
+  const due: { name: string; id: string; directory: string; last: RenewalCheck | undefined }[] = [];
+  for (const [name, asset] of assets) {
+    const id = certificateIdOf(asset.certificate);
+    const directory = renewalInformation.directoryOf(asset.issuer);
+    // An expired certificate has no renewal left to wait for.
+    if (!id || !directory || !asset.enabled || (asset.expiresOn ?? 0) <= now) continue;
+    const stored = before && Object.hasOwn(before.checks, name) ? before.checks[name] : undefined;
+    const last = stored?.id === id ? stored : undefined;
+    if (last) checks[name] = last;
+    if (!last || last.retryAfter <= now) due.push({ name, id, directory, last });
+  }
+  due.sort((a, b) => (a.last?.retryAfter ?? 0) - (b.last?.retryAfter ?? 0));
+  const asked = due.slice(0, MAX_REQUESTS);
+  const unreachable = new Map<string, number>();
+  let failures = 0;
+  await pMap(
+    asked,
+    async ({ name, id, directory, last }) => {
+      // The stored window is that of the stored version, also if the vault's row has no check of it.
+      const known = last?.window ?? assets.get(name)!.ari;
+      try {
+        if ((unreachable.get(directory) ?? 0) >= MAX_UNREACHABLE)
+          throw new NoRenewalInformation("The authority did not answer earlier requests of this scan.", {
+            retryAfter: now + HOUR_SECONDS,
+          });
+        const window = await renewalInformation.windowOf(directory, id, deps.signal);
+        checks[name] = {
+          id,
+          window: keepIfSame(known, window),
+          checkedAt: window.checkedAt,
+          retryAfter: window.retryAfter,
+        };
+      } catch (error) {
+        if (!(error instanceof NoRenewalInformation)) throw error;
+        if (error.isUnreachable) unreachable.set(directory, (unreachable.get(directory) ?? 0) + 1);
+        failures++;
+        const { message: reason, retryAfter } = error;
+        checks[name] = {
+          id,
+          ...(known && { window: known }),
+          checkedAt: now,
+          retryAfter,
+          failure: reason,
+        };
+      }
+    },
+    { concurrency: MAX_CONCURRENT_REQUESTS },
+  );
+  if (failures > 0) log.warn("renewal information is missing", { vault: vault.name, failures, asked: asked.length });
+  const changed = new Set(
+    Object.entries(checks).flatMap(([name, { window }]) => (isSame(assets.get(name)?.ari, window) ? [] : [name])),
+  );
+  // With more due certificates than requests, the next scan continues at once.
+  return windowsOf(checks, changed, contents, due.length > asked.length ? now : undefined);
+}
+
+function windowsOf(
+  checks: Record<string, RenewalCheck>,
+  changed: ReadonlySet<string>,
+  certificates: string,
+  nextAt = Math.min(...Object.values(checks).map(({ retryAfter }) => retryAfter), Number.MAX_SAFE_INTEGER),
+): RenewalWindows {
+  return {
+    windowOf({ name, certificate }) {
+      const check = checks[name.toLowerCase()];
+      return check && check.id === certificateIdOf(certificate) ? check.window : undefined;
+    },
+    changed,
+    toStore: () => pack({ certificates, nextAt, checks } satisfies RenewalChecks),
+  };
+}
+
+/** Returns the checks of a vault's row. Undefined if another program wrote the bytes: the authorities are then asked again. */
+export const readChecks = (bytes: Uint8Array): RenewalChecks | undefined =>
+  undefinedIfNotPacked(() => unpackBytes(bytes, RenewalChecks));
+
+const isSame = (one: AriWindow | undefined, other: AriWindow | undefined): boolean =>
+  one?.windowStart === other?.windowStart && one?.windowEnd === other?.windowEnd;
+
+/** Keeps the times of an unchanged window, so that reading it again does not change the asset. */
+const keepIfSame = (last: AriWindow | undefined, window: AriWindow): AriWindow =>
+  last && isSame(last, window) ? last : window;

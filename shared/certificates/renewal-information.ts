@@ -1,0 +1,154 @@
+import * as z from "zod";
+import type { CertificateFacts } from "../inventory/certificate-facts.ts";
+import type { AriWindow } from "../inventory/renewal.ts";
+import type { Config } from "../platform/config/config.ts";
+import { createOutgoing, hostAndPort, type Outgoing, Unreachable } from "../platform/outgoing/outgoing.ts";
+import type { Clock } from "../platform/runtime.ts";
+import { DAY_SECONDS, HOUR_MS, HOUR_SECONDS, MINUTE_SECONDS, SECOND_MS } from "../platform/time.ts";
+
+/**
+ * Client of ACME renewal information (RFC 9773): asks the authority of a certificate when to renew the certificate. One unsigned
+ * request per certificate, without an account, to the authorities that the setting ARI_DIRECTORIES names.
+ */
+
+/** Limits of one request. The largest answer is a directory, by RFC 8555 some links. */
+const LIMITS = { timeoutMs: 10 * SECOND_MS, maxAnswerBytes: 64 * 1024 };
+/** Time until the next request if the authority names none: RFC 9773, section 4.3.2. */
+const DEFAULT_WAIT_SECONDS = 6 * HOUR_SECONDS;
+/** Section 4.3.2 asks clients to limit the time that an authority names. */
+const MIN_WAIT_SECONDS = MINUTE_SECONDS;
+const MAX_WAIT_SECONDS = DAY_SECONDS;
+/** Time for which the address of renewal information is remembered. */
+const DIRECTORY_AGE_MS = HOUR_MS;
+
+const Directory = z.object({ renewalInfo: z.url({ protocol: /^https$/ }).optional() });
+const instant = z.iso.datetime({ offset: true }).transform((text) => Math.floor(Date.parse(text) / SECOND_MS));
+const Answer = z.object({ suggestedWindow: z.object({ start: instant, end: instant }) });
+
+/** Thrown if an authority returned no window. */
+export class NoRenewalInformation extends Error {
+  override readonly name = "NoRenewalInformation";
+  /** Unix seconds before which the authority is not asked again. */
+  readonly retryAfter: number;
+  /** True if the authority did not answer at all. */
+  readonly isUnreachable: boolean;
+
+  constructor(message: string, how: { retryAfter: number; isUnreachable?: boolean }) {
+    super(message);
+    this.retryAfter = how.retryAfter;
+    this.isUnreachable = how.isUnreachable ?? false;
+  }
+}
+
+/** Asks certificate authorities when certificates should be renewed. */
+export interface RenewalInformation {
+  /** Whether any authority is configured. */
+  readonly isConfigured: boolean;
+  /** Returns the ACME directory of an issuer. Undefined if none is configured. */
+  directoryOf(issuer: string | undefined): string | undefined;
+  /**
+   * Returns the window that the authority suggests.
+   *
+   * @param certificateId - Result of `certificateIdOf`.
+   * @throws {NoRenewalInformation}
+   */
+  windowOf(directory: string, certificateId: string, signal?: AbortSignal): Promise<AriWindow>;
+}
+
+/**
+ * Returns the identifier of a certificate: RFC 9773, section 4.1. Undefined without a serial number or an authority key
+ * identifier.
+ */
+export function certificateIdOf(facts: CertificateFacts | undefined): string | undefined {
+  const { authorityKeyId, serialNumber } = facts ?? {};
+  if (!authorityKeyId || !serialNumber) return undefined;
+  return [authorityKeyId, serialNumber].map((hex) => Buffer.from(hex, "hex").toString("base64url")).join(".");
+}
+
+export function createRenewalInformation(deps: {
+  config: Pick<Config, "ARI_DIRECTORIES">;
+  clock: Clock;
+  outgoing?: Outgoing;
+}): RenewalInformation {
+  const { clock } = deps;
+  const directories = deps.config.ARI_DIRECTORIES;
+  const named = new Set(directories.map(({ directory }) => hostAndPort(new URL(directory))));
+  const outgoing =
+    deps.outgoing ??
+    createOutgoing({
+      ...LIMITS,
+      // The environment names the directories, so that they can be in the service's own network.
+      allowedNetwork: (url) => (named.has(hostAndPort(url)) ? "named" : "public"),
+      plainHttp: () => false,
+      remedy: "ARI_DIRECTORIES names the authorities that may be asked.",
+    });
+  const knownAddresses = new Map<string, { address: string; readAt: number }>();
+
+  const nowSeconds = (): number => Math.floor(clock.now().getTime() / SECOND_MS);
+  const failure = (message: string, wait = DEFAULT_WAIT_SECONDS, isUnreachable = false): NoRenewalInformation =>
+    new NoRenewalInformation(message, { retryAfter: nowSeconds() + wait, isUnreachable });
+
+  /** Returns the parsed answer, and the seconds until the next request. */
+  async function getJson<S extends z.ZodType>(
+    address: string,
+    schema: S,
+    signal: AbortSignal | undefined,
+  ): Promise<{ value: z.output<S>; wait: number }> {
+    const { hostname } = new URL(address);
+    const answer = await outgoing
+      .send(address, { method: "GET", headers: { accept: "application/json" }, ...(signal && { signal }) })
+      .catch((error: unknown) => {
+        if (!(error instanceof Unreachable)) throw error;
+        throw failure(error.message, HOUR_SECONDS, true);
+      });
+    const wait = waitOf(answer.headers["retry-after"], clock.now());
+    if (answer.status !== 200) throw failure(`${hostname} answered ${answer.status}.`, wait);
+    const parsed = answer.complete ? schema.safeParse(jsonOf(answer.body)) : undefined;
+    if (!parsed?.success) throw failure(`${hostname} sent an answer that RFC 9773 does not allow.`, wait);
+    return { value: parsed.data, wait };
+  }
+
+  async function addressOf(directory: string, signal: AbortSignal | undefined): Promise<string> {
+    const known = knownAddresses.get(directory);
+    if (known && clock.now().getTime() - known.readAt < DIRECTORY_AGE_MS) return known.address;
+    const { value } = await getJson(directory, Directory, signal);
+    if (!value.renewalInfo) throw failure(`${new URL(directory).hostname} offers no renewal information.`);
+    const address = value.renewalInfo.replace(/\/$/, "");
+    knownAddresses.set(directory, { address, readAt: clock.now().getTime() });
+    return address;
+  }
+
+  return {
+    isConfigured: directories.length > 0,
+
+    directoryOf(issuer) {
+      const text = issuer?.toLowerCase();
+      return text && directories.find((one) => text.includes(one.issuer.toLowerCase()))?.directory;
+    },
+
+    async windowOf(directory, certificateId, signal) {
+      const address = await addressOf(directory, signal);
+      const { value, wait } = await getJson(`${address}/${certificateId}`, Answer, signal);
+      const { start, end } = value.suggestedWindow;
+      if (end <= start) throw failure(`${new URL(address).hostname} suggested a window that ends before it starts.`);
+      const checkedAt = nowSeconds();
+      return { windowStart: start, windowEnd: end, checkedAt, retryAfter: checkedAt + wait };
+    },
+  };
+}
+
+function jsonOf(body: Buffer): unknown {
+  try {
+    return JSON.parse(body.toString());
+  } catch {
+    return undefined;
+  }
+}
+
+/** Returns the seconds of the header `Retry-After`, a number or a date, within the limits. */
+function waitOf(header: string | undefined, now: Date): number {
+  if (header === undefined) return DEFAULT_WAIT_SECONDS;
+  const seconds = /^\d+$/.test(header) ? Number(header) : (Date.parse(header) - now.getTime()) / SECOND_MS;
+  if (!Number.isFinite(seconds)) return DEFAULT_WAIT_SECONDS;
+  return Math.min(Math.max(Math.ceil(seconds), MIN_WAIT_SECONDS), MAX_WAIT_SECONDS);
+}

@@ -1,0 +1,45 @@
+import type { AssetRecord } from "../inventory/asset.ts";
+import { DAY_SECONDS } from "../platform/time.ts";
+
+/** Whether a certificate is publicly trusted, and for how long it is valid. */
+
+/**
+ * Matches issuers of certificate authorities that Key Vault integrates with, such as `CN=AlphaSSL, O=GlobalSign nv-sa`. An
+ * authority's brands name the authority as the organization.
+ * https://learn.microsoft.com/azure/key-vault/certificates/how-to-integrate-certificate-authority
+ */
+export const INTEGRATED_AUTHORITIES = /\b(digicert|globalsign)\b/i;
+
+type TrustFacts = Pick<AssetRecord, "issuer" | "subject" | "certificate">;
+
+/** Returns whether a certificate is signed with its own key, as far as its names tell. */
+export const isSelfSigned = ({ issuer, subject }: Pick<AssetRecord, "issuer" | "subject">): boolean =>
+  issuer !== undefined && issuer === subject;
+
+/**
+ * Returns whether browsers trust a certificate: it has embedded timestamps, or its authority is a public one that Key Vault
+ * integrates with. Undefined if the certificate itself was not read, for example by an earlier version.
+ */
+export function isPubliclyTrusted(asset: TrustFacts): boolean | undefined {
+  const { issuer = "", certificate } = asset;
+  if (certificate?.hasTimestamps || INTEGRATED_AUTHORITIES.test(issuer)) return true;
+  if (isSelfSigned(asset) || certificate?.hasTimestamps === false) return false;
+  return undefined;
+}
+
+/**
+ * Returns the dates of a certificate in Unix seconds. Key Vault's attributes equal them, and are known without the certificate.
+ */
+export function validityOf({
+  certificate,
+  notBefore,
+  expiresOn,
+}: Pick<AssetRecord, "certificate" | "notBefore" | "expiresOn">): { from: number; until: number } | undefined {
+  const from = certificate?.notBefore ?? notBefore;
+  const until = certificate?.notAfter ?? expiresOn;
+  return from === undefined || until === undefined ? undefined : { from, until };
+}
+
+/** Returns a validity in days. The last second belongs to it (Baseline Requirements, section 1.6.1). */
+export const validityDays = ({ from, until }: { from: number; until: number }): number =>
+  (until - from + 1) / DAY_SECONDS;

@@ -1,0 +1,137 @@
+import type { AssetRecord } from "./asset.ts";
+import { type ExpiryRange, type Moment, STATUSES, type Status } from "./asset-status.ts";
+import { UNSET } from "./expiries.ts";
+import { countIn, type Histogram, histogramOf, packHistograms, unpackHistograms, type Window } from "./histogram.ts";
+import { type PlannedCertificate, renewalInstantsOf, statusByPlan } from "./renewal.ts";
+
+/**
+ * Counts of certificates with a renewal plan (renewal.ts). Their expiries are among those of all certificates, from which
+ * statuses are counted by days. So a count by status is the count by days, minus these certificates by days, plus these
+ * certificates by their plans.
+ */
+
+/** One certificate: expiry, the time at which it needs attention, and 1 if its renewal window is known. Unix seconds. */
+const WORDS = 3;
+
+/** Counts of the certificates with a plan in some vaults. */
+export interface RenewedCounts {
+  /** Returns the number that expire in the range, or of all. Undefined if it is not exact. */
+  countIn(range?: ExpiryRange): number | undefined;
+  /**
+   * Returns the number with a status.
+   *
+   * @param range - Only those that expire in the range.
+   * @returns undefined if it is not exact.
+   */
+  countByStatus(status: Status, moment: Moment, range?: ExpiryRange): number | undefined;
+}
+
+/** Packs the certificates with a plan of one vault, for the vault's row. */
+export function packRenewed(assets: Iterable<Pick<AssetRecord, "expiresOn" | "renewal">>): Uint8Array<ArrayBuffer> {
+  const certificates: [number, number, number][] = [];
+  for (const { expiresOn, renewal } of assets) {
+    if (!renewal || expiresOn === undefined) continue;
+    const instants = [expiresOn, renewal.attentionAt].map((one) => Math.min(Math.max(one, 0), UNSET - 1));
+    certificates.push([instants[0]!, instants[1]!, renewal.windowEnd === undefined ? 0 : 1]);
+  }
+  certificates.sort((a, b) => a[0] - b[0] || a[1] - b[1] || a[2] - b[2]);
+  return new Uint8Array(Uint32Array.from(certificates.flat()).buffer);
+}
+
+/** Returns the certificates with a plan of one vault, by expiry. */
+export function unpackRenewed(packed: Uint8Array | undefined): PlannedCertificate[] {
+  const words = new Uint32Array(new Uint8Array(packed ?? []).buffer);
+  const certificates: PlannedCertificate[] = [];
+  for (let index = 0; index + WORDS <= words.length; index += WORDS)
+    certificates.push({
+      expiresOn: words[index]!,
+      attentionAt: words[index + 1]!,
+      hasWindow: words[index + 2] === 1,
+    });
+  return certificates;
+}
+
+const isIn = (range: ExpiryRange | undefined, expiresOn: number): boolean =>
+  !range || (expiresOn >= range.from && expiresOn < range.before);
+
+/** Returns exact counts of one vault. Undefined if it has no certificate with a plan. */
+export function renewedOfVault(packed: Uint8Array | undefined, sign: 1 | -1): RenewedCounts | undefined {
+  if (!packed || packed.length === 0) return undefined;
+  const certificates = unpackRenewed(packed);
+  return {
+    countIn: (range) => sign * certificates.filter(({ expiresOn }) => isIn(range, expiresOn)).length,
+    countByStatus: (status, moment, range) =>
+      sign *
+      certificates.filter(
+        (certificate) => isIn(range, certificate.expiresOn) && statusByPlan(certificate, moment) === status,
+      ).length,
+  };
+}
+
+/**
+ * Histograms of certificates with a plan, for the stored totals: when they expire, and when they become `warning` and
+ * `critical` under the settings at the time of the count.
+ */
+export type RenewedHistograms = [expiries: Histogram, warnings: Histogram, criticals: Histogram];
+
+export function renewedHistograms(
+  vaults: readonly { certificateRenewals?: Uint8Array | undefined }[],
+  windows: readonly Window[],
+  thresholds: Pick<Moment, "criticalDays" | "warningDays">,
+): RenewedHistograms {
+  const certificates = vaults.flatMap(({ certificateRenewals }) => unpackRenewed(certificateRenewals));
+  const instants = certificates.map((one) => renewalInstantsOf(one, thresholds));
+  const histogram = (times: number[]) =>
+    histogramOf([Uint32Array.from(times, (time) => Math.max(time, 0))], UNSET, windows);
+  return [
+    histogram(certificates.map(({ expiresOn }) => expiresOn)),
+    histogram(instants.map(({ warningAt }) => warningAt)),
+    histogram(instants.map(({ criticalAt }) => criticalAt)),
+  ];
+}
+
+/**
+ * Returns the counts of stored totals. Counts by status are exact only under the settings at the time of the count, and only
+ * without a range of expiries.
+ */
+export function renewedOfTotals(
+  [expiries, warnings, criticals]: RenewedHistograms,
+  windows: readonly Window[],
+  thresholds: Pick<Moment, "criticalDays" | "warningDays">,
+): RenewedCounts | undefined {
+  if (expiries.at.length === 0) return undefined;
+  const countUntil = (histogram: Histogram, before: number) =>
+    countIn(histogram, windows, { from: 0, before, unset: false });
+  return {
+    countIn: (range) => countIn(expiries, windows, range),
+    countByStatus: (status, moment, range) => {
+      if (range || moment.criticalDays !== thresholds.criticalDays || moment.warningDays !== thresholds.warningDays)
+        return undefined;
+      const afterNow = Math.floor(moment.now / 1000) + 1;
+      const counts = [
+        countIn(expiries, windows),
+        countUntil(warnings, afterNow),
+        countUntil(criticals, afterNow),
+        countUntil(expiries, Math.ceil(moment.now / 1000)),
+      ];
+      if (counts.includes(undefined)) return undefined;
+      // Each status starts before the next one, so the difference of two counts is the number of certificates between them.
+      const index = STATUSES.indexOf(status);
+      return counts[index]! - (counts[index + 1] ?? 0);
+    },
+  };
+}
+
+/** Returns the histograms of several groups as 32-bit words. */
+export const packRenewedHistograms = (groups: readonly RenewedHistograms[]): Uint32Array =>
+  packHistograms(groups.flat());
+
+/** Returns undefined if the data is corrupt. */
+export function unpackRenewedHistograms(words: Uint32Array): RenewedHistograms[] | undefined {
+  const histograms = unpackHistograms(words);
+  if (!histograms || histograms.length % 3 !== 0) return undefined;
+  return Array.from(
+    { length: histograms.length / 3 },
+    (_, index) => histograms.slice(3 * index, 3 * index + 3) as RenewedHistograms,
+  );
+}
