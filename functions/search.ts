@@ -32,12 +32,10 @@ const Found = z
         "ID of the object in its own list: of an asset, an application, an alert rule or a user; name of a vault; for `violation`, ID of a failing check.",
     }),
     title: z.string().meta({ description: "Name to show. For `violation`, the title of the failure." }),
-    detail: z
-      .string()
-      .meta({
-        description: "Where the object is, or its numbers. Empty if there is nothing to add.",
-        example: "secret in kv-payments-prod, Acme Production",
-      }),
+    detail: z.string().meta({
+      description: "Where the object is, or its numbers. Empty if there is nothing to add.",
+      example: "secret in kv-payments-prod, Acme Production",
+    }),
     status: z.enum(STATUSES).nullable().meta({ description: "Status of an asset. Null for other kinds." }),
   })
   .meta({ id: "SearchItem" });

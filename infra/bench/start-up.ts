@@ -59,11 +59,7 @@ export async function startUp(): Promise<Section> {
         sizeFigure("/health", loadedByHealth, 450),
         sdksFigure("an asset list", loadedByAssetList, ["@azure/app-configuration", ...SDKS_OF_SIGNED_ROWS]),
         sizeFigure("an asset list", loadedByAssetList, 3_800),
-        sdksFigure(
-          "watchScans, each minute",
-          await loadedBy(service, timerAddress("watchScans")),
-          SDKS_OF_SIGNED_ROWS,
-        ),
+        sdksFigure("watchScans, each minute", await loadedBy(service, timerAddress("watchScans")), SDKS_OF_SIGNED_ROWS),
         {
           what: "files for PDF and fonts loaded by an asset list and by every timer",
           value: [...loadedByAssetList.pdf, ...loadedByAllTimers.pdf].join(", ") || "none",

@@ -139,12 +139,8 @@ export function createB2c(deps: {
   const send = (message: TenantMessage, delaySeconds: number) => queues.send(QUEUE, message, { delaySeconds });
 
   async function startRun(tenantId: string, trigger: RunRecord["trigger"], caller: Caller): Promise<RunRecord> {
-    const event = {
-      type: "b2cTenant.discoveryRequested",
-      caller,
-      target: tenantTarget(tenantId),
-      details: { trigger },
-    };
+    const target = tenantTarget(tenantId);
+    const event = { type: "b2cTenant.discoveryRequested", caller, target, details: { trigger } };
     return await audited(
       audit,
       event,

@@ -83,7 +83,7 @@ export interface RenewalFacts {
 }
 
 /** Renewal of a certificate at one time, for the API and the checks. */
-interface Renewal {
+export interface Renewal {
   renewedBy: Renewer;
   windowStart: number | undefined;
   windowEnd: number | undefined;

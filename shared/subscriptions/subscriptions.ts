@@ -437,19 +437,8 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
     async coverage() {
       const { subscriptions, counts, lastScanOfAll } = await readAll();
       const { failure, ...lastScan } = lastScanOfAll ?? {};
-      const watched = subscriptions.filter((each) => each.watched);
-      const vaults = { total: 0, read: 0 };
-      for (const subscription of watched) {
-        const { vaults: total, failing } = counts.get(subscription.subscriptionId) ?? { vaults: 0, failing: 0 };
-        vaults.total += total;
-        if (!isUnread(subscription)) vaults.read += total - failing;
-      }
-      const rank = ({ lastFailure, name }: Subscription) => `${Number(lastFailure === null)}${name.toLowerCase()}`;
-      const unread = watched.filter(isUnread).sort((a, b) => (rank(a) < rank(b) ? -1 : 1));
       return {
-        subscriptions: { total: watched.length, read: watched.length - unread.length },
-        vaults,
-        unread,
+        ...sharesOf(subscriptions, counts),
         lastScan: "scanId" in lastScan ? lastScan : null,
         lastFailure: failure ?? null,
       };
@@ -469,6 +458,23 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
       await keeper.refresh(caller);
     },
   };
+}
+
+/** Returns how many of the watched subscriptions and of their vaults were read, and the unread subscriptions. */
+function sharesOf(
+  subscriptions: readonly Subscription[],
+  counts: ReadonlyMap<string, SubscriptionCounts>,
+): Pick<SubscriptionCoverage, "subscriptions" | "vaults" | "unread"> {
+  const watched = subscriptions.filter((each) => each.watched);
+  const vaults = { total: 0, read: 0 };
+  for (const subscription of watched) {
+    const { vaults: total, failing } = counts.get(subscription.subscriptionId) ?? { vaults: 0, failing: 0 };
+    vaults.total += total;
+    if (!isUnread(subscription)) vaults.read += total - failing;
+  }
+  const rank = ({ lastFailure, name }: Subscription) => `${Number(lastFailure === null)}${name.toLowerCase()}`;
+  const unread = watched.filter(isUnread).sort((a, b) => (rank(a) < rank(b) ? -1 : 1));
+  return { subscriptions: { total: watched.length, read: watched.length - unread.length }, vaults, unread };
 }
 
 const SUBSCRIPTION = "The subscription";

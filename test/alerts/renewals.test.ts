@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { itemsIn } from "../../shared/alerts/delivery.ts";
+import { createRenewalInformation } from "../../shared/certificates/renewal-information.ts";
 import { scanVault } from "../../shared/discovery/scan-vault.ts";
 import { Assets } from "../../shared/inventory/asset.ts";
 import { nameRange, partitions } from "../../shared/inventory/asset-keys.ts";
@@ -104,6 +105,8 @@ test(`every late renewal of ${CERTIFICATES} certificates in ${DAYS} days is aler
     clock,
     ownerTag: "owner",
     detailRefreshDays: 7,
+    renewalInformation: createRenewalInformation({ config: { ARI_DIRECTORIES: [] }, clock }),
+    log,
     // The compliance results are not compared here.
     prepareChange: async () => async () => {},
   };

@@ -83,7 +83,7 @@ test("known vaults of a subscription that can't be read any more count as unread
     complete: false,
     summary: "1 of 2 subscriptions, 2 of 3 vaults, 1 of 1 application",
   });
-  await service.cloud.control.clearFaults();
+  service.cloud.control.clearFaults();
   await scan();
 });
 
@@ -93,7 +93,7 @@ test("a scan that left out other data is a gap of its own", async () => {
   const coverage = await readCoverage();
   expect(coverage.complete).toBe(false);
   expect(coverage.gaps[0].message).toMatch(/was only partially completed/);
-  await service.cloud.control.clearFaults();
+  service.cloud.control.clearFaults();
   await scan();
 });
 

@@ -24,7 +24,12 @@ const age = (build: EarlierBuild): number => EARLIER_BUILDS.indexOf(build);
  */
 const IGNORED: { table: string; columns: Record<string, string>; upTo: EarlierBuild; line: string }[] = [
   { table: "IdempotencyKeys", columns: { state: "completed" }, upTo: "6da79ba2", line: "Idempotency keys: 1." },
-  { table: "Users", columns: { exchangedAt: "2026-11-27" }, upTo: "6da79ba2", line: "The marker of the first password." },
+  {
+    table: "Users",
+    columns: { exchangedAt: "2026-11-27" },
+    upTo: "6da79ba2",
+    line: "The marker of the first password.",
+  },
   { table: "Users", columns: { _signature: "k.mac" }, upTo: OLDEST, line: "Signed rows of users: 1." },
   {
     table: "Settings",
@@ -81,7 +86,9 @@ async function prepare(to: string, { dryRun = false } = {}) {
 
 test.each(EARLIER_BUILDS)("the report for %s counts the rows whose content the build ignores", async (build) => {
   const before = await readAllRows("ignored");
-  const expected = IGNORED.filter(({ upTo }) => age(build) >= age(upTo)).map(({ line }) => expect.stringContaining(line));
+  const expected = IGNORED.filter(({ upTo }) => age(build) >= age(upTo)).map(({ line }) =>
+    expect.stringContaining(line),
+  );
   expect(await prepare(build, { dryRun: true })).toEqual({ lines: expected, events: [] });
   const { lines, events } = await prepare(build);
   expect(lines).toEqual(expected);

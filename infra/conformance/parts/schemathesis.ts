@@ -100,14 +100,15 @@ interface Scenario {
 async function runSchemathesis(url: string, token: string): Promise<Run> {
   const folder = mkdtempSync(path.join(tmpdir(), "schemathesis-"));
   const report = path.join(folder, "report.ndjson");
-  const output = await command([
-    ...["run", `${url}/openapi.json`, "--url", url, "--header", `Authorization: Bearer ${token}`],
-    ...["--phases", "examples,coverage,fuzzing", "--mode", "all", "--max-examples", MAX_EXAMPLES, "--no-shrink"],
-    ...["--seed", SEED, "--generation-deterministic", "--generation-with-security-parameters", "false"],
-    ...["--checks", Object.keys(CHECKS).join(","), "--exclude-path-regex", LEFT_OUT],
-    ...["--continue-on-failure", "--warnings", "off", "--request-timeout", "60", "--suppress-health-check", "all"],
-    ...["--report-ndjson-path", report, "--no-color"],
-  ]);
+  const options = [
+    ["run", `${url}/openapi.json`, "--url", url, "--header", `Authorization: Bearer ${token}`],
+    ["--phases", "examples,coverage,fuzzing", "--mode", "all", "--max-examples", MAX_EXAMPLES, "--no-shrink"],
+    ["--seed", SEED, "--generation-deterministic", "--generation-with-security-parameters", "false"],
+    ["--checks", Object.keys(CHECKS).join(","), "--exclude-path-regex", LEFT_OUT],
+    ["--continue-on-failure", "--warnings", "off", "--request-timeout", "60", "--suppress-health-check", "all"],
+    ["--report-ndjson-path", report, "--no-color"],
+  ];
+  const output = await command(options.flat());
   try {
     if (!existsSync(report)) throw new Error(`Schemathesis wrote no report: ${output.slice(-400)}`);
     return await summary(report);
