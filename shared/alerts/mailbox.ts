@@ -21,14 +21,15 @@ export type Entry = z.infer<typeof Entry>;
 
 /**
  * The waiting entries for one group of recipients, and the mail in progress. All waiting entries, of any delivery, go into one
- * mail; starting a mail is one write of this row. An entry stays here until its part in the delivery has the outcome, so an
- * unfinished part without an entry was never added.
+ * mail; starting a mail is one write of this row. An entry stays until the outcome is stored in its part of the delivery. So an
+ * unfinished part without an entry was not added to a mailbox yet.
  */
 const MailboxRecord = z.object({
   recipients: z.array(z.string()),
   /** Whether the address comes from an owner tag. Mails to such an address are limited per day. */
   ofOwner: z.boolean(),
   waiting: z.array(Entry),
+  /** The mail in progress, with the entries that it contains. */
   mail: Part.extend({ entries: z.array(Entry) }).optional(),
   /** Times of mails to an owner's address in the last 24 hours, unix milliseconds. */
   sent: z.array(z.int()),

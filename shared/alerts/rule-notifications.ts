@@ -46,8 +46,8 @@ export function createRuleNotifications(
    * Commits a delivery of items and completes it.
    *
    * @param after - The state of the rule after the delivery.
-   * @param how - `held`: the delivery may have been sent before a restore. `channel`, for an escalation: the rule whose channel
-   * sends it.
+   * @param how - `held`: the delivery may have been sent before the tables were restored, so an administrator decides.
+   * `channel`, for an escalation: the rule whose recipients get it.
    */
   async function notify(
     rule: RuleRecord,
@@ -82,11 +82,10 @@ export function createRuleNotifications(
       : tables.insert(RuleStates, STATES, rule.ruleId, value);
 
   /**
-   * Completes the steps after a commit: notification log, tracked alerts, delivery. `secondStep` is the rule that closes
-   * incidents of escalations.
+   * Completes the steps after a commit: notification log, tracked alerts, delivery. `secondStep`: the rule through
+   * which alerts were escalated, which also gets their resolutions.
    *
-   * @param restored - The marker of a restored store, for a commit that an earlier run left: one from before the restore is
-   * held.
+   * @param restored - The marker of the last restore, for a commit that an earlier run left. A commit from before it is held.
    */
   async function completeCommit(
     state: Row<StateRecord>,

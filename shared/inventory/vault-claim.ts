@@ -160,7 +160,7 @@ export async function claimVault(
   // Without the ETags of the fences, which are wrong as soon as this worker writes. Earlier versions wrote `lockedUntil`.
   const { fences: _fences, lockedUntil: _until, ...unclaimed } = current;
   const claimed: VaultRecord = { ...unclaimed, pending: true, lockOwner: owner };
-  // True if the write of the claim below also writes the vault's mark, which makes readers correct the totals.
+  // True if the write below also writes the vault's mark (changed-vaults.ts), from which readers correct the stored totals.
   const hasMark = !isCountedEqually(storedVault.row, claimed);
   const pendingRows = pendingOperations(name, entries);
   const pendingKeys = pendingRows.map(({ rowKey }) => rowKey);

@@ -20,7 +20,7 @@ import { pythonEnvironment } from "../python.ts";
 import { freePort, startServer } from "../servers.ts";
 import { Copy, configure, rotateSource, sourceValue, startSync, type Target } from "../sync.ts";
 
-// Sync to AWS Secrets Manager and Parameter Store, played by moto in server mode.
+// Sync to AWS Secrets Manager and Parameter Store, simulated by moto in server mode.
 
 const REGION = "eu-west-1";
 const KEY = { accessKeyId: "AKIAIOSFODNN7EXAMPLE", secretAccessKey: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY" };
@@ -67,12 +67,12 @@ export const part: Part = {
             targetName: store.name(),
           });
           /** Compares the value in AWS with an expected one. */
-          const valueIs = async (name: string, expected: string) => {
+          const compareValue = async (name: string, expected: string) => {
             const value = await store.value(name);
             return value === expected ? "the value" : value === undefined ? "no value" : "another value";
           };
           /** Compares the value in AWS with that of the source in Key Vault. */
-          const compareWithSource = (name: string) => valueIs(name, sourceValue(service));
+          const compareWithSource = (name: string) => compareValue(name, sourceValue(service));
 
           const first = target();
           const name = first.targetName;
@@ -95,7 +95,7 @@ export const part: Part = {
           });
           yield await runCase(at("changed by hand: restored"), "changed, inSync, the value", async () => {
             await store.write(name, "by hand");
-            const before = (await valueIs(name, "by hand")) === "the value" ? "changed" : "not changed";
+            const before = (await compareValue(name, "by hand")) === "the value" ? "changed" : "not changed";
             return `${before}, ${await copy.sync()}, ${await compareWithSource(name)}`;
           });
           yield await runCase(at("deleted by hand: created again"), "no value, inSync, the value", async () => {
@@ -109,7 +109,7 @@ export const part: Part = {
               const foreign = target();
               await store.write(foreign.targetName, "theirs");
               const state = await (await Copy.create(service, foreign)).state();
-              return `${state}, ${await valueIs(foreign.targetName, "theirs")}`;
+              return `${state}, ${await compareValue(foreign.targetName, "theirs")}`;
             },
           );
           yield await runCase(at("record deleted with its copy"), "removed, no value", async () => {

@@ -62,7 +62,7 @@ export const TITLES: { readonly [F in Exclude<FrameworkId, `cis-${string}`>]: Re
   },
   "soc-2": {
     "CC6.1": "Logical access to protected assets is secured",
-    "CC6.2": "Credentials are issued to who is authorized, and removed when that ends",
+    "CC6.2": "Credentials are issued to authorized people, and removed when the authorization ends",
   },
   "mcsb-v3": {
     "DP-6": "Use a secure key management process",
