@@ -41,15 +41,17 @@ export class AcmeAuthority {
 
   readonly service: Service = (request) => this.#operation(request);
 
-  #operation({ method, segments }: IncomingRequest): Operation | undefined {
+  #operation({ method, segments, headers }: IncomingRequest): Operation | undefined {
     if (method !== "GET") return undefined;
+    // RFC 8555, section 6.1. Pebble rejects such requests too.
+    const reject = headers["user-agent"] ? undefined : () => problem(400, "malformed", "A User-Agent is required.");
     if (segments.length === 1 && segments[0] === "directory") {
       const body = { renewalInfo: `${this.#origin}/renewal-info`, meta: { profiles: { classic: "", shortlived: "" } } };
-      return { name: "acme.directory", errorResponses, answer: () => ({ status: 200, body }) };
+      return { name: "acme.directory", errorResponses, answer: reject ?? (() => ({ status: 200, body })) };
     }
     if (segments.length !== 2 || segments[0] !== "renewal-info") return undefined;
     const id = segments[1]!;
-    return { name: "acme.renewalInfo", item: id, errorResponses, answer: () => this.#answer(id) };
+    return { name: "acme.renewalInfo", item: id, errorResponses, answer: reject ?? (() => this.#answer(id)) };
   }
 
   #answer(id: string): ServiceResponse {

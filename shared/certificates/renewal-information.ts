@@ -13,6 +13,8 @@ import { DAY_SECONDS, HOUR_MS, HOUR_SECONDS, MINUTE_SECONDS, SECOND_MS } from ".
 
 /** Limits of one request. The largest answer is a directory, by RFC 8555 some links. */
 const LIMITS = { timeoutMs: 10 * SECOND_MS, maxAnswerBytes: 64 * 1024 };
+/** Authorities reject requests without a User-Agent: RFC 8555, section 6.1. */
+const HEADERS = { accept: "application/json", "user-agent": "credential-lifecycle" };
 /** Time until the next request if the authority names none: RFC 9773, section 4.3.2. */
 const DEFAULT_WAIT_SECONDS = 6 * HOUR_SECONDS;
 /** Section 4.3.2 asks clients to limit the time that an authority names. */
@@ -96,7 +98,7 @@ export function createRenewalInformation(deps: {
   ): Promise<{ value: z.output<S>; wait: number }> {
     const { hostname } = new URL(address);
     const answer = await outgoing
-      .send(address, { method: "GET", headers: { accept: "application/json" }, ...(signal && { signal }) })
+      .send(address, { method: "GET", headers: HEADERS, ...(signal && { signal }) })
       .catch((error: unknown) => {
         if (!(error instanceof Unreachable)) throw error;
         throw failure(error.message, HOUR_SECONDS, true);

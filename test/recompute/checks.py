@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from datetime import datetime
 
 from pages import plain, spans
-from renewals import is_late, window_end
+from renewals import is_acmebots, is_late, window_end
 
 DAY = 86_400
 
@@ -116,7 +116,8 @@ class Checks:
                 limit = self.limits["longest validity of a vault's private certificate"]
                 yield "certificate-validity-period", asset["validityMonths"] <= limit
             if asset.get("issuer"):
-                renewed_elsewhere = late is not None and not asset.get("autoRenew")
+                # The policy's own renewal needs an integrated authority.
+                renewed_elsewhere = late is not None and is_acmebots(asset)
                 yield "certificate-issuer", renewed_elsewhere or integrated
             if late is not None:
                 yield "certificate-auto-renewal", not late

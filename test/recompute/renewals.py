@@ -8,7 +8,7 @@ def window_end(asset):
     start, expires = asset["notBefore"] if asset["notBefore"] is not None else asset["created"], asset["expires"]
     if asset["type"] != "certificate" or asset["source"] != "keyVault" or start is None or expires is None:
         return None
-    if any(name.lower() == "issuer" and value.lower() == "acmebot" for name, value in asset["tags"].items()):
+    if is_acmebots(asset):
         before = min(30 * DAY, (expires - start) // 3)
         return expires - before + before // 4
     if not asset.get("autoRenew") or asset["issuerName"].lower() == "unknown":
@@ -19,6 +19,11 @@ def window_end(asset):
     else:
         begin = max(start, expires - trigger["days_before_expiry"] * DAY)
     return begin + min(3 * DAY, (expires - begin) // 4)
+
+
+def is_acmebots(asset):
+    """Returns whether Acmebot renews a certificate. Its tag takes precedence over the policy."""
+    return any(name.lower() == "issuer" and value.lower() == "acmebot" for name, value in asset["tags"].items())
 
 
 def is_late(asset, now):

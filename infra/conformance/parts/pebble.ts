@@ -86,16 +86,18 @@ export const part: Part = {
         for (const [profile, der] of issued) {
           const { start, end } = await windowOf(address, der);
           yield await runCase(`window of the profile ${profile}`, "ari, the window of Pebble", async () => {
-            const { windowStart, windowEnd, windowSource } = (await readiness()).get(profile);
+            const { windowStart, windowEnd, windowSource, authorityCheck } = (await readiness()).get(profile);
             const isSame = seconds(start) === seconds(windowStart) && seconds(end) === seconds(windowEnd);
-            return `${windowSource}, ${isSame ? "the window of Pebble" : `${windowStart} to ${windowEnd}`}`;
+            const { failure } = authorityCheck ?? { failure: "not asked" };
+            return `${windowSource}, ${isSame ? "the window of Pebble" : `${windowStart} to ${windowEnd}; ${failure}`}`;
           });
         }
-        yield await runCase("Retry-After of Pebble is honored", "21600 seconds", async () => {
-          const { checkedAt, retryAfter } = (await readiness()).get("default").authorityCheck;
-          return `${seconds(retryAfter) - seconds(checkedAt)} seconds`;
+        yield await runCase("Retry-After of Pebble is honored", "no failure, 21600 seconds", async () => {
+          const { checkedAt, retryAfter, failure } = (await readiness()).get("default").authorityCheck;
+          return `${failure ?? "no failure"}, ${seconds(retryAfter) - seconds(checkedAt)} seconds`;
         });
-        yield await runCase("a certificate that Pebble did not issue", /answered 404/, async () => {
+        // Pebble responds 400 to the key identifier of another authority.
+        yield await runCase("a certificate that Pebble did not issue", /answered 400/, async () => {
           // With the name of Pebble's authority, so that the service asks Pebble for it.
           service.cloud.control.putCertificate("kv-acme", {
             name: "foreign",
