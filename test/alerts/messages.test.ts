@@ -427,6 +427,47 @@ describe("a mail", () => {
     expect(namesIn(mailOf(message(many)).text)).toHaveLength(125);
   });
 
+  test("about late renewals says who renews the certificate, since when its renewal is late, and when it expires", () => {
+    const late = (name: string, daysLeft: number, renewedBy: "acmebot" | "keyVaultPolicy"): AssetItem =>
+      asset(name, daysLeft, {
+        type: "certificate",
+        threshold: 0,
+        late: { renewedBy, windowEnd: Date.parse(AT) / 1000 - DAY_SECONDS },
+      });
+    const items = [late("far", 57, "acmebot"), late("near", 6, "keyVaultPolicy"), late("gone", -1, "acmebot")];
+    const { subject, text, html } = mailOf(message(items, { alertType: "lateRenewal" }));
+    expect(subject).toBe("3 certificates were not renewed in time; first kv-a/gone expired 1 day ago");
+    const since = "Renewal late since: 20 November 2026, 10:00 UTC";
+    const lines = [
+      [
+        "EXPIRED: kv-a/gone was not renewed in time and expired 1 day ago",
+        `Renewer: Acmebot · ${since} · Expired: 20 November 2026, 10:00 UTC`,
+      ],
+      [
+        "WITHIN 7 DAYS: kv-a/near was not renewed in time and expires in 6 days",
+        `Renewer: the policy of the certificate · ${since} · Expires: 27 November 2026, 10:00 UTC`,
+      ],
+      [
+        "RENEWAL IS LATE: kv-a/far was not renewed in time and expires in 57 days",
+        `Renewer: Acmebot · ${since} · Expires: 17 January 2027, 10:00 UTC`,
+      ],
+    ];
+    const shown = lines.map(([line, facts]) => `${line}\n  Type: Certificate · ${facts}\n`);
+    expect(shown.filter((line) => !text.includes(line))).toEqual([]);
+    for (const [, facts] of lines) expect(html).toContain(facts);
+    const [slack, teams] = [slackOf, teamsOf].map((card) =>
+      JSON.stringify(card(message([items[0]!], { alertType: "lateRenewal" }))),
+    );
+    for (const card of [slack, teams]) {
+      expect(card).toContain("Renewal is late: ");
+      expect(card).toContain(`Renewer: Acmebot · ${since}`);
+    }
+    // A renewed certificate is no longer late.
+    const renewed = mailOf(message([{ kind: "renewed", id: "1", of: items[0]!, since: AT }])).text;
+    expect(renewed).toContain("RESOLVED: kv-a/far was renewed and has no expiry");
+    expect(renewed).not.toContain("late since");
+  });
+
   test("groups items by owner and vault, with the most urgent first in each group", () => {
     const { text, html } = mailOf(
       message([
