@@ -550,7 +550,9 @@ function resolvedLine(item: RenewedItem | RecoveredItem, before: MessageLine): M
     ...RESOLVED,
     what: expiresOn === undefined ? "was renewed and has no expiry" : `was renewed and expires on ${day(expiresOn)}`,
     facts: [
-      ...before.facts.filter(([label]) => label !== "Expires" && label !== "Expired" && label !== "Threshold" && label !== LATE_SINCE),
+      ...before.facts.filter(
+        ([label]) => label !== "Expires" && label !== "Expired" && label !== "Threshold" && label !== LATE_SINCE,
+      ),
       ["Previous expiry", day(of.expiresOn)],
       ...(version === undefined ? [] : ([["Version", version]] as [string, string][])),
       since,
