@@ -398,11 +398,11 @@ const linkTo = (text: string, url: string | undefined): MessageLink[] => (url ==
 
 /** The renewers as messages name them. */
 const RENEWERS_IN_MESSAGES: Record<Renewer, string> = {
-  keyVaultPolicy: "the policy of the certificate",
+  keyVaultPolicy: "its Key Vault policy",
   acmebot: "Acmebot",
   certManager: "cert-manager",
   thisService: "this service",
-  observed: "an unknown renewer",
+  observed: "unknown, but earlier versions were renewed regularly",
   none: "none",
 };
 
