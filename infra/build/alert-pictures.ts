@@ -65,7 +65,7 @@ function credential(application: string, name: string, days: number, tenantDomai
   const [appId, keyId] = ["97471835-12cd-444d-ae9b-dc205f8336bf", "c97a9dbf-bd9f-4433-aea9-295c8898e41d"];
   const isB2c = tenantDomain !== undefined;
   return {
-    ...asset("holder", "secret", `${appId}-${keyId}`, days, isB2c ? undefined : "identity-team"),
+    ...asset(isB2c ? "b2c-holder" : "holder", "secret", `${appId}-${keyId}`, days, isB2c ? undefined : "identity-team"),
     id: isB2c ? `b2c.${TENANT}.application.${appId}.${keyId}` : `entra.${TENANT}.${appId}.${keyId}`,
     credential: {
       tenantId: TENANT,
