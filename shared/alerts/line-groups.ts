@@ -20,7 +20,7 @@ export const placeKey = (place: Place | undefined): string | undefined => place?
 
 /** Returns the lines by owner, then by place, both in the order of their most urgent line. */
 export function groupLines(lines: readonly MessageLine[]): OwnerGroup[] {
-  const owners = Map.groupBy(lines, ({ place }) => undefined);
+  const owners = Map.groupBy(lines, ({ place }) => place?.owner);
   return [...owners].map(([owner, ofOwner]) => ({
     owner,
     places: [...Map.groupBy(ofOwner, ({ place }) => placeKey(place)).values()].map((ofPlace) => ({
