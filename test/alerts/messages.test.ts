@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { DeliveryRecord } from "../../shared/alerts/delivery.ts";
 import { isDue, lastDigest } from "../../shared/alerts/digest-schedule.ts";
 import { mailOf } from "../../shared/alerts/email.ts";
+import { incidentOf } from "../../shared/alerts/incident.ts";
 import type {
   AssetItem,
   AutomationItem,
@@ -616,6 +617,22 @@ describe("a card", () => {
     expect(cardProblems({ type: "AdaptiveCard", version: "1.4", body: [{ type: "TextBlok" }] })).not.toEqual([]);
   });
 
+  test("for Teams shows the next step of a failed rotation after long reasons", () => {
+    const item: Item = {
+      kind: "automation",
+      id: "r",
+      title: "Payments",
+      what: "needs a decision",
+      urgency: "critical",
+      why: "r".repeat(200),
+      done: "d".repeat(200),
+      safe: "s".repeat(200),
+      next: "Retry the step.",
+      at: AT,
+    };
+    expect(JSON.stringify(teamsOf(message([item], { alertType: "rotationFailed" })))).toContain("Retry the step.");
+  });
+
   test("for Teams shows links, and escapes Markdown links in names", () => {
     const text = JSON.stringify(teamsOf(message([asset("soon", 3)])));
     expect(text).toContain(
@@ -627,6 +644,12 @@ describe("a card", () => {
     expect(hostile).not.toMatch(/[^\\]\[x\]\(http/);
     expect(hostile).toContain("/secrets/%5Bx%5D%28http%3A%2F%2Fevil%29)");
   });
+});
+
+test("an incident about an asset names its vault as the source, one about a credential its application", () => {
+  const items = itemsOfEveryKind();
+  const credential = items.find(({ id }) => id === "entra.t-9.a-1.k-1")!;
+  expect([items[0]!, credential].map((item) => incidentOf(delivery, item, links).source)).toEqual(["kv-a", "Shop"]);
 });
 
 describe("a webhook event", () => {
