@@ -350,7 +350,7 @@ const listAlertHistory = endpoint({
   route: "alerts/history",
   summary: "List the alert history, newest first",
   description:
-    "With `asset_id`, returns the notifications of expiry rules about that asset: about its current expiry date, about open alerts, and about resolved and escalated alerts. Their `items` are only those about the asset. Without it, `items` are the first ten.",
+    "With `asset_id`, returns the notifications of expiry rules about that asset: about its current expiry date, about open alerts, and about resolved and escalated alerts. It reads up to 1,000 rules, and returns up to the newest 1,000 notifications. Their `items` are only those about the asset. Without it, `items` are the first ten.",
   tag,
   access: "user",
   tier: "core",

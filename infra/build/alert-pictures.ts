@@ -46,12 +46,26 @@ const asset = (vaultName: string, type: AssetItem["type"], name: string, days: n
   threshold: [1, 7, 30, 60].find((threshold) => days < threshold) ?? 90,
 });
 
+/** A certificate whose renewal is late since `lateDays` days. */
+const late = (
+  vaultName: string,
+  name: string,
+  renewedBy: NonNullable<AssetItem["late"]>["renewedBy"],
+  lateDays: number,
+  days: number,
+  owner?: string,
+): AssetItem => ({
+  ...asset(vaultName, "certificate", name, days, owner),
+  threshold: 0,
+  late: { renewedBy, windowEnd: unixSeconds(lateDays) },
+});
+
 /** A credential of an application, or of a B2C tenant if `tenantDomain` is given. */
 function credential(application: string, name: string, days: number, tenantDomain?: string): AssetItem {
   const [appId, keyId] = ["97471835-12cd-444d-ae9b-dc205f8336bf", "c97a9dbf-bd9f-4433-aea9-295c8898e41d"];
   const isB2c = tenantDomain !== undefined;
   return {
-    ...asset("holder", "secret", `${appId}-${keyId}`, days, isB2c ? undefined : "identity-team"),
+    ...asset(isB2c ? "b2c-holder" : "holder", "secret", `${appId}-${keyId}`, days, isB2c ? undefined : "identity-team"),
     id: isB2c ? `b2c.${TENANT}.application.${appId}.${keyId}` : `entra.${TENANT}.${appId}.${keyId}`,
     credential: {
       tenantId: TENANT,
@@ -145,6 +159,15 @@ function messages(): [name: string, alertType: AlertType, items: Item[]][] {
       [
         credential("Identity API", "current", 3.2),
         credential("Loyalty EU", "current", 4.1, "acmeloyalty.onmicrosoft.com"),
+      ],
+    ],
+    [
+      "late",
+      "lateRenewal",
+      [
+        late("kv-payments-prod", "checkout-tls", "acmebot", -2.4, 12.2, "payments@acme.example"),
+        late("kv-identity-prod", "sso-tls", "keyVaultPolicy", -0.3, 57.5, "identity-team"),
+        late("kv-data-staging", "reporting-tls", "observed", -9, 3.1),
       ],
     ],
     [

@@ -46,6 +46,10 @@ export function incidentOf(
   };
 }
 
-/** Returns the vault or the resource of an item. For other items, the service. */
+/** Returns the application, the vault or the resource of an item. For other items, the service. */
 const sourceOf = (item: Item): string =>
-  ("vaultName" in item && item.vaultName) || ("resourceId" in item && item.resourceId) || "credential-lifecycle";
+  // The vault of a credential is internal.
+  ("credential" in item && item.credential?.applicationName) ||
+  ("vaultName" in item && item.vaultName) ||
+  ("resourceId" in item && item.resourceId) ||
+  "credential-lifecycle";

@@ -284,6 +284,11 @@ function headline(alertType: AlertType, items: readonly Item[], lines: readonly 
   if (items.length === 1) return `${line.title} ${line.what}`;
   switch (first.kind) {
     case "asset": {
+      if (alertType === "lateRenewal") {
+        const late = items.filter(({ kind }) => kind === "asset").length;
+        const verb = late === 1 ? "certificate was" : "certificates were";
+        return `${late} ${verb} not renewed in time; first ${line.title} ${line.what.replace(LATE_TEXT, "")}`;
+      }
       const expired = lines.filter(({ urgency }) => urgency === "expired").length;
       const soon = lines.length - expired;
       const parts = [
@@ -360,10 +365,7 @@ function assetLine(item: AssetItem, createdAt: Date, links: Links): MessageLine 
   return {
     ...(item.late ? lateUrgencyOf(remainingMs) : urgencyOf(remainingMs)),
     title: credential ? titleOfCredential(credential) : `${item.vaultName}/${item.name}`,
-    what:
-      remainingMs < 0
-        ? `expired ${ago(-remainingMs)}`
-        : `${item.late ? "was not renewed in time and " : ""}expires ${within(remainingMs)}`,
+    what: `${item.late ? LATE_TEXT : ""}${remainingMs < 0 ? `expired ${ago(-remainingMs)}` : `expires ${within(remainingMs)}`}`,
     facts: [
       ["Type", credential ? credentialType(item.type, credential.kind) : TYPE_NAMES[item.type]],
       ...(
@@ -374,13 +376,13 @@ function assetLine(item: AssetItem, createdAt: Date, links: Links): MessageLine 
         ] as const
       ).flatMap(([label, value]): [string, string][] => (value === undefined ? [] : [[label, value]])),
       ...(credential ? [] : ([["Subscription", subscriptionText(links, item.subscriptionId)]] as [string, string][])),
-      [remainingMs < 0 ? "Expired" : "Expires", expiryText],
       ...(item.late
         ? ([
-            ["Renewed by", RENEWERS_IN_MESSAGES[item.late.renewedBy]],
-            ["Renewal was due by", dateText(new Date(item.late.windowEnd * 1000))],
+            ["Renewer", RENEWERS_IN_MESSAGES[item.late.renewedBy]],
+            [LATE_SINCE, dateText(new Date(item.late.windowEnd * 1000))],
           ] as [string, string][])
         : []),
+      [remainingMs < 0 ? "Expired" : "Expires", expiryText],
       ["Owner", item.owner ?? "none"],
       ...(item.threshold > 0 ? ([["Threshold", dayCount(item.threshold)]] as [string, string][]) : []),
     ],
@@ -393,14 +395,20 @@ function assetLine(item: AssetItem, createdAt: Date, links: Links): MessageLine 
 
 /** Returns a link as a list. Empty without an address. */
 const linkTo = (text: string, url: string | undefined): MessageLink[] => (url === undefined ? [] : [{ text, url }]);
+
+/** The renewers as messages name them. */
 const RENEWERS_IN_MESSAGES: Record<Renewer, string> = {
-  keyVaultPolicy: "the policy of the certificate",
+  keyVaultPolicy: "its Key Vault policy",
   acmebot: "Acmebot",
   certManager: "cert-manager",
   thisService: "this service",
-  observed: "an unknown renewer",
-  none: "no one",
+  observed: "unknown, but earlier versions were renewed regularly",
+  none: "none",
 };
+
+/** Begins what a line says about a certificate whose renewal is late. The time until its expiry follows. */
+const LATE_TEXT = "was not renewed in time and ";
+const LATE_SINCE = "Renewal late since";
 
 /** A late renewal needs a person, also if the expiry is far. */
 const lateUrgencyOf = (remainingMs: number): Pick<MessageLine, "urgency" | "label"> => {
@@ -542,7 +550,9 @@ function resolvedLine(item: RenewedItem | RecoveredItem, before: MessageLine): M
     ...RESOLVED,
     what: expiresOn === undefined ? "was renewed and has no expiry" : `was renewed and expires on ${day(expiresOn)}`,
     facts: [
-      ...before.facts.filter(([label]) => label !== "Expires" && label !== "Expired" && label !== "Threshold"),
+      ...before.facts.filter(
+        ([label]) => label !== "Expires" && label !== "Expired" && label !== "Threshold" && label !== LATE_SINCE,
+      ),
       ["Previous expiry", day(of.expiresOn)],
       ...(version === undefined ? [] : ([["Version", version]] as [string, string][])),
       since,

@@ -2,9 +2,10 @@ import type { Urgency } from "./items.ts";
 import { factsUnderHeadings, groupLines, type OwnerGroup, ownerText, placeText } from "./line-groups.ts";
 import type { Message, MessageLine } from "./message.ts";
 
-/** Maximum numbers of lines, and of characters of a text. */
+/** Maximum numbers of lines, and of characters of a text and of a line's details, which include the next step of a rotation. */
 const MAX_LINES = 15;
 const MAX_TEXT = 300;
+const MAX_DETAILS = 1200;
 /**
  * Maximum size of a card in bytes. Teams' limit is 28 KB:
  * https://learn.microsoft.com/microsoftteams/limits-specifications-teams#chat
@@ -81,6 +82,7 @@ function lineContainer(line: MessageLine): object {
           .map(([label, value]) => `${label}: ${value}`)
           .join(" · "),
         { size: "small" },
+        MAX_DETAILS,
       ),
       // A Markdown link, because users don't see that a whole container can be selected. Each link is a block of its own.
       ...links.map(({ text, url }) => ({
@@ -100,16 +102,16 @@ const openUrlAction = (title: string, url: string) => ({ type: "Action.OpenUrl",
 const encodeForMarkdown = (url: string): string =>
   url.replace(/[()\s]/g, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`);
 
-const text = (value: string, style: Record<string, unknown> = {}) => ({
+const text = (value: string, style: Record<string, unknown> = {}, maxLength = MAX_TEXT) => ({
   type: "TextBlock",
-  text: escapeMarkdown(value),
+  text: escapeMarkdown(value, maxLength),
   wrap: true,
   ...style,
 });
 
 /** Escapes Markdown and mentions (`<at>`), which text blocks render in part. Also escapes the start of a list. */
-const escapeMarkdown = (value: string): string =>
-  (value.length > MAX_TEXT ? `${value.slice(0, MAX_TEXT - 1)}…` : value)
+const escapeMarkdown = (value: string, maxLength = MAX_TEXT): string =>
+  (value.length > maxLength ? `${value.slice(0, maxLength - 1)}…` : value)
     .replace(/[\\*_[\]()`#~<>]/g, "\\$&")
     .replace(/^(\s*)([-+])/, "$1\\$2")
     .replace(/^(\s*\d+)\./, "$1\\.")

@@ -302,6 +302,13 @@ function recordOf(asset: TestAsset, vault: VaultRecord): AssetRecord {
   };
 }
 
-/** Returns the assets that a mail lists, as `<vault>/<name>`. Each has a line such as `URGENT: kv-a/one expires in 3 days`. */
+/**
+ * Returns the assets and violations that a mail lists, as `<vault>/<name>`, without resolved ones. Each has a line such as
+ * `WITHIN 7 DAYS: kv-a/one expires in 3 days`.
+ */
 export const assetNamesIn = (text: string): string[] =>
-  [...text.matchAll(/^(?:ACT NOW|URGENT|SOON|NOTICE): (\S+)/gm)].map((match) => match[1]!);
+  [
+    ...text.matchAll(
+      /^(?:EXPIRED|WITHIN \d+ (?:HOURS|DAYS)|LATER|RENEWAL IS LATE|ACT NOW|URGENT|SOON|NOTICE): (\S+)/gm,
+    ),
+  ].map((match) => match[1]!);

@@ -120,7 +120,7 @@ describe("rules about rotation, sync and dependency events", () => {
     const [mail] = mails();
     for (const text of [noticeText.why, noticeText.done, noticeText.safe, noticeText.next, noticeText.rotationId])
       expect(mail!.plainText).toContain(text);
-    expect(mail!.plainText).toContain(`/api/automation/rotation/rotations/${noticeText.rotationId}`);
+    expect(mail!.plainText).toContain(`https://lifecycle.example/#/rotation/${noticeText.rotationId}`);
     expect(mail!.plainText).not.toMatch(/^Subject: other/m);
     expect(mail!.html).not.toContain("<b>API");
     expect(mail!.subject + mail!.plainText + mail!.html).not.toContain("\u202e");

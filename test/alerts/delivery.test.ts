@@ -689,7 +689,7 @@ describe("many mails at once", () => {
     );
     for (const { subject, html, plainText } of mails)
       expect(Buffer.byteLength(subject + html! + plainText!)).toBeLessThan(90_000);
-    const critical = mails.map(({ plainText }) => /^URGENT: /m.test(plainText!));
+    const critical = mails.map(({ plainText }) => /^WITHIN (?:24 HOURS|7 DAYS): /m.test(plainText!));
     expect(critical).toEqual([...Array(OWNERS / 2).fill(true), ...Array(OWNERS / 2).fill(false)]);
     for (const from of sentAt) {
       expect(sentAt.filter((at) => at >= from && at < from + HOUR_MS).length).toBeLessThanOrEqual(10);

@@ -106,7 +106,7 @@ describe("an immediate rule notifies of", () => {
     expect(notified(late.mails())).toEqual([["kv-a/long"], ["kv-a/short"]]);
     expect(notified(expiring.mails()).slice(1)).toEqual([["kv-a/short"]]);
     expect(late.mails()[0]!.plainText).toContain("was not renewed in time and expires in 57 days");
-    expect(late.mails()[0]!.plainText).toContain("Renewed by: Acmebot");
+    expect(late.mails()[0]!.plainText).toContain("Renewer: Acmebot");
     // The new version expires within the rule's thresholds too, but its renewer has time until day 9.
     const renewed = { name: "short", expiresInDays: 11, ...lateIn(9) };
     await fixture.writeAssets("kv-a", [renewed, ...certificates.slice(1), { name: "password", expiresInDays: 20 }]);

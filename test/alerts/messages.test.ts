@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { DeliveryRecord } from "../../shared/alerts/delivery.ts";
 import { isDue, lastDigest } from "../../shared/alerts/digest-schedule.ts";
 import { mailOf } from "../../shared/alerts/email.ts";
+import { incidentOf } from "../../shared/alerts/incident.ts";
 import type {
   AssetItem,
   AutomationItem,
@@ -427,6 +428,47 @@ describe("a mail", () => {
     expect(namesIn(mailOf(message(many)).text)).toHaveLength(125);
   });
 
+  test("about late renewals says who renews the certificate, since when its renewal is late, and when it expires", () => {
+    const late = (name: string, daysLeft: number, renewedBy: "acmebot" | "keyVaultPolicy"): AssetItem =>
+      asset(name, daysLeft, {
+        type: "certificate",
+        threshold: 0,
+        late: { renewedBy, windowEnd: Date.parse(AT) / 1000 - DAY_SECONDS },
+      });
+    const items = [late("far", 57, "acmebot"), late("near", 6, "keyVaultPolicy"), late("gone", -1, "acmebot")];
+    const { subject, text, html } = mailOf(message(items, { alertType: "lateRenewal" }));
+    expect(subject).toBe("3 certificates were not renewed in time; first kv-a/gone expired 1 day ago");
+    const since = "Renewal late since: 20 November 2026, 10:00 UTC";
+    const lines = [
+      [
+        "EXPIRED: kv-a/gone was not renewed in time and expired 1 day ago",
+        `Renewer: Acmebot · ${since} · Expired: 20 November 2026, 10:00 UTC`,
+      ],
+      [
+        "WITHIN 7 DAYS: kv-a/near was not renewed in time and expires in 6 days",
+        `Renewer: its Key Vault policy · ${since} · Expires: 27 November 2026, 10:00 UTC`,
+      ],
+      [
+        "RENEWAL IS LATE: kv-a/far was not renewed in time and expires in 57 days",
+        `Renewer: Acmebot · ${since} · Expires: 17 January 2027, 10:00 UTC`,
+      ],
+    ];
+    const shown = lines.map(([line, facts]) => `${line}\n  Type: Certificate · ${facts}\n`);
+    expect(shown.filter((line) => !text.includes(line))).toEqual([]);
+    for (const [, facts] of lines) expect(html).toContain(facts);
+    const [slack, teams] = [slackOf, teamsOf].map((card) =>
+      JSON.stringify(card(message([items[0]!], { alertType: "lateRenewal" }))),
+    );
+    for (const card of [slack, teams]) {
+      expect(card).toContain("Renewal is late: ");
+      expect(card).toContain(`Renewer: Acmebot · ${since}`);
+    }
+    // A renewed certificate is no longer late.
+    const renewed = mailOf(message([{ kind: "renewed", id: "1", of: items[0]!, since: AT }])).text;
+    expect(renewed).toContain("RESOLVED: kv-a/far was renewed and has no expiry");
+    expect(renewed).not.toContain("late since");
+  });
+
   test("groups items by owner and vault, with the most urgent first in each group", () => {
     const { text, html } = mailOf(
       message([
@@ -575,6 +617,22 @@ describe("a card", () => {
     expect(cardProblems({ type: "AdaptiveCard", version: "1.4", body: [{ type: "TextBlok" }] })).not.toEqual([]);
   });
 
+  test("for Teams shows the next step of a failed rotation after long reasons", () => {
+    const item: Item = {
+      kind: "automation",
+      id: "r",
+      title: "Payments",
+      what: "needs a decision",
+      urgency: "critical",
+      why: "r".repeat(200),
+      done: "d".repeat(200),
+      safe: "s".repeat(200),
+      next: "Retry the step.",
+      at: AT,
+    };
+    expect(JSON.stringify(teamsOf(message([item], { alertType: "rotationFailed" })))).toContain("Retry the step.");
+  });
+
   test("for Teams shows links, and escapes Markdown links in names", () => {
     const text = JSON.stringify(teamsOf(message([asset("soon", 3)])));
     expect(text).toContain(
@@ -586,6 +644,12 @@ describe("a card", () => {
     expect(hostile).not.toMatch(/[^\\]\[x\]\(http/);
     expect(hostile).toContain("/secrets/%5Bx%5D%28http%3A%2F%2Fevil%29)");
   });
+});
+
+test("an incident about an asset names its vault as the source, one about a credential its application", () => {
+  const items = itemsOfEveryKind();
+  const credential = items.find(({ id }) => id === "entra.t-9.a-1.k-1")!;
+  expect([items[0]!, credential].map((item) => incidentOf(delivery, item, links).source)).toEqual(["kv-a", "Shop"]);
 });
 
 describe("a webhook event", () => {

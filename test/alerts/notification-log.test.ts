@@ -1,6 +1,9 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { createAssetNotifications } from "../../shared/alerts/asset-notifications.ts";
+import { createHistory } from "../../shared/alerts/history.ts";
 import type { ViolationItem } from "../../shared/alerts/items.ts";
 import { createNotificationLog } from "../../shared/alerts/notification-log.ts";
+import type { AlertRules } from "../../shared/alerts/rules.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 
@@ -31,4 +34,43 @@ test("`unnotified` returns each of several equal items once, for few and for man
   const ids = async (items: ViolationItem[]) => (await log.unnotified("rule", items)).map(({ id }) => id);
   expect(await ids(few)).toEqual([few[0]!.id, few[1]!.id]);
   expect(await ids(many)).toEqual(many.slice(0, 12).map(({ id }) => id));
+});
+
+test("the notifications about an asset need three reads per rule, and only a rule and those that escalate to it with a rule's ID", async () => {
+  const tables = createTables({ connectionString: azurite.connectionString() });
+  const [gets, pages] = [vi.spyOn(tables, "get"), vi.spyOn(tables, "pages")];
+  type Rule = Awaited<ReturnType<AlertRules["all"]>>[number];
+  const rule = (index: number, change: object = {}) =>
+    ({ ruleId: `rule-${index}`, alertType: "expiration", ...change }) as Rule;
+  let rules: Rule[] = [];
+  const notifications = createAssetNotifications({
+    tables,
+    rules: { all: async () => rules },
+    history: createHistory(tables),
+  });
+  /** Returns the number of reads in the partitions of the rules. */
+  const reads = async (filter: { ruleId?: string }) => {
+    vi.clearAllMocks();
+    const page = await notifications.list("kv.secret.one", filter, { limit: 10, offset: 0, cursor: undefined });
+    expect(page).toMatchObject({ items: [], total: 0 });
+    const partitions = [
+      ...gets.mock.calls.map(([, partitionKey]) => partitionKey),
+      ...pages.mock.calls.map(([, { partitionKey }]) => partitionKey),
+    ];
+    return partitions.filter((partition) => partition.startsWith("rule-")).length;
+  };
+  rules = [
+    ...Array.from({ length: 20 }, (_, index) => rule(index)),
+    rule(20, { alertType: "scanFailure" }),
+    rule(21, { escalation: { afterDays: 1, ruleId: "rule-3" } }),
+  ];
+  // Of an asset that does not exist: open alerts, resolutions and escalations.
+  expect([await reads({}), await reads({ ruleId: "rule-3" }), await reads({ ruleId: "rule-4" })]).toEqual([
+    3 * 21,
+    3 * 2,
+    3,
+  ]);
+  rules = Array.from({ length: 1001 }, (_, index) => rule(index));
+  await expect(reads({})).rejects.toThrow("Add rule_id");
+  expect(await reads({ ruleId: "rule-1000" })).toBe(3);
 });

@@ -198,7 +198,7 @@ test("a credential is found by its ID, and not by the name of its holder as a va
   const views = items.map((found) => assetView(found, moment, "owner"));
   expect(views[0]).toMatchObject({ source: "entra", vaultName: null, vaultId: null, subscriptionId: null });
   const [header, first] = assetsCsv(views).split("\r\n");
-  expect(header!.replaceAll('"', "").split(",").slice(-7, -5)).toEqual(["source", "notCounted"]);
+  expect(header!.replaceAll('"', "").split(",").slice(30, 32)).toEqual(["source", "notCounted"]);
   expect(first).toContain(views[0]!.credential!.appId);
 });
 

@@ -322,7 +322,7 @@ function expectedNotifications(
 
 /** Returns the notifications in a mail. */
 function notificationsInMail({ plainText }: { plainText: string }): string[] {
-  const lines = plainText.matchAll(/^(?:ACT NOW|URGENT|SOON|NOTICE): [^/\s]+\/(\S+).*\n(.*)$/gm);
+  const lines = plainText.matchAll(/^(?:EXPIRED|WITHIN \d+ (?:HOURS|DAYS)|LATER): [^/\s]+\/(\S+).*\n(.*)$/gm);
   return [...lines].flatMap(([, name, facts]) => {
     const expires = /Expire[sd]: (.+?), (\d\d:\d\d) UTC/.exec(facts!);
     const threshold = /Threshold: (\d+)/.exec(facts!)?.[1];
