@@ -30,7 +30,7 @@ export class NoRenewalInformation extends Error {
   override readonly name = "NoRenewalInformation";
   /** Unix seconds before which the authority is not asked again. */
   readonly retryAfter: number;
-  /** True if the authority did not answer, or answers no requests for now (429 and 5xx). */
+  /** True if the authority did not answer, or was overloaded (429 and 5xx). */
   readonly isUnreachable: boolean;
 
   constructor(message: string, how: { retryAfter: number; isUnreachable?: boolean }) {
