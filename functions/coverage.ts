@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { ASSET_TYPES } from "../shared/inventory/asset.ts";
 import { ok } from "../shared/platform/http/reply.ts";
+import { countOfLeftOut } from "../shared/platform/incomplete-answer.ts";
 import type { SubscriptionCoverage } from "../shared/subscriptions/subscriptions.ts";
 import { endpoint } from "./declare.ts";
 import type { Services } from "./services.ts";
@@ -18,12 +19,20 @@ const Share = z.object({
   total: z.int().min(0).meta({ description: "Number that the service knows." }),
   read: z.int().min(0).meta({ description: "Number that the last scan or discovery read completely." }),
 });
-const GAP_KINDS = ["subscriptionList", "subscription", "vault", "applications", "b2cTenant", "scan"] as const;
+const GAP_KINDS = [
+  "subscriptionList",
+  "subscription",
+  "vault",
+  "applications",
+  "b2cTenant",
+  "scan",
+  "storedRows",
+] as const;
 const Gap = z
   .object({
     kind: z.enum(GAP_KINDS).meta({
       description:
-        "Resource that was not read. `subscriptionList`: the list of subscriptions itself. `scan`: the last scan of all subscriptions did not complete, or there was none.",
+        "Resource that was not read. `subscriptionList`: the list of subscriptions itself. `scan`: the last scan of all subscriptions did not complete, or there was none. `storedRows`: stored rows can't be read, so that the numbers leave out what they describe.",
     }),
     name: z.string().meta({ description: "Name of the resource." }),
     message: z.string().meta({ description: "Why the resource was not read." }),
@@ -87,7 +96,7 @@ async function readCoverage(services: CoverageServices): Promise<Coverage> {
   const failingVaults = vaults.read < vaults.total ? await readFailingVaults(services) : NO_VAULTS;
   const subscriptionGaps = unread.slice(0, MAX_SUBSCRIPTION_GAPS).map(gapOfSubscription);
   const otherGaps = [...gapOfList(azure), ...gapOfScan(azure, failingVaults.total)];
-  const directoryGaps = [...applications.gaps, ...b2c.gaps];
+  const directoryGaps = [...applications.gaps, ...b2c.gaps, ...gapOfLeftOutRows()];
   const gapsTotal = otherGaps.length + unread.length + failingVaults.total + directoryGaps.length;
   return {
     complete: gapsTotal === 0,
@@ -159,6 +168,15 @@ function gapOfScan({ lastScan, lastFailure, unread }: SubscriptionCoverage, fail
   const message = `The last scan of all subscriptions ${ENDS[lastScan.status] ?? "did not complete"}.`;
   const remedy = `GET /api/assets/discovery/scan/${lastScan.scanId}/results shows the parts that were not read.`;
   return [{ kind: "scan", name, message, remedy, at: lastScan.finishedAt }];
+}
+
+/** A row that can't be read can be that of a subscription, a vault or a tenant, which is then in no list and no number. */
+function gapOfLeftOutRows(): Gap[] {
+  const count = countOfLeftOut();
+  if (count === 0) return [];
+  const message = `${count.toLocaleString("en")} stored ${count === 1 ? "row" : "rows"} can't be read.`;
+  const remedy = "Find them in the audit log (storage.rowUnreadable), and restore them from a backup.";
+  return [{ kind: "storedRows", name: "The stored data", message, remedy, at: null }];
 }
 
 async function readFailingVaults({ inventory }: CoverageServices): Promise<typeof NO_VAULTS> {

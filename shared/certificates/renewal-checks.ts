@@ -16,7 +16,10 @@ import { certificateIdOf, NoRenewalInformation, type RenewalInformation } from "
 /** Maximum number of requests per scan of a vault. The next scan continues with the rest. */
 const MAX_REQUESTS = 200;
 const MAX_CONCURRENT_REQUESTS = 4;
-/** After this number of requests without an answer, a directory is not asked again in the scan of this vault. */
+/**
+ * After this number of requests that an authority did not answer, or rejected because it was overloaded, the scan of this vault
+ * asks it no more.
+ */
 const MAX_UNREACHABLE = 3;
 
 /** The windows of a vault's certificates. */

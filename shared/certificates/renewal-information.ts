@@ -32,7 +32,7 @@ export class NoRenewalInformation extends Error {
   override readonly name = "NoRenewalInformation";
   /** Unix seconds before which the authority is not asked again. */
   readonly retryAfter: number;
-  /** True if the authority did not answer at all. */
+  /** True if the authority did not answer, or was overloaded (429 and 5xx). */
   readonly isUnreachable: boolean;
 
   constructor(message: string, how: { retryAfter: number; isUnreachable?: boolean }) {
@@ -104,7 +104,10 @@ export function createRenewalInformation(deps: {
         throw failure(error.message, HOUR_SECONDS, true);
       });
     const wait = waitOf(answer.headers["retry-after"], clock.now());
-    if (answer.status !== 200) throw failure(`${hostname} answered ${answer.status}.`, wait);
+    if (answer.status !== 200) {
+      const isUnreachable = answer.status === 429 || answer.status >= 500;
+      throw failure(`${hostname} answered ${answer.status}.`, wait, isUnreachable);
+    }
     const parsed = answer.complete ? schema.safeParse(jsonOf(answer.body)) : undefined;
     if (!parsed?.success) throw failure(`${hostname} sent an answer that RFC 9773 does not allow.`, wait);
     return { value: parsed.data, wait };

@@ -38,6 +38,9 @@ export function countLeftOut(
   current.getStore()?.set(JSON.stringify([table, partitionKey, rowKey]), row);
 }
 
+/** Returns the number of rows that the current work has left out so far. */
+export const countOfLeftOut = (): number => current.getStore()?.size ?? 0;
+
 /**
  * Runs `work`, which answers a GET request. Returns its result, and the rows that `work` left out. `leftOut` is undefined if there
  * are none.

@@ -79,6 +79,18 @@ test.each([
   expect((failure as { retryAfter: number }).retryAfter).toBeGreaterThan(nowSeconds);
 });
 
+test.each([
+  [429, true],
+  [503, true],
+  [404, false],
+])("after the status %i, %s: the scan stops to ask the authority", async (status, isUnreachable) => {
+  const { client } = clientOf({ status, json: {}, headers: { "retry-after": "120" } });
+  await expect(client.windowOf(DIRECTORY, "a.b")).rejects.toMatchObject({
+    isUnreachable,
+    retryAfter: nowSeconds + 120,
+  });
+});
+
 test("an authority without renewal information, and one that does not answer, are failures", async () => {
   await expect(clientOf({}, {}).client.windowOf(DIRECTORY, "a.b")).rejects.toThrow(/offers no renewal information/);
   const client = createRenewalInformation({

@@ -1,3 +1,4 @@
+import { TableClient } from "@azure/data-tables";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { licence } from "../support/licence.ts";
 import { Service } from "../support/service.ts";
@@ -74,6 +75,19 @@ test("the coverage is complete after everything was read", async () => {
     gaps: [],
     gapsTotal: 0,
   });
+});
+
+test("a stored row that can't be read is a gap, because what it describes is in no number", async () => {
+  const rows = TableClient.fromConnectionString(service.azurite.connectionString(), "Subscriptions", {
+    allowInsecureConnection: true,
+  });
+  const key = { partitionKey: "subscription", rowKey: "d1111111-1111-4111-8111-111111111111" };
+  await rows.createEntity({ ...key, subscriptionId: 1 });
+  const coverage = await readCoverage();
+  await rows.deleteEntity(key.partitionKey, key.rowKey);
+  expect(coverage).toMatchObject({ complete: false, gapsTotal: 1, gaps: [{ kind: "storedRows" }] });
+  expect(coverage.gaps[0].message).toBe("1 stored row can't be read.");
+  expect((await readCoverage()).complete).toBe(true);
 });
 
 test("known vaults of a subscription that can't be read any more count as unread", async () => {

@@ -21,6 +21,17 @@ beforeAll(async () => {
                 { name: "payments-db", expiresInDays: -2 },
                 { name: "smtp", expiresInDays: 200 },
               ],
+              // Valid for 47 days. Its policy renews it in 17 days, so it is healthy although it expires within 30 days.
+              certificates: [
+                {
+                  name: "renewed-tls",
+                  issuer: "DigiCert",
+                  renewal: { action: "AutoRenew", percentage: 80 },
+                  validityDays: 47,
+                  createdDaysAgo: 20,
+                  activeInDays: -20,
+                },
+              ],
             },
           ],
         },
@@ -77,6 +88,12 @@ test("a part of a name finds assets, vaults, applications, rules and users, in a
       .items.map(({ title }) => title)
       .sort(),
   ).toEqual(["pay-auditor", "pay-operator", "paymaster"]);
+});
+
+test("an asset has the status of its own page, also a certificate that is healthy until its renewal is late", async () => {
+  const [found] = (await searchFor("renewed-tls")).get("asset")!.items;
+  const { body } = await service.admin("GET", `/api/assets/discovery/assets/${found!.id}`);
+  expect([found!.status, body.status, body.daysUntilExpiry < 30]).toEqual(["healthy", "healthy", true]);
 });
 
 test("a violation is found by the title of its failure", async () => {

@@ -8,6 +8,11 @@ export function csvOf(table: HTMLTableElement): string {
   return `${BYTE_ORDER_MARK}${[head!, ...rows].map((row) => kept.map((index) => quoted(row[index]!)).join(",")).join("\r\n")}\r\n`;
 }
 
-/** Quotes a value. A spreadsheet would run a value that starts like a formula, so such a value gets an apostrophe. */
-const quoted = (value: string): string =>
-  `"${(/^[=+\-@\t\r]/.test(value) ? `'${value}` : value).replaceAll('"', '""')}"`;
+/**
+ * Matches a value that a spreadsheet would run as a formula, also with full-width characters, or after characters that
+ * spreadsheets skip. Exports of the API use the same expression (shared/platform/csv.ts).
+ */
+const FORMULA = /^[\s\p{Cc}\p{Cf}]*[=+\-@|%\uFF1D\uFF0B\uFF0D\uFF20]|^[\t\r\n]/u;
+
+/** Quotes a value. One that is like a formula gets an apostrophe. */
+const quoted = (value: string): string => `"${(FORMULA.test(value) ? `'${value}` : value).replaceAll('"', '""')}"`;

@@ -1,7 +1,7 @@
 import { Button, Field, Input, Text } from "@fluentui/react-components";
 import { useState } from "react";
 import { api, type Schemas } from "../../api/client.ts";
-import { ownerCommand, renewCommand } from "../../parts/asset-commands.ts";
+import { hasSafeTags, isSafeText, ownerCommand, renewCommand } from "../../parts/asset-commands.ts";
 import { CommandDialog } from "../../parts/command-dialog.tsx";
 import { Copyable } from "../../parts/copyable.tsx";
 import { Unavailable } from "../../parts/unavailable.tsx";
@@ -33,6 +33,13 @@ export function RenewAction({ asset, name }: Props) {
 
 /** The action that assigns an owner, as a command: the owner is a tag in the vault, or an owner of the application. */
 export function OwnerAction({ asset, name }: Props) {
+  if (asset.source === "keyVault" && !hasSafeTags(asset))
+    return (
+      <Unavailable
+        title="Assign an owner"
+        reason="A tag of the asset contains characters that are not safe in a command. Add the owner tag in the Azure portal."
+      />
+    );
   if (ownerCommand(asset, "owner", "") === undefined)
     return <Unavailable title="Assign an owner" reason="A credential of this kind can't have an owner." />;
   return (
@@ -44,7 +51,8 @@ export function OwnerAction({ asset, name }: Props) {
 
 /** Rendered only while the dialog is open. */
 function OwnerCommand({ asset }: Pick<Props, "asset">) {
-  const [owner, setOwner] = useState(asset.owner ?? "");
+  // The name comes from the vault or the directory, so a command must not contain it before it is checked.
+  const [owner, setOwner] = useState(asset.owner && isSafeText(asset.owner) ? asset.owner : "");
   const owners = api.useQuery("get", "/alerts/owners", { params: { query: { limit: 1 } } });
   const ownerTag = owners.data?.ownerTag ?? "owner";
   const isInVault = asset.source === "keyVault";

@@ -32,7 +32,7 @@ const useStyles = makeStyles({
 const LISTS: { label: string; kinds: Gap["kind"][]; noun: string; more: { href: string; text: string } }[] = [
   {
     label: "Subscriptions that could not be read",
-    kinds: ["scan", "subscriptionList", "subscription"],
+    kinds: ["scan", "storedRows", "subscriptionList", "subscription"],
     noun: "Subscription ",
     more: { href: createHref("/vaults", { unread: "true" }), text: "Show all subscriptions that could not be read" },
   },

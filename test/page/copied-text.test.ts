@@ -1,0 +1,73 @@
+import { execFileSync } from "node:child_process";
+import { expect, test } from "vitest";
+
+// Tests of texts that users copy or download from the page, and that other programs interpret: commands and CSV files.
+
+/** Loads a module of the page, which has its own TypeScript project. */
+// biome-ignore lint/suspicious/noExplicitAny: see above
+const load = async (part: string): Promise<any> =>
+  await import(new URL(`../../functions/web/src/parts/${part}.ts`, import.meta.url).href);
+
+const asset = {
+  type: "secret",
+  name: "db",
+  vaultName: "kv-shop",
+  source: "keyVault",
+  credential: null,
+  tags: { team: "Zahlungen & Co" } as Record<string, string>,
+};
+const withTags = (tags: Record<string, string>) => ({ ...asset, tags });
+
+/** Runs a command in a shell whose `az` only prints its arguments, one a line. */
+const argumentsOf = (command: string): string[] =>
+  execFileSync("sh", ["-c", `az() { printf '%s\\n' "$@"; }\n${command}`], { encoding: "utf8" })
+    .trimEnd()
+    .split("\n");
+
+test("the command that assigns an owner keeps the other tags, each as one argument", async () => {
+  const { ownerCommand } = await load("asset-commands");
+  const tags = { team: "Payments, EU", url: "https://acme.example/a@b", since: "-1", note: "" };
+  const command: string = ownerCommand(withTags(tags), "owner", "o'neil $(id)");
+  expect(argumentsOf(command)).toEqual([
+    ...["keyvault", "secret", "set-attributes", "--vault-name", "kv-shop", "--name", "db", "--tags"],
+    ...["team=Payments, EU", "url=https://acme.example/a@b", "since=-1", "note=", "owner=o'neil $(id)"],
+  ]);
+});
+
+test.each([
+  ["an option of the Azure CLI", { "--vault-name": "kv-other" }],
+  ["a file", { "@/etc/passwd": "" }],
+  ["another tag", { "owner=mallory": "x" }],
+  ["a key that ends a line", { note: "x\u0015id\r" }],
+  ["a line break", { note: "x\nid" }],
+  ["the end of a quotation in PowerShell", { note: "it's $(id)" }],
+  ["another command of cmd", { note: "x&calc" }],
+  ["a variable of cmd", { note: "%PATH%" }],
+  ["a right-to-left override", { note: "x\u202ey" }],
+])("no command contains a tag that would be taken for %s", async (_, tags) => {
+  const { hasSafeTags, ownerCommand } = await load("asset-commands");
+  expect([hasSafeTags(withTags(tags)), ownerCommand(withTags(tags), "owner", "ann")]).toEqual([false, undefined]);
+});
+
+test("a name that starts with a dash is not taken for an option", async () => {
+  const { renewCommand } = await load("asset-commands");
+  expect(renewCommand({ ...asset, type: "key", name: "-h" })).toBe(
+    "az keyvault key rotate --vault-name kv-shop --name=-h",
+  );
+});
+
+test("comments in commands have no quotes, which an interactive zsh would not ignore", async () => {
+  const { renewCommand } = await load("asset-commands");
+  const comments = String(renewCommand({ ...asset, type: "certificate" })).match(/^#.*$/gm);
+  expect(comments).toHaveLength(1);
+  expect(comments![0]).not.toMatch(/['"`;&|$]/);
+});
+
+test("a downloaded table has no value that a spreadsheet would run", async () => {
+  const { csvOf } = await load("table-csv");
+  const values = ["=1+1", "\u200b=1+1", "\uff1d1+1", "\u0001@x", "|calc", "%x", "-2", 'a"b', "plain"];
+  const cellsOf = (texts: string[]) => ({ cells: texts.map((innerText) => ({ innerText })) });
+  const csv: string = csvOf({ rows: [cellsOf(["Name", ""]), ...values.map((value) => cellsOf([value, "Delete"]))] });
+  const escaped = ["'=1+1", "'\u200b=1+1", "'\uff1d1+1", "'\u0001@x", "'|calc", "'%x", "'-2", 'a""b', "plain"];
+  expect(csv.replace("\uFEFF", "").trimEnd().split("\r\n")).toEqual(["Name", ...escaped].map((text) => `"${text}"`));
+});
