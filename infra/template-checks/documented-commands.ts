@@ -162,9 +162,11 @@ function checkNames(page: string, bicep: ReadonlyMap<string, BicepFile>): PageFi
 
 /** Checks that each output that a page names exists. */
 function checkOutputNames(page: string, known: readonly string[]): PageFinding[] {
-  return page.split("\n").flatMap((text, index) =>
-    [...new Set(text.match(/\bSERVICE_[A-Z_]+\b/g))]
-      .filter((name) => !known.includes(name))
-      .map((name) => ({ line: index + 1, message: `${name} is neither an output of main.bicep nor a setting` })),
-  );
+  return page
+    .split("\n")
+    .flatMap((text, index) =>
+      [...new Set(text.match(/\bSERVICE_[A-Z_]+\b/g))]
+        .filter((name) => !known.includes(name))
+        .map((name) => ({ line: index + 1, message: `${name} is neither an output of main.bicep nor a setting` })),
+    );
 }

@@ -99,7 +99,10 @@ function checkExample(
 
 /** What every `provider` block of an example needs, with the reason. */
 const PROVIDER_ARGUMENTS: Record<string, [isRight: (value: Expression | undefined) => boolean, reason: string]> = {
-  subscription_id: [(value) => value !== undefined, "version 5 of the provider reads no subscription from the Azure CLI"],
+  subscription_id: [
+    (value) => value !== undefined,
+    "version 5 of the provider reads no subscription from the Azure CLI",
+  ],
   storage_use_azuread: [
     (value) => value?.kind === "literal" && value.value === true,
     "the storage account accepts no account keys, with which the provider would call it",

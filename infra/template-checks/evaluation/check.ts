@@ -13,7 +13,16 @@ import { deployBicep } from "./bicep.ts";
 import type { DeployedResource, Deployment } from "./deployed.ts";
 import { EvaluationError, textOf, type Value } from "./evaluate.ts";
 import { checkNames } from "./names.ts";
-import { EVERY_OPTION, OUTPUT_REASONS, OUTPUTS, REQUIRED, type Result, SAMPLES, type Sample, SCOPES } from "./samples.ts";
+import {
+  EVERY_OPTION,
+  OUTPUT_REASONS,
+  OUTPUTS,
+  REQUIRED,
+  type Result,
+  SAMPLES,
+  type Sample,
+  SCOPES,
+} from "./samples.ts";
 import { deployTerraform } from "./terraform.ts";
 
 /** The templates to evaluate. */

@@ -36,7 +36,7 @@ export function checkAddresses(modules: readonly TerraformModule[]): Finding[] {
     const declared = declaredIn(module);
     const moves = movesIn(module);
     const renamed = renamedIn(module);
-    const place = { file: module.files[0]!.path, line: 1 };
+    const place = { file: `${module.folder}/main.tf`, line: 1 };
     const missing = Object.keys(known).filter((address) => !declared.has(address));
     return [
       ...moves.flatMap(({ from, to, file, line }) => checkMove({ from, to, file, line }, module, modules, declared)),
@@ -97,7 +97,9 @@ export function withRecordedNames(
   bicep: ReadonlyMap<string, BicepFile>,
 ): TerraformModule[] {
   const inBicep = new Set(
-    [...bicep.values()].flatMap(({ resources, modules: calls }) => [...resources, ...calls].map(({ name }) => snake(name))),
+    [...bicep.values()].flatMap(({ resources, modules: calls }) =>
+      [...resources, ...calls].map(({ name }) => snake(name)),
+    ),
   );
   return modules.map((module) => {
     const names = new Map(
@@ -106,7 +108,10 @@ export function withRecordedNames(
         .map(({ from, to }) => [to, from.split(".")[1]!]),
     );
     if (names.size === 0) return module;
-    return { ...module, files: module.files.map((file) => ({ ...file, blocks: file.blocks.map((one) => rename(one, names)) })) };
+    return {
+      ...module,
+      files: module.files.map((file) => ({ ...file, blocks: file.blocks.map((one) => rename(one, names)) })),
+    };
   });
 }
 
@@ -127,7 +132,9 @@ function renamedIn(module: TerraformModule): Renamed[] {
     .map((from) => ({ from, to: endOf(from) }))
     .filter(({ from, to }) => from !== to && typeOf(from) === typeOf(to) && declared.has(to));
   const lost = missing.filter((address) => !moves.some(({ from }) => from === address));
-  const added = [...declared.keys()].filter((address) => !(address in known) && !moves.some(({ to }) => to === address));
+  const added = [...declared.keys()].filter(
+    (address) => !(address in known) && !moves.some(({ to }) => to === address),
+  );
   const unmoved = lost.flatMap((from) => {
     const sameType = (address: string) => typeOf(address) === typeOf(from);
     const [to, ...others] = added.filter(sameType);

@@ -289,7 +289,11 @@ class ModuleCheck {
   #checkNames(expression: Expression, file: string, local: ReadonlySet<string>): void {
     if (expression.kind === "call") {
       if (!(expression.name in FUNCTIONS))
-        this.#add(file, expression.line, `the function ${expression.name} is not known to this check: add it to terraform/functions.ts`);
+        this.#add(
+          file,
+          expression.line,
+          `the function ${expression.name} is not known to this check: add it to terraform/functions.ts`,
+        );
       if (expression.name === "file") this.#checkFileExists(expression.args[0], file, expression.line);
     }
     const reference = expression.kind === "member" || expression.kind === "name" ? dotted(expression) : undefined;
