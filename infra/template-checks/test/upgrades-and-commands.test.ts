@@ -126,17 +126,6 @@ test.each<[what: string, changes: Change[], message: RegExp]>([
     /^azurerm_service_plan.plan is now azurerm_service_plan.app_plan: Terraform would delete/,
   ],
   [
-    "the first apply's identity is not kept",
-    [
-      [
-        `${T}/main.tf`,
-        "tags                     = merge(var.tags,",
-        "tags                     = merge(var.tags, { by = data.azurerm_client_config.current.object_id },",
-      ],
-    ],
-    /^local reads who applies/,
-  ],
-  [
     "another version of the provider in an example",
     [[`${T}/examples/minimal/versions.tf`, "~> 5.2", "~> 5.0"]],
     /azurerm must have the version "~> 5.2" of infra\/terraform, but has "~> 5.0"/,
@@ -153,18 +142,7 @@ test.each<[what: string, changes: Change[], message: RegExp]>([
     /the provider needs subscription_id/,
   ],
   [
-    "the policy in the subscription of the service",
-    [
-      [
-        `${OTHER}/main.tf`,
-        '"../../events-policy/subscription"\n  providers = { azurerm = azurerm.other }',
-        '"../../events-policy/subscription"',
-      ],
-    ],
-    /module events_policy must have providers = { azurerm = azurerm.other }/,
-  ],
-  [
-    "one finding for a renamed resource is enough",
+    "keys by position",
     [
       [
         `${T}/main.tf`,
@@ -216,9 +194,31 @@ test.each<[what: string, changes: Change[], message: RegExp]>([
     /azurerm_key_vault.vault has the keys "count", before ""/,
   ],
   [
-    "mail is off",
-    newDefault("mailEnabled", "mail_enabled", ["bool = true", "bool = false"], [DEPLOY, "true", "false"]),
-    /the default of mailEnabled must be true, but is false: off would delete/,
+    "the first apply's identity is not kept",
+    [
+      [
+        `${T}/main.tf`,
+        "tags                     = merge(var.tags,",
+        "tags                     = merge(var.tags, { by = data.azurerm_client_config.current.object_id },",
+      ],
+    ],
+    /^local reads who applies/,
+  ],
+  [
+    "the policy in the subscription of the service",
+    [
+      [
+        `${OTHER}/main.tf`,
+        '"../../events-policy/subscription"\n  providers = { azurerm = azurerm.other }',
+        '"../../events-policy/subscription"',
+      ],
+    ],
+    /module events_policy must have providers = { azurerm = azurerm.other }/,
+  ],
+  [
+    "a gateway by default",
+    newDefault("natGatewayEnabled", "nat_gateway_enabled", ["bool = false", "bool = true"], [DEPLOY, "false", "true"]),
+    /the default of natGatewayEnabled must be false, but is true: a gateway has a price/,
   ],
   [
     "a larger instance",
@@ -227,8 +227,14 @@ test.each<[what: string, changes: Change[], message: RegExp]>([
   ],
   [
     "an option with a value",
-    [[VARIABLES, 'description = "Client id of', 'default = "x"\n  description = "Client id of']],
-    /./,
+    [
+      [
+        VARIABLES,
+        'contains the license. Empty: no license."\n  type        = string\n  default     = ""',
+        'contains the license. Empty: no license."\n  type        = string\n  default     = "license"',
+      ],
+    ],
+    /the default of license_secret_name must be empty, but is license/,
   ],
   [
     "a function that the check does not know",
