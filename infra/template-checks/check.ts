@@ -7,7 +7,9 @@ import { checkBicep } from "./bicep/check.ts";
 import type { TypeLibrary } from "./bicep/library.ts";
 import { type BicepFile, parseBicep } from "./bicep/parse.ts";
 import { checkClouds } from "./clouds.ts";
+import { checkDefaults } from "./default-values.ts";
 import { checkDeployerRoles } from "./deployer.ts";
+import { checkDocumentedCommands } from "./documented-commands.ts";
 import { checkEvaluated } from "./evaluation/check.ts";
 import type { Finding } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";
@@ -24,12 +26,13 @@ import {
 } from "./parameters.ts";
 import { checkParity, type ParityRow } from "./parity/parity.ts";
 import { checkPolicy, type ParsedPolicy, parsePolicy } from "./policy.ts";
-import { checkProviders } from "./providers.ts";
+import { checkProviderSettings, checkProviders } from "./providers.ts";
 import { checkQueries } from "./queries.ts";
 import { checkRefusals } from "./refusals.ts";
 import { checkRoleActions } from "./role-actions.ts";
 import { checkAssignmentNames, checkPermissionsPage, checkRemovePage, checkRoleNames } from "./role-names.ts";
 import { checkSettings, checkSettingsPages } from "./settings.ts";
+import { checkAddresses, withRecordedNames } from "./terraform/addresses.ts";
 import { checkTerraform, modulesOf } from "./terraform/check.ts";
 import { parseTerraform, type TerraformFile } from "./terraform/parse.ts";
 import { checkWiring } from "./wiring.ts";
@@ -83,7 +86,8 @@ export function checkInfra(input: {
   scripts: readonly string[];
 }): { findings: Finding[]; table: ParityRow[] } {
   const { files, bicep, terraform, tests, policy } = input.templates;
-  const modules = modulesOf([...terraform.values()]);
+  const written = modulesOf([...terraform.values()]);
+  const modules = withRecordedNames(written, bicep);
   const mainModule = modules.find(({ folder }) => folder === "infra/terraform");
   const parity = checkParity(bicep, modules);
   const findings = [
@@ -92,9 +96,11 @@ export function checkInfra(input: {
     ...checkApiVersions([...bicep.values(), ...policy.files.values()]),
     ...checkPolicy(policy, bicep),
     ...checkTerraform([...terraform.values()], files.exists),
+    ...checkAddresses(written),
     ...checkAzureYaml(files, input.scripts),
     ...checkParametersFile(files, bicep),
     ...compareParameters(bicep, mainModule),
+    ...checkDefaults(bicep, mainModule),
     ...compareRefusals(bicep, mainModule),
     ...compareEntryPoints(bicep),
     ...checkRoleNames(files),
@@ -103,6 +109,7 @@ export function checkInfra(input: {
     ...checkRemovePage(files, bicep),
     ...checkDeployerRoles(files, bicep, modules),
     ...checkProviders({ files, bicep, modules, policy: policy.files }),
+    ...checkProviderSettings(modules),
     ...checkInvariants(bicep, modules, policy.files),
     ...checkRoleActions(files, bicep, modules),
     ...checkOrderings(bicep, modules),
@@ -111,6 +118,7 @@ export function checkInfra(input: {
     ...checkEvaluated({ files, bicep, modules }),
     ...checkParameterDocs(files, bicep),
     ...checkCommands(files, bicep),
+    ...checkDocumentedCommands({ files, bicep, modules, scripts: input.scripts }),
     ...checkClouds(files),
     ...checkQueries(files, bicep),
     ...checkSettings(bicep),

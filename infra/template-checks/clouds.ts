@@ -37,6 +37,16 @@ export function checkClouds(files: InfraFiles): Finding[] {
   } catch {
     return [finding("is not JSON")];
   }
-  const differs = JSON.stringify(content) !== JSON.stringify(expected);
-  return differs ? [finding(`must be ${JSON.stringify(expected)}`)] : [];
+  return differences(expected, content).map(finding);
+}
+
+/** Describes the values that differ, each with its path. */
+function differences(expected: unknown, actual: unknown, path = ""): string[] {
+  if (typeof expected === "object" && expected !== null && typeof actual === "object" && actual !== null) {
+    const [wanted, found] = [expected as Record<string, unknown>, actual as Record<string, unknown>];
+    const keys = new Set([...Object.keys(wanted), ...Object.keys(found)]);
+    return [...keys].flatMap((key) => differences(wanted[key], found[key], path === "" ? key : `${path}.${key}`));
+  }
+  const [must, is] = [expected, actual].map((value) => (value === undefined ? "not set" : JSON.stringify(value)));
+  return must === is ? [] : [`${path} must be ${must}, but is ${is}`];
 }

@@ -147,8 +147,6 @@ const APP: readonly Invariant[] = [
     values: {
       "properties.functionAppConfig.deployment.storage.value":
         "{storage_account.primary_endpoints_blob}{deployment_container.name}",
-      "properties.functionAppConfig.scaleAndConcurrency.alwaysReady":
-        "{always_ready_instances} == 0 ? [] : [{instanceCount={always_ready_instances}, name=http}]",
       "properties.siteConfig.ipSecurityRestrictions": "each of {allowed_ip_ranges}",
       "properties.functionAppConfig.runtime.version": "{node_version}",
       "properties.functionAppConfig.scaleAndConcurrency.instanceMemoryMB": "{instance_memory_mb}",
@@ -156,14 +154,24 @@ const APP: readonly Invariant[] = [
     },
     terraform: {
       "identity.identity_ids": "[{identity.id}]",
-      "always_ready.for_each": "{always_ready_instances} == 0 ? [] : [{always_ready_instances}]",
-      "always_ready.name": "http",
       "site_config.application_insights_connection_string": "{application_insights.connection_string}",
       "site_config.ip_restriction.name": "allowed-{key.}",
       "site_config.ip_restriction.action": "Allow",
       "site_config.ip_restriction.priority": "100 + {key.}",
     },
-    reason: "the platform reads the package with the service's identity, and keeps instances ready for HTTP",
+    reason: "the platform reads the package with the service's identity, and the parameters set the rest",
+  },
+  {
+    type: "Microsoft.Web/sites",
+    values: {
+      "properties.functionAppConfig.scaleAndConcurrency.alwaysReady":
+        "{always_ready_instances} == 0 ? [] : [{instanceCount={always_ready_instances}, name=http}]",
+    },
+    terraform: {
+      "always_ready.for_each": "{always_ready_instances} == 0 ? [] : [{always_ready_instances}]",
+      "always_ready.name": "http",
+    },
+    reason: "any number above 0 keeps that many instances ready for HTTP, and 0 none",
   },
   {
     type: "Microsoft.Communication/communicationServices",

@@ -106,13 +106,17 @@ const INVARIANTS: readonly Invariant[] = [
       "properties.supportsHttpsTrafficOnly": "true",
       "properties.publicNetworkAccess": CLOSED_IN_NETWORK,
       "properties.networkAcls.defaultAction": DENIED_IN_NETWORK,
-      "properties.networkAcls.bypass": "AzureServices",
       identity:
         "{type=UserAssigned, userAssignedIdentities={{customer_managed_key.user_assigned_identity_resource_id}={}}}",
       "properties.encryption": `{customer_managed_key} is given ? ${ENCRYPTION} : {keySource=Microsoft.Storage}`,
     },
     reason:
       "only Entra identities may access the service's data, by TLS 1.2, and with the network option only from inside",
+  },
+  {
+    type: "Microsoft.Storage/storageAccounts",
+    values: { "properties.networkAcls.bypass": "AzureServices" },
+    reason: "Event Grid delivers to the queue as a trusted service, which the firewall would block otherwise",
   },
   {
     type: "Microsoft.Storage/storageAccounts/blobServices",
@@ -135,12 +139,16 @@ const INVARIANTS: readonly Invariant[] = [
       "properties.enableRbacAuthorization": "true",
       "properties.enableSoftDelete": "true",
       "properties.enablePurgeProtection": "true",
-      "properties.softDeleteRetentionInDays": "90",
       "properties.publicNetworkAccess": CLOSED_IN_NETWORK,
       "properties.networkAcls.defaultAction": DENIED_IN_NETWORK,
       "properties.networkAcls.bypass": "AzureServices",
     },
     reason: "the vault's keys must survive a deletion, and roles alone give access",
+  },
+  {
+    type: "Microsoft.KeyVault/vaults",
+    values: { "properties.softDeleteRetentionInDays": "90" },
+    reason: "Azure can't change the retention of an existing vault, so that each upgrade would fail",
   },
   {
     type: "Microsoft.Insights/diagnosticSettings",
@@ -278,8 +286,13 @@ const INVARIANTS: readonly Invariant[] = [
   },
   {
     type: "Microsoft.Network/privateDnsZones/virtualNetworkLinks",
+    values: { "properties.registrationEnabled": "false" },
+    reason:
+      "a network can have one zone that registers its machines, so that the second link would fail: https://learn.microsoft.com/azure/dns/private-dns-autoregistration",
+  },
+  {
+    type: "Microsoft.Network/privateDnsZones/virtualNetworkLinks",
     values: {
-      "properties.registrationEnabled": "false",
       "properties.resolutionPolicy": "NxDomainRedirect",
       "properties.virtualNetwork.id": `${NETWORK_CREATED} ? {virtual_network.id} : split(/subnets/, {private_endpoint_subnet_resource_id})[0]`,
     },
@@ -367,7 +380,8 @@ const INVARIANTS: readonly Invariant[] = [
       "properties.filter.advancedFilters.0.values":
         "[Microsoft.KeyVault/vaults/write, Microsoft.KeyVault/vaults/delete]",
     },
-    reason: "the service needs the changes of vaults, and of nothing else in the subscription",
+    reason:
+      "the service needs the changes of vaults, and of nothing else in the subscription. StringIn compares whole texts, so that a wildcard matches nothing",
   },
   {
     type: "Microsoft.Authorization/policyAssignments",

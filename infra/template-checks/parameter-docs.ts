@@ -45,28 +45,43 @@ export function checkParameterDocs(files: InfraFiles, bicep: ReadonlyMap<string,
   });
 }
 
-/** Checks that each command in the documentation that deploys a template passes parameters of this template only. */
+/** Checks that each command in the documentation that deploys a template has its scope, and passes parameters of this template only. */
 export function checkCommands(files: InfraFiles, bicep: ReadonlyMap<string, BicepFile>): Finding[] {
   return [...files.text]
     .filter(([file]) => file.startsWith("docs/"))
     .flatMap(([file, page]) =>
-      [...page.matchAll(COMMAND)].flatMap(({ 0: command, 1: template, index }) => {
+      [...page.matchAll(COMMAND)].flatMap(({ 0: command, 1: kind, 2: template, index }) => {
         const parameters = bicep.get(template!)?.parameters.map(({ name }) => name);
+        const scope = bicep.get(template!)?.scope;
         const passed = [...command.slice(command.indexOf("--parameters")).matchAll(/(?<=\s)(\w+)=/g)].map(
           ([, name]) => name!,
         );
         const line = page.slice(0, index).split("\n").length;
         if (!parameters) return [{ file, line, message: `there is no template ${template}` }];
-        return passed
-          .filter((name) => !parameters.includes(name))
-          .map((name) => ({ file, line, message: `${template} has no parameter ${name}` }));
+        const isOtherScope = scope !== COMMAND_SCOPES[kind!];
+        return [
+          ...(isOtherScope
+            ? [{ file, line, message: `${template} has the target scope ${scope}, not that of az deployment ${kind}` }]
+            : []),
+          ...passed
+            .filter((name) => !parameters.includes(name))
+            .map((name) => ({ file, line, message: `${template} has no parameter ${name}` })),
+        ];
       }),
     );
 }
 
+/** Target scopes by the kind of deployment: https://learn.microsoft.com/cli/azure/deployment */
+const COMMAND_SCOPES: Record<string, string> = {
+  group: "resourceGroup",
+  sub: "subscription",
+  mg: "managementGroup",
+  tenant: "tenant",
+};
+
 /** A command with a template and parameters, over several lines that end with a backslash. */
 const COMMAND =
-  /az deployment \w+ create(?:[^\n]*\\\n)*?[^\n]*--template-file (infra\/azure\/\S+\.bicep)(?:[^\n]*\\\n)*[^\n]*/g;
+  /az deployment (\w+) create(?:[^\n]*\\\n)*?[^\n]*--template-file (infra\/azure\/\S+\.bicep)(?:[^\n]*\\\n)*[^\n]*/g;
 
 /** Returns the rows of the tables of parameters, whose first two cells are the names in Bicep and in Terraform. */
 function rowsOf(file: string, page: string): Row[] {

@@ -4,10 +4,11 @@
 import path from "node:path";
 import type { BicepFile } from "./bicep/parse.ts";
 import { bicepDelegations, bicepTypes, providerAlias, terraformDelegations, terraformTypes } from "./deployed-parts.ts";
-import { type Expression, type Finding, text } from "./expression.ts";
+import { children, dotted, type Expression, type Finding, property, text } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";
 import { cellsOf, sectionOf } from "./markdown-sections.ts";
-import { blocks, type TerraformModule } from "./terraform/check.ts";
+import { blocks, STATE_ONLY, type TerraformModule } from "./terraform/check.ts";
+import type { Block } from "./terraform/parse.ts";
 
 const PAGE = "docs/deploy.md";
 const HEADING = "### Resource providers";
@@ -94,6 +95,105 @@ function checkExample(
       (message) => ({ file, line: block.line, message: `resource_providers_to_register ${message}` }),
     );
   });
+}
+
+/** What every `provider` block of an example needs, with the reason. */
+const PROVIDER_ARGUMENTS: Record<string, [isRight: (value: Expression | undefined) => boolean, reason: string]> = {
+  subscription_id: [
+    (value) => value !== undefined,
+    "version 5 of the provider reads no subscription from the Azure CLI",
+  ],
+  storage_use_azuread: [
+    (value) => value?.kind === "literal" && value.value === true,
+    "the storage account accepts no account keys, with which the provider would call it",
+  ],
+};
+
+/**
+ * Checks the configuration of the provider: one version in all modules, the arguments that each example needs, the provider of each
+ * module call, and that no resource depends on who applies.
+ */
+export function checkProviderSettings(modules: readonly TerraformModule[]): Finding[] {
+  const expected = versionOf(modules.find(({ folder }) => folder === "infra/terraform"));
+  return modules.flatMap((module) => {
+    const version = versionOf(module);
+    return [
+      ...(version === expected
+        ? []
+        : [
+            {
+              file: `${module.folder}/versions.tf`,
+              line: 1,
+              message: `azurerm must have the version "${expected}" of infra/terraform, but has "${version}"`,
+            },
+          ]),
+      ...(module.folder.includes("/examples/") ? checkProviderBlocks(module) : checkApplier(module)),
+    ];
+  });
+}
+
+/** Returns the constraint of the provider's version. Empty if there is none. */
+function versionOf(module: TerraformModule | undefined): string {
+  const required = module ? blocks(module, "terraform").flatMap(({ block }) => block.blocks) : [];
+  const azurerm = required.find(({ type }) => type === "required_providers")?.attributes.get("azurerm")?.value;
+  return text(property(azurerm, "version")) ?? "";
+}
+
+/**
+ * Checks the arguments of the `provider` blocks of an example. If one has an alias, it is for another subscription, so that each module
+ * except the service itself must name its provider: the service covers its own subscription.
+ */
+function checkProviderBlocks(example: TerraformModule): Finding[] {
+  const providers = blocks(example, "provider");
+  const aliases = providers.flatMap(({ block }) => text(block.attributes.get("alias")?.value) ?? []);
+  const calls = blocks(example, "module").filter(
+    ({ block }) => text(block.attributes.get("source")?.value) !== SERVICE_MODULE,
+  );
+  return [
+    ...providers.flatMap(({ block, file }) =>
+      Object.entries(PROVIDER_ARGUMENTS)
+        .filter(([name, [isRight]]) => !isRight(block.attributes.get(name)?.value))
+        .map(([name, [, reason]]) => ({
+          file,
+          line: block.line,
+          message: `the provider needs ${name}${name === "storage_use_azuread" ? " = true" : ""}, since ${reason}`,
+        })),
+    ),
+    ...calls
+      .filter(({ block }) => aliases.length > 0 && providerAlias(block.attributes.get("providers")?.value) === "")
+      .map(({ block, file }) => ({
+        file,
+        line: block.line,
+        message: `module ${block.labels[0]} must have providers = { azurerm = azurerm.${aliases[0]} }: without it, the module creates its resources in the subscription of the service`,
+      })),
+  ];
+}
+
+/** The source of the main module in an example. */
+const SERVICE_MODULE = "../..";
+
+/** Checks that no resource has a value that is another one if another person applies. `terraform_data` keeps the first one. */
+function checkApplier(module: TerraformModule): Finding[] {
+  return [...blocks(module, "resource"), ...blocks(module, "module"), ...blocks(module, "locals")]
+    .filter(({ block }) => block.labels[0] !== STATE_ONLY)
+    .flatMap(({ block, file }) =>
+      [...expressionsOf(block)]
+        .filter((one) => /^data\.azurerm_client_config\.\w+\.(object_id|client_id)$/.test(dotted(one)?.join(".") ?? ""))
+        .map(({ line }) => ({
+          file,
+          line,
+          message: `${block.labels.join(".") || "local"} reads who applies, so that each apply of another person changes it: read ${STATE_ONLY}.deployer.output, which keeps the first one`,
+        })),
+    );
+}
+
+/** Returns all expressions of a block. */
+function expressionsOf(block: Block): Expression[] {
+  const below = (expression: Expression): Expression[] => [expression, ...children(expression).flatMap(below)];
+  return [
+    ...[...block.attributes.values()].flatMap(({ value }) => below(value)),
+    ...block.blocks.flatMap(expressionsOf),
+  ];
 }
 
 /**

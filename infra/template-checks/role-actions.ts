@@ -33,7 +33,7 @@ export function checkRoleActions(
   modules: readonly TerraformModule[],
 ): Finding[] {
   const roles = [...bicepRoles(bicep), ...terraformRoles(modules)];
-  return [...roles.flatMap((role) => checkRole(files, role)), ...checkCalls(bicep)];
+  return [...roles.flatMap((role) => checkRole(files, role)), ...checkCalls(bicep, roles)];
 }
 
 /** Checks that a role has exactly the actions that the pages list for it. */
@@ -64,8 +64,11 @@ function documentedActions(files: InfraFiles, title: string): Set<string> {
   );
 }
 
-/** Checks that the roles that the templates grant the service permit each of its calls in Azure. */
-function checkCalls(bicep: ReadonlyMap<string, BicepFile>): Finding[] {
+/**
+ * Checks that the roles that the templates grant the service permit each of its calls in Azure. A finding is at the custom role that
+ * has the other actions of the call, or else at the one with the most similar action.
+ */
+function checkCalls(bicep: ReadonlyMap<string, BicepFile>, roles: readonly CustomRole[]): Finding[] {
   const granted = grantsOf(bicep)
     .filter(({ principal }) => principal === "{identity.principal_id}" || principal === "{principal_id}")
     .flatMap(({ actions, dataActions }) => [...actions, ...dataActions]);
@@ -76,12 +79,24 @@ function checkCalls(bicep: ReadonlyMap<string, BicepFile>): Finding[] {
   return CALLS.flatMap(({ id, permissions }) =>
     permissions
       .filter((permission) => /^Microsoft\.\w+\//.test(permission) && !permits(permission))
-      .map((permission) => ({
-        file: "infra/azure/watch/subscription.bicep",
-        line: 1,
-        message: `no role of the service permits ${permission}, which the call ${id} needs`,
-      })),
+      .flatMap((permission) => {
+        const owners = roles.filter(({ actions }) => permissions.some((other) => actions.includes(other)));
+        const nearest = owners.length > 0 ? owners : [mostSimilar(roles, permission)];
+        return nearest.map(({ file, line, symbol }) => ({
+          file,
+          line,
+          message: `no role of the service permits ${permission}, which the call ${id} needs: ${symbol} may lack it`,
+        }));
+      }),
   );
+}
+
+/** Returns the role with the action that has the most segments in common with another action. */
+function mostSimilar(roles: readonly CustomRole[], action: string): CustomRole {
+  const segments = action.split("/");
+  const likeness = ({ actions }: CustomRole) =>
+    Math.max(0, ...actions.map((one) => segments.filter((segment) => one.split("/").includes(segment)).length));
+  return [...roles].sort((one, other) => likeness(other) - likeness(one))[0]!;
 }
 
 const textsIn = (list: Expression | undefined): string[] =>

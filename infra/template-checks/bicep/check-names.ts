@@ -20,7 +20,7 @@ export function checkNames(scope: FileScope, expression: Expression, local: Read
 function checkCall(scope: FileScope, { name, args, line }: Extract<Expression, { kind: "call" }>): void {
   const signature = FUNCTIONS[name];
   if (!signature) {
-    scope.add(line, `there is no function ${name} (or the check does not know it)`);
+    scope.add(line, `the function ${name} is not known to this check: add it to bicep/functions.ts`);
     return;
   }
   if (args.length < signature.minArguments || args.length > signature.maxArguments)
@@ -36,7 +36,7 @@ function checkCall(scope: FileScope, { name, args, line }: Extract<Expression, {
 /** Checks a member of `module.outputs`, `resource.properties`, `subscription()` and similar objects. */
 function checkMember(scope: FileScope, { of, name, line }: Extract<Expression, { kind: "member" }>): void {
   if (of.kind === "call" && DEPLOYMENT_MEMBERS[of.name] && !DEPLOYMENT_MEMBERS[of.name]![name]) {
-    scope.add(line, `${of.name}() has no ${name}`);
+    scope.add(line, `the member ${name} of ${of.name}() is not known to this check: add it to bicep/functions.ts`);
   }
   // `module[0].outputs` and `module.outputs` have the same members.
   const subject = of.kind === "index" ? of.of : of;

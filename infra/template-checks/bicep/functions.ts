@@ -34,7 +34,7 @@ export const FUNCTIONS: Record<string, { minArguments: number; maxArguments: num
  */
 export const DEPLOYMENT_MEMBERS: Record<string, Record<string, string>> = {
   deployer: { objectId: "string", tenantId: "string" },
-  environment: { name: "string" },
+  environment: { name: "string", suffixes: "object" },
   managementGroup: { id: "string", name: "string" },
   resourceGroup: { id: "string", name: "string", location: "string" },
   subscription: { id: "string", subscriptionId: "string", tenantId: "string", displayName: "string" },

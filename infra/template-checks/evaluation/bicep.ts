@@ -222,6 +222,13 @@ class FileDeployment {
       : `${idOfPlace(this.#place)}/providers/${type}/${name}`;
   }
 
+  /** Returns the suffixes of the cloud. The one of vaults starts with a dot. */
+  #suffixes(): Value {
+    const clouds = JSON.parse(this.#context.read("infra/azure/clouds.json")) as Record<string, Record<string, string>>;
+    const { vaultDomain, storageDomain } = clouds[this.#place.cloud] ?? {};
+    return { keyvaultDns: `.${vaultDomain}`, storage: storageDomain ?? null };
+  }
+
   #call(call: Extract<Expression, { kind: "call" }>, names: Names): Value {
     const args = call.args.map((argument) => evaluate(argument, names));
     const texts = args.map(textOf);
@@ -231,7 +238,7 @@ class FileDeployment {
       case "deployer":
         return { objectId: place.deployerObjectId, tenantId: place.tenantId };
       case "environment":
-        return { name: place.cloud };
+        return { name: place.cloud, suffixes: this.#suffixes() };
       case "subscription": {
         const subscriptionId = texts[0] ?? place.subscriptionId;
         return { id: `/subscriptions/${subscriptionId}`, subscriptionId, tenantId: place.tenantId };

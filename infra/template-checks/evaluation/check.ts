@@ -7,13 +7,22 @@ import type { Finding } from "../expression.ts";
 import type { InfraFiles } from "../files.ts";
 import { KINDS } from "../parity/resource-kinds.ts";
 import { STORAGE_KEY_SETTING } from "../parity/settings.ts";
-import type { TerraformModule } from "../terraform/check.ts";
+import { blocks, type TerraformModule } from "../terraform/check.ts";
 import { includes, overlap, parseRange } from "./address-range.ts";
 import { deployBicep } from "./bicep.ts";
 import type { DeployedResource, Deployment } from "./deployed.ts";
 import { EvaluationError, textOf, type Value } from "./evaluate.ts";
 import { checkNames } from "./names.ts";
-import { EVERY_OPTION, OUTPUTS, REQUIRED, type Result, SAMPLES, type Sample, SCOPES } from "./samples.ts";
+import {
+  EVERY_OPTION,
+  OUTPUT_REASONS,
+  OUTPUTS,
+  REQUIRED,
+  type Result,
+  SAMPLES,
+  type Sample,
+  SCOPES,
+} from "./samples.ts";
 import { deployTerraform } from "./terraform.ts";
 
 /** The templates to evaluate. */
@@ -45,7 +54,7 @@ export function checkEvaluated(templates: Templates): Finding[] {
     ...results.flatMap(({ bicep, terraform }) => [bicep, terraform].flatMap(checkScopes)),
     ...results.flatMap(({ bicep, terraform }) => [bicep, terraform].flatMap(checkSubnets)),
     ...checkNames(results, (sample) => deploy(templates, sample)),
-    ...checkOutputs(results),
+    ...checkOutputs(templates, results),
     ...results.flatMap(({ sample, bicep, terraform }) =>
       [bicep, terraform].flatMap((deployment) => checkTags(templates, sample, deployment)),
     ),
@@ -203,25 +212,36 @@ function checkTags({ files }: Templates, { terraform }: Sample, { resources }: D
     });
 }
 
-/** Checks the outputs of both languages against OUTPUTS. The version is text of a file, so only its presence is required. */
-function checkOutputs(results: readonly Result[]): Finding[] {
+/**
+ * Checks the outputs of both languages against OUTPUTS. The version is text of a file, so only its presence is required. An output
+ * that no language has any more is missing in the commands and modules that read it.
+ */
+function checkOutputs({ bicep, modules }: Templates, results: readonly Result[]): Finding[] {
   const result = results.find(({ sample }) => sample.name === EVERY_OPTION)!;
-  return [
-    { outputs: result.bicep.outputs, file: "infra/azure/main.bicep" },
-    { outputs: result.terraform.outputs, file: "infra/terraform/outputs.tf" },
-  ].flatMap(({ outputs, file }) =>
+  const main = bicep.get("infra/azure/main.bicep")!;
+  const module = modules.find(({ folder }) => folder === "infra/terraform")!;
+  const declared = new Map([
+    ...main.outputs.map(({ name, line }) => [name, { file: main.path, line }] as const),
+    ...blocks(module, "output").map(({ block, file }) => [block.labels[0]!, { file, line: block.line }] as const),
+  ]);
+  const names = new Set([...declared.keys()].map((name) => name.toLowerCase()));
+  const missing = Object.keys(OUTPUTS)
+    .filter((name) => !names.has(name))
+    .map((name) => at({ file: main.path, line: 1 }, `no language has the output ${name} any more, which users read`));
+  const wrong = [result.bicep.outputs, result.terraform.outputs].flatMap((outputs) =>
     Object.entries(outputs).flatMap(([name, value]) => {
       const key = name.toLowerCase();
-      if (key === "service_version") return value === null ? [{ file, line: 1, message: `${name} has no value` }] : [];
-      const expected = OUTPUTS[key];
+      const place = declared.get(name)!;
+      if (key === "service_version") return value === null ? [at(place, `${name} has no value`)] : [];
+      const [expected, reason] = [OUTPUTS[key], OUTPUT_REASONS[key]];
       const shown = typeof value === "string" ? withoutHash(value) : value;
-      if (expected === undefined)
-        return [{ file, line: 1, message: `the output ${name} is not in OUTPUTS (samples.ts)` }];
-      return shown === expected
-        ? []
-        : [{ file, line: 1, message: `the output ${name} must be ${expected}, but is ${textOf(shown)}` }];
+      if (expected === undefined) return [at(place, `the output ${name} is not in OUTPUTS (samples.ts)`)];
+      if (shown === expected) return [];
+      const message = `with ${result.sample.name}, the output ${name} must be ${textOf(expected) || "empty"}, but is ${textOf(shown) || "empty"}`;
+      return [at(place, reason ? `${message}, since ${reason}` : message)];
     }),
   );
+  return [...missing, ...wrong];
 }
 
 /** Settings that only Terraform has among the app settings, or has elsewhere. */

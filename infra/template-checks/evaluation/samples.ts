@@ -263,8 +263,13 @@ export const OUTPUTS: Record<string, Value> = {
   service_identity_id: "<identity.id>",
   service_identity_client_id: "<identity.client_id>",
   service_identity_principal_id: "<identity.principal_id>",
-  // With a NAT gateway, the address replaces the subnet.
   service_subnet_id: "",
   service_ip_address: "<public_ip_address.ip_address>",
   alerts_notify_nobody: false,
+};
+
+/** Reasons of the outputs whose value depends on an option. */
+export const OUTPUT_REASONS: Record<string, string> = {
+  service_subnet_id: "with a NAT gateway the subnet has no service endpoint, and the address replaces it",
+  service_ip_address: "with a NAT gateway the service calls from this address",
 };

@@ -308,6 +308,7 @@ const FUNCTIONS: Record<string, (args: Value[], texts: string[]) => Value> = {
     return Number(value);
   },
   toset: ([list]) => list ?? null,
+  tostring: (_, [value]) => value!,
   uuidv5: (_, texts) => `uuidv5(${texts.join(", ")})`,
   values: ([map]) => Object.values((map ?? {}) as { [key: string]: Value }),
 };

@@ -16,6 +16,9 @@ export type Normalize = (expression: Expression) => string;
 const EQUIVALENT_NAMES: Record<string, string> = {
   "deployer().objectId": "{own_object_id}",
   "environment().name": "{azure_cloud}",
+  // This suffix starts with a dot: https://learn.microsoft.com/azure/azure-resource-manager/bicep/bicep-functions-deployment#environment
+  "environment().suffixes.keyvaultDns": ".{cloud.vault_domain}",
+  "environment().suffixes.storage": "{cloud.storage_domain}",
   "subscription().id": "/subscriptions/{subscription_id}",
   "subscription().tenantId": "{tenant_id}",
   "subscription().subscriptionId": "{subscription_id}",

@@ -220,7 +220,7 @@ function checkTerraformResource(
         return findingAt(resource, message);
       }),
     ...missingFrom(argumentPaths, Object.keys(kind.only?.terraform ?? {})).map((one) =>
-      findingAt(resource, `${name}: ${one} is not set`),
+      findingAt(resource, `${name}: ${one} is not set (${kind.only?.terraform?.[one]})`),
     ),
     ...argumentPaths
       .filter((leaf) => !isCompared(leaf, [...comparedArguments, ...EXPRESSED_DIFFERENTLY]))

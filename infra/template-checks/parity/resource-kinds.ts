@@ -101,7 +101,10 @@ export const KINDS: Kind[] = [
       pair("properties.supportsHttpsTrafficOnly", "https_traffic_only_enabled"),
       pair("properties.publicNetworkAccess", "public_network_access_enabled", ENABLED_OR_DISABLED),
       pair("properties.networkAcls.defaultAction", "network_rules.default_action"),
-      pair("properties.networkAcls.bypass", "network_rules.bypass", { "[AzureServices]": "AzureServices" }),
+      pair("properties.networkAcls.bypass", "network_rules.bypass", {
+        "[AzureServices]": "AzureServices",
+        "[None]": "None",
+      }),
     ],
     only: {
       terraform: {

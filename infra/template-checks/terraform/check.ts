@@ -259,6 +259,8 @@ class ModuleCheck {
    * @param local Names that are valid only in the block, such as `each`.
    */
   #checkExpressions(block: Block, file: string, local: ReadonlySet<string>): void {
+    // The names of `moved` are addresses (addresses.ts).
+    if (block.type === "moved") return;
     const ownNames = block.type === "dynamic" ? [block.labels[0]!] : block.attributes.has("for_each") ? ["each"] : [];
     const inner = new Set([...local, ...ownNames]);
     for (const [name, { value }] of block.attributes) {
@@ -287,7 +289,11 @@ class ModuleCheck {
   #checkNames(expression: Expression, file: string, local: ReadonlySet<string>): void {
     if (expression.kind === "call") {
       if (!(expression.name in FUNCTIONS))
-        this.#add(file, expression.line, `there is no function ${expression.name} (or the check does not know it)`);
+        this.#add(
+          file,
+          expression.line,
+          `the function ${expression.name} is not known to this check: add it to terraform/functions.ts`,
+        );
       if (expression.name === "file") this.#checkFileExists(expression.args[0], file, expression.line);
     }
     const reference = expression.kind === "member" || expression.kind === "name" ? dotted(expression) : undefined;
@@ -369,6 +375,7 @@ const KNOWN_BLOCKS = new Set([
   "module",
   "output",
   "check",
+  "moved",
 ]);
 
 /** Returns the kind of a variable's declared type. Undefined if the check does not support the type. */

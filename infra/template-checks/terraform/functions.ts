@@ -24,6 +24,7 @@ export const FUNCTIONS: Record<string, string | undefined> = {
   substr: "string",
   tonumber: "number",
   toset: "list",
+  tostring: "string",
   uuidv5: "string",
   values: "list",
 };

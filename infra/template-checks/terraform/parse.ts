@@ -9,7 +9,8 @@ import type { Entry, Expression, Finding } from "../expression.ts";
 export interface Block {
   type: string;
   labels: string[];
-  attributes: Map<string, { value: Expression; line: number }>;
+  /** `source` is the expression as written. */
+  attributes: Map<string, { value: Expression; line: number; source: string }>;
   blocks: Block[];
   line: number;
 }
@@ -49,7 +50,8 @@ function blocksOf(body: Node): Pick<Block, "attributes" | "blocks"> {
   const blocks: Block[] = [];
   for (const node of named(body)) {
     const parts = named(node);
-    if (node.type === "attribute") attributes.set(parts[0]!.text, { value: expression(parts[1]!), line: line(node) });
+    if (node.type === "attribute")
+      attributes.set(parts[0]!.text, { value: expression(parts[1]!), line: line(node), source: parts[1]!.text });
     if (node.type !== "block") continue;
     const inner = parts.find(({ type }) => type === "body");
     blocks.push({

@@ -202,7 +202,7 @@ test.each([
     SERVICE,
     ": appEndpointRefused ? fail('appPrivate",
     ": appEndpointRefused ? failed('appPrivate",
-    /no function failed/,
+    /the function failed is not known to this check/,
   ],
   [
     "infra/terraform/variables.tf",
