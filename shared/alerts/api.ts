@@ -9,6 +9,7 @@ import {
   attemptsOf,
   DELIVERY_STATUSES,
   type DeliveryRecord,
+  type DeliveryStatus,
   type DeliverySummary,
   itemsIn,
   type Part,
@@ -467,3 +468,33 @@ export const ownersView = (table: OwnersTable, request: PageRequest, ownerTag: s
   const { owners, updatedAt, updatedBy, etag } = table;
   return { ...pageOfAll(owners, request, ({ owner }) => owner), updatedAt, updatedBy, ownerTag, etag };
 };
+
+/** `GET /alerts/summary` counts the notifications of this many days. */
+export const SUMMARY_DAYS = 7;
+const count = z.int().min(0);
+/** The number of notifications with each status, as a verb. */
+const OUTCOMES: Record<DeliveryStatus, string> = {
+  pending: "are in progress",
+  delivered: "were delivered",
+  partial: "did not reach some recipients",
+  failed: "failed",
+  cancelled: "were canceled",
+  inDoubt: "wait for a decision after a restore of the store",
+};
+const byStatus = Object.fromEntries(
+  DELIVERY_STATUSES.map((status) => [
+    status,
+    count.meta({ description: `Number of notifications that ${OUTCOMES[status]}.` }),
+  ]),
+) as Record<DeliveryStatus, typeof count>;
+
+export const AlertSummary = z
+  .object({
+    rules: count.meta({ description: "Number of alert rules." }),
+    enabledRules: count.meta({ description: "Number of alert rules that are enabled. 0: nobody is notified." }),
+    since: z.iso.date().meta({ description: `Start of the counted period, ${SUMMARY_DAYS} days ago (UTC).` }),
+    notifications: z.object(byStatus).meta({
+      description: "Numbers of notifications by status, without tests. At most the newest 1,000 are counted.",
+    }),
+  })
+  .meta({ id: "AlertSummary" });

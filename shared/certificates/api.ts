@@ -68,16 +68,27 @@ const CertificateReadiness = z
 const Summary = z
   .object({
     certificates: count.meta({ description: "Number of enabled certificates of key vaults in scope." }),
-    ready: count,
-    failing: count,
-    unknown: count,
+    ready: count.meta({ description: "Number of certificates without problems." }),
+    failing: count.meta({ description: "Number of certificates with problems." }),
+    unknown: count.meta({ description: "Number of certificates whose details a scan must read again." }),
     renewalsPerYear: renewals.meta({ description: "Sums over the certificates whose renewals are known." }),
     withoutRenewals: count.meta({ description: "Number of certificates whose renewals are unknown." }),
     byRenewer: z
-      .array(z.object({ renewedBy: z.enum(RENEWERS), certificates: count, renewalsPerYear: renewals }))
+      .array(
+        z.object({
+          renewedBy: z.enum(RENEWERS).meta({ description: "Who renews the certificates." }),
+          certificates: count.meta({ description: "Number of certificates with this renewer." }),
+          renewalsPerYear: renewals.meta({ description: "Sums over the certificates of this renewer." }),
+        }),
+      )
       .meta({ description: "Numbers by renewer. Renewals of `none` are done by hand or not at all." }),
     byProblem: z
-      .array(z.object({ code: problemCode, certificates: count }))
+      .array(
+        z.object({
+          code: problemCode,
+          certificates: count.meta({ description: "Number of certificates with this problem." }),
+        }),
+      )
       .meta({ description: "Number of certificates with each problem." }),
     consumersKnown: z.boolean().meta({
       description:

@@ -201,6 +201,13 @@ export interface SubscriptionsDependencies {
   identity: Identity;
 }
 
+/** The subscriptions with the counts of their vaults, and the last scan of all of them. */
+interface AllSubscriptions {
+  subscriptions: Subscription[];
+  counts: ReadonlyMap<string, SubscriptionCounts>;
+  lastScanOfAll: LastScan | undefined;
+}
+
 export function createSubscriptions(deps: SubscriptionsDependencies): Subscriptions {
   const { tables, clock, audit, inventory, settings } = deps;
   const configuredIds = new Set(deps.config.AZURE_SUBSCRIPTION_IDS.map((id) => id.toLowerCase()));
@@ -209,11 +216,7 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
   const readRow = (subscriptionId: string) => tables.get(SubscriptionRow, SUBSCRIPTIONS_PARTITION, subscriptionId);
 
   /** Returns all subscriptions, unsorted, the counts of their vaults, and the last scan of all of them. */
-  async function readAll(): Promise<{
-    subscriptions: Subscription[];
-    counts: ReadonlyMap<string, SubscriptionCounts>;
-    lastScanOfAll: LastScan | undefined;
-  }> {
+  async function readAll(): Promise<AllSubscriptions> {
     const [entries, scope, scans, counts] = await Promise.all([
       readAddedSubscriptions(tables),
       undefinedIfLeftOut(readScopeRow(tables)),
@@ -241,13 +244,6 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
 
   async function add(given: { subscriptionId: string; name: string }, caller: Caller) {
     const subscriptionId = given.subscriptionId.toLowerCase();
-    const existsProblem = (stored: SubscriptionRecord | undefined) =>
-      stored?.removingSince
-        ? new Problem("conflict", "This subscription is being removed. Repeat its DELETE, then add it again.")
-        : new Problem(
-            "alreadyExists",
-            "This subscription has already been added. Delete it first to give it another name.",
-          );
     if (configuredIds.has(subscriptionId)) {
       throw new Problem("alreadyExists", "AZURE_SUBSCRIPTION_IDS already names this subscription.");
     }
@@ -417,14 +413,12 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
 
     async list({ unread }, request) {
       const { subscriptions, lastScanOfAll } = await readAll();
-      const { failure, ...lastScan } = lastScanOfAll ?? {};
       const matching = unread === undefined ? subscriptions : subscriptions.filter((each) => isUnread(each) === unread);
       // Start of the sort key: 0 for unread subscriptions with a failure, 1 for those without one.
       const rank = ({ lastFailure }: Subscription) => (unread ? Number(lastFailure === null) : "");
       return {
         ...pageOfAll(matching, request, (each) => `${rank(each)}${each.name.toLowerCase()}\n${each.subscriptionId}`),
-        lastScan: "scanId" in lastScan ? lastScan : null,
-        lastFailure: failure ?? null,
+        ...lastScanFields(lastScanOfAll),
       };
     },
 
@@ -436,12 +430,7 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
 
     async coverage() {
       const { subscriptions, counts, lastScanOfAll } = await readAll();
-      const { failure, ...lastScan } = lastScanOfAll ?? {};
-      return {
-        ...sharesOf(subscriptions, counts),
-        lastScan: "scanId" in lastScan ? lastScan : null,
-        lastFailure: failure ?? null,
-      };
+      return { ...sharesOf(subscriptions, counts), ...lastScanFields(lastScanOfAll) };
     },
 
     async test(subscriptionId) {
@@ -553,3 +542,18 @@ const unreadableFailure = (at: string): VaultFailure => ({
   remedy: `Give it ${INVENTORY_READER}. If the subscription was deleted, delete its vaults with DELETE /subscriptions/{subscription_id}?forget=true.`,
   at,
 });
+
+/** Returns the last scan of all subscriptions as the API shows it, with its failure as a separate field. */
+function lastScanFields(lastScanOfAll: LastScan | undefined) {
+  const { failure, ...lastScan } = lastScanOfAll ?? {};
+  return { lastScan: "scanId" in lastScan ? lastScan : null, lastFailure: failure ?? null };
+}
+
+/** Returns the problem of adding a subscription that already has a row. */
+const existsProblem = (stored: SubscriptionRecord | undefined) =>
+  stored?.removingSince
+    ? new Problem("conflict", "This subscription is being removed. Repeat its DELETE, then add it again.")
+    : new Problem(
+        "alreadyExists",
+        "This subscription has already been added. Delete it first to give it another name.",
+      );

@@ -7,8 +7,17 @@ import { expect, test } from "vitest";
 
 const root = path.resolve(import.meta.dirname, "../..");
 
-/** Named schemas in functions/. They combine a setting (one area) with its effect on the scanned scope (another area). */
-const SCHEMAS_OF_TWO_AREAS = ["FeatureSetting", "RemovedOverride", "RemovedOverrides"];
+/** Named schemas in functions/. They combine the data of several areas, such as a setting with its effect on the scanned scope. */
+const SCHEMAS_OF_TWO_AREAS = [
+  "Coverage",
+  "CoverageGap",
+  "FeatureSetting",
+  "RemovedOverride",
+  "RemovedOverrides",
+  "SearchGroup",
+  "SearchItem",
+  "SearchResult",
+];
 
 /** Returns the ids of the schemas that files declare, as in `.meta({ id: "Asset" })`. */
 const schemaIdsIn = (pattern: string): string[] =>

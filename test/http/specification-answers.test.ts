@@ -16,9 +16,12 @@ import {
  */
 
 const RECORDING = path.resolve(import.meta.dirname, "../fixtures/specification-f8ec7568.json");
-/** What later versions added: two settings, off by default, and three members. Nothing else may differ. */
+/** What later versions added: two settings, off by default, and members. Nothing else may differ. */
 const ADDED: readonly string[] = [
+  "GET /api/assets/discovery/assets/{asset_id}: + .body.statusRule",
+  "GET /api/assets/discovery/assets/{asset_id}: + .body.statusReason",
   "POST /api/automation/rotation/discover: + .body.unnamedOwners",
+  "GET /api/automation/rotation/apps: + .body.items[].owners[].isService",
   "POST /api/automation/rotation/rotate: + .body.needs",
   ...["incomplete", "incompleteReason"].map(
     (member) => `GET /api/assets/dependencies/blast-radius/{secret_id}: + .body.${member}`,

@@ -35,7 +35,15 @@ const COMPANY: Company = {
             },
           ],
           keys: [{ name: "orders", expiresInDays: 200.5 }],
-          certificates: [{ name: "www", expiresInDays: 20.5, issuer: "DigiCert" }],
+          // The renewal window has just passed, so that the status is `warning`, as it was when only the days until expiry counted.
+          certificates: [
+            {
+              name: "www",
+              expiresInDays: 20.5,
+              issuer: "DigiCert",
+              renewal: { action: "AutoRenew", daysBeforeExpiry: 25 },
+            },
+          ],
         },
       ],
     },

@@ -135,8 +135,8 @@ export const part: Part = {
           ...(await observe("is generated and compiles", "no warning, no error", async () => {
             let warnings = "";
             for (const command of build) warnings += await run(command);
-            // Removes the progress messages of the generators and the advertisement of OpenAPI Generator.
-            const silent = warnings.replace(/^(#.*|Generating lifecycle|✨.*|🚀.*)$/gmu, "").trim();
+            // Removes the progress messages of the generators, the downloads of Go and the advertisement of OpenAPI Generator.
+            const silent = warnings.replace(/^(#.*|Generating lifecycle|go: downloading .*|✨.*|🚀.*)$/gmu, "").trim();
             return silent || "no warning, no error";
           })),
         };

@@ -69,7 +69,7 @@ public class Tasks {
     SignedInUser me = new AuthenticationApi(strict).getMe().getSignedInUser();
     System.out.println("sign in: " + me.getUsername() + " " + me.getRole());
 
-    // 2. Read a list page by page. A method has a positional parameter for each one of the query: here the 16th is the limit, and
+    // 2. Read a list page by page. A method has a positional parameter for each one of the query: here the 17th is the limit, and
     // the last is the cursor.
     DiscoveryApi discovery = new DiscoveryApi(client);
     List<Asset> assets = new ArrayList<>();
@@ -77,7 +77,8 @@ public class Tasks {
     int pages = 0;
     do {
       AssetList page = discovery.listAssets(
-          null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, 2, null, cursor);
+          null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, 2, null,
+          cursor);
       check(page.getLimit() == 2, "a page of two items");
       assets.addAll(page.getItems());
       cursor = page.getNextCursor();
@@ -87,7 +88,7 @@ public class Tasks {
 
     // 3. Filter a list by an enumeration, a boolean and an order.
     AssetList filtered = discovery.listAssets(
-        "secret", null, null, null, null, null, false, null, null, null, true, null, null, "name", null, null, null, null);
+        "secret", null, null, null, null, null, false, null, null, null, true, null, null, null, "name", null, null, null, null);
     for (Asset asset : filtered.getItems())
       check(asset.getType() == Asset.TypeEnum.SECRET && asset.getEnabled(), "an enabled secret");
     System.out.println("filter a list: " + filtered.getItems().size() + " enabled secrets");
@@ -145,7 +146,7 @@ public class Tasks {
     // 10. Errors are problem documents.
     Problem unknown = problemOf(() -> discovery.getAsset("kv-none.secret.none"));
     Problem invalid = problemOf(() -> discovery.listAssets(
-        null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, 0, null, null));
+        null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, 0, null, null));
     System.out.println("handle errors: "
         + unknown.getCode() + " " + invalid.getCode() + " " + invalid.getErrors().get(0).getPath());
   }
