@@ -1,7 +1,8 @@
 import * as z from "zod";
 import { assetId, titleOfCredential } from "../shared/inventory/asset.ts";
-import { type Moment, STATUSES, statusOf } from "../shared/inventory/asset-status.ts";
+import { type Moment, STATUSES } from "../shared/inventory/asset-status.ts";
 import type { FoundAsset } from "../shared/inventory/query.ts";
+import { statusOfAsset } from "../shared/inventory/renewal.ts";
 import { type Access, type Actor, mayCall, type Tier } from "../shared/platform/http/endpoint.ts";
 import type { PageRequest } from "../shared/platform/http/paging.ts";
 import { ok } from "../shared/platform/http/reply.ts";
@@ -136,7 +137,7 @@ async function findAssets(text: string, { inventory }: SearchServices): Promise<
 }
 
 function assetItem({ asset, subscriptionName }: FoundAsset, moment: Moment): Found {
-  const { name, type, credential, vaultName, expiresOn } = asset;
+  const { name, type, credential, vaultName } = asset;
   return {
     kind: "asset",
     id: assetId(asset),
@@ -144,7 +145,7 @@ function assetItem({ asset, subscriptionName }: FoundAsset, moment: Moment): Fou
     detail: credential
       ? `${type} of an application`
       : [`${type} in ${vaultName}`, subscriptionName].filter(Boolean).join(", "),
-    status: statusOf(expiresOn, moment),
+    status: statusOfAsset(asset, moment),
   };
 }
 

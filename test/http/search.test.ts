@@ -21,6 +21,16 @@ beforeAll(async () => {
                 { name: "payments-db", expiresInDays: -2 },
                 { name: "smtp", expiresInDays: 200 },
               ],
+              // Six days of which two are over: Acmebot renews it in two days.
+              certificates: [
+                {
+                  name: "short-lived",
+                  createdDaysAgo: 2,
+                  activeInDays: -2,
+                  expiresInDays: 4,
+                  tags: { Issuer: "Acmebot" },
+                },
+              ],
             },
           ],
         },
@@ -77,6 +87,12 @@ test("a part of a name finds assets, vaults, applications, rules and users, in a
       .items.map(({ title }) => title)
       .sort(),
   ).toEqual(["pay-auditor", "pay-operator", "paymaster"]);
+});
+
+test("a certificate that its renewer renews on time has the status of lists", async () => {
+  const { items } = (await service.admin("GET", "/inventory/assets?search=short-lived")).body;
+  expect(items).toMatchObject([{ status: "healthy" }]);
+  expect((await searchFor("short-lived")).get("asset")!.items).toMatchObject([{ status: "healthy" }]);
 });
 
 test("a violation is found by the title of its failure", async () => {
