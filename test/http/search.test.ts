@@ -90,7 +90,7 @@ test("a part of a name finds assets, vaults, applications, rules and users, in a
 });
 
 test("a certificate that its renewer renews on time has the status of lists", async () => {
-  const { items } = (await service.admin("GET", "/inventory/assets?search=short-lived")).body;
+  const { items } = (await service.admin("GET", "/api/assets/discovery/assets?search=short-lived")).body;
   expect(items).toMatchObject([{ status: "healthy" }]);
   expect((await searchFor("short-lived")).get("asset")!.items).toMatchObject([{ status: "healthy" }]);
 });
