@@ -1,5 +1,5 @@
 import { ASSET_TYPES, Assets, idsOf } from "../inventory/asset.ts";
-import { expiryBounds, lateBounds, partitions } from "../inventory/asset-keys.ts";
+import { type ExpiryIndex, expiryBounds, lateBounds, partitions, RENEWED } from "../inventory/asset-keys.ts";
 import { END_OF_TIME } from "../inventory/asset-status.ts";
 import type { Clock } from "../platform/runtime.ts";
 import type { Tables } from "../platform/storage/tables.ts";
@@ -50,8 +50,10 @@ export function createPreview(deps: {
     if (!isAboutExpiry(rule.alertType)) return undefined;
     const snoozed = deps.snoozes.split(await deps.snoozes.all(), rule.ruleId, now, now);
     const types = rule.filters.type === undefined ? ASSET_TYPES : [rule.filters.type];
+    // A certificate with a renewal plan reaches a threshold after its renewal is late, or becomes late after the threshold.
+    const indexes: readonly ExpiryIndex[] = types.includes("certificate") ? [...types, RENEWED] : types;
     const byDays = thresholdsOf(rule).flatMap((days) =>
-      types.map((type) => firstAfter(rule, type, days, now, snoozed, hidden)),
+      indexes.map((index) => firstAfter(rule, index, days, now, snoozed, hidden)),
     );
     const candidates = await Promise.all([
       ...(rule.alertType === "lateRenewal" ? [] : byDays),
@@ -60,16 +62,16 @@ export function createPreview(deps: {
     return candidates.flat().sort((a, b) => (a.at < b.at ? -1 : 1))[0];
   }
 
-  /** Returns the first asset of a type to reach a threshold after now, searched in at most 1,000 rows. */
+  /** Returns the first asset of an index to reach a threshold after now, searched in at most 1,000 rows. */
   async function firstAfter(
     rule: RuleRecord,
-    type: AssetItem["type"],
+    index: ExpiryIndex,
     days: number,
     now: Date,
     snoozed: ReturnType<Snoozes["split"]>,
     hidden: ReadonlySet<string>,
   ): Promise<NonNullable<Preview["next"]>[]> {
-    const bounds = expiryBounds(type, secondAfter(now, days), Number.MAX_SAFE_INTEGER, false);
+    const bounds = expiryBounds(index, secondAfter(now, days), Number.MAX_SAFE_INTEGER, false);
     // Credentials are in no vault, so a rule about them reads the partition with all assets.
     const partitionKey = rule.alertType === "credentialExpiry" ? partitions.all : partitionOf(rule.filters);
     let pages = 0;

@@ -104,8 +104,8 @@ export async function endedAssets(
         const { expiresOn, version } = asset;
         const isOnTime = !needsAttention(asset, span.to.getTime());
         if (expiresOn === of.expiresOn)
-          // The window of the renewal changed.
-          return rule.alertType === "lateRenewal" && isOnTime
+          // The window of the renewal changed, or no renewer is known any more: then its days until expiry matter.
+          return rule.alertType === "lateRenewal" && (isOnTime || asset.renewal?.windowEnd === undefined)
             ? [{ kind: "recovered", id: of.id, of, since, reason: "mended" }]
             : [];
         const remainingMs = expiresOn === undefined ? Number.POSITIVE_INFINITY : expiresOn * 1000 - span.to.getTime();

@@ -43,7 +43,7 @@ export async function addRenewals(
         asset.renewal = stored?.renewal;
         return;
       }
-      if (asset.versionDates === undefined || stored?.version !== asset.version) {
+      if (stored?.version !== asset.version || !hasNewest(asset)) {
         try {
           asset.versionDates = await readVersionDates(client, asset.name, signal);
         } catch (error) {
@@ -59,6 +59,10 @@ export async function addRenewals(
   );
   return failure;
 }
+
+/** Returns whether the known dates include the newest version. They don't if an earlier scan could not list the versions. */
+const hasNewest = ({ versionDates, createdOn = 0 }: AssetRecord): boolean =>
+  versionDates !== undefined && (versionDates[0]?.[0] ?? createdOn) >= createdOn;
 
 /** Returns the dates of the newest versions, newest first. */
 async function readVersionDates(

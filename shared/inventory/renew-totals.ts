@@ -177,7 +177,7 @@ async function readStored(tables: Tables): Promise<StoredTotals> {
 const isReadable = (record: TotalsRecord): boolean =>
   record.unkept === true ||
   (readTotals(record) !== undefined &&
-    readRenewals(record) !== undefined &&
+    (record.thresholds === undefined || readRenewals(record) !== undefined) &&
     (record.summary === undefined || unpackSummary(record.summary) !== undefined));
 
 /** Returns whether the totals count exactly these vaults. */

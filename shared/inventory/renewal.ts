@@ -156,9 +156,16 @@ function renewerOf(facts: RenewalFacts, hasCadence: boolean): Renewer {
   return hasCadence ? "observed" : "none";
 }
 
-/** Returns ARI's window if it belongs to this version, which can't be renewed before it is valid or after its expiry. */
+/**
+ * A window of ARI that ends in the last tenth of the lifetime is not used, nor a cadence with renewals in it: both would
+ * suppress the alerts before expiry. Such a window is an error of the authority, and people who renew after an alert are no
+ * renewer.
+ */
+const LATEST_RENEWAL = 0.9;
+
+/** Returns ARI's window if it belongs to this version, which can't be renewed before it is valid or shortly before expiry. */
 function ariOf({ ari }: RenewalFacts, from: number, expiresOn: number): Window | undefined {
-  if (!ari || ari.windowEnd <= from || ari.windowEnd >= expiresOn) return undefined;
+  if (!ari || ari.windowEnd <= from || ari.windowEnd > from + LATEST_RENEWAL * (expiresOn - from)) return undefined;
   return { source: "ari", windowStart: ari.windowStart, windowEnd: ari.windowEnd };
 }
 
@@ -206,7 +213,7 @@ const CADENCE_GRACE = 0.1;
 
 /**
  * Returns the window learned from the gaps between versions: the shares of their lifetime after which earlier versions were
- * replaced. Undefined with fewer than two regular renewals, or if the gaps are irregular.
+ * replaced. Undefined with fewer than two regular renewals, if the gaps are irregular, or if they leave too little time.
  */
 function cadenceOf({ versionDates = [] }: RenewalFacts, from: number, expiresOn: number): Window | undefined {
   const shares: number[] = [];
@@ -222,7 +229,7 @@ function cadenceOf({ versionDates = [] }: RenewalFacts, from: number, expiresOn:
   const median = shares[Math.floor((shares.length - 1) / 2)] ?? 0;
   const regular = shares.filter((share) => share <= median + MAX_DELAY);
   const [first = 0, last = 0] = [regular[0], regular.at(-1)];
-  if (regular.length < 2 || last >= 1 || last - first > MAX_SPREAD) return undefined;
+  if (regular.length < 2 || last > LATEST_RENEWAL || last - first > MAX_SPREAD) return undefined;
   const lifetime = expiresOn - from;
   return {
     source: "cadence",

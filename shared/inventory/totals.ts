@@ -43,10 +43,13 @@ export const TotalsRecord = z.object({
   summary: z.instanceof(Uint8Array).optional(),
   /**
    * Compressed histograms of certificates with a renewal plan (renewed-certificates.ts): of each subscription, then of each of
-   * the summary's largest vaults. Absent if there are none, and in rows of earlier versions.
+   * the summary's largest vaults. Absent if there are none.
    */
   renewals: z.instanceof(Uint8Array).optional(),
-  /** The thresholds in days, critical and warning, under which `renewals` are counted. */
+  /**
+   * The thresholds in days, critical and warning, under which `renewals` are counted. Absent in rows of earlier versions, which
+   * may run side by side with this one and leave `renewals` out of the totals.
+   */
   thresholds: z.tuple([z.number(), z.number()]).optional(),
   /** True if the totals are too large for a row, or not complete yet. Then everything is counted from the vaults' rows. */
   unkept: z.boolean().optional(),
@@ -148,7 +151,7 @@ export function computeTotals(
 }
 
 /**
- * Returns the counts of certificates with a renewal plan. Empty if there are none.
+ * Returns the counts of certificates with a renewal plan, without `renewals` if there are none.
  *
  * @param summary - The packed summary, whose largest vaults are also counted one by one.
  */
@@ -159,7 +162,8 @@ function packRenewals(
   summary: Uint8Array | undefined,
   thresholds: Thresholds,
 ): Pick<TotalsRecord, "renewals" | "thresholds"> {
-  if (!vaults.some(({ certificateRenewals }) => (certificateRenewals?.length ?? 0) > 0)) return {};
+  const days: [number, number] = [thresholds.criticalDays, thresholds.warningDays];
+  if (!vaults.some(({ certificateRenewals }) => (certificateRenewals?.length ?? 0) > 0)) return { thresholds: days };
   const byName = new Map(vaults.map((vault) => [vault.name.toLowerCase(), vault]));
   const largest = (summary && unpackSummary(summary))?.largest ?? [];
   const groups = [
@@ -169,7 +173,7 @@ function packRenewals(
   const histograms = groups.map((group) => renewedHistograms(group, windows, thresholds));
   return {
     renewals: deflate(new Uint8Array(packRenewedHistograms(histograms).buffer)),
-    thresholds: [thresholds.criticalDays, thresholds.warningDays],
+    thresholds: days,
   };
 }
 
@@ -180,16 +184,17 @@ export interface StoredRenewals {
   thresholds: Thresholds;
 }
 
-/** Returns null if there are none, undefined if the data is corrupt or the windows were not read. */
+/** Returns null if there are none, undefined if an earlier version wrote the row, if it is corrupt, or without windows. */
 export function readRenewals({
   renewals,
   thresholds,
   windows,
 }: Partial<TotalsRecord>): StoredRenewals | null | undefined {
+  if (!thresholds) return undefined;
   if (renewals === undefined) return null;
   const words = inflateToWords(renewals);
   const histograms = words && unpackRenewedHistograms(words);
-  if (!histograms || !thresholds || !windows) return undefined;
+  if (!histograms || !windows) return undefined;
   return { histograms, windows, thresholds: { criticalDays: thresholds[0], warningDays: thresholds[1] } };
 }
 

@@ -123,6 +123,12 @@ describe("an immediate rule notifies of", () => {
     ]);
     await run(6.5);
     expect(notified(late.mails()).at(-1)).toEqual(["kv-a/short"]);
+    // Someone removes the tag of the renewer: the renewal is no longer late, and the days until expiry matter.
+    const { windowEndsInDays: _, ...byDays } = { ...renewed };
+    await fixture.writeAssets("kv-a", [byDays, ...certificates.slice(1), { name: "password", expiresInDays: 20 }]);
+    const before = late.mails().length;
+    await run(7);
+    expect(late.mails().length).toBe(before + 1);
   });
 
   test("an asset that reached a threshold while its rows could not be read, and other assets meanwhile", async () => {

@@ -594,6 +594,29 @@ describe("snoozes with filters", () => {
 });
 
 describe("a preview", () => {
+  test("names the next certificate to reach a threshold also if its renewal is late before that", async () => {
+    const certificate = (name: string, expiresInDays: number, windowEndsInDays: number) => ({
+      name,
+      type: "certificate" as const,
+      expiresInDays,
+      windowEndsInDays,
+    });
+    // Both reach seven days after their renewal is late. The renewal of `on-time` is late only three days before its expiry.
+    const assets = [certificate("late", 12, -1), certificate("later", 13, 2), certificate("on-time", 11, 8)];
+    await fixture.writeAssets("kv-a", assets);
+    const instance = fixture.instance();
+    const body = { name: "Team", alertType: "expiration" as const, thresholds: [7], recipients: ["a@acme.example"] };
+    const { next } = await instance.preview(await instance.rules.planned(body, caller));
+    expect(next).toMatchObject({
+      item: { id: "kv-a.certificate.late", threshold: 7 },
+      at: dayAfterStart(5).toISOString(),
+    });
+    const { received } = await fixture.webhookRule({ thresholds: [7] });
+    await run(4.9);
+    await run(5.1);
+    expect(notified(received())).toEqual([["new kv-a.certificate.late"]]);
+  });
+
   test("returns the items that a rule would send and the next asset to reach a threshold, without writing", async () => {
     await fixture.writeAssets("kv-a", [secret("near", 5), secret("next", 9.5), secret("far", 40)]);
     const alerts = fixture.instance();

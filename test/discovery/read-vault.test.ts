@@ -147,6 +147,21 @@ describe("who renews a certificate", () => {
     expect(fixture.cloud.versionListings).toBe(2);
   });
 
+  test("follows from all versions after a scan that could not list those of a new version", async () => {
+    list([70, 131]);
+    await runScan("full");
+    list([8, 70, 131]);
+    fixture.cloud.versionsOf = throwFailure("throttled");
+    expect(await runScan("delta")).toMatchObject({ status: "partial" });
+    list([8, 70, 131]);
+    expect(await runScan("delta")).toMatchObject({ status: "completed" });
+    const { renewal } = await readView("kv-one.certificate.www");
+    expect(renewal).toMatchObject({ renewedBy: "observed" });
+    expect(renewal!.lastRenewals).toHaveLength(2);
+    await runScan("delta");
+    expect(fixture.cloud.versionListings).toBe(3);
+  });
+
   test("is found for stored certificates of an earlier version when their details are read again", async () => {
     list([1, 62, 124]);
     await runScan("full");

@@ -80,6 +80,11 @@ test("two regular renewals are a renewer; one, irregular or too late ones are no
   // A new version after three days corrected something. It is no renewal.
   expect(observed(3, 60, 63)).toEqual(["observed", "cadence", 60, 72]);
   expect(observed(3, 60)).toBeUndefined();
+  // People who renew days before the expiry, after an alert, are no renewer: the next alert must not come later.
+  expect(observed(84, 86)).toBeUndefined();
+  expect(
+    window(renewalPlanOf(facts(90, { tags: { Issuer: "Acmebot" }, versionDates: versionsReplacedAfter(88, 89) }))),
+  ).toEqual(["acmebot", "tags", 60, 67.5]);
   // A renewal that was late once does not move the window.
   expect(observed(60, 78, 63)).toEqual(["observed", "cadence", 60, 72]);
 });
@@ -90,6 +95,9 @@ test("the window of ARI takes precedence, unless it belongs to an earlier versio
   expect(window(renewalPlanOf(facts(6, { ...acmebot, ari })))).toEqual(["acmebot", "ari", 3, 4]);
   const earlier = { ...ari, windowStart: NOW - 3 * DAY, windowEnd: NOW - 2 * DAY };
   expect(window(renewalPlanOf(facts(6, { ...acmebot, ari: earlier })))?.[1]).toBe("tags");
+  // An authority whose window ends hours before the expiry does not suppress the alerts.
+  const atExpiry = { ...ari, windowEnd: NOW + 6 * DAY - 3600 };
+  expect(window(renewalPlanOf(facts(6, { ...acmebot, ari: atExpiry })))).toEqual(["acmebot", "tags", 4, 4.5]);
   // Without a renewer the window is shown, but the status is by days.
   expect(renewalPlanOf(facts(6, { ari }))).toBeUndefined();
   expect(renewalOf(facts(6, { ari }), START)).toMatchObject({ renewedBy: "none", source: "ari", late: false });

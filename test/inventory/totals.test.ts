@@ -23,7 +23,7 @@ import { renewTotals } from "../../shared/inventory/renew-totals.ts";
 import { SCOPE_KEY, ScopeRows } from "../../shared/inventory/scope.ts";
 import { changeView } from "../../shared/inventory/summary-api.ts";
 import { summaryLayoutAt } from "../../shared/inventory/summary-totals.ts";
-import { TOTALS_END_KEY, TOTALS_KEY } from "../../shared/inventory/totals.ts";
+import { TOTALS_END_KEY, TOTALS_KEY, TotalsRows } from "../../shared/inventory/totals.ts";
 import { VAULTS, type VaultRecord, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
 import { type Entity, withoutKeys } from "../../shared/platform/storage/entity.ts";
@@ -63,7 +63,7 @@ const RUNS = IS_CAMPAIGN ? 100 : 12;
 
 let storage: TestStorage;
 beforeAll(async () => {
-  storage = await openStorage(["schedules", "upgraded", "moments", "largest", "before", "sizes", "next"]);
+  storage = await openStorage(["schedules", "upgraded", "moments", "largest", "before", "sizes", "next", "besides"]);
 });
 afterAll(() => storage?.stop());
 
@@ -338,6 +338,19 @@ test("counts come from the vaults' rows until totals exist, and then from the to
   await scan(fixture, expectedAssets, "kv-a", [3 * DAY_SECONDS]);
   await expectCorrectCounts(fixture, expectedAssets, START, { status: "critical" });
   expect(fixture.counts).toEqual({ totalsReads: 11, readsOfAllRows: 3 });
+});
+
+test("totals of an earlier version beside this one, which leave renewals out, are not used", async () => {
+  const fixture = openFixture("besides");
+  const expectedAssets: ExpectedAssets = new Map();
+  await scan(fixture, expectedAssets, "kv-a", EXPIRIES);
+  await renewTotals(fixture.tables, momentAt(START));
+  const { thresholds: _t, renewals, ...row } = withoutKeys((await fixture.tables.get(TotalsRows, VAULTS, TOTALS_KEY))!);
+  expect(renewals).toBeDefined();
+  await fixture.tables.put(TotalsRows, VAULTS, TOTALS_KEY, row);
+  for (const status of STATUSES) await expectCorrectCounts(fixture, expectedAssets, START, { status });
+  await renewTotals(fixture.tables, momentAt(START));
+  await expectCorrectCounts(fixture, expectedAssets, START, {});
 });
 
 test("the assets that expire next are exact after the removal of assets that the totals count", async () => {
