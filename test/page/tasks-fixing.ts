@@ -146,7 +146,7 @@ task("fix a critical violation with the command of its page, until the page find
     name: "gone",
     contentType: "text/plain",
     expiresInDays: 60,
-    tags: { owner: "shop" },
+    tags: { owner: "web" },
   });
   await service.scan();
   await service.waitForEmptyQueues();
