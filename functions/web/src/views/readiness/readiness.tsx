@@ -136,7 +136,8 @@ function Sums({ summary }: { summary: Summary }) {
   return (
     <>
       <Text block>
-        {counted(certificates, "certificate")}: {ready.toLocaleString()} ready, {failing.toLocaleString()} with problems.
+        {counted(certificates, "certificate")}: {ready.toLocaleString()} ready, {failing.toLocaleString()} with
+        problems.
         {unknown > 0 && ` ${counted(unknown, "certificate")} unknown until a scan reads the details again.`}
       </Text>
       <Text block>
