@@ -64,6 +64,7 @@ const COLUMNS: Column<Item>[] = [
   },
   {
     title: "State",
+    nowrap: true,
     cell: ({ state }) => (
       <Badge appearance="tint" color={STATES[state].color}>
         {STATES[state].text}
