@@ -249,6 +249,7 @@ export async function signInAs(username: string, password: string): Promise<void
 export const addresses = (): string[] => [
   ...permissions.views.map(({ path }) => path),
   ...Object.values(seedAddresses),
+  "/compliance/readiness",
   "/inventory/kv-shop.secret.db",
   "/dependencies/kv-shop.secret.db",
 ];

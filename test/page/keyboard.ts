@@ -160,6 +160,17 @@ const MAIN_TASKS: [string, (page: Page) => Promise<void>][] = [
     },
   ],
   [
+    "/compliance/readiness",
+    async (page) => {
+      await tabTo(page, /^Problems/);
+      await page.keyboard.type("Without problems");
+      await waitForAddress(page, "failing=false");
+      await tabTo(page, "Clear filters");
+      await page.keyboard.press("Enter");
+      await follow(page, "kv-certificates/imported", "imported");
+    },
+  ],
+  [
     "/audit",
     async (page) => {
       await tabTo(page, "Verify audit log");

@@ -12,7 +12,7 @@ import {
   waitUntilLoaded,
   withSeedData,
 } from "./fixture.ts";
-import { setLook } from "./visual-checks.ts";
+import { expectNoVisualProblems, setLook } from "./visual-checks.ts";
 
 // Tests of lists: order, quick filters, saved views, selections, files, empty states, the calendar, phones, and times.
 
@@ -155,6 +155,9 @@ withSeedData("vaults are found by a part of their name, and the shown rows are s
     '\uFEFF"Vault","Subscription","Resource group","Secrets","Keys","Certificates","Expired assets","Critical assets","Access problems"',
   );
   expect([lines[1]!.startsWith('"kv-walled","Shop",'), lines.length]).toEqual([true, 3]);
+  // Fluent UI colors the row under the pointer.
+  await vaults.getByRole("row").nth(1).hover();
+  await expectNoVisualProblems(page, "vaults-hovered", [["dark", 1440]]);
   await page.getByLabel("Vault name contains").fill("none-is-called-so");
   await page.getByText("No vaults match the filters.").waitFor();
   expect(browserErrors).toEqual([]);

@@ -71,6 +71,14 @@ export const COMPANY: Company = {
             },
           ],
         },
+        // Certificates of which one is renewed by its policy, and one was imported by hand.
+        {
+          name: "kv-certificates",
+          certificates: [
+            { name: "shop", issuer: "DigiCert", expiresInDays: 250, tags: { owner: "shop" } },
+            { name: "imported", issuer: "Unknown", expiresInDays: 200, tags: { owner: "shop" } },
+          ],
+        },
       ],
       resources: [
         {

@@ -1,5 +1,5 @@
 import { keyIdOf, secretValueOf } from "simulated-cloud/company/applications.ts";
-import { expect } from "vitest";
+import { expect, vi } from "vitest";
 import {
   evaluateAlerts,
   MOST_CLICKS_FROM_MAIL,
@@ -146,7 +146,7 @@ task("fix a critical violation with the command of its page, until the page find
     name: "gone",
     contentType: "text/plain",
     expiresInDays: 60,
-    tags: { owner: "shop" },
+    tags: { owner: "web" },
   });
   await service.scan();
   await service.waitForEmptyQueues();
@@ -178,8 +178,11 @@ task("register a B2C tenant, tested first", async () => {
 task("a credential of a B2C tenant has the same page, and the way to its tenant", async () => {
   const tenant = service.cloud.control.tenants.list().find(({ domain }) => domain === OUTLET.domain)!;
   await service.admin("POST", `/b2c/tenants/${tenant.id}/discover`);
-  const assets = await service.listAll("/api/assets/discovery/assets?source=b2c&limit=100");
-  const { id } = assets.find(({ credential }) => credential.applicationName === "Outlet Web");
+  const find = async () => {
+    const assets = await service.listAll("/api/assets/discovery/assets?source=b2c");
+    return assets.find(({ credential }) => credential.applicationName === "Outlet Web");
+  };
+  const { id } = await vi.waitUntil(find, { timeout: 150_000, interval: 200 });
   const visitor = await visit("admin", `/inventory/${id}`);
   await visitor.arrive(/Outlet Web/);
   await visitor.see("Expires soon");

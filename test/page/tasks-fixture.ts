@@ -181,13 +181,15 @@ export class Visitor {
   }
   /** Selects an option of a field. */
   async choose(label: string, option: string): Promise<void> {
-    await this.page.getByLabel(label).selectOption(option);
+    await this.page.getByLabel(label).and(this.page.locator("select")).selectOption(option);
     this.clicks.push(`${label}: ${option}`);
   }
   /** Types into a field. The text must be no ID, unless `mayBeId` is set, such as for the ID of a new tenant. */
   async type(label: string, text: string, { mayBeId = false } = {}): Promise<void> {
     if (!mayBeId) expect(text, `${label}: a task needs no typed ID`).not.toMatch(ID);
-    await this.page.getByLabel(label).first().fill(text);
+    // Cards and buttons have labels too.
+    const fields = this.page.getByLabel(label).and(this.page.locator("input, textarea"));
+    await fields.first().fill(text);
   }
   /** The open dialog. */
   get dialog(): Locator {

@@ -52,6 +52,9 @@ export const EVERY_LOOK = [...ALL_LOOKS, ...EXTREMES, ["light", 320], ["dark", 3
 /** A script that returns whether an open form is wider than its dialog. */
 const IS_FORM_CUT = `[...document.querySelectorAll("[role=dialog] .fui-DialogContent")].some((one) => one.scrollWidth > one.clientWidth)`;
 
+/** A script that returns whether the document is taller than the screen, so that an empty area follows the view. */
+const IS_TOO_TALL = `document.querySelector("#main") !== null && document.documentElement.scrollHeight > innerHeight`;
+
 type Look = readonly ["light" | "dark", number];
 
 /** Sets the theme and the width in pixels. */
@@ -80,6 +83,7 @@ async function permanentProblems(page: Page, width: number): Promise<string[]> {
   for (const deadline = Date.now() + PERMANENT_AFTER_MS; ; await waitForRendering(page)) {
     const problems = await accessibilityViolations(page);
     if ((await page.evaluate<number>("document.documentElement.scrollWidth")) > width) problems.push("too wide");
+    if (await page.evaluate<boolean>(IS_TOO_TALL)) problems.push("the document scrolls, not only the view");
     if (await page.evaluate<boolean>(IS_FORM_CUT)) problems.push("the form is cut off at its side");
     if (problems.length === 0 || Date.now() > deadline) return problems;
   }

@@ -1,5 +1,5 @@
 /** The root component: theme, query client, sign-in, and the shell with its views. */
-import { FluentProvider, webDarkTheme, webLightTheme } from "@fluentui/react-components";
+import { FluentProvider, type Theme, webDarkTheme, webLightTheme } from "@fluentui/react-components";
 import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { Shell } from "./shell/shell.tsx";
 import { SignedIn } from "./shell/signed-in.tsx";
@@ -18,9 +18,16 @@ const queries = new QueryClient({
   },
 });
 
+/** The dark theme, with links and hovered buttons light enough to read on the row of a table that the pointer is over. */
+const DARK_THEME: Theme = {
+  ...webDarkTheme,
+  colorBrandForegroundLink: webDarkTheme.colorBrandForegroundLinkHover,
+  colorNeutralForeground2BrandHover: webDarkTheme.colorBrandForegroundLinkHover,
+};
+
 /** The page. Everything below `SignedIn` is rendered only for a signed-in user. */
 export function App() {
-  const theme = useIsDark() ? webDarkTheme : webLightTheme;
+  const theme = useIsDark() ? DARK_THEME : webLightTheme;
   return (
     <FluentProvider theme={theme}>
       <QueryClientProvider client={queries}>

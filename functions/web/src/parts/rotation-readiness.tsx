@@ -1,8 +1,7 @@
 import { Badge, Button, Link, Spinner, Text } from "@fluentui/react-components";
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { callOf } from "../api/calls.ts";
-import { api, asProblem, type Problem, type Schemas } from "../api/client.ts";
+import { api, client, type Problem, type Schemas } from "../api/client.ts";
 import { createHref } from "./address.ts";
 import { isolated } from "./isolated.ts";
 import { BY_CURSOR } from "./paged-table.tsx";
@@ -121,13 +120,13 @@ function TestMatch({ appId, match: { assetId } }: { appId: string; match: Match 
   async function test() {
     setBusy(true);
     setProblem(undefined);
-    try {
-      const call = callOf("verifyRotationMatch");
-      setMessage((await call({ params: { path: { app_id: appId } }, body: { assetId } })).message);
-      await queries.invalidateQueries();
-    } catch (thrown) {
-      setProblem(asProblem(thrown));
-    }
+    const { data, error } = await client.POST("/api/automation/rotation/apps/{app_id}/matches/verify", {
+      params: { path: { app_id: appId } },
+      body: { assetId },
+    });
+    if (error) setProblem(error);
+    else setMessage(data.message);
+    await queries.invalidateQueries();
     setBusy(false);
   }
   return (

@@ -24,6 +24,9 @@ const useItemStyles = makeStyles({
   },
 });
 
+/** The size for which Fluent UI lays out the icons of the navigation. Without it, they are as small as their text. */
+const ICON_PX = 20;
+
 /** Larger counts are shown as "99+". The link's description has the whole number. */
 const MAX_SHOWN_COUNT = 99;
 
@@ -68,7 +71,7 @@ export function Navigation({ isNarrow, isOpen, close }: { isNarrow: boolean; isO
                     as="a"
                     href={createHref(path)}
                     onClick={close}
-                    {...(Icon && { icon: <Icon /> })}
+                    {...(Icon && { icon: <Icon fontSize={ICON_PX} /> })}
                     {...count}
                   >
                     {title}

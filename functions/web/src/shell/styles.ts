@@ -26,6 +26,8 @@ export const useStyles = makeStyles({
     flexGrow: 1,
     minWidth: 0,
     overflow: "auto",
+    // Text for screen readers only has an absolute position. Without this, it makes the whole document taller than the screen.
+    position: "relative",
     padding: tokens.spacingHorizontalL,
     backgroundColor: tokens.colorNeutralBackground2,
     // Only the page itself focuses this element, when the view changes, so it needs no focus ring.

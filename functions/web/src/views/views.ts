@@ -7,6 +7,7 @@ import {
   ClipboardTextLtrRegular,
   CodeRegular,
   CopyRegular,
+  type FluentIcon,
   HistoryRegular,
   HomeRegular,
   KeyRegular,
@@ -33,7 +34,7 @@ export interface View {
   needs: Operation;
   /** The group and the icon in the navigation, for a view with a title. */
   group?: (typeof GROUPS)[number];
-  icon?: ComponentType;
+  icon?: FluentIcon;
   /** The name of the view in the breadcrumbs, for a view without a title. */
   kind?: string;
   load(): Promise<{ default: ComponentType }>;

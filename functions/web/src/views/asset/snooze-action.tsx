@@ -22,15 +22,14 @@ interface Props {
   name: string;
 }
 
+/** Returns the alert rules. All components of the view share one response. */
+const useRules = (enabled = true) =>
+  api.useInfiniteQuery("get", "/alerts/rules", { params: { query: { limit: 100 } } }, { ...BY_CURSOR, enabled });
+
 /** The action that pauses notifications about the asset, or why it is not available. */
 export function SnoozeAction({ assetId, name }: Props) {
   const whyNot = useWhyNot()("createAlertSnooze");
-  const list = api.useInfiniteQuery(
-    "get",
-    "/alerts/rules",
-    { params: { query: { limit: 100 } } },
-    { ...BY_CURSOR, enabled: whyNot === undefined },
-  );
+  const list = useRules(whyNot === undefined);
   if (whyNot !== undefined) return <Unavailable title="Snooze" reason={whyNot} />;
   const rules = list.data?.pages
     .flatMap(({ items }) => items)
@@ -92,9 +91,10 @@ export function ActiveSnoozes({ assetId }: Pick<Props, "assetId">) {
       {({ items }) =>
         items
           .filter((snooze) => snooze.assetId === assetId)
-          .map(({ id, until, reason, createdBy }) => (
+          .map(({ id, until, reason, createdBy, ruleId }) => (
             <div key={id}>
-              Snoozed until <Instant at={until} /> by {isolated(createdBy)}: {isolated(reason)}{" "}
+              Snoozed until <Instant at={until} /> by {isolated(createdBy)}
+              {ruleId !== null && <RuleName ruleId={ruleId} />}: {isolated(reason)}{" "}
               <Operate
                 operation="deleteAlertSnooze"
                 title="End snooze"
@@ -110,4 +110,11 @@ export function ActiveSnoozes({ assetId }: Pick<Props, "assetId">) {
       }
     </QueryResult>
   );
+}
+
+/** The name of a snoozed rule, because "All rules about expiry" creates a snooze for each rule. */
+function RuleName({ ruleId }: { ruleId: string }) {
+  const rules = useRules().data?.pages.flatMap(({ items }) => items);
+  const rule = rules?.find(({ id }) => id === ruleId);
+  return rule && ` for the rule ${isolated(rule.name)}`;
 }

@@ -197,7 +197,6 @@ function Header({ column: { title, sort }, filters }: { column: Column; filters:
     <div role="columnheader" className={styles.cell} {...(isSorted && { "aria-sort": "ascending" as const })}>
       {order !== undefined ? (
         <Button
-          size="small"
           appearance="transparent"
           className={styles.sort}
           iconPosition="after"

@@ -8,6 +8,7 @@ import { type Filter, Filters, givenFilters } from "../../parts/filters.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
+import { counted } from "../../parts/plural.ts";
 import { useSearchParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
 
@@ -26,8 +27,8 @@ const RENEWERS = {
   acmebot: "Acmebot",
   certManager: "cert-manager",
   thisService: "This service",
-  observed: "Known by earlier renewals",
-  none: "Nobody",
+  observed: "Unknown, but renewed regularly",
+  none: "No one",
 } as const satisfies Record<Item["renewedBy"], string>;
 
 const PROBLEMS = {
@@ -63,6 +64,7 @@ const COLUMNS: Column<Item>[] = [
   },
   {
     title: "State",
+    nowrap: true,
     cell: ({ state }) => (
       <Badge appearance="tint" color={STATES[state].color}>
         {STATES[state].text}
@@ -81,7 +83,7 @@ const COLUMNS: Column<Item>[] = [
   },
   { title: "Renewed by", cell: ({ renewedBy }) => RENEWERS[renewedBy] },
   {
-    title: "Renewal due until",
+    title: "Renewal due by",
     cell: ({ windowEnd }) => (windowEnd === null ? "Unknown" : <Instant at={windowEnd} />),
   },
   { title: "Validity in days", cell: ({ validityDays }) => numberText(validityDays ?? undefined) },
@@ -135,14 +137,15 @@ function Sums({ summary }: { summary: Summary }) {
   return (
     <>
       <Text block>
-        Of {certificates.toLocaleString()} certificates, {ready.toLocaleString()} are ready, {failing.toLocaleString()}{" "}
-        have problems, and {unknown.toLocaleString()} are unknown until a scan reads their details again.
+        {counted(certificates, "certificate")}: {ready.toLocaleString()} ready, {failing.toLocaleString()} with
+        problems.
+        {unknown > 0 && ` ${counted(unknown, "certificate")} unknown until a scan reads the details again.`}
       </Text>
       <Text block>
         Renewals a year: {today.toLocaleString()} today, {at100Days.toLocaleString()} at 100 days,{" "}
         {at47Days.toLocaleString()} at 47 days.
         {withoutRenewals > 0 &&
-          ` ${withoutRenewals.toLocaleString()} certificates are left out, because their validity or authority is unknown.`}
+          ` Left out because the validity or the authority is unknown: ${counted(withoutRenewals, "certificate")}.`}
       </Text>
       {byRenewer.length > 0 && (
         <DataTable
