@@ -28,10 +28,9 @@ test("the command that assigns an owner keeps the other tags, each as one argume
   const { ownerCommand } = await load("asset-commands");
   const tags = { team: "Payments, EU", url: "https://acme.example/a@b", since: "-1", note: "" };
   const command: string = ownerCommand(withTags(tags), "owner", "o'neil $(id)");
-  expect(argumentsOf(command)).toEqual([
-    ...["keyvault", "secret", "set-attributes", "--vault-name", "kv-shop", "--name", "db", "--tags"],
-    ...["team=Payments, EU", "url=https://acme.example/a@b", "since=-1", "note=", "owner=o'neil $(id)"],
-  ]);
+  const options = ["keyvault", "secret", "set-attributes", "--vault-name", "kv-shop", "--name", "db", "--tags"];
+  const values = ["team=Payments, EU", "url=https://acme.example/a@b", "since=-1", "note=", "owner=o'neil $(id)"];
+  expect(argumentsOf(command)).toEqual([...options, ...values]);
 });
 
 test.each([
