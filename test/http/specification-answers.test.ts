@@ -42,6 +42,27 @@ const ADDED: readonly string[] = [
   ...["PUT", "GET"].map((method) => `${method} /auth/sso/config: + .body.bootstrapUsername`),
 ];
 
+/**
+ * The policy of the certificate had to renew it three days ago. Earlier versions passed its check for automatic renewal, because
+ * they looked only at the policy. So one more check of medium severity fails.
+ */
+const RENEWAL_IS_LATE: readonly string[] = [
+  ...["POST /compliance/evaluate: .body.score", "GET /compliance/score: .body"].flatMap((place) => [
+    ...changed(`${place}.score`, 80.2, 78.5),
+    ...changed(`${place}.passed`, 24, 23),
+    ...changed(`${place}.failed`, 8, 9),
+    ...changed(`${place}.bySeverity.medium`, 4, 5),
+  ]),
+  ...changed("GET /compliance/frameworks: .body.items[].score", 83.2, 81.3),
+  ...changed("GET /compliance/frameworks: .body.items[].passed", 21, 20),
+  ...changed("GET /compliance/frameworks: .body.items[].failed", 6, 7),
+];
+
+/** Returns the lines of a value that changed. @param place - `<call>: <member>` */
+function changed(place: string, before: number, now: number): string[] {
+  return [`${place.replace(": ", ": - ")} = ${before}`, `${place.replace(": ", ": + ")} = ${now}`];
+}
+
 let service: Service;
 beforeAll(async () => {
   service = await startForSpecification();
@@ -50,7 +71,8 @@ afterAll(() => service?.stop());
 
 test("every call of the specification is answered as before step-up and approvals, with all settings off", async () => {
   const recorded = JSON.parse(readFileSync(RECORDING, "utf8")) as SpecificationAnswers;
-  expect(differences(recorded, await readSpecificationAnswers(service))).toEqual(ADDED);
+  const lines = differences(recorded, await readSpecificationAnswers(service));
+  expect(lines.toSorted()).toEqual([...ADDED, ...RENEWAL_IS_LATE].toSorted());
 });
 
 /** Returns the differences of two versions' answers, one a line. Values that vary are compared by presence. */

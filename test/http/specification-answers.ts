@@ -35,12 +35,13 @@ const COMPANY: Company = {
             },
           ],
           keys: [{ name: "orders", expiresInDays: 200.5 }],
-          // The renewal window has just passed, so that the status is `warning`, as it was when only the days until expiry counted.
+          // The renewal is late, so that the status is `warning`, as it was when only the days until expiry counted.
           certificates: [
             {
               name: "www",
               expiresInDays: 20.5,
               issuer: "DigiCert",
+              validityDays: 190,
               renewal: { action: "AutoRenew", daysBeforeExpiry: 25 },
             },
           ],
