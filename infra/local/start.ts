@@ -265,8 +265,9 @@ function administrator(): { username: string; password: string } {
   };
 }
 
-const shownPassword = (password: string): string =>
-  process.env.BOOTSTRAP_ADMIN_PASSWORD ? "(the password in BOOTSTRAP_ADMIN_PASSWORD)" : password;
+function shownPassword(password: string): string {
+  return process.env.BOOTSTRAP_ADMIN_PASSWORD ? "(the password in BOOTSTRAP_ADMIN_PASSWORD)" : password;
+}
 
 /** The next step of the user, printed before the results of the first scan and after everything else. */
 function openLine(serviceUrl: string): string {
