@@ -87,7 +87,8 @@ export function createReadinessReports(deps: {
     const found: FoundReadiness[] = [];
     for (const readiness of items) {
       const { vaultName, name, certificate } = readiness.asset;
-      const check = (await checksOf(vaultName))?.checks[name.toLowerCase()];
+      const checks = (await checksOf(vaultName))?.checks ?? {};
+      const check = Object.hasOwn(checks, name.toLowerCase()) ? checks[name.toLowerCase()] : undefined;
       found.push({ readiness, check: check?.id === certificateIdOf(certificate) ? check : undefined });
     }
     return found;

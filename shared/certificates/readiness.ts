@@ -136,7 +136,7 @@ function problemsOf(asset: AssetRecord, facts: ProblemFacts): Readiness["problem
   if (publiclyTrusted && trigger !== undefined && trigger >= LIMIT_OF_2029)
     add(
       "triggerTooEarly",
-      `Its policy renews it ${trigger} days before the expiry, which is longer than ${LIMIT_OF_2029} days.`,
+      `Its policy renews it ${trigger} days before the expiry, but it may be valid for ${LIMIT_OF_2029} days at most.`,
     );
   const ordered = certificate?.orderedMonths;
   if (!isImported && issuerName !== undefined && ordered !== undefined && days !== undefined && !isSelfSigned(asset)) {

@@ -1,6 +1,6 @@
 /** Divides the score: which checks fail most, and the score of each subscription. */
 import type { Scope } from "../inventory/scope.ts";
-import { type Check, SEVERITIES, SEVERITY_WEIGHTS, type Severity } from "./check.ts";
+import { failureTitleOf, SEVERITIES, SEVERITY_WEIGHTS, type Severity } from "./check.ts";
 import { HOLDER_SUBSCRIPTIONS } from "./excluded-vaults.ts";
 import { type CountedOverview, countByCheck } from "./overview.ts";
 import { computeScore, type Score } from "./score.ts";
@@ -33,10 +33,6 @@ const NAMES_OF_DIRECTORIES: Readonly<Record<string, string>> = {
   entra: "Applications",
   b2c: "B2C tenants",
 };
-
-/** Returns the title of a check's failures without their evidence. */
-export const failureTitleOf = ({ failureTitle }: Check): string =>
-  typeof failureTitle === "string" ? failureTitle : failureTitle("");
 
 /** @param scope - Names of the subscriptions. */
 export function breakdownOf(overview: CountedOverview, scope: Scope): Breakdown {

@@ -126,3 +126,7 @@ export function assetCheck(check: AssetCheck): AssetCheck {
       resource.asset.enabled ? check.evaluate(resource, context) : notApplicable("It is disabled."),
   };
 }
+
+/** Returns the title of a check's failures without their evidence. */
+export const failureTitleOf = ({ failureTitle }: Pick<Check, "failureTitle">): string =>
+  typeof failureTitle === "string" ? failureTitle : failureTitle("");

@@ -7,7 +7,7 @@ import { assetId, placesOf } from "../inventory/asset.ts";
 import { decodeCursor, encodeCursor } from "../platform/http/paging.ts";
 import { remove, type Tables } from "../platform/storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
-import type { ResourceType, Severity } from "./check.ts";
+import { failureTitleOf, type ResourceType, type Severity } from "./check.ts";
 import { checkOfCode } from "./checks/all.ts";
 import { NewViolationRows, newViolationsFrom, newViolationsRange, STATE, TABLE } from "./compliance-rows.ts";
 import { isActive, type Overview } from "./overview.ts";
@@ -78,13 +78,13 @@ export async function newViolations(
         const [code, name, since, tags] = newItems[index]!;
         const check = checkOfCode.get(code);
         if (!check) continue;
-        const { id: checkId, title, severity, resourceType } = check;
+        const { id: checkId, severity, resourceType } = check;
         const resourceId =
           resourceType === "vault" ? name.toLowerCase() : assetId({ vaultName: vault.name, type: resourceType, name });
         foundViolations.push({
           id: `${checkId}.${resourceId}`,
           checkId,
-          title,
+          title: failureTitleOf(check),
           severity,
           resourceId,
           resourceType,

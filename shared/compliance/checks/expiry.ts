@@ -131,7 +131,7 @@ function evaluateRenewal(
   if (context.now < from * 1000) return pass(`It expires on ${dateText(expiresOn)}. ${renewer} renews it.`, from);
   const evidence =
     plan.windowEnd === undefined
-      ? `It expires on ${dateText(expiresOn)}, and ${renewer} has not renewed it yet.`
+      ? `It expires on ${dateText(expiresOn)}. ${renewer} has not renewed it yet.`
       : `It expires on ${dateText(expiresOn)}. ${renewer} had to renew it by ${dateText(plan.windowEnd)}${NOT_RENEWED}`;
   return fail(evidence, threshold === "critical" ? expiresOn + 1 : criticalAt);
 }

@@ -25,6 +25,7 @@ const useStyles = makeStyles({
   facts: {
     display: "grid",
     gridTemplateColumns: "minmax(min-content, max-content) minmax(0, 1fr)",
+    "@media (max-width: 767px)": { gridTemplateColumns: "minmax(min-content, 35%) minmax(0, 1fr)" },
     columnGap: tokens.spacingHorizontalL,
     rowGap: tokens.spacingVerticalXS,
     margin: 0,

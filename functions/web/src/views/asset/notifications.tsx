@@ -21,14 +21,17 @@ const COLUMNS: Column<Schemas["AlertHistoryEntry"]>[] = [
       </Link>
     ),
   },
-  { title: "Reason", cell: ({ items: [item] }) => item && (REASONS[item.kind] ?? reasonOf(item)) },
+  { title: "Reason", cell: ({ items: [item], createdAt }) => item && (REASONS[item.kind] ?? reasonOf(item, createdAt)) },
   { title: "Rule", cell: ({ ruleName }) => ruleName },
   { title: "Channel", cell: ({ deliveryMethod }) => METHODS[deliveryMethod] },
   { title: "Status", cell: ({ status, error }) => `${DELIVERY_STATUSES[status]} ${error ?? ""}` },
 ];
 
-const reasonOf = ({ thresholdDays }: Schemas["AlertItem"]): string =>
-  thresholdDays === 0 ? "Expired" : `Less than ${thresholdDays} days left`;
+/** A certificate whose renewal is late has the threshold 0, as an expired one. */
+const reasonOf = ({ thresholdDays, expiresOn }: Schemas["AlertItem"], createdAt: string): string => {
+  if (thresholdDays !== 0) return `Less than ${thresholdDays} days left`;
+  return expiresOn !== null && expiresOn > createdAt ? "Renewal is late" : "Expired";
+};
 
 /** The card of an asset's page with the notifications about it: about its current expiry date, and about resolved alerts. */
 export function Notifications({ assetId }: { assetId: string }) {

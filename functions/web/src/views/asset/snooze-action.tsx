@@ -14,7 +14,7 @@ import { Unavailable, useWhyNot } from "../../parts/unavailable.tsx";
 type Rule = Schemas["AlertRule"];
 
 /** Types of rules that can be snoozed for an asset: those about its expiry. */
-const EXPIRY_TYPES: Rule["alertType"][] = ["expiration", "expired", "credentialExpiry"];
+const EXPIRY_TYPES: Rule["alertType"][] = ["expiration", "expired", "credentialExpiry", "lateRenewal"];
 
 interface Props {
   assetId: string;

@@ -121,7 +121,9 @@ function WhatIsWrong({
           </Text>
         )}
         {owner === null && (
-          <Text block>It has no owner. {source === "keyVault" ? "Alerts go to the recipients of the rule." : ""}</Text>
+          <Text block>
+            It has no owner. {source === "keyVault" ? "Alerts, if a rule sends any, go to the recipients of the rule." : ""}
+          </Text>
         )}
         {stale && <Text block>The last scan could not read all details, so the values below may be out of date.</Text>}
       </MessageBarBody>

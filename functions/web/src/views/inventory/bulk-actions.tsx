@@ -20,7 +20,7 @@ const useStyles = makeStyles({
 });
 
 /** Types of alert rules about an expiry, which can be snoozed for an asset. */
-const EXPIRY_RULES: Schemas["AlertRule"]["alertType"][] = ["expiration", "expired", "credentialExpiry"];
+const EXPIRY_RULES: Schemas["AlertRule"]["alertType"][] = ["expiration", "expired", "credentialExpiry", "lateRenewal"];
 
 /** The bar above the list with the actions for the selected assets. Rendered only if assets are selected. */
 export function BulkActions({ assets, clear }: { assets: Asset[]; clear(): void }) {
