@@ -16,7 +16,7 @@ const getAlertSummary = endpoint({
   tier: "core",
   responds: { 200: AlertSummary },
   handle: async ({ services: { alerts, clock } }) => {
-    // A whole day, so that the list with the same start_date has the same notifications.
+    // The start of a day, because `since` is a date: the list with this `start_date` must have the same notifications.
     const since = new Date(clock.now().getTime() - SUMMARY_DAYS * DAY_MS).toISOString().slice(0, 10);
     const [rules, notifications] = await Promise.all([
       alerts.rules.all(),

@@ -7,8 +7,8 @@ import { endpoint } from "./declare.ts";
 import type { Services } from "./services.ts";
 
 /*
- * The endpoint of coverage: how much of the company the service reads. It joins subscriptions, vaults, applications and B2C
- * tenants, so its schema is here.
+ * The endpoint of coverage: how many of the known subscriptions, vaults, applications and B2C tenants the service reads. It
+ * combines several areas, so its schema is here instead of in one of them.
  */
 
 /** Maximum numbers of gaps in an answer, by kind. Lists with all gaps exist: /subscriptions and /api/assets/discovery/vaults. */
@@ -157,7 +157,10 @@ const ENDS: Partial<Record<NonNullable<SubscriptionCoverage["lastScan"]>["status
   cancelled: "was canceled",
 };
 
-/** A scan can be incomplete although every subscription and vault was read, for example without their diagnostic settings. */
+/**
+ * Returns a gap for an incomplete scan, unless other gaps already explain it. A scan can be incomplete although it read every
+ * subscription and vault, for example if it could not read their diagnostic settings.
+ */
 function gapOfScan({ lastScan, lastFailure, unread }: SubscriptionCoverage, failingVaults: number): Gap[] {
   const name = "The scan of all subscriptions";
   if (!lastScan) {
@@ -170,7 +173,7 @@ function gapOfScan({ lastScan, lastFailure, unread }: SubscriptionCoverage, fail
   return [{ kind: "scan", name, message, remedy, at: lastScan.finishedAt }];
 }
 
-/** A row that can't be read can be that of a subscription, a vault or a tenant, which is then in no list and no number. */
+/** Returns a gap for unreadable rows. The subscription, vault or tenant of such a row is missing in all lists and numbers. */
 function gapOfLeftOutRows(): Gap[] {
   const count = countOfLeftOut();
   if (count === 0) return [];
@@ -206,7 +209,7 @@ async function readApplications({ applications }: CoverageServices): Promise<Dir
   return { share: { total, read }, gaps: isDiscovered ? gaps : [notDiscovered] };
 }
 
-/** Maximum number of tenants that are examined. */
+/** Maximum number of tenants that one call examines. Further tenants count as read. */
 const MAX_TENANTS = 1000;
 
 async function readTenants({ b2c }: CoverageServices): Promise<DirectoryCoverage> {

@@ -11,8 +11,8 @@ import { endpoint } from "./declare.ts";
 import type { Services } from "./services.ts";
 
 /*
- * The endpoint of the search. It joins the lists of several areas, so its schema is here. Each kind is searched like its own
- * list: with the same role, the same license and the same limit of rows per call.
+ * The endpoint of the search. It combines the lists of several areas, so its schema is here instead of in one of them. Each kind
+ * is searched like its own list: with the same role, the same license and the same limit of rows per call.
  */
 
 const KINDS = ["asset", "vault", "application", "violation", "rule", "user"] as const;

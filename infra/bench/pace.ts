@@ -50,7 +50,7 @@ export async function pace(): Promise<Section> {
     const ofRegion = busiest[`${control.subscriptions()[0]!.id}/westeurope`] ?? 0;
     const assets = HARDWARE_KEYS + CERTIFICATES + VAULTS * KEYS_PER_VAULT;
     const seconds = (Date.parse(scan.finishedAt) - Date.parse(scan.startedAt)) / 1000;
-    // The first period's requests are sent at once, and those of each further period ten seconds later.
+    // Shortest possible duration: the first period's requests are sent at once, and each further period starts ten seconds later.
     const least = (Math.ceil((2 * HARDWARE_KEYS) / KEY_VAULT_PACE.hardwareKeysPerVault) - 1) * 10;
     const perPeriod = (what: string, requests: number, limit: number, comparedWith: string): Figure => ({
       what: `requests in the busiest ten seconds, ${what}`,

@@ -1,4 +1,7 @@
-/** `npm run pictures`: renders sample alerts of each kind and channel and sample PDF reports with invented data as images, for visual review. */
+/**
+ * `npm run pictures`: renders sample alerts of each kind and channel and sample PDF reports with invented data as images, for
+ * visual review.
+ */
 import { spawnSync } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";

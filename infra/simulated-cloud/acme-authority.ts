@@ -76,7 +76,9 @@ export class AcmeAuthority {
   }
 }
 
-/** Returns the serial number as in an identifier: the content of its DER, which starts with a zero byte if the first bit is set. */
+/**
+ * Returns the serial number as in an identifier: the content of its DER, which starts with a zero byte if the first bit is set.
+ */
 function serialOf(version: CertificateVersion): string {
   let bytes = Buffer.from(versionFrom(version.id), "hex");
   while (bytes.length > 1 && bytes[0] === 0) bytes = bytes.subarray(1);

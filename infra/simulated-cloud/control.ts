@@ -272,7 +272,10 @@ export class Control {
     return this.#parts.resources.change(vault, kind, name, change);
   }
 
-  /** Changes a key's rotation policy. The key's entry in lists of keys and its `updated` date do not change. Undefined restores the default policy. */
+  /**
+   * Changes a key's rotation policy. The key's entry in lists of keys and its `updated` date do not change. Undefined restores
+   * the default policy.
+   */
   setRotation(vault: string, key: string, rotation: CompanyKey["rotation"]): boolean {
     return this.#parts.resources.setRotation(vault, key, rotation);
   }

@@ -1,5 +1,5 @@
-// Conditions under which the templates create resources. Parity compares both languages; this table finds a condition that is
-// wrong in both.
+// The conditions under which the templates create resources. The parity check (parity/) finds a condition that differs between
+// Bicep and Terraform. This table finds a condition that is wrong in both.
 
 import type { Finding } from "./expression.ts";
 import { type BicepResource, findingAt } from "./parity/declared-resources.ts";
@@ -10,7 +10,10 @@ const OWN_ZONES = "{private_dns_zones_enabled} and not {private_dns_zone_resourc
 const APP_ENDPOINT = "{network_enabled} and {app_private_endpoint_enabled}";
 const LOGGED = "{diagnostic_settings_enabled}";
 
-/** Names of resources in snake_case, by the condition in the common text of both languages (parity/normalize.ts). */
+/**
+ * Names of resources in snake_case, by their condition. Conditions are in the normalized form to which both languages are
+ * converted (parity/normalize.ts): `{name}` is a parameter.
+ */
 const CONDITIONS: Record<string, readonly string[]> = {
   "{events_enabled}": ["events_group", "topic", "event_subscription"],
   "not {resource_group_name} is given": ["resource_group"],
@@ -35,7 +38,7 @@ const CONDITIONS: Record<string, readonly string[]> = {
   [`${OWN_ZONES} or contains({private_dns_zone_resource_ids}, sites) and ${APP_ENDPOINT}`]: [
     "app_private_dns_zone_group",
   ],
-  // watch/ is deployed on its own for a management group, and by the service for subscriptions.
+  // Without a condition too: watch/ is deployed on its own for a management group, and by the service for subscriptions.
   "{watch_roles_enabled}": ["key_vault_reader_role", "inventory_reader_role", "dependency_reader_role"],
   "": ["key_vault_reader_role", "inventory_reader_role", "dependency_reader_role"],
   ...Object.fromEntries(

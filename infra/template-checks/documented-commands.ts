@@ -1,5 +1,5 @@
-// Checks the shell commands in the documentation against the templates: the variables, working directories, outputs and names that
-// they use. No test runs these commands, because they need an Azure subscription.
+// Checks the shell commands in the documentation against the templates: the variables, working directories, outputs and names
+// that they use. No test runs these commands, because they need an Azure subscription.
 
 import path from "node:path";
 import { SETTING_NAMES } from "../../shared/platform/config/config.ts";
@@ -141,7 +141,10 @@ function checkBlock(
   return findings;
 }
 
-/** Checks that the names in commands are names of the templates. A page writes any text for the name of the environment. */
+/**
+ * Checks that the names in commands are names that the templates give. The environment's name in a command can be any word,
+ * because pages use a placeholder for it.
+ */
 function checkNames(page: string, bicep: ReadonlyMap<string, BicepFile>): PageFinding[] {
   const resources = [...bicepResources(bicep).values()].flat();
   return NAMED.flatMap(([command, type]) => {

@@ -1,4 +1,5 @@
-// Further values that both languages must set, each with its reason (see invariants.ts).
+// Values that both languages must set, each with its reason, in addition to those in invariants.ts, which checks both tables. A
+// value is in the normalized form of both languages (parity/normalize.ts): `{name}` is a parameter or a declaration.
 
 /** Values that resources of a type must have. */
 export interface Invariant {
@@ -6,15 +7,15 @@ export interface Invariant {
   type: string;
   /** Name of the resource in snake_case. Without it, the invariant applies to each resource of the type. */
   name?: string;
-  /** Required value by the path of the Bicep property, in the common text of both languages (parity/normalize.ts). */
+  /** Required value by the path of the Bicep property. Also required of the Terraform argument that parity pairs with it. */
   values?: Record<string, string>;
-  /** Required value by the path of an argument, for arguments whose value Bicep has in another form. */
+  /** Required value by the path of a Terraform argument, for arguments without such a pair or with another form. */
   terraform?: Record<string, string>;
   reason: string;
 }
 
 const JOIN = "Microsoft.Network/virtualNetworks/subnets/join/action";
-/** Length of the prefix that Terraform's function adds to the prefix of the network. */
+/** Number of bits that Terraform's `cidrsubnet` must add to the prefix of the network, to get a /26. */
 const SUBNET_BITS = "26 - tonumber(split(/, {network_address_prefix})[1])";
 const EXISTING_KEY = "{customer_managed_key} is given";
 const KEY_IDENTITY = `not ${EXISTING_KEY} ? [] : [{customer_managed_key.user_assigned_identity_resource_id}]`;
@@ -33,6 +34,7 @@ const EVENTS: readonly Invariant[] = [
   },
   {
     type: "Microsoft.EventGrid/systemTopics",
+    // The first resource of the template in policy.json. policy.ts generates this name.
     name: "resource0",
     values: { "properties.topicType": "Microsoft.KeyVault.vaults", "properties.source": "{vault_id}" },
     reason: "the policy creates topics of vaults",

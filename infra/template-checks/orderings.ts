@@ -1,5 +1,7 @@
-// Checks the order in which the templates create resources. Both languages create resources at the same time, unless one refers
-// to another one or declares that it depends on it.
+// Checks the order in which the templates create resources. Both languages create resources concurrently, unless one of them
+// refers to the other or declares a dependency on it.
+//
+// Each language is converted to a graph of references. A resource is created after another one if the graph has a path to it.
 
 import path from "node:path";
 import type { BicepFile } from "./bicep/parse.ts";
@@ -61,13 +63,13 @@ const ORDERINGS: readonly Ordering[] = [
 const MAIN_MODULE = "infra/terraform";
 const RESOURCE_GROUP = "resource_group";
 
-/** Something that is created, or a value that refers to it. */
+/** A node of the graph: a resource, a value that refers to resources, or a call of a file or module. */
 interface Node {
   /** Name in snake_case. */
   name: string;
   file: string;
   line: number;
-  /** Keys of the nodes that it refers to. */
+  /** Keys of the nodes that this node waits for. */
   needs: readonly string[];
 }
 type Graph = ReadonlyMap<string, Node>;
@@ -148,8 +150,12 @@ function namesIn(expression: Expression): string[] {
 }
 
 /**
- * Returns the graph of the Bicep files. A resource has the key `<file> <name>`. A call of a file has the key `<file>`: what refers
- * to its outputs waits for the whole call, and each resource in it waits for what the call refers to.
+ * Returns the graph of the Bicep files. It has four kinds of nodes:
+ * - `<file> <name>`: a resource.
+ * - `<file> var <name>`: a variable.
+ * - `<file>`: the whole file. Waits for everything in it. References to an output of the file lead to this node.
+ * - `<file> call`: the start of the file. Waits for everything that the calls of the file refer to, and each resource of the file
+ *   waits for it.
  */
 function bicepGraph(files: ReadonlyMap<string, BicepFile>): Graph {
   const graph = new Map<string, Node>();
@@ -172,7 +178,6 @@ function bicepGraph(files: ReadonlyMap<string, BicepFile>): Graph {
         line,
         needs: [`${own} call`, ...needsOf([body, condition, loop?.over])],
       });
-    // The whole file: each of its resources and calls.
     const calledFiles = modules.map((module) => path.posix.join(path.posix.dirname(own), module.path));
     graph.set(own, {
       name: own,
@@ -180,7 +185,7 @@ function bicepGraph(files: ReadonlyMap<string, BicepFile>): Graph {
       line: 1,
       needs: [...resources.map(({ name }) => `${own} ${snake(name)}`), ...calledFiles],
     });
-    // What the calls of other files refer to. Each resource of the called file waits for it.
+    // Several files can call the same file, so its node collects the references of all calls.
     for (const { body, condition, loop, path: target, line } of modules) {
       const called = path.posix.join(path.posix.dirname(own), target);
       const known = graph.get(`${called} call`)?.needs ?? [];
@@ -195,7 +200,10 @@ function bicepGraph(files: ReadonlyMap<string, BicepFile>): Graph {
   return graph;
 }
 
-/** Returns the graph of the Terraform modules, without the examples. A resource has the key `<folder> <type>.<name>`. */
+/**
+ * Returns the graph of the Terraform modules, without the examples. Its nodes are like those of Bicep, with the key
+ * `<folder> <type>.<name>` for a resource. Unlike in Bicep, a reference waits only for the output or variable that it names.
+ */
 function terraformGraph(modules: readonly TerraformModule[]): Graph {
   const graph = new Map<string, Node>();
   for (const module of modules.filter(({ folder }) => !folder.includes("/examples/"))) {
@@ -210,7 +218,7 @@ function terraformGraph(modules: readonly TerraformModule[]): Graph {
       if (root === "module") {
         const call = calls.find(({ labels }) => labels[0] === name);
         if (!call) return indexes;
-        // Without an output, everything in the module is meant.
+        // `module.name` without an output, such as in `depends_on`, refers to everything in the module.
         return [...indexes, member === undefined ? targetOf(call) : `${targetOf(call)} output.${member}`];
       }
       return root.startsWith("azurerm_") ? [...indexes, `${folder} ${root}.${name}`] : indexes;

@@ -1,4 +1,4 @@
-// Checks the defaults and limits of the parameters against the tables in the documentation, which no template can change along.
+// Checks the defaults and limits of the parameters against the tables in the documentation.
 
 import { allowedValues } from "./bicep/file-scope.ts";
 import type { BicepFile, Parameter } from "./bicep/parse.ts";
@@ -19,8 +19,8 @@ interface Row {
 }
 
 /**
- * Checks that each parameter has a row with its default. A parameter that is empty by default can have any text there, such as
- * `none` or the service's own default, but no value of another parameter's kind.
+ * Checks that each parameter has a row with its default and its limits. The row of a parameter that is empty by default can have
+ * any text as the default, such as `none` or the service's own default, but not `true` or `false`.
  */
 export function checkParameterDocs(files: InfraFiles, bicep: ReadonlyMap<string, BicepFile>): Finding[] {
   const rows = PAGES.flatMap((file) => rowsOf(file, files.text.get(file) ?? ""));
@@ -45,7 +45,7 @@ export function checkParameterDocs(files: InfraFiles, bicep: ReadonlyMap<string,
   });
 }
 
-/** Checks that each command in the documentation that deploys a template has its scope, and passes parameters of this template only. */
+/** Checks the documented commands that deploy a template: they must have its target scope and pass only its parameters. */
 export function checkCommands(files: InfraFiles, bicep: ReadonlyMap<string, BicepFile>): Finding[] {
   return [...files.text]
     .filter(([file]) => file.startsWith("docs/"))

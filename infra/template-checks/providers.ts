@@ -110,8 +110,8 @@ const PROVIDER_ARGUMENTS: Record<string, [isRight: (value: Expression | undefine
 };
 
 /**
- * Checks the configuration of the provider: one version in all modules, the arguments that each example needs, the provider of each
- * module call, and that no resource depends on who applies.
+ * Checks the configuration of the provider: one version in all modules, the arguments that each example needs, the provider of
+ * each module call, and that no resource depends on the identity that runs `terraform apply`.
  */
 export function checkProviderSettings(modules: readonly TerraformModule[]): Finding[] {
   const expected = versionOf(modules.find(({ folder }) => folder === "infra/terraform"));
@@ -140,8 +140,8 @@ function versionOf(module: TerraformModule | undefined): string {
 }
 
 /**
- * Checks the arguments of the `provider` blocks of an example. If one has an alias, it is for another subscription, so that each module
- * except the service itself must name its provider: the service covers its own subscription.
+ * Checks the arguments of the `provider` blocks of an example. A provider with an alias is for another subscription. Each module
+ * call except that of the service, which covers its own subscription, must then name its provider.
  */
 function checkProviderBlocks(example: TerraformModule): Finding[] {
   const providers = blocks(example, "provider");

@@ -1,6 +1,6 @@
-// Checks that the templates refuse wrong parameters. The runs of `terraform test` with `expect_failures`
-// (infra/terraform/tests) name the wrong values. The conditions of both languages are evaluated with them, because the runs
-// themselves need the provider, and a condition that always holds refuses nothing.
+// Checks that the templates reject invalid parameters. The invalid values come from the runs of `terraform test` with
+// `expect_failures` (infra/terraform/tests). Those runs need the provider, so this check evaluates the conditions of both
+// languages with the values instead. It finds a condition that always holds, and a condition without a test.
 
 import path from "node:path";
 import { allowedValues } from "./bicep/file-scope.ts";
@@ -38,7 +38,7 @@ export interface Refusing {
   tests: ReadonlyMap<string, TerraformFile>;
 }
 
-/** A condition that the templates require, by what fails if it does not hold. */
+/** The conditions of one variable, check or resource. `subject`: what fails if one does not hold, as in `expect_failures`. */
 interface Requirement {
   folder: string;
   subject: string;
@@ -59,7 +59,7 @@ export function checkRefusals({ files, bicep, modules, tests }: Refusing): Findi
       try {
         return conditionHolds({ modules, read: files.read, folder, variables, place }, condition);
       } catch (error) {
-        // Terraform refuses values with which a condition can't be evaluated.
+        // Terraform rejects values for which a condition can't be evaluated.
         if (error instanceof EvaluationError) return false;
         throw error;
       }
@@ -149,7 +149,7 @@ const SUBJECTS: Record<string, (block: Block) => string> = {
 };
 
 /**
- * Checks that service.bicep refuses the values too, if it limits the parameter: with a decorator, or with `fail` for a
+ * Checks that service.bicep also rejects the values, if Bicep can check the parameter: with a decorator, or with `fail` for a
  * combination of parameters.
  */
 function checkBicep(
@@ -160,7 +160,7 @@ function checkBicep(
 ): Finding[] {
   const service = bicep.get(SERVICE_TEMPLATE);
   const parameter = service?.parameters.find(({ name }) => `var.${snake(name)}` === subject);
-  // Bicep can't compare a text with a pattern.
+  // Bicep can't match a text against a pattern, so a condition about this parameter alone may have no counterpart.
   const isLimited =
     parameter?.decorators.some((one) => one.kind === "call" && LIMITS[one.name]) ||
     conditions.flatMap(variablesIn).some((name) => `var.${name}` !== subject);

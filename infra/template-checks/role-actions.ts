@@ -1,5 +1,5 @@
 // Checks the actions of the custom roles against the permission pages and against the calls that the service makes
-// (shared/doctor/calls). A missing action in all templates at once is no difference between them.
+// (shared/doctor/calls). The parity check does not find an action that is missing in all templates.
 
 import { CALLS } from "../../shared/doctor/calls.ts";
 import type { BicepFile } from "./bicep/parse.ts";
@@ -23,7 +23,7 @@ interface CustomRole {
   line: number;
 }
 
-/** Beginning of the sentence that lists the actions of a role, whose rows in the table are abbreviated. */
+/** Returns the start of the sentence that lists all actions of a role, for roles whose rows in the tables are abbreviated. */
 const listOf = (title: string) => `The ${title.replace("Credential Lifecycle ", "")} contains exactly:`;
 
 /** Checks each custom role in each file. */
@@ -65,8 +65,8 @@ function documentedActions(files: InfraFiles, title: string): Set<string> {
 }
 
 /**
- * Checks that the roles that the templates grant the service permit each of its calls in Azure. A finding is at the custom role that
- * has the other actions of the call, or else at the one with the most similar action.
+ * Checks that the roles that the templates grant to the service permit each of its calls in Azure. A finding is reported at the
+ * custom role with the other actions of the call. If there is none, at the role with the most similar action.
  */
 function checkCalls(bicep: ReadonlyMap<string, BicepFile>, roles: readonly CustomRole[]): Finding[] {
   const granted = grantsOf(bicep)

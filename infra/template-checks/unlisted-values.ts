@@ -1,5 +1,5 @@
-// Checks that each value that the templates decide is in the table of values (invariants.ts, further-values.ts). A mistake in a value
-// that is in no table would be found only if one language has it.
+// Checks that each value that the templates set is in the table of values (invariants.ts, further-values.ts). A mistake in an
+// unlisted value would be found only if one language alone had it.
 
 import type { Finding } from "./expression.ts";
 import type { Invariant } from "./further-values.ts";
@@ -18,7 +18,7 @@ const COVERED_TEXTS =
 
 const isCovered = (leaf: string): boolean => COVERED.has(leaf.split(".")[0]!) || COVERED_TEXTS.test(leaf);
 
-/** Returns whether a value is an item of the list that the path `for_each` has, or not set. */
+/** Returns whether a value is not set, or is an item of a `for_each`, whose list the table has at the path `for_each`. */
 const isItem = (value: string | undefined): boolean => value === undefined || /^\[?\{value\.\}\]?$/.test(value);
 
 /** Checks that each value that the templates decide is in the table, with its reason. */
@@ -35,7 +35,7 @@ export function checkListed(
     const kinds = KINDS.filter(({ arm }) => arm === one.resource.type);
     const pinned = [
       ...pinsOf(one.resource.type, name).flatMap(({ values = {} }) => Object.keys(values)),
-      // checkEventTypes
+      // Checked by `checkEventTypes` (invariants.ts).
       "properties.filter.includedEventTypes",
       ...kinds.flatMap(({ only }) =>
         Object.entries(only?.bicep ?? {}).flatMap(([path, reason]) =>
@@ -56,7 +56,7 @@ export function checkListed(
     const own = pinsOf(type, name).flatMap(({ terraform: values = {} }) => Object.keys(values));
     const pinned = own.concat(
       kinds.flatMap(({ arm, pairs, inside, only }) => {
-        // A resource of Bicep that is inside of another one in Terraform has a name of its own.
+        // A separate resource in Bicep can be a block of another resource in Terraform, so the names differ.
         const pins = table.filter((pin) => pin.type === arm && (pin.name === undefined || pin.name === name || inside));
         const paths = [
           ...pins.flatMap(({ values = {} }) => Object.keys(values)),
@@ -66,7 +66,7 @@ export function checkListed(
         ];
         return [
           "included_event_types",
-          // parity/settings.ts
+          // Compared by parity/settings.ts.
           "app_settings",
           // Parity compares the id, the pair names the role.
           ...(paths.includes("properties.roleDefinitionId") ? ["role_definition_id"] : []),

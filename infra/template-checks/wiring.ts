@@ -1,5 +1,5 @@
-// Checks that calls of modules pass values of the right kind: the name of a passed value must end like the name of the parameter.
-// Values of the same type can be swapped without any other sign.
+// Checks that calls of modules pass the right values: the name of a passed value must end like the name of the parameter. No type
+// check finds two values of the same type that are swapped.
 
 import path from "node:path";
 import type { BicepFile } from "./bicep/parse.ts";
@@ -132,8 +132,8 @@ function optionsIn(name: string, value: Expression): [name: string, value: strin
 }
 
 /**
- * Checks that each provider of an example, and the scope of what it creates, is the subscription of its alias: the provider `other`
- * has `var.other_subscription_id`.
+ * Checks that each provider of an example, and the scope of each call that uses it, has the subscription of the provider's alias:
+ * the provider `other` has `var.other_subscription_id`.
  */
 function checkSubscriptions(module: TerraformModule): Finding[] {
   const subscriptionOf = (alias: string) => (alias === "" ? "subscription_id" : `${alias}_subscription_id`);

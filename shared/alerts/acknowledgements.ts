@@ -71,8 +71,8 @@ export interface Acknowledgements {
   /** Removes an acknowledgment, so that the alert can be escalated again. @throws {Problem} notFound */
   remove(id: string, caller: Caller): Promise<void>;
   /**
-   * Removes the acknowledgments of resolved alerts. If the alert was about an entry of a token-signing certificate that became part
-   * of another asset, the open alert about that asset becomes acknowledged.
+   * Removes the acknowledgments of resolved alerts. If the alert was about an entry of a token-signing certificate that became
+   * part of another asset, the open alert about that asset becomes acknowledged.
    */
   removeResolved(ruleId: string, resolved: readonly Pick<ResolvedItem, "of" | "since">[]): Promise<void>;
   /** Removes acknowledgments of deleted rules, and of alerts that were resolved while a user acknowledged them. */
@@ -91,8 +91,8 @@ export function createAcknowledgements(deps: {
   const { tables, rules, trackedAlerts, audit, clock } = deps;
 
   /**
-   * Returns the key and the open alert about the asset that a joined credential belongs to. Undefined if the alert is not about an
-   * entry of a token-signing certificate that became part of another asset.
+   * Returns the key and the open alert about the asset that a joined credential belongs to. Undefined if the alert is not about
+   * an entry of a token-signing certificate that became part of another asset.
    */
   async function alertOfJoined(of: TrackedItem, ruleId: string): Promise<[string, TrackedAlert] | undefined> {
     const place = placeOf(of);

@@ -16,7 +16,7 @@ import { isAboutExpiry } from "./rule.ts";
 import type { AlertRules } from "./rules.ts";
 import { OPEN_PREFIX, TrackedRows } from "./tracked-alerts.ts";
 
-/** Number of requests in parallel. */
+/** Number of concurrent requests. */
 const PARALLEL = 16;
 /** Maximum number of rules that one request reads, each with about four reads. */
 const MAX_RULES = 1000;
@@ -26,12 +26,12 @@ const MAX_NOTIFICATIONS = 1000;
 /** The notifications about one asset. */
 export interface AssetNotifications {
   /**
-   * Returns a page of the newest 1,000 notifications of expiry rules about an asset, newest first: those about its current
-   * expiry, about open alerts, and about resolved and escalated ones. Needs four requests per rule, and one per notification.
-   * With a rule's ID in the filter, it reads only that rule and those that escalate to it.
+   * Returns a page of the newest 1,000 notifications of expiry rules about an asset, newest first: notifications about its
+   * current expiry, its open alert, and its resolved and escalated alerts. Needs four requests per rule, and one per
+   * notification. With a rule's ID in the filter, reads only that rule and the rules that escalate to it.
    *
-   * @param assetId - Also of a deleted asset, which can need three requests per rule and asset type. An unknown asset has no
-   *   notifications.
+   * @param assetId - ID of an asset, which can be deleted. A deleted credential needs three requests per rule and asset type,
+   *   because its ID does not contain its type. An unknown asset has no notifications.
    * @throws {Problem} invalidRequest for more than 1,000 rules
    */
   list(assetId: string, filter: HistoryFilter, request: PageRequest): Promise<Page<DeliveryRecord>>;
@@ -45,7 +45,7 @@ export function createAssetNotifications(deps: {
 }): AssetNotifications {
   const { tables } = deps;
 
-  /** Returns where the keys of the asset are in the log of a rule: prefixes of notifications, and keys of open alerts. */
+  /** Returns where a rule's log has rows about the asset: prefixes of the keys of notifications, and keys of open alerts. */
   async function keysOf(assetId: string): Promise<{ prefixes: string[]; openKeys: string[] }> {
     const places = placesOf(assetId);
     const onCorrupt = (row: StorageCorrupt) => countLeftOut(row);
@@ -119,7 +119,7 @@ export function createAssetNotifications(deps: {
     return matching.map((rule) => rule.ruleId);
   }
 
-  /** Returns a notification. An unreadable one is named in the answer as left out. */
+  /** Returns a notification. Undefined if its row can't be read: the response then says that it is incomplete. */
   async function find(id: string): Promise<DeliveryRecord | undefined> {
     try {
       return await deps.history.get(id);

@@ -31,8 +31,9 @@ export interface MailContent {
   text: string;
 }
 
-/** Returns a mail as HTML without style sheets, images or scripts, and as plain text. Lines are grouped by owner and location; within
- * a group the most urgent line is first. Lines beyond the size limit are counted and linked.
+/**
+ * Returns a mail as HTML without style sheets, images or scripts, and as plain text. Lines are grouped by owner and location.
+ * Within a group the most urgent line is first. Lines beyond the size limit are counted and linked.
  */
 export function mailOf(message: Message): MailContent {
   const fittingLines = linesThatFit(message);

@@ -42,7 +42,7 @@ export function placeText(place: Place | undefined): string {
   return place?.vault === undefined ? "" : `Vault ${place.vault}, subscription ${place.subscription ?? "unknown"}`;
 }
 
-/** Returns the details of a line that the headings above it don't contain. */
+/** Returns the details of a line, without those that the headings of its owner and place already contain. */
 export const factsUnderHeadings = ({ facts, place }: MessageLine): [string, string][] =>
   facts.filter(
     ([label]) => !(place && (label === "Owner" || (place.vault && (label === "Vault" || label === "Subscription")))),

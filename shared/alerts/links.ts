@@ -17,7 +17,8 @@ export function pageLink(links: Links): string | undefined {
 }
 
 /**
- * Returns the URL of a view on the web page. The API's URL would return 401 in a browser. Undefined if PUBLIC_BASE_URL is not set.
+ * Returns the URL of a view on the web page. The API's URL would return 401 in a browser. Undefined if PUBLIC_BASE_URL is not
+ * set.
  *
  * @param path - Such as `/inventory`. Segments with names are encoded.
  */

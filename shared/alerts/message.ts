@@ -29,8 +29,8 @@ import type { AlertType } from "./rule.ts";
 
 /**
  * Returns a copy in which every text is one line: control characters, line and paragraph separators become one space, invisible
- * format characters such as bidirectional controls are removed, and lone surrogates become U+FFFD. So a name can't add a line to a
- * message or make it look like another one: https://www.unicode.org/reports/tr36/#Bidirectional_Text_Spoofing
+ * format characters such as bidirectional controls are removed, and lone surrogates become U+FFFD. So a name can't add a line to
+ * a message or make it look like another one: https://www.unicode.org/reports/tr36/#Bidirectional_Text_Spoofing
  */
 export function toSingleLines<T>(value: T): T {
   if (typeof value === "string")
@@ -59,7 +59,7 @@ export interface MessageLine {
   what: string;
   /** Details as label and value pairs, in display order. */
   facts: [label: string, value: string][];
-  /** The page that shows what to do first, then the Azure portal. Empty if there is neither. */
+  /** Links to the service's page about the item, then to the Azure portal. Empty if neither is known. */
   links: MessageLink[];
   place?: Place;
 }
@@ -111,8 +111,8 @@ export interface MessageSource {
 }
 
 /**
- * Returns one message for one or more deliveries. Relative times refer to the creation of each delivery, so that a retry sends the
- * same text.
+ * Returns one message for one or more deliveries. Relative times refer to the creation of each delivery, so that a retry sends
+ * the same text.
  */
 export function messageOf(sources: readonly MessageSource[], links: Links): Message {
   const ruleNames = new Map(sources.map(({ delivery: { ruleId, ruleName } }) => [ruleId, ruleName]));
@@ -329,7 +329,7 @@ function introOf(deliveries: readonly Omit<DeliveryRecord, "news">[], count: num
 export const lineOf = (item: Item, createdAt: Date, links: Links): MessageLine =>
   toSingleLines(rawLineOf(item, createdAt, links));
 
-/** Returns the line of an item with the names as they are, possibly on several lines. */
+/** Returns the line of an item, before `toSingleLines`: names in it can contain line breaks. */
 function rawLineOf(item: Item, createdAt: Date, links: Links): MessageLine {
   switch (item.kind) {
     case "asset":
@@ -406,11 +406,11 @@ const RENEWERS_IN_MESSAGES: Record<Renewer, string> = {
   none: "none",
 };
 
-/** Begins what a line says about a certificate whose renewal is late. The time until its expiry follows. */
+/** Start of `what` for a certificate whose renewal is late. The time until its expiry follows. */
 const LATE_TEXT = "was not renewed in time and ";
 const LATE_SINCE = "Renewal late since";
 
-/** A late renewal needs a person, also if the expiry is far. */
+/** Returns the urgency of a late renewal: at least `warning`, because someone must act even if the expiry is far away. */
 const lateUrgencyOf = (remainingMs: number): Pick<MessageLine, "urgency" | "label"> => {
   const byTime = urgencyOf(remainingMs);
   return byTime.urgency === "notice" ? { urgency: "warning", label: "Renewal is late" } : byTime;

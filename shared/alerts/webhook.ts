@@ -12,8 +12,9 @@ import type { AlertEvent, EventHeaders, EventItem } from "./webhook-api.ts";
 
 /** The content and the signature of webhooks: CloudEvents with the headers of Standard Webhooks. */
 
-/** Returns the allowed webhook targets: public HTTPS addresses, and the service's own network if allowed. Reads 4 KiB of a response,
- * more than is shown to users.
+/**
+ * Returns the allowed webhook targets: public HTTPS addresses, and the service's own network if allowed. Reads 4 KiB of a
+ * response, more than is shown to users.
  */
 export const webhookTargets = (allowPrivate: boolean): OutgoingOptions => ({
   allowedNetwork: () => (allowPrivate ? "ownNetwork" : "public"),
@@ -23,7 +24,10 @@ export const webhookTargets = (allowPrivate: boolean): OutgoingOptions => ({
   maxAnswerBytes: 4096,
 });
 
-/** Returns the body of a webhook: CloudEvents 1.0 in structured mode, https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md */
+/**
+ * Returns the body of a webhook: CloudEvents 1.0 in structured mode.
+ * https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md
+ */
 export function cloudEventOf(delivery: Omit<DeliveryRecord, "news">, items: readonly Item[], links: Links): AlertEvent {
   const base = links.publicBaseUrl?.replace(/\/+$/, "");
   return {

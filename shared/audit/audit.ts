@@ -67,7 +67,8 @@ export interface Audit extends AuditRecorder {
   /** Prepares the log of a stopped app for an earlier version (rollback.ts). */
   prepareForRollback(): Promise<void>;
   /**
-   * Checks that the entries of this process get authentication codes if the log requires them. Commands call it before they write.
+   * Checks that the entries of this process get authentication codes if the log requires them. Commands call it before they
+   * write.
    *
    * @throws {ConfigError} if `AUDIT_SIGNING_KEYS` is missing.
    */

@@ -55,8 +55,8 @@ export interface AuditPage extends Page<AuditEntry> {
 
 /**
  * Returns one page, newest first. The index selects the entries, the primary rows give their content. An index row without a
- * matching entry is reported as a finding, as is an entry that was changed or that this service did not write. Entries outside of the
- * log's span are left out. Verification checks that no index rows are missing.
+ * matching entry is reported as a finding, as is an entry that was changed or that this service did not write. Entries outside of
+ * the log's span are left out. Verification checks that no index rows are missing.
  *
  * With a cursor it costs one request of the index (two for 1,000 entries) and the requests of `readIndexed`, on every page and
  * with every filter. Without a cursor it costs up to eleven more requests, which count up to 10,000 entries.

@@ -220,7 +220,9 @@ export function createB2c(deps: {
     await tables.put(Notices, TENANTS, LICENCE_NOTICE, { day });
   }
 
-  /** Tests a tenant and records it in the audit log. Without a client secret or for the service's own tenant, sends no request. */
+  /**
+   * Tests a tenant and records it in the audit log. Without a client secret or for the service's own tenant, sends no request.
+   */
   async function runTest(tenant: TestedTenant, clientSecret: string | undefined, caller: Caller): Promise<TestResult> {
     const result = await resultOf();
     const failed = result.checks.flatMap(({ name, finding }) => (finding ? `${name}: ${finding.code}` : []));

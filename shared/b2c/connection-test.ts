@@ -3,7 +3,8 @@ import type { Graph, Organization } from "../platform/azure/graph.ts";
 import { LISTS, type List, type TenantRecord, type TenantType } from "./tenant.ts";
 import { type Finding, PERMISSIONS, unreadableList, wrongDomain, wrongTenant } from "./tenant-problems.ts";
 
-// The connection test of a tenant, before or after its registration: tries what a discovery reads, and reports each missing permission.
+// The connection test of a tenant, before or after its registration: tries what a discovery reads, and reports each missing
+// permission.
 
 /** Steps of a connection test, in this order. */
 export const CHECKS = ["signIn", "consent", "tenant", "domain", ...LISTS] as const;

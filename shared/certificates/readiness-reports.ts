@@ -22,7 +22,7 @@ import { certificateIdOf } from "./renewal-information.ts";
 const CERTIFICATES_PER_PART = 5_000;
 /** Maximum number of certificates in a PDF. A longer document would not be readable. */
 export const MAX_PDF_CERTIFICATES = 2_000;
-/** Maximum number of pages of the inventory that one list response reads for a filter by problems. */
+/** Maximum number of inventory pages that one list response reads with the filter `failing`, which no index covers. */
 const MAX_PAGES = 10;
 
 export interface ReadinessReports {
@@ -30,14 +30,15 @@ export interface ReadinessReports {
    * Lists certificates by name, with the sums unless a cursor is given. The sums read all certificates: one request per 1,000,
    * and one per 1,000 dependencies.
    *
-   * @param failing - Only certificates with problems, or only those without.
+   * @param failing - True: only certificates with problems. False: only certificates without problems. With this filter, a page
+   *   can be shorter than the limit.
    */
   list(
     filter: ReadinessFilter,
     request: PageRequest,
     failing?: boolean,
   ): Promise<{ page: Page<FoundReadiness>; summary: ReadinessSummary | null }>;
-  /** Returns up to 5,000 certificates, and a cursor for the rest. */
+  /** Returns one part of the CSV file: up to 5,000 certificates, and a cursor for the rest. */
   part(
     filter: ReadinessFilter,
     cursor: string | undefined,
@@ -74,7 +75,10 @@ export function createReadinessReports(deps: {
   const judge = (asset: AssetRecord, now: number, uses: CertificateUses | undefined): Readiness =>
     readinessOf(asset, { now, owner: ownersOf(asset, ownerTag)[0], uses });
 
-  /** Adds the last answers of authorities, which are in the rows of the vaults. */
+  /**
+   * Adds the last answer of each certificate's authority, which is in the vault's row. An answer about an earlier version of the
+   * certificate is left out.
+   */
   async function withChecks(items: readonly Readiness[]): Promise<FoundReadiness[]> {
     const byVault = new Map<string, Promise<ReturnType<typeof readChecks>>>();
     const checksOf = (vaultName: string) => {
@@ -117,7 +121,7 @@ export function createReadinessReports(deps: {
       for (let pages = 1; ; pages++) {
         const judged = page.items.map((asset) => judge(asset, moment.now, uses));
         matches.push(...judged.filter(({ problems }) => failing === undefined || problems.length > 0 === failing));
-        // Stops at the end of a page of the inventory, where its cursor continues.
+        // Examines whole inventory pages only, so that the inventory's cursor also continues this list.
         if (matches.length > 0 || page.nextCursor === null || pages === MAX_PAGES) break;
         ({ page, moment } = await certificates(filter, { ...request, cursor: page.nextCursor }));
       }

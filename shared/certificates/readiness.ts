@@ -12,9 +12,12 @@ import { RENEWERS, type Renewal, type Renewer, renewalOf } from "../inventory/re
 /** Limits for which the renewals are counted, besides today's: the last two of the dated limits. */
 const [LIMIT_OF_2027, LIMIT_OF_2029] = PUBLIC_CERTIFICATE_LIMITS.slice(-2).map(({ days }) => days) as [number, number];
 const YEAR_DAYS = 365;
-/** An authority may issue a little more or less than a policy's months, which have 28 to 31 days. */
+/**
+ * Maximum difference between the ordered and the issued validity, as a share of the ordered one. Policies order months, which
+ * have 28 to 31 days, so the two are never exactly equal.
+ */
 const MAX_ORDER_DIFFERENCE = 0.1;
-/** Consumers that a text names. */
+/** Maximum number of consumers that the text of a problem names. */
 const MAX_NAMED_CONSUMERS = 3;
 
 export const READINESS_PROBLEMS = [
@@ -38,7 +41,7 @@ interface RenewalsPerYear {
 
 /** Uses of a certificate, with its key and its secret, by other resources. */
 interface CertificateUse {
-  /** Names of the consumers that name a version. */
+  /** Names of the consumers whose reference contains a version, so that they don't follow a renewal. */
   pinned: readonly string[];
   /** Whether a consumer reads the certificate with its private key. */
   readsPrivateKey: boolean;
@@ -55,7 +58,7 @@ export interface Readiness {
   publiclyTrusted: boolean | undefined;
   /** Validity of the issued certificate. Undefined without dates. */
   validityDays: number | undefined;
-  /** Undefined if the validity is unknown, or whether the limits apply. */
+  /** Undefined if the validity is unknown, or if it is unknown whether the certificate is publicly trusted. */
   renewalsPerYear: RenewalsPerYear | undefined;
   problems: { code: ReadinessProblem; detail: string }[];
   state: "ready" | "failing" | "unknown";

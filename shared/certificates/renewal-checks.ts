@@ -8,17 +8,17 @@ import { HOUR_SECONDS, SECOND_MS } from "../platform/time.ts";
 import { certificateIdOf, NoRenewalInformation, type RenewalInformation } from "./renewal-information.ts";
 
 /**
- * Asks the authorities of a vault's certificates when to renew them, before a scan reads the certificates. The vault's row has
- * the last answer for each certificate and the time of the next request, so that a scan of a vault of which nothing is due
- * asks nobody and reads no asset.
+ * Asks the authorities of a vault's certificates for renewal windows, before a scan reads the certificates. The vault's row
+ * contains the last answer for each certificate and the time of the next request. So if no certificate of the vault is due, the
+ * scan sends no request to an authority and reads no stored asset.
  */
 
 /** Maximum number of requests per scan of a vault. The next scan continues with the rest. */
 const MAX_REQUESTS = 200;
 const MAX_CONCURRENT_REQUESTS = 4;
 /**
- * After this number of requests that an authority did not answer, or rejected because it was overloaded, the scan of this vault
- * asks it no more.
+ * After this number of failed requests to an authority (no answer, 429 or 5xx), the scan of this vault sends no more requests to
+ * the authority. The remaining certificates are due again after an hour.
  */
 const MAX_UNREACHABLE = 3;
 
@@ -26,7 +26,7 @@ const MAX_UNREACHABLE = 3;
 export interface RenewalWindows {
   /** Returns the window of this version of a certificate. Undefined if none is known. */
   windowOf(asset: Pick<AssetRecord, "name" | "certificate">): AriWindow | undefined;
-  /** Lower-case names of the certificates whose stored window is another one, so that the scan must write them. */
+  /** Lower-case names of the certificates whose window differs from the stored one. The scan must write these certificates. */
   changed: ReadonlySet<string>;
   /** Returns the member `renewalChecks` of the vault's row. */
   toStore(): Uint8Array<ArrayBuffer> | undefined;
@@ -49,7 +49,8 @@ export async function checkRenewals(
   const { renewalInformation, log } = deps;
   if (!renewalInformation.isConfigured) return NO_WINDOWS;
   const now = Math.floor(Date.parse(deps.now) / SECOND_MS);
-  // The checks belong to the certificates before the scan, so that the next scan asks for those that this one finds.
+  // Hash of the certificates as stored before this scan. If this scan changes them, the hash no longer matches, and the next
+  // scan asks for the new ones.
   const contents = vault.contents.certificate ?? "";
   const before = vault.renewalChecks && readChecks(vault.renewalChecks);
   const isUpToDate = before?.certificates === contents && now < (before?.nextAt ?? 0);
@@ -75,7 +76,7 @@ export async function checkRenewals(
   await pMap(
     asked,
     async ({ name, id, directory, last }) => {
-      // The stored window is that of the stored version, also if the vault's row has no check of it.
+      // Without a check in the vault's row, the last known window is the one that is stored with the certificate.
       const known = last?.window ?? assets.get(name)!.ari;
       try {
         if ((unreachable.get(directory) ?? 0) >= MAX_UNREACHABLE)
@@ -109,10 +110,14 @@ export async function checkRenewals(
   const changed = new Set(
     Object.entries(checks).flatMap(([name, { window }]) => (isSame(assets.get(name)?.ari, window) ? [] : [name])),
   );
-  // With more due certificates than requests, the next scan continues at once.
+  // If certificates are left over because of MAX_REQUESTS, the next check is due now, so that the next scan continues.
   return windowsOf(checks, changed, contents, due.length > asked.length ? now : undefined);
 }
 
+/**
+ * @param certificates - Hash of the certificates to which the checks belong.
+ * @param nextAt - When the next check is due. By default the earliest `retryAfter`.
+ */
 function windowsOf(
   checks: Record<string, RenewalCheck>,
   changed: ReadonlySet<string>,

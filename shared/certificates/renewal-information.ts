@@ -11,7 +11,7 @@ import { DAY_SECONDS, HOUR_MS, HOUR_SECONDS, MINUTE_SECONDS, SECOND_MS } from ".
  * request per certificate, without an account, to the authorities that the setting ARI_DIRECTORIES names.
  */
 
-/** Limits of one request. The largest answer is a directory, by RFC 8555 some links. */
+/** Limits of one request. The largest answer is an ACME directory, which has a few links (RFC 8555, section 7.1.1). */
 const LIMITS = { timeoutMs: 10 * SECOND_MS, maxAnswerBytes: 64 * 1024 };
 /** Authorities reject requests without a User-Agent: RFC 8555, section 6.1. */
 const HEADERS = { accept: "application/json", "user-agent": "credential-lifecycle" };

@@ -1,11 +1,11 @@
-/** Divides the score: which checks fail most, and the score of each subscription. */
+/** Breaks down the compliance score: the checks with violations, and the score of each subscription. */
 import type { Scope } from "../inventory/scope.ts";
 import { failureTitleOf, SEVERITIES, SEVERITY_WEIGHTS, type Severity } from "./check.ts";
 import { HOLDER_SUBSCRIPTIONS } from "./excluded-vaults.ts";
 import { type CountedOverview, countByCheck } from "./overview.ts";
 import { computeScore, type Score } from "./score.ts";
 
-/** A check that fails. */
+/** A check with violations. All of them can be exempt: `failed` is then 0. */
 export interface FailingCheck {
   id: string;
   /** The title of the failure, such as "Expired secret is still enabled". */
@@ -23,7 +23,7 @@ export interface ScoreOfSubscription extends Score {
 }
 
 export interface Breakdown {
-  /** The checks that fail, those that cost the most score first. */
+  /** The checks with violations, those that lower the score the most first. Checks with exempt violations only are last. */
   checks: FailingCheck[];
   /** Lowest score first. */
   subscriptions: ScoreOfSubscription[];

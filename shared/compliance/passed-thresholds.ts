@@ -56,8 +56,8 @@ function passedIntervals(moments: readonly ThresholdMoment[]): Interval[] {
 
 /**
  * Returns the assets that passed a threshold between these moments, as `<type>.<name>`, by their vault's lower-case name. Reads
- * at most nine ranges of the inventory's index by expiry, and one request per 1,000 certificates whose renewal is late: only
- * these can have another status at one of the moments.
+ * at most nine ranges of the inventory's index by expiry. Certificates with a renewal plan are not in that index. Before they
+ * need attention they are healthy at every moment, so only the others are read: one request per 1,000.
  */
 export async function readAssetsThatPassed(
   tables: Tables,

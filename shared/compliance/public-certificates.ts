@@ -28,7 +28,8 @@ export function isPubliclyTrusted(asset: TrustFacts): boolean | undefined {
 }
 
 /**
- * Returns the dates of a certificate in Unix seconds. Key Vault's attributes equal them, and are known without the certificate.
+ * Returns the validity of a certificate in Unix seconds. Uses the dates of Key Vault's attributes, which are the same, if the
+ * certificate itself was not read.
  */
 export function validityOf({
   certificate,

@@ -7,7 +7,7 @@ import { MAX_STEPS, readNextEntries, slicesAfter, slicesOf, VIOLATIONS_PER_STEP 
 
 type BySeverity = Record<Severity, number>;
 
-/** An owner with the open violations of which the owner is one of the first three owners. */
+/** An owner with open violations. A violation stores up to three owners of its resource, and counts for each of them. */
 export interface OwnerViolations {
   owner: string;
   failed: number;
@@ -16,7 +16,7 @@ export interface OwnerViolations {
 
 /** Violations without an exemption, by owner. */
 export interface ViolationsByOwner {
-  /** Those with the most severe violations first. */
+  /** Owners with the most critical violations first, then by the next lower severities. */
   owners: OwnerViolations[];
   /** Number of violations of resources without an owner. */
   none: number;
@@ -26,7 +26,10 @@ export interface ViolationsByOwner {
   complete: boolean;
 }
 
-/** Examines up to 10,000 violations, like a list with the filter `owner`. */
+/**
+ * Counts the open violations of each owner. Examines up to 10,000 violations, as many as one page of a list with the filter
+ * `owner`.
+ */
 export async function violationsByOwner(tables: Tables, overview: Overview): Promise<ViolationsByOwner> {
   const owners = new Map<string, BySeverity>();
   let [remaining, none, examined, complete] = [slicesOf({}, overview), 0, 0, false];

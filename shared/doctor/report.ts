@@ -74,8 +74,8 @@ export function createReports({ subscriptions, rolesIn, resourceOf }: Sample, si
    * Reports where the identity's roles permit an action. Used for writes, which a check must not try. `works` if a role permits
    * it anywhere in the sampled subscriptions.
    *
-   * @param on - `name`: only on the resource of this name. `id`: its resource ID, if known, so that roles at a scope above it count too,
-   * and a missing one is certain. `except`: not on the resource of this name.
+   * @param on - `name`: only on the resource of this name. `id`: its resource ID, if known, so that roles at a scope above it
+   * count too, and a missing one is certain. `except`: not on the resource of this name.
    */
   async function whereHeld(
     action: Action,

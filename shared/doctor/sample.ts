@@ -10,8 +10,8 @@ import { type OwnRoles, ownRolesOrFailure, readOwnRoles } from "./own-roles.ts";
 // The watched resources for which one check makes its calls. Each is read at most once in a check.
 
 /**
- * Maximum number of watched subscriptions, of their vaults, of B2C tenants, and of the targets of a sync provider. With these, a check
- * sends about 150 requests.
+ * Maximum number of watched subscriptions, of their vaults, of B2C tenants, and of the targets of a sync provider. With these, a
+ * check sends about 150 requests.
  */
 export const SAMPLE = { subscriptions: 3, vaults: 5, tenants: 3, targets: 3 };
 

@@ -133,7 +133,8 @@ export interface InventoryCounts {
 export interface AssetQueries {
   /**
    * Lists assets that match the filter, by name or expiry. Up to two requests per type and page of 1,000 skipped rows, and one
-   * for the totals. By status, also one per 1,000 certificates whose renewal is late. If the totals are insufficient, also one per 1,000 vaults.
+   * for the totals. With the status `warning` or `critical`, also one request per 1,000 late or expired certificates with a
+   * renewal plan. If the totals are insufficient, also one per 1,000 vaults.
    *
    * @param moment - Decides the statuses. A cursor continues with that of the first page.
    * @throws {Problem} invalidCursor for a cursor of other filters; invalidRequest for an order that the filter excludes.
@@ -477,8 +478,9 @@ const byDaysIndex = (type: AssetType, range: ExpiryRange | undefined): IndexRang
 };
 
 /**
- * Returns the range of certificates with a renewal plan, by expiry: of all, of expired ones, or of healthy ones. Among the
- * latter are those whose renewal is late, which are few.
+ * Returns the range of certificates with a renewal plan in the index by expiry. For `healthy` the range has all unexpired ones,
+ * and `accepts` leaves out those whose renewal is late, which are few. `warning` and `critical` have an index of their own
+ * (`openLateStream`).
  */
 function renewedIndex({ status, dates, moment }: CountQuery): IndexRange {
   const firstUnexpired = Math.ceil(moment.now / 1000);
@@ -537,8 +539,9 @@ function openStream(
 }
 
 /**
- * Opens the certificates with a renewal plan that are `warning` or `critical`, by expiry. The index by the time at which they
- * need attention has no others but expired ones, so all are read and sorted: one request per 1,000.
+ * Opens the certificates with a renewal plan that are `warning` or `critical`, by expiry. They are read from the index by
+ * `attentionAt`, which is not in the order of expiry. So all rows up to now are read, also those of expired certificates, and the
+ * matches are sorted in memory. One request per 1,000 rows, which the limit of pages does not include.
  *
  * @param most - The maximum number of rows that may be needed.
  */

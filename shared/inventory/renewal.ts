@@ -88,7 +88,7 @@ export interface Renewal {
   windowStart: number | undefined;
   windowEnd: number | undefined;
   source: WindowSource | undefined;
-  /** When the last versions were created that replaced another one, newest first. */
+  /** Creation times of the latest versions, newest first, without the first version, which replaced none. */
   lastRenewals: number[];
   /** Whether the window has passed. */
   late: boolean;
@@ -143,7 +143,7 @@ const CERT_MANAGER = /^cert-manager$/i;
 const CERT_MANAGER_TAG = /^(?:cert-manager\.io|controller\.cert-manager\.io)\//i;
 const MANAGER_TAGS = /^(?:issuer|managed-?by|renewed-?by|created-?by|app\.kubernetes\.io\/managed-by)$/i;
 
-/** Acmebot sets the tag `Issuer=Acmebot`. */
+/** Returns who renews a certificate. Tags take precedence over the policy. Acmebot sets the tag `Issuer=Acmebot`. */
 function renewerOf(facts: RenewalFacts, hasCadence: boolean): Renewer {
   const tags = Object.entries(facts.tags ?? {});
   const isManagedBy = (pattern: RegExp) =>
@@ -157,9 +157,9 @@ function renewerOf(facts: RenewalFacts, hasCadence: boolean): Renewer {
 }
 
 /**
- * A window of ARI that ends in the last tenth of the lifetime is not used, nor a cadence with renewals in it: both would
- * suppress the alerts before expiry. Such a window is an error of the authority, and people who renew after an alert are no
- * renewer.
+ * Share of the lifetime after which a renewal is too late to be regular. An ARI window that ends later is an error of the
+ * authority. Renewals that happened later were probably made by people after an alert, so they don't prove a renewer. Both are
+ * ignored, because they would suppress the alerts before expiry.
  */
 const LATEST_RENEWAL = 0.9;
 
@@ -194,7 +194,8 @@ function policyWindowOf({ renewalTrigger }: RenewalFacts, from: number, expiresO
 
 /**
  * Returns the default window of Acmebot and cert-manager: from a third of the lifetime before the expiry, at most 30 days, and
- * for a quarter of the remaining time. https://cert-manager.io/docs/usage/certificate/#issuance-behavior-rotation-of-the-private-key
+ * for a quarter of the remaining time.
+ * https://cert-manager.io/docs/usage/certificate/#issuance-behavior-rotation-of-the-private-key
  */
 function tagsWindowOf(from: number, expiresOn: number): Window {
   const before = Math.min(30 * DAY_SECONDS, Math.floor((expiresOn - from) / 3));
@@ -208,7 +209,10 @@ const EARLIEST_RENEWAL = 0.2;
 const MAX_DELAY = 0.1;
 /** Maximum difference between the shares of the lifetime at which regular renewals happened. */
 const MAX_SPREAD = 0.25;
-/** Renewals may be later than all earlier ones by this share of the lifetime, and by half of the remaining time. */
+/**
+ * The window ends this share of the lifetime after the latest of the earlier renewals, but at most halfway between that renewal
+ * and the expiry.
+ */
 const CADENCE_GRACE = 0.1;
 
 /**

@@ -5,9 +5,10 @@ import { countIn, type Histogram, histogramOf, packHistograms, unpackHistograms,
 import { type PlannedCertificate, renewalInstantsOf, statusByPlan } from "./renewal.ts";
 
 /**
- * Counts of certificates with a renewal plan (renewal.ts). Their expiries are among those of all certificates, from which
- * statuses are counted by days. So a count by status is the count by days, minus these certificates by days, plus these
- * certificates by their plans.
+ * Counts of certificates with a renewal plan (renewal.ts), whose status does not follow from their expiry alone.
+ *
+ * The stored expiries contain all certificates, with and without a plan. So a count by status has three steps: count all
+ * certificates by expiry, subtract the certificates with a plan by expiry, and add them by their plans.
  */
 
 /** One certificate: expiry, the time at which it needs attention, and 1 if its renewal window is known. Unix seconds. */
@@ -15,12 +16,12 @@ const WORDS = 3;
 
 /** Counts of the certificates with a plan in some vaults. */
 export interface RenewedCounts {
-  /** Returns the number that expire in the range, or of all. Undefined if it is not exact. */
+  /** Returns the number of certificates that expire in the range; without a range, of all. Undefined if it is not exact. */
   countIn(range?: ExpiryRange): number | undefined;
   /**
-   * Returns the number with a status.
+   * Returns the number of certificates with a status.
    *
-   * @param range - Only those that expire in the range.
+   * @param range - Counts only certificates that expire in the range.
    * @returns undefined if it is not exact.
    */
   countByStatus(status: Status, moment: Moment, range?: ExpiryRange): number | undefined;
@@ -54,7 +55,11 @@ export function unpackRenewed(packed: Uint8Array | undefined): PlannedCertificat
 const isIn = (range: ExpiryRange | undefined, expiresOn: number): boolean =>
   !range || (expiresOn >= range.from && expiresOn < range.before);
 
-/** Returns exact counts of one vault. Undefined if it has no certificate with a plan. */
+/**
+ * Returns exact counts of one vault. Undefined if it has no certificate with a plan.
+ *
+ * @param sign - -1 for the earlier state of a changed vault, which is subtracted from totals.
+ */
 export function renewedOfVault(packed: Uint8Array | undefined, sign: 1 | -1): RenewedCounts | undefined {
   if (!packed || packed.length === 0) return undefined;
   const certificates = unpackRenewed(packed);
@@ -115,7 +120,8 @@ export function renewedOfTotals(
         countUntil(expiries, Math.ceil(moment.now / 1000)),
       ];
       if (counts.includes(undefined)) return undefined;
-      // Each status starts before the next one, so the difference of two counts is the number of certificates between them.
+      // Statuses follow each other: healthy, warning, critical, expired. `counts` has the certificates that reached each of
+      // them, so those that have a status now are those that reached it, minus those that reached the next one.
       const index = STATUSES.indexOf(status);
       return counts[index]! - (counts[index + 1] ?? 0);
     },

@@ -42,8 +42,8 @@ export function countLeftOut(
 export const countOfLeftOut = (): number => current.getStore()?.size ?? 0;
 
 /**
- * Runs `work`, which answers a GET request. Returns its result, and the rows that `work` left out. `leftOut` is undefined if there
- * are none.
+ * Runs `work`, which answers a GET request. Returns its result, and the rows that `work` left out. `leftOut` is undefined if
+ * there are none.
  */
 export async function collectLeftOut<T>(
   work: () => Promise<T>,

@@ -16,8 +16,8 @@ export function noteRequest(method: string): void {
 }
 
 /**
- * Runs `work`. `sentChange` then says whether it sent a request that can change something. Such a request may have taken effect even
- * if it failed. Without one, the work certainly had no effect.
+ * Runs `work`. `sentChange` then says whether it sent a request that can change something. Such a request may have taken effect
+ * even if it failed. Without one, the work certainly had no effect.
  */
 export function watchChanges<T>(work: () => Promise<T>): { result: Promise<T>; sentChange: () => boolean } {
   const state = { sent: false };

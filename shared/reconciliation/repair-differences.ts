@@ -136,7 +136,8 @@ export function createRepairer(
       const { copy, isRequested } = lost;
       const restore = async () => {
         if (copy) await restoreVaultRow(tables, copy);
-        // The evaluation after the re-scan writes the results again. Until then, unreadable ones would keep all totals from being renewed.
+        // The evaluation after the re-scan writes the results again. Until then, unreadable ones would keep all totals from being
+        // renewed.
         if (isSuspected("compliance")) await removeUnreadable(tables, name);
       };
       if (copy || isRequested) {

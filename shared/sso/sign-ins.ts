@@ -109,7 +109,8 @@ export function createSignIns(deps: {
     const domain = verifiedDomainOf(person);
     if (domains && !(domain !== undefined && domains.includes(domain))) throw new SignInRefused("emailDomain");
     const now = clock.now();
-    // Only the time from the provider counts: a browser can remove `prompt` and `max_age` from the request (OWASP ASVS 5.0, 6.8.4).
+    // Only the time from the provider counts: a browser can remove `prompt` and `max_age` from the request (OWASP ASVS 5.0,
+    // 6.8.4).
     const { authenticatedAt } = person;
     const authenticated = {
       authenticatedAt: authenticatedAt && new Date(Math.min(authenticatedAt.getTime(), now.getTime())).toISOString(),

@@ -531,9 +531,9 @@ describe("a crashed process", () => {
   const STRIDE = 9;
 
   /**
-   * Sends the alerts of three assets: of an owner, of an owner whose address bounces, and without an owner. The process crashes at
-   * the step that `steps` selects, and a new process continues. A step is a call that changes storage or the cloud. `steps.taken`
-   * counts them, and `steps.dead` is true from the crash on.
+   * Sends the alerts of three assets: of an owner, of an owner whose address bounces, and without an owner. The process crashes
+   * at the step that `steps` selects, and a new process continues. A step is a call that changes storage or the cloud.
+   * `steps.taken` counts them, and `steps.dead` is true from the crash on.
    */
   async function runWithCrash(steps: Steps) {
     fixture.clock.set(START);

@@ -7,7 +7,9 @@ import { expect, test } from "vitest";
 
 const root = path.resolve(import.meta.dirname, "../..");
 
-/** Named schemas in functions/. They combine the data of several areas, such as a setting with its effect on the scanned scope. */
+/**
+ * Named schemas in functions/. They combine the data of several areas, such as a setting with its effect on the scanned scope.
+ */
 const SCHEMAS_OF_TWO_AREAS = [
   "Coverage",
   "CoverageGap",

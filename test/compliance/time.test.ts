@@ -85,7 +85,8 @@ test("each day only assets that passed a threshold are evaluated, and all violat
     ]);
   }
   // `web` expires in 9.5 days and `soon` in 32.5. Each becomes a warning 30 days before, critical 7 days before, and then
-  // expires. Acmebot's certificates count only once they are late, and `short` is then critical by days at once. `due`: on the third day, the key `old` has been active for more than its maximum of 730 days.
+  // expires. Acmebot's certificates count only once they are late, and `short` is then critical by days at once. `due`: on the
+  // third day, the key `old` has been active for more than its maximum of 730 days.
   expect(evaluatedByDay).toEqual({
     3: ["certificate.web", "due", "secret.soon"],
     10: ["certificate.web"],

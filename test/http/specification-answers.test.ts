@@ -11,8 +11,8 @@ import {
 } from "./specification-answers.ts";
 
 /*
- * The calls of the specification have the same answers as before step-up, approvals and signed rows existed, while their settings are
- * off. record-specification.ts recorded the answers of commit f8ec7568.
+ * The calls of the specification have the same answers as before step-up, approvals and signed rows existed, while their settings
+ * are off. record-specification.ts recorded the answers of commit f8ec7568.
  */
 
 const RECORDING = path.resolve(import.meta.dirname, "../fixtures/specification-f8ec7568.json");

@@ -10,8 +10,8 @@ import {
 } from "./fixture.ts";
 import { limitedHost } from "./rate-limited-host.ts";
 
-// Tests of the number and size of the requests of the web page, which page.test.ts runs. `withBrowser` declares a test that needs a
-// browser.
+// Tests of the number and size of the requests of the web page, which page.test.ts runs. `withBrowser` declares a test that needs
+// a browser.
 
 withBrowser(
   "the overview needs ten API calls after an incomplete scan, and shows the remediation of failures",

@@ -136,8 +136,8 @@ export function keepLoaded(opened: OpenedPage, host = service.url): void {
 
 /**
  * Opens an address in the page that is already loaded, because a load takes ten times the CPU time of a view. The page starts
- * without cached responses, forms, theme or errors of earlier tests. A test that leaves state that only a reload removes, such as a
- * notice, calls `requireReload`.
+ * without cached responses, forms, theme or errors of earlier tests. A test that leaves state that only a reload removes, such as
+ * a notice, calls `requireReload`.
  */
 export async function visitLoadedPage(address: string, host = service.url): Promise<OpenedPage> {
   const opened = pages.get(host);
@@ -245,7 +245,10 @@ export async function signInAs(username: string, password: string): Promise<void
   person = username;
 }
 
-/** Returns an address of each view. Views of one object show an object of the seed data. A test compares the list with `views.ts`. */
+/**
+ * Returns an address of each view. Views of one object show an object of the seed data. A test compares the list with
+ * `views.ts`.
+ */
 export const addresses = (): string[] => [
   ...permissions.views.map(({ path }) => path),
   ...Object.values(seedAddresses),

@@ -247,7 +247,10 @@ function syncRecordCase(target: string, targetService: string, name: string, mor
 /** The address of an identity provider that does not exist. Its configuration can be saved but not enabled. */
 const UNREACHABLE_IDP = "https://idp.example.invalid";
 const readSsoConfig = () => get("/auth/sso/config");
-/** Returns the B2C tenant of the simulated company that the service does not know yet, with the client secret of its registration. */
+/**
+ * Returns the B2C tenant of the simulated company that the service does not know yet, with the client secret of its
+ * registration.
+ */
 const readOutletTenant = () => {
   const tenant = service.cloud.control.tenants.list().find(({ domain }) => domain === OUTLET.domain)!;
   return { ...tenant, secret: secretValueOf(OUTLET.registration, "lifecycle") };

@@ -1,7 +1,7 @@
 /**
- * Tests of the web page (functions/web) in a real browser. Each imported file declares the tests of one subject. All of them share
- * one browser and one running service (fixture.ts). The order of the imports matters, because later tests change data that earlier
- * tests check.
+ * Tests of the web page (functions/web) in a real browser. Each imported file declares the tests of one subject. All of them
+ * share one browser and one running service (fixture.ts). The order of the imports matters, because later tests change data that
+ * earlier tests check.
  */
 import "./views.ts";
 import "./stated-limits.ts";

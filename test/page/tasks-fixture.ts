@@ -1,7 +1,7 @@
 /**
- * The running service, the browser and the visitors of the tests of tasks. tasks.test.ts imports the files with the tests, one per
- * area of the page (`tasks-….ts`). A task is what a person wants to do, such as rotating a secret that a mail names. Each test
- * drives one task with a visitor, who counts the clicks.
+ * The running service, the browser and the visitors of the task tests. tasks.test.ts imports the files with the tests, one per
+ * area of the page (`tasks-….ts`). A task is something that a user wants to do, such as rotating a secret that a mail names. Each
+ * test performs one task as a visitor and counts the clicks.
  */
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
@@ -142,8 +142,8 @@ async function freePort(): Promise<number> {
 const ID = /[0-9a-f]{8}-[0-9a-f]{4}-|\b[0-9A-HJKMNP-TV-Z]{26}\b|^[\w-]+\.(?:secret|key|certificate)\./i;
 
 /**
- * A person at the page, who counts clicks. Choosing from a list and checking a box count as a click. Typing does not, but no person
- * may need to type an ID.
+ * A user of the page, with a count of the clicks. Choosing from a list and checking a box count as clicks. Typing does not count,
+ * but no task may require a user to type an ID.
  */
 export class Visitor {
   readonly page: Page;

@@ -98,8 +98,8 @@ async function enumValuesOfApi(): Promise<Set<string>> {
 }
 
 /**
- * A normal run checks a sample of views in one look each (theme and width), a campaign, the long test run, all views in all looks.
- * `EXTREMES`, used above, are the looks of the narrowest and the widest supported screen.
+ * A normal run checks a sample of views in one look each (theme and width), a campaign, the long test run, all views in all
+ * looks. `EXTREMES`, used above, are the looks of the narrowest and the widest supported screen.
  */
 withSeedData(
   "each view renders in light and dark theme, on narrow and wide screens",

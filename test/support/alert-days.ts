@@ -96,7 +96,9 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
     const mailFiles = readdirSync(app.mailFolder).filter((name) => name.endsWith(".json")).length;
     return { rules, assets: expiryDates.size, renewed, scans: options.scans.length + 1, kills: app.kills, mailFiles };
 
-    /** Moves the clock to a day, runs its scan if it has one, and evaluates the rules. Kills the process if the options say so. */
+    /**
+     * Moves the clock to a day, runs its scan if it has one, and evaluates the rules. Kills the process if the options say so.
+     */
     async function runDay(day: number): Promise<void> {
       await clock.set(day * DAY_MS);
       // The service reads the time from storage's responses. A response makes the service notice the new day.

@@ -11,10 +11,10 @@ import { pythonEnvironment } from "../python.ts";
 // Schemathesis generates requests from /openapi.json, valid and invalid ones, and compares each answer with the document.
 
 const SEED = "20261126";
-/** Requests that each operation gets in the phase of random requests. The other two phases have a number of their own. */
+/** Maximum number of requests per operation in the phase `fuzzing`. The schema decides the number in the other two phases. */
 const MAX_EXAMPLES = "8";
 
-/** Maximum length of the reason of a failure. */
+/** Maximum length of the reason of a failure, in characters. */
 const MAX_WORDS = 200;
 
 /** Each check that Schemathesis makes of an answer, as a case of its own. */
@@ -68,8 +68,8 @@ export const part: Part = {
 };
 
 /**
- * Returns whether a failure is about a file that a query parameter requests instead of JSON. The document names its media type in an
- * extension, because generated clients have one type for each answer.
+ * Returns whether a failure is about a file that a query parameter requests instead of JSON. The document names the file's media
+ * type in the extension `x-other-media-types`, because generated clients support one type for each response.
  */
 function isOtherMediaType(failure: string, document: { paths: Record<string, Record<string, Operation>> }): boolean {
   const [, method = "", where = "", type = ""] = /^(\w+) (\S+): .*Received: ([^;\s]+)/.exec(failure) ?? [];
@@ -96,7 +96,7 @@ interface Scenario {
   checks?: Record<string, { name: string; status: string; failure_info?: { failure?: { message?: string } } }[]>;
 }
 
-/** Runs Schemathesis as the administrator of this token. @throws {Error} with its words, if it wrote no report */
+/** Runs Schemathesis as the administrator with this token. @throws {Error} with the program's output if it wrote no report */
 async function runSchemathesis(url: string, token: string): Promise<Run> {
   const folder = mkdtempSync(path.join(tmpdir(), "schemathesis-"));
   const report = path.join(folder, "report.ndjson");
@@ -117,7 +117,7 @@ async function runSchemathesis(url: string, token: string): Promise<Run> {
   }
 }
 
-/** Returns the figures of a report, which has a JSON event in each line and can be larger than a text of Node.js. */
+/** Returns the figures of a report, which has one JSON event per line. Read as a stream: it can exceed the limit of a string. */
 async function summary(report: string): Promise<Run> {
   const operations = new Set<string>();
   const failures = new Map<string, Set<string>>();

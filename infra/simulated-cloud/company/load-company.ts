@@ -18,8 +18,8 @@ export function resolveCompany(choice: CompanyChoice, seed: number): Company {
 }
 
 /**
- * Loads the company that a command-line argument names: `acme`, `small`, `certificates`, a JSON file that contains a `Company` or a
- * `SizedCompany`, or a size such as `vaults=100,secrets=50,keys=10,certificates=5,subscriptions=4,bigVault=20000,
+ * Loads the company that a command-line argument names: `acme`, `small`, `certificates`, a JSON file that contains a `Company` or
+ * a `SizedCompany`, or a size such as `vaults=100,secrets=50,keys=10,certificates=5,subscriptions=4,bigVault=20000,
  * sites=20000,applications=10000,credentials=15000`.
  *
  * @throws {Error} if the argument is none of these.

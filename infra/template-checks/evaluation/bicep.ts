@@ -53,7 +53,10 @@ function attempt({ findings }: Deployment, file: string, line: number, work: () 
   }
 }
 
-/** One deployment of one file. */
+/**
+ * One deployment of one Bicep file: the file with the parameters and the place of one call. Evaluates lazily, because a parameter
+ * can refer to an output of another call.
+ */
 class FileDeployment {
   readonly #file: BicepFile;
   readonly #parameters: ReadonlyMap<string, () => Value>;
@@ -110,7 +113,10 @@ class FileDeployment {
     return textOf(evaluate(id, names));
   }
 
-  /** Returns the names for each resource or call that a declaration creates: none if its condition is false. */
+  /**
+   * Returns the names for each iteration of a declaration's loop, without those whose condition is false. A declaration without a
+   * loop has one iteration.
+   */
   #rounds({ condition, loop }: Resource | Module): Names[] {
     const names = this.#names({});
     const rounds = loop
@@ -119,7 +125,10 @@ class FileDeployment {
     return rounds.filter((round) => !condition || evaluate(condition, round) === true);
   }
 
-  /** Returns the deployment of a called file. */
+  /**
+   * Returns the deployment of a called file. One call has one deployment per place: a loop must give each iteration another
+   * scope, as all loops of the templates do.
+   */
   #called(module: Module, names: Names): FileDeployment {
     const place = this.#placeOf(property(module.body, "scope"), names);
     const key = `${module.name} ${idOfPlace(place)}`;
@@ -196,6 +205,7 @@ class FileDeployment {
   #memberOf(resource: Resource, members: string[], expression: Expression, names: Names): Value {
     const index = indexIn(expression);
     const position = index && textOf(evaluate(index, names));
+    // An index counts all iterations of a loop, so none may be left out because of its condition.
     const rounds = resource.existing
       ? [this.#names({})]
       : this.#rounds({ ...resource, ...(index && { condition: TRUE }) });

@@ -1,5 +1,6 @@
 // Evaluates both languages with samples of parameters, and checks the results: names, scopes, subnets, outputs and settings. The
-// comparison of expressions (parity/) does not see a mistake that both languages contain, or that an expression hides.
+// comparison of expressions (parity/) misses a mistake that both languages contain, or that shows only in the value of an
+// expression.
 
 import { parse } from "yaml";
 import type { BicepFile } from "../bicep/parse.ts";
@@ -69,12 +70,12 @@ export const withoutHash = (value: string): string => value.replace(/(?<![0-9a-f
 const at = ({ file, line }: { file: string; line: number }, message: string): Finding => ({ file, line, message });
 
 /**
- * Custom roles whose name has the subscription of the policy in Terraform: there, each policy has a role of its own, and names are
- * unique in the tenant. Policies of Bicep share one.
+ * Custom roles whose names differ between the languages. In Terraform each policy has a role of its own, with the policy's
+ * subscription in its name, because role names are unique in the tenant. In Bicep all policies share one role.
  */
 const NAMED_BY_POLICY = new Set(["event_deployer_definition"]);
 
-/** Values of a resource that both languages must have in common, in the words of Bicep. */
+/** Returns the values of a resource that must be equal in both languages. */
 function comparedValues(resource: DeployedResource): Record<string, string> {
   const { body, scope, type, symbol } = resource;
   const properties = (body.properties ?? {}) as { [key: string]: Value };
@@ -82,7 +83,7 @@ function comparedValues(resource: DeployedResource): Record<string, string> {
   if (/roleDefinitions$|^azurerm_role_definition$/.test(type))
     return {
       scope,
-      // The grammar of Terraform drops a space between two parts of a text.
+      // The Terraform parser of these checks drops a space between two parts of a template string.
       ...(!NAMED_BY_POLICY.has(symbol) && {
         "the name of the role": textOf((isTerraform ? body.name : properties.roleName) ?? null).replace(/, /g, ","),
       }),
@@ -182,8 +183,8 @@ function checkSubnets({ resources }: Deployment): Finding[] {
 }
 
 /**
- * Checks the tags of the service's resources: azd finds the resource group and the app by its own. Each resource that can have
- * tags has them.
+ * Checks the tags of the service's resources. Each resource that can have tags must have `azd-env-name`, and the app also
+ * `azd-service-name`: azd finds the resource group and the app by them.
  */
 function checkTags({ files }: Templates, { terraform }: Sample, { resources }: Deployment): Finding[] {
   if (terraform !== "infra/terraform") return [];
@@ -213,8 +214,8 @@ function checkTags({ files }: Templates, { terraform }: Sample, { resources }: D
 }
 
 /**
- * Checks the outputs of both languages against OUTPUTS. The version is text of a file, so only its presence is required. An output
- * that no language has any more is missing in the commands and modules that read it.
+ * Checks the outputs of both languages against OUTPUTS. The version comes from a file, so only its presence is checked. An output
+ * that neither language has is a finding, because users' commands and modules may read it.
  */
 function checkOutputs({ bicep, modules }: Templates, results: readonly Result[]): Finding[] {
   const result = results.find(({ sample }) => sample.name === EVERY_OPTION)!;
@@ -244,7 +245,7 @@ function checkOutputs({ bicep, modules }: Templates, results: readonly Result[])
   return [...missing, ...wrong];
 }
 
-/** Settings that only Terraform has among the app settings, or has elsewhere. */
+/** Settings that are not compared: one is only in Terraform, the other is an argument outside of the app settings there. */
 const SET_ELSEWHERE = new Set([STORAGE_KEY_SETTING, "APPLICATIONINSIGHTS_CONNECTION_STRING"]);
 
 /** Returns the app settings in both languages. */

@@ -2,19 +2,22 @@
 
 import type { Expression } from "../expression.ts";
 
-/** A value of a template. What only Azure knows is text such as `<vault.id>`, with the name of the resource and the member. */
+/**
+ * A value of a template. A value that only Azure knows, such as a resource ID, is a placeholder like `<vault.id>`, with the name
+ * of the resource and the member.
+ */
 export type Value = string | number | boolean | null | Value[] | { [key: string]: Value };
 
 /** An expression has no value: it calls `fail`, refers to something that is not deployed, or is not supported. */
 export class EvaluationError extends Error {}
 
-/** Resolves what differs between files and languages. */
+/** Resolves the names and functions of one file in one language, at one place: inside of a loop, also the loop's variables. */
 export interface Names {
   /** Returns the value of a name, member or index expression. Undefined if the expression refers to no declaration. */
   reference(expression: Expression): Value | undefined;
   /** Returns the result of a function. */
   call(expression: Extract<Expression, { kind: "call" }>, names: Names): Value;
-  /** Returns the same names with the variables of one round of a loop. */
+  /** Returns the same names, and the variables of one iteration of a loop. */
   bind(variables: readonly string[], key: string | number, value: Value): Names;
 }
 
@@ -57,7 +60,7 @@ export function evaluate(expression: Expression, names: Names): Value {
   }
 }
 
-/** Returns whether an expression has a value, which Terraform's `can` asks. */
+/** Returns whether an expression can be evaluated, as Terraform's function `can` does. */
 function hasValue(expression: Expression, names: Names): boolean {
   try {
     evaluate(expression, names);
@@ -81,7 +84,7 @@ export const entriesOf = (over: Value): [key: string | number, value: Value][] =
 function evaluateLoop(loop: Extract<Expression, { kind: "for" }>, names: Names): Value {
   const isCondition = (part: Expression) => part.kind === "operation" && part.operator === "for_cond";
   const condition = loop.result.find(isCondition);
-  // Two results are the key and the value of an object.
+  // A loop with two results creates an object: the first is the key, the second the value.
   const [first, second] = loop.result.filter((part) => !isCondition(part));
   const rounds = entriesOf(evaluate(loop.over, names))
     .map(([key, value]) => names.bind(loop.variables, key, value))

@@ -27,7 +27,10 @@ const NAME_RULES: Record<string, RegExp> = {
   "Microsoft.Web/sites": /^[A-Za-z0-9-]{2,60}$/,
 };
 
-/** Types whose names are unique in all of Azure, so that they must depend on the subscription and the region too. Same source. */
+/**
+ * Types whose names must be unique in all of Azure, by the source of NAME_RULES. So the names must also depend on the
+ * subscription and the region.
+ */
 const GLOBAL = new Set([
   "Microsoft.AppConfiguration/configurationStores",
   "Microsoft.Communication/communicationServices",
@@ -106,8 +109,8 @@ function sameNames(
 }
 
 /**
- * Returns whether a resource has a name that two deployments must not share. A resource inside of another one, or with an
- * identifier of the deployment in its name (`<…>`), can't meet another deployment's.
+ * Returns whether two deployments must not give a resource the same name. A resource inside of another resource, or with an
+ * identifier of the deployment in its name (`<…>`), can't conflict with that of another deployment.
  */
 function isOwnName(one: DeployedResource): boolean {
   const type = armTypeOf(one);

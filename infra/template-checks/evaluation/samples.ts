@@ -137,7 +137,7 @@ export const serviceSample = (
   place: { ...PLACE, ...place },
 });
 
-/** The id of a principal is another one in each environment. */
+/** Parameters of templates that grant permissions to the service's identity. */
 const PRINCIPAL = { principalId: "<identity.principal_id>", environmentName: REQUIRED.environmentName };
 const EVENT_IDS = {
   storageAccountId: `${SERVICE_GROUP}/providers/Microsoft.Storage/storageAccounts/stservice`,
@@ -149,7 +149,13 @@ const MANAGEMENT_GROUP_ID = `/providers/Microsoft.Management/managementGroups/${
 const WORKSPACE_ID = `${SUBSCRIPTION_ID}/resourceGroups/${WORKSPACE_GROUP}/providers/Microsoft.OperationalInsights/workspaces/log-company`;
 const WATCH_SCOPES = [SUBSCRIPTION_ID, `/subscriptions/${WATCHED}`, MANAGEMENT_GROUP_ID];
 
-/** A template that is deployed on its own. `scope` and further variables are what only Terraform passes. */
+/**
+ * Returns a sample of a template that is deployed on its own.
+ *
+ * @param bicep - Path below infra/azure, which is also the sample's name.
+ * @param terraform - Folder below infra/terraform.
+ * @param further - Variables that only Terraform has, such as `scope`. In Bicep the deployment has a scope of its own.
+ */
 function separateSample(
   bicep: string,
   terraform: string,

@@ -105,7 +105,7 @@ class ModuleDeployment {
     return evaluate(value, this.names({}));
   }
 
-  /** Returns the names for each resource or call of a block: none if its `count` is 0. */
+  /** Returns the names for each instance of a block: one for each item of `for_each`, none if `count` is 0, otherwise one. */
   #rounds(block: Block): Names[] {
     const count = block.attributes.get("count")?.value;
     if (count) return evaluate(count, this.names({})) === 0 ? [] : [this.names({})];
@@ -193,12 +193,13 @@ class ModuleDeployment {
     return this.#locals.get(name)!;
   }
 
-  /** Returns the value that the state keeps. */
+  /** Returns the `input` of a `terraform_data` resource, whose value the state keeps. */
   #inputOf(name: string): Value {
     const block = this.blocks("resource").find((one) => one.block.labels[1] === name)?.block;
     return evaluate(block!.attributes.get("input")!.value, this.names({}));
   }
 
+  /** Returns a member of a data source. The modules read only the tenant, the subscription and who deploys. */
   #dataOf(member: string): Value {
     const { tenantId, subscriptionId, deployerObjectId } = this.#context.place;
     const values: Record<string, Value> = {

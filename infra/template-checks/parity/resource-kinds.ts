@@ -671,8 +671,8 @@ export const KINDS: Kind[] = [
 ];
 
 /**
- * Resources that only Terraform has, each with the equivalent Bicep property. `condition`: when Bicep sets the property, if that is
- * not whenever the resource is created.
+ * Resources that only Terraform has, each with the equivalent Bicep property. `condition`: when Bicep sets the property, if that
+ * is not whenever the resource is created.
  */
 export const TERRAFORM_ONLY: Record<string, { arm: string; property: string; condition?: string }> = {
   azurerm_nat_gateway_public_ip_association: {

@@ -1,5 +1,5 @@
-// Checks the addresses of the Terraform modules. Terraform's state keeps each resource under its address: without a `moved` block, a
-// new name or a new key deletes the existing resource and creates another one, with the data that it holds.
+// Checks the addresses of the Terraform modules. Terraform's state stores each resource under its address. Without a `moved`
+// block, a new name or key makes Terraform delete the existing resource with its data, and create another one.
 // https://developer.hashicorp.com/terraform/language/modules/develop/refactoring
 
 import path from "node:path";
@@ -11,8 +11,8 @@ import { blocks, type TerraformModule } from "./check.ts";
 import type { Block } from "./parse.ts";
 
 /**
- * Addresses of the released modules, by folder. The value says what the keys of its instances are: `` for one instance without a
- * key, `count`, or the expression of `for_each`.
+ * Addresses of the released modules, by folder, with the source of the keys of their instances: the expression of `for_each`,
+ * `count`, or an empty text for one instance without a key.
  */
 const RECORDED: Record<string, Record<string, string>> = recorded;
 const RECORD = "infra/template-checks/terraform/addresses.json";
@@ -89,8 +89,8 @@ function checkMove(
 }
 
 /**
- * Returns the files with the recorded names of renamed resources and module calls, so that the other checks, which know resources by
- * their names, have no finding about a name. A name that Bicep has too stays.
+ * Returns the modules with renamed resources and module calls under their recorded names. The other checks find resources by
+ * name, so they would otherwise report each correct rename. A new name that Bicep also has is not changed back.
  */
 export function withRecordedNames(
   modules: readonly TerraformModule[],
@@ -115,7 +115,10 @@ export function withRecordedNames(
   });
 }
 
-/** Returns the renamed declarations: those with a `moved` block, and those that must be the same because no other fits. */
+/**
+ * Returns the renamed declarations: those with a `moved` block, and those that are certainly renamed because exactly one
+ * declaration of their type disappeared and exactly one is new.
+ */
 function renamedIn(module: TerraformModule): Renamed[] {
   const known = RECORDED[module.folder];
   if (!known) return [];
@@ -157,6 +160,7 @@ export function declaredIn(module: TerraformModule): Map<string, Declared> {
   );
 }
 
+/** Returns the source of the keys of a declaration's instances (see RECORDED). Local values are replaced by their expressions. */
 function keysOf({ attributes }: Block, module: TerraformModule): string {
   if (attributes.has("count")) return "count";
   let source = attributes.get("for_each")?.source ?? "";

@@ -20,7 +20,10 @@ interface Argument {
 }
 type Arguments = Record<string, Argument>;
 
-/** Resource of Terraform itself, which keeps a value in the state: https://developer.hashicorp.com/terraform/language/resources/terraform-data */
+/**
+ * Resource of Terraform itself, which keeps a value in the state:
+ * https://developer.hashicorp.com/terraform/language/resources/terraform-data
+ */
 export const STATE_ONLY = "terraform_data";
 
 const RESOURCES = {

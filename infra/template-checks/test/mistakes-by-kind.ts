@@ -25,7 +25,7 @@ const SERVICE = `${B}/service.bicep`;
 const MAIN = `${B}/main.bicep`;
 const VARIABLES = `${T}/variables.tf`;
 
-/** A parameter of both entry points of Bicep, with azd's default. */
+/** Changes a declaration that main.bicep and service.bicep both contain. */
 const inBoth = (original: string, replacement: string): Change[] =>
   [MAIN, SERVICE].map((file) => [file, original, replacement] as const);
 const inWatch = (original: string, replacement: string): Change[] =>

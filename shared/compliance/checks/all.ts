@@ -12,9 +12,9 @@ import { vaultChecks } from "./vault.ts";
 /**
  * Version of the checks. Increase it when a check is removed or its results change. Then all assets are evaluated again within
  * a day. Edition 2 removed `vault-recoverable` and the warning in addition to a critical result, and stores owners with
- * violations. Edition 3: `vault-purge-protection` also fails without soft delete. Edition 4: `certificate-validity-period` judges
- * publicly trusted certificates by the limit of their first day; other checks of certificates know who
- * renews them.
+ * violations. Edition 3: `vault-purge-protection` also fails without soft delete. Edition 4: `certificate-validity-period`
+ * applies the limit of the first day to publicly trusted certificates, and the checks of expiry, issuer and renewal use renewal
+ * plans.
  */
 export const EDITION = 4;
 

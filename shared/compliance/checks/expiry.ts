@@ -111,10 +111,13 @@ export const nearExpiryCheck = (
         : evaluateThreshold(asset.expiresOn, threshold, context),
   });
 
-/** End of the evidence of a certificate whose renewal is late. */
+/** End of the evidence of a late renewal. The title of the violation is derived from the stored evidence. */
 const NOT_RENEWED = " and did not.";
 
-/** Judges a certificate with a renewal plan by its plan. It is within a threshold only after its renewal is late. */
+/**
+ * Evaluates a certificate with a renewal plan. It fails only after its window has passed. If no window is known, it fails in the
+ * last third (warning) or sixth (critical) of its lifetime at the earliest.
+ */
 function evaluateRenewal(
   expiresOn: number,
   plan: RenewalPlan,

@@ -4,8 +4,8 @@
  * for all vaults of a subscription in one region: https://learn.microsoft.com/azure/key-vault/general/service-limits
  * This service takes a quarter of each. Short bursts are allowed, because only the sum of ten seconds counts.
  *
- * Instances don't share the limits. Only one scans a vault at a time. For a region a shared counter would cost table requests in the
- * middle of each scan, and one instance usually has all workers: docs/limits.md names the numbers.
+ * Instances don't share the limits. Only one scans a vault at a time. For a region a shared counter would cost table requests in
+ * the middle of each scan, and one instance usually has all workers: docs/limits.md names the numbers.
  */
 
 /** Maximum number of requests in any period of ten seconds. */

@@ -142,8 +142,8 @@ type GuardedContext<Services, Params, Query, Body> = Pick<
 >;
 
 /**
- * Whether a request needs the confirmations. `stepUp`: no approval. `boundTo`: the stored state that the request is about, so that
- * an approval does not count after that state changed.
+ * Whether a request needs the confirmations. `stepUp`: no approval. `boundTo`: the stored state that the request is about, so
+ * that an approval does not count after that state changed.
  */
 type GuardDecision = boolean | "stepUp" | { boundTo: unknown };
 
@@ -197,9 +197,9 @@ export interface EndpointDeclaration<
   /** Parameters with their names in the specification. Callers can use camelCase or snake_case. */
   query?: Q;
   /**
-   * Set on endpoints by which a secret can leave, or with which a user can get around a confirmation. Returns whether this request
-   * needs the confirmations that the settings requireStepUp and requireApproval require. Called before the handler, and only if a
-   * setting requires a confirmation.
+   * Set on endpoints by which a secret can leave, or with which a user can get around a confirmation. Returns whether this
+   * request needs the confirmations that the settings requireStepUp and requireApproval require. Called before the handler, and
+   * only if a setting requires a confirmation.
    */
   guarded?: (
     context: GuardedContext<Services, Output<P>, Output<Q>, Output<B>>,
@@ -217,8 +217,8 @@ export interface EndpointDeclaration<
    */
   repeat?: Repeat<Services, Output<P>, ResponseJson<R>>;
   /**
-   * True for a POST that a repeat runs again: it only reads, or its effect is the same however often it runs. An `Idempotency-Key` is
-   * then accepted and ignored, as clients can send one with every POST.
+   * True for a POST that a repeat runs again: it only reads, or its effect is the same however often it runs. An
+   * `Idempotency-Key` is then accepted and ignored, as clients can send one with every POST.
    */
   harmlessRepeat?: boolean;
   /** Whether `If-Match` is supported. For the API description. */

@@ -215,7 +215,8 @@ async function runOnce<Services>(
   try {
     reply = await result;
   } catch (error) {
-    // A problem rejects a request that changed nothing. After any other error the request may have taken effect if it sent a change.
+    // A problem rejects a request that changed nothing. After any other error the request may have taken effect if it sent a
+    // change.
     const hadNoEffect = error instanceof Problem || !sentChange();
     await recordOutcome(hadNoEffect ? store.release(reserved) : store.markUnknown(reserved));
     throw error;

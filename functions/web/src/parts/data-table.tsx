@@ -14,7 +14,7 @@ import { Fragment, type ReactNode, useState } from "react";
 import { Hidden } from "./hidden.tsx";
 import { useIsNarrow } from "./width.ts";
 
-/** Number of items that the list for narrow screens shows at first. More would be several meters of scrolling on a phone. */
+/** Number of items that the list for narrow screens shows at first. Each item fills a large part of a phone's screen. */
 const FIRST_ITEMS = 20;
 
 const useStyles = makeStyles({
@@ -139,7 +139,7 @@ function Facts<T>({ item, columns }: { item: T; columns: Column<T>[] }) {
 function WideTable<T>({ items, columns, keyOf, label }: Props<T>) {
   const styles = useStyles();
   return (
-    // A group and no region: the card around it is a landmark already, mostly with the same name.
+    // A group, not a region: the card around the table is already a landmark, often with the same name.
     // biome-ignore lint/a11y/useSemanticElements: a fieldset is for form controls.
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a scrollable part must be reachable by keyboard.
     <div role="group" className={styles.scroller} aria-label={label} tabIndex={0}>

@@ -21,8 +21,8 @@ const VALUE_SOURCES = {
 const ALPHABETS = ["alphanumeric", "hex", "base64url", "symbols"] as const;
 
 /**
- * The button that rotates an asset and updates its consumers, on the asset's page and on that of its blast radius. The form can be submitted only after it
- * has shown the plan. Renders nothing for an asset that can't be rotated.
+ * The button that rotates an asset and updates its consumers, on the asset's page and on the page of its blast radius. The form
+ * can be submitted only after it has shown the plan. Renders nothing for an asset that can't be rotated.
  */
 export function RotateAsset({
   radius: { secret, nodes, consumers: allConsumers },
@@ -136,7 +136,7 @@ function Value() {
   );
 }
 
-/** Returns the body members of the selected source. A given value is not trimmed, because a value can start or end with spaces. */
+/** Returns the body members of the selected source. A given value is not trimmed: a secret can start or end with spaces. */
 function newValueOf(form: FormData) {
   const source = typed(form, "value");
   if (source === "given") return { newValue: String(form.get("newValue")) };

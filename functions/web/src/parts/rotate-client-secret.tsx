@@ -17,8 +17,8 @@ interface Props {
 }
 
 /**
- * The button that rotates one client secret of an application, beside that secret and on its page. The form can be submitted only after it has
- * shown the plan, which is the response to the same request as a dry run.
+ * The button that rotates one client secret of an application, beside that secret and on its page. The form can be submitted
+ * only after it has shown the plan, which is the response to the same request as a dry run.
  */
 export function RotateClientSecret({
   application: { appId, displayName },

@@ -17,8 +17,8 @@ type Match = Schemas["RotationMatch"];
 const SHOWN_CANDIDATES = 3;
 
 /**
- * Whether a client secret can be rotated, in one of three states: ready, confirm the match, or not possible. Each says how to get
- * to the next one.
+ * Shows whether a client secret can be rotated: "Ready", "Confirm the match" or "Not possible". Each state says what the user
+ * can do next.
  */
 export function RotationReadiness({ application, credential }: { application: Application; credential: Credential }) {
   if (application.reasons.length > 0)
@@ -37,7 +37,10 @@ export function RotationReadiness({ application, credential }: { application: Ap
   return <Stored application={application} credential={credential} />;
 }
 
-/** The states of an application that the service may rotate. They depend on the vault secrets that store the client secret. */
+/**
+ * The state of a client secret that the service may rotate: ready if a vault secret is proven to store it, otherwise the
+ * candidates to test.
+ */
 function Stored({
   application: { appId },
   credential: { keyId },
@@ -60,8 +63,8 @@ function Stored({
 }
 
 /**
- * Returns whether rotations write the vault secret: metadata, a user or a sign-in says that it stores the credential. The preview
- * of a rotation tests the value again.
+ * Returns whether the vault secret is proven to store the client secret, by its metadata, a user or a test sign-in. Rotations
+ * write only to proven vault secrets. The preview of a rotation tests the value again.
  */
 const isProven = ({ confidence, keyId: matchedKeyId }: Match, keyId: string): boolean =>
   confidence === "certain" && matchedKeyId === keyId;

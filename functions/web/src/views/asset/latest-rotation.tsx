@@ -36,7 +36,7 @@ function clientSecretOf(assetId: string): { appId: string; keyId: string } | und
   return source === "entra" && appId !== undefined && keyId !== undefined ? { appId, keyId } : undefined;
 }
 
-/** Finds the latest rotation that replaces or created the secret. */
+/** The latest rotation of the asset. For a client secret, the latest rotation that replaced or created it. */
 function Found({ assetId, startedId }: Props) {
   const clientSecret = clientSecretOf(assetId);
   const filter = clientSecret ? { appId: clientSecret.appId, limit: SEARCHED_ROTATIONS } : { assetId, limit: 1 };
@@ -84,7 +84,10 @@ function Steps({ rotationId, assetId }: Props & { rotationId: string }) {
   );
 }
 
-/** The result of the rotation so far. The problem is resolved when consumers use the new value, also while the old one is still valid. */
+/**
+ * The result of the rotation so far. "Resolved" is shown as soon as consumers use the new value, even while the old value is
+ * still valid.
+ */
 function Outcome({ rotation, assetId }: { rotation: Rotation; assetId: string }) {
   const { status, newKeyId, expiresAt, overlapEndsAt, failure, attention } = rotation;
   if (status !== "completed" && status !== "overlapping")

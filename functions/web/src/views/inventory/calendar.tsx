@@ -160,7 +160,7 @@ function Day({ day, today, count, filters }: { day: number; count: number } & Pi
             ...filters,
             // The summary, too, contains only counted assets.
             counted: "true",
-            // The filter excludes the boundary itself.
+            // `expiresAfter` excludes its own time, so it is one millisecond before the day.
             expiresAfter: new Date(day - 1).toISOString(),
             expiresBefore: new Date(day + DAY_MS).toISOString(),
           })}

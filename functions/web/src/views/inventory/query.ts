@@ -46,8 +46,8 @@ type AssetFilter = Filter & { name: keyof Filters };
 const QUICK: AssetFilter[] = [{ name: "hasOwner", label: "Has an owner" }];
 
 /**
- * Name of the filter in the address for the next days, such as `within=7`. It is no date, so that a shared or saved address
- * always means the days from today.
+ * Name of the filter in the address for assets that expire within a number of days, such as `within=7`. The address contains no
+ * date, so that a saved or shared link counts from the day on which it is opened.
  */
 export const WITHIN = "within";
 
@@ -60,7 +60,7 @@ export type Sort = NonNullable<Filters["sort"]>;
 /** Returns the filters and the order that the page's address sets. */
 export function filtersOf(params: URLSearchParams): Filters {
   const days = Number(params.get(WITHIN));
-  // Full hours, so that Back finds the list unchanged.
+  // The full hour: the filters stay the same for an hour, so that Back can restore the table with its cursors.
   const now = Math.floor(Date.now() / HOUR_MS) * HOUR_MS;
   const filters: Filters = {
     ...(days > 0 && {
@@ -76,7 +76,7 @@ export function filtersOf(params: URLSearchParams): Filters {
 export const canSortByName = ({ status, expiresAfter, expiresBefore }: Filters): boolean =>
   status === undefined && expiresAfter === undefined && expiresBefore === undefined;
 
-/** Returns whether a filter is set. The order is none. */
+/** Returns whether a filter is set. The order does not count as a filter. */
 export const isFiltered = ({ sort: _, ...filters }: Filters): boolean => Object.keys(filters).length > 0;
 
 /**

@@ -27,8 +27,8 @@ const useStyles = makeStyles({
 const HIDDEN_KEY = "checklistHidden";
 
 /**
- * The card of the Overview page with the steps that set up a fresh service, for administrators. Hidden when all steps are done, or
- * when the user has hidden it.
+ * The card of the Overview page with the steps that set up a new deployment, for administrators. Hidden when all steps are done,
+ * or when the user has hidden it.
  */
 export function Checklist() {
   const styles = useStyles();

@@ -22,8 +22,8 @@ const useStyles = makeStyles({
 });
 
 /**
- * The Overview page, the first that opens: the coverage, assets that expire soon, status, compliance score, notifications, changes
- * and the last scan.
+ * The Overview page, the first that opens: the coverage, setup steps and pending approvals if there are any, assets that expire
+ * soon, status, compliance score, notifications, changes and the last scan.
  */
 export default function Overview() {
   const styles = useStyles();

@@ -141,7 +141,7 @@ function Toggle({ setting, category, isOn }: Props & { isOn: boolean }) {
   );
 }
 
-/** The input field, by the type of the setting, which is not on or off. `allowed` lists the values of a setting that has only a few. */
+/** The input field of a setting that is not on or off, by its type. `allowed`: all values of a setting that has only a few. */
 function Value({ setting: { key, type, value, minimum, maximum, allowed, description } }: { setting: OneSetting }) {
   const field = { name: "value", member: key, label: labelOf(key), hint: description };
   if (allowed) return <ChoiceField {...field} options={allowed} defaultValue={String(value)} />;
@@ -197,8 +197,8 @@ async function etagIfUnchanged({ key, value, source }: OneSetting, { path }: Cat
 const scopeIn = (settings: Schemas["FeatureSetting"][]) => settings.find(({ scopeChange }) => scopeChange)?.scopeChange;
 
 /**
- * Parameters of the preview of a reset. A preview ignores the etag, which never matches. An instance of an earlier version of
- * the service, which does not know `preview`, rejects the request because of the etag instead of resetting the settings.
+ * Parameters of the preview of a reset. The etag never matches, and a preview ignores it. During an upgrade the request can reach
+ * an instance of an earlier version, which does not know `preview`: it rejects the etag instead of resetting the setting.
  */
 export const ONLY_PREVIEW = { query: { preview: true }, header: { "If-Match": '"preview"' } } as const;
 
