@@ -5,8 +5,10 @@ DAY = 86_400
 
 def window_end(asset):
     """Returns the last second of a certificate's renewal window, or None without a renewer."""
+    if asset["type"] != "certificate" or asset["source"] != "keyVault":
+        return None
     start, expires = asset["notBefore"] if asset["notBefore"] is not None else asset["created"], asset["expires"]
-    if asset["type"] != "certificate" or asset["source"] != "keyVault" or start is None or expires is None:
+    if start is None or expires is None:
         return None
     if is_acmebots(asset):
         before = min(30 * DAY, (expires - start) // 3)
