@@ -21,7 +21,10 @@ const COLUMNS: Column<Schemas["AlertHistoryEntry"]>[] = [
       </Link>
     ),
   },
-  { title: "Reason", cell: ({ items: [item], createdAt }) => item && (REASONS[item.kind] ?? reasonOf(item, createdAt)) },
+  {
+    title: "Reason",
+    cell: ({ items: [item], createdAt }) => item && (REASONS[item.kind] ?? reasonOf(item, createdAt)),
+  },
   { title: "Rule", cell: ({ ruleName }) => ruleName },
   { title: "Channel", cell: ({ deliveryMethod }) => METHODS[deliveryMethod] },
   { title: "Status", cell: ({ status, error }) => `${DELIVERY_STATUSES[status]} ${error ?? ""}` },

@@ -122,7 +122,8 @@ function WhatIsWrong({
         )}
         {owner === null && (
           <Text block>
-            It has no owner. {source === "keyVault" ? "Alerts, if a rule sends any, go to the recipients of the rule." : ""}
+            It has no owner.{" "}
+            {source === "keyVault" ? "Alerts, if a rule sends any, go to the recipients of the rule." : ""}
           </Text>
         )}
         {stale && <Text block>The last scan could not read all details, so the values below may be out of date.</Text>}
