@@ -157,7 +157,7 @@ withSeedData(
   async () => {
     const { page, browserErrors } = await visitLoadedPage("/#/license");
     const testedOperations = new Set<string>();
-    for (const [index, view] of sampled(addresses(), 2).entries()) {
+    for (const [index, view] of sampled(addresses(), 4).entries()) {
       await showView(page, view);
       await waitForSpinners(page, view);
       const names = await operationsOf(page);
