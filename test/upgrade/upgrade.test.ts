@@ -120,6 +120,8 @@ describe.each(["d7e4a4b", "0e6c2c3", "6f40339"])(
           outOfScopeSince: _o,
           subscriptionName: _n,
           renewal: _w,
+          // The simulated cloud's certificates of public authorities contain timestamps now.
+          thumbprint: _h,
           ...rest
         } = asset;
         expect([source, notCounted, outOfScope]).toEqual([old.source ?? "keyVault", null, false]);
@@ -179,11 +181,16 @@ describe.each(["d7e4a4b", "0e6c2c3", "6f40339"])(
       const expected = old.filter((one) => !isIncludedInOther(one));
       const ids = (list: Json[]) => list.map(({ id, firstSeenAt, exempted }) => [id, firstSeenAt, exempted]);
       const now = async () => (await get("/compliance/violations?limit=1000")).body;
-      await expect.poll(async () => ids((await now()).items), { timeout: TIMEOUT_MS }).toEqual(ids(expected));
+      // Earlier versions did not see that the renewal of the certificate of each vault `kv-rec-…` is late.
+      const isLateRenewal = ({ id }: Json) => /^certificate-auto-renewal\.kv-rec-\d\.certificate\.www$/.test(id);
+      const lateRenewals = async () => (await now()).items.filter(isLateRenewal).length;
+      await expect.poll(lateRenewals, { timeout: TIMEOUT_MS }).toBe(8);
+      const others = async () => (await now()).items.filter((one: Json) => !isLateRenewal(one));
+      await expect.poll(async () => ids(await others()), { timeout: TIMEOUT_MS }).toEqual(ids(expected));
       const { body: score } = await get("/compliance/score");
       const { total, open, exempted } = await now();
       expect({ total, open, exempted }).toEqual({
-        total: expected.length,
+        total: expected.length + 8,
         open: score.failed,
         exempted: score.exempted,
       });
@@ -193,28 +200,32 @@ describe.each(["d7e4a4b", "0e6c2c3", "6f40339"])(
       const recoverable = isBeforeScope
         ? vaults - old.filter(({ checkId }) => checkId === "vault-recoverable").length
         : 0;
-      expect(score.passed).toBe(before.passed - recoverable);
+      expect(score.passed).toBe(before.passed - recoverable - 8);
       expect((await get("/compliance/exemptions")).body.items).toHaveLength(2);
     });
 
-    testUnlessRedundant("only the waiting mail is sent, and no notification is repeated", async () => {
-      await runTimer("evaluateAlerts");
-      const end = performance.now() + TIMEOUT_MS;
-      while ((await get("/alerts/history?status=pending&limit=1")).body.total > 0) {
-        if (performance.now() > end) throw new Error("A delivery is still pending");
-        await delay(200);
-      }
-      const mails = await control("mails");
-      expect(mails.map(({ to }: Json) => to)).toEqual([["waiting@acme.example"]]);
-      expect(await control("sink/recorded")).toEqual([]);
-      // The four rules of the recording, and the rule "Waiting".
-      expect((await get("/alerts/rules")).body.items).toHaveLength(5);
-      const { items } = (await get("/alerts/history?limit=1000")).body;
-      const statuses = (list: Json[]) => list.map(({ ruleName, status }) => [ruleName, status]).sort();
-      expect(statuses(items)).toEqual(
-        statuses([...recording.answers.history, { ruleName: "Waiting", status: "delivered" }]),
-      );
-    });
+    testUnlessRedundant(
+      "only the waiting mail and one about late renewals are sent, and no notification is repeated",
+      async () => {
+        await runTimer("evaluateAlerts");
+        const end = performance.now() + TIMEOUT_MS;
+        while ((await get("/alerts/history?status=pending&limit=1")).body.total > 0) {
+          if (performance.now() > end) throw new Error("A delivery is still pending");
+          await delay(200);
+        }
+        const mails = await control("mails");
+        const recipients = mails.map(({ to }: Json) => to[0]).sort();
+        expect(recipients).toEqual(["violations@acme.example", "waiting@acme.example"]);
+        expect(await control("sink/recorded")).toEqual([]);
+        // The four rules of the recording, and the rule "Waiting".
+        expect((await get("/alerts/rules")).body.items).toHaveLength(5);
+        const { items } = (await get("/alerts/history?limit=1000")).body;
+        const statuses = (list: Json[]) => list.map(({ ruleName, status }) => [ruleName, status]).sort();
+        expect(statuses(items)).toEqual(
+          statuses([...recording.answers.history, { ruleName: "Waiting", status: "delivered" }]),
+        );
+      },
+    );
 
     testUnlessRedundant("the audit log is intact and contains all old entries", async () => {
       await runTimer("sealAudit");

@@ -165,7 +165,7 @@ function Sums({ summary }: { summary: Summary }) {
         <DataTable
           items={byProblem}
           keyOf={({ code }) => code}
-          label="Problems"
+          label="Certificates by problem"
           columns={[
             { title: "Problem", wide: true, cell: ({ code }) => PROBLEMS[code] },
             { title: "Certificates", cell: (one) => numberText(one.certificates) },
