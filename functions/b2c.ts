@@ -157,6 +157,7 @@ const testNewTenant = endpoint({
   tag,
   access: "admin",
   tier: "pro",
+  harmlessRepeat: true,
   body: NewTenant,
   example: {
     body: {

@@ -508,8 +508,9 @@ function openStream(
   /** Number of rows to request first, and the maximum that may be needed. */
   rows: { first: number; most: number },
 ): Stream {
+  // The cursor can be before this range, because another stream of the list starts earlier.
   const from =
-    cursor === undefined
+    cursor === undefined || prefix + cursor.k < bounds.from
       ? { from: bounds.from }
       : type > cursor.t
         ? { from: prefix + cursor.k }
