@@ -65,6 +65,7 @@ const NOT_GUARDED: Record<string, string[]> = {
   ],
   "sends the client secret in the request, or the saved one to Entra for the same application": [
     "POST /b2c/tenants",
+    "POST /b2c/tenants/test",
     "PUT /b2c/tenants/{tenant_id}",
     "DELETE /b2c/tenants/{tenant_id}",
     "POST /b2c/tenants/{tenant_id}/test",
