@@ -4,6 +4,7 @@ import type { Inventory } from "../inventory/inventory.ts";
 import type { AssetFilter } from "../inventory/query.ts";
 import { MAX_LIMIT, type Page, type PageRequest } from "../platform/http/paging.ts";
 import { Problem } from "../platform/http/problem.ts";
+import { undefinedIfLeftOut } from "../platform/storage/left-out-rows.ts";
 import {
   type CertificateUses,
   type FoundReadiness,
@@ -84,7 +85,7 @@ export function createReadinessReports(deps: {
     const checksOf = (vaultName: string) => {
       const checks =
         byVault.get(vaultName) ??
-        inventory.renewalChecks(vaultName).then((bytes) => (bytes ? readChecks(bytes) : undefined));
+        undefinedIfLeftOut(inventory.renewalChecks(vaultName)).then((bytes) => (bytes ? readChecks(bytes) : undefined));
       byVault.set(vaultName, checks);
       return checks;
     };
