@@ -20,7 +20,11 @@ test("a scan sends requests with all five Azure SDK packages", async () => {
   expect(calls).toEqual({
     "arm-keyvault": ["arm.listVaults"],
     "arm-resources-subscriptions": ["arm.listSubscriptions"],
-    "keyvault-certificates": ["keyvault.getCertificate", "keyvault.listCertificates"],
+    "keyvault-certificates": [
+      "keyvault.getCertificate",
+      "keyvault.listCertificateVersions",
+      "keyvault.listCertificates",
+    ],
     "keyvault-keys": ["keyvault.getKey", "keyvault.getRotationPolicy", "keyvault.listKeys"],
     "keyvault-secrets": ["keyvault.listSecrets"],
   });
