@@ -66,7 +66,7 @@ withBrowser("before the first scan, the overview says that the result is unknown
   const text = await readOverview();
   expect(text).toContain("No scan of all subscriptions has finished yet.");
   expect(text).not.toMatch(ALL_READ_CLAIM);
-  expect(await coverageLine()).toBe("Coverage: 0 of 0 subscriptions, 0 of 0 vaults");
+  expect(await coverageLine()).toBe("Coverage: unknown until the first scan has ended");
 });
 
 withBrowser("a subscription whose vaults can't be listed is named with the reason and the missing role", async () => {
@@ -77,7 +77,7 @@ withBrowser("a subscription whose vaults can't be listed is named with the reaso
   const [item] = await unreadSubscriptions().allInnerTexts();
   expect(item).toMatch(/^Subscription Acme Finance: Could not list vaults /);
   expect(item).toContain("the custom role Credential Lifecycle Inventory Reader on the subscription");
-  expect(await coverageLine()).toBe("Coverage: 1 of 2 subscriptions, 1 of 1 vault");
+  expect(await coverageLine()).toBe("Coverage: 1 of 2 subscriptions, 1 of 1 known vault");
   expect(text).toContain("Completed, but some subscriptions or vaults could not be read.");
   // The coverage is the first line of the view, and the navigation counts its gaps.
   expect(text.split("\n").filter(Boolean)[1]).toMatch(/^Coverage: /);
@@ -104,7 +104,7 @@ withBrowser("the overview lists unread subscriptions before unread vaults", asyn
   const text = await readOverview();
   expect(text).toContain("Vault kv-shop: ");
   expect(text.indexOf("Subscription Acme Finance: ")).toBeLessThan(text.indexOf("Vault kv-shop: "));
-  expect(await coverageLine()).toBe("Coverage: 1 of 2 subscriptions, 0 of 1 vault");
+  expect(await coverageLine()).toBe("Coverage: 1 of 2 subscriptions, 0 of 1 known vault");
 });
 
 withBrowser("the overview says that everything was read only after a completed scan of all subscriptions", async () => {

@@ -3,6 +3,7 @@ import { createHref } from "../../parts/address.ts";
 import { counted } from "../../parts/plural.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 import { STATUSES } from "../../parts/status.tsx";
+import { useCoverage, vaultNoun } from "../../parts/status-queries.ts";
 import { useSummary } from "./summary.ts";
 
 /** Color of each status in the bars and in the legend. */
@@ -36,6 +37,7 @@ const useStyles = makeStyles({
 /** The card of the Overview page with the numbers of assets by type and status. */
 export function Health() {
   const styles = useStyles();
+  const { data: coverage } = useCoverage();
   return (
     <QueryResult of={useSummary()}>
       {({ assets, byStatus, byType, byTypeAndStatus, vaults, owners }) => (
@@ -48,7 +50,9 @@ export function Health() {
             <Link href={createHref("/inventory", { hasOwner: "false", counted: "true" })}>
               {owners.none.toLocaleString()} of them without an owner
             </Link>
-            , in <Link href={createHref("/vaults")}>{counted(vaults.total, "key vault")}</Link> and directories.
+            , in{" "}
+            <Link href={createHref("/vaults")}>{counted(vaults.total, coverage ? vaultNoun(coverage) : "vault")}</Link>{" "}
+            and directories.
           </Text>
           {TYPES.filter(([type]) => byType[type] > 0).map(([type, title]) => (
             <div key={type}>

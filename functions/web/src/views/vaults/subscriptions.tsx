@@ -106,9 +106,9 @@ export function Subscriptions() {
   );
 }
 
-/** Returns the number of vaults. A 0 says nothing if no scan could list the vaults. */
+/** Returns the number of vaults. A 0 would be wrong if no scan could list the vaults. */
 const vaultCountOf = ({ counts: { vaults }, lastScan, lastFailure }: Subscription): string =>
-  vaults === 0 && (lastScan === null || lastFailure !== null) ? "Unknown" : vaults.toLocaleString();
+  vaults === 0 && (lastScan === null || lastFailure !== null) ? "Not read" : vaults.toLocaleString();
 
 /** Returns the status and end of the last scan of a subscription. */
 function lastScanOf(subscription: Subscription) {
