@@ -13,7 +13,8 @@ const useStyles = makeStyles({
     padding: 0,
     listStyleType: "none",
   },
-  item: { display: "flex", gap: tokens.spacingHorizontalS, alignItems: "flex-start", minWidth: 0 },
+  // As wide as the longest severity, so that the titles start below each other.
+  item: { display: "grid", gridTemplateColumns: "64px minmax(0, 1fr)", columnGap: tokens.spacingHorizontalS },
 });
 
 /** A list of failing checks in the order of the API, each with a link to its violations, on the Overview and Compliance pages. */
@@ -25,7 +26,9 @@ export function FailingChecks({ of: checks, label }: { of: Schemas["ComplianceBr
       <ul className={styles.list} aria-label={label}>
         {checks.map(({ id, title, severity, failed }) => (
           <li key={id} className={styles.item}>
-            <SeverityBadge severity={severity} />
+            <span>
+              <SeverityBadge severity={severity} />
+            </span>
             <span>
               {title}: <Link href={violationsHref({ check: id })}>{counted(failed, "violation")}</Link>
             </span>

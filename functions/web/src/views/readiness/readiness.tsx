@@ -55,6 +55,7 @@ const COLUMNS: Column<Item>[] = [
   },
   {
     title: "State",
+    nowrap: true,
     cell: ({ state }) => (
       <Badge appearance="tint" color={STATES[state].color}>
         {STATES[state].text}
@@ -79,12 +80,18 @@ const COLUMNS: Column<Item>[] = [
   { title: "Validity (days)", cell: ({ validityDays }) => numberText(validityDays ?? undefined) },
   {
     title: "Renewals a year",
-    cell: ({ renewalsPerYear: renewals }) =>
-      renewals === null
-        ? "Unknown"
-        : `${renewals.today} today, ${renewals.at100Days} at 100 days, ${renewals.at47Days} at 47 days`,
+    cell: ({ renewalsPerYear }) => (renewalsPerYear === null ? "Unknown" : <Renewals of={renewalsPerYear} />),
   },
 ];
+
+/** The renewals of one certificate a year: today, and under the limits of 100 and 47 days. */
+const Renewals = ({ of: { today, at100Days, at47Days } }: { of: NonNullable<Item["renewalsPerYear"]> }) => (
+  <>
+    <div>Today: {today.toLocaleString()}</div>
+    <div>At 100 days: {at100Days.toLocaleString()}</div>
+    <div>At 47 days: {at47Days.toLocaleString()}</div>
+  </>
+);
 
 /** The readiness of certificates for shorter lifetimes: how often they are renewed, who renews them, and what would fail. */
 export default function Readiness() {

@@ -50,7 +50,7 @@ export function Subscriptions() {
   const columns: Column<Subscription>[] = [
     { title: "Name", cell: ({ name }) => name },
     { title: "Subscription ID", cell: ({ subscriptionId }) => subscriptionId },
-    { title: "Source", cell: ({ source }) => SOURCES[source] },
+    { title: "Source", cell: sourceOf },
     { title: "Status", cell: statusOf },
     { title: "Vaults", cell: vaultCountOf },
     { title: "Last scan", cell: lastScanOf },
@@ -58,7 +58,6 @@ export function Subscriptions() {
       title: "Access problems",
       cell: ({ lastFailure }) => lastFailure && `${lastFailure.message} ${lastFailure.remedy}`,
     },
-    { title: "Added", cell: ({ addedAt }) => (addedAt === null ? "" : <Instant at={addedAt} relative />) },
     { title: "", cell: (subscription) => <Actions subscription={subscription} /> },
   ];
   return (
@@ -102,6 +101,16 @@ export function Subscriptions() {
             : "No subscriptions yet. Start a scan on the Overview page to find the subscriptions that the service can read, or add a subscription."
         }
       />
+    </>
+  );
+}
+
+/** Returns how the service knows the subscription. Most were not added by a user, so that has no column of its own. */
+function sourceOf({ source, addedAt }: Subscription) {
+  if (addedAt === null) return SOURCES[source];
+  return (
+    <>
+      {SOURCES[source]} (<Instant at={addedAt} relative />)
     </>
   );
 }
