@@ -12,14 +12,15 @@ const MAX_CHECKS = 5;
 /** The card of the Overview page with the compliance score, its history, and the checks that lower it the most. */
 export function Score() {
   const breakdown = api.useQuery("get", "/compliance/breakdown");
+  const score = useScore();
   return (
     <>
-      <QueryResult of={useScore()}>{(score) => <ScoreHistory of={score} height={140} />}</QueryResult>
+      <QueryResult of={score}>{(data) => <ScoreHistory of={data} height={140} />}</QueryResult>
       <QueryResult of={breakdown}>
         {({ checks }) => {
           const failing = checks.filter(({ failed }) => failed > 0);
           return failing.length === 0 ? (
-            <Text>No check fails.</Text>
+            score.data?.evaluatedAt && <Text>No check fails.</Text>
           ) : (
             <FailingChecks of={failing.slice(0, MAX_CHECKS)} label="Checks that lower the score the most" />
           );
