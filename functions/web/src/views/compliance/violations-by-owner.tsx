@@ -27,7 +27,7 @@ export function ByOwner() {
           count: none,
           href: violationsHref({ hasOwner: "false" }),
         };
-        if (none === 0 && rows.length === 0) return <Text>No check fails.</Text>;
+        if (none === 0 && rows.length === 0) return <Text>No violations were found.</Text>;
         return (
           <>
             <Text size={200}>
