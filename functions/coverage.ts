@@ -48,8 +48,8 @@ const Coverage = z
       description: "True if the last scan of all subscriptions completed and nothing is missing. Never true before it.",
     }),
     summary: z.string().meta({
-      description: "The numbers as text.",
-      example: "3 of 4 subscriptions, 30 of 32 vaults, 40 of 41 applications",
+      description: "The numbers as text. Vaults are `known vaults` while a subscription is unread.",
+      example: "3 of 4 subscriptions, 30 of 32 known vaults, 40 of 41 applications",
     }),
     subscriptions: Share.meta({ description: "Watched subscriptions." }),
     vaults: Share.meta({
@@ -101,8 +101,9 @@ async function readCoverage(services: CoverageServices): Promise<Coverage> {
   return {
     complete: gapsTotal === 0,
     summary: [
-      shareText(subscriptions, "subscription"),
-      shareText(vaults, "vault"),
+      shareText(subscriptions, azure.lastFailure ? "known subscription" : "subscription"),
+      // An unread subscription can have any number of further vaults.
+      shareText(vaults, azure.lastFailure || subscriptions.read < subscriptions.total ? "known vault" : "vault"),
       ...(applications.share ? [shareText(applications.share, "application")] : []),
       ...(b2c.share ? [shareText(b2c.share, "B2C tenant")] : []),
     ].join(", "),

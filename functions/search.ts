@@ -179,16 +179,19 @@ async function findApplications(text: string, { applications }: SearchServices):
   };
 }
 
-/** Finds failing checks by their title or ID. A check stands for its violations, whose number can be large. */
+/**
+ * Finds failing checks by their title or ID. A check stands for its violations, whose number can be large. The breakdown has the
+ * checks whose violations are all exempt last.
+ */
 async function findViolations(text: string, { compliance }: SearchServices): Promise<Result> {
   const { checks } = await compliance.breakdown();
   const matches = checks.filter(({ id, title }) => contains(title, text) || contains(id, text));
   return {
-    items: matches.slice(0, MAX_ITEMS).map(({ id, title, severity, failed }) => ({
+    items: matches.slice(0, MAX_ITEMS).map(({ id, title, severity, failed, exempted }) => ({
       kind: "violation",
       id,
       title,
-      detail: `${counted(failed, "violation")}, ${severity}`,
+      detail: `${failed > 0 ? counted(failed, "violation") : `no open violation, ${exempted.toLocaleString("en")} exempt`}, ${severity}`,
       status: null,
     })),
     total: matches.length,

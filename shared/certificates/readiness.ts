@@ -131,7 +131,7 @@ function problemsOf(asset: AssetRecord, facts: ProblemFacts): Readiness["problem
     add("noRenewer", "Its policy only notifies contacts, and nothing else is known to renew it.");
   if (renewal.late) add("renewerStopped", "Its renewal is late.");
   if (use && use.pinned.length > 0)
-    add("pinnedConsumer", `Consumers keep the version that they name: ${namesOf(use.pinned)}.`);
+    add("pinnedConsumer", `Consumers use a fixed version and don't follow a renewal: ${namesOf(use.pinned)}.`);
   if (use?.readsPrivateKey && certificate?.exportable === false)
     add("keyNotExportable", "A consumer reads its private key, which its policy does not allow to export.");
   if (owner === undefined) add("noOwner", "It has no owner who would notice a failed renewal.");
@@ -147,7 +147,7 @@ function problemsOf(asset: AssetRecord, facts: ProblemFacts): Readiness["problem
     if (Math.abs(days - orderedDays) > orderedDays * MAX_ORDER_DIFFERENCE)
       add(
         "orderNotMet",
-        `Its policy orders ${ordered === 1 ? "one month" : `${ordered} months`}, and its authority issued ${Math.ceil(days)} days.`,
+        `Its policy orders ${ordered === 1 ? "one month" : `${ordered} months`}, but its authority issued a certificate for ${Math.ceil(days)} days.`,
       );
   }
   return problems;

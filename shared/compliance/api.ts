@@ -124,7 +124,9 @@ export const ViolationOwners = z
         }),
       )
       .meta({ description: "Owners, those with the most critical violations first." }),
-    none: count.meta({ description: "Number of violations of resources without an owner." }),
+    none: count.meta({
+      description: "Number of violations of resources without an owner; equals `open` of the list with hasOwner=false.",
+    }),
     examined: count.meta({ description: "Number of violations that were examined, including exempted ones." }),
     complete: z.boolean().meta({
       description: "False if there are more violations than one call examines. The most severe ones come first.",
@@ -210,6 +212,10 @@ const filters = {
     description:
       "One of the first three owners. Each call searches 10,000 violations and returns the matches; `total` is then null.",
   }),
+  hasOwner: queryBoolean().optional().meta({
+    description:
+      "`true`: only violations of resources with an owner. `false`: only those without one. Each call searches 10,000 violations, as with `owner`.",
+  }),
   exempted: queryBoolean()
     .optional()
     .meta({ description: "`true`: only violations with an exemption. `false`: only violations without one." }),
@@ -227,6 +233,7 @@ export function violationFilter({
   subscription,
   resource,
   owner,
+  hasOwner,
   exempted,
 }: z.output<typeof ViolationReportQuery>): ViolationFilter {
   return {
@@ -237,6 +244,7 @@ export function violationFilter({
     subscription: subscription?.toLowerCase(),
     resource: resource?.toLowerCase(),
     owner,
+    hasOwner,
     exempted,
   };
 }

@@ -31,6 +31,8 @@ export interface ViolationFilter {
   /** Lower case: an asset's ID, or a vault's name. */
   resource?: string | undefined;
   owner?: string | undefined;
+  /** True: only violations of resources with an owner. False: only those without one. */
+  hasOwner?: boolean | undefined;
   exempted?: boolean | undefined;
 }
 
@@ -66,9 +68,9 @@ export const VIOLATIONS_PER_STEP = 1000;
 export const MAX_STEPS = 10;
 
 /**
- * Lists violations in the order of severity, check, vault and resource. The filters `owner`, `resource` and, for partly
- * exempted slices, `exempted` are searched for: a request examines at most 10,000 violations and returns the matches, with a
- * cursor to continue. The total is then null for `owner` and `resource`.
+ * Lists violations in the order of severity, check, vault and resource. The filters `owner`, `hasOwner`, `resource` and, for
+ * partly exempted slices, `exempted` are searched for: a request examines at most 10,000 violations and returns the matches, with
+ * a cursor to continue. The total is then null, except for `exempted`.
  */
 export async function listViolations(
   tables: Tables,
@@ -76,19 +78,13 @@ export async function listViolations(
   filter: ViolationFilter,
   request: PageRequest,
 ): Promise<ViolationPage> {
-  const { severity, framework, check, vault, subscription, resource, owner, exempted } = filter;
-  // Absent without this filter, so that cursors of the previous version stay valid.
-  const resourceIfFiltered = resource === undefined ? [] : [resource];
-  const identity = JSON.stringify([
-    severity,
-    framework,
-    check,
-    vault,
-    subscription,
-    owner,
-    exempted,
-    ...resourceIfFiltered,
-  ]);
+  const { severity, framework, check, vault, subscription, resource, owner, hasOwner, exempted } = filter;
+  // Absent without these filters, so that cursors of the previous version stay valid.
+  const laterFilters = [
+    ...(resource === undefined ? [] : [resource]),
+    ...(hasOwner === undefined ? [] : [{ hasOwner }]),
+  ];
+  const identity = JSON.stringify([severity, framework, check, vault, subscription, owner, exempted, ...laterFilters]);
   const cursor = request.cursor === undefined ? undefined : decodeCursor(Cursor, request.cursor);
   if (cursor && cursor.f !== identity) {
     throw new Problem(
@@ -218,7 +214,7 @@ async function searchViolations(
 
 /** Returns a predicate that each violation must match. Undefined if all violations of these slices match. */
 function createMatcher(
-  { resource, owner, exempted }: ViolationFilter,
+  { resource, owner, hasOwner, exempted }: ViolationFilter,
   slices: readonly Slice[],
   overview: Overview,
 ): ((entry: Entry) => boolean) | undefined {
@@ -227,12 +223,13 @@ function createMatcher(
     const count = countExemptedIn(slice, overview);
     return count > 0 && count < slice.failed;
   };
-  const isOfSlices = resource === undefined && owner === undefined;
+  const isOfSlices = resource === undefined && owner === undefined && hasOwner === undefined;
   if (isOfSlices && (exempted === undefined || !slices.some(isMixed))) return undefined;
   // `finding[3]` are the facts, such as the owners.
   return ({ slice, finding }) =>
     (resource === undefined || resourceIdOf(slice, finding) === resource) &&
     (owner === undefined || (finding[3]?.owners?.includes(storedOwnerText(owner)) ?? false)) &&
+    (hasOwner === undefined || (finding[3]?.owners ?? []).length > 0 === hasOwner) &&
     (exempted === undefined || (exemptionIdOf(slice, finding, overview) !== null) === exempted);
 }
 
@@ -244,11 +241,11 @@ function createMatcher(
 function totalsOf(
   slices: readonly Slice[],
   overview: Overview,
-  { resource, owner, exempted }: ViolationFilter,
+  { resource, owner, hasOwner, exempted }: ViolationFilter,
   result: SearchResult,
   isWhole: boolean,
 ): Pick<ViolationPage, "total" | "totalAtLeast" | "open" | "exempted"> {
-  if (resource !== undefined || owner !== undefined) {
+  if (resource !== undefined || owner !== undefined || hasOwner !== undefined) {
     if (result.next || !isWhole) return { total: null, totalAtLeast: result.matches, open: null, exempted: null };
     return { total: result.matches, open: result.matches - result.exempted, exempted: result.exempted };
   }

@@ -726,7 +726,7 @@ WITHIN 30 DAYS: Shop/ci expires in 20 days
 
 ## Vault kv-b, subscription Payments (s-1)
 
-SOON: kv-b.secret.y fails the check secret-expiry
+WARNING: kv-b.secret.y fails the check secret-expiry
   Finding: Secret has no expiration date · Severity: medium · First seen: 18 November 2026, 10:00 UTC
   Open asset: https://lifecycle.example/#/inventory/kv-b.secret.y
 
@@ -770,19 +770,19 @@ URGENT: Subscription s-2 still can't be read
   Subscription: s-2 · Reason: The service may not list it. (accessDenied) · Next step: Grant Reader. · Found: 20 November 2026, 10:00 UTC · Scan: 01KAJ0000000000000000000CC · First notified: 12 November 2026, 10:00 UTC
   View what could not be read: https://lifecycle.example/#/vaults?unread=true&failing=true
 
-SOON: kv-d can't be read
+WARNING: kv-d can't be read
   Vault: kv-d · Subscription: s-2 · List: secrets · Reason: The service may not list it. (accessDenied) · Next step: Grant Reader. · Found: 20 November 2026, 10:00 UTC · Scan: 01KAJ0000000000000000000CC
   View what could not be read: https://lifecycle.example/#/vaults?unread=true&failing=true
 
-SOON: Payments is due
+WARNING: Payments is due
   Reason: It expires soon. · Done so far: A secret was added. · Current state: All secrets work. · Next step: Start it. · Client ID: a-1 · Rotation: r-1
   View rotation: https://lifecycle.example/#/rotation/r-1
 
-SOON: Payments is due
+WARNING: Payments is due
   Reason: It expires soon. · Current state: All secrets work. · Next step: Start it. · Sync record: p-1
   View copy: https://lifecycle.example/#/sync/p-1
 
-SOON: Payments is due
+WARNING: Payments is due
   Reason: It expires soon. · Current state: All secrets work. · Next step: Start it.
   View references: https://lifecycle.example/#/dependencies?vault=kv%20a&resolved=false
 

@@ -250,6 +250,8 @@ test("every other filter returns exactly the matching violations, alone and in p
     { owner: "ada" },
     { owner: ODD_OWNER },
     { owner: "nobody" },
+    { hasOwner: true },
+    { hasOwner: false },
     { exempted: true },
     { exempted: false },
   ];
@@ -265,6 +267,7 @@ test("every other filter returns exactly the matching violations, alone and in p
         (filter.vault === undefined || vaultName === filter.vault) &&
         (filter.subscription === undefined || subscriptionId === filter.subscription) &&
         (filter.owner === undefined || owner === filter.owner) &&
+        (filter.hasOwner === undefined || (owner !== null) === filter.hasOwner) &&
         (filter.exempted === undefined || exempted === filter.exempted),
     );
     const isSingle = singleFilters.includes(filter);

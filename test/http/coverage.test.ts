@@ -55,7 +55,7 @@ test("a denied subscription and a denied vault are counted, with the roles that 
   const coverage = await readCoverage();
   expect(coverage).toMatchObject({
     complete: false,
-    summary: "1 of 2 subscriptions, 1 of 2 vaults, 1 of 1 application",
+    summary: "1 of 2 subscriptions, 1 of 2 known vaults, 1 of 1 application",
     subscriptions: { total: 2, read: 1 },
     vaults: { total: 2, read: 1 },
     gapsTotal: 2,
@@ -95,7 +95,7 @@ test("known vaults of a subscription that can't be read any more count as unread
   await scan();
   expect(await readCoverage()).toMatchObject({
     complete: false,
-    summary: "1 of 2 subscriptions, 2 of 3 vaults, 1 of 1 application",
+    summary: "1 of 2 subscriptions, 2 of 3 known vaults, 1 of 1 application",
   });
   service.cloud.control.clearFaults();
   await scan();

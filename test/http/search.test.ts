@@ -103,6 +103,26 @@ test("a violation is found by the title of its failure", async () => {
   ]);
 });
 
+test("a check whose violations are all exempt comes last and says that none is open", async () => {
+  const find = async () => (await searchFor("secret")).get("violation")!.items;
+  const [first] = await find();
+  const exemption = await service.admin("POST", "/compliance/exemptions", {
+    checkId: first!.id,
+    scope: { type: "all" },
+    category: "waiver",
+    reason: "For the test",
+    until: new Date(Date.now() + 10 * 86_400_000).toISOString(),
+  });
+  expect([exemption.status, exemption.text]).toEqual([201, expect.anything()]);
+  const items = await find();
+  expect(items.length).toBeGreaterThan(1);
+  expect(items.at(-1)).toMatchObject({
+    id: first!.id,
+    detail: expect.stringMatching(/^no open violation, \d+ exempt, /),
+  });
+  await service.admin("DELETE", `/compliance/exemptions/${exemption.body.id}`);
+});
+
 test.each(["paymaster", "pay-auditor", "pay-operator"])("%s, who can't list users, finds none", async (username) => {
   const groups = await searchFor("pay", await service.signIn({ username, password: PASSWORD }));
   expect([...groups.keys()].sort()).toEqual(["application", "asset", "rule", "vault"]);

@@ -14,7 +14,7 @@ import { limitedHost } from "./rate-limited-host.ts";
 // a browser.
 
 withBrowser(
-  "the overview needs ten API calls after an incomplete scan, and shows the remediation of failures",
+  "the overview needs eleven API calls after an incomplete scan, and shows the remediation of failures",
   async () => {
     const { page, requestedUrls, browserErrors } = await openInNewTab("/");
     await page.getByText("kv-walled").first().waitFor();
@@ -24,6 +24,8 @@ withBrowser(
     await page.waitForLoadState("networkidle");
     expect(callsAmong(requestedUrls).sort()).toEqual([
       "/alerts/summary",
+      // For the number of assets that expire within a week.
+      "/api/assets/discovery/assets",
       "/api/assets/discovery/changes",
       "/api/assets/discovery/scans",
       "/api/assets/summary",

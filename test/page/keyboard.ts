@@ -162,8 +162,8 @@ const MAIN_TASKS: [string, (page: Page) => Promise<void>][] = [
   [
     "/compliance/readiness",
     async (page) => {
-      await tabTo(page, /^Problems/);
-      await page.keyboard.type("Without problems");
+      await tabTo(page, /^State/);
+      await page.keyboard.type("Ready or unknown");
       await waitForAddress(page, "failing=false");
       await tabTo(page, "Clear filters");
       await page.keyboard.press("Enter");

@@ -62,6 +62,55 @@ withSeedData("quick filters set one filter of the expiry each, and no owner with
   expect(browserErrors).toEqual([]);
 });
 
+withSeedData("an absurd number of days in the address is ignored", async () => {
+  const { page, browserErrors } = await visitLoadedPage(`/#${SHOP}`);
+  const all = await namesOf("sort=expiresOn");
+  for (const days of ["1e20", "-7", "Infinity", "soon", "0"]) {
+    await showView(page, "/license");
+    await showView(page, `${SHOP}&within=${days}`);
+    await expect.poll(() => shownNames(page), { message: days }).toEqual(all);
+  }
+  expect(browserErrors).toEqual([]);
+});
+
+withSeedData("relative times are whole units, in days up to 60", async () => {
+  const path = "/api/assets/summary";
+  const { body } = await service.admin("GET", path);
+  const HOUR = 3_600_000;
+  // Minutes are added, because some pass until the page shows the times.
+  const cases: [hours: number, text: string][] = [
+    [-47.9, "1 day ago"],
+    [23.9, "in 23 hours"],
+    [47.9, "in 1 day"],
+    [31 * 24 + 23, "in 31 days"],
+    [60.5 * 24, "in 60 days"],
+    [61.5 * 24, "in 2 months"],
+    [800 * 24, "in 2 years"],
+  ];
+  const endsNext = cases.map(([hours], at) => ({
+    ...body.endsNext[0],
+    id: `kv-shop.secret.case-${at}`,
+    expiresOn: new Date(Date.now() + hours * HOUR).toISOString(),
+  }));
+  const { page, browserErrors } = await visitLoadedPage("/#/license");
+  await page.route(`**${path}`, (route) => route.fulfill({ json: { ...body, endsNext } }));
+  await showView(page, "/");
+  const times = page.getByRole("list", { name: "Next to expire" }).locator("time");
+  await expect.poll(() => times.allInnerTexts()).toEqual(cases.map(([, text]) => text));
+  await page.unrouteAll();
+  requireReload();
+  expect(browserErrors).toEqual([]);
+});
+
+withSeedData("the table of certificates fits on a screen of 1,440 pixels", async () => {
+  const { page } = await visitLoadedPage("/#/license");
+  await setLook(page, ["light", 1440]);
+  await showView(page, "/compliance/readiness");
+  const table = page.getByRole("group", { name: "Certificates", exact: true });
+  await table.getByRole("row").nth(1).waitFor();
+  expect(await table.evaluate((frame) => frame.scrollWidth - frame.clientWidth)).toBe(0);
+});
+
 withSeedData("an empty list of assets says why it is empty and links to all assets", async () => {
   const { page } = await visitLoadedPage("/#/inventory?search=none-is-called-so");
   await page.getByText("No assets match the filters.").waitFor();
@@ -155,6 +204,8 @@ withSeedData("vaults are found by a part of their name, and the shown rows are s
     '\uFEFF"Vault","Subscription","Resource group","Secrets","Keys","Certificates","Expired assets","Critical assets","Access problems"',
   );
   expect([lines[1]!.startsWith('"kv-walled","Shop",'), lines.length]).toEqual([true, 3]);
+  // A 0 would be wrong, because the lists of this vault can't be read.
+  expect(lines[1]).toContain('"Not read","Not read","Not read","Not read","Not read"');
   // Fluent UI colors the row under the pointer.
   await vaults.getByRole("row").nth(1).hover();
   await expectNoVisualProblems(page, "vaults-hovered", [["dark", 1440]]);

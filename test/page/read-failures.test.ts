@@ -66,7 +66,11 @@ withBrowser("before the first scan, the overview says that the result is unknown
   const text = await readOverview();
   expect(text).toContain("No scan of all subscriptions has finished yet.");
   expect(text).not.toMatch(ALL_READ_CLAIM);
-  expect(await coverageLine()).toBe("Coverage: 0 of 0 subscriptions, 0 of 0 vaults");
+  expect(await coverageLine()).toBe("Coverage: unknown until the first scan has ended");
+  // Neither a 0 nor a full score for what was not read.
+  expect(text).toContain("No assets were read yet.");
+  expect(text).toContain("Not evaluated yet.");
+  expect(text).not.toMatch(/100 of 100|0 expired, /);
 });
 
 withBrowser("a subscription whose vaults can't be listed is named with the reason and the missing role", async () => {
@@ -77,10 +81,11 @@ withBrowser("a subscription whose vaults can't be listed is named with the reaso
   const [item] = await unreadSubscriptions().allInnerTexts();
   expect(item).toMatch(/^Subscription Acme Finance: Could not list vaults /);
   expect(item).toContain("the custom role Credential Lifecycle Inventory Reader on the subscription");
-  expect(await coverageLine()).toBe("Coverage: 1 of 2 subscriptions, 1 of 1 vault");
+  expect(await coverageLine()).toBe("Coverage: 1 of 2 subscriptions, 1 of 1 known vault");
   expect(text).toContain("Completed, but some subscriptions or vaults could not be read.");
   // The coverage is the first line of the view, and the navigation counts its gaps.
   expect(text.split("\n").filter(Boolean)[1]).toMatch(/^Coverage: /);
+  expect(text).toMatch(/^0 expired, 0 expire within 7 days$/m);
   expect(await page.getByRole("link", { name: "Vaults", exact: true }).getAttribute("title")).toBe(
     "1 gap in the coverage",
   );
@@ -104,7 +109,7 @@ withBrowser("the overview lists unread subscriptions before unread vaults", asyn
   const text = await readOverview();
   expect(text).toContain("Vault kv-shop: ");
   expect(text.indexOf("Subscription Acme Finance: ")).toBeLessThan(text.indexOf("Vault kv-shop: "));
-  expect(await coverageLine()).toBe("Coverage: 1 of 2 subscriptions, 0 of 1 vault");
+  expect(await coverageLine()).toBe("Coverage: 1 of 2 subscriptions, 0 of 1 known vault");
 });
 
 withBrowser("the overview says that everything was read only after a completed scan of all subscriptions", async () => {

@@ -16,7 +16,7 @@ withSeedData("an application's certificate has no score, because the service can
   await showView(page, `/inventory/${encodeURIComponent(certificate.id)}`);
   await main.getByText(sentence).waitFor();
   await showView(page, "/inventory?type=certificate");
-  await main.getByRole("cell", { name: "Application", exact: true }).first().waitFor();
+  await main.getByRole("cell", { name: "Entra application", exact: true }).first().waitFor();
   expect(browserErrors).toEqual([]);
 });
 
@@ -102,7 +102,7 @@ withBrowser("the form of the owners names the tag that contains the owner", asyn
   await page.keyboard.press("Escape");
 });
 
-withSeedData("a subscription whose vaults could not be listed has an unknown number of vaults", async () => {
+withSeedData("a subscription whose vaults could not be listed says that its vaults were not read", async () => {
   const { body } = await service.admin("GET", "/subscriptions?limit=100");
   const [item] = body.items;
   const lastFailure = {
@@ -120,7 +120,7 @@ withSeedData("a subscription whose vaults could not be listed has an unknown num
     route.fulfill({ json: { ...body, items: [{ ...item, lastFailure, counts: { ...item.counts, vaults: 0 } }] } }),
   );
   await page.reload();
-  await main.getByRole("cell", { name: "Unknown", exact: true }).waitFor();
+  await main.getByRole("cell", { name: "Not read", exact: true }).waitFor();
   await page.unrouteAll();
   expect(browserErrors).toEqual([]);
 });

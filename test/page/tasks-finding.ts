@@ -14,6 +14,24 @@ task("what expires within 7 days, and who owns it", async () => {
   visitor.expectClicks(0);
 });
 
+task("what has expired is said before the setup steps, and each number opens the list that it counts", async () => {
+  const visitor = await visit();
+  const { page } = visitor;
+  await visitor.see("Set up this service");
+  await visitor.follow("1 expired");
+  await visitor.see("1 asset");
+  await page.goBack();
+  const link = page.getByRole("link", { name: /^\d+ expire within 7 days$/ });
+  const count = Number(/^\d+/.exec(await link.innerText())![0]);
+  const lines = (await page.getByRole("main").innerText()).split("\n").filter(Boolean);
+  const at = (text: RegExp) => lines.findIndex((line) => text.test(line));
+  expect(at(/^1 expired, \d+ expire within 7 days$/)).toBeGreaterThan(at(/^Coverage: /));
+  expect(at(/^1 expired, /)).toBeLessThan(at(/^Set up this service$/));
+  await visitor.click(link, "expire within 7 days");
+  await visitor.see(`${count} assets`);
+  visitor.expectClicks(2);
+});
+
 task("why a vault can't be read, and what to do", async () => {
   const visitor = await visit("user");
   const vaults = visitor.page.getByRole("list", { name: "Vaults that could not be read" });
@@ -23,7 +41,7 @@ task("why a vault can't be read, and what to do", async () => {
 
 task("which subscription is not read at all", async () => {
   const visitor = await visit("user");
-  await visitor.see(/^Coverage: 1 of 2 subscriptions, 1 of 2 vaults, 3 of 3 applications$/);
+  await visitor.see(/^Coverage: 1 of 2 subscriptions, 1 of 2 known vaults, 3 of 3 applications$/);
   const subscriptions = visitor.page.getByRole("list", { name: "Subscriptions that could not be read" });
   await visitor.see(/^Subscription Finance: .+ role /, subscriptions);
   expect(await visitor.page.getByRole("main").innerText()).not.toMatch(/\beverything was\b|\ball (?:can|was|were)\b/i);
@@ -68,6 +86,7 @@ task("a search finds vaults, applications, failing checks, and pages, and Escape
 task("a failing check leads to its violations", async () => {
   const visitor = await visit("user");
   const checks = visitor.page.getByRole("list", { name: "Checks that lower the score the most" });
+  await visitor.see("In the order of their effect on the score: the number of violations, weighted by severity.");
   await visitor.follow(
     "1 violation",
     checks.getByRole("listitem").filter({ hasText: "Expired secret is still enabled" }),
@@ -90,7 +109,8 @@ task("compliance shows the score by subscription, owner and framework, with olde
   expect(await editions.allInnerTexts()).toEqual([expect.stringContaining("6.0.0")]);
   await visitor.press(/^\d+ older editions$/);
   await expect.poll(() => editions.count()).toBe(5);
-  // The number of an owner is the number of violations in the list that its link opens.
+  // The violations without an owner have a bar too. Each number is that of the list that its link opens.
+  expect(await owners.getByRole("listitem").first().innerText()).toMatch(/^No owner/);
   const link = owners.getByRole("link").first();
   const count = Number(/^\d+/.exec(await link.innerText())![0]);
   await visitor.click(link, "violations of the owner");
@@ -186,6 +206,8 @@ task("the navigation has four groups, and a view of one object leads back to its
   expect(await navigation.getByRole("link", { name: "Vaults", exact: true }).getAttribute("title")).toBe(
     "2 gaps in the coverage",
   );
+  // The number beside the link has a unit. It is generated content, so that the link's name stays "Vaults".
+  expect(await navigation.getByRole("link", { name: "Vaults", exact: true }).getAttribute("data-count")).toBe("2 gaps");
   expect(await navigation.getByRole("link", { name: "Compliance", exact: true }).getAttribute("title")).toMatch(
     /^\d+ critical violations?$/,
   );

@@ -23,11 +23,18 @@ task("create an alert rule and see what it would send", async () => {
   await visitor.follow("Alerts", visitor.navigation);
   await visitor.press("Create rule");
   await visitor.type("Name", "Expires soon");
-  await visitor.type("Email addresses", "on-call@acme.example");
+  // Enter adds an address. The last one needs no extra step.
+  await visitor.type("Email addresses", "former@acme.example, on-call@acme.example");
+  await visitor.page.getByRole("textbox", { name: "Email addresses" }).press("Enter");
+  await visitor.press("Remove former@acme.example", visitor.dialog);
+  await visitor.type("Email addresses", "lead@acme.example");
   await visitor.press("Preview alerts", visitor.dialog);
   await visitor.see(/kv-shop\.secret\.smtp/, visitor.dialog);
   await visitor.press("Create rule", visitor.dialog);
   await visitor.dialog.waitFor({ state: "hidden" });
+  const { items } = (await service.admin("GET", "/alerts/rules")).body;
+  const created = items.find(({ name }: { name: string }) => name === "Expires soon");
+  expect(created.recipients).toEqual(["on-call@acme.example", "lead@acme.example"]);
   visitor.expectClicks();
 });
 

@@ -10,3 +10,7 @@ export const assetName = ({ name, credential }: Pick<Schemas["Asset"], "name" | 
     .flatMap((part) => part || [])
     .map(isolated)
     .join(": ") || name;
+
+/** Returns what holds an asset: its vault, or the tenant of a credential, which is in no vault. */
+export const assetHolder = ({ vaultName, credential }: Pick<Schemas["Asset"], "vaultName" | "credential">): string =>
+  vaultName ?? credential?.tenantDomain ?? "Entra application";

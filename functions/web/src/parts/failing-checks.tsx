@@ -1,4 +1,4 @@
-import { Link, makeStyles, tokens } from "@fluentui/react-components";
+import { Link, makeStyles, Text, tokens } from "@fluentui/react-components";
 import type { Schemas } from "../api/client.ts";
 import { counted } from "./plural.ts";
 import { violationsHref } from "./score.tsx";
@@ -13,22 +13,28 @@ const useStyles = makeStyles({
     padding: 0,
     listStyleType: "none",
   },
-  item: { display: "flex", gap: tokens.spacingHorizontalS, alignItems: "flex-start", minWidth: 0 },
+  // As wide as the longest severity, so that the titles start below each other.
+  item: { display: "grid", gridTemplateColumns: "64px minmax(0, 1fr)", columnGap: tokens.spacingHorizontalS },
 });
 
-/** A list of failing checks, each with a link to its violations, on the Overview and Compliance pages. */
+/** A list of failing checks in the order of the API, each with a link to its violations, on the Overview and Compliance pages. */
 export function FailingChecks({ of: checks, label }: { of: Schemas["ComplianceBreakdown"]["checks"]; label: string }) {
   const styles = useStyles();
   return (
-    <ul className={styles.list} aria-label={label}>
-      {checks.map(({ id, title, severity, failed }) => (
-        <li key={id} className={styles.item}>
-          <SeverityBadge severity={severity} />
-          <span>
-            {title}: <Link href={violationsHref({ check: id })}>{counted(failed, "violation")}</Link>
-          </span>
-        </li>
-      ))}
-    </ul>
+    <>
+      <Text size={200}>In the order of their effect on the score: the number of violations, weighted by severity.</Text>
+      <ul className={styles.list} aria-label={label}>
+        {checks.map(({ id, title, severity, failed }) => (
+          <li key={id} className={styles.item}>
+            <span>
+              <SeverityBadge severity={severity} />
+            </span>
+            <span>
+              {title}: <Link href={violationsHref({ check: id })}>{counted(failed, "violation")}</Link>
+            </span>
+          </li>
+        ))}
+      </ul>
+    </>
   );
 }

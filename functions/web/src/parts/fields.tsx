@@ -1,7 +1,9 @@
 /** Form fields. A form reads each value by the field's name from its `FormData`. */
-import { Checkbox, Field, Input, makeStyles, Select, Textarea, tokens } from "@fluentui/react-components";
+import { Button, Checkbox, Field, Input, makeStyles, Select, Textarea, tokens } from "@fluentui/react-components";
+import { AddRegular, DismissRegular } from "@fluentui/react-icons";
 import { type ComponentProps, createContext, type ReactNode, useContext, useEffect, useState } from "react";
 import type { Problem } from "../api/client.ts";
+import { entriesOf } from "./entries.ts";
 
 const useStyles = makeStyles({
   section: {
@@ -13,6 +15,16 @@ const useStyles = makeStyles({
     padding: 0,
     border: "none",
   },
+  entries: { display: "flex", flexDirection: "column", gap: tokens.spacingVerticalXS, margin: 0, padding: 0 },
+  entry: {
+    display: "flex",
+    justifyContent: "space-between",
+    alignItems: "center",
+    gap: tokens.spacingHorizontalS,
+    overflowWrap: "anywhere",
+  },
+  adding: { display: "flex", gap: tokens.spacingHorizontalS },
+  grows: { flexGrow: 1, minWidth: 0 },
   legend: { fontWeight: tokens.fontWeightSemibold, padding: 0, marginBottom: tokens.spacingVerticalS },
 });
 
@@ -96,7 +108,7 @@ function Frame({
   of: Omit<Props, "label"> & { label?: string };
   /** The value that another user saved while the form was open. */
   conflict?: string | undefined;
-  children: ReactNode;
+  children: ComponentProps<typeof Field>["children"];
 }) {
   const error = useError(member);
   const { isSaved } = useContext(FormContext);
@@ -185,6 +197,76 @@ export function LongField({
   return (
     <Frame of={{ name: area.name, label, hint, required, member }} conflict={conflict}>
       <Textarea resize="vertical" {...area} {...control} />
+    </Frame>
+  );
+}
+
+/**
+ * A list of short texts, such as email addresses. Enter or the button adds what is typed, also several at once. A text that is
+ * typed but not added counts too, so that one address needs no extra step. `typedList` reads the entries.
+ *
+ * @param props.noun - The entry, such as "address", for the button.
+ */
+export function ListField({
+  name,
+  label,
+  hint,
+  required,
+  member,
+  noun,
+  defaultEntries = [],
+}: Props & { noun: string; defaultEntries?: readonly string[] }) {
+  const styles = useStyles();
+  const { value, set, conflict } = useDraft(defaultEntries.join("\n"));
+  const [text, setText] = useState("");
+  const entries = entriesOf(value);
+  const add = () => {
+    set([...new Set([...entries, ...entriesOf(text)])].join("\n"));
+    setText("");
+  };
+  return (
+    <Frame of={{ name, label, hint, required, member }} conflict={conflict?.replaceAll("\n", ", ")}>
+      {(control) => (
+        <>
+          {entries.length > 0 && (
+            <ul className={styles.entries} aria-label={`Added: ${label}`}>
+              {entries.map((entry) => (
+                <li key={entry} className={styles.entry}>
+                  <bdi>{entry}</bdi>
+                  <input type="hidden" name={name} value={entry} />
+                  <Button
+                    size="small"
+                    appearance="subtle"
+                    icon={<DismissRegular />}
+                    aria-label={`Remove ${entry}`}
+                    onClick={() => set(entries.filter((other) => other !== entry).join("\n"))}
+                  />
+                </li>
+              ))}
+            </ul>
+          )}
+          <div className={styles.adding}>
+            <Input
+              {...control}
+              className={styles.grows}
+              name={name}
+              value={text}
+              autoComplete="off"
+              required={required === true && entries.length === 0}
+              onChange={(_, data) => setText(data.value)}
+              onKeyDown={(event) => {
+                if (event.key !== "Enter" || text.trim() === "") return;
+                // Otherwise Enter would send the form.
+                event.preventDefault();
+                add();
+              }}
+            />
+            <Button icon={<AddRegular />} disabled={text.trim() === ""} onClick={add}>
+              Add {noun}
+            </Button>
+          </div>
+        </>
+      )}
     </Frame>
   );
 }

@@ -19,6 +19,7 @@ import type { Operation } from "../api/access.ts";
 import { asProblem, type Problem } from "../api/client.ts";
 import { changeFinished, dropChanges, onWaiting } from "../api/events.ts";
 import { RateLimitNotice } from "../shell/rate-limit-notice.tsx";
+import { entriesOf } from "./entries.ts";
 import { FormContext, isAbout } from "./fields.tsx";
 import { ProblemNotice } from "./problem-notice.tsx";
 import { useFrozenWidth } from "./width.ts";
@@ -390,11 +391,9 @@ export const expiryOf = <N extends string>(form: FormData, name: N): Partial<Rec
     ? ({ [name]: typed(form, name) ? `${typed(form, name)}T00:00:00Z` : null } as Record<N, string | null>)
     : {};
 
-/** Returns the entries of a field, separated by whitespace, commas or semicolons. */
+/** Returns the entries of a `ListField`, or of a text with whitespace, commas or semicolons between the entries. */
 export const typedList = (form: FormData, name: string): string[] =>
-  typed(form, name)
-    .split(/[\s,;]+/)
-    .filter(Boolean);
+  form.getAll(name).flatMap((text) => entriesOf(String(text)));
 
 /**
  * Returns the numbers of a field that lists several.

@@ -26,6 +26,8 @@ export function ScoreHistory({
   height: number;
 }) {
   const styles = useStyles();
+  // The score of nothing is 100.
+  if (evaluatedAt === null) return <Text>Not evaluated yet. A scan evaluates what it reads.</Text>;
   return (
     <>
       <Text size={800} weight="semibold">

@@ -6,9 +6,13 @@ import { useAlertSummary, useCoverage, useScore } from "../parts/status-queries.
 
 export interface Attention {
   count: number;
+  /** The unit beside the number in the navigation, in few letters, such as "gaps". */
+  unit: string;
   /** Says what is counted. */
   text: string;
 }
+
+type Text = (count: number) => string;
 
 /** The numbers may be older than those of a view, so that opening views costs no further requests. */
 const SHARED = { staleTime: 300_000 };
@@ -26,13 +30,25 @@ export function useAttention(): Partial<Record<string, Attention>> {
     { ...SHARED, enabled: may("listApprovals") },
   );
   const unsent = alerts && alerts.notifications.failed + alerts.notifications.partial + alerts.notifications.inDoubt;
-  const attention: [path: string, count: number | null | undefined, text: (count: number) => string][] = [
-    ["/vaults", coverage?.gapsTotal, (count) => `${counted(count, "gap")} in the coverage`],
-    ["/alerts", unsent, (count) => `${counted(count, "notification")} not delivered in the last 7 days`],
-    ["/compliance", score?.bySeverity.critical, (count) => counted(count, "critical violation")],
-    ["/access", approvals?.total, (count) => `${counted(count, "request")} to approve`],
+  const attention: [path: string, count: number | null | undefined, units: [string, string], text: Text][] = [
+    ["/vaults", coverage?.gapsTotal, ["gap", "gaps"], (count) => `${counted(count, "gap")} in the coverage`],
+    [
+      "/alerts",
+      unsent,
+      ["not sent", "not sent"],
+      (count) => `${counted(count, "notification")} not delivered in the last 7 days`,
+    ],
+    [
+      "/compliance",
+      score?.bySeverity.critical,
+      ["critical", "critical"],
+      (count) => counted(count, "critical violation"),
+    ],
+    ["/access", approvals?.total, ["request", "requests"], (count) => `${counted(count, "request")} to approve`],
   ];
   return Object.fromEntries(
-    attention.flatMap(([path, count, text]) => (count ? [[path, { count, text: text(count) }]] : [])),
+    attention.flatMap(([path, count, [one, several], text]) =>
+      count ? [[path, { count, unit: count === 1 ? one : several, text: text(count) }]] : [],
+    ),
   );
 }

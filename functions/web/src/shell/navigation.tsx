@@ -18,6 +18,8 @@ const useItemStyles = makeStyles({
       paddingInline: tokens.spacingHorizontalXS,
       borderRadius: tokens.borderRadiusCircular,
       fontSize: tokens.fontSizeBase200,
+      // A long title keeps its line; the number stays whole.
+      whiteSpace: "nowrap",
       color: tokens.colorStatusDangerForeground1,
       backgroundColor: tokens.colorStatusDangerBackground1,
     },
@@ -61,7 +63,7 @@ export function Navigation({ isNarrow, isOpen, close }: { isNarrow: boolean; isO
                 const needed = attention[path];
                 const count = needed && {
                   className: itemStyles.counted,
-                  "data-count": needed.count > MAX_SHOWN_COUNT ? `${MAX_SHOWN_COUNT}+` : needed.count,
+                  "data-count": `${needed.count > MAX_SHOWN_COUNT ? `${MAX_SHOWN_COUNT}+` : needed.count} ${needed.unit}`,
                   title: needed.text,
                 };
                 return (

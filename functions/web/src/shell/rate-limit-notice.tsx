@@ -1,6 +1,7 @@
 import { MessageBar, MessageBarBody } from "@fluentui/react-components";
 import { useEffect, useState } from "react";
 import { onWaiting } from "../api/events.ts";
+import { clockText } from "../parts/dates.ts";
 import { useStyles } from "./styles.ts";
 
 /** A notice that the rate limit was reached, with the time at which the page continues. */
@@ -20,8 +21,8 @@ export function RateLimitNotice() {
       {until && (
         <MessageBar intent="info" layout="multiline">
           <MessageBarBody>
-            Too many requests to this service. The page continues automatically at {until.toLocaleTimeString()}. Until
-            then, some data might be missing or out of date.
+            Too many requests to this service. The page continues automatically at {clockText(until)}. Until then, some
+            data might be missing or out of date.
           </MessageBarBody>
         </MessageBar>
       )}

@@ -1,7 +1,14 @@
-import { Divider } from "@fluentui/react-components";
 import { useState } from "react";
 import type { Schemas } from "../../api/client.ts";
-import { CheckField, ChoiceField, LongField, NumberField, SecretField, TextField } from "../../parts/fields.tsx";
+import {
+  CheckField,
+  ChoiceField,
+  FormSection,
+  ListField,
+  NumberField,
+  SecretField,
+  TextField,
+} from "../../parts/fields.tsx";
 import { chosen, given, typed, typedList, typedNumbers } from "../../parts/form-dialog.tsx";
 import { METHODS } from "../../parts/notification-texts.ts";
 import { FilterFields, filtersOf } from "./filter-fields.tsx";
@@ -56,25 +63,27 @@ export function RuleFields({ rule, others }: { rule?: Rule; others: Rule[] }) {
           defaultValue={rule && rule.thresholds.length > 0 ? rule.thresholds.join(", ") : "30, 7, 1"}
         />
       )}
-      <Divider>Notification</Divider>
-      <ChoiceField
-        name="deliveryMethod"
-        label="Channel"
-        options={METHODS}
-        defaultValue={rule?.deliveryMethod ?? "email"}
-        choose={setMethod}
-      />
-      <Address method={method} {...(rule && { rule })} />
-      <ChoiceField name="mode" label="Frequency" options={FREQUENCIES} defaultValue={modeOf(rule)} />
-      <CheckField
-        name="tellRecovery"
-        label="Also notify when the problem is resolved"
-        defaultChecked={rule?.tellRecovery ?? true}
-      />
+      <FormSection title="Notification">
+        <ChoiceField
+          name="deliveryMethod"
+          label="Channel"
+          options={METHODS}
+          defaultValue={rule?.deliveryMethod ?? "email"}
+          choose={setMethod}
+        />
+        <Address method={method} {...(rule && { rule })} />
+        <ChoiceField name="mode" label="Frequency" options={FREQUENCIES} defaultValue={modeOf(rule)} />
+        <CheckField
+          name="tellRecovery"
+          label="Also notify when the problem is resolved"
+          defaultChecked={rule?.tellRecovery ?? true}
+        />
+      </FormSection>
       {filtersFor(type).length > 0 && (
-        <Divider>Optional: notify only about these (empty fields match everything)</Divider>
+        <FormSection title="Filters (optional, empty fields match everything)">
+          <FilterFields {...(rule && { filters: rule.filters })} of={filtersFor(type)} />
+        </FormSection>
       )}
-      <FilterFields {...(rule && { filters: rule.filters })} of={filtersFor(type)} />
       {canEscalate(type) && <Escalation others={others} {...(rule && { rule })} />}
     </>
   );
@@ -87,8 +96,7 @@ function Escalation({ rule, others }: { rule?: Rule; others: Rule[] }) {
   const savedTarget = escalation === null ? "none" : escalation.ruleId === null ? "recipients" : "rule";
   const target = selectedTarget ?? savedTarget;
   return (
-    <>
-      <Divider>Optional: escalation</Divider>
+    <FormSection title="Escalation (optional)">
       <ChoiceField
         name="escalates"
         label="Escalate to"
@@ -110,13 +118,14 @@ function Escalation({ rule, others }: { rule?: Rule; others: Rule[] }) {
         />
       )}
       {target === "recipients" && (
-        <LongField
+        <ListField
           name="escalationRecipients"
           member="escalation.recipients"
           label="Escalation email addresses"
-          hint="One per line. Example: on-call@contoso.com"
+          hint="Example: on-call@contoso.com"
+          noun="address"
           required
-          defaultValue={escalation?.recipients.join("\n") ?? ""}
+          defaultEntries={escalation?.recipients ?? []}
         />
       )}
       {target === "rule" && (
@@ -128,7 +137,7 @@ function Escalation({ rule, others }: { rule?: Rule; others: Rule[] }) {
           defaultValue={escalation?.ruleId ?? ""}
         />
       )}
-    </>
+    </FormSection>
   );
 }
 
@@ -147,12 +156,13 @@ function Address({ method, rule }: { method: Method; rule?: Rule }) {
   const unchanged = isSet ? ` Leave empty to keep the current value (${rule.webhookHost}).` : "";
   if (method === "email")
     return (
-      <LongField
+      <ListField
         name="recipients"
         label="Email addresses"
-        hint="One per line. Example: on-call@contoso.com. If the owner of an asset is listed under Owners, the owner gets the alert instead."
+        hint="Example: on-call@contoso.com. If the owner of an asset is listed under Owners, the owner gets the alert instead."
+        noun="address"
         required
-        defaultValue={rule?.recipients.join("\n") ?? ""}
+        defaultEntries={rule?.recipients ?? []}
       />
     );
   return (

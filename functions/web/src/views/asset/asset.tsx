@@ -5,9 +5,10 @@ import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { assetName } from "../../parts/asset-name.ts";
 import { Card } from "../../parts/card.tsx";
-import { Instant } from "../../parts/instant.tsx";
+import { ApiSentence, Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
+import { RENEWERS } from "../../parts/renewers.ts";
 import { useParams } from "../../parts/router.tsx";
 import { StatusBadge } from "../../parts/status.tsx";
 import { View } from "../../parts/view.tsx";
@@ -136,15 +137,6 @@ const NOT_COUNTED: Record<NonNullable<Asset["notCounted"]>, string> = {
   noLicense: "Needs a PRO license",
 };
 
-const RENEWERS: Record<NonNullable<Asset["renewal"]>["renewedBy"], string> = {
-  keyVaultPolicy: "Its policy in the vault",
-  acmebot: "Acmebot",
-  certManager: "cert-manager",
-  thisService: "This service",
-  observed: "Unknown, but its earlier versions were renewed regularly",
-  none: "No one",
-};
-
 /**
  * Returns the kind of object that a credential outside key vaults belongs to, as the label of that object's name. The ID of a
  * B2C credential is `b2c.<tenant>.<kind>.<name>`, that of an Entra credential `entra.<tenant>.<application>.<key>`.
@@ -159,7 +151,7 @@ function ownerLabel({ id }: Asset): string {
 /** Returns the properties of an asset as pairs of label and value. Properties without a value are left out. */
 function factsOf(asset: Asset): [string, ReactNode][] {
   const facts: [string, ReactNode][] = [
-    ["Status", asset.statusReason],
+    ["Status", <ApiSentence text={asset.statusReason} />],
     ["Type", asset.type],
     ["Vault", asset.vaultName],
     ["Subscription", [asset.subscriptionName, asset.subscriptionId].filter(Boolean).join(", ")],

@@ -2,7 +2,7 @@ import { Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { Copyable } from "../../parts/copyable.tsx";
-import { Instant } from "../../parts/instant.tsx";
+import { ApiSentence, Instant } from "../../parts/instant.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { SeverityBadge } from "../../parts/status.tsx";
 
@@ -15,7 +15,9 @@ const COLUMNS: Column<Schemas["Violation"]>[] = [
       <>
         <strong>{title}</strong>
         {exempted && " (exempt)"}
-        <Text block>{evidence}</Text>
+        <Text block>
+          <ApiSentence text={evidence} />
+        </Text>
         <Copyable label="Fix with Azure CLI" text={remediation.cli} />
       </>
     ),

@@ -8,7 +8,7 @@ import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { View } from "../../parts/view.tsx";
 import { NewTenantFields, newTenantOf } from "./tenant-form.tsx";
-import { STATE_COLORS, STATES, TENANT_TYPES } from "./tenant-states.ts";
+import { countText, STATE_COLORS, STATES, TENANT_TYPES } from "./tenant-states.ts";
 import { TestOutcome } from "./test-outcome.tsx";
 
 const COLUMNS: Column<Schemas["B2cTenant"]>[] = [
@@ -26,7 +26,10 @@ const COLUMNS: Column<Schemas["B2cTenant"]>[] = [
       </Badge>
     ),
   },
-  { title: "Expiring soon (critical or warning)", cell: ({ counts }) => counts?.expiring.toLocaleString() },
+  {
+    title: "Expiring soon (critical or warning)",
+    cell: ({ counts, failure }) => countText(counts?.expiring, failure !== null),
+  },
   { title: "Last refreshed", cell: ({ lastDiscoveredAt }) => <Instant at={lastDiscoveredAt} relative /> },
   { title: "Error", cell: ({ failure }) => failure && `${failure.message} ${failure.remedy}` },
 ];

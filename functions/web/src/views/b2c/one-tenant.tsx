@@ -9,7 +9,7 @@ import { QueryResult } from "../../parts/query-result.tsx";
 import { useParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
 import { TenantFields, tenantOf } from "./tenant-form.tsx";
-import { STATES } from "./tenant-states.ts";
+import { countText, STATES } from "./tenant-states.ts";
 import { TestOutcome } from "./test-outcome.tsx";
 
 type Tenant = Schemas["B2cTenant"];
@@ -83,16 +83,18 @@ function State({
 }
 
 /** The numbers of credentials. Null before the first refresh. */
-function Counts({ tenant: { counts } }: { tenant: Tenant }) {
+function Counts({ tenant: { counts, failures } }: { tenant: Tenant }) {
+  // Without these, nothing could be read.
+  const isUnread = (kind: string) => failures.some(({ list }) => [kind, "signIn", "organization"].includes(list));
   if (counts === null)
     return <Text>The credentials of this tenant were not read yet. Select Refresh credentials to read them now.</Text>;
   return (
     <>
       <ul>
-        <li>Secrets and certificates of applications: {counts.applications.toLocaleString()}</li>
-        <li>Policy keys: {counts.policyKeys.toLocaleString()}</li>
-        <li>Identity providers: {counts.identityProviders.toLocaleString()}</li>
-        <li>Expiring soon (critical or warning): {counts.expiring.toLocaleString()}</li>
+        <li>Secrets and certificates of applications: {countText(counts.applications, isUnread("applications"))}</li>
+        <li>Policy keys: {countText(counts.policyKeys, isUnread("policyKeys"))}</li>
+        <li>Identity providers: {countText(counts.identityProviders, isUnread("identityProviders"))}</li>
+        <li>Expiring soon (critical or warning): {countText(counts.expiring, failures.length > 0)}</li>
       </ul>
       <Link href={createHref("/inventory", { source: "b2c" })}>
         Show credentials of all B2C tenants in the inventory

@@ -32,7 +32,7 @@ export function AllFailingChecks() {
     <QueryResult of={useBreakdown()}>
       {({ checks }) => {
         const failing = checks.filter(({ failed }) => failed > 0);
-        if (failing.length === 0) return <Text>No check fails.</Text>;
+        if (failing.length === 0) return <Text>No failing checks were found.</Text>;
         return (
           <ShowAll items={failing} noun="failing check">
             {(shown) => <FailingChecks of={shown} label="Failing checks, those that lower the score the most first" />}

@@ -1,40 +1,43 @@
 import { Text } from "@fluentui/react-components";
 import { api } from "../../api/client.ts";
-import { counted } from "../../parts/plural.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 import { violationsHref } from "../../parts/score.tsx";
 import { Bars, ShowAll } from "./score-parts.tsx";
 
-/** The card with the number of violations of each owner, those with the most critical ones first. */
+/** The card with the number of violations of each owner, those with the most critical ones first, after those without an owner. */
 export function ByOwner() {
   const owners = api.useQuery("get", "/compliance/owners");
   return (
     <QueryResult of={owners}>
       {({ owners, none, examined, complete }) => {
-        const most = Math.max(1, ...owners.map(({ failed }) => failed));
+        const most = Math.max(none, 1, ...owners.map(({ failed }) => failed));
+        const rows = owners.map(({ owner, failed, bySeverity }) => ({
+          key: `owner ${owner}`,
+          name: owner,
+          share: failed / most,
+          text: bySeverity.critical > 0 ? `${bySeverity.critical.toLocaleString()} critical` : "",
+          count: failed,
+          href: violationsHref({ owner }),
+        }));
+        const noOwner = {
+          key: "none",
+          name: "No owner",
+          share: none / most,
+          text: "",
+          count: none,
+          href: violationsHref({ hasOwner: "false" }),
+        };
+        if (none === 0 && rows.length === 0) return <Text>No violations were found.</Text>;
         return (
           <>
-            <Text>
-              {counted(none, "violation")} without an owner.{" "}
+            <Text size={200}>
+              {none > 0 && "First those without an owner, then owners"}
+              {none === 0 && "Owners"} with the most critical violations first.{" "}
               {!complete && `Only the ${examined.toLocaleString()} most severe violations were counted.`}
             </Text>
-            {owners.length > 0 && (
-              <ShowAll items={owners} noun="owner">
-                {(shown) => (
-                  <Bars
-                    label="Violations by owner"
-                    rows={shown.map(({ owner, failed, bySeverity }) => ({
-                      key: owner,
-                      name: owner,
-                      share: failed / most,
-                      text: bySeverity.critical > 0 ? `${bySeverity.critical.toLocaleString()} critical` : "",
-                      count: failed,
-                      href: violationsHref({ owner }),
-                    }))}
-                  />
-                )}
-              </ShowAll>
-            )}
+            <ShowAll items={[...(none > 0 ? [noOwner] : []), ...rows]} noun="row">
+              {(shown) => <Bars label="Violations by owner" rows={shown} />}
+            </ShowAll>
           </>
         );
       }}

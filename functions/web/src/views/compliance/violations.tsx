@@ -5,7 +5,7 @@ import { createHref } from "../../parts/address.ts";
 import { Copyable } from "../../parts/copyable.tsx";
 import { Exempt } from "../../parts/exempt.tsx";
 import { type Filter, Filters, givenFilters } from "../../parts/filters.tsx";
-import { Instant } from "../../parts/instant.tsx";
+import { ApiSentence, Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { useSearchParams } from "../../parts/router.tsx";
@@ -19,6 +19,7 @@ const FILTERS = [
   { name: "exempted", label: "Exempt", values: { true: "Yes", false: "No" } },
   { name: "vault", label: "Vault", placeholder: "Full vault name" },
   { name: "owner", label: "Owner", placeholder: "Full owner tag" },
+  { name: "hasOwner", label: "Has an owner", values: { true: "Yes", false: "No" } },
   { name: "subscription", label: "Subscription ID" },
   { name: "check", label: "Check ID", placeholder: "Such as secret-expired" },
 ] as const satisfies Filter[];
@@ -78,7 +79,9 @@ function Details({ violation }: { violation: Violation }) {
           {exempted && " (exempt)"}
         </AccordionHeader>
         <AccordionPanel>
-          <Text block>{evidence}</Text>
+          <Text block>
+            <ApiSentence text={evidence} />
+          </Text>
           <Text block>{rationale}</Text>
           <Text block>Azure portal: {remediation.portal}</Text>
           <Copyable label="Azure CLI" text={remediation.cli} />

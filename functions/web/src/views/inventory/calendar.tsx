@@ -1,6 +1,7 @@
 import { Link, makeStyles, mergeClasses, Text, tokens } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
+import { dayText, monthText, weekdayText } from "../../parts/dates.ts";
 import { Filters, givenFilters } from "../../parts/filters.tsx";
 import { counted } from "../../parts/plural.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
@@ -38,9 +39,6 @@ const [PAST_DAYS, NEXT_DAYS] = [28, 90];
 /** The filters that the API's summary has too. */
 const CALENDAR_FILTERS = [...FILTERS, ...MORE_FILTERS].filter(({ name }) => name === "type" || name === "source");
 
-const MONTH = new Intl.DateTimeFormat(undefined, { month: "long", year: "numeric", timeZone: "UTC" });
-const WEEKDAY = new Intl.DateTimeFormat(undefined, { weekday: "short", timeZone: "UTC" });
-const DATE = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeZone: "UTC" });
 /** A Monday, for the names of the weekdays. */
 const MONDAY = Date.UTC(2026, 0, 5);
 
@@ -63,8 +61,7 @@ export function Calendar() {
                 {[...counts.values()].every((count) => count === 0)
                   ? "No asset expires in this period. "
                   : "Select a number to list the assets that expire on that day. "}
-                Days are in UTC, from {DATE.format(today - PAST_DAYS * DAY_MS)} to{" "}
-                {DATE.format(today + NEXT_DAYS * DAY_MS)}.
+                Days are in UTC, from {dayText(today - PAST_DAYS * DAY_MS)} to {dayText(today + NEXT_DAYS * DAY_MS)}.
               </Text>
               <div className={styles.months}>
                 {monthsOf(today).map((month) => (
@@ -116,12 +113,12 @@ function Month({ start, today, counts, filters }: MonthProps) {
   );
   return (
     <table className={styles.month}>
-      <caption className={styles.caption}>{MONTH.format(start)}</caption>
+      <caption className={styles.caption}>{monthText(start)}</caption>
       <thead>
         <tr>
           {days(MONDAY).map((day) => (
             <th key={day} scope="col" className={styles.weekday}>
-              {WEEKDAY.format(day)}
+              {weekdayText(day)}
             </th>
           ))}
         </tr>
@@ -155,7 +152,7 @@ function Day({ day, today, count, filters }: { day: number; count: number } & Pi
       {count > 0 && (
         <Link
           className={styles.count}
-          aria-label={`${DATE.format(day)}: ${counted(count, "asset")}`}
+          aria-label={`${dayText(day)}: ${counted(count, "asset")}`}
           href={createHref("/inventory", {
             ...filters,
             // The summary, too, contains only counted assets.

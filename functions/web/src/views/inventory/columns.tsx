@@ -1,7 +1,7 @@
 import { Link } from "@fluentui/react-components";
 import type { ReactNode } from "react";
 import { createHref } from "../../parts/address.ts";
-import { assetName } from "../../parts/asset-name.ts";
+import { assetHolder, assetName } from "../../parts/asset-name.ts";
 import { Instant } from "../../parts/instant.tsx";
 import { useSearchParams } from "../../parts/router.tsx";
 import { StatusBadge } from "../../parts/status.tsx";
@@ -37,14 +37,14 @@ export const COLUMNS: Column[] = [
     cell: ({ expiresOn }) => (expiresOn === null ? "Never" : <Instant at={expiresOn} relative />),
   },
   { id: "type", title: "Type", width: "100px", cell: ({ type }) => type },
-  { id: "vault", title: "Vault", width: "minmax(120px, 2fr)", cell: vaultOf },
-  { id: "owner", title: "Owner", width: "minmax(120px, 2fr)", cell: ({ owner }) => owner ?? "" },
+  { id: "vault", title: "Vault or tenant", width: "minmax(120px, 2fr)", cell: assetHolder },
+  { id: "owner", title: "Owner", width: "minmax(120px, 2fr)", cell: ({ owner }) => owner ?? "No owner" },
   { id: "enabled", title: "Enabled", width: "80px", cell: ({ enabled }) => (enabled ? "Yes" : "No") },
   {
     id: "subscription",
     title: "Subscription",
     width: "minmax(120px, 2fr)",
-    cell: (asset) => asset.subscriptionId ?? "",
+    cell: (asset) => asset.subscriptionName ?? asset.subscriptionId ?? "None",
   },
   {
     id: "updated",
@@ -52,14 +52,13 @@ export const COLUMNS: Column[] = [
     width: "130px",
     cell: ({ updatedOn }) => <Instant at={updatedOn} relative />,
   },
-  { id: "contentType", title: "Content type", width: "minmax(120px, 1fr)", cell: (asset) => asset.contentType ?? "" },
+  {
+    id: "contentType",
+    title: "Content type",
+    width: "minmax(120px, 1fr)",
+    cell: (asset) => asset.contentType ?? "Not set",
+  },
 ];
-
-/** Returns the vault of an asset. A credential has none: it belongs to an application, or to another object of a B2C tenant. */
-function vaultOf({ vaultName, credential }: Asset): string {
-  if (vaultName !== null) return vaultName;
-  return credential?.kind === "policyKey" || credential?.kind === "identityProvider" ? "–" : "Application";
-}
 
 /** Default columns on a wide and on a narrow screen. */
 const WIDE_COLUMNS = ["name", "status", "expires", "type", "vault", "owner"];

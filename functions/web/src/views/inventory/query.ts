@@ -1,8 +1,8 @@
 import { api, type Schemas } from "../../api/client.ts";
 import type { paths } from "../../api/schema.d.ts";
+import { daysWithin, expiresWithin, WITHIN } from "../../parts/expires-within.ts";
 import { type Filter, givenFilters } from "../../parts/filters.tsx";
 import { STATUSES } from "../../parts/status.tsx";
-import { DAY_MS, HOUR_MS } from "../../parts/time.ts";
 
 type Query = NonNullable<paths["/api/assets/discovery/assets"]["get"]["parameters"]["query"]>;
 export type Filters = Omit<Query, "limit" | "offset" | "cursor" | "format">;
@@ -45,12 +45,6 @@ type AssetFilter = Filter & { name: keyof Filters };
 /** Filters in the address that only quick filters and links of other views set. */
 const QUICK: AssetFilter[] = [{ name: "hasOwner", label: "Has an owner" }];
 
-/**
- * Name of the filter in the address for assets that expire within a number of days, such as `within=7`. The address contains no
- * date, so that a saved or shared link counts from the day on which it is opened.
- */
-export const WITHIN = "within";
-
 /** Names in the address that the filter bar has no field for, and that its "Clear filters" removes. */
 export const WITHOUT_FIELD = [WITHIN, ...QUICK.map(({ name }) => name)];
 
@@ -59,14 +53,9 @@ export type Sort = NonNullable<Filters["sort"]>;
 
 /** Returns the filters and the order that the page's address sets. */
 export function filtersOf(params: URLSearchParams): Filters {
-  const days = Number(params.get(WITHIN));
-  // The full hour: the filters stay the same for an hour, so that Back can restore the table with its cursors.
-  const now = Math.floor(Date.now() / HOUR_MS) * HOUR_MS;
+  const days = daysWithin(params);
   const filters: Filters = {
-    ...(days > 0 && {
-      expiresAfter: new Date(now).toISOString(),
-      expiresBefore: new Date(now + days * DAY_MS).toISOString(),
-    }),
+    ...(days !== undefined && expiresWithin(days)),
     ...givenFilters(params, [...FILTERS, ...MORE_FILTERS, ...QUICK]),
   };
   return { ...filters, sort: canSortByName(filters) && params.get("sort") === "name" ? "name" : "expiresOn" };

@@ -1,6 +1,6 @@
 import { makeStyles, ToggleButton, tokens } from "@fluentui/react-components";
+import { WITHIN } from "../../parts/expires-within.ts";
 import { useSearchParams } from "../../parts/router.tsx";
-import { WITHIN } from "./query.ts";
 
 const useStyles = makeStyles({
   bar: { display: "flex", flexWrap: "wrap", gap: tokens.spacingHorizontalS, alignItems: "center" },

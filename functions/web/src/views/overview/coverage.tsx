@@ -12,7 +12,7 @@ import type { Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { Instant } from "../../parts/instant.tsx";
 import { QueryFailure } from "../../parts/query-result.tsx";
-import { useCoverage } from "../../parts/status-queries.ts";
+import { isListUnread, useCoverage, vaultNoun } from "../../parts/status-queries.ts";
 
 type Coverage = Schemas["Coverage"];
 type Gap = Schemas["CoverageGap"];
@@ -63,7 +63,7 @@ export function Coverage() {
   if (!coverage.data) {
     return coverage.error ? <QueryFailure of={coverage} /> : <Spinner size="small" label="Loading" />;
   }
-  const { complete, gaps } = coverage.data;
+  const { complete, gaps, subscriptions } = coverage.data;
   const isUnknown = gaps[0]?.kind === "scan" && gaps[0].at === null;
   return (
     <>
@@ -71,7 +71,12 @@ export function Coverage() {
       <MessageBar intent={complete ? "success" : isUnknown ? "warning" : "error"} layout="multiline">
         <MessageBarBody>
           <MessageBarTitle>
-            Coverage: <Shares of={coverage.data} />
+            Coverage:{" "}
+            {isUnknown && subscriptions.read === 0 ? (
+              "unknown until the first scan has ended"
+            ) : (
+              <Shares of={coverage.data} />
+            )}
           </MessageBarTitle>
           {complete ? "Everything was read." : LISTS.map((list) => <GapList key={list.label} of={list} gaps={gaps} />)}
         </MessageBarBody>
@@ -81,10 +86,15 @@ export function Coverage() {
 }
 
 /** The numbers, each with a link to the list that it counts. */
-function Shares({ of: { subscriptions, vaults, applications, b2cTenants } }: { of: Coverage }) {
+function Shares({ of: coverage }: { of: Coverage }) {
+  const { subscriptions, vaults, applications, b2cTenants } = coverage;
   const shares = [
-    { share: subscriptions, noun: "subscription", href: createHref("/vaults") },
-    { share: vaults, noun: "vault", href: createHref("/vaults") },
+    {
+      share: subscriptions,
+      noun: isListUnread(coverage) ? "known subscription" : "subscription",
+      href: createHref("/vaults"),
+    },
+    { share: vaults, noun: vaultNoun(coverage), href: createHref("/vaults") },
     { share: applications, noun: "application", href: createHref("/rotation") },
     { share: b2cTenants, noun: "B2C tenant", href: createHref("/b2c") },
   ].filter(({ share }) => share !== null);

@@ -1,8 +1,9 @@
 import { Link, makeStyles, Text, tokens } from "@fluentui/react-components";
 import type { Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
-import { assetName } from "../../parts/asset-name.ts";
+import { assetHolder, assetName } from "../../parts/asset-name.ts";
 import { Bars } from "../../parts/charts.tsx";
+import { daysText } from "../../parts/dates.ts";
 import { Instant } from "../../parts/instant.tsx";
 import { QueryResult } from "../../parts/query-result.tsx";
 import { navigate } from "../../parts/router.tsx";
@@ -72,10 +73,7 @@ export function ExpiringSoon() {
                 >
                   {assetName(asset)}
                 </Link>
-                {/* A credential of an application is in no vault. */}
-                <span className={styles.vault}>
-                  {asset.vaultName ?? asset.credential?.tenantDomain ?? "Entra application"}
-                </span>
+                <span className={styles.vault}>{assetHolder(asset)}</span>
                 <span className={styles.owner}>
                   {asset.owner === null ? "no owner" : <span title={asset.owner}>{asset.owner}</span>}
                 </span>
@@ -127,8 +125,8 @@ function Timeline({ days, today }: { days: Schemas["AssetSummary"]["endsByDay"];
       </Text>
       <Bars
         data={spans.map(({ start, end, within }) => ({
-          xAxisPoint: rangeText(start, end),
-          xAxisCalloutData: rangeText(start, end),
+          xAxisPoint: daysText(start, end - DAY_MS),
+          xAxisCalloutData: daysText(start, end - DAY_MS),
           chartData: TYPES.map(({ type, legend, color }) => ({
             legend,
             color,
@@ -153,8 +151,3 @@ function Timeline({ days, today }: { days: Schemas["AssetSummary"]["endsByDay"];
     </>
   );
 }
-
-/** Returns the days from `start` to before `end`, in milliseconds, such as "Nov 26 – Dec 2". */
-const rangeText = (start: number, end: number): string => DATE.formatRange(start, end - DAY_MS);
-
-const DATE = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", timeZone: "UTC" });

@@ -3,6 +3,7 @@ import { createHref } from "../../parts/address.ts";
 import { counted } from "../../parts/plural.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 import { STATUSES } from "../../parts/status.tsx";
+import { useCoverage, vaultNoun } from "../../parts/status-queries.ts";
 import { useSummary } from "./summary.ts";
 
 /** Color of each status in the bars and in the legend. */
@@ -36,57 +37,66 @@ const useStyles = makeStyles({
 /** The card of the Overview page with the numbers of assets by type and status. */
 export function Health() {
   const styles = useStyles();
+  const { data: coverage } = useCoverage();
   return (
     <QueryResult of={useSummary()}>
-      {({ assets, byStatus, byType, byTypeAndStatus, vaults, owners }) => (
-        <>
-          <Text size={800} weight="semibold">
-            {assets.toLocaleString()}
-          </Text>
-          <Text>
-            <Link href={createHref("/inventory", { counted: "true" })}>secrets, keys and certificates</Link> (assets),{" "}
-            <Link href={createHref("/inventory", { hasOwner: "false", counted: "true" })}>
-              {owners.none.toLocaleString()} of them without an owner
-            </Link>
-            , in <Link href={createHref("/vaults")}>{counted(vaults.total, "key vault")}</Link> and directories.
-          </Text>
-          {TYPES.filter(([type]) => byType[type] > 0).map(([type, title]) => (
-            <div key={type}>
-              <div className={styles.title}>
-                <Link href={createHref("/inventory", { type, counted: "true" })}>{title}</Link>
-                <Text weight="semibold">{byType[type].toLocaleString()}</Text>
+      {({ assets, byStatus, byType, byTypeAndStatus, vaults, owners }) =>
+        assets === 0 && coverage?.complete === false ? (
+          <Text>No assets were read yet. The first line of this page says what is missing.</Text>
+        ) : (
+          <>
+            <Text size={800} weight="semibold">
+              {assets.toLocaleString()}
+            </Text>
+            <Text>
+              <Link href={createHref("/inventory", { counted: "true" })}>secrets, keys and certificates</Link> (assets),{" "}
+              <Link href={createHref("/inventory", { hasOwner: "false", counted: "true" })}>
+                {owners.none.toLocaleString()} of them without an owner
+              </Link>
+              , in{" "}
+              <Link href={createHref("/vaults")}>
+                {counted(vaults.total, coverage ? vaultNoun(coverage) : "vault")}
+              </Link>{" "}
+              and directories.
+            </Text>
+            {TYPES.filter(([type]) => byType[type] > 0).map(([type, title]) => (
+              <div key={type}>
+                <div className={styles.title}>
+                  <Link href={createHref("/inventory", { type, counted: "true" })}>{title}</Link>
+                  <Text weight="semibold">{byType[type].toLocaleString()}</Text>
+                </div>
+                <div
+                  className={styles.bar}
+                  role="img"
+                  aria-label={`${title}: ${STATUSES.map((status) => `${byTypeAndStatus[type][status]} ${status}`).join(", ")}`}
+                >
+                  {STATUSES.filter((status) => byTypeAndStatus[type][status] > 0).map((status) => (
+                    <div
+                      key={status}
+                      className={styles.part}
+                      style={{ flexGrow: byTypeAndStatus[type][status], backgroundColor: COLORS[status] }}
+                    />
+                  ))}
+                </div>
               </div>
-              <div
-                className={styles.bar}
-                role="img"
-                aria-label={`${title}: ${STATUSES.map((status) => `${byTypeAndStatus[type][status]} ${status}`).join(", ")}`}
-              >
-                {STATUSES.filter((status) => byTypeAndStatus[type][status] > 0).map((status) => (
-                  <div
-                    key={status}
-                    className={styles.part}
-                    style={{ flexGrow: byTypeAndStatus[type][status], backgroundColor: COLORS[status] }}
-                  />
-                ))}
-              </div>
-            </div>
-          ))}
-          <div className={styles.links}>
-            {STATUSES.map((status) => (
-              <span key={status}>
-                <span className={styles.swatch} style={{ backgroundColor: COLORS[status] }} />
-                <Link href={createHref("/inventory", { status, counted: "true" })}>
-                  {byStatus[status].toLocaleString()} {status}
-                </Link>
-              </span>
             ))}
-          </div>
-          <Text size={200}>
-            Critical and warning: expires within the days that are set under Compliance in Settings. Healthy: expires
-            later or never.
-          </Text>
-        </>
-      )}
+            <div className={styles.links}>
+              {STATUSES.map((status) => (
+                <span key={status}>
+                  <span className={styles.swatch} style={{ backgroundColor: COLORS[status] }} />
+                  <Link href={createHref("/inventory", { status, counted: "true" })}>
+                    {byStatus[status].toLocaleString()} {status}
+                  </Link>
+                </span>
+              ))}
+            </div>
+            <Text size={200}>
+              Critical and warning: expires within the days that are set under Compliance in Settings. Healthy: expires
+              later or never.
+            </Text>
+          </>
+        )
+      }
     </QueryResult>
   );
 }

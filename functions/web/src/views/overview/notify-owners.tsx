@@ -1,9 +1,14 @@
-import { Button, Field, Input, Text } from "@fluentui/react-components";
+import { Button, Field, Input, makeStyles, Text, tokens } from "@fluentui/react-components";
 import { useQueryClient } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
 import { useMay } from "../../api/access.ts";
 import { api, client, type Problem, type Schemas } from "../../api/client.ts";
 import { ProblemNotice } from "../../parts/problem-notice.tsx";
+
+const useStyles = makeStyles({
+  form: { display: "flex", flexDirection: "column", alignItems: "flex-start", gap: tokens.spacingVerticalS },
+  address: { width: "min(360px, 100%)" },
+});
 
 /** The rules that the button creates. Their names are unique, so that a second click creates nothing. */
 const rulesFor = (address: string): Schemas["NewAlertRule"][] => [
@@ -29,6 +34,7 @@ const delivery = (address: string) => ({
  * if the account has none.
  */
 export function NotifyOwners() {
+  const styles = useStyles();
   const may = useMay();
   const queries = useQueryClient();
   // The page has already read the signed-in user (shell/signed-in.tsx), so this sends no request.
@@ -55,13 +61,13 @@ export function NotifyOwners() {
   }
 
   return (
-    <form onSubmit={(event) => void create(event)}>
+    <form className={styles.form} onSubmit={(event) => void create(event)}>
       <Text block>
         If an asset's owner has an address, the owner gets the email. {ownAddress ?? "The address below"} gets the rest,
         and is notified when a scan can't read a vault or subscription.
       </Text>
       {ownAddress === null && (
-        <Field label="Email address" required>
+        <Field className={styles.address} label="Email address" required>
           <Input name="address" type="email" autoComplete="email" />
         </Field>
       )}

@@ -4,6 +4,7 @@ import { Card } from "../../parts/card.tsx";
 import { View } from "../../parts/view.tsx";
 import { Checklist } from "./checklist.tsx";
 import { Coverage } from "./coverage.tsx";
+import { ExpiredAndNext } from "./expired-and-next.tsx";
 import { ExpiringSoon } from "./expiring-soon.tsx";
 import { Health } from "./health.tsx";
 import { LastScan } from "./last-scan.tsx";
@@ -22,8 +23,8 @@ const useStyles = makeStyles({
 });
 
 /**
- * The Overview page, the first that opens: the coverage, setup steps and pending approvals if there are any, assets that expire
- * soon, status, compliance score, notifications, changes and the last scan.
+ * The Overview page, the first that opens: the coverage, what has expired, setup steps and pending approvals if there are any,
+ * assets that expire soon, status, compliance score, notifications, changes and the last scan.
  */
 export default function Overview() {
   const styles = useStyles();
@@ -31,6 +32,7 @@ export default function Overview() {
   return (
     <View title="Overview">
       <Coverage />
+      <ExpiredAndNext />
       <NobodyNotified />
       {may("createAlertRule") && <Checklist />}
       {may("listApprovals") && <PendingApprovals />}
@@ -38,7 +40,7 @@ export default function Overview() {
         <ExpiringSoon />
       </Card>
       <div className={styles.cards}>
-        <Card title="Status of all assets">
+        <Card title="Status of assets">
           <Health />
         </Card>
         <Card title="Compliance">

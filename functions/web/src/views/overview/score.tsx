@@ -19,7 +19,7 @@ export function Score() {
         {({ checks }) => {
           const failing = checks.filter(({ failed }) => failed > 0);
           return failing.length === 0 ? (
-            <Text>No check fails.</Text>
+            <Text>No failing checks were found.</Text>
           ) : (
             <FailingChecks of={failing.slice(0, MAX_CHECKS)} label="Checks that lower the score the most" />
           );

@@ -9,6 +9,7 @@ import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { counted } from "../../parts/plural.ts";
+import { RENEWERS } from "../../parts/renewers.ts";
 import { useSearchParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
 
@@ -18,35 +19,26 @@ type Problem = Item["problems"][number]["code"];
 type Query = NonNullable<paths["/compliance/certificates/readiness"]["get"]["parameters"]["query"]>;
 
 const FILTERS = [
-  { name: "failing", label: "Problems", values: { true: "With problems", false: "Without problems" } },
+  { name: "failing", label: "State", values: { true: "Not ready", false: "Ready or unknown" } },
   { name: "vault", label: "Vault", placeholder: "Full vault name" },
 ] as const satisfies Filter[];
 
-const RENEWERS = {
-  keyVaultPolicy: "Key Vault policy",
-  acmebot: "Acmebot",
-  certManager: "cert-manager",
-  thisService: "This service",
-  observed: "Unknown, but renewed regularly",
-  none: "No one",
-} as const satisfies Record<Item["renewedBy"], string>;
-
 const PROBLEMS = {
-  importedByHand: "Imported by hand, no renewer is known",
-  noRenewer: "No renewer is known",
+  importedByHand: "Imported by hand, and not renewed automatically",
+  noRenewer: "Not renewed automatically",
   renewerStopped: "Renewal is late",
-  pinnedConsumer: "A consumer names a version",
+  pinnedConsumer: "A consumer uses a fixed version, so it does not follow a renewal",
   keyNotExportable: "A consumer needs the private key, which can't be exported",
   noOwner: "No owner",
-  triggerTooEarly: "The policy renews earlier than 47 days allow",
-  orderNotMet: "Another validity was issued than ordered",
+  triggerTooEarly: "The policy renews too early for a validity of 47 days",
+  orderNotMet: "The validity differs from the ordered one",
 } as const satisfies Record<Problem, string>;
 
 const useStyles = makeStyles({ link: { marginInlineEnd: tokens.spacingHorizontalM } });
 
 const STATES = {
   ready: { text: "Ready", color: "success" },
-  failing: { text: "Has problems", color: "warning" },
+  failing: { text: "Not ready", color: "warning" },
   unknown: { text: "Unknown", color: "informative" },
 } as const;
 
@@ -55,7 +47,6 @@ const numberText = (value: number | undefined): string => (value === undefined ?
 const COLUMNS: Column<Item>[] = [
   {
     title: "Certificate",
-    wide: true,
     cell: ({ id, vaultName, name }) => (
       <Link href={createHref(`/inventory/${encodeURIComponent(id)}`, {})}>
         {vaultName}/{name}
@@ -86,11 +77,21 @@ const COLUMNS: Column<Item>[] = [
     title: "Renewal due by",
     cell: ({ windowEnd }) => (windowEnd === null ? "Unknown" : <Instant at={windowEnd} />),
   },
-  { title: "Validity in days", cell: ({ validityDays }) => numberText(validityDays ?? undefined) },
-  { title: "Renewals a year", cell: ({ renewalsPerYear }) => numberText(renewalsPerYear?.today) },
-  { title: "At 100 days", cell: ({ renewalsPerYear }) => numberText(renewalsPerYear?.at100Days) },
-  { title: "At 47 days", cell: ({ renewalsPerYear }) => numberText(renewalsPerYear?.at47Days) },
+  { title: "Validity (days)", cell: ({ validityDays }) => numberText(validityDays ?? undefined) },
+  {
+    title: "Renewals a year",
+    cell: ({ renewalsPerYear }) => (renewalsPerYear === null ? "Unknown" : <Renewals of={renewalsPerYear} />),
+  },
 ];
+
+/** The renewals of one certificate a year: today, and under the limits of 100 and 47 days. */
+const Renewals = ({ of: { today, at100Days, at47Days } }: { of: NonNullable<Item["renewalsPerYear"]> }) => (
+  <>
+    <div>Today: {today.toLocaleString()}</div>
+    <div>At 100 days: {at100Days.toLocaleString()}</div>
+    <div>At 47 days: {at47Days.toLocaleString()}</div>
+  </>
+);
 
 /** The readiness of certificates for shorter lifetimes: how often they are renewed, who renews them, and what would fail. */
 export default function Readiness() {
@@ -137,15 +138,14 @@ function Sums({ summary }: { summary: Summary }) {
   return (
     <>
       <Text block>
-        {counted(certificates, "certificate")}: {ready.toLocaleString()} ready, {failing.toLocaleString()} with
-        problems.
-        {unknown > 0 && ` ${counted(unknown, "certificate")} unknown until a scan reads the details again.`}
+        {counted(certificates, "certificate")}: {ready.toLocaleString()} ready, {failing.toLocaleString()} not ready
+        {unknown > 0 && `, ${unknown.toLocaleString()} unknown until a scan reads the details again`}.
       </Text>
       <Text block>
         Renewals a year: {today.toLocaleString()} today, {at100Days.toLocaleString()} at 100 days,{" "}
         {at47Days.toLocaleString()} at 47 days.
         {withoutRenewals > 0 &&
-          ` Left out because the validity or the authority is unknown: ${counted(withoutRenewals, "certificate")}.`}
+          ` Not included: ${counted(withoutRenewals, "certificate")} with an unknown validity or authority.`}
       </Text>
       {byRenewer.length > 0 && (
         <DataTable
@@ -174,7 +174,8 @@ function Sums({ summary }: { summary: Summary }) {
       )}
       {!summary.consumersKnown && (
         <Text block>
-          Consumers are not known, so pinned versions are missing. With PRO, discover dependencies to include them.
+          Problems of consumers, such as fixed versions, are missing, because the service does not know the consumers
+          yet. Dependency discovery finds them, which needs a PRO license.
         </Text>
       )}
     </>

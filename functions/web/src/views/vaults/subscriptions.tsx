@@ -50,7 +50,7 @@ export function Subscriptions() {
   const columns: Column<Subscription>[] = [
     { title: "Name", cell: ({ name }) => name },
     { title: "Subscription ID", cell: ({ subscriptionId }) => subscriptionId },
-    { title: "Source", cell: ({ source }) => SOURCES[source] },
+    { title: "Source", cell: sourceOf },
     { title: "Status", cell: statusOf },
     { title: "Vaults", cell: vaultCountOf },
     { title: "Last scan", cell: lastScanOf },
@@ -58,7 +58,6 @@ export function Subscriptions() {
       title: "Access problems",
       cell: ({ lastFailure }) => lastFailure && `${lastFailure.message} ${lastFailure.remedy}`,
     },
-    { title: "Added", cell: ({ addedAt }) => (addedAt === null ? "" : <Instant at={addedAt} relative />) },
     { title: "", cell: (subscription) => <Actions subscription={subscription} /> },
   ];
   return (
@@ -106,9 +105,19 @@ export function Subscriptions() {
   );
 }
 
-/** Returns the number of vaults. A 0 says nothing if no scan could list the vaults. */
+/** Returns how the service knows the subscription. Most were not added by a user, so that has no column of its own. */
+function sourceOf({ source, addedAt }: Subscription) {
+  if (addedAt === null) return SOURCES[source];
+  return (
+    <>
+      {SOURCES[source]} (<Instant at={addedAt} relative />)
+    </>
+  );
+}
+
+/** Returns the number of vaults. A 0 would be wrong if no scan could list the vaults. */
 const vaultCountOf = ({ counts: { vaults }, lastScan, lastFailure }: Subscription): string =>
-  vaults === 0 && (lastScan === null || lastFailure !== null) ? "Unknown" : vaults.toLocaleString();
+  vaults === 0 && (lastScan === null || lastFailure !== null) ? "Not read" : vaults.toLocaleString();
 
 /** Returns the status and end of the last scan of a subscription. */
 function lastScanOf(subscription: Subscription) {

@@ -17,11 +17,11 @@ const COLUMNS: Column<Vault>[] = [
   },
   { title: "Subscription", cell: ({ subscriptionId, subscriptionName }) => subscriptionName ?? subscriptionId },
   { title: "Resource group", cell: ({ resourceGroup }) => resourceGroup },
-  { title: "Secrets", cell: ({ assets }) => assets.secret.toLocaleString() },
-  { title: "Keys", cell: ({ assets }) => assets.key.toLocaleString() },
-  { title: "Certificates", cell: ({ assets }) => assets.certificate.toLocaleString() },
-  { title: "Expired assets", cell: ({ health }) => health.expired.toLocaleString() },
-  { title: "Critical assets", cell: ({ health }) => health.critical.toLocaleString() },
+  { title: "Secrets", cell: (vault) => assetCountOf(vault, "secret") },
+  { title: "Keys", cell: (vault) => assetCountOf(vault, "key") },
+  { title: "Certificates", cell: (vault) => assetCountOf(vault, "certificate") },
+  { title: "Expired assets", cell: (vault) => statusCountOf(vault, "expired") },
+  { title: "Critical assets", cell: (vault) => statusCountOf(vault, "critical") },
   { title: "Access problems", wide: true, cell: failuresOf },
 ];
 
@@ -61,6 +61,16 @@ export function VaultTable() {
     </>
   );
 }
+
+const NOT_READ = "Not read";
+
+/** Returns the number of assets of a type. A 0 would be wrong if their list could not be read. */
+const assetCountOf = ({ assets, failures }: Vault, type: keyof Vault["assets"]): string =>
+  assets[type] === 0 && failures.some(({ list }) => list === type) ? NOT_READ : assets[type].toLocaleString();
+
+/** Returns the number of assets with a status. A 0 would be wrong if a list could not be read. */
+const statusCountOf = ({ health, failures }: Vault, status: keyof Vault["health"]): string =>
+  health[status] === 0 && failures.length > 0 ? NOT_READ : health[status].toLocaleString();
 
 /** Names of the lists of a vault that could not be read. */
 const LISTS: Record<string, string> = {
