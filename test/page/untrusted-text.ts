@@ -23,7 +23,7 @@ withBrowser("markup in a tag is shown as text", async () => {
   await page.getByRole("link", { name: "db", exact: true }).click();
   await page.getByRole("heading", { name: "Properties" }).waitFor();
   await page.getByText("<script>").first().waitFor();
-  expect(await page.title()).toBe("Inventory - Credentials and secrets");
+  expect(await page.title()).toBe("Inventory - Credential and Secret Lifecycle Service");
 });
 
 withSeedData("an application credential is shown by the application's name and the credential's name", async () => {

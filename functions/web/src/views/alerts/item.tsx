@@ -1,6 +1,7 @@
 import { Link } from "@fluentui/react-components";
 import type { Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
+import { titleOfId } from "../../parts/asset-name.ts";
 import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 
@@ -25,7 +26,8 @@ const KINDS: Partial<Record<AlertItem["kind"], string>> = {
 export function Item({ item: { kind, id, credentialTitle, expiresOn, since } }: { item: AlertItem }) {
   return (
     <>
-      {KINDS[kind]} <ItemName kind={kind} id={id} name={credentialTitle === null ? id : isolated(credentialTitle)} />
+      {KINDS[kind]}{" "}
+      <ItemName kind={kind} id={id} name={credentialTitle === null ? titleOfId(id) : isolated(credentialTitle)} />
       {expiresOn && (
         <>
           , expires <Instant at={expiresOn} />
@@ -50,7 +52,9 @@ function ItemName({ kind, id, name }: Pick<AlertItem, "kind" | "id"> & { name: s
     <>
       of <Link href={createHref("/compliance", { check })}>{check}</Link> by{" "}
       {isAssetId(resource) ? (
-        <Link href={createHref(`/inventory/${encodeURIComponent(resource.join("."))}`)}>{resource.join(".")}</Link>
+        <Link href={createHref(`/inventory/${encodeURIComponent(resource.join("."))}`)}>
+          {titleOfId(resource.join("."), "a credential of an application")}
+        </Link>
       ) : (
         resource.join(".")
       )}

@@ -98,7 +98,6 @@ function Acknowledge({ ruleId, alert: { item, acknowledgement } }: { ruleId: str
         title="Remove acknowledgment"
         about={item.id}
         action="Remove acknowledgment"
-        appearance="transparent"
         submit={(_, remove) => remove({ params: { path: { acknowledgement_id: acknowledgement.id } } })}
       >
         <Text>
@@ -112,7 +111,6 @@ function Acknowledge({ ruleId, alert: { item, acknowledgement } }: { ruleId: str
       title="Acknowledge"
       about={item.id}
       action="Acknowledge"
-      appearance="transparent"
       submit={(form, acknowledge) =>
         acknowledge({ body: { ruleId, itemId: item.id, ...given({ note: typed(form, "note") }) } })
       }

@@ -6,7 +6,7 @@ import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { RotateClientSecret } from "../../parts/rotate-client-secret.tsx";
-import { RotationReadiness } from "../../parts/rotation-readiness.tsx";
+import { RotationReadiness, rotationBlockers } from "../../parts/rotation-readiness.tsx";
 import { useSearchParams } from "../../parts/router.tsx";
 import { StatusBadge } from "../../parts/status.tsx";
 import { Discover } from "./discover.tsx";
@@ -36,13 +36,15 @@ const COLUMNS: Column<Application>[] = [
   { title: "Credentials", cell: (application) => <Credentials application={application} /> },
   {
     title: "Rotation",
-    cell: ({ appId, displayName, rotatable, reasons }) =>
-      rotatable ? (
+    cell: ({ appId, displayName, reasons }) =>
+      rotationBlockers({ reasons }).length === 0 ? (
         <Link href={createHref(`/rotation/apps/${appId}`, {})} aria-label={`Check whether it is ready: ${displayName}`}>
           Check whether it is ready
         </Link>
       ) : (
-        `Not possible. ${reasons.map(({ message }) => message).join(" ")}`
+        `Not possible. ${rotationBlockers({ reasons })
+          .map(({ message }) => message)
+          .join(" ")}`
       ),
   },
 ];
@@ -90,9 +92,9 @@ export function Credentials({
       </Link>
       "{credential.status === "expired" ? ", expired " : ", expires "}
       <Instant at={credential.expiresOn} relative />
-      {application.rotatable && credential.kind === "secret" && (
-        <RotateClientSecret application={application} credential={credential} />
-      )}
+      {rotationBlockers(application).length === 0 &&
+        credential.kind === "secret" &&
+        credential.of === "application" && <RotateClientSecret application={application} credential={credential} />}
       {isDetailed && credential.kind === "secret" && credential.of === "application" && (
         <RotationReadiness application={application} credential={credential} />
       )}
