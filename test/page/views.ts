@@ -62,6 +62,37 @@ withBrowser("the inventory lists assets by the filters in the address, and a row
   expect(browserErrors).toEqual([]);
 });
 
+/** A script that returns the status whose color the first box of the view has, such as "Warning". */
+const BOX_COLOR = `(() => {
+  const box = document.querySelector("main .fui-MessageBar");
+  const probe = box.appendChild(document.createElement("i"));
+  const colorOf = (name) => {
+    probe.style.color = "var(--colorStatus" + name + "Border1)";
+    return getComputedStyle(probe).color;
+  };
+  const color = getComputedStyle(box).borderTopColor;
+  const found = ["Danger", "Warning", "Success"].find((name) => colorOf(name) === color) ?? "none";
+  probe.remove();
+  return found;
+})()`;
+
+withSeedData("the box with the problems of an asset has the color of the worst one", async () => {
+  const credentials = await service.listAll("/api/assets/discovery/assets?source=entra&status=expired");
+  const { page } = await visitLoadedPage("/#/license");
+  for (const [id, color] of [
+    [credentials[0].id, "Danger"],
+    // It expires in three days.
+    ["kv-shop.secret.smtp", "Warning"],
+    // Healthy, with a check of medium severity that fails.
+    ["kv-certificates.certificate.shop", "none"],
+    ["kv-many.secret.many-0000", "Success"],
+  ]) {
+    await showView(page, `/inventory/${encodeURIComponent(id)}`);
+    await waitForSpinners(page, id);
+    await expect.poll(() => page.evaluate(BOX_COLOR), { message: id }).toBe(color);
+  }
+});
+
 withBrowser("a finding in the audit log is shown as text with its interval and entry", async () => {
   const { body: document } = await service.admin("GET", "/openapi.json");
   const example = document.paths["/audit/verify"].get.responses["200"].content["application/json"].example;

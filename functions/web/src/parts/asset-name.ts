@@ -27,7 +27,8 @@ const VAULT_ASSET_ID = /^([^.]+)\.(?:secret|key|certificate)\.([^.]+)$/;
  *
  * @param otherwise - The name of a credential, whose ID contains no names. Default: the ID.
  */
-export function titleOfId(assetId: string, otherwise = assetId): string {
+export function titleOfId(assetId: string, otherwise?: string): string {
   const [, vaultName, name] = VAULT_ASSET_ID.exec(assetId) ?? [];
-  return vaultName === undefined ? isolated(otherwise) : `${vaultName}/${name}`;
+  if (vaultName !== undefined) return `${vaultName}/${name}`;
+  return otherwise === undefined ? assetId : isolated(otherwise);
 }

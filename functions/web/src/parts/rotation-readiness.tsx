@@ -16,6 +16,13 @@ type Application = Schemas["Application"];
 type Credential = Schemas["ApplicationCredential"];
 type Match = Schemas["RotationMatch"];
 
+interface Props {
+  application: Application;
+  credential: Credential;
+  /** Whether the page of the application shows it, which lists all matches below. */
+  isOnApplicationPage?: boolean;
+}
+
 /** Likely matches that are shown with a test button. The others are folded. */
 const SHOWN_CANDIDATES = 3;
 
@@ -27,15 +34,15 @@ export const rotationBlockers = ({ reasons }: Pick<Application, "reasons">): App
   reasons.filter(({ code }) => code !== "expiredSecretInTheWay");
 
 /**
- * Shows whether a client secret can be rotated: "Ready", "Confirm the match" or "Not possible". Each state says what the user
- * can do next.
+ * Shows whether a client secret can be rotated: "Ready", "Confirm the match" (or "No match found") or "Not possible". Each state
+ * says what the user can do next.
  */
-export function RotationReadiness({ application, credential }: { application: Application; credential: Credential }) {
+export function RotationReadiness({ application, credential, isOnApplicationPage = false }: Props) {
   const blockers = rotationBlockers(application);
   return blockers.length > 0 ? (
     <NotPossible appId={application.appId} reasons={blockers} />
   ) : (
-    <Stored application={application} credential={credential} />
+    <Stored application={application} credential={credential} isOnApplicationPage={isOnApplicationPage} />
   );
 }
 
@@ -81,13 +88,7 @@ function AddService({ appId }: Pick<Application, "appId">) {
  * The state of a client secret that the service may rotate: ready if a vault secret is proven to store it, otherwise the
  * candidates to test.
  */
-function Stored({
-  application: { appId },
-  credential: { keyId },
-}: {
-  application: Application;
-  credential: Credential;
-}) {
+function Stored({ application: { appId }, credential: { keyId }, isOnApplicationPage }: Props) {
   const params = { path: { app_id: appId }, query: { limit: 100 } };
   const matches = api.useInfiniteQuery("get", "/api/automation/rotation/apps/{app_id}/matches", { params }, BY_CURSOR);
   return (
@@ -96,7 +97,11 @@ function Stored({
         const items = pages.flatMap((page) => page.items);
         const usable = items.filter((match) => match.enabled && (match.keyId === null || match.keyId === keyId));
         const proven = usable.filter((match) => isProven(match, keyId));
-        return proven.length > 0 ? <Ready matches={proven} /> : <Unproven appId={appId} candidates={usable} />;
+        return proven.length > 0 ? (
+          <Ready matches={proven} />
+        ) : (
+          <Unproven appId={appId} candidates={usable} isOnApplicationPage={isOnApplicationPage} />
+        );
       }}
     </QueryResult>
   );
@@ -137,7 +142,11 @@ const AssetLink = ({ assetId }: { assetId: string }) => (
  * The candidates to test. Weak ones, which have only a name or a date in common with the client secret, are folded, except for
  * the first one if there are no others.
  */
-function Unproven({ appId, candidates }: { appId: string; candidates: Match[] }) {
+function Unproven({
+  appId,
+  candidates,
+  isOnApplicationPage,
+}: Pick<Props, "isOnApplicationPage"> & { appId: string; candidates: Match[] }) {
   const mayConfirm = useMay()("confirmRotationMatch");
   const likely = candidates.filter(({ confidence }) => confidence !== "possible");
   const shown = likely.length > 0 ? likely.slice(0, SHOWN_CANDIDATES) : candidates.slice(0, 1);
@@ -145,7 +154,7 @@ function Unproven({ appId, candidates }: { appId: string; candidates: Match[] })
   return (
     <div>
       <Badge appearance="tint" color="warning">
-        Confirm the match
+        {candidates.length === 0 ? "No match found" : "Confirm the match"}
       </Badge>{" "}
       <Text>
         {candidates.length === 0
@@ -159,9 +168,11 @@ function Unproven({ appId, candidates }: { appId: string; candidates: Match[] })
           <Candidates appId={appId} of={folded.slice(0, MAX_FOLDED_CANDIDATES)} />
         </details>
       )}
-      <Link href={createHref(`/rotation/apps/${appId}`)}>
-        {mayConfirm && candidates.length > 0 ? "Confirm a match without a test" : "Matches of the application"}
-      </Link>
+      {!isOnApplicationPage && (
+        <Link href={createHref(`/rotation/apps/${appId}`)}>
+          {mayConfirm && candidates.length > 0 ? "Confirm a match without a test" : "Matches of the application"}
+        </Link>
+      )}
     </div>
   );
 }

@@ -126,11 +126,9 @@ function WhatIsWrong({
             {showViolations}
           </Text>
         )}
-        {owner === null && (
-          <Text block>
-            It has no owner.{" "}
-            {source === "keyVault" ? "Alerts, if a rule sends any, go to the recipients of the rule." : ""}
-          </Text>
+        {/* A check fails if an application has no owner. */}
+        {owner === null && source === "keyVault" && (
+          <Text block>It has no owner. Alerts, if a rule sends any, go to the recipients of the rule.</Text>
         )}
         {stale && <Text block>The last scan could not read all details, so the values below may be out of date.</Text>}
       </MessageBarBody>

@@ -9,6 +9,7 @@ import { RotateClientSecret } from "../../parts/rotate-client-secret.tsx";
 import { RotationReadiness, rotationBlockers } from "../../parts/rotation-readiness.tsx";
 import { useSearchParams } from "../../parts/router.tsx";
 import { StatusBadge } from "../../parts/status.tsx";
+import { Unavailable, useWhyNot } from "../../parts/unavailable.tsx";
 import { Discover } from "./discover.tsx";
 
 type Application = Schemas["Application"];
@@ -50,7 +51,7 @@ const COLUMNS: Column<Application>[] = [
 ];
 
 const ownerName = ({ id, displayName, userPrincipalName }: NonNullable<Application["owners"]>[number]): string =>
-  displayName ?? userPrincipalName ?? id;
+  userPrincipalName ?? displayName ?? id;
 
 /** The table of Entra applications with their credentials, on the Rotation page. The filters are in the address. */
 export function Applications() {
@@ -84,20 +85,26 @@ export function Credentials({
   /** Whether to show the state of each secret's rotation, which needs a request for each application. */
   isDetailed?: boolean;
 }) {
-  return application.credentials.map((credential) => (
-    <div key={credential.keyId}>
-      <StatusBadge status={credential.status} /> {credential.kind} "
-      <Link href={createHref(`/inventory/${encodeURIComponent(credential.assetId)}`)}>
-        {isolated(credential.displayName ?? credential.keyId)}
-      </Link>
-      "{credential.status === "expired" ? ", expired " : ", expires "}
-      <Instant at={credential.expiresOn} relative />
-      {rotationBlockers(application).length === 0 &&
-        credential.kind === "secret" &&
-        credential.of === "application" && <RotateClientSecret application={application} credential={credential} />}
-      {isDetailed && credential.kind === "secret" && credential.of === "application" && (
-        <RotationReadiness application={application} credential={credential} />
-      )}
-    </div>
-  ));
+  const whyNot = useWhyNot()("rotateSecret");
+  const isPossible = rotationBlockers(application).length === 0;
+  return application.credentials.map((credential) => {
+    const isClientSecret = credential.kind === "secret" && credential.of === "application";
+    return (
+      <div key={credential.keyId}>
+        <StatusBadge status={credential.status} /> {credential.kind} "
+        <Link href={createHref(`/inventory/${encodeURIComponent(credential.assetId)}`)}>
+          {isolated(credential.displayName ?? credential.keyId)}
+        </Link>
+        "{credential.status === "expired" ? ", expired " : ", expires "}
+        <Instant at={credential.expiresOn} relative />{" "}
+        {isPossible && isClientSecret && <RotateClientSecret application={application} credential={credential} />}
+        {isPossible && isClientSecret && isDetailed && whyNot !== undefined && (
+          <Unavailable title="Rotate secret" reason={whyNot} />
+        )}
+        {isDetailed && isClientSecret && (
+          <RotationReadiness application={application} credential={credential} isOnApplicationPage />
+        )}
+      </div>
+    );
+  });
 }

@@ -20,6 +20,7 @@ import {
 } from "../../parts/rotation-texts.ts";
 import { RotationTimeline } from "../../parts/rotation-timeline.tsx";
 import { useParams } from "../../parts/router.tsx";
+import { useWhyNot } from "../../parts/unavailable.tsx";
 import { View } from "../../parts/view.tsx";
 
 type Rotation = Schemas["Rotation"];
@@ -120,7 +121,9 @@ function Attention({ attention: { message, done, safe, next } }: { attention: No
 function Actions({ rotation }: { rotation: Rotation }) {
   const { rotationId, status, needsConfirmation, goingBack } = rotation;
   const params = { path: { rotation_id: rotationId ?? "" } };
+  const whyNot = useWhyNot()("cancelRotation");
   if (FINAL_STATUSES.includes(status)) return null;
+  if (whyNot !== undefined) return <Text>You can't cancel or finish this rotation. {whyNot}</Text>;
   return (
     <div>
       {/* The old secret can't be restored any more while it is being deleted. */}
