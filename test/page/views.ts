@@ -65,15 +65,17 @@ withBrowser("the inventory lists assets by the filters in the address, and a row
 /** A script that returns the status whose color the first box of the view has, such as "Warning". */
 const BOX_COLOR = `(() => {
   const box = document.querySelector("main .fui-MessageBar");
-  const probe = box.appendChild(document.createElement("i"));
+  // A new element for each color: a change of the color would start a transition.
   const colorOf = (name) => {
+    const probe = document.createElement("i");
     probe.style.color = "var(--colorStatus" + name + "Border1)";
-    return getComputedStyle(probe).color;
+    box.append(probe);
+    const { color } = getComputedStyle(probe);
+    probe.remove();
+    return color;
   };
   const color = getComputedStyle(box).borderTopColor;
-  const found = ["Danger", "Warning", "Success"].find((name) => colorOf(name) === color) ?? "none";
-  probe.remove();
-  return found;
+  return ["Danger", "Warning", "Success"].find((name) => colorOf(name) === color) ?? "none";
 })()`;
 
 withSeedData("the box with the problems of an asset has the color of the worst one", async () => {
