@@ -28,7 +28,7 @@ withBrowser("markup in a tag is shown as text", async () => {
 
 withSeedData("an application credential is shown by the application's name and the credential's name", async () => {
   const { page } = await visitLoadedPage("/");
-  const credentialLink = page.getByRole("link", { name: /App 002.*: .*secret-0/ });
+  const credentialLink = page.getByRole("link", { name: /App 002.*\/.*secret-0/ });
   await credentialLink.first().waitFor();
   await showView(page, "/inventory?source=entra");
   await credentialLink.first().waitFor();
