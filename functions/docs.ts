@@ -6,6 +6,7 @@ import { acceptsGzip, contentCodingHeaders, gzipped } from "../shared/platform/h
 import type { Endpoint } from "../shared/platform/http/endpoint.ts";
 import { content, type Reply } from "../shared/platform/http/reply.ts";
 import { createStaticFiles } from "../shared/platform/http/static-files.ts";
+import { PRODUCT } from "../shared/platform/product.ts";
 import { endpoint, exampleDay } from "./declare.ts";
 import type { Services } from "./services.ts";
 import { TAGS } from "./tags.ts";
@@ -40,8 +41,6 @@ async function html(title: string, style: string, element: string, scripts: stri
   );
 }
 
-const TITLE = "Credential and Secret Lifecycle Service";
-
 const docs = endpoint({
   name: "docs",
   method: "GET",
@@ -51,7 +50,7 @@ const docs = endpoint({
   access: "open",
   tier: "core",
   responds: page("Swagger UI"),
-  handle: () => html(TITLE, "swagger-ui.css", "swagger-ui", ["swagger-ui-bundle.js", "swagger-start.js"]),
+  handle: () => html(PRODUCT, "swagger-ui.css", "swagger-ui", ["swagger-ui-bundle.js", "swagger-start.js"]),
 });
 
 const redoc = endpoint({
@@ -63,7 +62,7 @@ const redoc = endpoint({
   access: "open",
   tier: "core",
   responds: page("Redoc"),
-  handle: () => html(TITLE, "", "redoc", ["redoc.standalone.js", "redoc-start.js"]),
+  handle: () => html(PRODUCT, "", "redoc", ["redoc.standalone.js", "redoc-start.js"]),
 });
 
 const documentationFile = endpoint({

@@ -3,6 +3,7 @@ import { isIP } from "node:net";
 import type { Config } from "../platform/config/config.ts";
 import { isLoopback } from "../platform/http/origin.ts";
 import { Problem } from "../platform/http/problem.ts";
+import { PRODUCT } from "../platform/product.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
 import { MINUTE_MS } from "../platform/time.ts";
 import type {
@@ -14,8 +15,6 @@ import type {
 import { hasSecondFactor, type PasskeyRecord, type SecondFactor } from "./second-factor-record.ts";
 import { keyedHash } from "./tokens.ts";
 
-/** The name of this service in the browser's dialogs. */
-const RELYING_PARTY = "Credential lifecycle";
 /** Time in which a challenge must be answered. Browsers show their dialog for as long. */
 const CHALLENGE_MS = 5 * MINUTE_MS;
 /** Ed25519, ES256 and RS256: https://www.iana.org/assignments/cose/cose.xhtml#algorithms */
@@ -120,7 +119,7 @@ export function createPasskeys(deps: {
       const { id } = requireRelyingParty();
       const { generateRegistrationOptions } = await import("@simplewebauthn/server");
       const options = await generateRegistrationOptions({
-        rpName: RELYING_PARTY,
+        rpName: PRODUCT,
         rpID: id,
         userName: user.username,
         userDisplayName: user.username,

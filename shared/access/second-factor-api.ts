@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { PRODUCT } from "../platform/product.ts";
 
 // Schemas of the second factor in the API: methods, passkeys as browsers send and receive them, and the requests that enroll and
 // remove methods.
@@ -118,7 +119,7 @@ export const PasskeyCreationOptions = z
         id: z
           .string()
           .meta({ description: "Host name of this service, from PUBLIC_BASE_URL.", example: "lifecycle.example.com" }),
-        name: z.string().meta({ description: "Name of this service.", example: "Credential lifecycle" }),
+        name: z.string().meta({ description: "Name of this service.", example: PRODUCT }),
       })
       .meta({ description: "This service." }),
     user: z

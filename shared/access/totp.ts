@@ -1,10 +1,9 @@
 import { createCipheriv, createDecipheriv } from "node:crypto";
 import { Problem } from "../platform/http/problem.ts";
+import { PRODUCT } from "../platform/product.ts";
 import type { Randomness } from "../platform/runtime.ts";
 import type { RowKeys } from "../platform/storage/signing.ts";
 
-/** Shown by authenticator apps next to the username. */
-const ISSUER = "Credential lifecycle";
 /** 160 bits, as RFC 4226 §4 recommends. */
 const SECRET_BYTES = 20;
 /** Seconds of a time step, and digits of a code. Some authenticator apps support no other values. */
@@ -82,7 +81,8 @@ export function createTotpSecrets(deps: { keys: RowKeys | undefined; randomness:
     const { Secret, TOTP } = await import("otpauth");
     // A copy, because the buffer of a small `Buffer` also contains others.
     const buffer = Uint8Array.from(secret).buffer;
-    return new TOTP({ issuer: ISSUER, label, secret: new Secret({ buffer }), period: PERIOD_SECONDS, digits: DIGITS });
+    // Authenticator apps show the issuer next to the username.
+    return new TOTP({ issuer: PRODUCT, label, secret: new Secret({ buffer }), period: PERIOD_SECONDS, digits: DIGITS });
   }
 
   return {

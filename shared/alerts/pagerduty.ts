@@ -1,3 +1,4 @@
+import { PRODUCT } from "../platform/product.ts";
 import type { Incident } from "./incident.ts";
 import type { Urgency } from "./items.ts";
 import { toSingleLines } from "./message.ts";
@@ -23,7 +24,7 @@ export function pagerDutyEvent(
   if (action === "close") return event;
   return {
     ...event,
-    client: "Credential lifecycle",
+    client: PRODUCT,
     links: links.map(({ text, url }) => ({ href: url, text })),
     payload: {
       summary: summary.slice(0, MAX_TEXT).toWellFormed(),

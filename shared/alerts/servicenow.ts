@@ -1,5 +1,6 @@
 import * as z from "zod";
 import type { Outgoing, OutgoingAnswer, OutgoingRequest } from "../platform/outgoing/outgoing.ts";
+import { PRODUCT } from "../platform/product.ts";
 import type { Incident } from "./incident.ts";
 import type { Urgency } from "./items.ts";
 import type { RuleCredentials } from "./rule.ts";
@@ -92,7 +93,7 @@ export async function openServiceNow(
         ? await call("POST", `${table}?${ONLY_ID}`, 201, {
             ...body,
             correlation_id: incident.key,
-            correlation_display: "Credential lifecycle",
+            correlation_display: PRODUCT,
           })
         : await call("PATCH", `${table}/${id}?${ONLY_ID}`, 200, body);
     },

@@ -98,7 +98,8 @@ export const Application = z
           userPrincipalName: z.string().nullable().meta({ description: "User principal name of the owner." }),
           mail: z.string().nullable().meta({ description: "E-mail address of the owner." }),
           isService: z.boolean().meta({
-            description: "True for the service's own identity, which may be an owner in order to rotate secrets.",
+            description:
+              "True for the service's own identities, the current one and earlier ones. They may be owners in order to rotate secrets.",
           }),
         }),
       )
@@ -123,7 +124,7 @@ export const Application = z
 
 /** Converts an application to the form in API responses. */
 export function applicationView(found: FoundApplication, moment: Moment): z.infer<typeof Application> {
-  const { app, reasons, policy, tenantId, serviceObjectId, lastSeenAt } = found;
+  const { app, reasons, policy, tenantId, serviceObjectIds, lastSeenAt } = found;
   return {
     appId: app.appId,
     objectId: app.objectId,
@@ -135,7 +136,7 @@ export function applicationView(found: FoundApplication, moment: Moment): z.infe
         displayName: displayName ?? null,
         userPrincipalName: userPrincipalName ?? null,
         mail: mail ?? null,
-        isService: id.toLowerCase() === serviceObjectId,
+        isService: serviceObjectIds.has(id.toLowerCase()),
       })) ?? null,
     credentials: app.credentials.map((credential) => credentialView(app, credential, tenantId, moment)),
     federated: app.details?.federated ?? null,

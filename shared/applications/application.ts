@@ -127,10 +127,19 @@ export const StateRecord = z.object({
   servicePrincipalsAt: z.string().optional(),
   /** Object ID and application permissions of the service's identity, from its last token. */
   rights: z.object({ objectId: z.string().optional(), permissions: z.array(z.string()) }).optional(),
+  /**
+   * Object IDs of the identities with which the service signed in before, such as an app registration before a managed identity.
+   * They can still be owners of applications.
+   */
+  earlierIdentities: z.array(z.string()).optional(),
   /** Number of owners without a name and an address in the last complete listing. */
   unnamedOwners: z.int().optional(),
 });
 export type StateRecord = z.infer<typeof StateRecord>;
+/** Returns the object IDs of the service's own identities, in lower case. Empty before the first discovery. */
+export const serviceIdentities = (state: StateRecord | undefined): ReadonlySet<string> =>
+  new Set([state?.rights?.objectId ?? [], state?.earlierIdentities ?? []].flat().map((id) => id.toLowerCase()));
+
 export const States = entity(TABLE, StateRecord);
 export const STATE_KEY = "s!state";
 

@@ -28,6 +28,7 @@ import {
   STATE_KEY,
   type StateRecord,
   States,
+  serviceIdentities,
 } from "./application.ts";
 import { writeCredentials } from "./credentials.ts";
 import {
@@ -139,6 +140,13 @@ export async function discover(leasedRun: LeasedRun<RunRecord>, deps: DiscoverDe
   await finishRun(leasedRun, ending, deps);
 }
 
+/** The number of earlier identities that are remembered. */
+const MAX_EARLIER_IDENTITIES = 20;
+
+/** Returns the identities that the service used before the current one, newest first. */
+const earlierIdentitiesOf = (before: StateRecord | undefined, current: string | undefined): string[] =>
+  [...serviceIdentities(before)].filter((id) => id !== current?.toLowerCase()).slice(0, MAX_EARLIER_IDENTITIES);
+
 async function readDirectory(
   leasedRun: LeasedRun<RunRecord>,
   before: StateRecord | undefined,
@@ -152,7 +160,8 @@ async function readDirectory(
     failures.push({ list, code, message, remedy, at: now });
   let state: StateRecord;
   try {
-    state = { ...before, tenantId: (await deps.tenantId()).toLowerCase(), rights: await graph.grantedPermissions() };
+    const [tenantId, rights] = [(await deps.tenantId()).toLowerCase(), await graph.grantedPermissions()];
+    state = { ...before, tenantId, rights, earlierIdentities: earlierIdentitiesOf(before, rights.objectId) };
   } catch (error) {
     if (!(error instanceof CloudFailure)) throw error;
     fail("applications", error);

@@ -15,6 +15,7 @@ import {
   STATE_KEY,
   type StateRecord,
   States,
+  serviceIdentities,
 } from "./application.ts";
 import { type Reason, reasonsAgainst } from "./rotatable.ts";
 
@@ -39,8 +40,8 @@ export interface FoundApplication {
   /** Rotation policy of the application. Null if none is set. */
   policy: Record<string, unknown> | null;
   tenantId: string;
-  /** Object ID of the service's own identity. Undefined before the first discovery. */
-  serviceObjectId: string | undefined;
+  /** Object IDs of the service's own identities. Empty before the first discovery. */
+  serviceObjectIds: ReadonlySet<string>;
   /** Time when all applications were last listed completely. */
   lastSeenAt: string | undefined;
 }
@@ -82,7 +83,7 @@ export const foundApplication = (
   reasons: reasonsAgainst(app, state?.rights, now),
   policy: policies.get(app.appId) ?? null,
   tenantId: state?.tenantId ?? "",
-  serviceObjectId: state?.rights?.objectId?.toLowerCase(),
+  serviceObjectIds: serviceIdentities(state),
   lastSeenAt: state?.applicationsAt,
 });
 

@@ -33,7 +33,7 @@ const MESSAGES: Record<ReasonCode, string> = {
   noRoomForSecret:
     "Applications for personal accounts can have at most two client secrets, and this application has two valid ones. Remove the unused one.",
   expiredSecretInTheWay:
-    "Applications for personal accounts can have at most two client secrets, and this application has two, one of them expired. Rotate with removeExpired: true, or remove the expired one.",
+    "Applications for personal accounts can have at most two client secrets, and this application has two, one of them expired. Let the rotation delete the expired one first (removeExpired: true), or delete it yourself.",
   forbiddenByPolicy: "A policy of the tenant forbids new client secrets for the application.",
 };
 

@@ -4,6 +4,7 @@ import { assetId } from "../inventory/asset.ts";
 import { RENEWER_NAMES } from "../inventory/renewal.ts";
 import { createDocument } from "../platform/pdf/document.ts";
 import { ALARM_COLOR, type Column, HEADING_COLOR, MUTED_COLOR, type Sheet } from "../platform/pdf/sheet.ts";
+import { PRODUCT } from "../platform/product.ts";
 import type { Readiness, ReadinessFilter, ReadinessSummary } from "./readiness.ts";
 
 /** The PDF of the readiness report: the sums, who renews, why renewals would fail, and a line for each certificate. */
@@ -45,7 +46,7 @@ function writeSummary(sheet: Sheet, { filter, summary, createdAt }: ReportContex
   const { certificates, ready, failing, unknown, renewalsPerYear, withoutRenewals, consumersKnown } = summary;
   const limit = publicLimitAt(createdAt.getTime());
   const filters = Object.entries(filter).filter(([, value]) => value !== undefined);
-  sheet.fact("Service", "Credential and Secret Lifecycle Service");
+  sheet.fact("Service", PRODUCT);
   sheet.fact("Filters", filters.map(([name, value]) => `${name} ${value}`).join(", ") || "none");
   sheet.fact("Certificates", `${certificates}: ${ready} ready, ${failing} failing, ${unknown} unknown`);
   sheet.fact(

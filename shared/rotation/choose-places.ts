@@ -57,7 +57,7 @@ export function choosePlaces(
       onObstacle(
         new Problem(
           "notRotatable",
-          "No key vault secret is a certain match of this client secret, so no place would receive the new secret. Confirm a match, or send updateKeyVaults: false to POST /api/automation/rotation/rotate to store it in the handover vault.",
+          "No key vault secret is proven to store this client secret, so no key vault would receive the new one. Test or confirm a match, or rotate without saving to Key Vault (updateKeyVaults: false) and collect the new secret from the handover vault.",
         ),
       );
     }

@@ -143,7 +143,7 @@ export const toRotationConsumer = (consumer: PlannedConsumer, included: boolean)
 });
 
 const NEW_PLACE_TEXT =
-  "It has a copy of the client secret, and no rotation has written it. If it belongs to the application, name it in includeResources of a rotation, or set the new secret there.";
+  "It has a copy of the client secret, and no rotation has written it. If it belongs to the application, select it for a rotation (includeResources), or set the new secret there.";
 
 /** Returns a key that identifies a consumer within a rotation. */
 export const consumerKey = (one: Pick<PlannedConsumer, "id" | "vaultName" | "secretName">): string =>

@@ -259,9 +259,13 @@ export function createRotations(deps: RotationDependencies): Rotations {
         const conditions = async () => await reasonsAgainstEnd(context, true).catch(throwAsProblem);
         const reasons = unrestored.length > 0 ? unrestored.map(mayHoldNewText) : (await conditions()).reasons;
         if (reasons.length > 0) {
-          throw new Problem("notFinishable", `${reasons.join(" ")} Send force: true to end the rotation anyway.`, {
-            members: { reasons },
-          });
+          throw new Problem(
+            "notFinishable",
+            `${reasons.join(" ")} To end the rotation anyway, finish it even if consumers still use the old value (force: true).`,
+            {
+              members: { reasons },
+            },
+          );
         }
       }
       const details = { force, ...(unrestored.length > 0 && { left: unrestored.map(({ id }) => id) }) };
@@ -357,7 +361,9 @@ function requireFinishable(row: RotationRecord, force: boolean): void {
     ? row.publications.every(({ state }) => state === "written")
     : row.attempts.some(({ keyId, state }) => keyId === row.newKeyId && state === "made");
   if (row.revokingSince !== undefined && !(force && row.status === "needsAttention"))
-    throw conflict("The old secret is already being removed. If the rotation needs attention, send force: true.");
+    throw conflict(
+      "The old secret is already being removed. If the rotation needs attention, finish it even if consumers still use the old value (force: true).",
+    );
   if (status !== "overlapping" || !hasNewValue || (row.ending !== undefined && row.status !== "needsAttention")) {
     throw conflict("There is no overlap period to end. A rotation can be finished only while both values are in use.");
   }

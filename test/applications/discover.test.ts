@@ -1,11 +1,11 @@
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import { appIdOf, keyIdOf } from "simulated-cloud/company/applications.ts";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
-import { runView } from "../../shared/applications/api.ts";
+import { applicationView, runView } from "../../shared/applications/api.ts";
 import type { ReadApplication } from "../../shared/applications/read-graph.ts";
 import { contentsOf } from "../../shared/applications/write-bucket.ts";
 import type { Config } from "../../shared/platform/config/config.ts";
-import { startTestCloud } from "../azure/live-cloud.ts";
+import { configFor, startTestCloud } from "../azure/live-cloud.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
 import { ALL_ITEMS, applications, caller, Deployment } from "./applications-fixture.ts";
@@ -59,6 +59,21 @@ const directoryCounts = () => {
 };
 
 describe("a discovery", () => {
+  test("marks all identities with which the service has signed in as its own, so that none of them is shown as an owner", async () => {
+    await deployment.runScheduled("full");
+    // The app registration with which the service signs in from now on. The managed identity stays an owner.
+    const config = configFor(live.cloud, live.cloud.app.clientSecret);
+    const changed = new Deployment(deployment.connectionString, { ...live, config });
+    await changed.runScheduled("full");
+    const { applications } = changed.start();
+    const { owners } = applicationView(await applications.get(appIdOf("App 003")), await applications.moment());
+    const ofService = owners!.filter(({ isService }) => isService);
+    expect(ofService.map(({ id }) => id)).toContain(live.cloud.app.objectId.toLowerCase());
+    expect(ofService).toHaveLength(2);
+    const others = owners!.filter(({ isService }) => !isService);
+    expect(others.map(({ userPrincipalName }) => userPrincipalName)).toEqual(["owner0@acme.example"]);
+  });
+
   test("counts the owners of whom Microsoft Graph returns no name, because the identity may not read users", async () => {
     const { directory } = live.cloud.control;
     onTestFinished(() => directory.set({ permissions: GRAPH_PERMISSIONS }));

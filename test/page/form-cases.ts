@@ -335,7 +335,7 @@ export const FORM_CASES: Record<string, FormCase> = {
             ruleId: expect.any(String),
           }),
       },
-      { view: () => "/alerts", open: "End snooze: kv-shop.secret.smtp", press: ["End snooze"] },
+      { view: () => "/alerts", open: "End snooze: kv-shop/smtp", press: ["End snooze"] },
     ],
   },
   owners: {
@@ -756,9 +756,9 @@ export const FORM_CASES: Record<string, FormCase> = {
       return `/rotation/apps/${appId}`;
     },
     steps: [
-      { open: `Test match: ${APP_001_SECRET}`, press: ["Read secret and sign in"], result: /secret/ },
+      { open: "Test match: kv-copies/app-001", press: ["Read secret and sign in"], result: /secret/ },
       {
-        open: `Confirm match: ${APP_001_SECRET}`,
+        open: "Confirm match: kv-copies/app-001",
         press: ["Confirm match"],
         verify: async () =>
           expect(await readApp001Match()).toMatchObject({

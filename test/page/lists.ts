@@ -180,7 +180,7 @@ withSeedData("selected assets are snoozed, exempted and fixed together", async (
   expect(exemptions.map(({ scope }) => scope.id).sort()).toEqual(expected.sort());
 
   await page.getByRole("button", { name: "Show fix commands" }).click();
-  await page.getByText(/# kv-shop\.secret\.(smtp|db): /).waitFor();
+  await page.getByText(/# kv-shop\/(smtp|db): /).waitFor();
   await page.getByRole("button", { name: "Clear selection" }).click();
   await expect.poll(() => page.getByRole("button", { name: "Snooze selected" }).count()).toBe(0);
   for (const { id } of exemptions) await service.admin("DELETE", `/compliance/exemptions/${id}`);

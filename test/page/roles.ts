@@ -87,6 +87,58 @@ withSeedData(
   LONG_MS,
 );
 
+/** The page of one asset of each kind, with the title of its first action. */
+const ASSET_PAGES = [
+  ["a secret", "kv-shop.secret.smtp", "Rotate secret"],
+  ["a key", "kv-shop.key.signing", "Renew"],
+  ["a certificate", "kv-certificates.certificate.shop", "Renew"],
+  ["an application's secret", undefined, "Rotate secret"],
+  ["an application's certificate", undefined, "Renew"],
+] as const;
+
+withSeedData(
+  "the page of each kind of asset offers the same next actions, or says why not and whom to ask",
+  async () => {
+    const credentials = await service.listAll("/api/assets/discovery/assets?source=entra");
+    const idOfCredential = (kind: string): string => credentials.find(({ type }) => kind.endsWith(type)).id;
+    for (const role of ["admin", "user"]) {
+      if (role !== "admin") await signInAs(role, PASSWORD);
+      const { page } = await visitLoadedPage("/#/license");
+      for (const [kind, id, firstAction] of ASSET_PAGES) {
+        await showView(page, `/inventory/${encodeURIComponent(id ?? idOfCredential(kind))}`);
+        await waitForSpinners(page, kind);
+        const actions = page.getByRole("group", { name: "Next actions" });
+        const found = await actions.getByRole("button").evaluateAll((buttons) =>
+          buttons.map((button) => ({
+            title: button.textContent!,
+            isOff: button.getAttribute("aria-disabled") === "true",
+            reason: document.getElementById(button.getAttribute("aria-describedby") ?? "")?.textContent ?? "",
+          })),
+        );
+        const titles = found.map(({ title }) =>
+          title
+            .replace(/^(Assign an|Change|Add an) owner$/, "owner")
+            .replace(/^Copy (fix|renewal) command$/, "command"),
+        );
+        const expected = [firstAction, "Snooze", "Exempt from a check", "owner", "command"];
+        expect([role, kind, titles.sort()]).toEqual([role, kind, expected.sort()]);
+        for (const { title, isOff, reason } of found) {
+          const isGuarded = ["Rotate secret", "Snooze", "Exempt from a check"].includes(title);
+          if (role === "user" && isGuarded)
+            expect([kind, title, isOff, reason]).toEqual([
+              kind,
+              title,
+              true,
+              expect.stringMatching(/^Your role is user\. Ask a user with the role .*admin/),
+            ]);
+          else if (isOff) expect([kind, title, reason.length > 20]).toEqual([kind, title, true]);
+        }
+      }
+    }
+    await signInAs(ADMIN.username, ADMIN.password);
+  },
+);
+
 withBrowser("no view makes an API call without a permission check", () => {
   expect(permissions.uncheckedCalls()).toEqual([]);
 });

@@ -124,3 +124,41 @@ withSeedData("a subscription whose vaults could not be listed says that its vaul
   await page.unrouteAll();
   expect(browserErrors).toEqual([]);
 });
+
+withBrowser("the question before a scan or a rotation stops says what happens to the work so far", async () => {
+  const { page, browserErrors } = await visitLoadedPage("/#/license");
+  const dialog = page.getByRole("dialog");
+  const scans = await service.admin("GET", "/api/assets/discovery/scans?limit=1");
+  const running = { ...scans.body.items[0], status: "running" };
+  await page.route("**/api/assets/discovery/scans?limit=1", (route) =>
+    route.fulfill({ json: { ...scans.body, items: [running] } }),
+  );
+  const progress = { ...running, progress: { vaultsDone: 1, vaultsTotal: 3 } };
+  await page.route("**/api/assets/discovery/scan/*/status", (route) => route.fulfill({ json: progress }));
+  await showView(page, "/");
+  await page.getByRole("button", { name: "Stop scan" }).click();
+  await dialog.getByText("Vaults that were read stay in the inventory with their new values.").waitFor();
+  await page.keyboard.press("Escape");
+  await dialog.waitFor({ state: "detached" });
+
+  const { rotationId } = (await service.admin("GET", "/api/automation/rotation/history?limit=1")).body.items[0];
+  const path = `/api/automation/rotation/rotations/${rotationId}`;
+  const { body: rotation } = await service.admin("GET", path);
+  const showWith = async (change: object, sentence: string) => {
+    await page.route(`**${path}`, (route) => route.fulfill({ json: { ...rotation, ...change } }));
+    await showView(page, `/rotation/${rotationId}`);
+    await page.getByRole("button", { name: "Cancel and roll back" }).click();
+    await dialog.getByText(sentence).waitFor();
+    await page.keyboard.press("Escape");
+    await dialog.waitFor({ state: "detached" });
+    await page.unrouteAll({ behavior: "ignoreErrors" });
+    await showView(page, "/license");
+  };
+  const stepsWith = (status: string) => rotation.steps.map((step: object) => ({ ...step, status }));
+  await showWith({ status: "overlapping", steps: stepsWith("done") }, "The old value is written to the vault again");
+  await showWith(
+    { status: "creating", steps: stepsWith("waiting") },
+    "No key vault secret and no consumer was changed",
+  );
+  expect(browserErrors).toEqual([]);
+});

@@ -29,7 +29,7 @@ task("create an alert rule and see what it would send", async () => {
   await visitor.press("Remove former@acme.example", visitor.dialog);
   await visitor.type("Email addresses", "lead@acme.example");
   await visitor.press("Preview alerts", visitor.dialog);
-  await visitor.see(/kv-shop\.secret\.smtp/, visitor.dialog);
+  await visitor.see(/kv-shop\/smtp/, visitor.dialog);
   await visitor.press("Create rule", visitor.dialog);
   await visitor.dialog.waitFor({ state: "hidden" });
   const { items } = (await service.admin("GET", "/alerts/rules")).body;
@@ -77,7 +77,7 @@ task("from an alert mail to the rotated secret, if it must first be proven where
   await visitor.follow(`${OTHER_UNPROVEN_APP}/current`);
   await visitor.arrive(new RegExp(OTHER_UNPROVEN_APP));
   await visitor.see("Confirm the match");
-  await visitor.press("Test match: kv-shop.secret.billing-export-secret");
+  await visitor.press("Test match: kv-shop/billing-export-secret");
   await visitor.see("Ready", visitor.page.getByRole("region", { name: "Status" }));
   await visitor.press(/^Rotate secret: /);
   await visitor.press("Preview rotation", visitor.dialog);
@@ -90,7 +90,7 @@ task("rotate an application's secret from the first view and watch its steps", a
   const visitor = await visit();
   await visitor.follow("Rotation", visitor.navigation);
   await visitor.follow(UNPROVEN_APP);
-  await visitor.press("Test match: kv-shop.secret.crm-importer-secret");
+  await visitor.press("Test match: kv-shop/crm-importer-secret");
   await visitor.see("Ready");
   await visitor.press(/^Rotate secret: /);
   await visitor.press("Preview rotation", visitor.dialog);
@@ -118,7 +118,7 @@ task("snooze an asset for two weeks", async () => {
   const visitor = await visit();
   await visitor.follow("Inventory", visitor.navigation);
   await visitor.follow("smtp");
-  await visitor.press("Snooze: smtp");
+  await visitor.press("Snooze: kv-shop/smtp");
   await visitor.type("Reason", "Renewed with the next release");
   await visitor.type("Until (end of day)", inDays(14));
   await visitor.press("Snooze asset", visitor.dialog);
@@ -130,7 +130,7 @@ task("exempt a violation until a date, with a reason", async () => {
   const visitor = await visit();
   await visitor.follow("Inventory", visitor.navigation);
   await visitor.follow("smtp");
-  await visitor.press("Exempt: smtp");
+  await visitor.press("Exempt from a check: kv-shop/smtp");
   await visitor.type("Reason", "Shut down next month");
   await visitor.type("Expires", inDays(30));
   await visitor.press("Create exemption", visitor.dialog);
@@ -143,8 +143,8 @@ task("fix a critical violation with the command of its page, until the page find
   await visitor.follow("Compliance", visitor.navigation);
   await visitor.follow(/gone$/);
   await visitor.arrive("gone");
-  await visitor.press("Copy command");
-  await visitor.see("Copied");
+  await visitor.press("Copy fix command");
+  await visitor.see(/^Copied\. The command fixes this: /);
   visitor.expectClicks();
   const command = await visitor.page.evaluate(() => navigator.clipboard.readText());
   expect(command).toContain("az keyvault secret");
@@ -158,7 +158,7 @@ task("fix a critical violation with the command of its page, until the page find
   await service.scan();
   await service.waitForEmptyQueues();
   await visitor.page.reload();
-  await visitor.see(/No problems found|Expires|Fails a compliance check/);
+  await visitor.see(/No problems found|Expires in/);
   expect(await visitor.page.getByRole("main").innerText()).not.toContain("Expired 2 days ago");
 });
 
@@ -210,7 +210,7 @@ task.for([
   const visitor = await visit(role, "/inventory/kv-shop.secret.db");
   await visitor.arrive("db");
   const actions = visitor.page.getByRole("group", { name: "Next actions" });
-  for (const title of ["Rotate secret", "Snooze", "Exempt"]) {
+  for (const title of ["Rotate secret", "Snooze", "Exempt from a check"]) {
     const button = actions.getByRole("button", { name: title, exact: true });
     await button.waitFor();
     expect(await button.getAttribute("aria-disabled")).toBe("true");
@@ -221,13 +221,13 @@ task.for([
   }
   await visitor.see(new RegExp(`Ask a user with the role ${who}`), actions);
   // Commands can be copied by everyone: the Azure portal decides who may run them.
-  expect(await actions.getByRole("button", { name: "Copy command" }).isEnabled()).toBe(true);
+  expect(await actions.getByRole("button", { name: "Copy fix command" }).isEnabled()).toBe(true);
 });
 
 task("an operator can snooze, but sees whom to ask for a rotation", async () => {
   const visitor = await visit("operator", "/inventory/kv-shop.secret.db");
   const actions = visitor.page.getByRole("group", { name: "Next actions" });
-  await actions.getByRole("button", { name: "Snooze: db" }).waitFor();
+  await actions.getByRole("button", { name: "Snooze: kv-shop/db" }).waitFor();
   const rotate = actions.getByRole("button", { name: /^Rotate secret/ });
   await rotate.waitFor();
   expect(await rotate.getAttribute("aria-disabled")).toBe("true");

@@ -23,12 +23,12 @@ withBrowser("markup in a tag is shown as text", async () => {
   await page.getByRole("link", { name: "db", exact: true }).click();
   await page.getByRole("heading", { name: "Properties" }).waitFor();
   await page.getByText("<script>").first().waitFor();
-  expect(await page.title()).toBe("Inventory - Credentials and secrets");
+  expect(await page.title()).toBe("Inventory - Credential and Secret Lifecycle Service");
 });
 
 withSeedData("an application credential is shown by the application's name and the credential's name", async () => {
   const { page } = await visitLoadedPage("/");
-  const credentialLink = page.getByRole("link", { name: /App 002.*: .*secret-0/ });
+  const credentialLink = page.getByRole("link", { name: /App 002.*\/.*secret-0/ });
   await credentialLink.first().waitFor();
   await showView(page, "/inventory?source=entra");
   await credentialLink.first().waitFor();

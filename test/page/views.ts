@@ -23,7 +23,7 @@ import { ALL_LOOKS, EVERY_LOOK, EXTREMES, expectNoVisualProblems, setLook } from
 withBrowser("a person signs in and sees the overview, without requests to other hosts", async () => {
   const opened = await openInNewTab("/");
   const { page, requestedUrls, files, browserErrors } = opened;
-  await page.getByRole("heading", { name: "Credentials and secrets" }).waitFor();
+  await page.getByRole("heading", { name: "Credential and Secret Lifecycle Service" }).waitFor();
   await expectNoVisualProblems(page, "sign-in");
   // The session check before sign-in returns 401, which the browser logs as an error.
   expect(browserErrors.splice(0).filter((text) => !/401/.test(text))).toEqual([]);
@@ -62,6 +62,39 @@ withBrowser("the inventory lists assets by the filters in the address, and a row
   expect(browserErrors).toEqual([]);
 });
 
+/** A script that returns the status whose color the first box of the view has, such as "Warning". */
+const BOX_COLOR = `(() => {
+  const box = document.querySelector("main .fui-MessageBar");
+  // A new element for each color: a change of the color would start a transition.
+  const colorOf = (name) => {
+    const probe = document.createElement("i");
+    probe.style.color = "var(--colorStatus" + name + "Border1)";
+    box.append(probe);
+    const { color } = getComputedStyle(probe);
+    probe.remove();
+    return color;
+  };
+  const color = getComputedStyle(box).borderTopColor;
+  return ["Danger", "Warning", "Success"].find((name) => colorOf(name) === color) ?? "none";
+})()`;
+
+withSeedData("the box with the problems of an asset has the color of the worst one", async () => {
+  const credentials = await service.listAll("/api/assets/discovery/assets?source=entra&status=expired");
+  const { page } = await visitLoadedPage("/#/license");
+  for (const [id, color] of [
+    [credentials[0].id, "Danger"],
+    // It expires in three days.
+    ["kv-shop.secret.smtp", "Warning"],
+    // Healthy, with a check of medium severity that fails.
+    ["kv-certificates.certificate.shop", "none"],
+    ["kv-many.secret.many-0000", "Success"],
+  ]) {
+    await showView(page, `/inventory/${encodeURIComponent(id)}`);
+    await waitForSpinners(page, id);
+    await expect.poll(() => page.evaluate(BOX_COLOR), { message: id }).toBe(color);
+  }
+});
+
 withBrowser("a finding in the audit log is shown as text with its interval and entry", async () => {
   const { body: document } = await service.admin("GET", "/openapi.json");
   const example = document.paths["/audit/verify"].get.responses["200"].content["application/json"].example;
@@ -97,6 +130,18 @@ async function enumValuesOfApi(): Promise<Set<string>> {
   return values;
 }
 
+/** Matches the IDs of assets in vaults. The page shows `vault/name` instead. */
+const ASSET_ID = /\bkv-[\w-]+\.(?:secret|key|certificate)\.[\w-]+/g;
+
+/** A script that returns the buttons that look like text: without a border, a background and an icon. */
+const CAPTIONS = `[...document.querySelectorAll("main button.fui-Button")]
+  .filter((button) => button.checkVisibility() && !button.querySelector("svg"))
+  .filter((button) => {
+    const { backgroundColor, borderTopColor } = getComputedStyle(button);
+    return [backgroundColor, borderTopColor].every((color) => color === "transparent" || color === "rgba(0, 0, 0, 0)");
+  })
+  .map((button) => button.textContent)`;
+
 /**
  * A normal run checks a sample of views in one look each (theme and width), a campaign, the long test run, all views in all
  * looks. `EXTREMES`, used above, are the looks of the narrowest and the widest supported screen.
@@ -113,9 +158,12 @@ withSeedData(
       await waitForSpinners(page, view);
       // The audit log shows event names and details unchanged.
       if (view !== "/audit") {
-        const shownWords = (await page.getByRole("main").innerText()).match(/\w+/g) ?? [];
+        const text = await page.getByRole("main").innerText();
+        const shownWords = text.match(/\w+/g) ?? [];
         expect.soft([view, shownWords.filter((word) => apiValues.has(word))]).toEqual([view, []]);
+        expect.soft([view, text.match(ASSET_ID) ?? []]).toEqual([view, []]);
       }
+      expect.soft([view, await page.evaluate(CAPTIONS)]).toEqual([view, []]);
       await expectNoVisualProblems(
         page,
         view.slice(1).split("/").join("-") || "overview",

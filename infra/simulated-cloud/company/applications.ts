@@ -16,7 +16,7 @@ export interface CompanyApplication {
   createdDaysAgo?: number;
   /** Users who own the application, by mail address. */
   owners?: string[];
-  /** Whether the service's identity is also an owner. Default true. */
+  /** Whether the identities with which the service calls Microsoft Graph are also owners. Default true. */
   serviceOwns?: boolean;
   /**
    * Whether the application can sign in. `none`: it has no service principal. `blocked`: Conditional Access blocks it. Default

@@ -67,8 +67,10 @@ const STABLE_AFTER = { count: 3, milliseconds: 15_000 };
 /** Stores a tenant's applications with their earlier states, and decides which secrets can sign in. */
 export class Directory {
   readonly clock: CloudClock;
-  /** The service's own identities. They own the applications with `serviceOwns`. */
+  /** The identities with which the service can sign in: a managed identity, and an application with a secret. */
   readonly service: readonly Principal[];
+  /** Object IDs of the callers so far. */
+  readonly #callers = new Set<string>();
   settings: DirectorySettings = {
     readLagSeconds: 0,
     writesLag: false,
@@ -135,6 +137,19 @@ export class Directory {
       byAppId: (id) => stateOf(this.#versions.get(this.#objectIds.get(id.toLowerCase()) ?? "") ?? []),
       sequence: this.#log.findLastIndex((entry) => entry.at <= replicaTime) + 1,
     };
+  }
+
+  /** Records a caller. */
+  called(objectId: string): void {
+    this.#callers.add(objectId);
+  }
+
+  /**
+   * Returns the owners of the applications with `serviceOwns`: the identities with which the service has called. A deployment uses
+   * only one of them.
+   */
+  owningIdentities(): Principal[] {
+    return this.service.filter(({ objectId }) => this.#callers.has(objectId));
   }
 
   /** Returns the application permissions of a service principal. */

@@ -103,7 +103,7 @@ function certificateJson(key: KeyRecord, index: number, selected: boolean): Memb
   };
 }
 
-/** Returns the owners of an application, including the service's identities if they own it. */
+/** Returns the owners of an application, including the given identities of the service if they own it. */
 export function ownersOf(application: ApplicationRecord, service: readonly Principal[]): OwnerRecord[] {
   const serviceOwners = application.serviceOwns
     ? service.map(({ objectId }): OwnerRecord => {

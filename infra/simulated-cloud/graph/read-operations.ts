@@ -150,7 +150,7 @@ export function owners(call: GraphCall, application: ApplicationRecord): Service
 }
 
 function ownersIn({ directory, permissions }: GraphCall, application: ApplicationRecord, names?: string[]) {
-  return ownersOf(application, directory.service).map((owner) => {
+  return ownersOf(application, directory.owningIdentities()).map((owner) => {
     const ownerMembers: Record<string, unknown> = ownerJson(owner, permissions);
     const selectedNames = names && ["@odata.type", ...names].filter((name) => name in ownerMembers);
     return selectMembers(ownerMembers, selectedNames);

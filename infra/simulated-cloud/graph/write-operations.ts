@@ -61,7 +61,7 @@ function writableApplication(call: GraphCall, id: string): ApplicationRecord | S
   const appId = /^\(appId='([^']*)'\)$/.exec(id)?.[1];
   const application = directory.currentState(appId ?? id);
   if (application === undefined) return notFound(appId ?? id);
-  const owns = ownersOf(application, directory.service).some((owner) => owner.id === caller);
+  const owns = ownersOf(application, directory.owningIdentities()).some((owner) => owner.id === caller);
   const permissions = directory.permissionsOf(caller);
   const isAllowed =
     permissions.includes("Application.ReadWrite.All") ||

@@ -8,6 +8,7 @@ import {
   MUTED_COLOR,
   type Sheet,
 } from "../../platform/pdf/sheet.ts";
+import { PRODUCT } from "../../platform/product.ts";
 import { sum } from "../../platform/sum.ts";
 import type { Verification } from "../api.ts";
 import type { PdfEvent } from "./pdf-events.ts";
@@ -45,7 +46,7 @@ export function writeSummary(sheet: Sheet, entries: number, events: readonly Pdf
   sheet.y -= 2;
   const joined = entries === events.length ? "" : `, as ${events.length} events: an intent and its outcome are one`;
   const lines: [string, string][] = [
-    ["Service", "Credential and Secret Lifecycle Service"],
+    ["Service", PRODUCT],
     ["Period", periodText(about)],
     ["Filters", filters(about)],
     ["Entries", `${entries}${joined}, oldest first`],

@@ -7,6 +7,7 @@ import {
   MUTED_COLOR,
   type Sheet,
 } from "../../platform/pdf/sheet.ts";
+import { PRODUCT } from "../../platform/product.ts";
 import { DAY_MS } from "../../platform/time.ts";
 import { SEVERITY_WEIGHTS } from "../check.ts";
 import type { Assessment } from "../compliance.ts";
@@ -72,7 +73,7 @@ function writeSummary(sheet: Sheet, { framework, scope, createdAt }: Assessment,
   const { failed, passed, score, controls } = framework;
   const exempted = distinctChecks(controls).reduce((sum, check) => sum + check.exempted, 0);
   const from = new Date(createdAt.getTime() - reportContext.days * DAY_MS);
-  sheet.fact("Service", "Credential and Secret Lifecycle Service");
+  sheet.fact("Service", PRODUCT);
   sheet.fact("Framework", `${frameworkName(framework)}; controls from ${framework.source}`);
   sheet.fact("Period", `${instantText(from)} to ${instantText(createdAt)} UTC; the results are those at its end`);
   sheet.fact("Scope", scopeText(scope));

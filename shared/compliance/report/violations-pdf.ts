@@ -1,5 +1,6 @@
 import { createDocument } from "../../platform/pdf/document.ts";
 import { HEADING_COLOR, MARGIN, MUTED_COLOR, type Sheet } from "../../platform/pdf/sheet.ts";
+import { PRODUCT } from "../../platform/product.ts";
 import { SEVERITIES } from "../check.ts";
 import type { Violation, ViolationFilter } from "../violations.ts";
 import { addEvidenceTable, addSection, instantText, TEXT_SIZE } from "./tables.ts";
@@ -21,7 +22,7 @@ export async function violationsDocument(
   return await createDocument(facts, `Violations, ${instantText(createdAt)} UTC`, (sheet) => {
     sheet.text("Violations", { size: 18, style: "bold", color: HEADING_COLOR });
     sheet.y -= 2;
-    sheet.fact("Service", "Credential and Secret Lifecycle Service");
+    sheet.fact("Service", PRODUCT);
     sheet.fact("Filters", filterText(filter));
     sheet.fact("Created", `${instantText(createdAt)} UTC`);
     sheet.fact("Violations", totalsText(violations));

@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from "zod-openapi";
+import { PRODUCT } from "../product.ts";
 import { SESSION_COOKIE } from "./admission.ts";
 import { describeByName } from "./describe-members.ts";
 import {
@@ -310,7 +311,7 @@ export function openApiDocument(
   const document = createDocument({
     openapi: "3.1.0",
     info: {
-      title: "Credential and Secret Lifecycle Service",
+      title: PRODUCT,
       version,
       description: [
         "Inventories the secrets, keys and certificates of Azure key vaults, reports their health, scores their",

@@ -1,6 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { PDFDocument } from "pdf-lib";
+import { PRODUCT } from "../product.ts";
 import { numberPages, Sheet } from "./sheet.ts";
 import { Typesetter } from "./typesetter.ts";
 import { openTypeFromWoff } from "./woff.ts";
@@ -23,7 +24,7 @@ export async function createDocument(
   const set = await Typesetter.create(document, openTypeFromWoff(await readFile(unicodeFont ?? installedFont())));
   document.setTitle(title, { showInWindowTitleBar: true });
   document.setLanguage("en");
-  document.setCreator("Credential and Secret Lifecycle Service");
+  document.setCreator(PRODUCT);
   document.setCreationDate(createdAt);
   document.setModificationDate(createdAt);
   write(new Sheet(document, set));

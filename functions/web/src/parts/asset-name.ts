@@ -1,15 +1,37 @@
+/**
+ * The names of assets. An asset has one name everywhere: `vault/name` in a vault, `application/credential` for a credential of an
+ * application, as in mails. Where its vault stands beside it, such as in a table with a column for the vault, the name alone.
+ */
 import type { Schemas } from "../api/client.ts";
 import { isolated } from "./isolated.ts";
 
+type Named = Pick<Schemas["Asset"], "name" | "credential">;
+
+/** Returns the name of an asset beside its vault. A credential is in no vault, so its application is part of its name. */
+export function assetName({ name, credential }: Named): string {
+  if (credential === undefined) return name;
+  const { applicationName, displayName, keyId } = credential;
+  const parts = [applicationName, displayName || keyId].flatMap((part) => part || []);
+  return parts.map(isolated).join("/") || name;
+}
+
+/** Returns the name of an asset with its vault or application. */
+export const assetTitle = ({ vaultName, ...asset }: Named & Pick<Schemas["Asset"], "vaultName">): string =>
+  vaultName === null ? assetName(asset) : `${vaultName}/${asset.name}`;
+
+/** The ID of an asset in a vault. The second part of a credential's ID is a tenant. */
+const VAULT_ASSET_ID = /^([^.]+)\.(?:secret|key|certificate)\.([^.]+)$/;
+
 /**
- * Returns the display name of an asset. The name of an Entra credential consists of ids, so its application's name and its
- * display name are used instead.
+ * Returns the name of an asset by its ID, with its vault.
+ *
+ * @param otherwise - The name of a credential, whose ID contains no names. Default: the ID.
  */
-export const assetName = ({ name, credential }: Pick<Schemas["Asset"], "name" | "credential">): string =>
-  [credential?.applicationName, credential?.displayName]
-    .flatMap((part) => part || [])
-    .map(isolated)
-    .join(": ") || name;
+export function titleOfId(assetId: string, otherwise?: string): string {
+  const [, vaultName, name] = VAULT_ASSET_ID.exec(assetId) ?? [];
+  if (vaultName !== undefined) return `${vaultName}/${name}`;
+  return otherwise === undefined ? assetId : isolated(otherwise);
+}
 
 /** Returns what holds an asset: its vault, or the tenant of a credential, which is in no vault. */
 export const assetHolder = ({ vaultName, credential }: Pick<Schemas["Asset"], "vaultName" | "credential">): string =>

@@ -11,11 +11,22 @@ import {
 import type { ReactNode } from "react";
 
 /** A button that opens a dialog with a command to copy. The service itself changes nothing. */
-export function CommandDialog({ title, about, children }: { title: string; about: string; children: ReactNode }) {
+export function CommandDialog({
+  title,
+  about,
+  appearance,
+  children,
+}: {
+  title: string;
+  about: string;
+  /** `primary` for the main action of a view. */
+  appearance?: "primary";
+  children: ReactNode;
+}) {
   return (
     <Dialog>
       <DialogTrigger disableButtonEnhancement>
-        <Button size="small" aria-label={`${title}: ${about}`}>
+        <Button size="small" aria-label={`${title}: ${about}`} {...(appearance && { appearance })}>
           {title}
         </Button>
       </DialogTrigger>

@@ -92,6 +92,9 @@ export const kindOf = ({ kind, environment }: { kind: string; environment: strin
   return environment === null ? text : `${text}, ${isolated(environment)}`;
 };
 
+/** Returns whether a node of a graph is an asset. The others are consumers. */
+export const isAsset = ({ kind }: { kind: string }): boolean => ["secret", "key", "certificate"].includes(kind);
+
 /**
  * Returns whether the ID of an asset is that of a credential outside key vaults: `entra.<tenant>.…` or `b2c.<tenant>.…`. The ID
  * of a vault's asset has the type in the second place.

@@ -1,6 +1,5 @@
 import {
   Button,
-  type ButtonProps,
   Dialog,
   DialogActions,
   DialogBody,
@@ -51,7 +50,8 @@ export interface FormDialogProps {
   kind?: string;
   /** The label of the submit button. */
   action: string;
-  appearance?: ButtonProps["appearance"];
+  /** `primary` for the main action of a view. All other buttons have a border, so that they look like buttons. */
+  appearance?: "primary";
   /** State of a setting that is on or off. The dialog is then opened by a switch with this state instead of a button. */
   isOn?: boolean;
   /** The operation that the form calls, as a data attribute for tests. */
@@ -73,7 +73,7 @@ export interface FormDialogProps {
 
 /** A button that opens a form or confirmation in a dialog. After the change, all queries are refreshed. */
 export function FormDialog(props: FormDialogProps) {
-  const { title, about, appearance = "secondary", operation, isOn } = props;
+  const { title, about, appearance, operation, isOn } = props;
   const [{ isOpen, openCount }, setState] = useState({ isOpen: false, openCount: 0 });
   // When a table becomes a list, its rows unmount, and a dialog in a row would disappear.
   useFrozenWidth(isOpen);
@@ -84,7 +84,7 @@ export function FormDialog(props: FormDialogProps) {
         {isOn === undefined ? (
           <Button
             size="small"
-            appearance={appearance}
+            {...(appearance && { appearance })}
             data-operation={operation}
             {...(about !== undefined && { "aria-label": `${title}: ${about}` })}
           >

@@ -2,6 +2,7 @@ import { Link, Text } from "@fluentui/react-components";
 import { useState } from "react";
 import type { Schemas } from "../api/client.ts";
 import { createHref } from "./address.ts";
+import { titleOfId } from "./asset-name.ts";
 import { consumerTitle } from "./dependency-texts.ts";
 import { CheckField, ChoiceField, FormSection, NumberField, SecretField } from "./fields.tsx";
 import { given, typed } from "./form-dialog.tsx";
@@ -58,8 +59,9 @@ export function RotateAsset({
       <Operate
         operation="rotateAsset"
         title="Rotate secret"
-        about={isolated(asset.name)}
+        about={titleOfId(secret, asset.name)}
         action="Rotate secret"
+        appearance="primary"
         preview={{
           action: "Preview rotation",
           first: true,

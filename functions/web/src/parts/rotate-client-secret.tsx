@@ -1,4 +1,4 @@
-import { type ButtonProps, Link, Text } from "@fluentui/react-components";
+import { Link, Text } from "@fluentui/react-components";
 import type { Schemas } from "../api/client.ts";
 import { createHref } from "./address.ts";
 import { CheckField, NumberField } from "./fields.tsx";
@@ -11,7 +11,8 @@ import { ValidityField } from "./validity-field.tsx";
 interface Props {
   application: Schemas["Application"];
   credential: Schemas["ApplicationCredential"];
-  appearance?: ButtonProps["appearance"];
+  /** `primary` on the page of the secret, where it is the main action. */
+  appearance?: "primary";
   /** Called when the rotation has started. The dialog then closes. Without it, the dialog links to the rotation. */
   started?(rotationId: string): void;
 }
@@ -21,9 +22,9 @@ interface Props {
  * only after it has shown the plan, which is the response to the same request as a dry run.
  */
 export function RotateClientSecret({
-  application: { appId, displayName },
+  application: { appId, displayName, reasons },
   credential: { keyId, displayName: secretName },
-  appearance = "transparent",
+  appearance,
   started,
 }: Props) {
   const bodyOf = (form: FormData, dryRun: boolean) => ({
@@ -46,7 +47,7 @@ export function RotateClientSecret({
       title="Rotate secret"
       about={`"${isolated(secretName ?? keyId)}" of ${isolated(displayName)}`}
       action="Rotate secret"
-      appearance={appearance}
+      {...(appearance && { appearance })}
       preview={{
         action: "Preview rotation",
         first: true,
@@ -89,6 +90,7 @@ export function RotateClientSecret({
         name="removeExpired"
         label="Delete an expired secret first if the application can't have another secret"
         hint="Applications for personal Microsoft accounts can have two secrets."
+        defaultChecked={reasons.some(({ code }) => code === "expiredSecretInTheWay")}
       />
       <CheckField
         name="skipVerification"

@@ -1,10 +1,13 @@
 import { Badge, Button, Link, Spinner, Text } from "@fluentui/react-components";
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
+import { useMay } from "../api/access.ts";
 import { api, client, type Problem, type Schemas } from "../api/client.ts";
 import { createHref } from "./address.ts";
-import { isolated } from "./isolated.ts";
+import { titleOfId } from "./asset-name.ts";
+import { Copyable } from "./copyable.tsx";
 import { BY_CURSOR } from "./paged-table.tsx";
+import { counted } from "./plural.ts";
 import { ProblemNotice } from "./problem-notice.tsx";
 import { QueryResult } from "./query-result.tsx";
 import { Unavailable, useWhyNot } from "./unavailable.tsx";
@@ -13,41 +16,79 @@ type Application = Schemas["Application"];
 type Credential = Schemas["ApplicationCredential"];
 type Match = Schemas["RotationMatch"];
 
-/** Candidates that are shown with a test button. The application's page lists all of them. */
+interface Props {
+  application: Application;
+  credential: Credential;
+  /** Whether the page of the application shows it, which lists all matches below. */
+  isOnApplicationPage?: boolean;
+}
+
+/** Likely matches that are shown with a test button. The others are folded. */
 const SHOWN_CANDIDATES = 3;
 
 /**
- * Shows whether a client secret can be rotated: "Ready", "Confirm the match" or "Not possible". Each state says what the user
- * can do next.
+ * Returns why the secrets of an application can't be rotated now. An expired secret that takes the place of a new one is no
+ * reason: the rotation deletes it first if the user selects that.
  */
-export function RotationReadiness({ application, credential }: { application: Application; credential: Credential }) {
-  if (application.reasons.length > 0)
-    return (
-      <div>
-        <Badge appearance="tint" color="danger">
-          Not possible
-        </Badge>{" "}
-        {application.reasons.map(({ code, message }) => (
-          <Text key={code} block>
-            {message}
-          </Text>
-        ))}
-      </div>
-    );
-  return <Stored application={application} credential={credential} />;
+export const rotationBlockers = ({ reasons }: Pick<Application, "reasons">): Application["reasons"] =>
+  reasons.filter(({ code }) => code !== "expiredSecretInTheWay");
+
+/**
+ * Shows whether a client secret can be rotated: "Ready", "Confirm the match" (or "No match found") or "Not possible". Each state
+ * says what the user can do next.
+ */
+export function RotationReadiness({ application, credential, isOnApplicationPage = false }: Props) {
+  const blockers = rotationBlockers(application);
+  return blockers.length > 0 ? (
+    <NotPossible appId={application.appId} reasons={blockers} />
+  ) : (
+    <Stored application={application} credential={credential} isOnApplicationPage={isOnApplicationPage} />
+  );
+}
+
+/** Why a rotation is not possible, and what to change so that it is. */
+function NotPossible({ appId, reasons }: Pick<Application, "appId" | "reasons">) {
+  const mayCheckPermissions = useMay()("checkPermissions");
+  return (
+    <div>
+      <Badge appearance="tint" color="informative">
+        Not possible
+      </Badge>
+      {reasons.map(({ code, message }) => (
+        <Text key={code} block>
+          {message}{" "}
+          {code === "notPermitted" &&
+            (mayCheckPermissions ? (
+              <Link href={createHref("/permissions")}>Check the permissions of the service</Link>
+            ) : (
+              "Ask an administrator."
+            ))}
+        </Text>
+      ))}
+      {reasons.some(({ code }) => code === "notOwner") && <AddService appId={appId} />}
+      <Text block>After the change, select Refresh applications on the Rotation page.</Text>
+    </div>
+  );
+}
+
+/** The command that makes the service an owner of the application, so that it may add secrets to it. */
+function AddService({ appId }: Pick<Application, "appId">) {
+  const identity = api.useQuery("get", "/identity");
+  const objectId = identity.data?.objectId;
+  if (objectId == null) return null;
+  return (
+    <Copyable
+      label="Add the service as an owner (Azure CLI)"
+      text={`az ad app owner add --id ${appId} --owner-object-id ${objectId}`}
+    />
+  );
 }
 
 /**
  * The state of a client secret that the service may rotate: ready if a vault secret is proven to store it, otherwise the
  * candidates to test.
  */
-function Stored({
-  application: { appId },
-  credential: { keyId },
-}: {
-  application: Application;
-  credential: Credential;
-}) {
+function Stored({ application: { appId }, credential: { keyId }, isOnApplicationPage }: Props) {
   const params = { path: { app_id: appId }, query: { limit: 100 } };
   const matches = api.useInfiniteQuery("get", "/api/automation/rotation/apps/{app_id}/matches", { params }, BY_CURSOR);
   return (
@@ -56,7 +97,11 @@ function Stored({
         const items = pages.flatMap((page) => page.items);
         const usable = items.filter((match) => match.enabled && (match.keyId === null || match.keyId === keyId));
         const proven = usable.filter((match) => isProven(match, keyId));
-        return proven.length > 0 ? <Ready matches={proven} /> : <Unproven appId={appId} candidates={usable} />;
+        return proven.length > 0 ? (
+          <Ready matches={proven} />
+        ) : (
+          <Unproven appId={appId} candidates={usable} isOnApplicationPage={isOnApplicationPage} />
+        );
       }}
     </QueryResult>
   );
@@ -69,48 +114,81 @@ function Stored({
 const isProven = ({ confidence, keyId: matchedKeyId }: Match, keyId: string): boolean =>
   confidence === "certain" && matchedKeyId === keyId;
 
-const Ready = ({ matches }: { matches: Match[] }) => (
-  <Text>
-    <Badge appearance="tint" color="success">
-      Ready
-    </Badge>{" "}
-    Select Rotate secret. The new secret is saved to{" "}
-    {matches.map(({ assetId }, index) => (
-      <span key={assetId}>
-        {index > 0 && ", "}
-        <Link href={createHref(`/inventory/${encodeURIComponent(assetId)}`)}>{isolated(assetId)}</Link>
-      </span>
-    ))}
-    .
-  </Text>
+function Ready({ matches }: { matches: Match[] }) {
+  const mayRotate = useMay()("rotateSecret");
+  return (
+    <Text>
+      <Badge appearance="tint" color="success">
+        Ready
+      </Badge>{" "}
+      {mayRotate ? "Select Rotate secret, then check the preview." : "A user with the role admin can rotate it."} The
+      new secret is saved to{" "}
+      {matches.map(({ assetId }, index) => (
+        <span key={assetId}>
+          {index > 0 && ", "}
+          <AssetLink assetId={assetId} />
+        </span>
+      ))}
+      .
+    </Text>
+  );
+}
+
+const AssetLink = ({ assetId }: { assetId: string }) => (
+  <Link href={createHref(`/inventory/${encodeURIComponent(assetId)}`)}>{titleOfId(assetId)}</Link>
 );
 
-function Unproven({ appId, candidates }: { appId: string; candidates: Match[] }) {
-  const shown = candidates.slice(0, SHOWN_CANDIDATES);
+/**
+ * The candidates to test. Weak ones, which have only a name or a date in common with the client secret, are folded, except for
+ * the first one if there are no others.
+ */
+function Unproven({
+  appId,
+  candidates,
+  isOnApplicationPage,
+}: Pick<Props, "isOnApplicationPage"> & { appId: string; candidates: Match[] }) {
+  const mayConfirm = useMay()("confirmRotationMatch");
+  const likely = candidates.filter(({ confidence }) => confidence !== "possible");
+  const shown = likely.length > 0 ? likely.slice(0, SHOWN_CANDIDATES) : candidates.slice(0, 1);
+  const folded = candidates.filter((match) => !shown.includes(match));
   return (
     <div>
       <Badge appearance="tint" color="warning">
-        Confirm the match
+        {candidates.length === 0 ? "No match found" : "Confirm the match"}
       </Badge>{" "}
       <Text>
         {candidates.length === 0
-          ? "The service found no key vault secret that stores this client secret. To rotate it, clear 'Save the new secret to Key Vault' in the rotation, and collect the new secret from the handover vault."
-          : "No key vault secret is proven to store this client secret. A test reads the value once and signs in with it. The value is not shown or stored."}
+          ? "The service found no key vault secret that stores this client secret. To rotate it anyway, select Rotate secret and clear 'Save the new secret to Key Vault'. You then collect the new secret from the vault for handover."
+          : "Before a rotation, the service must know which key vault secret stores this client secret. A test reads the value once and signs in with it. The value is not shown or stored. If the sign-in succeeds, the rotation is ready."}
       </Text>
-      <ul>
-        {shown.map((match) => (
-          <li key={match.assetId}>
-            <Link href={createHref(`/inventory/${encodeURIComponent(match.assetId)}`)}>{isolated(match.assetId)}</Link>{" "}
-            may store it. <TestMatch appId={appId} match={match} />
-          </li>
-        ))}
-      </ul>
-      <Link href={createHref(`/rotation/apps/${appId}`)}>
-        {candidates.length > shown.length ? `All ${candidates.length} possible matches` : "Matches of the application"}
-      </Link>
+      <Candidates appId={appId} of={shown} />
+      {folded.length > 0 && (
+        <details>
+          <summary>{counted(folded.length, "weaker match", "weaker matches")}</summary>
+          <Candidates appId={appId} of={folded.slice(0, MAX_FOLDED_CANDIDATES)} />
+        </details>
+      )}
+      {!isOnApplicationPage && (
+        <Link href={createHref(`/rotation/apps/${appId}`)}>
+          {mayConfirm && candidates.length > 0 ? "Confirm a match without a test" : "Matches of the application"}
+        </Link>
+      )}
     </div>
   );
 }
+
+/** Folded matches with a test button. The application's page lists all of them. */
+const MAX_FOLDED_CANDIDATES = 20;
+
+const Candidates = ({ appId, of: candidates }: { appId: string; of: Match[] }) => (
+  <ul>
+    {candidates.map((match) => (
+      <li key={match.assetId}>
+        <AssetLink assetId={match.assetId} /> may store it. <TestMatch appId={appId} match={match} />
+      </li>
+    ))}
+  </ul>
+);
 
 /** The button that tests a match at once, and its result. Needs no form, because a test changes nothing. */
 function TestMatch({ appId, match: { assetId } }: { appId: string; match: Match }) {
@@ -136,7 +214,7 @@ function TestMatch({ appId, match: { assetId } }: { appId: string; match: Match 
     <>
       <Button
         size="small"
-        aria-label={`Test match: ${assetId}`}
+        aria-label={`Test match: ${titleOfId(assetId)}`}
         data-operation="verifyRotationMatch"
         disabledFocusable={isBusy}
         onClick={() => void test()}

@@ -1,6 +1,11 @@
-import { Button, Text } from "@fluentui/react-components";
+import { Button, makeStyles, Text } from "@fluentui/react-components";
 import { useId } from "react";
 import { type Operation, requirementsOf, useCurrentUser, useRoleAllows } from "../api/access.ts";
+
+const useStyles = makeStyles({
+  // Among other actions: below them, each with its reason on a line of its own.
+  unavailable: { order: 1, flexBasis: "100%" },
+});
 
 /** Returns a function that says why the user can't call an operation, and whom to ask. Undefined if the user can. */
 export function useWhyNot(): (operation: Operation) => string | undefined {
@@ -17,9 +22,10 @@ export function useWhyNot(): (operation: Operation) => string | undefined {
 
 /** An action that is not available: a disabled button that keyboards reach, with the reason beside it. */
 export function Unavailable({ title, reason }: { title: string; reason: string }) {
+  const styles = useStyles();
   const id = useId();
   return (
-    <span>
+    <span className={styles.unavailable}>
       <Button size="small" disabledFocusable aria-describedby={id}>
         {title}
       </Button>{" "}

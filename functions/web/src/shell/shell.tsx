@@ -23,6 +23,7 @@ import { titleOf, VIEWS } from "../views/views.ts";
 import { Breadcrumbs } from "./breadcrumbs.tsx";
 import { FinishedChanges } from "./finished-changes.tsx";
 import { Navigation } from "./navigation.tsx";
+import { PRODUCT } from "./product.ts";
 import { RateLimitNotice } from "./rate-limit-notice.tsx";
 import { Search } from "./search.tsx";
 import { useStyles } from "./styles.ts";
@@ -104,7 +105,6 @@ export function Shell() {
   );
 }
 
-const PRODUCT = "Credentials and secrets";
 /** Name of the stored scroll position. */
 const SCROLL_TOP = "scrollTop";
 

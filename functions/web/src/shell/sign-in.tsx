@@ -3,6 +3,7 @@ import { type FormEvent, useId, useState } from "react";
 import { api } from "../api/client.ts";
 import { ProblemNotice } from "../parts/problem-notice.tsx";
 import { challengeOf, FactorForm } from "./factor-form.tsx";
+import { PRODUCT } from "./product.ts";
 import { storeView } from "./restored-view.ts";
 import { useStyles } from "./styles.ts";
 
@@ -37,7 +38,7 @@ export function SignIn({ hasEnded = false, signedIn }: { hasEnded?: boolean; sig
   return (
     <section className={mergeClasses(styles.card, hasEnded && styles.within)} aria-labelledby={title}>
       <Title3 as="h1" id={title}>
-        Credentials and secrets
+        {PRODUCT}
       </Title3>
       {challenge && credentials && (
         <FactorForm

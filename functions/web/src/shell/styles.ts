@@ -15,9 +15,11 @@ export const useStyles = makeStyles({
   product: {
     flexGrow: 1,
     minWidth: 0,
+    // Up to two lines on a phone.
+    display: "-webkit-box",
+    WebkitBoxOrient: "vertical",
+    WebkitLineClamp: 2,
     overflow: "hidden",
-    whiteSpace: "nowrap",
-    textOverflow: "ellipsis",
     fontWeight: tokens.fontWeightSemibold,
   },
   navigation: { flexShrink: 0 },

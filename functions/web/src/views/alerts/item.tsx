@@ -1,6 +1,7 @@
 import { Link } from "@fluentui/react-components";
 import type { Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
+import { titleOfId } from "../../parts/asset-name.ts";
 import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 
@@ -22,10 +23,11 @@ const KINDS: Partial<Record<AlertItem["kind"], string>> = {
  * An item of a notification (the page calls it an alert), in lists of notifications and open alerts. An asset links to its
  * page, a violation to all violations of its check.
  */
-export function Item({ item: { kind, id, credentialTitle, expiresOn, since } }: { item: AlertItem }) {
+export function Item({ item }: { item: AlertItem }) {
+  const { kind, expiresOn, since } = item;
   return (
     <>
-      {KINDS[kind]} <ItemName kind={kind} id={id} name={credentialTitle === null ? id : isolated(credentialTitle)} />
+      {KINDS[kind]} <ItemName item={item} />
       {expiresOn && (
         <>
           , expires <Instant at={expiresOn} />
@@ -40,8 +42,18 @@ export function Item({ item: { kind, id, credentialTitle, expiresOn, since } }: 
   );
 }
 
+/** Returns the name of an item as text, for buttons and dialogs. */
+export function itemTitle({ kind, id, credentialTitle }: AlertItem): string {
+  if (credentialTitle !== null) return isolated(credentialTitle);
+  if (kind !== "violation") return titleOfId(id);
+  const [check, ...resource] = id.split(".");
+  return `${check} of ${titleOfId(resource.join("."))}`;
+}
+
 /** The name of an item, as a link if the item has a page. */
-function ItemName({ kind, id, name }: Pick<AlertItem, "kind" | "id"> & { name: string }) {
+function ItemName({ item }: { item: AlertItem }) {
+  const { kind, id, credentialTitle } = item;
+  const name = itemTitle(item);
   if (kind === "asset") return <Link href={createHref(`/inventory/${encodeURIComponent(id)}`)}>{name}</Link>;
   if (kind !== "violation") return name;
   // A violation's id is the check's id and the resource's id.
@@ -50,7 +62,9 @@ function ItemName({ kind, id, name }: Pick<AlertItem, "kind" | "id"> & { name: s
     <>
       of <Link href={createHref("/compliance", { check })}>{check}</Link> by{" "}
       {isAssetId(resource) ? (
-        <Link href={createHref(`/inventory/${encodeURIComponent(resource.join("."))}`)}>{resource.join(".")}</Link>
+        <Link href={createHref(`/inventory/${encodeURIComponent(resource.join("."))}`)}>
+          {titleOfId(resource.join("."), credentialTitle ?? "a credential of an application")}
+        </Link>
       ) : (
         resource.join(".")
       )}

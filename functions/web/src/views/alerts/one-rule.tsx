@@ -12,7 +12,7 @@ import { counted } from "../../parts/plural.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 import { useParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
-import { Item } from "./item.tsx";
+import { Item, itemTitle } from "./item.tsx";
 import { Preview } from "./preview.tsx";
 import { filtersText, frequencyOf, hasThresholds, TYPES } from "./rule-texts.ts";
 
@@ -96,9 +96,8 @@ function Acknowledge({ ruleId, alert: { item, acknowledgement } }: { ruleId: str
       <Operate
         operation="deleteAlertAcknowledgement"
         title="Remove acknowledgment"
-        about={item.id}
+        about={itemTitle(item)}
         action="Remove acknowledgment"
-        appearance="transparent"
         submit={(_, remove) => remove({ params: { path: { acknowledgement_id: acknowledgement.id } } })}
       >
         <Text>
@@ -110,9 +109,8 @@ function Acknowledge({ ruleId, alert: { item, acknowledgement } }: { ruleId: str
     <Operate
       operation="acknowledgeAlerts"
       title="Acknowledge"
-      about={item.id}
+      about={itemTitle(item)}
       action="Acknowledge"
-      appearance="transparent"
       submit={(form, acknowledge) =>
         acknowledge({ body: { ruleId, itemId: item.id, ...given({ note: typed(form, "note") }) } })
       }

@@ -2,6 +2,7 @@ import { Link, Text } from "@fluentui/react-components";
 import type { Call } from "../../api/calls.ts";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
+import { ButtonRow } from "../../parts/button-row.tsx";
 import { Copyable } from "../../parts/copyable.tsx";
 import { METHODS } from "../../parts/notification-texts.ts";
 import { Operate } from "../../parts/operate.tsx";
@@ -76,14 +77,13 @@ export function RuleActions({ rule, others }: { rule: Rule; others: Rule[] }) {
   const params = { path: { rule_id: id } };
   const conditionalParams = { ...params, header: { "If-Match": etag } };
   return (
-    <>
+    <ButtonRow>
       <Operate
         operation="testAlertRule"
         title="Send test"
         kind="notification"
         about={name}
         action="Send test notification"
-        appearance="transparent"
         submit={async (_, test) => <TestOutcome of={await test({ params })} />}
       >
         <Text>Sends an example notification to the rule's recipients.</Text>
@@ -94,7 +94,6 @@ export function RuleActions({ rule, others }: { rule: Rule; others: Rule[] }) {
         kind="rule"
         about={name}
         action="Save rule"
-        appearance="transparent"
         preview={{
           operation: "previewAlertRuleChange",
           action: PREVIEW.action,
@@ -110,7 +109,6 @@ export function RuleActions({ rule, others }: { rule: Rule; others: Rule[] }) {
         kind="rule"
         about={name}
         action={enabled ? "Disable rule" : "Enable rule"}
-        appearance="transparent"
         submit={(_, change) => change({ params: conditionalParams, body: { enabled: !enabled } })}
       >
         <Text>
@@ -123,7 +121,6 @@ export function RuleActions({ rule, others }: { rule: Rule; others: Rule[] }) {
           title="Rotate signing key"
           about={name}
           action="Rotate signing key"
-          appearance="transparent"
           submit={async (_, renew) => webhookSecret(await renew({ params: conditionalParams }))}
         >
           <Text>
@@ -138,12 +135,11 @@ export function RuleActions({ rule, others }: { rule: Rule; others: Rule[] }) {
         kind="rule"
         about={name}
         action="Delete rule"
-        appearance="transparent"
         submit={(_, remove) => remove({ params: conditionalParams })}
       >
         <Text>The rule stops sending alerts. Past alerts stay in the history. You can't undo this.</Text>
       </Operate>
-    </>
+    </ButtonRow>
   );
 }
 

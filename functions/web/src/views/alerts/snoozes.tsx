@@ -1,6 +1,7 @@
 import { Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
+import { titleOfId } from "../../parts/asset-name.ts";
 import { ChoiceField } from "../../parts/fields.tsx";
 import { given, typed } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
@@ -24,7 +25,7 @@ export function Snoozes() {
         assetId === null ? (
           subjectOf(assetId, filters)
         ) : (
-          <Link href={createHref(`/inventory/${encodeURIComponent(assetId)}`)}>{assetId}</Link>
+          <Link href={createHref(`/inventory/${encodeURIComponent(assetId)}`)}>{titleOfId(assetId, A_CREDENTIAL)}</Link>
         ),
     },
     { title: "Rule", cell: ({ ruleId }) => (ruleId === null ? "All rules" : (names[ruleId] ?? ruleId)) },
@@ -39,7 +40,6 @@ export function Snoozes() {
           title="End snooze"
           about={subjectOf(assetId, filters)}
           action="End snooze"
-          appearance="transparent"
           submit={(_, end) => end({ params: { path: { snooze_id: id } } })}
         >
           <Text>Alert rules notify about {subjectOf(assetId, filters)} again from now on.</Text>
@@ -68,7 +68,10 @@ export function Snoozes() {
 
 /** Returns the scope of the snooze: one asset, or everything that matches the filters. */
 const subjectOf = (assetId: string | null, filters: Schemas["AlertSnooze"]["filters"]): string =>
-  assetId ?? (filtersText(filters) || "Everything");
+  assetId === null ? filtersText(filters) || "Everything" : titleOfId(assetId, A_CREDENTIAL);
+
+/** A snooze has no name of a credential, whose ID consists of IDs. */
+const A_CREDENTIAL = "Credential of an application";
 
 /** Names of the alert rules by ID. */
 type Names = Record<string, string>;

@@ -3,7 +3,7 @@ import { Fragment, type ReactNode } from "react";
 import { useMay } from "../../api/access.ts";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
-import { assetName } from "../../parts/asset-name.ts";
+import { assetTitle, titleOfId } from "../../parts/asset-name.ts";
 import { Card } from "../../parts/card.tsx";
 import { ApiSentence, Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
@@ -52,8 +52,8 @@ function Gone({ assetId }: { assetId: string }) {
   return (
     <View title="Asset not found">
       <Text>
-        No scan finds the asset {assetId}. It was deleted or replaced, or it is in a vault that is no longer monitored.{" "}
-        <Link href={createHref("/inventory")}>Go to the inventory</Link>
+        No scan finds {titleOfId(assetId, "the credential")}. It was deleted or replaced, or it is in a vault that is no
+        longer monitored. <Link href={createHref("/inventory")}>Go to the inventory</Link>
       </Text>
       <LatestRotation assetId={assetId} startedId={undefined} />
       <Card title="Notifications">
@@ -67,7 +67,7 @@ function Found({ asset }: { asset: Asset }) {
   const styles = useStyles();
   const may = useMay();
   return (
-    <View title={assetName(asset)}>
+    <View title={assetTitle(asset)}>
       <div className={styles.head}>
         <StatusBadge status={asset.status} />
         <Holder asset={asset} />

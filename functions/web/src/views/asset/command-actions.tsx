@@ -17,14 +17,17 @@ export function RenewAction({ asset, name }: Props) {
   if (asset.type === "secret") return null;
   const command = renewCommand(asset);
   if (command === undefined)
-    return <Unavailable title="Renew" reason="Create a new one in the tenant. The Azure portal shows where." />;
+    return <Unavailable title="Renew" reason="Create a new one in the tenant: select Open in the Azure portal." />;
   return (
-    <CommandDialog title="Renew" about={name}>
+    <CommandDialog title="Renew" about={name} appearance="primary">
       <Text block>
         {asset.autoRenew === true
           ? "The vault renews this certificate automatically. To renew it now, run this command. "
           : "Run this command to create a new version. "}
-        The service only reads vaults. The next scan finds the new version and resolves the alerts.
+        {asset.source === "keyVault"
+          ? "It needs permission to change the vault's objects. "
+          : "It needs permission to change the application. "}
+        The service can't run it. The next scan finds the new version and resolves the alerts.
       </Text>
       <Copyable label="Azure CLI" text={command} />
     </CommandDialog>
@@ -33,21 +36,32 @@ export function RenewAction({ asset, name }: Props) {
 
 /** The action that assigns an owner, as a command: the owner is a tag in the vault, or an owner of the application. */
 export function OwnerAction({ asset, name }: Props) {
+  const title = ownerTitle(asset);
   if (asset.source === "keyVault" && !hasSafeTags(asset))
     return (
       <Unavailable
-        title="Assign an owner"
+        title={title}
         reason="A tag of the asset contains characters that are not safe in a command. Add the owner tag in the Azure portal."
       />
     );
-  if (ownerCommand(asset, "owner", "") === undefined)
-    return <Unavailable title="Assign an owner" reason="A credential of this kind can't have an owner." />;
+  if (ownerCommand(asset, "owner", "") === undefined) return <Unavailable title={title} reason={whyNoOwner(asset)} />;
   return (
-    <CommandDialog title="Assign an owner" about={name}>
+    <CommandDialog title={title} about={name}>
       <OwnerCommand asset={asset} />
     </CommandDialog>
   );
 }
+
+/** An asset in a vault has one owner, an application can have several. */
+function ownerTitle({ owner, source }: Props["asset"]): string {
+  if (owner === null) return "Assign an owner";
+  return source === "keyVault" ? "Change owner" : "Add an owner";
+}
+
+const whyNoOwner = ({ credential }: Props["asset"]): string =>
+  credential?.of === "servicePrincipal"
+    ? "The credential belongs to a service principal. Assign an owner where the application is registered."
+    : "Policy keys and identity providers have no owners. The administrators of the tenant are responsible.";
 
 /** Rendered only while the dialog is open. */
 function OwnerCommand({ asset }: Pick<Props, "asset">) {
@@ -75,18 +89,28 @@ function OwnerCommand({ asset }: Pick<Props, "asset">) {
   );
 }
 
-/** The action that copies the command that fixes the asset: of its most severe violation, or the one that renews it. */
+/**
+ * The action that copies the command that fixes the asset's most severe violation. Without a violation, the command that renews
+ * the asset.
+ */
 export function CopyCommandAction({
   asset,
   violation,
 }: Pick<Props, "asset"> & { violation: Schemas["Violation"] | undefined }) {
-  const [isCopied, setCopied] = useState(false);
+  const [copied, setCopied] = useState<string>();
+  const title = violation === undefined ? "Copy renewal command" : "Copy fix command";
   const command = violation?.remediation.cli ?? renewCommand(asset);
   if (command === undefined)
-    return <Unavailable title="Copy command" reason="The Azure CLI has no command for this kind of credential." />;
+    return <Unavailable title={title} reason="The Azure CLI has no command for this kind of credential." />;
+  const purpose = violation === undefined ? "renews it" : `fixes this: ${violation.title}`;
   return (
-    <Button size="small" onClick={() => void navigator.clipboard.writeText(command).then(() => setCopied(true))}>
-      {isCopied ? "Copied" : "Copy command"}
-    </Button>
+    <>
+      <Button size="small" onClick={() => void navigator.clipboard.writeText(command).then(() => setCopied(purpose))}>
+        {title}
+      </Button>
+      <Text size={200} role="status">
+        {copied === undefined ? "" : `Copied. The command ${copied}.`}
+      </Text>
+    </>
   );
 }

@@ -1,9 +1,9 @@
-import { Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
+import { renewCommand } from "../../parts/asset-commands.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 import { RotateAsset } from "../../parts/rotate-asset.tsx";
 import { RotateClientSecret } from "../../parts/rotate-client-secret.tsx";
-import { RotationReadiness } from "../../parts/rotation-readiness.tsx";
+import { RotationReadiness, rotationBlockers } from "../../parts/rotation-readiness.tsx";
 import { Unavailable, useWhyNot } from "../../parts/unavailable.tsx";
 
 interface Props {
@@ -25,10 +25,11 @@ export function RotateAction({ asset, started }: Props) {
   );
 }
 
-/** Returns why no role can rotate the asset here. Undefined if the service can rotate it. */
-function unsupported({ source, type, credential }: Props["asset"]): string | undefined {
-  if (source === "b2c") return "The service can't create credentials in B2C tenants. Copy the command instead.";
-  if (type !== "secret") return "The service rotates secrets only. Copy the command instead.";
+/** Returns why no role can rotate the secret here, and what to do. Undefined if the service can rotate it. */
+function unsupported(asset: Props["asset"]): string | undefined {
+  const { source, credential } = asset;
+  if (source === "b2c")
+    return `The service can't create credentials in B2C tenants. ${renewCommand(asset) === undefined ? "Create a new one in the tenant: select Open in the Azure portal." : "Copy the command instead."}`;
   if (credential?.of === "servicePrincipal")
     return "The secret belongs to a service principal. Rotate it where the application is registered.";
   return undefined;
@@ -49,11 +50,13 @@ function OfApplication({ asset: { credential }, started }: Props) {
     <QueryResult of={application}>
       {(data) => {
         const current = data.credentials.find(({ keyId }) => keyId === credential?.keyId);
-        if (current === undefined) return <Text>The application no longer has this secret.</Text>;
-        return data.rotatable ? (
+        if (current === undefined)
+          return <Unavailable title="Rotate secret" reason="The application no longer has this secret." />;
+        // The state below the actions says why not, and what to do.
+        return rotationBlockers(data).length === 0 ? (
           <RotateClientSecret application={data} credential={current} appearance="primary" started={started} />
         ) : (
-          <Unavailable title="Rotate secret" reason={data.reasons.map(({ message }) => message).join(" ")} />
+          <Unavailable title="Rotate secret" reason="Not possible now. The reason is below." />
         );
       }}
     </QueryResult>

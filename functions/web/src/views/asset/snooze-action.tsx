@@ -100,7 +100,6 @@ export function ActiveSnoozes({ assetId }: Pick<Props, "assetId">) {
                 title="End snooze"
                 about={reason}
                 action="End snooze"
-                appearance="transparent"
                 submit={(_, end) => end({ params: { path: { snooze_id: id } } })}
               >
                 <Text>The alert rule notifies about this asset again from now on.</Text>

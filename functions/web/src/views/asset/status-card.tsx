@@ -10,7 +10,7 @@ import {
 import { useState } from "react";
 import { useMay } from "../../api/access.ts";
 import { api, type Schemas } from "../../api/client.ts";
-import { assetName } from "../../parts/asset-name.ts";
+import { assetTitle } from "../../parts/asset-name.ts";
 import { Card } from "../../parts/card.tsx";
 import { Exempt } from "../../parts/exempt.tsx";
 import { Instant } from "../../parts/instant.tsx";
@@ -53,9 +53,10 @@ export function StatusCard({ asset }: { asset: Asset }) {
     .flatMap(({ items }) => items)
     .filter(({ exempted }) => !exempted)
     .sort((a, b) => SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity));
-  const name = assetName(asset);
-  const whyNoExemption =
-    whyNot("createExemption") ?? (open.length === 0 ? "No check fails, so there is nothing to exempt." : undefined);
+  const name = assetTitle(asset);
+  const nothingToExempt =
+    list.data === undefined ? "The violations are not loaded." : "No check fails, so there is nothing to exempt.";
+  const whyNoExemption = whyNot("createExemption") ?? (open.length === 0 ? nothingToExempt : undefined);
   return (
     <>
       <Card title="Status">
@@ -68,7 +69,7 @@ export function StatusCard({ asset }: { asset: Asset }) {
           {whyNoExemption === undefined ? (
             <Exempt violations={open} about={name} />
           ) : (
-            <Unavailable title="Exempt" reason={whyNoExemption} />
+            <Unavailable title="Exempt from a check" reason={whyNoExemption} />
           )}
           <OwnerAction asset={asset} name={name} />
           <CopyCommandAction asset={asset} violation={open[0]} />
@@ -82,7 +83,7 @@ export function StatusCard({ asset }: { asset: Asset }) {
 
 /** The problems of the asset, worst first. If there are none, says so. */
 function WhatIsWrong({
-  asset: { status, expiresOn, enabled, owner, stale, source },
+  asset,
   violations,
   areViolationsKnown,
 }: {
@@ -91,40 +92,43 @@ function WhatIsWrong({
   violations: Violation[];
   areViolationsKnown: boolean;
 }) {
+  const { status, expiresOn, enabled, owner, stale, source } = asset;
   const isExpiring = status !== "healthy" && expiresOn !== null;
-  const worst = violations[0];
+  const [worst, ...others] = violations;
   if (!isExpiring && worst === undefined && owner !== null && !stale)
     return (
       <MessageBar intent={areViolationsKnown ? "success" : "info"} layout="multiline">
         <MessageBarBody>
           <MessageBarTitle>{areViolationsKnown ? "No problems found" : "Not expiring soon"}</MessageBarTitle>
-          {expiresOn === null ? "It never expires." : <Expiry at={expiresOn} />}
+          <Expiry at={expiresOn} />
         </MessageBarBody>
       </MessageBar>
     );
-  const intent = status === "expired" || worst?.severity === "critical" ? "error" : "warning";
+  const showViolations = (
+    <Link onClick={() => document.getElementById("violations")?.scrollIntoView()}>Show violations</Link>
+  );
   return (
-    <MessageBar intent={intent} layout="multiline">
+    <MessageBar intent={intentOf(asset, worst)} layout="multiline">
       <MessageBarBody>
-        <MessageBarTitle>{titleOf(status, worst)}</MessageBarTitle>
-        {isExpiring && (
-          <Text block>
-            <Expiry at={expiresOn} />{" "}
-            {status === "expired" && enabled && "It is still enabled. Anything that relies on it fails."}
-          </Text>
-        )}
+        <MessageBarTitle>{titleOf(asset, worst)}</MessageBarTitle>
+        <Text block>
+          <Expiry at={expiresOn} />{" "}
+          {status === "expired" &&
+            (enabled
+              ? "It is still enabled. Anything that relies on it fails."
+              : "It is disabled, so nothing can use it. Delete it if it is no longer needed.")}
+        </Text>
         {worst !== undefined && (
           <Text block>
-            {counted(violations.length, "check")} {violations.length === 1 ? "fails" : "fail"}, the most severe:{" "}
-            {worst.title} ({worst.severity}).{" "}
-            <Link onClick={() => document.getElementById("violations")?.scrollIntoView()}>Show violations</Link>
+            {isExpiring && `${worst.title}. `}
+            Severity: {worst.severity}.{" "}
+            {others.length > 0 && `${counted(others.length, "other check fails", "other checks fail")} too. `}
+            {showViolations}
           </Text>
         )}
-        {owner === null && (
-          <Text block>
-            It has no owner.{" "}
-            {source === "keyVault" ? "Alerts, if a rule sends any, go to the recipients of the rule." : ""}
-          </Text>
+        {/* A check fails if an application has no owner. */}
+        {owner === null && source === "keyVault" && (
+          <Text block>It has no owner. Alerts, if a rule sends any, go to the recipients of the rule.</Text>
         )}
         {stale && <Text block>The last scan could not read all details, so the values below may be out of date.</Text>}
       </MessageBarBody>
@@ -132,15 +136,27 @@ function WhatIsWrong({
   );
 }
 
-/** Returns the title of the problems. */
-function titleOf(status: Asset["status"], worst: Violation | undefined): string {
-  if (status === "expired") return "Expired";
-  if (status !== "healthy") return "Expires soon";
-  return worst === undefined ? "Needs attention" : "Fails a compliance check";
+/** Returns the color of the box: that of its worst problem, as in the badges of statuses and severities. */
+function intentOf({ status, enabled }: Asset, worst: Violation | undefined): "error" | "warning" | "info" {
+  // Nothing can use a disabled asset, so its expiry breaks nothing.
+  const risk = enabled ? status : "healthy";
+  if (risk === "expired" || worst?.severity === "critical") return "error";
+  return risk !== "healthy" || worst?.severity === "high" ? "warning" : "info";
 }
 
-const Expiry = ({ at }: { at: string }) => (
-  <>
-    {Date.parse(at) < Date.now() ? "Expired" : "Expires"} <Instant at={at} relative />, on <Instant at={at} />.
-  </>
-);
+/** Returns the title of the problems: the worst one. */
+function titleOf({ status, enabled, owner }: Asset, worst: Violation | undefined): string {
+  if (status === "expired") return enabled ? "Expired" : "Expired and disabled";
+  if (status !== "healthy") return "Expires soon";
+  if (worst !== undefined) return worst.title;
+  return owner === null ? "No owner" : "Details may be out of date";
+}
+
+const Expiry = ({ at }: { at: string | null }) =>
+  at === null ? (
+    "It never expires."
+  ) : (
+    <>
+      {Date.parse(at) < Date.now() ? "Expired" : "Expires"} <Instant at={at} relative />, on <Instant at={at} />.
+    </>
+  );

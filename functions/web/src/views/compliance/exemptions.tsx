@@ -1,9 +1,9 @@
 import { Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
+import { titleOfId } from "../../parts/asset-name.ts";
 import { isCredential } from "../../parts/dependency-texts.ts";
 import { LastDay } from "../../parts/instant.tsx";
-import { isolated } from "../../parts/isolated.ts";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 
@@ -52,8 +52,7 @@ function scopeOf({ type, id }: Exemption["scope"], titles: ReadonlyMap<string, s
   if (id === null) return "All assets and vaults";
   if (type === "subscription") return `Subscription ${id}`;
   if (type === "vault") return <Link href={createHref("/inventory", { vault: id })}>Vault {id}</Link>;
-  // The ID of an asset in a vault is `<vault>.<type>.<name>`.
-  const text = isCredential(id) ? isolated(titles.get(id) ?? "Credential of an application") : id.replace(".", "/");
+  const text = titleOfId(id, titles.get(id) ?? "Credential of an application");
   return <Link href={createHref(`/inventory/${encodeURIComponent(id)}`)}>{text}</Link>;
 }
 
@@ -65,7 +64,6 @@ function Remove({ exemption: { id, checkId } }: { exemption: Exemption }) {
       title="Remove exemption"
       about={checkId}
       action="Remove exemption"
-      appearance="transparent"
       submit={(_, remove) => remove({ params: { path: { exemption_id: id } } })}
     >
       <Text>Violations of the check {checkId} lower the compliance score again from now on.</Text>

@@ -1,6 +1,7 @@
 import { Badge, Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
+import { titleOfId } from "../../parts/asset-name.ts";
 import { Card } from "../../parts/card.tsx";
 import { consumerTitle, isCredential, isNameless, SOURCES } from "../../parts/dependency-texts.ts";
 import { FeatureGate } from "../../parts/feature-gate.tsx";
@@ -116,9 +117,7 @@ function Score({ radius: { score, incomplete, incompleteReason } }: { radius: Ra
 function assetTitle({ secret, nodes }: Radius): string {
   const asset = nodes.find(({ id }) => id === secret);
   if (asset === undefined) return secret;
-  // The ID of an asset in a vault is `<vault>.<type>.<name>`. Other credentials have `entra` or `b2c` in the vault's place.
-  const [vaultName = ""] = secret.split(".");
-  return `${asset.kind} ${isCredential(secret) ? "" : `${vaultName}/`}${isolated(asset.name)}`;
+  return `${asset.kind} ${titleOfId(secret, asset.name)}`;
 }
 
 /**

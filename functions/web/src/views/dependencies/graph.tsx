@@ -3,7 +3,8 @@ import { Button, makeStyles, Text, tokens } from "@fluentui/react-components";
 import { type Edge, type Node, Position, ReactFlow, ReactFlowProvider, useReactFlow, useStore } from "@xyflow/react";
 import { useEffect, useMemo, useState } from "react";
 import type { Schemas } from "../../api/client.ts";
-import { consumerTitle, REFRESHES } from "../../parts/dependency-texts.ts";
+import { titleOfId } from "../../parts/asset-name.ts";
+import { consumerTitle, isAsset, REFRESHES } from "../../parts/dependency-texts.ts";
 import { useIsNarrow } from "../../parts/width.ts";
 import { useIsDark } from "../../shell/theme.ts";
 import { FOLDED_KIND, foldPossibleConsumers, MAX_UNFOLDED } from "./fold-consumers.ts";
@@ -148,6 +149,12 @@ function FitToFrame({ nodeCount }: { nodeCount: number }) {
   return null;
 }
 
+/** Returns the text of a node: a consumer with its kind, the asset with its vault, or a number of folded consumers. */
+function textOf(node: Radius["nodes"][number]): string {
+  if (node.kind === FOLDED_KIND) return node.name;
+  return isAsset(node) ? `${titleOfId(node.id, node.name)} (${node.kind})` : consumerTitle(node);
+}
+
 /** Returns the nodes with positions and the edges, as React Flow expects them, and the height of the graph in pixels. */
 function layOut(
   nodes: Radius["nodes"],
@@ -167,7 +174,7 @@ function layOut(
       const { id } = node;
       // dagre returns the center of a node, React Flow expects its upper left corner.
       const { x, y } = graph.node(id);
-      const text = node.kind === FOLDED_KIND ? node.name : consumerTitle(node);
+      const text = textOf(node);
       return {
         id,
         position: { x: x - width / 2, y: y - height / 2 },

@@ -3,6 +3,7 @@ import { useQueries } from "@tanstack/react-query";
 import { useState } from "react";
 import { useMay } from "../../api/access.ts";
 import { api, asProblem, client, type Schemas } from "../../api/client.ts";
+import { titleOfId } from "../../parts/asset-name.ts";
 import { Copyable } from "../../parts/copyable.tsx";
 import { ChoiceField, LongField, TextField } from "../../parts/fields.tsx";
 import { typed } from "../../parts/form-dialog.tsx";
@@ -72,7 +73,9 @@ function Commands({ assets }: { assets: Asset[] }) {
   if (failed) return <QueryFailure of={failed} />;
   const open = violations.filter(({ exempted }) => !exempted);
   if (open.length === 0) return <Text>The selected assets pass all checks, so there is nothing to fix.</Text>;
-  const text = open.map(({ resourceId, title, remediation }) => `# ${resourceId}: ${title}\n${remediation.cli}`);
+  const text = open.map(
+    ({ resourceId, title, remediation }) => `# ${titleOfId(resourceId)}: ${title}\n${remediation.cli}`,
+  );
   return <Copyable label={`Azure CLI (${counted(open.length, "violation")})`} text={text.join("\n\n")} />;
 }
 

@@ -83,7 +83,6 @@ export function SavedViews() {
                 </Link>
                 <Button
                   size="small"
-                  appearance="transparent"
                   aria-label={`Delete view: ${view.name}`}
                   onClick={() => store(views.filter((other) => other !== view))}
                 >

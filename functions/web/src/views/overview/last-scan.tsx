@@ -4,6 +4,7 @@ import { useEffect } from "react";
 import { useMay } from "../../api/access.ts";
 import { api, type Schemas } from "../../api/client.ts";
 import { Instant } from "../../parts/instant.tsx";
+import { Operate } from "../../parts/operate.tsx";
 import { counted } from "../../parts/plural.ts";
 import { ProblemNotice } from "../../parts/problem-notice.tsx";
 import { QueryResult } from "../../parts/query-result.tsx";
@@ -48,7 +49,14 @@ export function LastScan() {
                   {scan.failure.message} {scan.failure.remedy}
                 </Text>
               )}
-              {!isOver(scan) && <Progress scanId={scan.scanId} onEnd={() => void queries.invalidateQueries()} />}
+              {!isOver(scan) && (
+                <>
+                  <Progress scanId={scan.scanId} onEnd={() => void queries.invalidateQueries()} />
+                  <div>
+                    <StopScan scanId={scan.scanId} />
+                  </div>
+                </>
+              )}
             </>
           ) : (
             <Text>No scan yet. Start a scan to build the inventory.</Text>
@@ -71,6 +79,21 @@ export function LastScan() {
     </QueryResult>
   );
 }
+
+/** The button that stops a scan, with a question that says what happens to the results so far. */
+const StopScan = ({ scanId }: { scanId: string }) => (
+  <Operate
+    operation="cancelScan"
+    title="Stop scan"
+    action="Stop scan"
+    submit={(_, cancel) => cancel({ params: { path: { scan_id: scanId } } })}
+  >
+    <Text>
+      Stop this scan? Vaults that were read stay in the inventory with their new values. The scan finishes the vaults
+      that it reads now. All other vaults keep the values of their last scan. You can start a new scan at any time.
+    </Text>
+  </Operate>
+);
 
 /**
  * The progress of a scan. Polls with an interval that grows from 1.5 to 15 seconds, and not while the page is hidden. `onEnd`

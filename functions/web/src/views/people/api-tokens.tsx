@@ -24,7 +24,6 @@ const COLUMNS: Column<Schemas["ApiToken"]>[] = [
         kind="token"
         about={name}
         action="Revoke token"
-        appearance="transparent"
         submit={(_, end) => end({ params: { path: { token_id: id } } })}
       >
         <Text>Requests with this token are denied immediately. You can't undo this.</Text>

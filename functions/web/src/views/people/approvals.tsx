@@ -1,5 +1,6 @@
 import { Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
+import { ButtonRow } from "../../parts/button-row.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
@@ -20,10 +21,10 @@ const COLUMNS: Column<Schemas["Approval"]>[] = [
   {
     title: "",
     cell: (approval) => (
-      <>
+      <ButtonRow>
         {approval.state === "pending" && <Approve approval={approval} />}
         {(approval.state === "pending" || approval.state === "approved") && <Reject approval={approval} />}
-      </>
+      </ButtonRow>
     ),
   },
 ];
@@ -65,7 +66,6 @@ const Approve = ({ approval }: { approval: Schemas["Approval"] }) => (
     kind="request"
     about={approval.summary}
     action="Approve request"
-    appearance="transparent"
     submit={(_, approve) => approve({ params: { path: { approval_id: approval.id } } })}
   >
     <Details approval={approval} />
@@ -80,7 +80,6 @@ const Reject = ({ approval }: { approval: Schemas["Approval"] }) => (
     kind="request"
     about={approval.summary}
     action="Reject request"
-    appearance="transparent"
     submit={(_, reject) => reject({ params: { path: { approval_id: approval.id } } })}
   >
     <Details approval={approval} />

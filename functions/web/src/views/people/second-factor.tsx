@@ -40,7 +40,6 @@ function Methods({ state }: { state: SecondFactorState }) {
             kind="second factor"
             about={name}
             action="Remove second factor"
-            appearance="transparent"
             submit={async (form, remove) =>
               remove({ params: { path: { method_id: id } }, body: await proofOf(form, enrolled) })
             }

@@ -33,7 +33,6 @@ const COLUMNS: Column<Schemas["Session"]>[] = [
           title="End session"
           about={userAgent ?? "unknown client"}
           action="End session"
-          appearance="transparent"
           submit={(_, end) => end({ params: { path: { session_id: id } } })}
         >
           <Text>Signs the user out in that browser immediately. The user can sign in again.</Text>

@@ -2,6 +2,7 @@ import { Link, Text } from "@fluentui/react-components";
 import { useCurrentUser } from "../../api/access.ts";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
+import { ButtonRow } from "../../parts/button-row.tsx";
 import { ChoiceField, SecretField, TextField } from "../../parts/fields.tsx";
 import { chosen, typed, typedOrNull } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
@@ -81,7 +82,7 @@ function Actions({ user }: { user: UserAccount }) {
   const params = { path: { user_id: id } };
   const conditionalParams = { ...params, header: { "If-Match": etag } };
   return (
-    <>
+    <ButtonRow>
       <Link href={createHref("/access", { user: username })}>Sessions</Link>
       <EditUser user={user} />
       {source === "local" && (
@@ -90,7 +91,6 @@ function Actions({ user }: { user: UserAccount }) {
           title="Reset password"
           about={username}
           action="Reset password"
-          appearance="transparent"
           submit={(form, change) =>
             change({ params: conditionalParams, body: { password: String(form.get("password")) } })
           }
@@ -113,7 +113,6 @@ function Actions({ user }: { user: UserAccount }) {
           title="Reset second factor"
           about={username}
           action="Reset second factor"
-          appearance="transparent"
           submit={(_, reset) => reset({ params })}
         >
           <Text>
@@ -129,7 +128,6 @@ function Actions({ user }: { user: UserAccount }) {
           kind="user"
           about={username}
           action="Unlock user"
-          appearance="transparent"
           submit={(_, unlock) => unlock({ params })}
         >
           <Text>The account is locked after too many failed sign-ins. The user can sign in again immediately.</Text>
@@ -141,7 +139,6 @@ function Actions({ user }: { user: UserAccount }) {
         kind="user"
         about={username}
         action="Delete user"
-        appearance="transparent"
         submit={(_, remove) => remove({ params: conditionalParams })}
       >
         <Text>
@@ -151,7 +148,7 @@ function Actions({ user }: { user: UserAccount }) {
           {source === "sso" && " The identity can't sign in through single sign-on until an administrator unblocks it."}
         </Text>
       </Operate>
-    </>
+    </ButtonRow>
   );
 }
 
@@ -167,7 +164,6 @@ function EditUser({ user: { id, username, email, role, state, sso, source, etag 
       kind="user"
       about={username}
       action="Save user"
-      appearance="transparent"
       submit={(form, change) => {
         const issuer = typed(form, "issuer");
         const edited = {

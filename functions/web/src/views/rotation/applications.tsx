@@ -6,9 +6,10 @@ import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { RotateClientSecret } from "../../parts/rotate-client-secret.tsx";
-import { RotationReadiness } from "../../parts/rotation-readiness.tsx";
+import { RotationReadiness, rotationBlockers } from "../../parts/rotation-readiness.tsx";
 import { useSearchParams } from "../../parts/router.tsx";
 import { StatusBadge } from "../../parts/status.tsx";
+import { Unavailable, useWhyNot } from "../../parts/unavailable.tsx";
 import { Discover } from "./discover.tsx";
 
 type Application = Schemas["Application"];
@@ -36,19 +37,21 @@ const COLUMNS: Column<Application>[] = [
   { title: "Credentials", cell: (application) => <Credentials application={application} /> },
   {
     title: "Rotation",
-    cell: ({ appId, displayName, rotatable, reasons }) =>
-      rotatable ? (
+    cell: ({ appId, displayName, reasons }) =>
+      rotationBlockers({ reasons }).length === 0 ? (
         <Link href={createHref(`/rotation/apps/${appId}`, {})} aria-label={`Check whether it is ready: ${displayName}`}>
           Check whether it is ready
         </Link>
       ) : (
-        `Not possible. ${reasons.map(({ message }) => message).join(" ")}`
+        `Not possible. ${rotationBlockers({ reasons })
+          .map(({ message }) => message)
+          .join(" ")}`
       ),
   },
 ];
 
 const ownerName = ({ id, displayName, userPrincipalName }: NonNullable<Application["owners"]>[number]): string =>
-  displayName ?? userPrincipalName ?? id;
+  userPrincipalName ?? displayName ?? id;
 
 /** The table of Entra applications with their credentials, on the Rotation page. The filters are in the address. */
 export function Applications() {
@@ -82,20 +85,26 @@ export function Credentials({
   /** Whether to show the state of each secret's rotation, which needs a request for each application. */
   isDetailed?: boolean;
 }) {
-  return application.credentials.map((credential) => (
-    <div key={credential.keyId}>
-      <StatusBadge status={credential.status} /> {credential.kind} "
-      <Link href={createHref(`/inventory/${encodeURIComponent(credential.assetId)}`)}>
-        {isolated(credential.displayName ?? credential.keyId)}
-      </Link>
-      "{credential.status === "expired" ? ", expired " : ", expires "}
-      <Instant at={credential.expiresOn} relative />
-      {application.rotatable && credential.kind === "secret" && (
-        <RotateClientSecret application={application} credential={credential} />
-      )}
-      {isDetailed && credential.kind === "secret" && credential.of === "application" && (
-        <RotationReadiness application={application} credential={credential} />
-      )}
-    </div>
-  ));
+  const whyNot = useWhyNot()("rotateSecret");
+  const isPossible = rotationBlockers(application).length === 0;
+  return application.credentials.map((credential) => {
+    const isClientSecret = credential.kind === "secret" && credential.of === "application";
+    return (
+      <div key={credential.keyId}>
+        <StatusBadge status={credential.status} /> {credential.kind} "
+        <Link href={createHref(`/inventory/${encodeURIComponent(credential.assetId)}`)}>
+          {isolated(credential.displayName ?? credential.keyId)}
+        </Link>
+        "{credential.status === "expired" ? ", expired " : ", expires "}
+        <Instant at={credential.expiresOn} relative />{" "}
+        {isPossible && isClientSecret && <RotateClientSecret application={application} credential={credential} />}
+        {isPossible && isClientSecret && isDetailed && whyNot !== undefined && (
+          <Unavailable title="Rotate secret" reason={whyNot} />
+        )}
+        {isDetailed && isClientSecret && (
+          <RotationReadiness application={application} credential={credential} isOnApplicationPage />
+        )}
+      </div>
+    );
+  });
 }

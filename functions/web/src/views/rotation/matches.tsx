@@ -1,5 +1,8 @@
 import { Accordion, AccordionHeader, AccordionItem, AccordionPanel, Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
+import { createHref } from "../../parts/address.ts";
+import { titleOfId } from "../../parts/asset-name.ts";
+import { ButtonRow } from "../../parts/button-row.tsx";
 import { DataTable } from "../../parts/data-table.tsx";
 import { ChoiceField } from "../../parts/fields.tsx";
 import { given, typed } from "../../parts/form-dialog.tsx";
@@ -48,7 +51,7 @@ export function Matches({ application }: { application: Schemas["Application"] }
       title: "Secret",
       cell: ({ assetId, enabled }) => (
         <>
-          <Link href={`#/inventory/${encodeURIComponent(assetId)}`}>{assetId}</Link>
+          <Link href={createHref(`/inventory/${encodeURIComponent(assetId)}`)}>{titleOfId(assetId)}</Link>
           {enabled ? "" : " (disabled)"}
         </>
       ),
@@ -111,13 +114,12 @@ function Actions({
   const isConfirmed = evidence.includes("confirmed");
   const secrets = credentials.filter(({ kind }) => kind === "secret");
   return (
-    <>
+    <ButtonRow>
       <Operate
         operation="verifyRotationMatch"
         title="Test match"
-        about={assetId}
+        about={titleOfId(assetId)}
         action="Read secret and sign in"
-        appearance="transparent"
         submit={async (_, verify) => (await verify({ params, body: { assetId } })).message}
       >
         <Text>
@@ -128,9 +130,8 @@ function Actions({
       <Operate
         operation="confirmRotationMatch"
         title={isConfirmed ? "Remove confirmation" : "Confirm match"}
-        about={assetId}
+        about={titleOfId(assetId)}
         action={isConfirmed ? "Remove confirmation" : "Confirm match"}
-        appearance="transparent"
         submit={(form, confirm) =>
           confirm({
             params,
@@ -159,6 +160,6 @@ function Actions({
           </>
         )}
       </Operate>
-    </>
+    </ButtonRow>
   );
 }

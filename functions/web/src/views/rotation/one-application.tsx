@@ -1,6 +1,7 @@
 import { Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
+import { titleOfId } from "../../parts/asset-name.ts";
 import { Card } from "../../parts/card.tsx";
 import { FeatureGate } from "../../parts/feature-gate.tsx";
 import { CheckField, LongField, NumberField } from "../../parts/fields.tsx";
@@ -55,7 +56,8 @@ function Application({ appId }: { appId: string }) {
           </Card>
           <Card title="Matching key vault secrets">
             <Text>
-              Key vault secrets that may store a secret of this application. Rotations update the ones that you confirm.
+              Key vault secrets that may store a secret of this application. A rotation saves the new secret only to
+              those that a test or a user has confirmed.
             </Text>
             <Matches application={data} />
           </Card>
@@ -90,8 +92,9 @@ function Policy({ appId }: { appId: string }) {
         <>
           <Text>
             Automatic rotation is {data.automatic ? "on" : "off"}. Overlap period: {counted(data.overlapDays, "day")}.{" "}
-            {data.targets.length > 0 && `Key Vault secrets to update: ${data.targets.join(", ")}.`} Last modified by{" "}
-            {data.updatedBy} <Instant at={data.updatedAt} relative />.
+            {data.targets.length > 0 &&
+              `Key Vault secrets to update: ${data.targets.map((id) => titleOfId(id)).join(", ")}.`}{" "}
+            Last modified by {data.updatedBy} <Instant at={data.updatedAt} relative />.
           </Text>
           {/* Set while automatic rotation is not possible. */}
           {data.attention && (

@@ -1,6 +1,7 @@
 import { Link, MessageBar, MessageBarBody, MessageBarTitle, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
+import { titleOfId } from "../../parts/asset-name.ts";
 import { Card } from "../../parts/card.tsx";
 import { kindOf } from "../../parts/dependency-texts.ts";
 import { CheckField } from "../../parts/fields.tsx";
@@ -19,6 +20,7 @@ import {
 } from "../../parts/rotation-texts.ts";
 import { RotationTimeline } from "../../parts/rotation-timeline.tsx";
 import { useParams } from "../../parts/router.tsx";
+import { useWhyNot } from "../../parts/unavailable.tsx";
 import { View } from "../../parts/view.tsx";
 
 type Rotation = Schemas["Rotation"];
@@ -35,7 +37,9 @@ export default function OneRotation() {
   return (
     <QueryResult of={rotation}>
       {(data) => (
-        <View title={`Rotation of ${isolated(data.appName ?? data.assetId ?? "a secret")}`}>
+        <View
+          title={`Rotation of ${data.appName !== null || data.assetId === null ? isolated(data.appName ?? "a secret") : titleOfId(data.assetId)}`}
+        >
           <Text>
             {STATUSES[data.status]}. Requested by {data.automatic ? "the rotation policy" : data.requestedBy}{" "}
             <Instant at={data.createdAt} relative />
@@ -117,21 +121,20 @@ function Attention({ attention: { message, done, safe, next } }: { attention: No
 function Actions({ rotation }: { rotation: Rotation }) {
   const { rotationId, status, needsConfirmation, goingBack } = rotation;
   const params = { path: { rotation_id: rotationId ?? "" } };
+  const whyNot = useWhyNot()("cancelRotation");
   if (FINAL_STATUSES.includes(status)) return null;
+  if (whyNot !== undefined) return <Text>You can't cancel or finish this rotation. {whyNot}</Text>;
   return (
     <div>
-      {goingBack === null && (
+      {/* The old secret can't be restored any more while it is being deleted. */}
+      {goingBack === null && status !== "revoking" && (
         <Operate
           operation="cancelRotation"
           title="Cancel and roll back"
           action="Cancel and roll back"
           submit={(_, cancel) => cancel({ params })}
         >
-          <Text>
-            {rotation.appId === null
-              ? "Writes the old value to the vault as a new version, and makes the consumers use it again."
-              : "Makes all consumers use the old secret again, and deletes the new secret. You can't undo this."}
-          </Text>
+          <Text>{cancelTextOf(rotation)}</Text>
         </Operate>
       )}{" "}
       {/* A user can confirm an end that waits for it, end the overlap period early, or end a rotation that has stopped. */}
@@ -167,6 +170,19 @@ function Actions({ rotation }: { rotation: Rotation }) {
     </div>
   );
 }
+
+/** Returns what a cancellation does with the steps so far, for its question. The old secret is deleted only in the last step. */
+function cancelTextOf({ appId, steps }: Rotation): string {
+  const hasChanged = steps.some(({ name, status }) => CHANGING_STEPS.includes(name) && status !== "waiting");
+  if (!hasChanged)
+    return `Stop this rotation? No key vault secret and no consumer was changed yet. ${appId === null ? "" : "A new client secret that was created is deleted. "}The old secret stays valid.`;
+  return appId === null
+    ? "Stop this rotation? The old value is written to the vault again, as a new version. Consumers that already use the new value are switched back. The new value stays in the vault as an earlier version."
+    : "Stop this rotation? The old secret stays valid and is saved to Key Vault again. Consumers that already use the new secret are switched back. Then the new secret is deleted. You can't undo this.";
+}
+
+/** Steps that change key vault secrets or consumers. */
+const CHANGING_STEPS: Rotation["steps"][number]["name"][] = ["publish", "verify", "overlap", "revoke"];
 
 /** Returns the label of the button that ends the overlap period early, or a rollback that could not restore all consumers. */
 function finishActionOf({ goingBack, appId }: Rotation): string {

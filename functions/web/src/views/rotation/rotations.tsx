@@ -1,6 +1,7 @@
 import { Badge, Link } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
+import { titleOfId } from "../../parts/asset-name.ts";
 import { Instant } from "../../parts/instant.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { STATUSES } from "../../parts/rotation-texts.ts";
@@ -23,7 +24,9 @@ const COLUMNS: Column<Summary>[] = [
       rotationId === null ? (
         appName
       ) : (
-        <Link href={createHref(`/rotation/${rotationId}`, {})}>{appName ?? assetId ?? appId}</Link>
+        <Link href={createHref(`/rotation/${rotationId}`, {})}>
+          {appName ?? (assetId === null ? appId : titleOfId(assetId))}
+        </Link>
       ),
   },
   {

@@ -18,7 +18,6 @@ const COLUMNS: Column<Schemas["RefusedIdentity"]>[] = [
         title="Unblock identity"
         about={username}
         action="Unblock identity"
-        appearance="transparent"
         submit={(_, allow) => allow({ params: { path: { identity_id: id } } })}
       >
         <Text>

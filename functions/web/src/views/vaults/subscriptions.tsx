@@ -1,6 +1,7 @@
 import { Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
+import { ButtonRow } from "../../parts/button-row.tsx";
 import { TextField } from "../../parts/fields.tsx";
 import { typed } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
@@ -164,13 +165,12 @@ function statusOf({ state, watched, outOfScopeSince }: Subscription) {
 function Actions({ subscription: { subscriptionId, name, source } }: { subscription: Subscription }) {
   const params = { path: { subscription_id: subscriptionId } };
   return (
-    <>
+    <ButtonRow>
       <Operate
         operation="testSubscription"
         title="Test access"
         about={name}
         action="Test access"
-        appearance="transparent"
         submit={async (_, test) => <Outcome of={await test({ params })} />}
       >
         <Text>
@@ -185,7 +185,6 @@ function Actions({ subscription: { subscriptionId, name, source } }: { subscript
           kind="subscription"
           about={name}
           action="Remove subscription"
-          appearance="transparent"
           submit={(_, remove) => remove({ params })}
         >
           <Text>
@@ -195,7 +194,7 @@ function Actions({ subscription: { subscriptionId, name, source } }: { subscript
           </Text>
         </Operate>
       )}
-    </>
+    </ButtonRow>
   );
 }
 
