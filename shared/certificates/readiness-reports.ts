@@ -107,8 +107,7 @@ export function createReadinessReports(deps: {
     }
   }
 
-  async function summaryOf(filter: ReadinessFilter): Promise<ReadinessSummary> {
-    const uses = await usesOf(filter.vault);
+  async function summaryOf(filter: ReadinessFilter, uses: CertificateUses | undefined): Promise<ReadinessSummary> {
     const counter = new ReadinessCounter();
     for await (const { assets, now } of all(filter)) for (const asset of assets) counter.add(judge(asset, now, uses));
     return { ...counter.sum(), consumersKnown: uses !== undefined };
@@ -126,7 +125,7 @@ export function createReadinessReports(deps: {
         if (matches.length > 0 || page.nextCursor === null || pages === MAX_PAGES) break;
         ({ page, moment } = await certificates(filter, { ...request, cursor: page.nextCursor }));
       }
-      const summary = request.cursor === undefined ? await summaryOf(filter) : null;
+      const summary = request.cursor === undefined ? await summaryOf(filter, uses) : null;
       const total = failing === undefined ? {} : { total: null, totalAtLeast: matches.length };
       return { page: { ...page, ...total, items: await withChecks(matches) }, summary };
     },
