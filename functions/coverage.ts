@@ -60,7 +60,7 @@ const Coverage = z
       description: "Registered B2C tenants. Null without a PRO license, or if none.",
     }),
     gaps: z.array(Gap).meta({
-      description: `Resources that were not read, those that hide the most first: up to ${MAX_SUBSCRIPTION_GAPS} subscriptions and ${MAX_VAULT_GAPS} vaults.`,
+      description: `Resources that were not read, those that hide the most first: up to ${MAX_SUBSCRIPTION_GAPS} subscriptions, ${MAX_VAULT_GAPS} vaults, and all B2C tenants.`,
     }),
     gapsTotal: z.int().min(0).meta({ description: "Number of all gaps." }),
   })
@@ -210,11 +210,9 @@ async function readApplications({ applications }: CoverageServices): Promise<Dir
   return { share: { total, read }, gaps: isDiscovered ? gaps : [notDiscovered] };
 }
 
-/** Maximum number of tenants that one call examines. Further tenants count as read. */
-const MAX_TENANTS = 1000;
-
 async function readTenants({ b2c }: CoverageServices): Promise<DirectoryCoverage> {
-  const { items, total } = await b2c.list({ limit: MAX_TENANTS, offset: 0, cursor: undefined });
+  // All of them: the registry reads every row in any case, and a tenant that is left out would count as read.
+  const { items } = await b2c.list({ limit: Number.MAX_SAFE_INTEGER, offset: 0, cursor: undefined });
   if (items.length === 0) return NOT_LICENSED;
   const gaps = items.flatMap(({ row, status: { failures = [], ended } }): Gap[] => {
     const notDiscovered = { message: "The tenant was not read yet.", remedy: "Discover its credentials.", at: null };
@@ -223,6 +221,5 @@ async function readTenants({ b2c }: CoverageServices): Promise<DirectoryCoverage
     const { message, remedy, at } = failure;
     return [{ kind: "b2cTenant", name: row.displayName, message, remedy, at }];
   });
-  const count = total ?? items.length;
-  return { share: { total: count, read: count - gaps.length }, gaps };
+  return { share: { total: items.length, read: items.length - gaps.length }, gaps };
 }

@@ -95,7 +95,7 @@ const search = endpoint({
   tier: "core",
   query: z.strictObject({
     q: singleLine(MAX_CHARACTERS)
-      .refine((text) => text.length >= MIN_CHARACTERS, `must have at least ${MIN_CHARACTERS} characters`)
+      .min(MIN_CHARACTERS, `must have at least ${MIN_CHARACTERS} characters`)
       .meta({ description: `Part of a name, ${MIN_CHARACTERS} to ${MAX_CHARACTERS} characters.` }),
   }),
   example: { query: { q: "payments" } },

@@ -68,8 +68,8 @@ const startBefore = (time: Date): string => newestFirst(encodeTime(Math.max(0, t
 const Cursor = z.object({
   filter: z.string(),
   after: z.string().max(256),
-  offset: z.int(),
-  total: z.int().nullable(),
+  offset: z.int().min(0),
+  total: z.int().min(0).nullable(),
 });
 
 /** Maximum number of deliveries that are counted by status: one page. */

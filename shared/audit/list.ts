@@ -24,8 +24,8 @@ export interface AuditQuery extends EntryFilter {
 const Cursor = z.object({
   query: z.string(),
   after: z.string(),
-  offset: z.int(),
-  total: z.int().nullable(),
+  offset: z.int().min(0),
+  total: z.int().min(0).nullable(),
 });
 
 /** Identifies a query, so that a cursor is rejected with other filters. */

@@ -11,6 +11,14 @@ interface HeldRole {
 /** An action of the control plane, or a data action. */
 export type Action = { action: string } | { dataAction: string };
 
+/**
+ * Data actions of a vault to which the service writes: it sets secrets, changes tags, disables versions and deletes secrets. Key
+ * Vault Secrets Officer has all of them. A custom role may lack one.
+ */
+export const SECRET_WRITES: readonly Action[] = ["setSecret/action", "update/action", "delete"].map((name) => ({
+  dataAction: `Microsoft.KeyVault/vaults/secrets/${name}`,
+}));
+
 /** The roles of the service's identity in one subscription, above it and below it. Roles through groups are included. */
 export interface OwnRoles {
   /** Returns whether a role at the subscription or above it permits the action, and so permits it in the whole subscription. */

@@ -33,6 +33,15 @@ export const off = (detail: string): Result[] => [{ outcome: "off", resource: "t
 /** Returns the result of a resource for which a read can't show whether the call works. */
 export const notProven = (resource: string, detail: string): Result => ({ outcome: "notProven", resource, detail });
 
+/** Joins the results of several actions on one resource, all of which are needed: one result, which works only if all of them do. */
+export function joinActions(results: readonly Result[]): Result[] {
+  const missing = results.filter(({ outcome }) => outcome !== "works");
+  const [first] = missing.length > 0 ? missing : results;
+  return first
+    ? [{ ...first, ...(missing.length > 1 && { detail: missing.map(({ detail }) => detail).join(" ") }) }]
+    : [];
+}
+
 /** Returns the worst outcome of the results, which stands for the call. */
 export function worstOf(results: readonly Result[]): Outcome {
   const worst = Math.max(...results.map(({ outcome }) => OUTCOMES.indexOf(outcome)));

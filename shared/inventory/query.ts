@@ -79,7 +79,7 @@ export interface AssetFilter {
   expiresBefore?: Date;
   expiresAfter?: Date;
   search?: string;
-  /** The start of the name, ignoring case. The index by name covers it: only matching rows are read. */
+  /** The start of the name, ignoring case. The index by name covers it: only matching rows are read. The total is not counted. */
   namePrefix?: string;
   enabled?: boolean;
   tag?: { name: string; value?: string };
@@ -257,8 +257,8 @@ export function createAssetQueries(deps: {
       if (!matches || matches(head.row)) {
         if (matchedCount >= pageEnd) {
           hasMore = true;
-          // If nothing else has to be counted by rows, one row beyond the page is enough.
-          if (!matchesUnindexed || cursor) break;
+          // If nothing else has to be counted by rows, one row beyond the page is enough. The search needs no number of names.
+          if (!matchesUnindexed || cursor || filter.namePrefix !== undefined) break;
         } else if (matchedCount >= skipped) items.push(head.row);
         matchedCount++;
       }
@@ -273,7 +273,7 @@ export function createAssetQueries(deps: {
       ),
       ...(!matchesUnindexed
         ? { total: indexedTotal }
-        : cursor || isCutShort
+        : cursor || isCutShort || (hasMore && filter.namePrefix !== undefined)
           ? { total: null, totalAtLeast: Math.max(matchedCount, items.length) }
           : { total: matchedCount }),
       limit: request.limit,

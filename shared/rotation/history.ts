@@ -41,8 +41,8 @@ const MAX_PURGED_PER_CALL = 200;
 const Cursor = z.object({
   filter: z.string(),
   after: z.string().max(256),
-  offset: z.int(),
-  total: z.int().nullable(),
+  offset: z.int().min(0),
+  total: z.int().min(0).nullable(),
 });
 
 /** Lists current and past rotations and their events, and purges old ones. */

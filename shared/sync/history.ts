@@ -26,7 +26,7 @@ export interface SyncHistory {
 }
 
 /** Content of the API's cursor: the row key of the page's last entry, the number of entries up to it, and the total. */
-const Cursor = z.object({ after: z.string().max(256), offset: z.int(), total: z.int().nullable() });
+const Cursor = z.object({ after: z.string().max(256), offset: z.int().min(0), total: z.int().min(0).nullable() });
 
 export function createHistory(tables: Tables): SyncHistory {
   const rangeOf = (prefix: string) => ({ partitionKey: SYNC, from: prefix, before: keyEnd(prefix) });

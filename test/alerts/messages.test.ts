@@ -303,6 +303,21 @@ describe("a mail", () => {
     expect(text).toMatch(/kv-a\/one expires in 1 day\n.* · Rule: Rule b\n/);
   });
 
+  test("of a rule about late renewals and one about expiry lists a certificate once, as late", () => {
+    const late = { renewedBy: "acmebot" as const, windowEnd: Date.parse(AT) / 1000 - DAY_SECONDS };
+    const rule = (ruleId: string, items: Item[]) => ({ delivery: { ...delivery, ruleId, deliveryId: ruleId }, items });
+    const byExpiry = rule("expiry", [asset("www", 6, { type: "certificate", threshold: 7 })]);
+    const byRenewal = rule("late", [asset("www", 6, { type: "certificate", threshold: 0, late })]);
+    for (const sources of [
+      [byExpiry, byRenewal],
+      [byRenewal, byExpiry],
+    ]) {
+      const { subject, text } = mailOf(messageOf(sources, links));
+      expect(subject).toBe("kv-a/www was not renewed in time and expires in 6 days");
+      expect(namesIn(text)).toEqual(["www"]);
+    }
+  });
+
   test("a digest of one rule, and a card, show each item once without naming the rule at each line", () => {
     const digest = { ...delivery, deliveryMode: "digest" as const };
     const [early, late] = [asset("one", 25, { threshold: 30 }), asset("one", 25, { threshold: 26 })];

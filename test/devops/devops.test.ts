@@ -136,6 +136,11 @@ describe("the settings", () => {
     expect(body).toMatchObject({ orgUrl: null, enabled: false, projectIds: [], updatedBy: null });
     expect((await service.admin("POST", `${SETTINGS}/test`)).status).toBe(409);
     expect((await service.admin("GET", `${SETTINGS}/projects`)).status).toBe(409);
+    // The example of the API description, as /docs sends it.
+    const { body: document } = await service.admin("GET", "/openapi.json");
+    const { example } = document.paths[`${SETTINGS}/projects`].put.requestBody.content["application/json"];
+    const chosen = await service.admin("PUT", `${SETTINGS}/projects`, example);
+    expect([chosen.status, chosen.body.enabled]).toEqual([200, false]);
   });
 
   test("are changed with their ETag and recorded in the audit log", async () => {

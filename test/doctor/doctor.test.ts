@@ -73,7 +73,7 @@ beforeAll(async () => {
       actions: [...new Set(actions)],
       // Those of the built-in roles, which have wildcards.
       dataActions: [
-        ...secrets("readMetadata/action", "getSecret/action", "setSecret/action"),
+        ...secrets("readMetadata/action", "getSecret/action", "setSecret/action", "update/action", "delete"),
         "Microsoft.KeyVault/vaults/keys/read",
         "Microsoft.KeyVault/vaults/keyrotationpolicies/read",
         "Microsoft.KeyVault/vaults/certificates/read",
@@ -322,13 +322,33 @@ describe("each permission that is removed is named", () => {
       return callOf(await createDoctor(doctorDeps(services), calls).check(caller), "serviceVault.writeSecret");
     };
     expect((await checkWith(granted)).outcome).toBe("works");
-    const action = "Microsoft.KeyVault/vaults/secrets/setSecret/action";
-    const denied = await checkWith(without(action));
-    expect(denied.outcome).toBe("permissionMissing");
+    // To write, to change tags, and to delete what is no longer used.
+    for (const name of ["setSecret/action", "update/action", "delete"]) {
+      const action = `Microsoft.KeyVault/vaults/secrets/${name}`;
+      const denied = await checkWith(without(action));
+      expect([action, denied.outcome, denied.findings.length]).toEqual([action, "permissionMissing", 1]);
+      expect(denied.findings[0]!.detail).toContain(action);
+      expect(denied.findings[0]!.command).toContain(
+        `--role "Key Vault Secrets Officer" --scope "${settings.SERVICE_KEY_VAULT_ID}"`,
+      );
+    }
+  }, 300_000);
+
+  test("for mail: the permission to send", async () => {
+    const action = "Microsoft.Communication/CommunicationServices/write";
+    const resource = `${scope}/resourceGroups/rg/providers/Microsoft.Communication/CommunicationServices/acme`;
+    const calls = CALLS.filter(({ id }) => id === "mail.send");
+    const checkWith = async (actions: string[]) => {
+      service.cloud.control.allowOnly([...granted, { scope: resource, actions, dataActions: [] }]);
+      services = await servicesOf(service);
+      return callOf(await createDoctor(doctorDeps(services), calls).check(caller), "mail.send");
+    };
+    expect((await checkWith([action])).outcome).toBe("works");
+    const denied = await checkWith([]);
+    // The resource may be elsewhere, so its role is not certainly missing.
+    expect(denied.outcome).toBe("notProven");
     expect(denied.findings[0]!.detail).toContain(action);
-    expect(denied.findings[0]!.command).toContain(
-      `--role "Key Vault Secrets Officer" --scope "${settings.SERVICE_KEY_VAULT_ID}"`,
-    );
+    expect(denied.findings[0]!.command).toContain('--role "Communication and Email Service Owner"');
   }, 300_000);
 
   test("on the storage account: the roles for tables and queues", async () => {
@@ -443,6 +463,8 @@ const ON_OTHERS = ["serviceVault.readSecret", "serviceVault.writeSecret", "appCo
 /** Data actions of built-in roles. `permissions` of a call names the role, not the action. */
 const NAMED_AS: Record<string, string> = {
   "Microsoft.KeyVault/vaults/secrets/setSecret/action": "Key Vault Secrets Officer",
+  "Microsoft.KeyVault/vaults/secrets/update/action": "Key Vault Secrets Officer",
+  "Microsoft.KeyVault/vaults/secrets/delete": "Key Vault Secrets Officer",
   "Microsoft.AppConfiguration/configurationStores/keyValues/read": "App Configuration Data Reader",
 };
 

@@ -233,6 +233,7 @@ const LISTS = [
   "/compliance/violations",
   "/compliance/exemptions",
   "/compliance/frameworks",
+  "/compliance/certificates/readiness",
   "/alerts/rules",
   "/alerts/history",
   "/alerts/snoozes",
@@ -250,6 +251,21 @@ describe("a cursor", () => {
       const invalidContent = content.replaceAll(/"[^"]*"(?!:)/g, '"a\\ud83d"');
       const answer = await service.call("GET", `${path}?cursor=${encodeCursor(invalidContent)}`, { token });
       expectProblem(answer, 400, "invalidCursor");
+    }
+  });
+
+  test.each(LISTS)("of %s with other numbers is rejected, or answered as the API description says", async (path) => {
+    const { body } = await service.call("GET", `${path}?limit=1`, { token });
+    const content = body.nextCursor === null ? "{}" : Buffer.from(body.nextCursor, "base64url").toString();
+    const numbers = content.match(/(?<=":)-?\d[\d.]*/g) ?? [];
+    for (const [index] of numbers.entries()) {
+      for (const other of ["-1", "-1e308", "1e308", "0.5"]) {
+        let count = 0;
+        const changed = content.replaceAll(/(?<=":)-?\d[\d.]*/g, (found) => (count++ === index ? other : found));
+        // `call` compares the answer with the description.
+        const { status } = await service.call("GET", `${path}?limit=1&cursor=${encodeCursor(changed)}`, { token });
+        expect([200, 400], `${path} ${changed}`).toContain(status);
+      }
     }
   });
 

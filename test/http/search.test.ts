@@ -123,10 +123,27 @@ test("a check whose violations are all exempt comes last and says that none is o
   await service.admin("DELETE", `/compliance/exemptions/${exemption.body.id}`);
 });
 
-test.each(["paymaster", "pay-auditor", "pay-operator"])("%s, who can't list users, finds none", async (username) => {
-  const groups = await searchFor("pay", await service.signIn({ username, password: PASSWORD }));
-  expect([...groups.keys()].sort()).toEqual(["application", "asset", "rule", "vault"]);
-});
+/** The list of each kind that a search for "pay" finds. */
+const LISTS: Record<string, string> = {
+  application: "/api/automation/rotation/apps?search=pay",
+  asset: "/api/assets/discovery/assets?search=pay",
+  rule: "/alerts/rules",
+  user: "/auth/users",
+  vault: "/api/assets/discovery/vaults?search=pay",
+};
+
+test.each(["paymaster", "pay-auditor", "pay-operator"])(
+  "%s finds the kinds whose lists the role can read, which exclude users",
+  async (username) => {
+    const own = await service.signIn({ username, password: PASSWORD });
+    const groups = await searchFor("pay", own);
+    const readable: string[] = [];
+    for (const [kind, list] of Object.entries(LISTS))
+      if ((await service.call("GET", list, { token: own })).status === 200) readable.push(kind);
+    expect([...groups.keys()].sort()).toEqual(readable);
+    expect(readable).toEqual(["application", "asset", "rule", "vault"]);
+  },
+);
 
 test("without a license, the search leaves out what needs one", async () => {
   const { url } = await service.addHost({ LICENSE_KEY: "" });

@@ -290,6 +290,12 @@ test("the start of a name is found with the index, where a search for a part of 
   expect(page.items.map(({ asset }) => assetId(asset))).toEqual(expectedIds({ namePrefix: "x" }));
   expect(page.total).toBe(page.items.length);
   expect((await queries.list({ search: "x" }, firstPage, moment)).total).toBeNull();
+  // A full page ends the reading, so a common start of a name costs one page of rows for each type. The proxy answers with an
+  // empty page before it.
+  proxy.requests.length = 0;
+  const common = await queries.list({ namePrefix: "d" }, { ...firstPage, limit: 2 }, moment);
+  expect(common).toMatchObject({ items: [expect.anything(), expect.anything()], total: null, totalAtLeast: 2 });
+  expect(proxy.requests.filter(({ path }) => path === "Assets()").length).toBeLessThanOrEqual(2 * ASSET_TYPES.length);
 });
 
 test("a list of 24 assets requests at most 50 rows for any mix of types", async () => {

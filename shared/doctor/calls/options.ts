@@ -5,7 +5,8 @@ import { MINUTE_MS } from "../../platform/time.ts";
 import { assignCommand, groupCommand, subscriptionCommand } from "../commands.ts";
 import type { CheckContext } from "../context.ts";
 import type { OutgoingCall } from "../outgoing-call.ts";
-import { notProven, off, type Result } from "../result.ts";
+import { SECRET_WRITES } from "../own-roles.ts";
+import { joinActions, notProven, off, type Result } from "../result.ts";
 
 // The calls of optional features (PRO): rotation in Azure, logs, and the search for plaintext copies.
 
@@ -111,11 +112,11 @@ export const optionCalls: readonly OutgoingCall[] = [
         "Key Vault Secrets Officer",
         "<resource id of the vault>",
       );
-      const dataAction = "Microsoft.KeyVault/vaults/secrets/setSecret/action";
       // The service's own vault is never the target of a rotation or a sync record.
       const own = context.config.SERVICE_KEY_VAULT_URL;
       const except = own === undefined ? undefined : new URL(own).hostname.split(".")[0]!;
-      return await context.whereHeld({ dataAction }, { except }, command);
+      const held = SECRET_WRITES.map((action) => context.whereHeld(action, { except }, command));
+      return joinActions((await Promise.all(held)).flat());
     },
   },
   {

@@ -3,7 +3,8 @@ import { storageAccount } from "../../platform/storage/connection.ts";
 import { assignCommand } from "../commands.ts";
 import type { CheckContext } from "../context.ts";
 import type { OutgoingCall } from "../outgoing-call.ts";
-import { notProven, off, type Result } from "../result.ts";
+import { type Action, SECRET_WRITES } from "../own-roles.ts";
+import { joinActions, notProven, off, type Result } from "../result.ts";
 
 // The calls to the service's own resources: its identity, storage, vault, mail, settings and telemetry.
 
@@ -21,7 +22,7 @@ const SECRETS =
 async function checkWrite(
   context: CheckContext,
   name: string | undefined,
-  dataAction: string,
+  actions: readonly Action[],
   role: string,
   id?: string,
 ): Promise<Result[]> {
@@ -30,7 +31,7 @@ async function checkWrite(
       { outcome: "works", resource: "the storage account", detail: "The connection string has a key of its own." },
     ];
   const command = assignCommand(await context.principal(), role, id ?? `<resource id of ${name}>`);
-  return await context.whereHeld({ dataAction }, { name, id }, command);
+  return joinActions((await Promise.all(actions.map((one) => context.whereHeld(one, { name, id }, command)))).flat());
 }
 
 /** Returns the name of the storage account that the identity opens. Undefined if a connection string opens it. */
@@ -79,7 +80,7 @@ export const ownCalls: readonly OutgoingCall[] = [
       checkWrite(
         context,
         accountOf(context),
-        "Microsoft.Storage/storageAccounts/tableServices/tables/entities/write",
+        [{ dataAction: "Microsoft.Storage/storageAccounts/tableServices/tables/entities/write" }],
         "Storage Table Data Contributor",
       ),
   },
@@ -101,7 +102,7 @@ export const ownCalls: readonly OutgoingCall[] = [
       checkWrite(
         context,
         accountOf(context),
-        "Microsoft.Storage/storageAccounts/queueServices/queues/messages/write",
+        [{ dataAction: "Microsoft.Storage/storageAccounts/queueServices/queues/messages/write" }],
         "Storage Queue Data Contributor",
       ),
   },
@@ -145,7 +146,7 @@ export const ownCalls: readonly OutgoingCall[] = [
       checkWrite(
         context,
         resourceNameOf(url),
-        "Microsoft.KeyVault/vaults/secrets/setSecret/action",
+        SECRET_WRITES,
         "Key Vault Secrets Officer",
         context.config.SERVICE_KEY_VAULT_ID,
       ),
