@@ -11,9 +11,13 @@ import type { Services } from "./services.ts";
  * combines several areas, so its schema is here instead of in one of them.
  */
 
-/** Maximum numbers of gaps in an answer, by kind. Lists with all gaps exist: /subscriptions and /api/assets/discovery/vaults. */
+/**
+ * Maximum numbers of gaps in an answer, by kind. Lists with all gaps exist: /subscriptions, /api/assets/discovery/vaults and
+ * /b2c/tenants.
+ */
 const MAX_SUBSCRIPTION_GAPS = 10;
 const MAX_VAULT_GAPS = 5;
+const MAX_TENANT_GAPS = 10;
 
 const Share = z.object({
   total: z.int().min(0).meta({ description: "Number that the service knows." }),
@@ -60,7 +64,7 @@ const Coverage = z
       description: "Registered B2C tenants. Null without a PRO license, or if none.",
     }),
     gaps: z.array(Gap).meta({
-      description: `Resources that were not read, those that hide the most first: up to ${MAX_SUBSCRIPTION_GAPS} subscriptions and ${MAX_VAULT_GAPS} vaults.`,
+      description: `Resources that were not read, those that hide the most first: up to ${MAX_SUBSCRIPTION_GAPS} subscriptions, ${MAX_VAULT_GAPS} vaults and ${MAX_TENANT_GAPS} B2C tenants.`,
     }),
     gapsTotal: z.int().min(0).meta({ description: "Number of all gaps." }),
   })
@@ -96,8 +100,14 @@ async function readCoverage(services: CoverageServices): Promise<Coverage> {
   const failingVaults = vaults.read < vaults.total ? await readFailingVaults(services) : NO_VAULTS;
   const subscriptionGaps = unread.slice(0, MAX_SUBSCRIPTION_GAPS).map(gapOfSubscription);
   const otherGaps = [...gapOfList(azure), ...gapOfScan(azure, failingVaults.total)];
-  const directoryGaps = [...applications.gaps, ...b2c.gaps, ...gapOfLeftOutRows()];
-  const gapsTotal = otherGaps.length + unread.length + failingVaults.total + directoryGaps.length;
+  const storedRowGaps = gapOfLeftOutRows();
+  const gapsTotal =
+    otherGaps.length +
+    unread.length +
+    failingVaults.total +
+    applications.gaps.length +
+    b2c.gaps.length +
+    storedRowGaps.length;
   return {
     complete: gapsTotal === 0,
     summary: [
@@ -110,7 +120,14 @@ async function readCoverage(services: CoverageServices): Promise<Coverage> {
     vaults,
     applications: applications.share,
     b2cTenants: b2c.share,
-    gaps: [...otherGaps, ...subscriptionGaps, ...failingVaults.gaps, ...directoryGaps],
+    gaps: [
+      ...otherGaps,
+      ...subscriptionGaps,
+      ...failingVaults.gaps,
+      ...applications.gaps,
+      ...b2c.gaps.slice(0, MAX_TENANT_GAPS),
+      ...storedRowGaps,
+    ],
     gapsTotal,
   };
 }
@@ -209,19 +226,15 @@ async function readApplications({ applications }: CoverageServices): Promise<Dir
   return { share: { total, read }, gaps: isDiscovered ? gaps : [notDiscovered] };
 }
 
-/** Maximum number of tenants that one call examines. Further tenants count as read. */
-const MAX_TENANTS = 1000;
-
 async function readTenants({ b2c }: CoverageServices): Promise<DirectoryCoverage> {
-  const { items, total } = await b2c.list({ limit: MAX_TENANTS, offset: 0, cursor: undefined });
-  if (items.length === 0) return NOT_LICENSED;
-  const gaps = items.flatMap(({ row, status: { failures = [], ended } }): Gap[] => {
+  const tenants = await b2c.all();
+  if (tenants.length === 0) return NOT_LICENSED;
+  const gaps = tenants.flatMap(({ row, status: { failures = [], ended } }): Gap[] => {
     const notDiscovered = { message: "The tenant was not read yet.", remedy: "Discover its credentials.", at: null };
     const failure = failures[0] ?? (ended === undefined ? notDiscovered : undefined);
     if (!failure) return [];
     const { message, remedy, at } = failure;
     return [{ kind: "b2cTenant", name: row.displayName, message, remedy, at }];
   });
-  const count = total ?? items.length;
-  return { share: { total: count, read: count - gaps.length }, gaps };
+  return { share: { total: tenants.length, read: tenants.length - gaps.length }, gaps };
 }

@@ -127,6 +127,7 @@ function queriesOf(tables: Tables): Map<string, () => Promise<unknown>> {
     ["assets", list({})],
     ["assets of a type", list({ type: "secret" })],
     ["assets with a status", list({ status: "healthy" })],
+    ["assets with a late renewal or a near expiry", list({ status: "warning" })],
     ["assets of one vault", list({ vault: "kv-00001" })],
     ["metrics of assets", () => queries.figures(STATUS_CONTEXT)],
     ["summary", () => queries.summary({ since: new Date(START) }, STATUS_CONTEXT)],

@@ -58,6 +58,26 @@ test("the policy renews certificates of integrated and self-signed issuers at it
   expect(renewalPlanOf({ ...facts(100, { ...policy, issuerName: "DigiCert" }), expiresOn: undefined })).toBeUndefined();
 });
 
+test("a policy that renews shortly before the expiry is late only then, and critical at once", () => {
+  const policy = { autoRenew: true, renewalTrigger: { lifetimePercentage: 99 }, issuerName: "DigiCert" };
+  const certificate = facts(400, policy);
+  const asset = { ...certificate, renewal: renewalPlanOf(certificate) };
+  expect(window(asset.renewal)).toEqual(["keyVaultPolicy", "policy", 396, 397]);
+  const second = 1 / DAY;
+  expect([397, 397 + second].map((days) => statusOfAsset(asset, moment(days)))).toEqual(["healthy", "critical"]);
+});
+
+test.each([
+  ["a trigger of 10^15 percent", { lifetimePercentage: 1e15 }, undefined],
+  ["a negative trigger", { lifetimePercentage: -1e15 }, [0, 3]],
+  ["a trigger that is 10^15 days before the expiry", { daysBeforeExpiry: 1e15 }, [0, 3]],
+  ["a trigger after the expiry", { daysBeforeExpiry: -5 }, undefined],
+])("%s gives a window within the lifetime or none", (_, renewalTrigger, days) => {
+  const plan = renewalPlanOf(facts(90, { autoRenew: true, renewalTrigger, issuerName: "DigiCert" }))!;
+  expect(window(plan)!.slice(2)).toEqual(days ?? [undefined, undefined]);
+  expect(plan.attentionAt).toBeLessThanOrEqual(NOW + 90 * DAY);
+});
+
 test("tags name Acmebot and cert-manager, which renew a third of the lifetime before expiry, at most 30 days", () => {
   const acmebot = { tags: { Issuer: "Acmebot" } };
   expect(window(renewalPlanOf(facts(90, acmebot)))).toEqual(["acmebot", "tags", 60, 67.5]);

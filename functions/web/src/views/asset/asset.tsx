@@ -8,6 +8,7 @@ import { Card } from "../../parts/card.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
+import { RENEWERS } from "../../parts/renewers.ts";
 import { useParams } from "../../parts/router.tsx";
 import { StatusBadge } from "../../parts/status.tsx";
 import { View } from "../../parts/view.tsx";
@@ -134,15 +135,6 @@ const NOT_COUNTED: Record<NonNullable<Asset["notCounted"]>, string> = {
   outOfScope: "The subscription is no longer monitored",
   notSeen: "Not seen for 7 days",
   noLicense: "Needs a PRO license",
-};
-
-const RENEWERS: Record<NonNullable<Asset["renewal"]>["renewedBy"], string> = {
-  keyVaultPolicy: "Its policy in the vault",
-  acmebot: "Acmebot",
-  certManager: "cert-manager",
-  thisService: "This service",
-  observed: "Unknown, but its earlier versions were renewed regularly",
-  none: "No one",
 };
 
 /**

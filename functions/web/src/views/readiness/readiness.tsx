@@ -9,6 +9,7 @@ import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { counted } from "../../parts/plural.ts";
+import { RENEWERS } from "../../parts/renewers.ts";
 import { useSearchParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
 
@@ -21,15 +22,6 @@ const FILTERS = [
   { name: "failing", label: "Problems", values: { true: "With problems", false: "Without problems" } },
   { name: "vault", label: "Vault", placeholder: "Full vault name" },
 ] as const satisfies Filter[];
-
-const RENEWERS = {
-  keyVaultPolicy: "Key Vault policy",
-  acmebot: "Acmebot",
-  certManager: "cert-manager",
-  thisService: "This service",
-  observed: "Unknown, but renewed regularly",
-  none: "No one",
-} as const satisfies Record<Item["renewedBy"], string>;
 
 const PROBLEMS = {
   importedByHand: "Imported by hand, no renewer is known",
