@@ -1,7 +1,12 @@
 // Answers of certificate authorities to requests for renewal information (RFC 9773), valid and not.
-import { expect, test } from "vitest";
+import type { ServerResponse } from "node:http";
+import { serverCertificate } from "simulated-cloud/tls.ts";
+import { expect, onTestFinished, test } from "vitest";
 import { certificateIdOf, createRenewalInformation } from "../../shared/certificates/renewal-information.ts";
 import { type OutgoingAnswer, Unreachable } from "../../shared/platform/outgoing/outgoing.ts";
+import { startFakeServer } from "../azure/odd-server.ts";
+import { CLOUD_KEYS } from "../support/test-app.ts";
+import { trust } from "../support/trust.ts";
 
 const NOW = new Date("2026-11-27T12:00:00Z");
 const DIRECTORY = "https://acme.example/directory";
@@ -166,4 +171,20 @@ test("an authority that does not answer is a failure", async () => {
     },
   });
   await expect(client.windowOf(DIRECTORY, "a.b")).rejects.toMatchObject({ isUnreachable: true });
+});
+
+test.each([
+  ["names an address", (response: ServerResponse, at: string) => response.end(JSON.stringify({ renewalInfo: at }))],
+  ["redirects", (response: ServerResponse, location: string) => response.writeHead(302, { location }).end()],
+])("a directory that %s in the service's own network causes no request there", async (how, respond) => {
+  trust(serverCertificate(CLOUD_KEYS).authorityPath);
+  const [authority, internal] = await Promise.all([startFakeServer(), startFakeServer()]);
+  onTestFinished(async () => void (await Promise.all([authority.stop(), internal.stop()])));
+  authority.setResponse((_, response) => respond(response, `https://127.0.0.1:${internal.port}/renewal-info`));
+  const directory = `https://127.0.0.1:${authority.port}/directory`;
+  const config = { ARI_DIRECTORIES: [{ issuer: "x", directory }] };
+  const client = createRenewalInformation({ config, clock: { now: () => NOW } });
+  const message = how === "redirects" ? "127.0.0.1 answered 302." : /is blocked: it is not public/;
+  await expect(client.windowOf(directory, "a.b")).rejects.toThrow(message);
+  expect([authority.requests.length, internal.requests]).toEqual([1, []]);
 });
