@@ -12,6 +12,7 @@ import {
 } from "../../shared/inventory/renewal.ts";
 import {
   packRenewed,
+  renewedExpiries,
   renewedHistograms,
   renewedOfTotals,
   renewedOfVault,
@@ -203,6 +204,19 @@ test("the status, the counts of a vault and the counts of totals agree with the 
           expect(totals.countByStatus(status, at)).toBe(expected);
           counted += expected;
         }
+        // Whole days are exact with the histogram by day, other times outside of the windows are not.
+        const day = Math.floor(NOW / DAY) * DAY + 15 * DAY;
+        const byDay = renewedExpiries([{ certificateRenewals: packed }], windows);
+        const totalsByDay = renewedOfTotals(
+          renewedHistograms([{ certificateRenewals: packed }], windows, at),
+          windows,
+          at,
+          byDay,
+        )!;
+        const untilDay = { from: 0, before: day, unset: false };
+        expect(totalsByDay.countIn(untilDay)).toBe(certificates.filter(({ expiresOn }) => expiresOn < day).length);
+        expect(totals.countIn(untilDay)).toBeUndefined();
+        expect(totals.countIn()).toBe(certificates.length);
         // Under other settings the totals are not exact, so that the vaults' rows are read.
         expect(totals.countByStatus("warning", { ...at, warningDays: 31 })).toBeUndefined();
       },
