@@ -11,9 +11,13 @@ import type { Services } from "./services.ts";
  * combines several areas, so its schema is here instead of in one of them.
  */
 
-/** Maximum numbers of gaps in an answer, by kind. Lists with all gaps exist: /subscriptions and /api/assets/discovery/vaults. */
+/**
+ * Maximum numbers of gaps in an answer, by kind. Lists with all gaps exist: /subscriptions, /api/assets/discovery/vaults and
+ * /b2c/tenants.
+ */
 const MAX_SUBSCRIPTION_GAPS = 10;
 const MAX_VAULT_GAPS = 5;
+const MAX_TENANT_GAPS = 10;
 
 const Share = z.object({
   total: z.int().min(0).meta({ description: "Number that the service knows." }),
@@ -60,7 +64,7 @@ const Coverage = z
       description: "Registered B2C tenants. Null without a PRO license, or if none.",
     }),
     gaps: z.array(Gap).meta({
-      description: `Resources that were not read, those that hide the most first: up to ${MAX_SUBSCRIPTION_GAPS} subscriptions, ${MAX_VAULT_GAPS} vaults, and all B2C tenants.`,
+      description: `Resources that were not read, those that hide the most first: up to ${MAX_SUBSCRIPTION_GAPS} subscriptions, ${MAX_VAULT_GAPS} vaults and ${MAX_TENANT_GAPS} B2C tenants.`,
     }),
     gapsTotal: z.int().min(0).meta({ description: "Number of all gaps." }),
   })
@@ -96,8 +100,14 @@ async function readCoverage(services: CoverageServices): Promise<Coverage> {
   const failingVaults = vaults.read < vaults.total ? await readFailingVaults(services) : NO_VAULTS;
   const subscriptionGaps = unread.slice(0, MAX_SUBSCRIPTION_GAPS).map(gapOfSubscription);
   const otherGaps = [...gapOfList(azure), ...gapOfScan(azure, failingVaults.total)];
-  const directoryGaps = [...applications.gaps, ...b2c.gaps, ...gapOfLeftOutRows()];
-  const gapsTotal = otherGaps.length + unread.length + failingVaults.total + directoryGaps.length;
+  const storedRowGaps = gapOfLeftOutRows();
+  const gapsTotal =
+    otherGaps.length +
+    unread.length +
+    failingVaults.total +
+    applications.gaps.length +
+    b2c.gaps.length +
+    storedRowGaps.length;
   return {
     complete: gapsTotal === 0,
     summary: [
@@ -111,7 +121,14 @@ async function readCoverage(services: CoverageServices): Promise<Coverage> {
     vaults,
     applications: applications.share,
     b2cTenants: b2c.share,
-    gaps: [...otherGaps, ...subscriptionGaps, ...failingVaults.gaps, ...directoryGaps],
+    gaps: [
+      ...otherGaps,
+      ...subscriptionGaps,
+      ...failingVaults.gaps,
+      ...applications.gaps,
+      ...b2c.gaps.slice(0, MAX_TENANT_GAPS),
+      ...storedRowGaps,
+    ],
     gapsTotal,
   };
 }
@@ -211,15 +228,14 @@ async function readApplications({ applications }: CoverageServices): Promise<Dir
 }
 
 async function readTenants({ b2c }: CoverageServices): Promise<DirectoryCoverage> {
-  // All of them: the registry reads every row in any case, and a tenant that is left out would count as read.
-  const { items } = await b2c.list({ limit: Number.MAX_SAFE_INTEGER, offset: 0, cursor: undefined });
-  if (items.length === 0) return NOT_LICENSED;
-  const gaps = items.flatMap(({ row, status: { failures = [], ended } }): Gap[] => {
+  const tenants = await b2c.all();
+  if (tenants.length === 0) return NOT_LICENSED;
+  const gaps = tenants.flatMap(({ row, status: { failures = [], ended } }): Gap[] => {
     const notDiscovered = { message: "The tenant was not read yet.", remedy: "Discover its credentials.", at: null };
     const failure = failures[0] ?? (ended === undefined ? notDiscovered : undefined);
     if (!failure) return [];
     const { message, remedy, at } = failure;
     return [{ kind: "b2cTenant", name: row.displayName, message, remedy, at }];
   });
-  return { share: { total: items.length, read: items.length - gaps.length }, gaps };
+  return { share: { total: tenants.length, read: tenants.length - gaps.length }, gaps };
 }

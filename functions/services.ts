@@ -123,6 +123,7 @@ function createOperations(modules: Omit<Services, keyof Operations>): Operations
       usesOf: async (vaultName) =>
         (await modules.licensed()) ? await modules.dependencies.certificateUses(vaultName) : undefined,
       ownerTag: modules.config.OWNER_TAG,
+      asksAuthorities: modules.config.ARI_DIRECTORIES.length > 0,
       unicodeFont: UNICODE_FONT,
     }),
     reconciliation: createReconciliation({

@@ -1,5 +1,5 @@
 import { type CredentialKind, isCredentialId, placesOf, titleOfCredential } from "../inventory/asset.ts";
-import type { Renewer } from "../inventory/renewal.ts";
+import { RENEWER_NAMES } from "../inventory/renewal.ts";
 import { assetLink, credentialsLink, encodePathSegment, vaultLink } from "../platform/azure/portal.ts";
 import { DAY_MS, HOUR_MS } from "../platform/time.ts";
 import type { DeliveryRecord } from "./delivery.ts";
@@ -378,7 +378,7 @@ function assetLine(item: AssetItem, createdAt: Date, links: Links): MessageLine 
       ...(credential ? [] : ([["Subscription", subscriptionText(links, item.subscriptionId)]] as [string, string][])),
       ...(item.late
         ? ([
-            ["Renewer", RENEWERS_IN_MESSAGES[item.late.renewedBy]],
+            ["Renewer", RENEWER_NAMES[item.late.renewedBy].label],
             [LATE_SINCE, dateText(new Date(item.late.windowEnd * 1000))],
           ] as [string, string][])
         : []),
@@ -395,16 +395,6 @@ function assetLine(item: AssetItem, createdAt: Date, links: Links): MessageLine 
 
 /** Returns a link as a list. Empty without an address. */
 const linkTo = (text: string, url: string | undefined): MessageLink[] => (url === undefined ? [] : [{ text, url }]);
-
-/** The renewers as messages name them. */
-const RENEWERS_IN_MESSAGES: Record<Renewer, string> = {
-  keyVaultPolicy: "its Key Vault policy",
-  acmebot: "Acmebot",
-  certManager: "cert-manager",
-  thisService: "this service",
-  observed: "unknown, but earlier versions were renewed regularly",
-  none: "none",
-};
 
 /** Start of `what` for a certificate whose renewal is late. The time until its expiry follows. */
 const LATE_TEXT = "was not renewed in time and ";

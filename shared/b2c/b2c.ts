@@ -72,6 +72,8 @@ export interface B2c {
   register(given: NewTenant, caller: Caller): Promise<RegisteredTenant>;
   /** Lists tenants by display name. @throws {Problem} invalidCursor; licenseRequired if there is no tenant and no license */
   list(request: PageRequest): Promise<Page<RegisteredTenant>>;
+  /** Returns all registered tenants. One request per 1,000 tenants, and one per 1,000 discovery statuses. */
+  all(): Promise<RegisteredTenant[]>;
   /**
    * Returns a tenant with its discovery status.
    *
@@ -192,6 +194,8 @@ export function createB2c(deps: {
     }));
   }
 
+  const all = async () => (await registry.all()).filter(({ row }) => !row.removing);
+
   const isDue = (tenant: RegisteredTenant): boolean => {
     const next = nextDiscoveryAt(tenant);
     return next !== undefined && next <= clock.now().toISOString();
@@ -249,8 +253,10 @@ export function createB2c(deps: {
     register: registry.register,
     change: registry.change,
 
+    all,
+
     async list(request) {
-      const tenants = (await registry.all()).filter(({ row }) => !row.removing);
+      const tenants = await all();
       if (tenants.length === 0 && !(await licensed())) throw licenseRequired();
       return pageOfAll(tenants, request, ({ row }) => `${row.displayName.toLowerCase()}\n${row.tenantId}`);
     },

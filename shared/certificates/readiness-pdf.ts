@@ -82,7 +82,7 @@ function writeRenewers(sheet: Sheet, { summary: { byRenewer } }: ReportContext):
     sheet,
     RENEWER_COLUMNS,
     byRenewer.map(({ renewedBy, certificates, renewalsPerYear: { today, at100Days, at47Days } }) => [
-      cell(RENEWER_NAMES[renewedBy]),
+      cell(RENEWER_NAMES[renewedBy].label),
       number(certificates, renewedBy === "none" ? ALARM_COLOR : undefined),
       number(today),
       number(at100Days),
@@ -129,7 +129,7 @@ function writeCertificates(sheet: Sheet, items: readonly Readiness[]): void {
     sorted.map(({ asset, owner, renewal, validityDays, renewalsPerYear, problems }) => [
       cell(assetId(asset)),
       cell(owner ?? "none named"),
-      cell(RENEWER_NAMES[renewal.renewedBy]),
+      cell(RENEWER_NAMES[renewal.renewedBy].label),
       text(validityDays),
       text(renewalsPerYear?.today),
       text(renewalsPerYear?.at100Days),

@@ -1,3 +1,4 @@
+import pMap from "p-map";
 import type { AssetRecord } from "../inventory/asset.ts";
 import { ownersOf } from "../inventory/holder.ts";
 import type { Inventory } from "../inventory/inventory.ts";
@@ -25,6 +26,8 @@ const CERTIFICATES_PER_PART = 5_000;
 export const MAX_PDF_CERTIFICATES = 2_000;
 /** Maximum number of inventory pages that one list response reads with the filter `failing`, which no index covers. */
 const MAX_PAGES = 10;
+/** Maximum number of vaults' rows that are read at the same time. */
+const MAX_CONCURRENT_READS = 16;
 
 export interface ReadinessReports {
   /**
@@ -53,10 +56,12 @@ export function createReadinessReports(deps: {
   /** Returns the uses of the certificates of one vault, or of all. Undefined if consumers are not known. */
   usesOf: (vaultName: string | undefined) => Promise<CertificateUses | undefined>;
   ownerTag: string;
+  /** Whether authorities are configured. Without them, no vault's row is read. */
+  asksAuthorities: boolean;
   /** Path of a WOFF font file with the characters of other scripts. It is part of the bundle. */
   unicodeFont?: string;
 }): ReadinessReports {
-  const { inventory, usesOf, ownerTag, unicodeFont } = deps;
+  const { inventory, usesOf, ownerTag, asksAuthorities, unicodeFont } = deps;
 
   /** Returns a page of certificates, by name. */
   async function certificates({ vault, subscription }: ReadinessFilter, request: PageRequest) {
@@ -81,22 +86,24 @@ export function createReadinessReports(deps: {
    * certificate is left out.
    */
   async function withChecks(items: readonly Readiness[]): Promise<FoundReadiness[]> {
-    const byVault = new Map<string, Promise<ReturnType<typeof readChecks>>>();
-    const checksOf = (vaultName: string) => {
-      const checks =
-        byVault.get(vaultName) ??
-        undefinedIfLeftOut(inventory.renewalChecks(vaultName)).then((bytes) => (bytes ? readChecks(bytes) : undefined));
-      byVault.set(vaultName, checks);
-      return checks;
-    };
-    const found: FoundReadiness[] = [];
-    for (const readiness of items) {
+    if (!asksAuthorities) return items.map((readiness) => ({ readiness, check: undefined }));
+    const vaultNames = new Set(items.map(({ asset }) => asset.vaultName));
+    const checksByVault = new Map(
+      await pMap(
+        vaultNames,
+        async (vaultName) => {
+          const bytes = await undefinedIfLeftOut(inventory.renewalChecks(vaultName));
+          return [vaultName, bytes && readChecks(bytes)?.checks] as const;
+        },
+        { concurrency: MAX_CONCURRENT_READS },
+      ),
+    );
+    return items.map((readiness) => {
       const { vaultName, name, certificate } = readiness.asset;
-      const checks = (await checksOf(vaultName))?.checks ?? {};
+      const checks = checksByVault.get(vaultName) ?? {};
       const check = Object.hasOwn(checks, name.toLowerCase()) ? checks[name.toLowerCase()] : undefined;
-      found.push({ readiness, check: check?.id === certificateIdOf(certificate) ? check : undefined });
-    }
-    return found;
+      return { readiness, check: check?.id === certificateIdOf(certificate) ? check : undefined };
+    });
   }
 
   async function* all(filter: ReadinessFilter): AsyncGenerator<{ assets: AssetRecord[]; now: number }> {

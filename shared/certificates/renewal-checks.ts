@@ -4,7 +4,7 @@ import { type RenewalCheck, RenewalChecks } from "../inventory/certificate-facts
 import type { AriWindow } from "../inventory/renewal.ts";
 import type { Logger } from "../platform/runtime.ts";
 import { pack, undefinedIfNotPacked, unpackBytes } from "../platform/storage/packed-members.ts";
-import { HOUR_SECONDS, SECOND_MS } from "../platform/time.ts";
+import { SECOND_MS } from "../platform/time.ts";
 import { certificateIdOf, NoRenewalInformation, type RenewalInformation } from "./renewal-information.ts";
 
 /**
@@ -16,11 +16,10 @@ import { certificateIdOf, NoRenewalInformation, type RenewalInformation } from "
 /** Maximum number of requests per scan of a vault. The next scan continues with the rest. */
 const MAX_REQUESTS = 200;
 const MAX_CONCURRENT_REQUESTS = 4;
-/**
- * After this number of failed requests to an authority (no answer, 429 or 5xx), the scan of this vault sends no more requests to
- * the authority. The remaining certificates are due again after an hour.
- */
-const MAX_UNREACHABLE = 3;
+/** After this time the scan of a vault starts no further request, so that slow authorities don't delay the scan for minutes. */
+const MAX_ASKING_MS = 20 * SECOND_MS;
+/** Maximum number of certificates of a vault whose authorities are asked. The answers must fit into the vault's row. */
+const MAX_CERTIFICATES = 5_000;
 
 /** The windows of a vault's certificates. */
 export interface RenewalWindows {
@@ -53,36 +52,37 @@ export async function checkRenewals(
   // scan asks for the new ones.
   const contents = vault.contents.certificate ?? "";
   const before = vault.renewalChecks && readChecks(vault.renewalChecks);
-  const isUpToDate = before?.certificates === contents && now < (before?.nextAt ?? 0);
-  if (before && isUpToDate) return windowsOf(before.checks, new Set(), contents);
+  const { configuration } = renewalInformation;
+  const isUpToDate = before?.certificates === contents && before.configuration === configuration && now < before.nextAt;
+  if (isUpToDate) return windowsOf(before, new Set());
 
   const assets = await storedCertificates();
   const checks: Record<string, RenewalCheck> = {};
   const due: { name: string; id: string; directory: string; last: RenewalCheck | undefined }[] = [];
+  let certificates = 0;
   for (const [name, asset] of assets) {
     const id = certificateIdOf(asset.certificate);
     const directory = renewalInformation.directoryOf(asset.issuer);
     // An expired certificate has no renewal left to wait for.
     if (!id || !directory || !asset.enabled || (asset.expiresOn ?? 0) <= now) continue;
+    if (++certificates > MAX_CERTIFICATES) break;
     const stored = before && Object.hasOwn(before.checks, name) ? before.checks[name] : undefined;
     const last = stored?.id === id ? stored : undefined;
     if (last) checks[name] = last;
     if (!last || last.retryAfter <= now) due.push({ name, id, directory, last });
   }
   due.sort((a, b) => (a.last?.retryAfter ?? 0) - (b.last?.retryAfter ?? 0));
-  const asked = due.slice(0, MAX_REQUESTS);
-  const unreachable = new Map<string, number>();
+  const deadline = AbortSignal.timeout(MAX_ASKING_MS);
+  let asked = 0;
   let failures = 0;
   await pMap(
-    asked,
+    due.slice(0, MAX_REQUESTS),
     async ({ name, id, directory, last }) => {
+      if (deadline.aborted || deps.signal.aborted) return;
+      asked++;
       // Without a check in the vault's row, the last known window is the one that is stored with the certificate.
       const known = last?.window ?? assets.get(name)!.ari;
       try {
-        if ((unreachable.get(directory) ?? 0) >= MAX_UNREACHABLE)
-          throw new NoRenewalInformation("The authority did not answer earlier requests of this scan.", {
-            retryAfter: now + HOUR_SECONDS,
-          });
         const window = await renewalInformation.windowOf(directory, id, deps.signal);
         checks[name] = {
           id,
@@ -92,7 +92,6 @@ export async function checkRenewals(
         };
       } catch (error) {
         if (!(error instanceof NoRenewalInformation)) throw error;
-        if (error.isUnreachable) unreachable.set(directory, (unreachable.get(directory) ?? 0) + 1);
         failures++;
         const { message: reason, retryAfter } = error;
         checks[name] = {
@@ -106,31 +105,26 @@ export async function checkRenewals(
     },
     { concurrency: MAX_CONCURRENT_REQUESTS },
   );
-  if (failures > 0) log.warn("renewal information is missing", { vault: vault.name, failures, asked: asked.length });
+  if (failures > 0) log.warn("renewal information is missing", { vault: vault.name, failures, asked });
   const changed = new Set(
     Object.entries(checks).flatMap(([name, { window }]) => (isSame(assets.get(name)?.ari, window) ? [] : [name])),
   );
-  // If certificates are left over because of MAX_REQUESTS, the next check is due now, so that the next scan continues.
-  return windowsOf(checks, changed, contents, due.length > asked.length ? now : undefined);
+  // The next check is due at the earliest `retryAfter`. It is due now if certificates are left over, so that the next scan
+  // continues.
+  const retryTimes = Object.values(checks).map(({ retryAfter }) => retryAfter);
+  const nextAt = due.length > asked ? now : retryTimes.reduce((a, b) => Math.min(a, b), Number.MAX_SAFE_INTEGER);
+  return windowsOf({ certificates: contents, configuration, nextAt, checks }, changed);
 }
 
-/**
- * @param certificates - Hash of the certificates to which the checks belong.
- * @param nextAt - When the next check is due. By default the earliest `retryAfter`.
- */
-function windowsOf(
-  checks: Record<string, RenewalCheck>,
-  changed: ReadonlySet<string>,
-  certificates: string,
-  nextAt = Math.min(...Object.values(checks).map(({ retryAfter }) => retryAfter), Number.MAX_SAFE_INTEGER),
-): RenewalWindows {
+function windowsOf(renewalChecks: RenewalChecks, changed: ReadonlySet<string>): RenewalWindows {
+  const { checks } = renewalChecks;
   return {
     windowOf({ name, certificate }) {
       const check = checks[name.toLowerCase()];
       return check && check.id === certificateIdOf(certificate) ? check.window : undefined;
     },
     changed,
-    toStore: () => pack({ certificates, nextAt, checks } satisfies RenewalChecks),
+    toStore: () => pack(renewalChecks),
   };
 }
 

@@ -1,10 +1,11 @@
 import * as z from "zod";
+import { fingerprint } from "../inventory/asset.ts";
 import type { CertificateFacts } from "../inventory/certificate-facts.ts";
 import type { AriWindow } from "../inventory/renewal.ts";
 import type { Config } from "../platform/config/config.ts";
 import { createOutgoing, hostAndPort, type Outgoing, Unreachable } from "../platform/outgoing/outgoing.ts";
 import type { Clock } from "../platform/runtime.ts";
-import { DAY_SECONDS, HOUR_MS, HOUR_SECONDS, MINUTE_SECONDS, SECOND_MS } from "../platform/time.ts";
+import { DAY_SECONDS, HOUR_MS, HOUR_SECONDS, LATEST_TIME, MINUTE_SECONDS, SECOND_MS } from "../platform/time.ts";
 
 /**
  * Client of ACME renewal information (RFC 9773): asks the authority of a certificate when to renew the certificate. One unsigned
@@ -12,7 +13,7 @@ import { DAY_SECONDS, HOUR_MS, HOUR_SECONDS, MINUTE_SECONDS, SECOND_MS } from ".
  */
 
 /** Limits of one request. The largest answer is an ACME directory, which has a few links (RFC 8555, section 7.1.1). */
-const LIMITS = { timeoutMs: 10 * SECOND_MS, maxAnswerBytes: 64 * 1024 };
+const LIMITS = { timeoutMs: 5 * SECOND_MS, maxAnswerBytes: 64 * 1024 };
 /** Authorities reject requests without a User-Agent: RFC 8555, section 6.1. */
 const HEADERS = { accept: "application/json", "user-agent": "credential-lifecycle" };
 /** Time until the next request if the authority names none: RFC 9773, section 4.3.2. */
@@ -20,11 +21,25 @@ const DEFAULT_WAIT_SECONDS = 6 * HOUR_SECONDS;
 /** Section 4.3.2 asks clients to limit the time that an authority names. */
 const MIN_WAIT_SECONDS = MINUTE_SECONDS;
 const MAX_WAIT_SECONDS = DAY_SECONDS;
-/** Time for which the address of renewal information is remembered. */
+/** Time for which an authority's directory is remembered. */
 const DIRECTORY_AGE_MS = HOUR_MS;
+/**
+ * After this number of failed requests in a row (no answer, 429 or 5xx), an authority is not asked for up to an hour. Otherwise
+ * each vault of a scan would wait for the time limit of its requests.
+ */
+const MAX_UNREACHABLE = 3;
+const MAX_PAUSE_SECONDS = HOUR_SECONDS;
+/**
+ * Maximum bytes of each part of an identifier. Authorities use at most 20 (RFC 5280, sections 4.1.2.2 and 4.2.1.2). An imported
+ * certificate can have any number, and the vault's row stores the identifier.
+ */
+const MAX_ID_PART_BYTES = 64;
 
 const Directory = z.object({ renewalInfo: z.url({ protocol: /^https$/ }).optional() });
-const instant = z.iso.datetime({ offset: true }).transform((text) => Math.floor(Date.parse(text) / SECOND_MS));
+const instant = z.iso
+  .datetime({ offset: true })
+  .transform((text) => Math.floor(Date.parse(text) / SECOND_MS))
+  .pipe(z.int().min(0).max(LATEST_TIME));
 const Answer = z.object({ suggestedWindow: z.object({ start: instant, end: instant }) });
 
 /** Thrown if an authority returned no window. */
@@ -46,6 +61,8 @@ export class NoRenewalInformation extends Error {
 export interface RenewalInformation {
   /** Whether any authority is configured. */
   readonly isConfigured: boolean;
+  /** Hash of the configured authorities. With another hash, certificates may have an authority that was not asked yet. */
+  readonly configuration: string;
   /** Returns the ACME directory of an issuer. Undefined if none is configured. */
   directoryOf(issuer: string | undefined): string | undefined;
   /**
@@ -59,12 +76,14 @@ export interface RenewalInformation {
 
 /**
  * Returns the identifier of a certificate: RFC 9773, section 4.1. Undefined without a serial number or an authority key
- * identifier.
+ * identifier, or if one of them is longer than those of any authority.
  */
 export function certificateIdOf(facts: CertificateFacts | undefined): string | undefined {
   const { authorityKeyId, serialNumber } = facts ?? {};
   if (!authorityKeyId || !serialNumber) return undefined;
-  return [authorityKeyId, serialNumber].map((hex) => Buffer.from(hex, "hex").toString("base64url")).join(".");
+  const parts = [authorityKeyId, serialNumber].map((hex) => Buffer.from(hex, "hex"));
+  if (parts.some(({ length }) => length > MAX_ID_PART_BYTES)) return undefined;
+  return parts.map((part) => part.toString("base64url")).join(".");
 }
 
 export function createRenewalInformation(deps: {
@@ -84,7 +103,10 @@ export function createRenewalInformation(deps: {
       plainHttp: () => false,
       remedy: "ARI_DIRECTORIES names the authorities that may be asked.",
     });
-  const knownAddresses = new Map<string, { address: string; readAt: number }>();
+  /** What directories answered: the address of renewal information, or why there is none. */
+  const knownDirectories = new Map<string, { answer: { address: string } | { problem: string }; readAt: number }>();
+  /** Failed requests in a row, by directory, and the second from which the authority may be asked again. */
+  const failing = new Map<string, { failures: number; until: number }>();
 
   const nowSeconds = (): number => Math.floor(clock.now().getTime() / SECOND_MS);
   const failure = (message: string, wait = DEFAULT_WAIT_SECONDS, isUnreachable = false): NoRenewalInformation =>
@@ -114,31 +136,69 @@ export function createRenewalInformation(deps: {
   }
 
   async function addressOf(directory: string, signal: AbortSignal | undefined): Promise<string> {
-    const known = knownAddresses.get(directory);
-    if (known && clock.now().getTime() - known.readAt < DIRECTORY_AGE_MS) return known.address;
-    const { value } = await getJson(directory, Directory, signal);
-    if (!value.renewalInfo) throw failure(`${new URL(directory).hostname} offers no renewal information.`);
-    const address = value.renewalInfo.replace(/\/$/, "");
-    knownAddresses.set(directory, { address, readAt: clock.now().getTime() });
-    return address;
+    const known = knownDirectories.get(directory);
+    const isCurrent = known && clock.now().getTime() - known.readAt < DIRECTORY_AGE_MS;
+    const answer = isCurrent ? known.answer : await readDirectory(directory, signal);
+    if (!isCurrent) knownDirectories.set(directory, { answer, readAt: clock.now().getTime() });
+    if ("problem" in answer) throw failure(answer.problem);
+    return answer.address;
+  }
+
+  /** @throws {NoRenewalInformation} if the authority did not answer or was overloaded, which the next request may not find. */
+  async function readDirectory(
+    directory: string,
+    signal: AbortSignal | undefined,
+  ): Promise<{ address: string } | { problem: string }> {
+    try {
+      const { renewalInfo } = (await getJson(directory, Directory, signal)).value;
+      if (renewalInfo) return { address: renewalInfo.replace(/\/$/, "") };
+      return { problem: `${new URL(directory).hostname} offers no renewal information.` };
+    } catch (error) {
+      if (!(error instanceof NoRenewalInformation) || error.isUnreachable) throw error;
+      return { problem: error.message };
+    }
+  }
+
+  /** Runs a request to an authority, unless the authority failed too often. */
+  async function unlessFailing<T>(directory: string, request: () => Promise<T>): Promise<T> {
+    const { failures, until } = failing.get(directory) ?? { failures: 0, until: 0 };
+    const wait = until - nowSeconds();
+    if (failures >= MAX_UNREACHABLE && wait > 0)
+      throw failure(`${new URL(directory).hostname} did not answer earlier requests.`, wait, true);
+    try {
+      const result = await request();
+      failing.delete(directory);
+      return result;
+    } catch (error) {
+      if (!(error instanceof NoRenewalInformation)) throw error;
+      if (error.isUnreachable)
+        failing.set(directory, {
+          failures: (failing.get(directory)?.failures ?? 0) + 1,
+          until: Math.min(error.retryAfter, nowSeconds() + MAX_PAUSE_SECONDS),
+        });
+      else failing.delete(directory);
+      throw error;
+    }
   }
 
   return {
     isConfigured: directories.length > 0,
+    configuration: fingerprint(directories),
 
     directoryOf(issuer) {
       const text = issuer?.toLowerCase();
       return text && directories.find((one) => text.includes(one.issuer.toLowerCase()))?.directory;
     },
 
-    async windowOf(directory, certificateId, signal) {
-      const address = await addressOf(directory, signal);
-      const { value, wait } = await getJson(`${address}/${certificateId}`, Answer, signal);
-      const { start, end } = value.suggestedWindow;
-      if (end <= start) throw failure(`${new URL(address).hostname} suggested a window that ends before it starts.`);
-      const checkedAt = nowSeconds();
-      return { windowStart: start, windowEnd: end, checkedAt, retryAfter: checkedAt + wait };
-    },
+    windowOf: (directory, certificateId, signal) =>
+      unlessFailing(directory, async () => {
+        const address = await addressOf(directory, signal);
+        const { value, wait } = await getJson(`${address}/${certificateId}`, Answer, signal);
+        const { start, end } = value.suggestedWindow;
+        if (end <= start) throw failure(`${new URL(address).hostname} suggested a window that ends before it starts.`);
+        const checkedAt = nowSeconds();
+        return { windowStart: start, windowEnd: end, checkedAt, retryAfter: checkedAt + wait };
+      }),
   };
 }
 

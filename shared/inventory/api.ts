@@ -18,7 +18,15 @@ import { countExpiries } from "./expiries.ts";
 import { NOT_COUNTED, ownersOf } from "./holder.ts";
 import type { FoundVault } from "./inventory.ts";
 import type { FoundAsset } from "./query.ts";
-import { explainStatus, RENEWERS, renewalOf, STATUS_RULES, statusOfAsset, WINDOW_SOURCES } from "./renewal.ts";
+import {
+  explainStatus,
+  RENEWER_NAMES,
+  RENEWERS,
+  renewalOf,
+  STATUS_RULES,
+  statusOfAsset,
+  WINDOW_SOURCES,
+} from "./renewal.ts";
 import { DiagnosticSetting, expiriesOf, forEachType, VaultFailure } from "./vault.ts";
 import { countWithStatus, groupOf } from "./vault-counts.ts";
 
@@ -42,8 +50,7 @@ const outOfScopeSince = instant.meta({
 const Renewal = z
   .object({
     renewedBy: z.enum(RENEWERS).meta({
-      description:
-        "Renewer of the certificate: the vault's policy, Acmebot, cert-manager, this service, an unknown renewer whose renewals were observed, or no one.",
+      description: `Renewer of the certificate. ${RENEWERS.map((one) => `\`${one}\`: ${RENEWER_NAMES[one].label}`).join("; ")}.`,
     }),
     windowStart: instant.nullable().meta({ description: "Start of the renewal window. Null if unknown." }),
     windowEnd: instant.nullable().meta({ description: "End of the renewal window. Null if unknown." }),

@@ -40,6 +40,8 @@ export type RenewalCheck = z.infer<typeof RenewalCheck>;
 export const RenewalChecks = z.object({
   /** Hash of the stored certificates to which the checks belong. With another hash, certificates may be new. */
   certificates: z.string(),
+  /** Hash of the authorities that were configured at that time. */
+  configuration: z.string().optional(),
   /** When the next check is due. Unix seconds. */
   nextAt: z.int(),
   /** By lower-case name. */

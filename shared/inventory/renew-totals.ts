@@ -186,7 +186,7 @@ function countsExactly(record: TotalsRecord, counted: ReadonlyMap<string, Counte
   const stored = record.summary && unpackSummary(record.summary);
   const layout = stored && layoutOfSummary(stored);
   const [criticalDays, warningDays] = record.thresholds ?? [0, 0];
-  const { subscriptions, expiries, summary, renewals } = computeTotals(
+  const { subscriptions, expiries, summary, renewals, renewalExpiries } = computeTotals(
     counted.values(),
     record.windows,
     record.sequence,
@@ -200,6 +200,7 @@ function countsExactly(record: TotalsRecord, counted: ReadonlyMap<string, Counte
     JSON.stringify(subscriptions) === JSON.stringify(record.subscriptions) &&
     isSame(expiries, record.expiries) &&
     isSameOrAbsent(renewals, record.renewals) &&
+    isSameOrAbsent(renewalExpiries, record.renewalExpiries) &&
     (record.summary === undefined || (summary !== undefined && isSame(summary, record.summary)))
   );
 }

@@ -13,14 +13,14 @@ import { type Moment, type Status, statusOf } from "./asset-status.ts";
 export const RENEWERS = ["keyVaultPolicy", "acmebot", "certManager", "thisService", "observed", "none"] as const;
 export type Renewer = (typeof RENEWERS)[number];
 
-/** Names of renewers, for sentences. */
-export const RENEWER_NAMES: Record<Renewer, string> = {
-  keyVaultPolicy: "Its policy",
-  acmebot: "Acmebot",
-  certManager: "cert-manager",
-  thisService: "This service",
-  observed: "An unknown renewer",
-  none: "No one",
+/** Names of renewers: in lists and messages, and as the subject of a sentence. The page has a copy (parts/renewers.ts). */
+export const RENEWER_NAMES: Record<Renewer, { label: string; subject: string }> = {
+  keyVaultPolicy: { label: "Key Vault policy", subject: "Its policy" },
+  acmebot: { label: "Acmebot", subject: "Acmebot" },
+  certManager: { label: "cert-manager", subject: "cert-manager" },
+  thisService: { label: "This service", subject: "This service" },
+  observed: { label: "Unknown, but renewed regularly", subject: "An unknown renewer" },
+  none: { label: "No one", subject: "No one" },
 };
 
 /** Sources of a renewal window: ARI (RFC 9773), the vault's policy, the gaps between earlier versions, or the renewer's tags. */

@@ -1,7 +1,16 @@
 import type { AssetRecord } from "./asset.ts";
 import { type ExpiryRange, type Moment, STATUSES, type Status } from "./asset-status.ts";
 import { UNSET } from "./expiries.ts";
-import { countIn, type Histogram, histogramOf, packHistograms, unpackHistograms, type Window } from "./histogram.ts";
+import {
+  countBetween,
+  countIn,
+  gapStart,
+  type Histogram,
+  histogramOf,
+  packHistograms,
+  unpackHistograms,
+  type Window,
+} from "./histogram.ts";
 import { type PlannedCertificate, renewalInstantsOf, statusByPlan } from "./renewal.ts";
 
 /**
@@ -75,7 +84,8 @@ export function renewedOfVault(packed: Uint8Array | undefined, sign: 1 | -1): Re
 
 /**
  * Histograms of certificates with a plan, for the stored totals: when they expire, and when they become `warning` and
- * `critical` under the settings at the time of the count.
+ * `critical` under the settings at the time of the count. Times between two windows are one number, so that the size does not
+ * grow with the certificates.
  */
 export type RenewedHistograms = [expiries: Histogram, warnings: Histogram, criticals: Histogram];
 
@@ -87,7 +97,9 @@ export function renewedHistograms(
   const certificates = vaults.flatMap(({ certificateRenewals }) => unpackRenewed(certificateRenewals));
   const instants = certificates.map((one) => renewalInstantsOf(one, thresholds));
   const histogram = (times: number[]) =>
-    histogramOf([Uint32Array.from(times, (time) => Math.max(time, 0))], UNSET, windows);
+    histogramOf([Uint32Array.from(times, (time) => Math.max(time, 0))], UNSET, windows, (time) =>
+      gapStart(windows, time),
+    );
   return [
     histogram(certificates.map(({ expiresOn }) => expiresOn)),
     histogram(instants.map(({ warningAt }) => warningAt)),
@@ -95,26 +107,40 @@ export function renewedHistograms(
   ];
 }
 
+/** Returns when certificates with a plan expire, by day outside of the windows. */
+export function renewedExpiries(
+  vaults: readonly { certificateRenewals?: Uint8Array | undefined }[],
+  windows: readonly Window[],
+): Histogram {
+  const expiries = vaults.map(({ certificateRenewals }) =>
+    Uint32Array.from(unpackRenewed(certificateRenewals), ({ expiresOn }) => expiresOn),
+  );
+  return histogramOf(expiries, UNSET, windows);
+}
+
 /**
  * Returns the counts of stored totals. Counts by status are exact only under the settings at the time of the count, and only
  * without a range of expiries.
+ *
+ * @param byDay - Result of `renewedExpiries`, for exact counts of ranges of whole days.
  */
 export function renewedOfTotals(
   [expiries, warnings, criticals]: RenewedHistograms,
   windows: readonly Window[],
   thresholds: Pick<Moment, "criticalDays" | "warningDays">,
+  byDay?: Histogram,
 ): RenewedCounts | undefined {
   if (expiries.at.length === 0) return undefined;
   const countUntil = (histogram: Histogram, before: number) =>
-    countIn(histogram, windows, { from: 0, before, unset: false });
+    countBetween(histogram, windows, { from: 0, before, unset: false });
   return {
-    countIn: (range) => countIn(expiries, windows, range),
+    countIn: (range) => (byDay ? countIn(byDay, windows, range) : countBetween(expiries, windows, range)),
     countByStatus: (status, moment, range) => {
       if (range || moment.criticalDays !== thresholds.criticalDays || moment.warningDays !== thresholds.warningDays)
         return undefined;
       const afterNow = Math.floor(moment.now / 1000) + 1;
       const counts = [
-        countIn(expiries, windows),
+        countBetween(expiries, windows),
         countUntil(warnings, afterNow),
         countUntil(criticals, afterNow),
         countUntil(expiries, Math.ceil(moment.now / 1000)),

@@ -11,6 +11,7 @@ import { LastListings } from "./last-listings.ts";
 import {
   packRenewedHistograms,
   type RenewedHistograms,
+  renewedExpiries,
   renewedHistograms,
   unpackRenewedHistograms,
 } from "./renewed-certificates.ts";
@@ -46,6 +47,8 @@ export const TotalsRecord = z.object({
    * the summary's largest vaults. Absent if there are none.
    */
   renewals: z.instanceof(Uint8Array).optional(),
+  /** Compressed histograms of their expiries by day, of each subscription. Absent if there are none. */
+  renewalExpiries: z.instanceof(Uint8Array).optional(),
   /**
    * The thresholds in days, critical and warning, under which `renewals` are counted. Absent in rows of earlier versions, which
    * may run side by side with this one and leave `renewals` out of the totals.
@@ -142,7 +145,8 @@ export function computeTotals(
     record.expiries.length +
     record.seenAt.length +
     2 * JSON.stringify(record.subscriptions).length +
-    (renewals.renewals?.length ?? 0);
+    (renewals.renewals?.length ?? 0) +
+    (renewals.renewalExpiries?.length ?? 0);
   if (bytes > MAX_BYTES) return unusableTotals(sequence);
   const packed = summary && packSummary(vaultList, summary);
   const withLargest = packed && packRenewals(vaultList, bySubscription, windows, packed, thresholds);
@@ -161,7 +165,7 @@ function packRenewals(
   windows: readonly Window[],
   summary: Uint8Array | undefined,
   thresholds: Thresholds,
-): Pick<TotalsRecord, "renewals" | "thresholds"> {
+): Pick<TotalsRecord, "renewals" | "renewalExpiries" | "thresholds"> {
   const days: [number, number] = [thresholds.criticalDays, thresholds.warningDays];
   if (!vaults.some(({ certificateRenewals }) => (certificateRenewals?.length ?? 0) > 0)) return { thresholds: days };
   const byName = new Map(vaults.map((vault) => [vault.name.toLowerCase(), vault]));
@@ -171,8 +175,10 @@ function packRenewals(
     ...largest.map(({ name }) => [byName.get(name.toLowerCase())!]),
   ];
   const histograms = groups.map((group) => renewedHistograms(group, windows, thresholds));
+  const expiries = bySubscription.map(([, ownVaults]) => renewedExpiries(ownVaults, windows));
   return {
     renewals: deflate(new Uint8Array(packRenewedHistograms(histograms).buffer)),
+    renewalExpiries: deflate(new Uint8Array(packHistograms(expiries).buffer)),
     thresholds: days,
   };
 }
@@ -180,6 +186,8 @@ function packRenewals(
 /** Counts of certificates with a renewal plan, by the positions of subscriptions and of the summary's largest vaults. */
 export interface StoredRenewals {
   histograms: RenewedHistograms[];
+  /** Expiries by day, by the positions of subscriptions. Undefined if they were not read. */
+  expiries: Histogram[] | undefined;
   windows: Window[];
   thresholds: Thresholds;
 }
@@ -187,6 +195,7 @@ export interface StoredRenewals {
 /** Returns null if there are none, undefined if an earlier version wrote the row, if it is corrupt, or without windows. */
 export function readRenewals({
   renewals,
+  renewalExpiries,
   thresholds,
   windows,
 }: Partial<TotalsRecord>): StoredRenewals | null | undefined {
@@ -194,8 +203,10 @@ export function readRenewals({
   if (renewals === undefined) return null;
   const words = inflateToWords(renewals);
   const histograms = words && unpackRenewedHistograms(words);
-  if (!histograms || !windows) return undefined;
-  return { histograms, windows, thresholds: { criticalDays: thresholds[0], warningDays: thresholds[1] } };
+  const expiryWords = renewalExpiries && inflateToWords(renewalExpiries);
+  const expiries = expiryWords && unpackHistograms(expiryWords);
+  if (!histograms || !windows || (renewalExpiries && !expiries)) return undefined;
+  return { histograms, expiries, windows, thresholds: { criticalDays: thresholds[0], warningDays: thresholds[1] } };
 }
 
 /** Returns empty totals that readers ignore. */

@@ -240,7 +240,8 @@ export function isExactFor({ count, renewed }: VaultGroup, query: CountQuery): b
 /** Returns the counts at a position of the stored counts. Undefined if there are none. */
 export function renewedAt(renewals: StoredRenewals | null, index: number): RenewedCounts | undefined {
   const histograms = renewals?.histograms[index];
-  return renewals && histograms ? renewedOfTotals(histograms, renewals.windows, renewals.thresholds) : undefined;
+  if (!renewals || !histograms) return undefined;
+  return renewedOfTotals(histograms, renewals.windows, renewals.thresholds, renewals.expiries?.[index]);
 }
 
 /** The stored totals, and the vaults that changed since. */
@@ -338,7 +339,7 @@ const BY_STATUS: TotalsReading<ListTotals> = {
 
 /** Larger, and also exact for ranges of whole days. */
 const BY_DAY: TotalsReading<ListTotals> = {
-  columns: ["windows", "subscriptions", "expiries", "seenAt", "renewals", "thresholds"],
+  columns: ["windows", "subscriptions", "expiries", "seenAt", "renewals", "renewalExpiries", "thresholds"],
   owners: false,
   read: (record) => {
     const parsed = TotalsRecord.safeParse(record).data;

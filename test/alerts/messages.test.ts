@@ -461,7 +461,7 @@ describe("a mail", () => {
       ],
       [
         "WITHIN 7 DAYS: kv-a/near was not renewed in time and expires in 6 days",
-        `Renewer: its Key Vault policy · ${since} · Expires: 27 November 2026, 10:00 UTC`,
+        `Renewer: Key Vault policy · ${since} · Expires: 27 November 2026, 10:00 UTC`,
       ],
       [
         "RENEWAL IS LATE: kv-a/far was not renewed in time and expires in 57 days",

@@ -1,5 +1,5 @@
 import { createHash, createPublicKey, generateKeyPairSync, type KeyObject } from "node:crypto";
-import { makeCertificate } from "simulated-cloud/x509.ts";
+import { type CertificateRequest, makeCertificate } from "simulated-cloud/x509.ts";
 import { expect, test } from "vitest";
 import { readX509 } from "../../shared/platform/azure/x509.ts";
 
@@ -7,7 +7,7 @@ const signingKey = generateKeyPairSync("rsa", { modulusLength: 2048 }).privateKe
 
 const TARGET = { operation: "read", resource: "www" };
 
-const certificateOf = (publicKey: KeyObject, more: { timestamps?: boolean } = {}): Buffer =>
+const certificateOf = (publicKey: KeyObject, more: Partial<CertificateRequest> = {}): Buffer =>
   makeCertificate({
     subject: "CN=www.acme.example, O=Acme",
     issuer: "CN=Acme CA",
@@ -55,4 +55,21 @@ test("the serial number keeps the leading zero of its DER, and timestamps are fo
   );
   expect([serialNumber, hasTimestamps]).toEqual(["00a1b2c3d4e5f60718", true]);
   expect(authorityKeyId).toMatch(/^[0-9a-f]{40}$/);
+});
+
+test("a date that can't be read leaves out the validity, and nothing else", () => {
+  const der = certificateOf(ec("prime256v1"));
+  // The 32nd day of January 2027, as UTCTime.
+  der.write("270132", der.indexOf("270101"), "latin1");
+  const facts = readX509(der, TARGET, true);
+  expect(facts).toMatchObject({ subject: "O=Acme, CN=www.acme.example", keyType: "EC" });
+  for (const member of ["notBefore", "notAfter", "validityMonths"]) expect(facts).not.toHaveProperty(member);
+});
+
+test("a certificate with 10,000 names and a serial number of 2,000 bytes is read", () => {
+  const dnsNames = Array.from({ length: 10_000 }, (_, index) => `host-${index}.acme.example`);
+  const serial = Buffer.alloc(2000, 0x11);
+  const facts = readX509(certificateOf(ec("prime256v1"), { dnsNames, serial }), TARGET, false);
+  expect(facts.subjectAlternativeNames).toEqual(dnsNames);
+  expect(facts.serialNumber).toBe(serial.toString("hex"));
 });

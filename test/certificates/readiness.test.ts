@@ -44,7 +44,12 @@ function companyWithConsumers(): Company {
 
 let service: Service;
 beforeAll(async () => {
-  service = await Service.start({ company: companyWithConsumers(), env: { LICENSE_KEY: await licence() } });
+  const env = {
+    LICENSE_KEY: await licence(),
+    // An authority of no certificate. A later test configures that of the company.
+    ARI_DIRECTORIES: "Another Authority=https://another.example/directory",
+  };
+  service = await Service.start({ company: companyWithConsumers(), env });
   await service.scan();
 });
 afterAll(() => service?.stop());
@@ -142,10 +147,12 @@ test("after a discovery of dependencies, pinned versions and private keys that c
   expect(await problemsOf(NOT_EXPORTABLE)).toEqual([{ code: "keyNotExportable", detail: expect.any(String) }]);
 });
 
-test("scans ask the authority once for each of its unexpired certificates, and again after Retry-After only", async () => {
-  // The first scan found the certificates.
-  expect(renewalInfoRequests()).toBe(0);
+test("the next scan asks an authority that is configured later, once for each of its unexpired certificates, and again after Retry-After only", async () => {
   await service.scan();
+  expect(renewalInfoRequests()).toBe(0);
+  await service.hosts.splice(0)[0]!.stop();
+  await service.addHost({ ARI_DIRECTORIES: service.cloud.environment.ARI_DIRECTORIES! });
+  await service.scan({ mode: "delta" });
   expect(renewalInfoRequests()).toBe(10);
   const item = await readItem("acmebot-47-days-on-time");
   const expiry = Date.parse(item.expiresOn);

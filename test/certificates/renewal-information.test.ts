@@ -1,29 +1,36 @@
 // Answers of certificate authorities to requests for renewal information (RFC 9773), valid and not.
-import { expect, test } from "vitest";
+import type { ServerResponse } from "node:http";
+import { serverCertificate } from "simulated-cloud/tls.ts";
+import { expect, onTestFinished, test } from "vitest";
 import { certificateIdOf, createRenewalInformation } from "../../shared/certificates/renewal-information.ts";
 import { type OutgoingAnswer, Unreachable } from "../../shared/platform/outgoing/outgoing.ts";
+import { startFakeServer } from "../azure/odd-server.ts";
+import { CLOUD_KEYS } from "../support/test-app.ts";
+import { trust } from "../support/trust.ts";
 
 const NOW = new Date("2026-11-27T12:00:00Z");
 const DIRECTORY = "https://acme.example/directory";
 const nowSeconds = NOW.getTime() / 1000;
 
-/** Returns a client of an authority with this answer, and the addresses that it requests. */
-function clientOf(answer: Partial<OutgoingAnswer> & { json?: unknown }, directory: unknown = DEFAULT_DIRECTORY) {
+type Answer = Partial<OutgoingAnswer> & { json?: unknown };
+
+/** Returns a client of an authority with these answers, the addresses that it requests, and its clock. */
+function clientOf(answer: Answer, directory: Answer = { json: DEFAULT_DIRECTORY }) {
   const addresses: string[] = [];
+  const clock = { time: NOW, now: () => clock.time };
+  const answers = { directory, renewalInfo: answer };
   const client = createRenewalInformation({
     config: { ARI_DIRECTORIES: [{ issuer: "Let's Encrypt", directory: DIRECTORY }] },
-    clock: { now: () => NOW },
+    clock,
     outgoing: {
       async send(address) {
         addresses.push(address);
-        const isDirectory = address === DIRECTORY;
-        const body = Buffer.from(JSON.stringify(isDirectory ? directory : (answer.json ?? null)));
-        if (isDirectory) return { status: 200, headers: {}, body, complete: true };
-        return { status: 200, headers: {}, body, complete: true, ...answer };
+        const { json = null, ...others } = address === DIRECTORY ? answers.directory : answers.renewalInfo;
+        return { status: 200, headers: {}, body: Buffer.from(JSON.stringify(json)), complete: true, ...others };
       },
     },
   });
-  return { client, addresses };
+  return { client, addresses, clock, answers };
 }
 const DEFAULT_DIRECTORY = { renewalInfo: "https://acme.example/renewal-info/" };
 const WINDOW = { suggestedWindow: { start: "2026-12-01T00:00:00Z", end: "2026-12-02T00:00:00.5+00:00" } };
@@ -32,6 +39,13 @@ test("the identifier is that of the example in RFC 9773", () => {
   const authorityKeyId = "69:88:5B:6B:87:46:40:41:E1:B3:7B:84:7B:A0:AE:2C:DE:01:C8:D4".replaceAll(":", "");
   expect(certificateIdOf({ authorityKeyId, serialNumber: "0087654321" })).toBe("aYhba4dGQEHhs3uEe6CuLN4ByNQ.AIdlQyE");
   expect(certificateIdOf({ serialNumber: "0087654321" })).toBeUndefined();
+});
+
+test("a certificate with a serial number longer than that of any authority has no identifier", () => {
+  const authorityKeyId = "ab".repeat(20);
+  expect(certificateIdOf({ authorityKeyId, serialNumber: "11".repeat(64) })).toBeDefined();
+  expect(certificateIdOf({ authorityKeyId, serialNumber: "11".repeat(65) })).toBeUndefined();
+  expect(certificateIdOf({ authorityKeyId: "ab".repeat(10_000), serialNumber: "11" })).toBeUndefined();
 });
 
 test("a window is asked for once per certificate, the directory once", async () => {
@@ -57,6 +71,7 @@ test.each([
   ["more than a day", "999999999", 86_400],
   ["a date in the past", "Fri, 27 Nov 2020 13:00:00 GMT", 60],
   ["no date", "soon", 21_600],
+  ["a number of 400 digits", "9".repeat(400), 21_600],
 ])("Retry-After with %s is kept within a minute and a day", async (_, header, seconds) => {
   const { client } = clientOf({ json: WINDOW, headers: header === undefined ? {} : { "retry-after": header } });
   expect((await client.windowOf(DIRECTORY, "a.b")).retryAfter).toBe(nowSeconds + seconds);
@@ -72,6 +87,17 @@ test.each([
     { json: { suggestedWindow: { start: "2026-12-02T00:00:00Z", end: "2026-12-01T00:00:00Z" } } },
     /ends before it starts/,
   ],
+  [
+    "a window after the year 9999",
+    { json: { suggestedWindow: { start: "2026-12-02T00:00:00Z", end: "9999-12-31T23:59:59-23:59" } } },
+    /does not allow/,
+  ],
+  [
+    "a window before 1970",
+    { json: { suggestedWindow: { start: "0000-01-01T00:00:00Z", end: "2026-12-02T00:00:00Z" } } },
+    /does not allow/,
+  ],
+  ["a redirect", { status: 302, headers: { location: "https://10.0.0.1/" } }, /answered 302/],
 ])("%s is a failure with a time for the next request", async (_, answer, message) => {
   const { client } = clientOf(answer);
   const failure = await client.windowOf(DIRECTORY, "a.b").catch((error: unknown) => error);
@@ -79,20 +105,64 @@ test.each([
   expect((failure as { retryAfter: number }).retryAfter).toBeGreaterThan(nowSeconds);
 });
 
-test.each([
-  [429, true],
-  [503, true],
-  [404, false],
-])("after the status %i, %s: the scan stops to ask the authority", async (status, isUnreachable) => {
-  const { client } = clientOf({ status, json: {}, headers: { "retry-after": "120" } });
-  await expect(client.windowOf(DIRECTORY, "a.b")).rejects.toMatchObject({
-    isUnreachable,
-    retryAfter: nowSeconds + 120,
-  });
+test.each([429, 503])(
+  "after three answers with the status %i, an authority is not asked for an hour",
+  async (status) => {
+    const { client, addresses, clock, answers } = clientOf({ status, json: {} });
+    const ask = () => client.windowOf(DIRECTORY, "a.b");
+    for (let failures = 0; failures < 5; failures++) await expect(ask()).rejects.toThrow();
+    expect(addresses.filter((address) => address !== DIRECTORY)).toHaveLength(3);
+    await expect(ask()).rejects.toMatchObject({
+      message: "acme.example did not answer earlier requests.",
+      retryAfter: nowSeconds + 3600,
+    });
+    clock.time = new Date(NOW.getTime() + 3_600_000);
+    answers.renewalInfo = { json: WINDOW };
+    await ask();
+    await ask();
+  },
+);
+
+test("an authority that names a time is asked again then", async () => {
+  const { client, addresses, clock } = clientOf({ status: 429, json: {}, headers: { "retry-after": "120" } });
+  const ask = () => client.windowOf(DIRECTORY, "a.b");
+  for (let failures = 0; failures < 4; failures++)
+    await expect(ask()).rejects.toMatchObject({ retryAfter: nowSeconds + 120 });
+  const before = addresses.length;
+  clock.time = new Date(NOW.getTime() + 120_000);
+  await expect(ask()).rejects.toThrow(/answered 429/);
+  expect(addresses.length).toBe(before + 1);
 });
 
-test("an authority without renewal information, and one that does not answer, are failures", async () => {
-  await expect(clientOf({}, {}).client.windowOf(DIRECTORY, "a.b")).rejects.toThrow(/offers no renewal information/);
+test("answers about single certificates are no failure of the authority", async () => {
+  const { client, addresses } = clientOf({ status: 404, json: {} });
+  for (let failures = 0; failures < 5; failures++)
+    await expect(client.windowOf(DIRECTORY, "a.b")).rejects.toThrow(/answered 404/);
+  expect(addresses).toHaveLength(6);
+});
+
+test.each([
+  ["without renewal information", { json: {} }, "acme.example offers no renewal information."],
+  ["that does not exist", { status: 404 }, "acme.example answered 404."],
+  ["with a plain address", { json: { renewalInfo: "http://acme.example/renewal-info" } }, /RFC 9773 does not allow/],
+])("a directory %s is read once an hour, not for each certificate", async (_, directory, message) => {
+  const { client, addresses, clock, answers } = clientOf({ json: WINDOW }, directory);
+  for (const id of ["a.b", "c.d", "e.f"]) await expect(client.windowOf(DIRECTORY, id)).rejects.toThrow(message);
+  expect(addresses).toEqual([DIRECTORY]);
+  clock.time = new Date(NOW.getTime() + 3_600_000);
+  answers.directory = { json: DEFAULT_DIRECTORY };
+  await client.windowOf(DIRECTORY, "a.b");
+});
+
+test("a directory that did not answer is read again", async () => {
+  const { client, addresses, answers } = clientOf({ json: WINDOW }, { status: 503 });
+  await expect(client.windowOf(DIRECTORY, "a.b")).rejects.toThrow(/answered 503/);
+  answers.directory = { json: DEFAULT_DIRECTORY };
+  await client.windowOf(DIRECTORY, "a.b");
+  expect(addresses).toHaveLength(3);
+});
+
+test("an authority that does not answer is a failure", async () => {
   const client = createRenewalInformation({
     config: { ARI_DIRECTORIES: [{ issuer: "x", directory: DIRECTORY }] },
     clock: { now: () => NOW },
@@ -101,4 +171,20 @@ test("an authority without renewal information, and one that does not answer, ar
     },
   });
   await expect(client.windowOf(DIRECTORY, "a.b")).rejects.toMatchObject({ isUnreachable: true });
+});
+
+test.each([
+  ["names an address", (response: ServerResponse, at: string) => response.end(JSON.stringify({ renewalInfo: at }))],
+  ["redirects", (response: ServerResponse, location: string) => response.writeHead(302, { location }).end()],
+])("a directory that %s in the service's own network causes no request there", async (how, respond) => {
+  trust(serverCertificate(CLOUD_KEYS).authorityPath);
+  const [authority, internal] = await Promise.all([startFakeServer(), startFakeServer()]);
+  onTestFinished(async () => void (await Promise.all([authority.stop(), internal.stop()])));
+  authority.setResponse((_, response) => respond(response, `https://127.0.0.1:${internal.port}/renewal-info`));
+  const directory = `https://127.0.0.1:${authority.port}/directory`;
+  const config = { ARI_DIRECTORIES: [{ issuer: "x", directory }] };
+  const client = createRenewalInformation({ config, clock: { now: () => NOW } });
+  const message = how === "redirects" ? "127.0.0.1 answered 302." : /is blocked: it is not public/;
+  await expect(client.windowOf(directory, "a.b")).rejects.toThrow(message);
+  expect([authority.requests.length, internal.requests]).toEqual([1, []]);
 });

@@ -1,7 +1,10 @@
 import { TableClient } from "@azure/data-tables";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { Statuses, statusKey, TENANTS, TenantRows, tenantKey } from "../../shared/b2c/tenant.ts";
+import { createTables, put } from "../../shared/platform/storage/tables.ts";
 import { licence } from "../support/licence.ts";
 import { Service } from "../support/service.ts";
+import { rowKeysOf } from "../support/users.ts";
 
 // Tests of the coverage: how much of the company the last scans and discoveries read, and the fix for the rest.
 
@@ -118,4 +121,38 @@ test("applications that the last discovery could not list count as unread", asyn
   expect([complete, summary]).toEqual([false, "2 of 2 subscriptions, 3 of 3 vaults, 0 of 1 application"]);
   expect(gaps).toMatchObject([{ kind: "applications" }]);
   expect(gaps[0].remedy).toContain("Application.Read.All");
+});
+
+test("every registered B2C tenant is examined, and up to ten gaps of tenants are named", async () => {
+  const tables = createTables(
+    { connectionString: service.azurite.connectionString() },
+    { keys: await rowKeysOf(service) },
+  );
+  const at = new Date().toISOString();
+  const registered = { createdAt: at, createdBy: "admin", updatedAt: at, updatedBy: "admin" };
+  const tenants = Array.from({ length: 1020 }, (_, index) => ({
+    tenantId: `e1111111-1111-4111-8111-${String(index).padStart(12, "0")}`,
+    tenantDomain: `tenant${index}.onmicrosoft.com`,
+    displayName: `Tenant ${String(index).padStart(4, "0")}`,
+    clientId: "f1111111-1111-4111-8111-111111111111",
+    clientSecret: { id: "none", version: "1" },
+    autoDiscover: false,
+    discoveryIntervalHours: 24,
+    ...registered,
+  }));
+  for (let from = 0; from < tenants.length; from += 100) {
+    const rows = tenants.slice(from, from + 100).map((row) => put(TenantRows, tenantKey(row.tenantId), row));
+    await tables.transaction(TenantRows.table, TENANTS, rows);
+  }
+  // The last 15 tenants were never read.
+  const discovered = tenants
+    .slice(0, -15)
+    .map(({ tenantId }) => put(Statuses, statusKey(tenantId), { ended: "completed" }));
+  await tables.write(Statuses.table, TENANTS, discovered);
+  const coverage = await readCoverage();
+  expect(coverage.b2cTenants).toEqual({ total: 1020, read: 1005 });
+  const gaps = coverage.gaps.filter(({ kind }: { kind: string }) => kind === "b2cTenant");
+  expect(gaps.map(({ name }: { name: string }) => name).sort()[0]).toBe("Tenant 1005");
+  // One more gap: the applications that could not be listed.
+  expect([gaps.length, coverage.gapsTotal, coverage.complete]).toEqual([10, 16, false]);
 });

@@ -12,6 +12,7 @@ import {
 } from "../../shared/inventory/renewal.ts";
 import {
   packRenewed,
+  renewedExpiries,
   renewedHistograms,
   renewedOfTotals,
   renewedOfVault,
@@ -56,6 +57,26 @@ test("the policy renews certificates of integrated and self-signed issuers at it
   expect(renewalPlanOf(facts(100, { ...policy, issuerName: "Unknown" }))).toBeUndefined();
   expect(renewalPlanOf(facts(100, { issuerName: "DigiCert", autoRenew: false }))).toBeUndefined();
   expect(renewalPlanOf({ ...facts(100, { ...policy, issuerName: "DigiCert" }), expiresOn: undefined })).toBeUndefined();
+});
+
+test("a policy that renews shortly before the expiry is late only then, and critical at once", () => {
+  const policy = { autoRenew: true, renewalTrigger: { lifetimePercentage: 99 }, issuerName: "DigiCert" };
+  const certificate = facts(400, policy);
+  const asset = { ...certificate, renewal: renewalPlanOf(certificate) };
+  expect(window(asset.renewal)).toEqual(["keyVaultPolicy", "policy", 396, 397]);
+  const second = 1 / DAY;
+  expect([397, 397 + second].map((days) => statusOfAsset(asset, moment(days)))).toEqual(["healthy", "critical"]);
+});
+
+test.each([
+  ["a trigger of 10^15 percent", { lifetimePercentage: 1e15 }, undefined],
+  ["a negative trigger", { lifetimePercentage: -1e15 }, [0, 3]],
+  ["a trigger that is 10^15 days before the expiry", { daysBeforeExpiry: 1e15 }, [0, 3]],
+  ["a trigger after the expiry", { daysBeforeExpiry: -5 }, undefined],
+])("%s gives a window within the lifetime or none", (_, renewalTrigger, days) => {
+  const plan = renewalPlanOf(facts(90, { autoRenew: true, renewalTrigger, issuerName: "DigiCert" }))!;
+  expect(window(plan)!.slice(2)).toEqual(days ?? [undefined, undefined]);
+  expect(plan.attentionAt).toBeLessThanOrEqual(NOW + 90 * DAY);
 });
 
 test("tags name Acmebot and cert-manager, which renew a third of the lifetime before expiry, at most 30 days", () => {
@@ -183,6 +204,19 @@ test("the status, the counts of a vault and the counts of totals agree with the 
           expect(totals.countByStatus(status, at)).toBe(expected);
           counted += expected;
         }
+        // Whole days are exact with the histogram by day, other times outside of the windows are not.
+        const day = Math.floor(NOW / DAY) * DAY + 15 * DAY;
+        const byDay = renewedExpiries([{ certificateRenewals: packed }], windows);
+        const totalsByDay = renewedOfTotals(
+          renewedHistograms([{ certificateRenewals: packed }], windows, at),
+          windows,
+          at,
+          byDay,
+        )!;
+        const untilDay = { from: 0, before: day, unset: false };
+        expect(totalsByDay.countIn(untilDay)).toBe(certificates.filter(({ expiresOn }) => expiresOn < day).length);
+        expect(totals.countIn(untilDay)).toBeUndefined();
+        expect(totals.countIn()).toBe(certificates.length);
         // Under other settings the totals are not exact, so that the vaults' rows are read.
         expect(totals.countByStatus("warning", { ...at, warningDays: 31 })).toBeUndefined();
       },

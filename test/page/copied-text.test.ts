@@ -1,5 +1,6 @@
 import { execFileSync } from "node:child_process";
 import { expect, test } from "vitest";
+import { RENEWER_NAMES } from "../../shared/inventory/renewal.ts";
 
 // Tests of texts that users copy or download from the page, and that other programs interpret: commands and CSV files.
 
@@ -69,4 +70,9 @@ test("a downloaded table has no value that a spreadsheet would run", async () =>
   const csv: string = csvOf({ rows: [cellsOf(["Name", ""]), ...values.map((value) => cellsOf([value, "Delete"]))] });
   const escaped = ["'=1+1", "'\u200b=1+1", "'\uff1d1+1", "'\u0001@x", "'|calc", "'%x", "'-2", 'a""b', "plain"];
   expect(csv.replace("\uFEFF", "").trimEnd().split("\r\n")).toEqual(["Name", ...escaped].map((text) => `"${text}"`));
+});
+
+test("the page names renewers like the service's messages and reports", async () => {
+  const { RENEWERS } = await load("renewers");
+  expect(RENEWERS).toEqual(Object.fromEntries(Object.entries(RENEWER_NAMES).map(([name, { label }]) => [name, label])));
 });

@@ -8,6 +8,8 @@ import type { RunningHost } from "functions-host/test/run-host.ts";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Azurite } from "../../infra/local/azurite.ts";
 import type { RunningProcess } from "../../infra/local/processes.ts";
+import { STATUSES } from "../../shared/inventory/asset-status.ts";
+import { expectedStatus } from "../inventory/write-assets.ts";
 import { IS_CAMPAIGN } from "../support/sampling.ts";
 import { startRecorded } from "./recorded-service.ts";
 import type { Recording } from "./recording.ts";
@@ -202,6 +204,40 @@ describe.each(["d7e4a4b", "0e6c2c3", "6f40339"])(
         : 0;
       expect(score.passed).toBe(before.passed - recoverable - 8);
       expect((await get("/compliance/exemptions")).body.items).toHaveLength(2);
+    });
+
+    testUnlessRedundant("status filters and totals agree with a count by each asset's dates and renewal", async () => {
+      const policy = (await get("/api/settings/compliance-policy")).body;
+      const daysOf = (name: string): number => policy.find(({ key }: Json) => key === name).value;
+      const moment = {
+        now: Date.parse((await fetch(`${host.url}/health`)).headers.get("date")!),
+        criticalDays: daysOf("criticalExpiryDays"),
+        warningDays: daysOf("warningExpiryDays"),
+      };
+      const { items } = (await get("/api/assets/discovery/assets?limit=1000")).body;
+      const seconds = (instant: string | null | undefined) => (instant ? Date.parse(instant) / 1000 : undefined);
+      const statusOf = ({ expiresOn, notBefore, renewal }: Json) =>
+        expectedStatus(
+          {
+            expiresOn: seconds(expiresOn),
+            notBefore: seconds(notBefore),
+            ...(renewal &&
+              renewal.renewedBy !== "none" && { renewal: { ...renewal, windowEnd: seconds(renewal.windowEnd) } }),
+          },
+          moment,
+        );
+      expect(items.filter(({ renewal }: Json) => renewal && renewal.renewedBy !== "none")).toHaveLength(8);
+      const { byStatus } = (await get("/api/assets/summary")).body;
+      for (const status of STATUSES) {
+        const expected = items.filter((asset: Json) => statusOf(asset) === status).map(({ id }: Json) => id);
+        const { body } = await get(`/api/assets/discovery/assets?limit=1000&status=${status}`);
+        expect([status, body.total, body.items.map(({ id }: Json) => id).sort()]).toEqual([
+          status,
+          expected.length,
+          expected.sort(),
+        ]);
+        expect([status, byStatus[status]]).toEqual([status, expected.length]);
+      }
     });
 
     testUnlessRedundant(

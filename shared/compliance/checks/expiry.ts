@@ -130,7 +130,7 @@ function evaluateRenewal(
   if (threshold === "warning" && context.now >= criticalAt * 1000)
     return notApplicable("It is within the critical threshold.");
   const from = threshold === "critical" ? criticalAt : warningAt;
-  const renewer = RENEWER_NAMES[plan.renewedBy];
+  const renewer = RENEWER_NAMES[plan.renewedBy].subject;
   if (context.now < from * 1000) return pass(`It expires on ${dateText(expiresOn)}. ${renewer} renews it.`, from);
   const evidence =
     plan.windowEnd === undefined

@@ -35,7 +35,7 @@ export const handlingChecks: AssetCheck[] = [
       const evidence = `It is issued by ${issuer.slice(0, 500)}.`;
       // Whether the renewer is late is the result of certificate-auto-renewal. The policy needs an integrated authority.
       if (renewal && renewal.renewedBy !== "keyVaultPolicy")
-        return pass(`${evidence} ${RENEWER_NAMES[renewal.renewedBy]} renews it.`);
+        return pass(`${evidence} ${RENEWER_NAMES[renewal.renewedBy].subject} renews it.`);
       return INTEGRATED_AUTHORITIES.test(issuer) ? pass(evidence) : fail(evidence);
     },
   }),
@@ -52,7 +52,7 @@ export const handlingChecks: AssetCheck[] = [
     remedy: restoreRenewal,
     evaluate: ({ asset: { autoRenew, issuerName, renewal } }, { now }) => {
       if (renewal) {
-        const renewer = RENEWER_NAMES[renewal.renewedBy];
+        const renewer = RENEWER_NAMES[renewal.renewedBy].subject;
         if (!isLate(renewal, now))
           return pass(`${renewer} renews it.`, renewal.windowEnd === undefined ? undefined : renewal.attentionAt);
         return fail(`${renewer} had to renew it by ${dateText(renewal.windowEnd!)} and did not.`);

@@ -62,9 +62,7 @@ export const certificateSchema = z.object({
       validityInMonths: z.int().nullish(),
       issuerName: text,
       lifetimeActions: z
-        .array(
-          z.object({ action: text, lifetimePercentage: z.number().nullish(), daysBeforeExpiry: z.number().nullish() }),
-        )
+        .array(z.object({ action: text, lifetimePercentage: z.int().nullish(), daysBeforeExpiry: z.int().nullish() }))
         .nullish(),
     })
     .nullish(),

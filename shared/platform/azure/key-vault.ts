@@ -9,6 +9,7 @@ import type * as z from "zod";
 import type { Config } from "../config/config.ts";
 import { loadOnce } from "../load-once.ts";
 import { copyText, type Logger, type Randomness, systemRandomness } from "../runtime.ts";
+import { LATEST_TIME } from "../time.ts";
 import { CALL_LIMITS, type CallLimits, clientOptions, undocumented } from "./calls.ts";
 import { createVaultConnections } from "./connections.ts";
 import { asCloudFailure, type CallTarget, CloudFailure, foreignHost, malformedAnswer } from "./failure.ts";
@@ -442,8 +443,8 @@ function certificateDetails(
         serialNumber: x509.serialNumber,
         ...(x509.authorityKeyId !== undefined && { authorityKeyId: x509.authorityKeyId }),
         hasTimestamps: x509.hasTimestamps,
-        notBefore: x509.notBefore,
-        notAfter: x509.notAfter,
+        ...(x509.notBefore !== undefined && { notBefore: x509.notBefore }),
+        ...(x509.notAfter !== undefined && { notAfter: x509.notAfter }),
       },
       keyType: keyType ?? x509?.keyType,
       keySize: keySize ?? x509?.keySize,
@@ -454,11 +455,8 @@ function certificateDetails(
   };
 }
 
-/** The last second of the year 9999. Later times have no ISO 8601 form with a year of four digits. */
-const LATEST = 253_402_300_799;
-
 const unixSeconds = (date: Date | undefined | null): number | undefined =>
-  date === undefined || date === null ? undefined : Math.min(Math.floor(Number(date) / 1000), LATEST);
+  date === undefined || date === null ? undefined : Math.min(Math.floor(Number(date) / 1000), LATEST_TIME);
 
 const hex = (bytes: Uint8Array | undefined | null): string | undefined =>
   bytes === undefined || bytes === null ? undefined : Buffer.from(bytes).toString("hex").toUpperCase();

@@ -1,6 +1,6 @@
 import { type KeyObject, X509Certificate } from "node:crypto";
 import { type BaseBlock, Constructed, fromBER, Integer, ObjectIdentifier, OctetString, Primitive } from "asn1js";
-import { DAY_MS, SECOND_MS } from "../time.ts";
+import { DAY_MS, LATEST_TIME, SECOND_MS } from "../time.ts";
 import { type CallTarget, malformedAnswer } from "./failure.ts";
 
 export interface X509Facts {
@@ -9,7 +9,6 @@ export interface X509Facts {
   issuer: string;
   /** Values only: `www.example.com`, `10.0.0.1`, `ops@example.com`. */
   subjectAlternativeNames: string[];
-  validityMonths: number;
   /**
    * Serial number: the content bytes of its DER in lower-case hexadecimal, with a leading zero byte where DER has one. RFC 9773,
    * section 4.1 identifies a certificate by these bytes.
@@ -22,9 +21,11 @@ export interface X509Facts {
    * authorities embed them.
    */
   hasTimestamps: boolean;
-  /** Validity, in Unix seconds. Both seconds belong to it. */
-  notBefore: number;
-  notAfter: number;
+  /** Validity, in Unix seconds. Both seconds belong to it. Absent if a date can't be read. */
+  notBefore?: number;
+  notAfter?: number;
+  /** Absent if a date can't be read. */
+  validityMonths?: number;
 }
 
 interface KeyFacts {
@@ -40,26 +41,30 @@ interface KeyFacts {
  * @throws {CloudFailure} badResponse if the bytes are not an X.509 certificate in DER, or its key can't be read.
  */
 export function readX509(der: Uint8Array, target: CallTarget, key: boolean): X509Facts & KeyFacts {
-  let certificate: X509Certificate;
-  let keyFacts: KeyFacts;
-  let structure: Pick<X509Facts, "serialNumber" | "authorityKeyId" | "hasTimestamps">;
   try {
-    certificate = new X509Certificate(der);
-    keyFacts = key ? publicKeyFacts(certificate.publicKey) : {};
-    structure = readStructure(der);
+    const certificate = new X509Certificate(der);
+    return {
+      subject: oneLine(certificate.subject),
+      issuer: oneLine(certificate.issuer),
+      subjectAlternativeNames: alternativeNames(certificate.subjectAltName),
+      ...readValidity(certificate),
+      ...readStructure(der),
+      ...(key ? publicKeyFacts(certificate.publicKey) : {}),
+    };
   } catch {
     throw malformedAnswer(target, "the certificate is not valid X.509");
   }
-  return {
-    subject: oneLine(certificate.subject),
-    issuer: oneLine(certificate.issuer),
-    subjectAlternativeNames: alternativeNames(certificate.subjectAltName),
-    validityMonths: months(certificate.validFromDate, certificate.validToDate),
-    notBefore: Math.floor(certificate.validFromDate.getTime() / SECOND_MS),
-    notAfter: Math.floor(certificate.validToDate.getTime() / SECOND_MS),
-    ...structure,
-    ...keyFacts,
-  };
+}
+
+/** Returns nothing if a date is invalid or before 1970. For an invalid one, Node returns a date after the year 200000. */
+function readValidity({
+  validFromDate,
+  validToDate,
+}: X509Certificate): Pick<X509Facts, "notBefore" | "notAfter" | "validityMonths"> {
+  const [notBefore, notAfter] = [validFromDate, validToDate].map((date) => Math.floor(date.getTime() / SECOND_MS));
+  const isTime = (seconds = Number.NaN): seconds is number => seconds >= 0 && seconds <= LATEST_TIME;
+  if (!isTime(notBefore) || !isTime(notAfter)) return {};
+  return { notBefore, notAfter, validityMonths: months(validFromDate, validToDate) };
 }
 
 /** Object identifiers of extensions. */

@@ -1,11 +1,11 @@
 import type { Schemas } from "../api/client.ts";
 
-/** Display texts for who renews a certificate, on the asset's page and in the readiness of certificates. */
-export const RENEWERS: Record<Schemas["CertificateReadiness"]["renewedBy"], string> = {
+/** Names of the renewers of certificates, as in the service's messages and reports. */
+export const RENEWERS = {
   keyVaultPolicy: "Key Vault policy",
   acmebot: "Acmebot",
   certManager: "cert-manager",
   thisService: "This service",
-  observed: "Unknown, but it was renewed regularly",
+  observed: "Unknown, but renewed regularly",
   none: "No one",
-};
+} as const satisfies Record<Schemas["CertificateReadiness"]["renewedBy"], string>;
