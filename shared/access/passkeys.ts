@@ -15,7 +15,7 @@ import { hasSecondFactor, type PasskeyRecord, type SecondFactor } from "./second
 import { keyedHash } from "./tokens.ts";
 
 /** The name of this service in the browser's dialogs. */
-const RELYING_PARTY = "Credential lifecycle";
+const RELYING_PARTY = "Credential and Secret Lifecycle Service";
 /** Time in which a challenge must be answered. Browsers show their dialog for as long. */
 const CHALLENGE_MS = 5 * MINUTE_MS;
 /** Ed25519, ES256 and RS256: https://www.iana.org/assignments/cose/cose.xhtml#algorithms */

@@ -118,7 +118,9 @@ export const PasskeyCreationOptions = z
         id: z
           .string()
           .meta({ description: "Host name of this service, from PUBLIC_BASE_URL.", example: "lifecycle.example.com" }),
-        name: z.string().meta({ description: "Name of this service.", example: "Credential lifecycle" }),
+        name: z
+          .string()
+          .meta({ description: "Name of this service.", example: "Credential and Secret Lifecycle Service" }),
       })
       .meta({ description: "This service." }),
     user: z

@@ -4,7 +4,7 @@ import type { Randomness } from "../platform/runtime.ts";
 import type { RowKeys } from "../platform/storage/signing.ts";
 
 /** Shown by authenticator apps next to the username. */
-const ISSUER = "Credential lifecycle";
+const ISSUER = "Credential and Secret Lifecycle Service";
 /** 160 bits, as RFC 4226 §4 recommends. */
 const SECRET_BYTES = 20;
 /** Seconds of a time step, and digits of a code. Some authenticator apps support no other values. */

@@ -23,7 +23,7 @@ export function pagerDutyEvent(
   if (action === "close") return event;
   return {
     ...event,
-    client: "Credential lifecycle",
+    client: "Credential and Secret Lifecycle Service",
     links: links.map(({ text, url }) => ({ href: url, text })),
     payload: {
       summary: summary.slice(0, MAX_TEXT).toWellFormed(),

@@ -92,7 +92,7 @@ export async function openServiceNow(
         ? await call("POST", `${table}?${ONLY_ID}`, 201, {
             ...body,
             correlation_id: incident.key,
-            correlation_display: "Credential lifecycle",
+            correlation_display: "Credential and Secret Lifecycle Service",
           })
         : await call("PATCH", `${table}/${id}?${ONLY_ID}`, 200, body);
     },

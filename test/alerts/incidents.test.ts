@@ -103,7 +103,12 @@ describe("PagerDuty", () => {
     await deliver();
     const currentAlerts = () => cloud.control.pagerDuty.alerts().sort((a, b) => (a.summary < b.summary ? -1 : 1));
     expect(currentAlerts()).toMatchObject([
-      { severity: "error", summary: "kv-a/one expires in 6 days", status: "triggered", triggered: 2 },
+      {
+        severity: "error",
+        summary: "kv-a/one expires in 6 days (secret, no owner)",
+        status: "triggered",
+        triggered: 2,
+      },
       { severity: "critical", summary: expect.stringContaining("kv-a/two expired"), triggered: 1 },
     ]);
     await notify(rule.ruleId, [await renewalOfFirstItem(rule.ruleId)]);
