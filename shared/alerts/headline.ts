@@ -43,6 +43,9 @@ const NEXT_STEPS: Partial<Record<AlertType, string>> = {
   breakGlass: "If nobody expected this sign-in, end the sessions of the account and change its password.",
 };
 
+/** The kinds of items about something that scans can't read, and how often it was notified. */
+const UNREAD_KINDS: Partial<Record<Item["kind"], string>> = { scanFailure: "", stillFailing: "still " };
+
 /** Whether the item says that an alert ended. */
 export const isResolution = ({ kind }: Item): boolean => kind === "renewed" || kind === "recovered";
 
@@ -58,7 +61,9 @@ export function headlineOf(types: ReadonlySet<AlertType>, entries: readonly Head
       ? `${resolved} alerts resolved`
       : `${countsOf(types, open)}${resolved > 0 ? `, ${resolved} resolved` : ""}`;
   const { title, what } = first.line;
-  return `${counts}${ownersText(entries)}; first ${title} ${what.replace(LATE_TEXT, "")}`;
+  // The counts say already that scans can't read it.
+  const isUnread = (open[0]?.item.kind ?? "") in UNREAD_KINDS;
+  return `${counts}${ownersText(entries)}; first ${title}${isUnread ? "" : ` ${what.replace(LATE_TEXT, "")}`}`;
 }
 
 /** Returns a line as one sentence with its type and owner: `kv-a/one expires in 6 days (secret, owner: ann)`. */
@@ -114,7 +119,7 @@ function countsOf(types: ReadonlySet<AlertType>, open: readonly HeadlineEntry[])
       return `${counted(number, "password sign-in")} while passwords are turned off`;
     case "scanFailure":
     case "stillFailing":
-      return unreadCounts(items, kind === "stillFailing" ? "still " : "");
+      return unreadCounts(items, UNREAD_KINDS[kind] ?? "");
     case "escalated":
       return `${counted(number, "alert")} without acknowledgment`;
     default:

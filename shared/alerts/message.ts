@@ -365,7 +365,12 @@ function urgencyOf(remainingMs: number): Pick<MessageLine, "urgency" | "label"> 
 
 /** Returns the urgency of an item that does not expire. */
 const labeled = (urgency: Urgency): Pick<MessageLine, "urgency" | "label"> => ({ urgency, label: LABELS[urgency] });
-const LABELS: Record<Urgency, string> = { expired: "Act now", critical: "Urgent", warning: "Soon", notice: "Notice" };
+const LABELS: Record<Urgency, string> = {
+  expired: "Act now",
+  critical: "Urgent",
+  warning: "Warning",
+  notice: "Notice",
+};
 
 /** `expired` is the highest urgency, also of items that don't expire. Messages label it "Act now". */
 const SEVERITY_URGENCY = { critical: "expired", high: "critical", medium: "warning", low: "notice" } as const;

@@ -777,7 +777,7 @@ WITHIN 30 DAYS: Shop/ci expires in 20 days
 
 ## Vault kv-b, subscription Payments
 
-SOON: kv-b/y fails a check: Secret has no expiration date
+WARNING: kv-b/y fails a check: Secret has no expiration date
   Type: Secret · Check: secret-expiry · Severity: medium · First seen: 18 November 2026, 10:00 UTC (3 days ago)
   Open asset: https://lifecycle.example/#/inventory/kv-b.secret.y
 
@@ -823,19 +823,19 @@ URGENT: Subscription s-2 still can't be read
   Subscription: s-2 · Reason: The service may not list it. (accessDenied) · Next step: Grant Reader. · Found: 20 November 2026, 10:00 UTC (1 day ago) · Scan: 01KAJ0000000000000000000CC · First notified: 12 November 2026, 10:00 UTC (9 days ago)
   View what could not be read: https://lifecycle.example/#/vaults?unread=true&failing=true
 
-SOON: Vault kv-d can't be read
+WARNING: Vault kv-d can't be read
   Vault: kv-d · Subscription: s-2 · List: secrets · Reason: The service may not list it. (accessDenied) · Next step: Grant Reader. · Found: 20 November 2026, 10:00 UTC (1 day ago) · Scan: 01KAJ0000000000000000000CC
   View what could not be read: https://lifecycle.example/#/vaults?unread=true&failing=true
 
-SOON: Payments is due
+WARNING: Payments is due
   Reason: It expires soon. · Done so far: A secret was added. · Current state: All secrets work. · Next step: Start it. · Client ID: a-1 · Rotation: r-1
   View rotation: https://lifecycle.example/#/rotation/r-1
 
-SOON: Payments is due
+WARNING: Payments is due
   Reason: It expires soon. · Current state: All secrets work. · Next step: Start it. · Sync record: p-1
   View copy: https://lifecycle.example/#/sync/p-1
 
-SOON: Payments is due
+WARNING: Payments is due
   Reason: It expires soon. · Current state: All secrets work. · Next step: Start it.
   View references: https://lifecycle.example/#/dependencies?vault=kv%20a&resolved=false
 
