@@ -165,6 +165,22 @@ task("sign-in by OIDC is set up and tested before it is saved", async () => {
   visitor.expectClicks();
 });
 
+task("sign-in by SAML is set up and tested before it is saved", async () => {
+  const visitor = await visit();
+  const { page } = visitor;
+  await visitor.follow("Single sign-on", page.getByRole("navigation", { name: "Views" }));
+  await visitor.press("Configure SAML");
+  const dialog = page.getByRole("dialog");
+  expect(await dialog.getByRole("button", { name: "Save configuration" }).count()).toBe(0);
+  // The provider's metadata contains its entity ID, addresses and certificates.
+  await visitor.type("Provider metadata", service.cloud.saml.metadata(), { mayBeId: true });
+  await visitor.press("Test connection", dialog);
+  await visitor.press("Save configuration", dialog);
+  await dialog.waitFor({ state: "detached" });
+  await visitor.see(/^SAML with /);
+  visitor.expectClicks();
+});
+
 for (const role of ["operator", "auditor", "user"] as const)
   task(`${role}: what is not allowed, why, and whom to ask`, async () => {
     const visitor = await visit(role, "/sso");
