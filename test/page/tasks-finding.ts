@@ -9,6 +9,10 @@ task("what expires within 7 days, and who owns it", async () => {
   const first = list.getByRole("listitem").filter({ hasText: "db" }).first();
   await first.waitFor();
   expect(await first.innerText()).toMatch(/db[\s\S]*kv-shop[\s\S]*shop[\s\S]*in [23] days/);
+  // The bars of the chart are weeks, which their labels say with both days.
+  const chart = visitor.page.getByRole("region", { name: "Expiring soon" });
+  await visitor.see(/per week/, chart);
+  await visitor.see(/^[A-Z][a-z]{2} \d+\s–\s(?:[A-Z][a-z]{2} )?\d+$/, chart);
   // Assets without an owner say so.
   await visitor.see("no owner", list);
   visitor.expectClicks(0);
