@@ -309,6 +309,6 @@ function recordOf(asset: TestAsset, vault: VaultRecord): AssetRecord {
 export const assetNamesIn = (text: string): string[] =>
   [
     ...text.matchAll(
-      /^(?:EXPIRED|WITHIN \d+ (?:HOURS|DAYS)|LATER|RENEWAL IS LATE|ACT NOW|URGENT|SOON|NOTICE): (\S+)/gm,
+      /^(?:EXPIRED|WITHIN \d+ (?:HOURS|DAYS)|LATER|RENEWAL IS LATE|ACT NOW|URGENT|WARNING|NOTICE): (\S+)/gm,
     ),
   ].map((match) => match[1]!);
