@@ -1,31 +1,27 @@
 import { DAY_MS, HOUR_MS } from "../platform/time.ts";
 
-/** Times in alert messages. All messages show a time as the date in UTC with the time left: `26 November 2026, 10:00 UTC (in 5 days)`. */
+/** Times in alert messages. All messages show a time as the date in UTC with the time left: `Nov 26, 2026, 10:00 UTC (in 5 days)`. */
 
-/** Days up to which a time left is in days. A longer one is in months of 30 days. */
+/** Days up to which a time left is in days, as on the page. A longer one is in months of 30 days, or in years. */
 const MAX_DAYS = 60;
-const MONTH_DAYS = 30;
+const [MONTH_DAYS, YEAR_DAYS] = [30, 365];
 
-const MONTHS = [
-  "January",
-  "February",
-  "March",
-  "April",
-  "May",
-  "June",
-  "July",
-  "August",
-  "September",
-  "October",
-  "November",
-  "December",
-];
+/** The style of the page, with the time of day of UTC: `Nov 26, 2026, 10:00 UTC`. The month's name avoids ambiguity. */
+const UTC = new Intl.DateTimeFormat("en-US", {
+  year: "numeric",
+  month: "short",
+  day: "numeric",
+  hour: "2-digit",
+  minute: "2-digit",
+  hourCycle: "h23",
+  timeZoneName: "short",
+  timeZone: "UTC",
+});
 
-/** Returns a date and time in UTC, with the month's name to avoid ambiguity. */
-export const dateText = (date: Date): string =>
-  `${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]} ${date.getUTCFullYear()}, ${date.toISOString().slice(11, 16)} UTC`;
+/** Returns a date and time in UTC. */
+export const dateText = (date: Date): string => UTC.format(date);
 
-/** Returns a date and time in UTC, and how long before or after `now` it is: `26 November 2026, 10:00 UTC (in 5 days)`. */
+/** Returns a date and time in UTC, and how long before or after `now` it is: `Nov 26, 2026, 10:00 UTC (in 5 days)`. */
 export function timeText(date: Date, now: Date): string {
   const remainingMs = date.getTime() - now.getTime();
   return `${dateText(date)} (${remainingMs > 0 ? within(remainingMs) : ago(-remainingMs)})`;
@@ -50,6 +46,7 @@ const ago = (milliseconds: number): string =>
 
 function lengthOf(milliseconds: number): string {
   const days = Math.floor(milliseconds / DAY_MS);
+  if (days >= YEAR_DAYS) return count(Math.floor(days / YEAR_DAYS), "year");
   if (days > MAX_DAYS) return count(Math.floor(days / MONTH_DAYS), "month");
   return days >= 1 ? dayCount(days) : count(Math.floor(milliseconds / HOUR_MS), "hour");
 }

@@ -393,7 +393,8 @@ describe("a mail", () => {
     [60, "in 60 days"],
     [61, "in 2 months"],
     [89, "in 2 months"],
-    [365, "in 12 months"],
+    [364, "in 12 months"],
+    [365, "in 1 year"],
   ])("writes %s days as: %s", (days, text) => {
     expect(mailOf(message([asset("one", days)])).subject).toContain(`kv-a/one expires ${text} (`);
   });
@@ -409,7 +410,7 @@ describe("a mail", () => {
       for (const part of [
         "kv-a/soon",
         "expires in 6 days",
-        "27 November 2026, 22:00 UTC",
+        "Nov 27, 2026, 22:00 UTC",
         "Owner: ann",
         "subscription Payments",
       ])
@@ -482,19 +483,19 @@ describe("a mail", () => {
     const items = [late("far", 57, "acmebot"), late("near", 6, "keyVaultPolicy"), late("gone", -1, "acmebot")];
     const { subject, text, html } = mailOf(message(items, { alertType: "lateRenewal" }));
     expect(subject).toBe("3 certificates were not renewed in time (owner: ann); first kv-a/gone expired 1 day ago");
-    const since = "Renewal late since: 20 November 2026, 10:00 UTC (1 day ago)";
+    const since = "Renewal late since: Nov 20, 2026, 10:00 UTC (1 day ago)";
     const lines = [
       [
         "EXPIRED: kv-a/gone was not renewed in time and expired 1 day ago",
-        `Renewer: Acmebot · ${since} · Expired: 20 November 2026, 10:00 UTC`,
+        `Renewer: Acmebot · ${since} · Expired: Nov 20, 2026, 10:00 UTC`,
       ],
       [
         "WITHIN 7 DAYS: kv-a/near was not renewed in time and expires in 6 days",
-        `Renewer: its Key Vault policy · ${since} · Expires: 27 November 2026, 10:00 UTC`,
+        `Renewer: its Key Vault policy · ${since} · Expires: Nov 27, 2026, 10:00 UTC`,
       ],
       [
         "RENEWAL IS LATE: kv-a/far was not renewed in time and expires in 57 days",
-        `Renewer: Acmebot · ${since} · Expires: 17 January 2027, 10:00 UTC`,
+        `Renewer: Acmebot · ${since} · Expires: Jan 17, 2027, 10:00 UTC`,
       ],
     ];
     const shown = lines.map(([line, facts]) => `${line}\n  Type: Certificate · ${facts}\n`);
@@ -766,65 +767,65 @@ const EVERY_KIND = `# No owner
 ## Vault kv-a, subscription Payments
 
 EXPIRED: kv-a/gone expired 2 days ago
-  Type: Secret · Expired: 19 November 2026, 10:00 UTC
+  Type: Secret · Expired: Nov 19, 2026, 10:00 UTC
   Open asset: https://lifecycle.example/#/inventory/kv-a.secret.gone
 
 ## Application Shop, Microsoft Entra tenant t-9
 
 WITHIN 30 DAYS: Shop/ci expires in 20 days
-  Type: Client secret of an application · Client ID: a-1 · Key ID: k-1 · Expires: 11 December 2026, 10:00 UTC
+  Type: Client secret of an application · Client ID: a-1 · Key ID: k-1 · Expires: Dec 11, 2026, 10:00 UTC
   Open asset: https://lifecycle.example/#/inventory/entra.t-9.a-1.k-1
 
 ## Vault kv-b, subscription Payments
 
 WARNING: kv-b/y fails a check: Secret has no expiration date
-  Type: Secret · Check: secret-expiry · Severity: medium · First seen: 18 November 2026, 10:00 UTC (3 days ago)
+  Type: Secret · Check: secret-expiry · Severity: medium · First seen: Nov 18, 2026, 10:00 UTC (3 days ago)
   Open asset: https://lifecycle.example/#/inventory/kv-b.secret.y
 
 ## B2C tenant b2c.example
 
 LATER: Google expires in 40 days
-  Type: Identity provider · Tenant: b2c.example · Expires: 31 December 2026, 10:00 UTC
+  Type: Identity provider · Tenant: b2c.example · Expires: Dec 31, 2026, 10:00 UTC
   Open asset: https://lifecycle.example/#/inventory/b2c.t-9.idp.google
 
 LATER: B2C_1A_Sign expires in 40 days
-  Type: Key of a custom policy · Tenant: b2c.example · Expires: 31 December 2026, 10:00 UTC
+  Type: Key of a custom policy · Tenant: b2c.example · Expires: Dec 31, 2026, 10:00 UTC
   Open asset: https://lifecycle.example/#/inventory/b2c.t-9.policy.sign
 
 # Other alerts
 
 EXPIRED: License “PRO” expired 1 day ago
-  Expires: 20 November 2026, 10:00 UTC (1 day ago) · Threshold: 14 days
+  Expires: Nov 20, 2026, 10:00 UTC (1 day ago) · Threshold: 14 days
 
 ACT NOW: admin signed in with a password while passwords are turned off
-  Time: 21 November 2026, 10:00 UTC (within the last hour) · Client address: 192.0.2.1
+  Time: Nov 21, 2026, 10:00 UTC (within the last hour) · Client address: 192.0.2.1
   View sessions and users: https://lifecycle.example/#/access
 
 ACT NOW: other signed in with a password while passwords are turned off
-  Time: 21 November 2026, 10:00 UTC (within the last hour) · Client address: unknown
+  Time: Nov 21, 2026, 10:00 UTC (within the last hour) · Client address: unknown
   View sessions and users: https://lifecycle.example/#/access
 
 WITHIN 7 DAYS: API token “ci” expires in 3 days
-  Expires: 24 November 2026, 10:00 UTC (in 3 days) · User: maria · Threshold: 3 days
+  Expires: Nov 24, 2026, 10:00 UTC (in 3 days) · User: maria · Threshold: 3 days
 
 URGENT: Scan 01KAJ0000000000000000000CC timed out
-  Mode: full · Ended: 21 November 2026, 10:00 UTC (within the last hour) · Unread vaults: 2 of 36 · Reason: 24 hours were not enough.
+  Mode: full · Ended: Nov 21, 2026, 10:00 UTC (within the last hour) · Unread vaults: 2 of 36 · Reason: 24 hours were not enough.
   View what could not be read: https://lifecycle.example/#/vaults?unread=true&failing=true
 
 URGENT: Subscription s-2 can't be read
-  Subscription: s-2 · Reason: The service may not list it. (accessDenied) · Next step: Grant Reader. · Found: 20 November 2026, 10:00 UTC (1 day ago) · Scan: 01KAJ0000000000000000000CC
+  Subscription: s-2 · Reason: The service may not list it. (accessDenied) · Next step: Grant Reader. · Found: Nov 20, 2026, 10:00 UTC (1 day ago) · Scan: 01KAJ0000000000000000000CC
   View what could not be read: https://lifecycle.example/#/vaults?unread=true&failing=true
 
 URGENT: Discovery scans do not complete
-  Reason: The service may not list it. (timedOut) · Next step: Grant Reader. · Found: 20 November 2026, 10:00 UTC (1 day ago) · Scan: 01KAJ0000000000000000000CC
+  Reason: The service may not list it. (timedOut) · Next step: Grant Reader. · Found: Nov 20, 2026, 10:00 UTC (1 day ago) · Scan: 01KAJ0000000000000000000CC
   View what could not be read: https://lifecycle.example/#/vaults?unread=true&failing=true
 
 URGENT: Subscription s-2 still can't be read
-  Subscription: s-2 · Reason: The service may not list it. (accessDenied) · Next step: Grant Reader. · Found: 20 November 2026, 10:00 UTC (1 day ago) · Scan: 01KAJ0000000000000000000CC · First notified: 12 November 2026, 10:00 UTC (9 days ago)
+  Subscription: s-2 · Reason: The service may not list it. (accessDenied) · Next step: Grant Reader. · Found: Nov 20, 2026, 10:00 UTC (1 day ago) · Scan: 01KAJ0000000000000000000CC · First notified: Nov 12, 2026, 10:00 UTC (9 days ago)
   View what could not be read: https://lifecycle.example/#/vaults?unread=true&failing=true
 
 WARNING: Vault kv-d can't be read
-  Vault: kv-d · Subscription: s-2 · List: secrets · Reason: The service may not list it. (accessDenied) · Next step: Grant Reader. · Found: 20 November 2026, 10:00 UTC (1 day ago) · Scan: 01KAJ0000000000000000000CC
+  Vault: kv-d · Subscription: s-2 · List: secrets · Reason: The service may not list it. (accessDenied) · Next step: Grant Reader. · Found: Nov 20, 2026, 10:00 UTC (1 day ago) · Scan: 01KAJ0000000000000000000CC
   View what could not be read: https://lifecycle.example/#/vaults?unread=true&failing=true
 
 WARNING: Payments is due
@@ -844,7 +845,7 @@ NOTICE: Payments is due
   View application: https://lifecycle.example/#/rotation/apps/a-2
 
 RESOLVED: Vault kv-d is no longer monitored
-  Vault: kv-d · Subscription: s-2 · List: secrets · Reason: The service may not list it. (accessDenied) · Found: 20 November 2026, 10:00 UTC (1 day ago) · Scan: 01KAJ0000000000000000000CC · First notified: 12 November 2026, 10:00 UTC (9 days ago)
+  Vault: kv-d · Subscription: s-2 · List: secrets · Reason: The service may not list it. (accessDenied) · Found: Nov 20, 2026, 10:00 UTC (1 day ago) · Scan: 01KAJ0000000000000000000CC · First notified: Nov 12, 2026, 10:00 UTC (9 days ago)
   View what could not be read: https://lifecycle.example/#/vaults?unread=true&failing=true
 
 # Owner: bob
@@ -852,11 +853,11 @@ RESOLVED: Vault kv-d is no longer monitored
 ## Vault kv-b, subscription Payments
 
 ACT NOW: kv-b/x fails a check: Secret has no expiration date
-  Type: Secret · Check: secret-expiry · Severity: critical · First seen: 18 November 2026, 10:00 UTC (3 days ago)
+  Type: Secret · Check: secret-expiry · Severity: critical · First seen: Nov 18, 2026, 10:00 UTC (3 days ago)
   Open asset: https://lifecycle.example/#/inventory/kv-b.secret.x
 
 RESOLVED: kv-b/z no longer fails a check: Secret has no expiration date
-  Type: Secret · Check: secret-expiry · Severity: high · First seen: 18 November 2026, 10:00 UTC (3 days ago) · First notified: 12 November 2026, 10:00 UTC (9 days ago)
+  Type: Secret · Check: secret-expiry · Severity: high · First seen: Nov 18, 2026, 10:00 UTC (3 days ago) · First notified: Nov 12, 2026, 10:00 UTC (9 days ago)
   Open asset: https://lifecycle.example/#/inventory/kv-b.secret.z
 
 # Owner: ann
@@ -864,21 +865,21 @@ RESOLVED: kv-b/z no longer fails a check: Secret has no expiration date
 ## Vault kv-a, subscription Payments
 
 WITHIN 24 HOURS: kv-a/last expires in 1 day
-  Type: Certificate · Expires: 22 November 2026, 10:00 UTC · Threshold: 1 day
+  Type: Certificate · Expires: Nov 22, 2026, 10:00 UTC · Threshold: 1 day
   Open asset: https://lifecycle.example/#/inventory/kv-a.secret.last
 
 WITHIN 7 DAYS: kv-a/alone expires in 2 days
-  Type: Secret · Expires: 23 November 2026, 10:00 UTC · Threshold: 7 days · First notified: 12 November 2026, 10:00 UTC (9 days ago) · Escalated: not acknowledged within 1 day
+  Type: Secret · Expires: Nov 23, 2026, 10:00 UTC · Threshold: 7 days · First notified: Nov 12, 2026, 10:00 UTC (9 days ago) · Escalated: not acknowledged within 1 day
   Open asset: https://lifecycle.example/#/inventory/kv-a.secret.alone
 
 RESOLVED: kv-a/free was renewed and has no expiry
-  Type: Secret · Previous expiry: 20 November 2026, 10:00 UTC (1 day ago) · First notified: 12 November 2026, 10:00 UTC (9 days ago)
+  Type: Secret · Previous expiry: Nov 20, 2026, 10:00 UTC (1 day ago) · First notified: Nov 12, 2026, 10:00 UTC (9 days ago)
   Open asset: https://lifecycle.example/#/inventory/kv-a.secret.free
 
 RESOLVED: kv-a/new was renewed and expires in 10 months
-  Type: Secret · Expires: 17 September 2027, 10:00 UTC (in 10 months) · Previous expiry: 26 November 2026, 10:00 UTC (in 5 days) · Version: v2 · First notified: 12 November 2026, 10:00 UTC (9 days ago)
+  Type: Secret · Expires: Sep 17, 2027, 10:00 UTC (in 10 months) · Previous expiry: Nov 26, 2026, 10:00 UTC (in 5 days) · Version: v2 · First notified: Nov 12, 2026, 10:00 UTC (9 days ago)
   Open asset: https://lifecycle.example/#/inventory/kv-a.secret.new
 
 RESOLVED: kv-a/off was disabled
-  Type: Secret · Expires: 26 November 2026, 10:00 UTC · Threshold: 7 days · First notified: 12 November 2026, 10:00 UTC (9 days ago)
+  Type: Secret · Expires: Nov 26, 2026, 10:00 UTC · Threshold: 7 days · First notified: Nov 12, 2026, 10:00 UTC (9 days ago)
   Open asset: https://lifecycle.example/#/inventory/kv-a.secret.off`;
