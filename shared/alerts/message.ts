@@ -136,6 +136,9 @@ export function messageOf(sources: readonly MessageSource[], links: Links): Mess
   });
 }
 
+/** Longest address of the link that ends a message. A truncated one would lead elsewhere, and it counts toward a mail's size. */
+const MAX_FIX_LINK = 2000;
+
 /**
  * Returns the page where the problem can be fixed: that of the items, if all have the same, or the notification, which links the
  * page of each item. Undefined if PUBLIC_BASE_URL is not set and the items have no common page in the Azure portal.
@@ -146,7 +149,7 @@ function fixLinkOf(
   links: Links,
 ): MessageLink | undefined {
   const [first] = lines[0]?.links ?? [];
-  if (first && lines.every((line) => line.links[0]?.url === first.url)) return first;
+  if (first && first.url.length <= MAX_FIX_LINK && lines.every((line) => line.links[0]?.url === first.url)) return first;
   const alerts = viewLink(links, "/alerts");
   if (otherHistories.length > 0 && alerts) return { text: "View all alerts", url: alerts };
   if (history === undefined) return undefined;
