@@ -149,7 +149,8 @@ function fixLinkOf(
   links: Links,
 ): MessageLink | undefined {
   const [first] = lines[0]?.links ?? [];
-  if (first && first.url.length <= MAX_FIX_LINK && lines.every((line) => line.links[0]?.url === first.url)) return first;
+  if (first && first.url.length <= MAX_FIX_LINK && lines.every((line) => line.links[0]?.url === first.url))
+    return first;
   const alerts = viewLink(links, "/alerts");
   if (otherHistories.length > 0 && alerts) return { text: "View all alerts", url: alerts };
   if (history === undefined) return undefined;
