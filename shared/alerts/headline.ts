@@ -92,7 +92,7 @@ export function introOf(types: ReadonlySet<AlertType>, items: readonly Item[], s
   return [`${counts.join(" and ")}${since}.`, ...(next ? [next] : [])].join(" ");
 }
 
-/** Returns what is wrong, how often and how soon, for two or more open items, or one open item beside resolved ones. */
+/** Returns the problem, how often and how soon, for two or more open items, or one open item beside resolved ones. */
 function countsOf(types: ReadonlySet<AlertType>, open: readonly HeadlineEntry[]): string {
   const items = open.map(({ item }) => item);
   const [type] = types;

@@ -157,7 +157,7 @@ function fixLinkOf(
   return { text: lines.length === 1 ? "View this alert" : `View these ${lines.length} alerts`, url: history };
 }
 
-/** An item of a message, the time to which its line refers, and the rules that notify of it. */
+/** An item of a message, the time to which its line refers, and the rules behind the item. */
 interface DistinctItem {
   item: Item;
   createdAt: string;
@@ -165,8 +165,8 @@ interface DistinctItem {
 }
 
 /**
- * Returns each item once, although several rules, or several deliveries of one rule, notify of it. The newest delivery's item
- * stays. Of two notifications about the same expiry, the one with the lower threshold stays.
+ * Returns each item once, although several rules, or several deliveries of one rule, contain the item. The newest delivery's item
+ * stays. If two notifications are about the same expiry, the one with the lower threshold stays.
  */
 function distinctItems(sources: readonly MessageSource[]): DistinctItem[] {
   const byKey = new Map<string, DistinctItem>();

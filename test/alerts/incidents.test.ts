@@ -109,7 +109,7 @@ describe("PagerDuty", () => {
         status: "triggered",
         triggered: 2,
       },
-      { severity: "critical", summary: expect.stringContaining("kv-a/two expired (secret, no owner)"), triggered: 1 },
+      { severity: "critical", summary: expect.stringContaining("kv-a/two expired"), triggered: 1 },
     ]);
     await notify(rule.ruleId, [await renewalOfFirstItem(rule.ruleId)]);
     expect(currentAlerts().map(({ status }) => status)).toEqual(["resolved", "triggered"]);
@@ -309,7 +309,11 @@ describe("ServiceNow", () => {
     fixture.clock.add(2 * 86_400_000);
     await deliver();
     expect(incidents).toHaveLength(2);
-    expect(incidents[1]).toMatchObject({ short_description: "kv-a/one expires in 6 days (secret, no owner)", urgency: "2", impact: "2" });
+    expect(incidents[1]).toMatchObject({
+      short_description: "kv-a/one expires in 6 days (secret, no owner)",
+      urgency: "2",
+      impact: "2",
+    });
     const recovery = { ...(await renewalOfFirstItem(rule.ruleId)), kind: "recovered", reason: "removed" } as Item;
     await notify(rule.ruleId, [recovery]);
     await notify(rule.ruleId, [recovery]);
