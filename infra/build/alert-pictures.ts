@@ -24,7 +24,7 @@ const instant = (days: number): string => new Date(unixSeconds(days) * 1000).toI
 
 const links: Links = {
   portal: "https://portal.azure.com",
-  tenantId: "acme.example",
+  tenantId: TENANT,
   publicBaseUrl: "https://lifecycle.acme.example",
   keyVaultSuffix: "vault.azure.net",
   subscriptionName: () => "Acme production",
@@ -174,8 +174,8 @@ function messages(): [name: string, alertType: AlertType, items: Item[]][] {
       "violations",
       "complianceViolation",
       [
-        violation("secret-expired", "Enabled secret has not expired", "critical", "acquirer-api-password"),
-        violation("secret-expiry", "Secret has an expiration date", "medium", "legacy-db"),
+        violation("secret-expired", "Expired secret is still enabled", "critical", "acquirer-api-password"),
+        violation("secret-expiry", "Secret has no expiration date", "medium", "legacy-db"),
       ],
     ],
     [
@@ -199,7 +199,7 @@ function messages(): [name: string, alertType: AlertType, items: Item[]][] {
         {
           kind: "recovered",
           id: "1",
-          of: violation("secret-expired", "Enabled secret has not expired", "critical", "old"),
+          of: violation("secret-expired", "Expired secret is still enabled", "critical", "old"),
           since: instant(-3),
           reason: "mended",
         },

@@ -56,5 +56,10 @@ export async function configureCopies(
       if (!(error instanceof ApiError) || error.problem.code !== "alreadyExists") throw error;
     }
   }
-  return [`Copies         ${serviceUrl}/#/sync  (of secrets, at ${Object.keys(COPIES).join(", ")})`];
+  const changed = secrets[Object.keys(COPIES).indexOf("hashicorp") % secrets.length]!;
+  return [
+    `Copies         ${serviceUrl}/#/sync  (of secrets, at ${Object.keys(COPIES).join(", ")})`,
+    // Shell quotes, because `&` and braces mean something there.
+    `Change a copy  curl -X PUT -d '{"value":"changed"}' ${cloud.controlUrl}/providers/hashicorp/${COPIES.hashicorp!.name(changed)}  (then Sync now finds and repairs it)`,
+  ];
 }

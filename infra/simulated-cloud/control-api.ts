@@ -40,6 +40,7 @@ type Body = Record<string, unknown>;
  *     GET    /control/servicenow                  incidents
  *     PUT    /control/app-configuration/KEY       {"value": "…"}, or null to remove it
  *     GET    /control/providers                   the service's configuration for each sync provider
+ *     PUT    /control/providers/hashicorp/PATH    {"value": "…"}: changes a copy, as a person in that cloud would
  *     GET    /control/logs                        the Log Analytics workspaces
  *     PATCH  /control/logs/NAME                   members of `Workspace`, such as {"delayMilliseconds": 3600000}
  *     POST   /control/logs/NAME/events            a `LogEvent`
@@ -124,7 +125,8 @@ export function controlApi(control: Control, request: IncomingRequest): ServiceR
       control.setConfiguration(rest[0] ?? "", typeof body.value === "string" ? body.value : undefined);
       return ok({ set: true });
     case "providers":
-      return ok(control.providers.configurations());
+      if (method !== "PUT") return ok(control.providers.configurations());
+      return rest[0] === "hashicorp" ? changedCopy(control, rest.slice(1).join("/"), body) : notFound();
     case "logs":
       return logs(control.logs, method, rest, body);
     case "people":
@@ -298,6 +300,11 @@ function faults(control: Control, method: string, id: string | undefined, body: 
   if (method === "DELETE" && id !== undefined) return control.removeFault(id) ? ok({ removed: true }) : notFound();
   if (method === "DELETE") control.clearFaults();
   return ok(control.faults());
+}
+
+function changedCopy({ providers }: Control, name: string, { value }: Body): ServiceResponse {
+  providers.hashicorp.write(name, { value });
+  return ok(providers.hashicorp.data(name));
 }
 
 function subscriptions(control: Control, method: string, [id, vaultsPart]: string[], body: Body): ServiceResponse {

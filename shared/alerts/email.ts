@@ -1,6 +1,7 @@
 import type { Urgency } from "./items.ts";
 import { factsUnderHeadings, groupLines, type OwnerGroup, ownerText, placeKey, placeText } from "./line-groups.ts";
-import type { Message, MessageLine, Place } from "./message.ts";
+import type { Message } from "./message.ts";
+import type { MessageLine, Place } from "./message-line.ts";
 
 /** Formats alert messages as mails, in HTML and plain text. */
 
@@ -77,17 +78,14 @@ function linesThatFit(message: Message): MessageLine[] {
 }
 
 function htmlOf(message: Message, sections: string, omittedLines: number): string {
-  const { intro, histories, pageUrl } = message;
+  const { intro, histories, fix } = message;
   const font = "font-family:'Segoe UI',Helvetica,Arial,sans-serif";
   const subject = escapeHtml(message.subject);
-  const more =
-    omittedLines === 0
-      ? ""
-      : `<p style="margin:16px 0 0"><b>${escapeHtml(moreText(omittedLines))}</b> ${anchors(histories)}</p>`;
-  const links = [
-    ...(pageUrl ? [`<a href="${escapeHtml(pageUrl)}">Open the service</a>`] : []),
-    ...(histories.length > 0 ? [`This message in the alert history: ${anchors(histories)}`] : []),
-  ];
+  const more = omittedLines === 0 ? "" : `<p style="margin:16px 0 0"><b>${escapeHtml(moreText(omittedLines))}</b></p>`;
+  const historySentences = histories.length > 0 ? [`${HISTORY_TEXT}: ${anchors(histories)}`] : [];
+  const fixLink = fix
+    ? `<p style="margin:12px 0 0;font-size:14px;line-height:21px"><a href="${escapeHtml(fix.url)}"><b>${escapeHtml(fix.text)}</b></a></p>`
+    : "";
   return `<!doctype html>
 <html lang="en">
 <head>
@@ -105,7 +103,8 @@ ${sections}
 ${more}
 </td></tr>
 <tr><td style="padding:20px 28px 24px;border-top:1px solid #e5e7eb;font-size:12px;line-height:18px;color:#4b5563;overflow-wrap:anywhere">
-${[...whyOf(message).map(escapeHtml), ...links].map((sentence) => `<p style="margin:0 0 6px">${sentence}</p>`).join("\n")}
+${[...whyOf(message).map(escapeHtml), ...historySentences].map((sentence) => `<p style="margin:0 0 6px">${sentence}</p>`).join("\n")}
+${fixLink}
 </td></tr>
 </table>
 </td></tr></table>
@@ -113,6 +112,8 @@ ${[...whyOf(message).map(escapeHtml), ...links].map((sentence) => `<p style="mar
 </html>
 `.toWellFormed();
 }
+
+const HISTORY_TEXT = "This message in the alert history";
 
 const moreText = (omittedLines: number): string =>
   `${omittedLines} more ${omittedLines === 1 ? "item is" : "items are"} not shown. The most urgent items are above.`;
@@ -127,7 +128,8 @@ const anchors = (urls: readonly string[]): string =>
 function whyOf({ why }: Message): string[] {
   const sentences = why
     .slice(0, -1)
-    .slice(0, MAX_SENTENCES)
+    // The first sentence names the service.
+    .slice(0, 1 + MAX_SENTENCES)
     .map((sentence) => truncate(sentence, MAX_FACT));
   return [...sentences, ...why.slice(-1)];
 }
@@ -176,19 +178,16 @@ const factsOf = (line: MessageLine): [string, string][] =>
   factsUnderHeadings(line).map(([label, value]) => [label, truncate(value, MAX_FACT)]);
 
 function textOf(message: Message, sections: string, omittedLines: number): string {
-  const { intro, histories, pageUrl } = message;
+  const { intro, histories, fix } = message;
   const links = histories.slice(0, MAX_SENTENCES).join(" ");
   return [
     message.subject,
     intro,
     ...(sections === "" ? [] : [sections]),
-    ...(omittedLines === 0 ? [] : [`${moreText(omittedLines)} ${links}`.trim()]),
+    ...(omittedLines === 0 ? [] : [moreText(omittedLines)]),
     "--",
-    [
-      ...whyOf(message),
-      ...(pageUrl ? [`Open the service: ${pageUrl}`] : []),
-      ...(histories.length > 0 ? [`This message in the alert history: ${links}`] : []),
-    ].join("\n"),
+    [...whyOf(message), ...(histories.length > 0 ? [`${HISTORY_TEXT}: ${links}`] : [])].join("\n"),
+    ...(fix ? [`${fix.text}: ${fix.url}`] : []),
     "",
   ]
     .join("\n\n")

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
+import { summaryOf } from "./headline.ts";
 import { alertKey, type Item, notificationKey, trackedItemOf, type Urgency } from "./items.ts";
-import { historyLink, type Links, pageLink } from "./links.ts";
+import { historyLink, type Links } from "./links.ts";
 import { lineOf, toSingleLines } from "./message.ts";
 
 /** An item as an incident for PagerDuty or ServiceNow. All texts are single lines. */
@@ -30,19 +31,14 @@ export function incidentOf(
   const tracked = trackedItemOf(item);
   const identity = tracked ? alertKey(tracked) : notificationKey(item);
   const history = historyLink(links, deliveryId);
-  const page = pageLink(links);
   return {
     key: `clm-${createHash("sha256").update(`${ruleId}|${identity}`).digest("hex").slice(0, 36)}`,
     action: item.kind === "renewed" || item.kind === "recovered" ? "close" : "open",
     urgency: line.urgency,
-    summary: `${line.title} ${line.what}`,
+    summary: toSingleLines(summaryOf(line)),
     facts: line.facts,
     source: toSingleLines(sourceOf(tracked ?? item)),
-    links: [
-      ...line.links,
-      ...(history ? [{ text: "Show in the alert history", url: history }] : []),
-      ...(page ? [{ text: "Open the service", url: page }] : []),
-    ],
+    links: [...line.links, ...(history ? [{ text: "Show in the alert history", url: history }] : [])],
   };
 }
 

@@ -1,4 +1,4 @@
-import type { MessageLine, Place } from "./message.ts";
+import { type MessageLine, NO_OWNER, type Place } from "./message-line.ts";
 
 /** Groups the lines of a message by owner, and by what holds the asset: its vault, application or tenant. */
 
@@ -33,7 +33,7 @@ export function groupLines(lines: readonly MessageLine[]): OwnerGroup[] {
 /** Returns the heading of an owner's lines. */
 export function ownerText(owner: string | undefined): string {
   if (owner === undefined) return "Other alerts";
-  return owner === "" ? "No owner" : `Owner: ${owner}`;
+  return owner === "" ? NO_OWNER : `Owner: ${owner}`;
 }
 
 /** Returns the heading of a place's lines. Empty for items without a place. */

@@ -11,7 +11,7 @@ export interface Links extends Portal {
 const baseOf = ({ publicBaseUrl }: Links): string | undefined => publicBaseUrl?.replace(/\/+$/, "");
 
 /** Returns the URL of the web page. Undefined if PUBLIC_BASE_URL is not set. */
-export function pageLink(links: Links): string | undefined {
+function pageLink(links: Links): string | undefined {
   const base = baseOf(links);
   return base && `${base}/`;
 }

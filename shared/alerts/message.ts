@@ -1,8 +1,9 @@
 import { type CredentialKind, isCredentialId, placesOf, titleOfCredential } from "../inventory/asset.ts";
 import { RENEWER_NAMES } from "../inventory/renewal.ts";
 import { assetLink, credentialsLink, encodePathSegment, vaultLink } from "../platform/azure/portal.ts";
-import { DAY_MS, HOUR_MS } from "../platform/time.ts";
+import { DAY_MS } from "../platform/time.ts";
 import type { DeliveryRecord } from "./delivery.ts";
+import { headlineOf, introOf, isResolution, LATE_TEXT } from "./headline.ts";
 import type {
   AssetItem,
   AutomationItem,
@@ -19,8 +20,9 @@ import type {
   ViolationItem,
 } from "./items.ts";
 import { alertKey, trackedItemOf, URGENCIES } from "./items.ts";
-import { assetPageLink, historyLink, type Links, pageLink, subscriptionText, viewLink } from "./links.ts";
-import type { AlertType } from "./rule.ts";
+import { assetPageLink, historyLink, type Links, subscriptionText, viewLink } from "./links.ts";
+import { type MessageLine, type MessageLink, NO_OWNER, type Place } from "./message-line.ts";
+import { dateText, dayCount, expiryText, timeText } from "./time-text.ts";
 
 /**
  * The content of alert messages, independent of their channel. Each item becomes a line. Items contain names that others choose,
@@ -43,43 +45,6 @@ export function toSingleLines<T>(value: T): T {
   return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, toSingleLines(member)])) as T;
 }
 
-/** A link of a line. */
-interface MessageLink {
-  text: string;
-  url: string;
-}
-
-/** One line of a message: the item, its state, details, and links. */
-export interface MessageLine {
-  urgency: Urgency;
-  /** The urgency as text. For an item that expires, it says how much time is left: `Within 7 days`. */
-  label: string;
-  title: string;
-  /** `expires in 6 days, on 27 November 2026` */
-  what: string;
-  /** Details as label and value pairs, in display order. */
-  facts: [label: string, value: string][];
-  /** Links to the service's page about the item, then to the Azure portal. Empty if neither is known. */
-  links: MessageLink[];
-  place?: Place;
-}
-
-/** The owner and location of an item, for grouping in mails. */
-export interface Place {
-  /** The value of the owner tag. Empty if there is none. */
-  owner: string;
-  vault?: string;
-  /** Name and id of the vault's subscription. */
-  subscription?: string;
-  /** The page of the vault's assets, of the application or of the tenant. Without a public URL, the vault in the Azure portal. */
-  url?: string;
-  /**
-   * The application or tenant of a credential, which is in no vault, such as "Application Shop, Microsoft Entra tenant …" or
-   * "B2C tenant acme.onmicrosoft.com".
-   */
-  directory?: string;
-}
-
 /** The content of a message, independent of its channel. */
 export interface Message {
   subject: string;
@@ -89,11 +54,17 @@ export interface Message {
   /** Why the recipient gets the message, and how to stop it. */
   why: string[];
   ruleName: string;
-  /** Links to the notifications on the web page. Empty if PUBLIC_BASE_URL is not set. */
+  /**
+   * Links to the notifications on the web page. Empty if PUBLIC_BASE_URL is not set, and if the only one is the link that ends
+   * the message.
+   */
   histories: string[];
-  /** Link to the web page of the service. */
-  pageUrl?: string;
+  /** The link that ends the message: the page where the problem can be fixed. */
+  fix?: MessageLink;
 }
+
+/** The name of the service in messages. */
+const SERVICE = "Credential and Secret Lifecycle Service";
 
 /** Days before expiry at which messages show an asset as critical or as a warning: the defaults of the compliance policy. */
 const CRITICAL_DAYS = 7;
@@ -126,27 +97,30 @@ export function messageOf(sources: readonly MessageSource[], links: Links): Mess
       place: placeOf(item, links),
     }))
     .sort(
-      (a, b) => URGENCIES.indexOf(a.line.urgency) - URGENCIES.indexOf(b.line.urgency) || compareExpiry(a.item, b.item),
-    );
-  const lines = entries.map(({ line, place }): MessageLine => ({ ...line, ...(place && { place }) }));
+      (a, b) =>
+        Number(isResolution(a.item)) - Number(isResolution(b.item)) ||
+        URGENCIES.indexOf(a.line.urgency) - URGENCIES.indexOf(b.line.urgency) ||
+        compareExpiry(a.item, b.item),
+    )
+    .map(({ item, line, place }) => ({ item, line: { ...line, ...(place && { place }) } }));
+  const lines = entries.map(({ line }): MessageLine => line);
   const deliveries = sources.map(({ delivery }) => delivery);
   const types = new Set(deliveries.map(({ alertType }) => alertType));
-  const digest = deliveries.every(({ deliveryMode }) => deliveryMode === "digest") ? "Digest: " : "";
-  const prefix = deliveries.some(({ test }) => test) ? "[Test] " : "";
-  const headlineText =
-    types.size > 1 && lines[0]
-      ? `${lines.length} alerts; first ${lines[0].title} ${lines[0].what}`
-      : headline(
-          deliveries[0]!.alertType,
-          entries.map(({ item }) => item),
-          lines,
-        );
-  const page = pageLink(links);
+  const isDigest = deliveries.every(({ deliveryMode }) => deliveryMode === "digest");
+  const isTest = deliveries.some(({ test }) => test);
+  const items = entries.map(({ item }) => item);
+  const histories = [...new Set(deliveries.map(({ deliveryId }) => deliveryId))].flatMap(
+    (id) => historyLink(links, id) ?? [],
+  );
+  const fix = fixLinkOf(lines, histories, links);
   return toSingleLines({
-    subject: `${prefix}${digest}${headlineText}`,
-    intro: introOf(deliveries, lines.length),
+    subject: `${isTest ? "[Test] " : ""}${isDigest ? "Digest: " : ""}${headlineOf(types, entries)}`,
+    intro: isTest
+      ? "This is a test of the alert rule. The item below is an example. No action is needed."
+      : introOf(types, items, isDigest ? " since the last digest" : ""),
     lines,
     why: [
+      `Sent by the ${SERVICE}, which monitors the expiry, compliance and rotation of secrets, keys and certificates.`,
       ...[...ruleNames].map(([id, name]) => `You receive this message because of the alert rule “${name}” (${id}).`),
       ...sources.flatMap(({ reason }) => (reason ? [`Not sent to an owner: ${reason}.`] : [])),
       ...new Set(
@@ -157,14 +131,33 @@ export function messageOf(sources: readonly MessageSource[], links: Links): Mess
       "To stop these messages, snooze the asset on its page, or ask an administrator to remove you from the rule's recipients or to disable the rule.",
     ],
     ruleName: deliveries[0]!.ruleName,
-    histories: [...new Set(deliveries.map(({ deliveryId }) => deliveryId))].flatMap(
-      (id) => historyLink(links, id) ?? [],
-    ),
-    ...(page && { pageUrl: page }),
+    histories: histories.length === 1 && histories[0] === fix?.url ? [] : histories,
+    ...(fix && { fix }),
   });
 }
 
-/** An item of a message, the time to which its line refers, and the rules that notify of it. */
+/** Longest address of the link that ends a message. A truncated one would lead elsewhere, and it counts toward a mail's size. */
+const MAX_FIX_LINK = 2000;
+
+/**
+ * Returns the page where the problem can be fixed: that of the items, if all have the same, or the notification, which links the
+ * page of each item. Undefined if PUBLIC_BASE_URL is not set and the items have no common page in the Azure portal.
+ */
+function fixLinkOf(
+  lines: readonly MessageLine[],
+  [history, ...otherHistories]: readonly string[],
+  links: Links,
+): MessageLink | undefined {
+  const [first] = lines[0]?.links ?? [];
+  if (first && first.url.length <= MAX_FIX_LINK && lines.every((line) => line.links[0]?.url === first.url))
+    return first;
+  const alerts = viewLink(links, "/alerts");
+  if (otherHistories.length > 0 && alerts) return { text: "View all alerts", url: alerts };
+  if (history === undefined) return undefined;
+  return { text: lines.length === 1 ? "View this alert" : `View these ${lines.length} alerts`, url: history };
+}
+
+/** An item of a message, the time to which its line refers, and the rules behind the item. */
 interface DistinctItem {
   item: Item;
   createdAt: string;
@@ -172,8 +165,8 @@ interface DistinctItem {
 }
 
 /**
- * Returns each item once, although several rules, or several deliveries of one rule, notify of it. The newest delivery's item
- * stays. Of two notifications about the same expiry, the one with the lower threshold stays.
+ * Returns each item once, although several rules, or several deliveries of one rule, contain the item. The newest delivery's item
+ * stays. If two notifications are about the same expiry, the one with the lower threshold stays.
  */
 function distinctItems(sources: readonly MessageSource[]): DistinctItem[] {
   const byKey = new Map<string, DistinctItem>();
@@ -243,7 +236,8 @@ function placeOf(item: Item, links: Links): Place | undefined {
   return {
     owner,
     vault: subject.vaultName,
-    subscription: subscriptionText(links, subject.subscriptionId),
+    // Not its ID, which makes the heading hard to read: the linked page and events of webhooks have it.
+    subscription: links.subscriptionName(subject.subscriptionId) ?? subject.subscriptionId,
     ...(url !== undefined && { url }),
   };
 }
@@ -256,7 +250,10 @@ function placeOf(item: Item, links: Links): Place | undefined {
 function directoryOf(id: string, credential: AssetItem["credential"], links: Links): Pick<Place, "directory" | "url"> {
   const [source, tenantId = "", appId = ""] = id.split(".");
   const isB2c = source === "b2c";
-  const tenant = `${isB2c ? "B2C" : "Microsoft Entra"} tenant ${credential?.tenantDomain ?? credential?.tenantId ?? tenantId}`;
+  const isOwnTenant = !isB2c && tenantId.toLowerCase() === links.tenantId?.toLowerCase();
+  const tenant = isOwnTenant
+    ? "Microsoft Entra ID"
+    : `${isB2c ? "B2C" : "Microsoft Entra"} tenant ${credential?.tenantDomain ?? credential?.tenantId ?? tenantId}`;
   const isOfApplication = credential !== undefined && (credential.kind ?? "application") === "application";
   const view = isB2c ? `/b2c/${encodePathSegment(tenantId)}` : `/rotation/apps/${encodePathSegment(appId)}`;
   const url = isB2c || isOfApplication ? viewLink(links, view) : undefined;
@@ -264,65 +261,6 @@ function directoryOf(id: string, credential: AssetItem["credential"], links: Lin
     directory: isOfApplication ? `Application ${credential.applicationName}, ${tenant}` : tenant,
     ...(url !== undefined && { url }),
   };
-}
-
-const AUTOMATION_HEADLINES: Partial<Record<AlertType, string>> = {
-  rotationDue: "client secrets are due for rotation",
-  rotationDone: "rotations completed",
-  rotationFailed: "rotations need attention",
-  syncFailed: "syncs failed",
-  referenceUnresolved: "Key Vault references are not resolved",
-  unexpectedReader: "assets were read by unexpected identities",
-  rowUnreadable: "stored rows can't be read",
-};
-
-/** Returns the subject of a message with items of one alert type. */
-function headline(alertType: AlertType, items: readonly Item[], lines: readonly MessageLine[]): string {
-  const first = items[0];
-  const line = lines[0];
-  if (!first || !line) return "Nothing to report";
-  if (items.length === 1) return `${line.title} ${line.what}`;
-  switch (first.kind) {
-    case "asset": {
-      if (alertType === "lateRenewal") {
-        const late = items.filter(({ kind }) => kind === "asset").length;
-        const verb = late === 1 ? "certificate was" : "certificates were";
-        return `${late} ${verb} not renewed in time; first ${line.title} ${line.what.replace(LATE_TEXT, "")}`;
-      }
-      const expired = lines.filter(({ urgency }) => urgency === "expired").length;
-      const soon = lines.length - expired;
-      const parts = [
-        ...(expired > 0 ? [`${expired} expired`] : []),
-        ...(soon > 0 ? [`${soon} ${soon === 1 ? "expires" : "expire"} soon`] : []),
-      ];
-      return `${parts.join(", ")}; first ${line.title} ${line.what}`;
-    }
-    case "violation":
-      return `${items.length} new compliance violations, the most severe ${first.severity}`;
-    case "scan":
-      return `${items.length} discovery scans did not complete`;
-    case "credential":
-      return `${items.length} credentials of the service expire soon; first ${line.title} ${line.what}`;
-    case "automation":
-      return `${items.length} ${AUTOMATION_HEADLINES[alertType] ?? "items"}; first ${line.title} ${line.what}`;
-    case "breakGlass":
-      return `${items.length} password sign-ins while passwords are turned off; first ${line.title}`;
-    case "scanFailure":
-    case "stillFailing":
-      return `${items.length} scan failures; first ${line.title} ${line.what}`;
-    case "renewed":
-    case "recovered":
-      return `${items.length} alerts are resolved; first ${line.title} ${line.what}`;
-    case "escalated":
-      return `${items.length} alerts without acknowledgment; first ${line.title} ${line.what}`;
-  }
-}
-
-function introOf(deliveries: readonly Omit<DeliveryRecord, "news">[], count: number): string {
-  if (deliveries.some(({ test }) => test))
-    return "This is a test of the alert rule. The item below is an example. No action is needed.";
-  const since = deliveries.every(({ deliveryMode }) => deliveryMode === "digest") ? " since the last digest" : "";
-  return `${count} new ${count === 1 ? "item" : "items"}${since}.`;
 }
 
 /** Returns the line of an item. Times such as "in 6 days" are relative to `createdAt`, the creation of the delivery. */
@@ -335,23 +273,23 @@ function rawLineOf(item: Item, createdAt: Date, links: Links): MessageLine {
     case "asset":
       return assetLine(item, createdAt, links);
     case "violation":
-      return violationLine(item, links);
+      return violationLine(item, createdAt, links);
     case "scan":
-      return scanLine(item, links);
+      return scanLine(item, createdAt, links);
     case "credential":
-      return credentialLine(item, createdAt);
+      return credentialLine(item, createdAt, links);
     case "breakGlass":
-      return breakGlassLine(item);
+      return breakGlassLine(item, createdAt, links);
     case "automation":
       return automationLine(item, links);
     case "scanFailure":
-      return scanFailureLine(item, links);
+      return scanFailureLine(item, createdAt, links);
     case "renewed":
     case "recovered":
-      return resolvedLine(item, rawLineOf(item.of, createdAt, links));
+      return resolvedLine(item, rawLineOf(item.of, createdAt, links), createdAt);
     case "stillFailing":
     case "escalated":
-      return persistingLine(item, rawLineOf(item.of, createdAt, links));
+      return persistingLine(item, rawLineOf(item.of, createdAt, links), createdAt);
   }
 }
 
@@ -360,12 +298,11 @@ const CREDENTIAL_NAMES = { secret: "Client secret", key: "Key", certificate: "Ce
 
 function assetLine(item: AssetItem, createdAt: Date, links: Links): MessageLine {
   const remainingMs = item.expiresOn * 1000 - createdAt.getTime();
-  const expiryText = dateText(new Date(item.expiresOn * 1000));
   const { credential } = item;
   return {
     ...(item.late ? lateUrgencyOf(remainingMs) : urgencyOf(remainingMs)),
     title: credential ? titleOfCredential(credential) : `${item.vaultName}/${item.name}`,
-    what: `${item.late ? LATE_TEXT : ""}${remainingMs < 0 ? `expired ${ago(-remainingMs)}` : `expires ${within(remainingMs)}`}`,
+    what: `${item.late ? LATE_TEXT : ""}${expiryText(remainingMs)}`,
     facts: [
       ["Type", credential ? credentialType(item.type, credential.kind) : TYPE_NAMES[item.type]],
       ...(
@@ -379,11 +316,12 @@ function assetLine(item: AssetItem, createdAt: Date, links: Links): MessageLine 
       ...(item.late
         ? ([
             ["Renewer", RENEWER_NAMES[item.late.renewedBy].label],
-            [LATE_SINCE, dateText(new Date(item.late.windowEnd * 1000))],
+            [LATE_SINCE, timeText(new Date(item.late.windowEnd * 1000), createdAt)],
           ] as [string, string][])
         : []),
-      [remainingMs < 0 ? "Expired" : "Expires", expiryText],
-      ["Owner", item.owner ?? "none"],
+      // Without the time left, which is in `what`, to have room for more lines.
+      [remainingMs < 0 ? "Expired" : "Expires", dateText(new Date(item.expiresOn * 1000))],
+      ["Owner", item.owner ?? NO_OWNER],
       ...(item.threshold > 0 ? ([["Threshold", dayCount(item.threshold)]] as [string, string][]) : []),
     ],
     links: [
@@ -396,8 +334,6 @@ function assetLine(item: AssetItem, createdAt: Date, links: Links): MessageLine 
 /** Returns a link as a list. Empty without an address. */
 const linkTo = (text: string, url: string | undefined): MessageLink[] => (url === undefined ? [] : [{ text, url }]);
 
-/** Start of `what` for a certificate whose renewal is late. The time until its expiry follows. */
-const LATE_TEXT = "was not renewed in time and ";
 const LATE_SINCE = "Renewal late since";
 
 /** Returns the urgency of a late renewal: at least `warning`, because someone must act even if the expiry is far away. */
@@ -433,28 +369,39 @@ const LABELS: Record<Urgency, string> = {
 /** `expired` is the highest urgency, also of items that don't expire. Messages label it "Act now". */
 const SEVERITY_URGENCY = { critical: "expired", high: "critical", medium: "warning", low: "notice" } as const;
 
-function violationLine(item: ViolationItem, links: Links): MessageLine {
+function violationLine(item: ViolationItem, createdAt: Date, links: Links): MessageLine {
   return {
     ...labeled(SEVERITY_URGENCY[item.severity]),
-    title: item.resourceId,
-    what: `fails the check ${item.checkId}`,
+    title: nameOfResource(item),
+    what: `fails a check: ${item.title}`,
     facts: [
-      ["Finding", item.title],
+      ["Type", RESOURCE_NAMES[item.resourceType] ?? item.resourceType],
+      ["Check", item.checkId],
       ["Severity", item.severity],
-      ["Owner", item.owner ?? "none"],
+      ["Owner", item.owner ?? NO_OWNER],
       ...(isCredentialId(item.resourceId)
         ? []
         : ([
             ["Vault", item.vaultName],
             ["Subscription", subscriptionText(links, item.subscriptionId)],
           ] as [string, string][])),
-      ["First seen", dateText(new Date(item.firstSeenAt))],
+      ["First seen", timeText(new Date(item.firstSeenAt), createdAt)],
     ],
     links: [
       ...violationPage(item, links),
       ...linkTo("Open in the Azure portal", item.vaultId && vaultLink(links, item.vaultId, "")),
     ],
   };
+}
+
+/** The types of violating resources in messages. */
+const RESOURCE_NAMES: Record<string, string> = { ...TYPE_NAMES, vault: "Key vault" };
+
+/** Returns the name of a violating asset in the form of other alerts, `kv-payments/db-password`, or the resource's ID. */
+function nameOfResource({ resourceId, resourceType, vaultName }: ViolationItem): string {
+  const prefix = `${vaultName}.${resourceType}.`;
+  const isOfVault = resourceId.length > prefix.length && resourceId.toLowerCase().startsWith(prefix.toLowerCase());
+  return isOfVault ? `${vaultName}/${resourceId.slice(prefix.length)}` : resourceId;
 }
 
 /** Returns the link to the page of the violating asset, or to the violations of its vault or check. */
@@ -476,14 +423,14 @@ const SCAN_ENDS: Record<string, string> = {
 /** The view of the vaults and subscriptions that scans can't read, with the reason and the remedy of each. */
 const UNREAD_VIEW = "/vaults?unread=true&failing=true";
 
-function scanLine(item: ScanItem, links: Links): MessageLine {
+function scanLine(item: ScanItem, createdAt: Date, links: Links): MessageLine {
   return {
     ...labeled(item.status === "partial" ? "warning" : "critical"),
     title: `Scan ${item.id}`,
     what: SCAN_ENDS[item.status] ?? `ended as ${item.status}`,
     facts: [
       ["Mode", item.mode],
-      ["Ended", dateText(new Date(item.finishedAt))],
+      ["Ended", timeText(new Date(item.finishedAt), createdAt)],
       ["Unread vaults", `${item.vaultsFailed} of ${item.vaultsTotal}`],
       ...(item.message ? ([["Reason", item.message]] as [string, string][]) : []),
     ],
@@ -494,7 +441,7 @@ function scanLine(item: ScanItem, links: Links): MessageLine {
 /** Codes of failures of a scan as a whole. */
 const WHOLE_SCAN_CODES = new Set(["scan", "timedOut"]);
 
-function scanFailureLine(item: ScanFailureItem, links: Links): MessageLine {
+function scanFailureLine(item: ScanFailureItem, createdAt: Date, links: Links): MessageLine {
   const { subscriptionId, vaultName, list, code, message, remedy, scanId } = item;
   const facts: [string, string | undefined][] = [
     ["Vault", vaultName],
@@ -502,14 +449,16 @@ function scanFailureLine(item: ScanFailureItem, links: Links): MessageLine {
     ["List", list],
     ["Reason", `${message} (${code})`],
     ["Next step", remedy],
-    ["Found", dateText(new Date(item.at))],
+    ["Found", timeText(new Date(item.at), createdAt)],
     ["Scan", scanId],
   ];
   const resourceText =
-    subscriptionId === undefined ? "Discovery scans" : `Subscription ${subscriptionText(links, subscriptionId)}`;
+    subscriptionId === undefined
+      ? "Discovery scans"
+      : `Subscription ${links.subscriptionName(subscriptionId) ?? subscriptionId}`;
   return {
     ...labeled(vaultName === undefined ? "critical" : "warning"),
-    title: vaultName ?? resourceText,
+    title: vaultName === undefined ? resourceText : `Vault ${vaultName}`,
     what: WHOLE_SCAN_CODES.has(code) ? "do not complete" : "can't be read",
     facts: facts.flatMap(([label, value]): [string, string][] => (value ? [[label, value]] : [])),
     links: linkTo("View what could not be read", viewLink(links, UNREAD_VIEW)),
@@ -518,7 +467,7 @@ function scanFailureLine(item: ScanFailureItem, links: Links): MessageLine {
 
 /** How an alert was resolved, by the reason and the kind of item, as the predicate of the line. */
 const END_TEXTS = {
-  mended: { asset: "is resolved", violation: "is resolved", scanFailure: "can be read again" },
+  mended: { asset: "is no longer late", violation: "no longer fails a check", scanFailure: "can be read again" },
   removed: { asset: "was deleted", violation: "was deleted", scanFailure: "was deleted" },
   disabled: { asset: "was disabled", violation: "was disabled", scanFailure: "was disabled" },
   outOfScope: {
@@ -531,47 +480,55 @@ const END_TEXTS = {
 const RESOLVED = { urgency: "notice", label: "Resolved" } as const;
 
 /** Returns the line of a resolved alert, based on the line that reported it. */
-function resolvedLine(item: RenewedItem | RecoveredItem, before: MessageLine): MessageLine {
-  const since: [string, string] = ["First notified", dateText(new Date(item.since))];
+function resolvedLine(item: RenewedItem | RecoveredItem, before: MessageLine, createdAt: Date): MessageLine {
+  const since = firstNotified(item.since, createdAt);
   if (item.kind === "recovered") {
     const otherFacts = before.facts.filter(([label]) => label !== "Next step");
-    const what = END_TEXTS[item.reason][item.of.kind];
+    const { of, reason } = item;
+    const isFixed = reason === "mended" && of.kind === "violation";
+    const what = `${END_TEXTS[reason][of.kind]}${isFixed ? `: ${of.title}` : ""}`;
     return { ...before, ...RESOLVED, what, facts: [...otherFacts, since] };
   }
   const { expiresOn, version, of } = item;
-  const day = (seconds: number) => dateText(new Date(seconds * 1000));
+  const time = (seconds: number) => timeText(new Date(seconds * 1000), createdAt);
   return {
     ...before,
     ...RESOLVED,
-    what: expiresOn === undefined ? "was renewed and has no expiry" : `was renewed and expires on ${day(expiresOn)}`,
+    what: `was renewed and ${expiresOn === undefined ? "has no expiry" : expiryText(expiresOn * 1000 - createdAt.getTime())}`,
     facts: [
       ...before.facts.filter(
         ([label]) => label !== "Expires" && label !== "Expired" && label !== "Threshold" && label !== LATE_SINCE,
       ),
-      ["Previous expiry", day(of.expiresOn)],
+      ...(expiresOn === undefined ? [] : ([["Expires", time(expiresOn)]] as [string, string][])),
+      ["Previous expiry", time(of.expiresOn)],
       ...(version === undefined ? [] : ([["Version", version]] as [string, string][])),
       since,
     ],
   };
 }
 
+const firstNotified = (since: string, createdAt: Date): [string, string] => [
+  "First notified",
+  timeText(new Date(since), createdAt),
+];
+
 /** Returns the line of a persisting failure or an escalation, based on the line that reported it. */
-function persistingLine(item: StillFailingItem | EscalatedItem, before: MessageLine): MessageLine {
-  const since: [string, string] = ["First notified", dateText(new Date(item.since))];
+function persistingLine(item: StillFailingItem | EscalatedItem, before: MessageLine, createdAt: Date): MessageLine {
+  const since = firstNotified(item.since, createdAt);
   if (item.kind === "stillFailing") return { ...before, what: `still ${before.what}`, facts: [...before.facts, since] };
   const escalated: [string, string] = ["Escalated", `not acknowledged within ${dayCount(item.afterDays)}`];
   return { ...before, facts: [...before.facts, since, escalated] };
 }
 
-const breakGlassLine = ({ username, address, at }: BreakGlassItem): MessageLine => ({
+const breakGlassLine = ({ username, address, at }: BreakGlassItem, createdAt: Date, links: Links): MessageLine => ({
   ...labeled("expired"),
   title: username,
   what: "signed in with a password while passwords are turned off",
   facts: [
-    ["Time", dateText(new Date(at))],
+    ["Time", timeText(new Date(at), createdAt)],
     ["Client address", address ?? "unknown"],
   ],
-  links: [],
+  links: linkTo("View sessions and users", viewLink(links, "/access")),
 });
 
 function automationLine(item: AutomationItem, links: Links): MessageLine {
@@ -606,53 +563,26 @@ function automationPage({ rotationId, recordId, vaultName, appId }: AutomationIt
   return appId ? linkTo("View application", viewLink(links, `/rotation/apps/${encodePathSegment(appId)}`)) : [];
 }
 
-function credentialLine(item: CredentialItem, createdAt: Date): MessageLine {
+function credentialLine(item: CredentialItem, createdAt: Date, links: Links): MessageLine {
   const remainingMs = item.expiresOn * 1000 - createdAt.getTime();
   return {
     ...urgencyOf(remainingMs),
     title: `${item.what} “${item.name}”`,
-    what: remainingMs < 0 ? `expired ${ago(-remainingMs)}` : `expires ${within(remainingMs)}`,
+    what: expiryText(remainingMs),
     facts: [
-      ["Expires", dateText(new Date(item.expiresOn * 1000))],
+      ["Expires", timeText(new Date(item.expiresOn * 1000), createdAt)],
       ...(item.owner === undefined ? [] : ([["User", item.owner]] as [string, string][])),
       ["Threshold", dayCount(item.threshold)],
     ],
-    links: [],
+    links: credentialPage(item, links),
   };
 }
 
-/** Returns a date and time in UTC, with the month's name to avoid ambiguity. */
-const dateText = (date: Date): string =>
-  `${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]} ${date.getUTCFullYear()}, ${date.toISOString().slice(11, 16)} UTC`;
-const MONTHS = [
-  "January",
-  "February",
-  "March",
-  "April",
-  "May",
-  "June",
-  "July",
-  "August",
-  "September",
-  "October",
-  "November",
-  "December",
-];
+/** The views in which users replace credentials of the service, by the start of the credential's ID. */
+const CREDENTIAL_VIEWS = { apiToken: "/access", sso: "/sso", licence: "/license", sync: "/sync", b2c: "/b2c" } as const;
 
-const dayCount = (days: number): string => (days === 1 ? "1 day" : `${days} days`);
-
-/** Returns a time until the expiry as text, rounded down: `in 6 days`. */
-function within(milliseconds: number): string {
-  const days = Math.floor(milliseconds / DAY_MS);
-  if (days >= 1) return `in ${dayCount(days)}`;
-  const hours = Math.floor(milliseconds / HOUR_MS);
-  return hours >= 1 ? `in ${hours} ${hours === 1 ? "hour" : "hours"}` : "within the hour";
-}
-
-/** Returns a time since the expiry as text, rounded down: `2 days ago`. */
-function ago(milliseconds: number): string {
-  const days = Math.floor(milliseconds / DAY_MS);
-  if (days >= 1) return `${dayCount(days)} ago`;
-  const hours = Math.floor(milliseconds / HOUR_MS);
-  return hours >= 1 ? `${hours} ${hours === 1 ? "hour" : "hours"} ago` : "within the last hour";
+function credentialPage({ id }: CredentialItem, links: Links): MessageLink[] {
+  const source = /^\w+/.exec(id)?.[0] ?? "";
+  const view = Object.entries(CREDENTIAL_VIEWS).find(([name]) => name === source)?.[1];
+  return view === undefined ? [] : linkTo("Replace the credential", viewLink(links, view));
 }

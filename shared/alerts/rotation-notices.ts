@@ -11,6 +11,7 @@ import type { Rotations } from "../rotation/rotations.ts";
 import { EVENTS_PREFIX } from "../rotation/rows.ts";
 import type { Settings } from "../settings/settings.ts";
 import type { AutomationSource, PendingNotice } from "./automation-events.ts";
+import { expiryText, timeText } from "./time-text.ts";
 
 /**
  * The events of rotations about which alert rules notify. A rotation replaces a client secret of an application, or a secret of
@@ -57,7 +58,7 @@ export function createRotationNotices(deps: {
           const notice = async () => {
             const record = await rotations.get(rotationId).catch(ignoreMissing);
             // No notice if a user has continued the rotation.
-            return record?.status === status ? resultOf(record) : undefined;
+            return record?.status === status ? resultOf(record, clock.now()) : undefined;
           };
           return { id: `end.${eventKey.slice(EVENTS_PREFIX.length)}`, at, notice };
         });
@@ -112,7 +113,7 @@ export function createRotationNotices(deps: {
           const notice = async () => {
             const policy = (await deps.policies.getMany([appId])).get(appId.toLowerCase());
             const runningId = await rotations.unfinishedOf(appId);
-            return dueText(secret, nextStepOf(policy, runningId, secret, rotationTriggerDays));
+            return dueText(secret, nextStepOf(policy, runningId, secret, rotationTriggerDays, now), now);
           };
           return { id: `due.${String(expiresOn).padStart(10, "0")}.${appId}.${keyId}`, notice };
         });
@@ -152,13 +153,13 @@ export function createRotationNotices(deps: {
 const OLD_SECRET_DELETED = new Set(["oldSecretGone", "applicationGone"]);
 
 /** Describes the end of a rotation, or that it needs attention. */
-function resultOf(record: RotationRecord): NoticeText {
+function resultOf(record: RotationRecord, now: Date): NoticeText {
   const { appId, rotationId, oldKeyId, newKeyId, failure, attention, status } = record;
   const isOfVault = isVaultSecret(record);
   const base = { appId, title: titleOf(record), rotationId, urgency: "critical" } as const;
   const written = listOf(record.publications.filter(({ state }) => state === "written").map(placeOf));
   if (status === "completed") {
-    const until = record.newExpiresAt?.slice(0, 10);
+    const until = record.newExpiresAt && timeText(new Date(record.newExpiresAt), now);
     const replacement = `${newKeyId} was added, written to ${written}, and ${oldKeyId} was deleted${record.finish?.force ? `, forced by ${record.finish.by}` : ""}.`;
     return {
       ...base,
@@ -168,7 +169,7 @@ function resultOf(record: RotationRecord): NoticeText {
       done: isOfVault ? `A new version was written to ${written}.` : replacement,
       safe: isOfVault
         ? `The new version expires on ${until}. Earlier versions are still in the vault.`
-        : `${record.finish?.force ? "" : "Sign-in with the new secret works. "}It expires on ${until ?? "the date shown in Entra"}.`,
+        : `${record.finish?.force ? "" : "Sign-in with the new secret works. "}It expires on ${until ?? "the date shown in Microsoft Entra"}.`,
       next: "No action is needed, unless an unknown consumer used the old value.",
     };
   }
@@ -257,12 +258,12 @@ const policyText = ({ appId, appName }: PolicyRecord, { message, remedy }: Polic
   next: remedy,
 });
 
-const dueText = ({ appId, appName, keyId, expiresOn }: DueSecret, next: string): NoticeText => ({
+const dueText = ({ appId, appName, keyId, expiresOn }: DueSecret, next: string, now: Date): NoticeText => ({
   appId,
   title: appName,
   urgency: "warning",
-  what: `has a client secret that expires on ${instantText(expiresOn * SECOND_MS).slice(0, 10)}`,
-  why: `The client secret ${keyId} expires at ${instantText(expiresOn * SECOND_MS)}.`,
+  what: `has a client secret that ${expiryText(expiresOn * SECOND_MS - now.getTime())}`,
+  why: `The client secret ${keyId} expires on ${timeText(new Date(expiresOn * SECOND_MS), now)}.`,
   done: "No changes were made.",
   safe: "The secret works until then.",
   next,
@@ -273,13 +274,14 @@ function nextStepOf(
   runningId: string | undefined,
   { expiresOn, keyId }: DueSecret,
   triggerDays: number,
+  now: Date,
 ): string {
   if (runningId !== undefined) return `A rotation of the application is in progress: ${runningId}. See its status.`;
   if (!policy?.automatic) return `Rotate ${keyId}, or set a policy with automatic: true. Automatic rotation is off.`;
   if (policy.attention)
     return `The rotation policy can't be applied: ${policy.attention.message} ${policy.attention.remedy}`;
-  const from = instantText(expiresOn * SECOND_MS - triggerDays * DAY_MS);
-  return `No action is needed. Automatic rotation starts after ${from}.`;
+  const from = new Date(expiresOn * SECOND_MS - triggerDays * DAY_MS);
+  return `No action is needed. Automatic rotation starts after ${timeText(from, now)}.`;
 }
 
 /** Ignores the error for a purged rotation, and the one for rotations without a license. */
@@ -288,7 +290,5 @@ function ignoreMissing(error: unknown): undefined {
     return;
   throw error;
 }
-
-const instantText = (milliseconds: number): string => `${new Date(milliseconds).toISOString().slice(0, 16)}Z`;
 
 const listOf = (places: readonly string[]): string => (places.length === 0 ? "no vault" : places.join(", "));

@@ -1,6 +1,7 @@
 import type { Urgency } from "./items.ts";
 import { factsUnderHeadings, groupLines, type OwnerGroup, ownerText, placeText } from "./line-groups.ts";
-import type { Message, MessageLine } from "./message.ts";
+import type { Message } from "./message.ts";
+import type { MessageLine } from "./message-line.ts";
 
 /**
  * Slack's limits: 150 characters of a header, 3,000 of a section, 50 blocks. Each line of the message is a block, and so is each
@@ -22,15 +23,10 @@ const SYMBOLS: Record<Urgency, string> = {
 };
 
 /** Returns the message as Slack Block Kit, for an incoming webhook. */
-export function slackOf({ subject, intro, lines, why, histories, pageUrl }: Message): object {
+export function slackOf({ subject, intro, lines, why, histories, fix }: Message): object {
   const omittedLines = lines.length - MAX_LINES;
-  const [historyUrl] = histories;
-  const moreSection =
-    omittedLines > 0 ? [section(`${omittedLines} more${historyUrl ? `: <${historyUrl}|show all>` : ""}.`)] : [];
-  const links = [
-    ...(historyUrl ? [`<${historyUrl}|Show in the alert history>`] : []),
-    ...(pageUrl ? [`<${pageUrl}|Open the service>`] : []),
-  ].join(" · ");
+  const moreSection = omittedLines > 0 ? [section(`${omittedLines} more are not shown.`)] : [];
+  const historyLinks = histories.slice(0, 1).map((url) => `<${url}|Show in the alert history>`);
   return {
     text: truncate(escapeMrkdwn(subject), MAX_SECTION),
     blocks: [
@@ -38,8 +34,8 @@ export function slackOf({ subject, intro, lines, why, histories, pageUrl }: Mess
       section(escapeMrkdwn(intro)),
       ...groupLines(lines.slice(0, MAX_LINES)).flatMap(groupSections),
       ...moreSection,
-      ...(links ? [section(links)] : []),
-      { type: "context", elements: [mrkdwn(escapeMrkdwn(why.join(" ")))] },
+      { type: "context", elements: [mrkdwn([escapeMrkdwn(why.join(" ")), ...historyLinks].join(" "))] },
+      ...(fix ? [section(`*<${fix.url}|${escapeMrkdwn(fix.text)}>*`)] : []),
     ],
   };
 }

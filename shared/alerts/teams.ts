@@ -1,6 +1,7 @@
 import type { Urgency } from "./items.ts";
 import { factsUnderHeadings, groupLines, type OwnerGroup, ownerText, placeText } from "./line-groups.ts";
-import type { Message, MessageLine } from "./message.ts";
+import type { Message } from "./message.ts";
+import type { MessageLine, MessageLink } from "./message-line.ts";
 
 /** Maximum numbers of lines, and of characters of a text and of a line's details, which include the next step of a rotation. */
 const MAX_LINES = 15;
@@ -30,12 +31,8 @@ export function teamsOf(message: Message): object {
   }
 }
 
-function cardOf({ subject, intro, lines, why, histories, pageUrl }: Message, lineCount: number): object {
+function cardOf({ subject, intro, lines, why, histories, fix }: Message, lineCount: number): object {
   const omittedLines = lines.length - lineCount;
-  const actions = [
-    ...(histories[0] ? [openUrlAction("Show in the alert history", histories[0])] : []),
-    ...(pageUrl ? [openUrlAction("Open the service", pageUrl)] : []),
-  ];
   return {
     type: "message",
     attachments: [
@@ -51,10 +48,12 @@ function cardOf({ subject, intro, lines, why, histories, pageUrl }: Message, lin
             text(subject, { size: "large", weight: "bolder" }),
             text(intro),
             ...groupLines(lines.slice(0, lineCount)).flatMap(groupBlocks),
-            ...(omittedLines > 0 ? [text(`${omittedLines} more. The alert history shows all of them.`)] : []),
-            text(why[0] ?? "", { size: "small", isSubtle: true, separator: true }),
+            ...(omittedLines > 0 ? [text(`${omittedLines} more are not shown.`)] : []),
+            // The service and the rule. Further sentences, such as how to stop the messages, are only in mails and Slack.
+            text(why.slice(0, 2).join(" "), { size: "small", isSubtle: true, separator: true }),
+            ...histories.slice(0, 1).map((url) => linkBlock({ text: "Show in the alert history", url })),
           ],
-          ...(actions.length > 0 && { actions }),
+          ...(fix && { actions: [{ type: "Action.OpenUrl", title: fix.text, url: fix.url }] }),
         },
       },
     ],
@@ -85,18 +84,18 @@ function lineContainer(line: MessageLine): object {
         MAX_DETAILS,
       ),
       // A Markdown link, because users don't see that a whole container can be selected. Each link is a block of its own.
-      ...links.map(({ text, url }) => ({
-        type: "TextBlock",
-        text: `[${escapeMarkdown(text)}](${encodeForMarkdown(url)})`,
-        wrap: true,
-        size: "small",
-        spacing: "none",
-      })),
+      ...links.map(linkBlock),
     ],
   };
 }
 
-const openUrlAction = (title: string, url: string) => ({ type: "Action.OpenUrl", title, url });
+const linkBlock = ({ text, url }: MessageLink) => ({
+  type: "TextBlock",
+  text: `[${escapeMarkdown(text)}](${encodeForMarkdown(url)})`,
+  wrap: true,
+  size: "small",
+  spacing: "none",
+});
 
 /** Encodes characters that would end a Markdown link. */
 const encodeForMarkdown = (url: string): string =>

@@ -142,7 +142,7 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     default: false,
     environmentVariable: "REQUIRE_STEP_UP",
     description:
-      "Before a request by which a secret can leave, the user must have confirmed a second factor, or signed in at the identity provider, in the last ten minutes. Such requests create sync records, providers, rotation policies, API tokens of administrators, or administrators. API tokens can't send them.",
+      "Before a request that can expose a secret, the user must have confirmed a second factor, or signed in at the identity provider, in the last ten minutes. Such requests create sync records, providers, rotation policies, API tokens of administrators, or administrators. API tokens can't send them.",
   },
   requireApproval: {
     category: "features",
@@ -150,7 +150,7 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     default: false,
     environmentVariable: "REQUIRE_APPROVAL",
     description:
-      "Another administrator must approve a request by which a secret can leave, before it is sent again within 24 hours. Needs two active administrators.",
+      "Another administrator must approve a request that can expose a secret. The user then sends the request again within 24 hours. Needs two active administrators.",
   },
   logLevel: {
     category: "logging",

@@ -117,7 +117,9 @@ describe("a rule about the service's own credentials", () => {
     await run(80);
     await run(81);
     expect(mails()).toHaveLength(1);
-    expect(mails()[0]!.subject).toBe("2 credentials of the service expire soon; first API token “b” expires in 5 days");
+    expect(mails()[0]!.subject).toBe(
+      "1 credential of the service expires within 7 days, 1 within 30 days; first API token “b” expires in 5 days",
+    );
   });
 
   test("ignores revoked tokens, and thresholds longer than the lifetime of a token", async () => {

@@ -264,7 +264,10 @@ describe.each(HOSTILE_NAMES)("a name with %s adds neither lines nor markup", (_w
           "type" in payload && payload.type === "TextBlock" && "text" in payload ? [String(payload.text)] : [];
         return [...own, ...Object.values(payload).flatMap(blocksOf)];
       };
-      expect(blocksOf(card).map(teamsMarkup)).toEqual(blocksOf(plainCard).map(teamsMarkup));
+      const [markup, plainMarkup] = [card, plainCard].map((one) => blocksOf(one).map(teamsMarkup));
+      // A message about an item with such a long address ends with the notification's link, which is then not repeated.
+      if (name.length > 3000) expect(plainMarkup).toEqual(expect.arrayContaining(markup!));
+      else expect(markup).toEqual(plainMarkup);
       for (const text of textsIn(card)) expect(text).not.toMatch(NOT_IN_A_LINE);
     });
   });

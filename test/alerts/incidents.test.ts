@@ -103,7 +103,12 @@ describe("PagerDuty", () => {
     await deliver();
     const currentAlerts = () => cloud.control.pagerDuty.alerts().sort((a, b) => (a.summary < b.summary ? -1 : 1));
     expect(currentAlerts()).toMatchObject([
-      { severity: "error", summary: "kv-a/one expires in 6 days", status: "triggered", triggered: 2 },
+      {
+        severity: "error",
+        summary: "kv-a/one expires in 6 days (secret, no owner)",
+        status: "triggered",
+        triggered: 2,
+      },
       { severity: "critical", summary: expect.stringContaining("kv-a/two expired"), triggered: 1 },
     ]);
     await notify(rule.ruleId, [await renewalOfFirstItem(rule.ruleId)]);
@@ -296,15 +301,19 @@ describe("ServiceNow", () => {
     await deliver();
     const { incidents } = cloud.control.serviceNow;
     expect(incidents.map(({ state, short_description }) => [state, short_description])).toEqual([
-      ["1", "kv-a/two expires in 3 days"],
-      ["1", "kv-a/one expires in 8 days"],
+      ["1", "kv-a/two expires in 3 days (secret, no owner)"],
+      ["1", "kv-a/one expires in 8 days (secret, no owner)"],
     ]);
     for (const { sys_id: _s, number: _n, state: _t, ...fields } of incidents)
       expect(payloadProblems("serviceNowIncident", fields)).toEqual([]);
     fixture.clock.add(2 * 86_400_000);
     await deliver();
     expect(incidents).toHaveLength(2);
-    expect(incidents[1]).toMatchObject({ short_description: "kv-a/one expires in 6 days", urgency: "2", impact: "2" });
+    expect(incidents[1]).toMatchObject({
+      short_description: "kv-a/one expires in 6 days (secret, no owner)",
+      urgency: "2",
+      impact: "2",
+    });
     const recovery = { ...(await renewalOfFirstItem(rule.ruleId)), kind: "recovered", reason: "removed" } as Item;
     await notify(rule.ruleId, [recovery]);
     await notify(rule.ruleId, [recovery]);

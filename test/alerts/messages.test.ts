@@ -185,8 +185,10 @@ describe("a mail", () => {
   const mail = mailOf(message([asset("gone", -2.5), asset("now", 0.2), asset("soon", 6.5), asset("later", 25)]));
 
   test("has the numbers of items and the most urgent item in its subject", () => {
-    expect(mail.subject).toBe("1 expired, 3 expire soon; first kv-a/gone expired 2 days ago");
-    expect(mailOf(message([asset("soon", 6.5)])).subject).toBe("kv-a/soon expires in 6 days");
+    expect(mail.subject).toBe(
+      "1 asset expired, 2 expire within 7 days, 1 within 30 days (owner: ann); first kv-a/gone expired 2 days ago",
+    );
+    expect(mailOf(message([asset("soon", 6.5)])).subject).toBe("kv-a/soon expires in 6 days (secret, owner: ann)");
   });
 
   test.each([
@@ -208,7 +210,7 @@ describe("a mail", () => {
     [-24, "expired 1 day ago"],
     [-72, "expired 3 days ago"],
   ])("describes an asset with %s hours left as: %s", (hoursLeft, text) => {
-    expect(mailOf(message([asset("one", hoursLeft / 24)])).subject).toBe(`kv-a/one ${text}`);
+    expect(mailOf(message([asset("one", hoursLeft / 24)])).subject).toBe(`kv-a/one ${text} (secret, owner: ann)`);
   });
 
   test.each([
@@ -233,8 +235,9 @@ describe("a mail", () => {
     const subjectOf = (nameLength: number) => mailOf(message([asset("n".repeat(nameLength), 3)])).subject;
     const lengthWithoutName = subjectOf(0).length;
     const longestName = 180 - lengthWithoutName;
-    expect(subjectOf(longestName)).toBe(`kv-a/${"n".repeat(longestName)} expires in 3 days`);
-    expect(subjectOf(longestName + 1)).toBe(`kv-a/${"n".repeat(longestName + 1)} expires in 3 da…`);
+    const suffix = " expires in 3 days (secret, owner: ann)";
+    expect(subjectOf(longestName)).toBe(`kv-a/${"n".repeat(longestName)}${suffix}`);
+    expect(subjectOf(longestName + 1)).toBe(`kv-a/${"n".repeat(longestName + 1)}${suffix.slice(0, -2)}…`);
     for (const [length, shown] of [
       [800, "r".repeat(800)],
       [801, `${"r".repeat(799)}…`],
@@ -295,8 +298,8 @@ describe("a mail", () => {
         links,
       ),
     );
-    expect(subject).toBe("3 alerts; first kv-a/one expires in 1 day");
-    expect(text).toContain("\n\n3 new items.\n\n");
+    expect(subject).toBe("2 assets expire within 7 days, 1 resolved (owner: ann); first kv-a/one expires in 1 day");
+    expect(text).toContain("\n\n2 alerts and 1 resolved alert.\n\n");
     expect(namesIn(text).sort()).toEqual(["both", "old", "one"]);
     expect(text).toMatch(/kv-a\/both expires in 3 days\n.* · Threshold: 7 days · Rules: Rule a, Rule b\n/);
     expect(text).toMatch(/kv-a\/old was deleted\n.* · Rules: Rule a, Rule b\n/);
@@ -328,8 +331,8 @@ describe("a mail", () => {
       ],
       links,
     );
-    expect(mailOf(combined).subject).toBe("Digest: kv-a/one expires in 25 days");
-    expect(mailOf(combined).text).toContain("1 new item since the last digest.");
+    expect(mailOf(combined).subject).toBe("Digest: kv-a/one expires in 25 days (secret, owner: ann)");
+    expect(mailOf(combined).text).toContain("1 alert since the last digest. ");
     expect(mailOf(combined).text).not.toContain("Rule:");
     const [both, single] = [message([early, late]), message([late])];
     expect([slackOf(both), teamsOf(both)]).toEqual([slackOf(single), teamsOf(single)]);
@@ -366,6 +369,51 @@ describe("a mail", () => {
     expect(withoutPage.html).toMatch(new RegExp(`<a href="[^"]*${portal}"><b>kv-a/soon</b></a>`));
   });
 
+  test("and the cards end with one link: to the page of the items, or to the notification if they have several", () => {
+    const history = "https://lifecycle.example/#/alerts/history/01KAJ0000000000000000000AA";
+    for (const [items, text, url] of [
+      [[asset("one", 3)], "Open asset", "https://lifecycle.example/#/inventory/kv-a.secret.one"],
+      [[asset("one", 3), asset("two", 4)], "View these 2 alerts", history],
+      [[SCAN], "View what could not be read", "https://lifecycle.example/#/vaults?unread=true&failing=true"],
+    ] as const) {
+      const one = message([...items]);
+      expect(mailOf(one).text.trimEnd().split("\n").at(-1)).toBe(`${text}: ${url}`);
+      const lastLink = mailOf(one)
+        .html.match(/<a href="[^"]*"><b>[^<]*<\/b><\/a>/g)!
+        .at(-1);
+      expect(lastLink).toBe(`<a href="${url.replace("&", "&amp;")}"><b>${text}</b></a>`);
+      const slack = slackOf(one) as { blocks: { text?: { text: string } }[] };
+      expect(slack.blocks.at(-1)!.text!.text).toBe(`*<${url}|${text}>*`);
+      const teams = teamsOf(one) as { attachments: { content: { actions: object[] } }[] };
+      expect(teams.attachments[0]!.content.actions).toEqual([{ type: "Action.OpenUrl", title: text, url }]);
+    }
+  });
+
+  test("about resolved alerts says that they are resolved and that no action is needed", () => {
+    const resolved: Item[] = ["one", "two"].map((name) => ({
+      kind: "renewed",
+      id: name,
+      of: asset(name, 5),
+      since: AT,
+      expiresOn: Date.parse(AT) / 1000 + 90 * DAY_SECONDS,
+    }));
+    const { subject, text } = mailOf(message(resolved));
+    expect(subject).toBe("2 alerts resolved (owner: ann); first kv-a/one was renewed and expires in 3 months");
+    expect(text).toContain("\n\n2 resolved alerts. No action is needed.\n\n");
+    expect(text).not.toContain("new item");
+    expect(mailOf(message(resolved.slice(0, 1))).text).toContain("\n\n1 resolved alert. No action is needed.\n\n");
+  });
+
+  test.each([
+    [60, "in 60 days"],
+    [61, "in 2 months"],
+    [89, "in 2 months"],
+    [364, "in 12 months"],
+    [365, "in 1 year"],
+  ])("writes %s days as: %s", (days, text) => {
+    expect(mailOf(message([asset("one", days)])).subject).toContain(`kv-a/one expires ${text} (`);
+  });
+
   test("links no line to the JSON of the API", () => {
     for (const item of itemsOfEveryKind()) expect(mailOf(message([item])).text).not.toContain("lifecycle.example/api/");
   });
@@ -377,9 +425,9 @@ describe("a mail", () => {
       for (const part of [
         "kv-a/soon",
         "expires in 6 days",
-        "27 November 2026, 22:00 UTC",
+        "Nov 27, 2026, 22:00 UTC",
         "Owner: ann",
-        "Payments (s-1)",
+        "subscription Payments",
       ])
         expect(text).toContain(part);
     }
@@ -388,12 +436,11 @@ describe("a mail", () => {
     expect(order).toEqual([...order].sort((a, b) => a - b));
   });
 
-  test("names the alert rule and links the alert history and the service", () => {
+  test("names the service and the alert rule, links the alert history, and ends with the link to the asset", () => {
     for (const text of [mail.text, mail.html.replaceAll("&lt;", "<").replaceAll("&gt;", ">")]) {
       expect(text).toContain("the alert rule “Team <A>” (01KAJ0000000000000000000BB)");
       // A link to the page, which offers the sign-in. A link to the API would return 401 in a browser.
       expect(text).toContain("https://lifecycle.example/#/alerts/history/01KAJ0000000000000000000AA");
-      expect(text).toMatch(/https:\/\/lifecycle\.example\/["\s]/);
     }
   });
 
@@ -427,9 +474,7 @@ describe("a mail", () => {
       expect(Buffer.byteLength(subject + html + text)).toBeLessThan(90_000);
       expect(Buffer.byteLength(subject + html + text)).toBeGreaterThan(80_000);
       const shown = [...text.matchAll(/^(?:EXPIRED|WITHIN .+|LATER): kv-/gm)].length;
-      expect(text).toContain(
-        `${count - shown} more items are not shown. The most urgent items are above. https://lifecycle.example/#/alerts`,
-      );
+      expect(text).toContain(`${count - shown} more items are not shown. The most urgent items are above.\n`);
       expect(html).toContain(`${count - shown} more items are not shown`);
       const names = new Set(namesIn(text));
       expect(many.slice(0, shown).every(({ name }) => names.has(name))).toBe(true);
@@ -452,20 +497,20 @@ describe("a mail", () => {
       });
     const items = [late("far", 57, "acmebot"), late("near", 6, "keyVaultPolicy"), late("gone", -1, "acmebot")];
     const { subject, text, html } = mailOf(message(items, { alertType: "lateRenewal" }));
-    expect(subject).toBe("3 certificates were not renewed in time; first kv-a/gone expired 1 day ago");
-    const since = "Renewal late since: 20 November 2026, 10:00 UTC";
+    expect(subject).toBe("3 certificates were not renewed in time (owner: ann); first kv-a/gone expired 1 day ago");
+    const since = "Renewal late since: Nov 20, 2026, 10:00 UTC (1 day ago)";
     const lines = [
       [
         "EXPIRED: kv-a/gone was not renewed in time and expired 1 day ago",
-        `Renewer: Acmebot · ${since} · Expired: 20 November 2026, 10:00 UTC`,
+        `Renewer: Acmebot · ${since} · Expired: Nov 20, 2026, 10:00 UTC`,
       ],
       [
         "WITHIN 7 DAYS: kv-a/near was not renewed in time and expires in 6 days",
-        `Renewer: Key Vault policy · ${since} · Expires: 27 November 2026, 10:00 UTC`,
+        `Renewer: Key Vault policy · ${since} · Expires: Nov 27, 2026, 10:00 UTC`,
       ],
       [
         "RENEWAL IS LATE: kv-a/far was not renewed in time and expires in 57 days",
-        `Renewer: Acmebot · ${since} · Expires: 17 January 2027, 10:00 UTC`,
+        `Renewer: Acmebot · ${since} · Expires: Jan 17, 2027, 10:00 UTC`,
       ],
     ];
     const shown = lines.map(([line, facts]) => `${line}\n  Type: Certificate · ${facts}\n`);
@@ -476,7 +521,8 @@ describe("a mail", () => {
     );
     for (const card of [slack, teams]) {
       expect(card).toContain("Renewal is late: ");
-      expect(card).toContain(`Renewer: Acmebot · ${since}`);
+      // Teams escapes parentheses.
+      expect(card).toContain(`Renewer: Acmebot · ${since.split(" (")[0]}`);
     }
     // A renewed certificate is no longer late.
     const renewed = mailOf(message([{ kind: "renewed", id: "1", of: items[0]!, since: AT }])).text;
@@ -497,16 +543,16 @@ describe("a mail", () => {
     const order = text.match(/^(#.*|[A-Z0-9 ]+: \S+)/gm);
     expect(order).toEqual([
       "# Owner: bob",
-      "## Vault kv-b, subscription Payments (s-1)",
+      "## Vault kv-b, subscription Payments",
       "EXPIRED: kv-b/a1",
-      "## Vault kv-c, subscription Payments (s-1)",
+      "## Vault kv-c, subscription Payments",
       "WITHIN 30 DAYS: kv-c/a2",
       "# Owner: ann",
-      "## Vault kv-a, subscription Payments (s-1)",
+      "## Vault kv-a, subscription Payments",
       "WITHIN 7 DAYS: kv-a/b1",
       "WITHIN 30 DAYS: kv-a/b2",
       "# No owner",
-      "## Vault kv-c, subscription Payments (s-1)",
+      "## Vault kv-c, subscription Payments",
       "WITHIN 7 DAYS: kv-c/c1",
     ]);
     expect(html.match(/<h2/g)).toHaveLength(3);
@@ -552,9 +598,11 @@ describe("a mail", () => {
       subscriptionId: "s-1",
       firstSeenAt: AT,
     });
-    expect(mailOf(message([violation("v")])).subject).toBe("kv-a.secret.x fails the check secret-expiry");
+    expect(mailOf(message([violation("v")])).subject).toBe(
+      "kv-a/x fails a check: Secret has no expiration date (secret, no owner)",
+    );
     expect(mailOf(message([violation("v"), violation("w")])).subject).toBe(
-      "2 new compliance violations, the most severe high",
+      "2 compliance violations: 2 high (no owner); first kv-a/x fails a check: Secret has no expiration date",
     );
     const scan = mailOf(message([SCAN]));
     expect(scan.text).toContain("Unread vaults: 2 of 36");
@@ -563,8 +611,11 @@ describe("a mail", () => {
 
   test("describes every kind of item, under headings of owners, vaults and tenants", () => {
     const { subject, text } = mailOf(message(itemsOfEveryKind()));
-    expect(subject).toBe("5 expired, 21 expire soon; first kv-a/gone expired 2 days ago");
-    expect(text).toContain(`\n\n26 new items.\n\n${EVERY_KIND}\n\n--\n`);
+    expect(subject).toBe(
+      "21 alerts, 5 resolved (owners: bob and 1 more, 5 without owner); first kv-a/gone expired 2 days ago",
+    );
+    expect(text).toContain("\n\n21 alerts and 5 resolved alerts. ");
+    expect(text).toContain(`\n\n${EVERY_KIND}\n\n--\n`);
   });
 });
 
@@ -579,8 +630,8 @@ describe("a card", () => {
       ...itemsOfEveryKind().filter(({ id }) => id === "entra.t-9.a-1.k-1"),
     ]);
     const headings = [
-      "Owner: ann · Vault kv-a, subscription Payments (s-1)",
-      "Owner: bob · Vault kv-b, subscription Payments (s-1)",
+      "Owner: ann · Vault kv-a, subscription Payments",
+      "Owner: bob · Vault kv-b, subscription Payments",
       "No owner · Application Shop, Microsoft Entra tenant t-9",
     ];
     const slack = JSON.stringify(slackOf(grouped));
@@ -615,11 +666,11 @@ describe("a card", () => {
     expect(card.blocks.length).toBeLessThanOrEqual(50);
     expect(card.blocks[0]!.text!.text.length).toBeLessThanOrEqual(150);
     for (const { text } of card.blocks) expect((text?.text ?? "").length).toBeLessThanOrEqual(3000);
-    expect(JSON.stringify(card)).toContain("380 more: <");
+    expect(JSON.stringify(card)).toContain("380 more are not shown.");
     const hostile = JSON.stringify(slackOf(message([asset("<!channel>&", 3)])));
     expect(hostile).toContain("&lt;!channel&gt;&amp;");
     expect(hostile).toContain(
-      "<https://lifecycle.example/#/alerts/history/01KAJ0000000000000000000AA|Show in the alert history> · <https://lifecycle.example/|Open the service>",
+      "<https://lifecycle.example/#/alerts/history/01KAJ0000000000000000000AA|Show in the alert history>",
     );
   });
 
@@ -627,7 +678,7 @@ describe("a card", () => {
     const card = teamsOf(many) as { attachments: { content: object }[] };
     expect(payloadProblems("teams", card)).toEqual([]);
     expect(Buffer.byteLength(JSON.stringify(card))).toBeLessThan(28_000);
-    expect(JSON.stringify(card)).toContain("385 more. The alert history");
+    expect(JSON.stringify(card)).toContain("385 more are not shown.");
     expect(cardProblems(card.attachments[0]!.content)).toEqual([]);
     expect(cardProblems({ type: "AdaptiveCard", version: "1.4", body: [{ type: "TextBlok" }] })).not.toEqual([]);
   });
@@ -653,7 +704,9 @@ describe("a card", () => {
     expect(text).toContain(
       "[Open in the Azure portal](https://portal.azure.com/#@t-1/asset/Microsoft_Azure_KeyVault/Secret/https://kv-a.vault.azure.net/secrets/soon)",
     );
-    expect(text).toContain('"url":"https://lifecycle.example/#/alerts/history/01KAJ0000000000000000000AA"');
+    expect(text).toContain(
+      "[Show in the alert history](https://lifecycle.example/#/alerts/history/01KAJ0000000000000000000AA)",
+    );
     expect(text).not.toContain("selectAction");
     const hostile = JSON.stringify(teamsOf(message([asset("[x](http://evil)", 3)])));
     expect(hostile).not.toMatch(/[^\\]\[x\]\(http/);
@@ -727,66 +780,68 @@ describe("a digest", () => {
 /** The expected text of the mail with every kind of item. */
 const EVERY_KIND = `# No owner
 
-## Vault kv-a, subscription Payments (s-1)
+## Vault kv-a, subscription Payments
 
 EXPIRED: kv-a/gone expired 2 days ago
-  Type: Secret · Expired: 19 November 2026, 10:00 UTC
+  Type: Secret · Expired: Nov 19, 2026, 10:00 UTC
   Open asset: https://lifecycle.example/#/inventory/kv-a.secret.gone
 
 ## Application Shop, Microsoft Entra tenant t-9
 
 WITHIN 30 DAYS: Shop/ci expires in 20 days
-  Type: Client secret of an application · Client ID: a-1 · Key ID: k-1 · Expires: 11 December 2026, 10:00 UTC
+  Type: Client secret of an application · Client ID: a-1 · Key ID: k-1 · Expires: Dec 11, 2026, 10:00 UTC
   Open asset: https://lifecycle.example/#/inventory/entra.t-9.a-1.k-1
 
-## Vault kv-b, subscription Payments (s-1)
+## Vault kv-b, subscription Payments
 
-WARNING: kv-b.secret.y fails the check secret-expiry
-  Finding: Secret has no expiration date · Severity: medium · First seen: 18 November 2026, 10:00 UTC
+WARNING: kv-b/y fails a check: Secret has no expiration date
+  Type: Secret · Check: secret-expiry · Severity: medium · First seen: Nov 18, 2026, 10:00 UTC (3 days ago)
   Open asset: https://lifecycle.example/#/inventory/kv-b.secret.y
 
 ## B2C tenant b2c.example
 
 LATER: Google expires in 40 days
-  Type: Identity provider · Tenant: b2c.example · Expires: 31 December 2026, 10:00 UTC
+  Type: Identity provider · Tenant: b2c.example · Expires: Dec 31, 2026, 10:00 UTC
   Open asset: https://lifecycle.example/#/inventory/b2c.t-9.idp.google
 
 LATER: B2C_1A_Sign expires in 40 days
-  Type: Key of a custom policy · Tenant: b2c.example · Expires: 31 December 2026, 10:00 UTC
+  Type: Key of a custom policy · Tenant: b2c.example · Expires: Dec 31, 2026, 10:00 UTC
   Open asset: https://lifecycle.example/#/inventory/b2c.t-9.policy.sign
 
 # Other alerts
 
 EXPIRED: License “PRO” expired 1 day ago
-  Expires: 20 November 2026, 10:00 UTC · Threshold: 14 days
+  Expires: Nov 20, 2026, 10:00 UTC (1 day ago) · Threshold: 14 days
 
 ACT NOW: admin signed in with a password while passwords are turned off
-  Time: 21 November 2026, 10:00 UTC · Client address: 192.0.2.1
+  Time: Nov 21, 2026, 10:00 UTC (within the last hour) · Client address: 192.0.2.1
+  View sessions and users: https://lifecycle.example/#/access
 
 ACT NOW: other signed in with a password while passwords are turned off
-  Time: 21 November 2026, 10:00 UTC · Client address: unknown
+  Time: Nov 21, 2026, 10:00 UTC (within the last hour) · Client address: unknown
+  View sessions and users: https://lifecycle.example/#/access
 
 WITHIN 7 DAYS: API token “ci” expires in 3 days
-  Expires: 24 November 2026, 10:00 UTC · User: maria · Threshold: 3 days
+  Expires: Nov 24, 2026, 10:00 UTC (in 3 days) · User: maria · Threshold: 3 days
 
 URGENT: Scan 01KAJ0000000000000000000CC timed out
-  Mode: full · Ended: 21 November 2026, 10:00 UTC · Unread vaults: 2 of 36 · Reason: 24 hours were not enough.
+  Mode: full · Ended: Nov 21, 2026, 10:00 UTC (within the last hour) · Unread vaults: 2 of 36 · Reason: 24 hours were not enough.
   View what could not be read: https://lifecycle.example/#/vaults?unread=true&failing=true
 
 URGENT: Subscription s-2 can't be read
-  Subscription: s-2 · Reason: The service may not list it. (accessDenied) · Next step: Grant Reader. · Found: 20 November 2026, 10:00 UTC · Scan: 01KAJ0000000000000000000CC
+  Subscription: s-2 · Reason: The service may not list it. (accessDenied) · Next step: Grant Reader. · Found: Nov 20, 2026, 10:00 UTC (1 day ago) · Scan: 01KAJ0000000000000000000CC
   View what could not be read: https://lifecycle.example/#/vaults?unread=true&failing=true
 
 URGENT: Discovery scans do not complete
-  Reason: The service may not list it. (timedOut) · Next step: Grant Reader. · Found: 20 November 2026, 10:00 UTC · Scan: 01KAJ0000000000000000000CC
+  Reason: The service may not list it. (timedOut) · Next step: Grant Reader. · Found: Nov 20, 2026, 10:00 UTC (1 day ago) · Scan: 01KAJ0000000000000000000CC
   View what could not be read: https://lifecycle.example/#/vaults?unread=true&failing=true
 
 URGENT: Subscription s-2 still can't be read
-  Subscription: s-2 · Reason: The service may not list it. (accessDenied) · Next step: Grant Reader. · Found: 20 November 2026, 10:00 UTC · Scan: 01KAJ0000000000000000000CC · First notified: 12 November 2026, 10:00 UTC
+  Subscription: s-2 · Reason: The service may not list it. (accessDenied) · Next step: Grant Reader. · Found: Nov 20, 2026, 10:00 UTC (1 day ago) · Scan: 01KAJ0000000000000000000CC · First notified: Nov 12, 2026, 10:00 UTC (9 days ago)
   View what could not be read: https://lifecycle.example/#/vaults?unread=true&failing=true
 
-WARNING: kv-d can't be read
-  Vault: kv-d · Subscription: s-2 · List: secrets · Reason: The service may not list it. (accessDenied) · Next step: Grant Reader. · Found: 20 November 2026, 10:00 UTC · Scan: 01KAJ0000000000000000000CC
+WARNING: Vault kv-d can't be read
+  Vault: kv-d · Subscription: s-2 · List: secrets · Reason: The service may not list it. (accessDenied) · Next step: Grant Reader. · Found: Nov 20, 2026, 10:00 UTC (1 day ago) · Scan: 01KAJ0000000000000000000CC
   View what could not be read: https://lifecycle.example/#/vaults?unread=true&failing=true
 
 WARNING: Payments is due
@@ -805,42 +860,42 @@ NOTICE: Payments is due
   Reason: It expires soon. · Current state: All secrets work. · Next step: Start it. · Client ID: a-2
   View application: https://lifecycle.example/#/rotation/apps/a-2
 
-RESOLVED: kv-d is no longer monitored
-  Vault: kv-d · Subscription: s-2 · List: secrets · Reason: The service may not list it. (accessDenied) · Found: 20 November 2026, 10:00 UTC · Scan: 01KAJ0000000000000000000CC · First notified: 12 November 2026, 10:00 UTC
+RESOLVED: Vault kv-d is no longer monitored
+  Vault: kv-d · Subscription: s-2 · List: secrets · Reason: The service may not list it. (accessDenied) · Found: Nov 20, 2026, 10:00 UTC (1 day ago) · Scan: 01KAJ0000000000000000000CC · First notified: Nov 12, 2026, 10:00 UTC (9 days ago)
   View what could not be read: https://lifecycle.example/#/vaults?unread=true&failing=true
 
 # Owner: bob
 
-## Vault kv-b, subscription Payments (s-1)
+## Vault kv-b, subscription Payments
 
-ACT NOW: kv-b.secret.x fails the check secret-expiry
-  Finding: Secret has no expiration date · Severity: critical · First seen: 18 November 2026, 10:00 UTC
+ACT NOW: kv-b/x fails a check: Secret has no expiration date
+  Type: Secret · Check: secret-expiry · Severity: critical · First seen: Nov 18, 2026, 10:00 UTC (3 days ago)
   Open asset: https://lifecycle.example/#/inventory/kv-b.secret.x
 
-RESOLVED: kv-b.secret.z is resolved
-  Finding: Secret has no expiration date · Severity: high · First seen: 18 November 2026, 10:00 UTC · First notified: 12 November 2026, 10:00 UTC
+RESOLVED: kv-b/z no longer fails a check: Secret has no expiration date
+  Type: Secret · Check: secret-expiry · Severity: high · First seen: Nov 18, 2026, 10:00 UTC (3 days ago) · First notified: Nov 12, 2026, 10:00 UTC (9 days ago)
   Open asset: https://lifecycle.example/#/inventory/kv-b.secret.z
 
 # Owner: ann
 
-## Vault kv-a, subscription Payments (s-1)
+## Vault kv-a, subscription Payments
 
 WITHIN 24 HOURS: kv-a/last expires in 1 day
-  Type: Certificate · Expires: 22 November 2026, 10:00 UTC · Threshold: 1 day
+  Type: Certificate · Expires: Nov 22, 2026, 10:00 UTC · Threshold: 1 day
   Open asset: https://lifecycle.example/#/inventory/kv-a.secret.last
 
 WITHIN 7 DAYS: kv-a/alone expires in 2 days
-  Type: Secret · Expires: 23 November 2026, 10:00 UTC · Threshold: 7 days · First notified: 12 November 2026, 10:00 UTC · Escalated: not acknowledged within 1 day
+  Type: Secret · Expires: Nov 23, 2026, 10:00 UTC · Threshold: 7 days · First notified: Nov 12, 2026, 10:00 UTC (9 days ago) · Escalated: not acknowledged within 1 day
   Open asset: https://lifecycle.example/#/inventory/kv-a.secret.alone
 
 RESOLVED: kv-a/free was renewed and has no expiry
-  Type: Secret · Previous expiry: 20 November 2026, 10:00 UTC · First notified: 12 November 2026, 10:00 UTC
+  Type: Secret · Previous expiry: Nov 20, 2026, 10:00 UTC (1 day ago) · First notified: Nov 12, 2026, 10:00 UTC (9 days ago)
   Open asset: https://lifecycle.example/#/inventory/kv-a.secret.free
 
-RESOLVED: kv-a/new was renewed and expires on 17 September 2027, 10:00 UTC
-  Type: Secret · Previous expiry: 26 November 2026, 10:00 UTC · Version: v2 · First notified: 12 November 2026, 10:00 UTC
+RESOLVED: kv-a/new was renewed and expires in 10 months
+  Type: Secret · Expires: Sep 17, 2027, 10:00 UTC (in 10 months) · Previous expiry: Nov 26, 2026, 10:00 UTC (in 5 days) · Version: v2 · First notified: Nov 12, 2026, 10:00 UTC (9 days ago)
   Open asset: https://lifecycle.example/#/inventory/kv-a.secret.new
 
 RESOLVED: kv-a/off was disabled
-  Type: Secret · Expires: 26 November 2026, 10:00 UTC · Threshold: 7 days · First notified: 12 November 2026, 10:00 UTC
+  Type: Secret · Expires: Nov 26, 2026, 10:00 UTC · Threshold: 7 days · First notified: Nov 12, 2026, 10:00 UTC (9 days ago)
   Open asset: https://lifecycle.example/#/inventory/kv-a.secret.off`;

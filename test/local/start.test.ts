@@ -78,6 +78,15 @@ test("npm start uses the data of an earlier version, keeps it private to its own
     expect(lines.join("\n")).toContain("the simulated company. For yours");
     expect(lines.join("\n")).toContain(EXISTING_PASSWORD);
     expect((await fetch(`http://127.0.0.1:${port}/health`)).status).toBe(200);
+    // The next step is the first and the last line about the running service, and a browser can open each printed address.
+    const openLine = `Open http://localhost:${port}/ and sign in as admin`;
+    const openLines = () => lines.flatMap((line, index) => (line.includes(openLine) ? [index] : []));
+    await expect.poll(openLines).toHaveLength(2);
+    const [first, last] = openLines();
+    expect(first).toBeLessThan(lines.findIndex((line) => line.includes("Serving at")));
+    expect(lines.slice(last! + 1).filter((line) => line.trim() !== "")).toEqual([]);
+    for (const address of lines.join("\n").match(/http:\/\/[^\s)]+/g)!)
+      expect([address, (await fetch(address)).status]).toEqual([address, 200]);
     // `stand-in` is the folder for runs with the simulated cloud. Runs with `--azure` use the folder `azure`.
     expect(await scansAfterTimer(port, path.join(data, "stand-in/host.log"))).toEqual([]);
 

@@ -1,13 +1,14 @@
 import { execFileSync } from "node:child_process";
 import { expect, test } from "vitest";
 import { RENEWER_NAMES } from "../../shared/inventory/renewal.ts";
+import { DEFINITIONS } from "../../shared/settings/definitions.ts";
 
-// Tests of texts that users copy or download from the page, and that other programs interpret: commands and CSV files.
+// Tests of texts of the page: those that users copy or download and that other programs interpret, and the labels of settings.
 
 /** Loads a module of the page, which has its own TypeScript project. */
 // biome-ignore lint/suspicious/noExplicitAny: see above
-const load = async (part: string): Promise<any> =>
-  await import(new URL(`../../functions/web/src/parts/${part}.ts`, import.meta.url).href);
+const load = async (part: string, folder = "parts"): Promise<any> =>
+  await import(new URL(`../../functions/web/src/${folder}/${part}.ts`, import.meta.url).href);
 
 const asset = {
   type: "secret",
@@ -75,4 +76,16 @@ test("a downloaded table has no value that a spreadsheet would run", async () =>
 test("the page names renewers like the service's messages and reports", async () => {
   const { RENEWERS } = await load("renewers");
   expect(RENEWERS).toEqual(Object.fromEntries(Object.entries(RENEWER_NAMES).map(([name, { label }]) => [name, label])));
+});
+
+test("every setting has a label, every number a unit, and every choice a text", async () => {
+  const { labelOf, unitOf, valueText } = await load("labels", "views/settings");
+  for (const [key, { type, ...definition }] of Object.entries(DEFINITIONS)) {
+    expect(labelOf(key), key).not.toBe(key);
+    expect(labelOf(key), key).toMatch(/^[A-Z][a-z ]+$/);
+    expect(unitOf(key) !== "", key).toBe(type === "integer");
+    for (const value of "allowed" in definition ? (definition.allowed ?? []) : [])
+      expect(valueText(key, value), `${key}: ${value}`).not.toBe("none");
+  }
+  expect([valueText("watchAll", false), valueText("discoveryScanTimeout", 3600)]).toEqual(["Off", "3,600 seconds"]);
 });

@@ -9,6 +9,10 @@ task("what expires within 7 days, and who owns it", async () => {
   const first = list.getByRole("listitem").filter({ hasText: "db" }).first();
   await first.waitFor();
   expect(await first.innerText()).toMatch(/db[\s\S]*kv-shop[\s\S]*shop[\s\S]*in [23] days/);
+  // The bars of the chart are weeks, which their labels say with both days.
+  const chart = visitor.page.getByRole("region", { name: "Expiring soon" });
+  await visitor.see(/per week/, chart);
+  await visitor.see(/^[A-Z][a-z]{2} \d+\s–\s(?:[A-Z][a-z]{2} )?\d+$/, chart);
   // Assets without an owner say so.
   await visitor.see("no owner", list);
   visitor.expectClicks(0);
@@ -182,6 +186,22 @@ task("sign-in by OIDC is set up and tested before it is saved", async () => {
   await visitor.press("Save configuration", dialog);
   await dialog.waitFor({ state: "detached" });
   await visitor.see(`OpenID Connect with ${issuer}`);
+  visitor.expectClicks();
+});
+
+task("sign-in by SAML is set up and tested before it is saved", async () => {
+  const visitor = await visit();
+  const { page } = visitor;
+  await visitor.follow("Single sign-on", page.getByRole("navigation", { name: "Views" }));
+  await visitor.press("Configure SAML");
+  const dialog = page.getByRole("dialog");
+  expect(await dialog.getByRole("button", { name: "Save configuration" }).count()).toBe(0);
+  // The provider's metadata contains its entity ID, addresses and certificates.
+  await visitor.type("Provider metadata", service.cloud.saml.metadata(), { mayBeId: true });
+  await visitor.press("Test connection", dialog);
+  await visitor.press("Save configuration", dialog);
+  await dialog.waitFor({ state: "detached" });
+  await visitor.see(/^SAML with /);
   visitor.expectClicks();
 });
 

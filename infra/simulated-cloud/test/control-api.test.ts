@@ -37,6 +37,13 @@ async function callControlApi(method: string, path: string, body?: unknown): Pro
   return { status: answer.status, body: await answer.json() };
 }
 
+test("a copy in another cloud can be changed over HTTP, to see drift", async () => {
+  const path = "/providers/hashicorp/kv-a/one";
+  for (const value of ["changed", "changed again"])
+    expect(await callControlApi("PUT", path, { value })).toEqual({ status: 200, body: { value } });
+  expect((await callControlApi("PUT", "/providers/aws/kv-a/one", { value: "x" })).status).toBe(404);
+});
+
 test("vaults and secrets can be created, changed, read and deleted over HTTP", async () => {
   const { body: subscriptions } = await callControlApi("GET", "/subscriptions");
   await callControlApi("POST", `/subscriptions/${subscriptions[0].id}/vaults`, { name: "kv-http" });

@@ -1,5 +1,5 @@
-/** Labels and units of the settings. The API names a setting only by its key, which the page shows below the label. */
-const LABELS: Record<string, { label: string; unit?: string }> = {
+/** Labels, units and display texts of the settings. The API names a setting only by its key, which the page shows below the label. */
+const LABELS: Record<string, { label: string; unit?: string; values?: Record<string, string> }> = {
   discoveryMaxWorkers: { label: "Vaults scanned in parallel", unit: "vaults" },
   discoveryScanTimeout: { label: "Scan timeout", unit: "seconds" },
   enableNotifications: { label: "Send alerts" },
@@ -7,7 +7,10 @@ const LABELS: Record<string, { label: string; unit?: string }> = {
   watchAll: { label: "Monitor all subscriptions" },
   requirePasswordChange: { label: "Require new users to change their password" },
   unusedPasswordDays: { label: "Lifetime of unused passwords", unit: "days" },
-  requireSecondFactor: { label: "Require a second factor" },
+  requireSecondFactor: {
+    label: "Second factor required for",
+    values: { none: "nobody", administrators: "administrators", everyone: "everyone" },
+  },
   requireStepUp: { label: "Require a fresh second factor for requests that can expose a secret" },
   requireApproval: { label: "Require approval of requests that can expose a secret" },
   logLevel: { label: "Log level" },
@@ -28,3 +31,11 @@ export const labelOf = (key: string): string => LABELS[key]?.label ?? key;
 
 /** Returns the unit of a number, such as "days". Empty for a setting that is not a number. */
 export const unitOf = (key: string): string => LABELS[key]?.unit ?? "";
+
+/** Returns a value as text: on or off, a number with its unit, or the display text of a choice. */
+export function valueText(key: string, value: boolean | number | string): string {
+  if (typeof value === "boolean") return value ? "On" : "Off";
+  return typeof value === "number"
+    ? `${value.toLocaleString()} ${unitOf(key)}`
+    : (LABELS[key]?.values?.[value] ?? value);
+}

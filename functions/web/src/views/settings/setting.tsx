@@ -6,7 +6,7 @@ import { typed } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import type { Category } from "./categories.ts";
-import { labelOf, unitOf } from "./labels.ts";
+import { labelOf, unitOf, valueText } from "./labels.ts";
 import { ScopeChange } from "./scope-change.tsx";
 
 type OneSetting = Schemas["Setting"];
@@ -74,12 +74,6 @@ const SOURCES: Record<OneSetting["source"], string> = {
   default: "default",
 };
 
-/** Returns a value as text, a number with its unit. */
-function valueText(key: string, value: OneSetting["value"]): string {
-  if (typeof value === "boolean") return value ? "On" : "Off";
-  return typeof value === "number" ? `${value.toLocaleString()} ${unitOf(key)}` : value;
-}
-
 /** The form of one setting that is not on or off. */
 function Edit({ setting, category }: Props) {
   return (
@@ -144,7 +138,10 @@ function Toggle({ setting, category, isOn }: Props & { isOn: boolean }) {
 /** The input field of a setting that is not on or off, by its type. `allowed`: all values of a setting that has only a few. */
 function Value({ setting: { key, type, value, minimum, maximum, allowed, description } }: { setting: OneSetting }) {
   const field = { name: "value", member: key, label: labelOf(key), hint: description };
-  if (allowed) return <ChoiceField {...field} options={allowed} defaultValue={String(value)} />;
+  if (allowed) {
+    const options = Object.fromEntries(allowed.map((option) => [option, valueText(key, option)]));
+    return <ChoiceField {...field} options={options} defaultValue={String(value)} />;
+  }
   if (type !== "integer") return <TextField {...field} defaultValue={String(value)} />;
   const bounds =
     minimum === null || maximum === null

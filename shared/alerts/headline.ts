@@ -1,0 +1,193 @@
+import type { Item } from "./items.ts";
+import { type MessageLine, NO_OWNER } from "./message-line.ts";
+import { type AlertType, SEVERITIES } from "./rule.ts";
+
+/** The heading of a message and the sentence below it: the problem, its extent and urgency, the owners, and the next step. */
+
+/** An item and its line. */
+export interface HeadlineEntry {
+  item: Item;
+  line: MessageLine;
+}
+
+/** Start of `what` for a certificate whose renewal is late. The time until its expiry follows. */
+export const LATE_TEXT = "was not renewed in time and ";
+/** Maximum length of an owner in a heading. */
+const MAX_OWNER = 60;
+
+const AUTOMATION_HEADLINES: Partial<Record<AlertType, string>> = {
+  rotationDue: "client secrets are due for rotation",
+  rotationDone: "rotations completed",
+  rotationFailed: "rotations need attention",
+  syncFailed: "syncs failed",
+  referenceUnresolved: "Key Vault references are not resolved",
+  unexpectedReader: "assets were read by unexpected identities",
+  rowUnreadable: "stored rows can't be read",
+};
+
+/** The sentences below the heading, by what the rule notifies of. */
+const NEXT_STEPS: Partial<Record<AlertType, string>> = {
+  expiration: "Open an asset to see who uses it, and to rotate, renew or snooze it.",
+  expired: "Open an asset to see who still uses it, and to rotate, renew or disable it.",
+  credentialExpiry: "Open a credential to see who uses it, and to rotate or snooze it.",
+  lateRenewal: "Open a certificate to see its renewer, and to renew it.",
+  complianceViolation: "Open an asset for the fix, or to exempt the violation.",
+  scanFailure: "The credentials there are not monitored until the service can read them again.",
+  serviceCredentialExpiry: "The service or its users lose access when these credentials expire. Replace them before.",
+  rotationDue: "Each alert names the next step.",
+  rotationFailed: "Each alert names the next step.",
+  syncFailed: "Each alert names the next step.",
+  referenceUnresolved: "Each alert names the next step.",
+  unexpectedReader: "Each alert names the next step.",
+  rowUnreadable: "Each alert names the next step.",
+  breakGlass: "If nobody expected this sign-in, end the sessions of the account and change its password.",
+};
+
+/** The kinds of items about something that scans can't read, and how often it was notified. */
+const UNREAD_KINDS: Partial<Record<Item["kind"], string>> = { scanFailure: "", stillFailing: "still " };
+
+/** Whether the item says that an alert ended. */
+export const isResolution = ({ kind }: Item): boolean => kind === "renewed" || kind === "recovered";
+
+/** Returns the heading of a message. The entries are in display order. */
+export function headlineOf(types: ReadonlySet<AlertType>, entries: readonly HeadlineEntry[]): string {
+  const [first] = entries;
+  if (!first) return "Nothing to report";
+  if (entries.length === 1) return summaryOf(first.line);
+  const open = entries.filter(({ item }) => !isResolution(item));
+  const resolved = entries.length - open.length;
+  const counts =
+    open.length === 0
+      ? `${resolved} alerts resolved`
+      : `${countsOf(types, open)}${resolved > 0 ? `, ${resolved} resolved` : ""}`;
+  const { title, what } = first.line;
+  // The counts say already that scans can't read it.
+  const isUnread = (open[0]?.item.kind ?? "") in UNREAD_KINDS;
+  return `${counts}${ownersText(entries)}; first ${title}${isUnread ? "" : ` ${what.replace(LATE_TEXT, "")}`}`;
+}
+
+/** Returns a line as one sentence with its type and owner: `kv-a/one expires in 6 days (secret, owner: ann)`. */
+export function summaryOf({ title, what, facts }: Pick<MessageLine, "title" | "what" | "facts">): string {
+  const factOf = (wanted: string) => facts.find(([label]) => label === wanted)?.[1];
+  const [type, owner] = [factOf("Type"), factOf("Owner")];
+  const details = [
+    ...(type === undefined ? [] : [lowerFirst(type)]),
+    ...(owner === undefined ? [] : [owner === NO_OWNER ? lowerFirst(owner) : `owner: ${shortened(owner)}`]),
+  ];
+  return `${title} ${what}${details.length === 0 ? "" : ` (${details.join(", ")})`}`;
+}
+
+const lowerFirst = (text: string): string => text.slice(0, 1).toLowerCase() + text.slice(1);
+
+/** Returns the sentence below the heading: how many alerts are open and how many are resolved, and what to do next. */
+export function introOf(types: ReadonlySet<AlertType>, items: readonly Item[], since: string): string {
+  const resolved = items.filter(isResolution).length;
+  const open = items.length - resolved;
+  const counts = [
+    ...(open > 0 ? [counted(open, "alert")] : []),
+    ...(resolved > 0 ? [counted(resolved, "resolved alert")] : []),
+  ];
+  const [type] = types.size === 1 ? [...types] : [];
+  const next = open === 0 ? "No action is needed." : type && NEXT_STEPS[type];
+  return [`${counts.join(" and ")}${since}.`, ...(next ? [next] : [])].join(" ");
+}
+
+/** Returns the problem, how often and how soon, for two or more open items, or one open item beside resolved ones. */
+function countsOf(types: ReadonlySet<AlertType>, open: readonly HeadlineEntry[]): string {
+  const items = open.map(({ item }) => item);
+  const [type] = types;
+  const number = items.length;
+  const kinds = new Set(items.map(({ kind }) => kind));
+  const [kind] = kinds.size === 1 ? [...kinds] : [];
+  switch (kind) {
+    case "asset": {
+      const late = items.filter((item) => item.kind === "asset" && item.late).length;
+      if (late === number) return `${late} ${late === 1 ? "certificate was" : "certificates were"} not renewed in time`;
+      return late > 0 ? counted(number, "alert") : expiryCounts(open, type === "credentialExpiry" ? CREDENTIAL : ASSET);
+    }
+    case "violation":
+      return `${counted(number, "compliance violation")}: ${severityCounts(items)}`;
+    case "scan":
+      return `${counted(number, "discovery scan")} did not complete`;
+    case "credential":
+      return expiryCounts(open, SERVICE_CREDENTIAL);
+    case "automation":
+      return types.size === 1 && type && AUTOMATION_HEADLINES[type] && number > 1
+        ? `${number} ${AUTOMATION_HEADLINES[type]}`
+        : counted(number, "alert");
+    case "breakGlass":
+      return `${counted(number, "password sign-in")} while passwords are turned off`;
+    case "scanFailure":
+    case "stillFailing":
+      return unreadCounts(items, UNREAD_KINDS[kind] ?? "");
+    case "escalated":
+      return `${counted(number, "alert")} without acknowledgment`;
+    default:
+      return counted(number, "alert");
+  }
+}
+
+type Noun = readonly [singular: string, plural: string];
+const ASSET: Noun = ["asset", "assets"];
+const CREDENTIAL: Noun = ["credential", "credentials"];
+const SERVICE_CREDENTIAL: Noun = ["credential of the service", "credentials of the service"];
+
+/** Returns how many items expired and how many expire how soon: `1 asset expired, 2 expire within 7 days, 1 within 30 days`. */
+function expiryCounts(entries: readonly HeadlineEntry[], [singular, plural]: Noun): string {
+  const countOf = (wanted: MessageLine["urgency"]) => entries.filter(({ line }) => line.urgency === wanted).length;
+  const withNoun = (number: number) => `${number} ${number === 1 ? singular : plural}`;
+  const expired = countOf("expired");
+  const upcoming = [
+    [countOf("critical"), "within 7 days"],
+    [countOf("warning"), "within 30 days"],
+    [countOf("notice"), "in more than 30 days"],
+  ] as const;
+  return [
+    ...(expired > 0 ? [`${withNoun(expired)} expired`] : []),
+    ...upcoming
+      .filter(([number]) => number > 0)
+      .map(([number, when], index) => {
+        if (index > 0) return `${number} ${when}`;
+        return `${expired > 0 ? number : withNoun(number)} ${number === 1 ? "expires" : "expire"} ${when}`;
+      }),
+  ].join(", ");
+}
+
+/** Returns how many violations have which severity, the most severe first. */
+const severityCounts = (items: readonly Item[]): string =>
+  SEVERITIES.map((severity) => [
+    items.filter((item) => item.kind === "violation" && item.severity === severity).length,
+    severity,
+  ])
+    .filter(([number]) => number !== 0)
+    .map((part) => part.join(" "))
+    .join(", ");
+
+/** Returns how many subscriptions and vaults can't be read. */
+function unreadCounts(items: readonly Item[], still: string): string {
+  const failures = items.map((item) => ("of" in item ? item.of : item)).filter((item) => item.kind === "scanFailure");
+  const vaults = failures.filter(({ vaultName }) => vaultName !== undefined).length;
+  const subscriptions = failures.filter((item) => item.vaultName === undefined && item.subscriptionId).length;
+  // A failure of scans as a whole names neither.
+  if (vaults + subscriptions < failures.length) return counted(failures.length, "scan failure");
+  const parts = [
+    ...(subscriptions > 0 ? [counted(subscriptions, "subscription")] : []),
+    ...(vaults > 0 ? [counted(vaults, "vault")] : []),
+  ];
+  return `${parts.join(" and ")} ${still}can't be read`;
+}
+
+/** Returns the owners of the items, in display order. Empty if no item can have an owner. */
+function ownersText(entries: readonly HeadlineEntry[]): string {
+  const places = entries.flatMap(({ line }) => line.place ?? []);
+  const owners = [...new Set(places.map(({ owner }) => owner))].filter((owner) => owner !== "");
+  const unowned = places.filter(({ owner }) => owner === "").length;
+  const [first, ...others] = owners;
+  if (first === undefined) return unowned > 0 ? " (no owner)" : "";
+  const named = `${others.length > 0 ? "owners" : "owner"}: ${shortened(first)}${others.length > 0 ? ` and ${others.length} more` : ""}`;
+  return ` (${named}${unowned > 0 ? `, ${unowned} without owner` : ""})`;
+}
+
+const counted = (number: number, noun: string): string => `${number} ${noun}${number === 1 ? "" : "s"}`;
+
+const shortened = (owner: string): string => (owner.length > MAX_OWNER ? `${owner.slice(0, MAX_OWNER - 1)}…` : owner);

@@ -1,0 +1,43 @@
+import type { Urgency } from "./items.ts";
+
+/** The lines of alert messages, independent of the channel. */
+
+/** A link of a line, or the one that ends a message. */
+export interface MessageLink {
+  text: string;
+  url: string;
+}
+
+/** One line of a message: the item, its state, details, and links. */
+export interface MessageLine {
+  urgency: Urgency;
+  /** The urgency as text. For an item that expires, it says how much time is left: `Within 7 days`. */
+  label: string;
+  title: string;
+  /** The state, as the predicate of the title: `expires in 6 days`. */
+  what: string;
+  /** Details as label and value pairs, in display order. */
+  facts: [label: string, value: string][];
+  /** Links to the service's page about the item, then to the Azure portal. Empty if neither is known. */
+  links: MessageLink[];
+  place?: Place;
+}
+
+/** The owner and location of an item, for grouping in messages. */
+export interface Place {
+  /** The value of the owner tag. Empty if there is none. */
+  owner: string;
+  vault?: string;
+  /** Name of the vault's subscription, or its ID if the name is unknown. */
+  subscription?: string;
+  /** The page of the vault's assets, of the application or of the tenant. Without a public URL, the vault in the Azure portal. */
+  url?: string;
+  /**
+   * The application or tenant of a credential, which is in no vault, such as "Application Shop, Microsoft Entra ID" or
+   * "B2C tenant acme.onmicrosoft.com".
+   */
+  directory?: string;
+}
+
+/** Shown in place of an owner that is not known. */
+export const NO_OWNER = "No owner";
