@@ -1,6 +1,7 @@
 import { type CredentialKind, isCredentialId, placesOf, titleOfCredential } from "../inventory/asset.ts";
 import { RENEWER_NAMES } from "../inventory/renewal.ts";
 import { assetLink, credentialsLink, encodePathSegment, vaultLink } from "../platform/azure/portal.ts";
+import { PRODUCT } from "../platform/product.ts";
 import { DAY_MS } from "../platform/time.ts";
 import type { DeliveryRecord } from "./delivery.ts";
 import { headlineOf, introOf, isResolution, LATE_TEXT } from "./headline.ts";
@@ -64,8 +65,6 @@ export interface Message {
 }
 
 /** The name of the service in messages. */
-const SERVICE = "Credential and Secret Lifecycle Service";
-
 /** Days before expiry at which messages show an asset as critical or as a warning: the defaults of the compliance policy. */
 const CRITICAL_DAYS = 7;
 const WARNING_DAYS = 30;
@@ -120,7 +119,7 @@ export function messageOf(sources: readonly MessageSource[], links: Links): Mess
       : introOf(types, items, isDigest ? " since the last digest" : ""),
     lines,
     why: [
-      `Sent by the ${SERVICE}, which monitors the expiry, compliance and rotation of secrets, keys and certificates.`,
+      `Sent by the ${PRODUCT}, which monitors the expiry, compliance and rotation of secrets, keys and certificates.`,
       ...[...ruleNames].map(([id, name]) => `You receive this message because of the alert rule “${name}” (${id}).`),
       ...sources.flatMap(({ reason }) => (reason ? [`Not sent to an owner: ${reason}.`] : [])),
       ...new Set(
