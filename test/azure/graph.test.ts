@@ -116,7 +116,7 @@ describe("reading applications", () => {
     expect(first!.owners?.map(({ mail }) => mail)).toEqual([
       "ada@acme.example",
       "grace@acme.example",
-      undefined,
+      // The identity that made this call.
       undefined,
     ]);
     expect(countOf("listApplications")).toBe(1);
