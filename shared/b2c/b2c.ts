@@ -194,8 +194,6 @@ export function createB2c(deps: {
     }));
   }
 
-  const all = async () => (await registry.all()).filter(({ row }) => !row.removing);
-
   const isDue = (tenant: RegisteredTenant): boolean => {
     const next = nextDiscoveryAt(tenant);
     return next !== undefined && next <= clock.now().toISOString();
@@ -253,10 +251,9 @@ export function createB2c(deps: {
     register: registry.register,
     change: registry.change,
 
-    all,
-
+    all: registry.registered,
     async list(request) {
-      const tenants = await all();
+      const tenants = await registry.registered();
       if (tenants.length === 0 && !(await licensed())) throw licenseRequired();
       return pageOfAll(tenants, request, ({ row }) => `${row.displayName.toLowerCase()}\n${row.tenantId}`);
     },

@@ -49,6 +49,8 @@ export interface Registry {
    * rows.
    */
   all(): Promise<RegisteredTenant[]>;
+  /** Like `all`, without those being removed. */
+  registered(): Promise<RegisteredTenant[]>;
   /** Returns the client secrets of all tenants, or undefined if a tenant's row was tampered with. */
   usedSecrets(): Promise<SecretReference[] | undefined>;
   /** Registers a tenant. @throws {Problem} alreadyExists, conflict, unavailable */
@@ -100,6 +102,18 @@ export function createRegistry(deps: {
     return { ...next, partitionKey: TENANTS, rowKey, etag: etags.get(rowKey)! };
   }
 
+  async function all(): Promise<RegisteredTenant[]> {
+    // Names the unreadable tenant in the answer, so that an administrator can delete it.
+    const onCorrupt = (row: StorageCorrupt) => countLeftOut(row, row.rowKey.slice(tenantKey("").length));
+    const statuses = new Map<string, TenantStatus>();
+    for await (const rows of tables.pages(Statuses, { ...statusRange, onCorrupt: "leaveOut" }))
+      for (const row of rows) statuses.set(tenantOfStatus(row.rowKey), withoutKeys(row));
+    const tenants: RegisteredTenant[] = [];
+    for await (const rows of tables.pages(TenantRows, { ...tenantRange, onCorrupt }))
+      for (const row of rows) tenants.push({ row, status: statuses.get(row.tenantId) ?? {} });
+    return tenants;
+  }
+
   /** Returns the registration for the audit log. */
   const auditView = ({ clientSecret, ...rest }: TenantRecord) => ({ ...rest, clientSecret: clientSecret.version });
 
@@ -124,17 +138,8 @@ export function createRegistry(deps: {
       return isReadable ? used : undefined;
     },
 
-    async all() {
-      // Names the unreadable tenant in the answer, so that an administrator can delete it.
-      const onCorrupt = (row: StorageCorrupt) => countLeftOut(row, row.rowKey.slice(tenantKey("").length));
-      const statuses = new Map<string, TenantStatus>();
-      for await (const rows of tables.pages(Statuses, { ...statusRange, onCorrupt: "leaveOut" }))
-        for (const row of rows) statuses.set(tenantOfStatus(row.rowKey), withoutKeys(row));
-      const tenants: RegisteredTenant[] = [];
-      for await (const rows of tables.pages(TenantRows, { ...tenantRange, onCorrupt }))
-        for (const row of rows) tenants.push({ row, status: statuses.get(row.tenantId) ?? {} });
-      return tenants;
-    },
+    all,
+    registered: async () => (await all()).filter(({ row }) => !row.removing),
 
     async register({ clientSecret, clientSecretExpiresOn, ...given }, caller) {
       const { tenantId } = given;
