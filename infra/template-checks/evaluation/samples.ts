@@ -47,8 +47,13 @@ export const REQUIRED = { environmentName: "a-name-of-20-letters", location: "we
 /** Name of the sample with all options, whose outputs are all set. */
 export const EVERY_OPTION = "every option";
 
-/** Every option that creates something or sets a setting. */
+/** Every option that creates something, sets a setting or refuses some values. */
 const OPTIONS = {
+  storageReplication: "GZRS",
+  instanceMemoryMb: 2048,
+  maximumInstanceCount: 100,
+  nodeVersion: "24",
+  logRetentionDays: 90,
   alwaysReadyInstances: 2,
   rotationResourceGroupIds: [ROTATED],
   literalScanSubscriptionIds: [WATCHED],
