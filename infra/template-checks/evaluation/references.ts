@@ -41,8 +41,8 @@ const ACCEPTED: Record<string, readonly string[]> = {
   name: ["azurerm_application_insights.id"],
 };
 
-/** Arguments that end with `_id` and are no resource ID: a tenant, and the URL of a key. */
-const OTHER_IDS = new Set(["tenant_id", "client_id", "key_vault_key_id", "key_vault_key_identifier"]);
+/** Arguments that end with `_id` and are no resource ID: a tenant, an application, and the URL of a key. */
+const OTHER_IDS = new Set(["tenant_id", "identity_client_id", "key_vault_key_id"]);
 
 /** The app settings are texts of many kinds, which the comparison with Bicep and the samples check. */
 const APP_SETTINGS = "app_settings";

@@ -108,6 +108,7 @@ const KEY = {
   keyVaultResourceId: `${PLATFORM}/Microsoft.KeyVault/vaults/kv-keys`,
   keyName: "lifecycle",
   userAssignedIdentityResourceId: `${PLATFORM}/Microsoft.ManagedIdentity/userAssignedIdentities/id-key`,
+  userAssignedIdentityClientId: "cccccccc-cccc-4ccc-8ccc-cccccccccccc",
 };
 
 /** Converts parameters of main.bicep to variables. Only the encryption key has another shape. */
@@ -120,7 +121,10 @@ function variablesOf({ customerManagedKey, ...parameters }: { [name: string]: Va
         customer_managed_key: {
           key_vault_resource_id: KEY.keyVaultResourceId,
           key_name: KEY.keyName,
-          user_assigned_identity: { resource_id: KEY.userAssignedIdentityResourceId },
+          user_assigned_identity: {
+            resource_id: KEY.userAssignedIdentityResourceId,
+            client_id: KEY.userAssignedIdentityClientId,
+          },
         },
       };
 }

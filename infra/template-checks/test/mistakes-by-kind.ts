@@ -693,4 +693,23 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     [],
     [[`${T}/events/main.tf`, "var.sender_role_id != null", 'var.sender_role_id == "role"']],
   ),
+  mistake(
+    "value",
+    "App Configuration gets the resource ID of the identity for its client ID",
+    /(properties.encryption|encryption.identity_client_id) must be/,
+    [
+      [
+        `${MODULES}/app-configuration.bicep`,
+        "identityClientId: customerManagedKey.userAssignedIdentityClientId",
+        "identityClientId: customerManagedKey.userAssignedIdentityResourceId",
+      ],
+    ],
+    [
+      [
+        `${T}/app-configuration.tf`,
+        "identity_client_id       = encryption.value",
+        "identity_client_id       = var.customer_managed_key.user_assigned_identity.resource_id",
+      ],
+    ],
+  ),
 ];
