@@ -77,7 +77,9 @@ function checkLimited(results: readonly Result[]): Finding[] {
   const given = new Set(limited.filter(({ isGiven }) => isGiven).map(keyOf));
   return limited
     .filter((one) => !given.has(keyOf(one)))
-    .map((one) => at(one, `no sample gives ${one.name} a valid value other than its default: add one to evaluation/samples.ts`));
+    .map((one) =>
+      at(one, `no sample gives ${one.name} a valid value other than its default: add one to evaluation/samples.ts`),
+    );
 }
 
 /** Replaces the hash in names, which each language computes in its own way. */
