@@ -6,6 +6,7 @@ import path from "node:path";
 import { commandLine } from "../build/command-line.ts";
 import type { Finding } from "./expression.ts";
 import { ROOT, readInfraFiles } from "./files.ts";
+import { compareWithProvider, type ProviderSchemas } from "./terraform/provider-schema.ts";
 
 const HELP = `npm run check:infra [-- --write]
 
@@ -68,8 +69,15 @@ function terraformFindings(): Finding[] {
     );
     return findings;
   }
-  const invalid = moduleFolders().flatMap(validate);
+  const invalid = [...moduleFolders().flatMap(validate), ...schemaFindings()];
   return [...findings, ...invalid, ...(invalid.length === 0 ? testModule() : [])];
+}
+
+/** Compares the excerpt of the provider's schema with the provider. */
+function schemaFindings(): Finding[] {
+  const { stdout } = run("terraform", ["providers", "schema", "-json"]);
+  const { resources } = JSON.parse(readFileSync(path.join(import.meta.dirname, "terraform/azurerm.json"), "utf8"));
+  return compareWithProvider(resources, JSON.parse(stdout) as ProviderSchemas);
 }
 
 /** Runs a program in a folder, by default that of the main module. `error` is set if the program is not installed. */
