@@ -21,7 +21,7 @@ param tags object = {}
 @allowed(['LRS', 'ZRS', 'GRS', 'GZRS'])
 param storageReplication string = 'ZRS'
 
-@description('Encrypts storage with a key: keyVaultResourceId, keyName, keyVersion, userAssignedIdentityResourceId. Empty: Microsoft-managed.')
+@description('Encrypts storage with a key: keyVaultResourceId, keyName, keyVersion, userAssignedIdentityResourceId, and App Configuration too with userAssignedIdentityClientId. Empty: Microsoft-managed.')
 param customerManagedKey object = {}
 
 @description('Protects storage account and vault: kind (CanNotDelete) and name of the lock. Empty: none.')

@@ -121,7 +121,7 @@ export function checkInfra(input: {
     ...checkDocumentedCommands({ files, bicep, modules, scripts: input.scripts }),
     ...checkClouds(files),
     ...checkQueries(files, bicep),
-    ...checkSettings(bicep),
+    ...checkSettings(bicep, modules),
     ...checkSettingsPages(files, bicep),
     ...checkDeployPage(files, bicep),
     ...checkModulePages(files, modules),

@@ -56,8 +56,10 @@ export function checkDefaults(bicep: ReadonlyMap<string, BicepFile>, module: Ter
           ]
         : []),
     ].flatMap((one) => {
-      const [expected, reason] = DEFAULTS[name] ?? ["", "an option is empty until someone sets it"];
+      const [expected, reason] = DEFAULTS[name] ?? ["", ""];
       if (textOf(one.value) === expected) return [];
+      const unlisted = `${one.name} has the default ${textOf(one.value)}: if it keeps what an existing deployment has, add it to DEFAULTS with the reason (default-values.ts). Other parameters are empty until someone sets them`;
+      if (!DEFAULTS[name]) return [{ file: one.file, line: one.line, message: unlisted }];
       const message = `the default of ${one.name} must be ${expected || "empty"}, but is ${textOf(one.value) || "empty"}: ${reason}. If the new one is intended, change DEFAULTS (default-values.ts)`;
       return [{ file: one.file, line: one.line, message }];
     });

@@ -19,6 +19,9 @@ const JOIN = "Microsoft.Network/virtualNetworks/subnets/join/action";
 const SUBNET_BITS = "26 - tonumber(split(/, {network_address_prefix})[1])";
 const EXISTING_KEY = "{customer_managed_key} is given";
 const KEY_IDENTITY = `not ${EXISTING_KEY} ? [] : [{customer_managed_key.user_assigned_identity_resource_id}]`;
+/** The client ID of the identity, if it is given: Azure does not find it by the resource ID. */
+const SETTINGS_KEY = `not ${EXISTING_KEY} ? [] : compact([{customer_managed_key.user_assigned_identity_client_id}])`;
+const KEY_ID = `not ${EXISTING_KEY} ?  : join(/, concat([https://split(/, {customer_managed_key.key_vault_resource_id})[8].{cloud.vault_domain}/keys, {customer_managed_key.key_name}], not not {customer_managed_key.key_version} is given ? [{customer_managed_key.key_version}] : []))`;
 const ZONES = "{private_dns_zone_resource_ids}";
 
 const OWN_ZONES = `{private_dns_zones_enabled} and not ${ZONES} is given`;
@@ -103,7 +106,27 @@ const TIERS: readonly Invariant[] = [
   {
     type: "Microsoft.AppConfiguration/configurationStores",
     values: { "sku.name": "standard" },
-    reason: "the free tier has no private endpoint, and no purge protection",
+    reason: "the free tier has no private endpoint, no purge protection and no key of its own",
+  },
+  {
+    type: "Microsoft.AppConfiguration/configurationStores",
+    values: {
+      identity:
+        "{type=UserAssigned, userAssignedIdentities={{customer_managed_key.user_assigned_identity_resource_id}={}}}",
+      "properties.encryption":
+        "{keyVaultProperties={identityClientId={customer_managed_key.user_assigned_identity_client_id}, keyIdentifier=join(/, concat([https://last(split(/, {customer_managed_key.key_vault_resource_id})).{cloud.vault_domain}/keys, {customer_managed_key.key_name}], {customer_managed_key.key_version} is given ? [{customer_managed_key.key_version}] : []))}}",
+    },
+    terraform: {
+      "identity.for_each": SETTINGS_KEY,
+      "identity.type": "UserAssigned",
+      "identity.identity_ids": "[{customer_managed_key.user_assigned_identity_resource_id}]",
+      "encryption.for_each": SETTINGS_KEY,
+      "encryption.key_vault_key_identifier": KEY_ID,
+      // The item of `for_each`.
+      "encryption.identity_client_id": "{value.}",
+    },
+    reason:
+      "App Configuration reads the key with the identity whose client ID is given, and is not encrypted without it",
   },
   {
     type: "Microsoft.KeyVault/vaults",
@@ -131,7 +154,7 @@ const TIERS: readonly Invariant[] = [
       // Azure can't change the key type of an existing account.
       queue_encryption_key_type: `not ${EXISTING_KEY} ? Service : Account`,
       table_encryption_key_type: `not ${EXISTING_KEY} ? Service : Account`,
-      "customer_managed_key.key_vault_key_id": `not ${EXISTING_KEY} ?  : join(/, concat([https://split(/, {customer_managed_key.key_vault_resource_id})[8].{cloud.vault_domain}/keys, {customer_managed_key.key_name}], not not {customer_managed_key.key_version} is given ? [{customer_managed_key.key_version}] : []))`,
+      "customer_managed_key.key_vault_key_id": KEY_ID,
     },
     reason: "another tier or key type replaces the account, with all its data",
   },

@@ -6,6 +6,7 @@ import path from "node:path";
 import { commandLine } from "../build/command-line.ts";
 import type { Finding } from "./expression.ts";
 import { ROOT, readInfraFiles } from "./files.ts";
+import { compareWithProvider, type ProviderSchemas } from "./terraform/provider-schema.ts";
 
 const HELP = `npm run check:infra [-- --write]
 
@@ -68,13 +69,22 @@ function terraformFindings(): Finding[] {
     );
     return findings;
   }
-  const invalid = moduleFolders().flatMap(validate);
+  const invalid = [...moduleFolders().flatMap(validate), ...schemaFindings()];
   return [...findings, ...invalid, ...(invalid.length === 0 ? testModule() : [])];
+}
+
+/** Compares the excerpt of the provider's schema with the provider. */
+function schemaFindings(): Finding[] {
+  const { stdout } = run("terraform", ["providers", "schema", "-json"]);
+  const { resources } = JSON.parse(readFileSync(path.join(import.meta.dirname, "terraform/azurerm.json"), "utf8"));
+  return compareWithProvider(resources, JSON.parse(stdout) as ProviderSchemas);
 }
 
 /** Runs a program in a folder, by default that of the main module. `error` is set if the program is not installed. */
 function run(program: string, args: readonly string[], folder = "infra/terraform") {
-  return spawnSync(program, args, { cwd: path.join(ROOT, folder), encoding: "utf8" });
+  // A plan with the schema of its provider takes several megabytes.
+  const maxBuffer = 256 * 1024 * 1024;
+  return spawnSync(program, args, { cwd: path.join(ROOT, folder), encoding: "utf8", maxBuffer });
 }
 
 /** Formats the Terraform files and writes the tables of each module's README.md. */
@@ -104,11 +114,7 @@ function terraformDocsFindings(): Finding[] {
 
 /** Runs the tests of the main module: plans with a mocked provider. */
 function testModule(): Finding[] {
-  const { stdout } = run("terraform", ["test", "-json"]);
-  const events = stdout
-    .split("\n")
-    .filter((text) => text.startsWith("{"))
-    .map((text) => JSON.parse(text) as TestEvent);
+  const events = testEvents();
   const failures = events.flatMap(({ diagnostic, ...event }) =>
     diagnostic?.severity === "error"
       ? [
@@ -123,7 +129,33 @@ function testModule(): Finding[] {
   const passed = events.find(({ test_summary }) => test_summary)?.test_summary?.passed ?? 0;
   console.log(`${passed} tests of the Terraform module passed.`);
   const nothingRan = { file: "infra/terraform/tests", line: 1, message: "terraform test ran no test" };
-  return failures.length === 0 && passed === 0 ? [nothingRan] : failures;
+  if (failures.length > 0) return failures;
+  return passed === 0 ? [nothingRan] : changesOfSecondPlan();
+}
+
+/**
+ * Checks that a plan after an apply changes nothing. `terraform test` can't assert that, so this reads the last plan of the test
+ * file.
+ */
+function changesOfSecondPlan(): Finding[] {
+  const file = "tests/unchanged.tftest.hcl";
+  const plan = testEvents(["-verbose", `-filter=${file}`]).findLast(({ test_plan }) => test_plan)?.test_plan;
+  const finding = (message: string): Finding => ({ file: `infra/terraform/${file}`, line: 1, message });
+  if (!plan) return [finding("terraform test printed no plan")];
+  const outputs = Object.entries(plan.output_changes).map(([name, change]) => ({ address: `output.${name}`, change }));
+  const changes = [...plan.resource_changes, ...outputs].filter(({ change }) => change.actions.join() !== "no-op");
+  console.log(`${plan.resource_changes.length} resources in a second plan, ${changes.length} changes.`);
+  return changes.map(({ address, change }) =>
+    finding(`a second plan without any change would ${change.actions.join(" and ")} ${address}`),
+  );
+}
+
+function testEvents(args: readonly string[] = []): TestEvent[] {
+  const { stdout } = run("terraform", ["test", "-json", ...args]);
+  return stdout
+    .split("\n")
+    .filter((text) => text.startsWith("{"))
+    .map((text) => JSON.parse(text) as TestEvent);
 }
 
 /** A line of `terraform test -json`: https://developer.hashicorp.com/terraform/internals/machine-readable-ui */
@@ -132,6 +164,15 @@ interface TestEvent {
   "@testrun"?: string;
   diagnostic?: { severity: string; summary: string; detail: string; range?: { start: { line: number } } };
   test_summary?: { passed: number };
+  test_plan?: {
+    resource_changes: { address: string; change: Change }[];
+    output_changes: { [name: string]: Change };
+  };
+}
+
+/** What a plan would do with a resource or output: one of `create`, `update`, `delete`, `read`, `no-op`, or two of them. */
+interface Change {
+  actions: string[];
 }
 
 /** Returns the folders with a Terraform module: the main module, its submodules and the examples. */

@@ -98,16 +98,32 @@ function checkOrdering(graph: Graph, { after, before, reason }: Ordering): Findi
   });
 }
 
-/** Checks that every resource of the service waits for its resource group. */
+/**
+ * Checks that every resource of the service waits for its resource group. Reports the outermost call without the dependency
+ * instead of the resources in it.
+ */
 function checkResourceGroup(graph: Graph): Finding[] {
   const [groupKey] = [...graph].find(([, { name }]) => name === RESOURCE_GROUP) ?? [];
   if (groupKey === undefined) return [];
   const isInGroup = (key: string) =>
     (key.startsWith("infra/azure/modules/") && !key.includes(" var ")) ||
     (key.startsWith(`${MAIN_MODULE} azurerm_`) && key !== groupKey);
-  return [...graph]
-    .filter(([key]) => isInGroup(key) && !reachableFrom(graph, key).has(groupKey))
-    .map(([, { name, file, line }]) => ({ file, line, message: `${name} must depend on the resource group` }));
+  const outermost = new Set(
+    [...graph.keys()]
+      .filter((key) => isInGroup(key) && !reachableFrom(graph, key).has(groupKey))
+      .map((key) => outermostCall(graph, key) ?? key),
+  );
+  return [...outermost].map((key) => {
+    const { name, file, line } = graph.get(key)!;
+    return { file, line, message: `${name} must depend on the resource group` };
+  });
+}
+
+/** Returns the key of the call around a resource that is in no other call. Undefined if the resource is in none. */
+function outermostCall(graph: Graph, key: string): string | undefined {
+  const callsAround = (inner: string) =>
+    [...reachableFrom(graph, inner)].filter((one) => one.endsWith(" call") && graph.has(one));
+  return callsAround(key).find((call) => callsAround(call).length === 0);
 }
 
 /** Checks that Bicep creates the subnets of a network one after the other. Terraform's provider does so by itself. */

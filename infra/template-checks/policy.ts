@@ -164,16 +164,36 @@ function compareValues(
   eventsResource: Resource | undefined,
   ...memberPath: string[]
 ): Finding[] {
-  const inPolicy = withoutLines(property(policyResource?.body, ...memberPath));
-  const inEvents = withoutLines(property(eventsResource?.body, ...memberPath));
+  const inPolicy = written(property(policyResource?.body, ...memberPath));
+  const inEvents = written(property(eventsResource?.body, ...memberPath));
   return inPolicy === inEvents
     ? []
     : [finding(`${what}: is ${inPolicy}, in ${FOLDER.replace("-policy", "")} ${inEvents}`)];
 }
 
-/** Formats an expression without its line numbers, for comparison. */
-const withoutLines = (expression: Expression | undefined): string =>
-  JSON.stringify(expression, (key, value) => (key === "line" ? undefined : value)) ?? "not set";
+/** Writes an expression on one line, as Bicep does. */
+function written(expression: Expression | undefined): string {
+  switch (expression?.kind) {
+    case undefined:
+      return "not set";
+    case "literal":
+      return JSON.stringify(expression.value);
+    case "name":
+      return expression.name;
+    case "member":
+      return `${written(expression.of)}.${expression.name}`;
+    case "object":
+      return `{ ${expression.entries.map(({ key, keyExpression, value }) => `${key ?? written(keyExpression)}: ${written(value)}`).join(", ")} }`;
+    case "array":
+      return `[${expression.items.map(written).join(", ")}]`;
+    case "template":
+      return `'${expression.parts.map((part) => text(part) ?? `\${${written(part)}}`).join("")}'`;
+    case "call":
+      return `${expression.name}(${expression.args.map(written).join(", ")})`;
+    default:
+      return JSON.stringify(expression, (key, value) => (key === "line" ? undefined : value));
+  }
+}
 
 function parameterDifferences(what: string, left: readonly string[], right: readonly string[]): Finding[] {
   const onOneSide = [...left.filter((one) => !right.includes(one)), ...right.filter((one) => !left.includes(one))];

@@ -1,13 +1,14 @@
 // Checks that the templates reject invalid parameters. The invalid values come from the runs of `terraform test` with
 // `expect_failures` (infra/terraform/tests). Those runs need the provider, so this check evaluates the conditions of both
-// languages with the values instead. It finds a condition that always holds, and a condition without a test.
+// languages with the values instead. It finds a condition that always holds, and a condition without a test. That the conditions
+// accept valid values, evaluation/ checks.
 
 import path from "node:path";
-import { allowedValues } from "./bicep/file-scope.ts";
-import type { BicepFile, Parameter } from "./bicep/parse.ts";
+import type { BicepFile } from "./bicep/parse.ts";
 import { deployBicep } from "./evaluation/bicep.ts";
 import type { Place } from "./evaluation/deployed.ts";
 import { EvaluationError, evaluate, type Names, type Value } from "./evaluation/evaluate.ts";
+import { exceededLimits, isLimited } from "./evaluation/limits.ts";
 import { conditionHolds } from "./evaluation/terraform.ts";
 import { children, dotted, type Expression, type Finding, text } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";
@@ -161,10 +162,8 @@ function checkBicep(
   const service = bicep.get(SERVICE_TEMPLATE);
   const parameter = service?.parameters.find(({ name }) => `var.${snake(name)}` === subject);
   // Bicep can't match a text against a pattern, so a condition about this parameter alone may have no counterpart.
-  const isLimited =
-    parameter?.decorators.some((one) => one.kind === "call" && LIMITS[one.name]) ||
-    conditions.flatMap(variablesIn).some((name) => `var.${name}` !== subject);
-  if (!service || !parameter || !isLimited) return [];
+  const dependsOnOthers = conditions.flatMap(variablesIn).some((name) => `var.${name}` !== subject);
+  if (!service || !parameter || !(isLimited(parameter) || dependsOnOthers)) return [];
   const parameters = Object.fromEntries(
     service.parameters.flatMap(({ name }) => (snake(name) in variables ? [[name, variables[snake(name)]!]] : [])),
   );
@@ -176,7 +175,7 @@ function checkBicep(
     place: { ...PLACE, resourceGroup: "rg" },
   });
   const isRefused =
-    exceedsLimits(parameter, parameters[parameter.name] ?? null) ||
+    exceededLimits(parameter, parameters[parameter.name] ?? null).length > 0 ||
     findings.some(({ message }) => message.split(/\W+/).includes(parameter.name));
   return isRefused
     ? []
@@ -201,21 +200,3 @@ export function failMessages(expression: Expression): string[] {
   if (expression.kind !== "conditional") return [];
   return [expression.whenTrue, expression.whenFalse].flatMap(failMessages);
 }
-
-/** Limits of decorators: whether a value exceeds one. */
-const LIMITS: Record<string, (value: Value, limit: number, decorator: Expression) => boolean> = {
-  minValue: (value, limit) => Number(value) < limit,
-  maxValue: (value, limit) => Number(value) > limit,
-  minLength: (value, limit) => lengthOf(value) < limit,
-  maxLength: (value, limit) => lengthOf(value) > limit,
-  allowed: (value, _, decorator) => !(allowedValues(decorator) ?? []).includes(value as string),
-};
-
-const lengthOf = (value: Value): number => (typeof value === "string" ? value.length : Object.keys(value ?? {}).length);
-
-const exceedsLimits = ({ decorators }: Parameter, value: Value): boolean =>
-  decorators.some((decorator) => {
-    if (decorator.kind !== "call") return false;
-    const [limit] = decorator.args;
-    return LIMITS[decorator.name]?.(value, limit?.kind === "literal" ? Number(limit.value) : 0, decorator) ?? false;
-  });

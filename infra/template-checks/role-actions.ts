@@ -33,7 +33,11 @@ export function checkRoleActions(
   modules: readonly TerraformModule[],
 ): Finding[] {
   const roles = [...bicepRoles(bicep), ...terraformRoles(modules)];
-  return [...roles.flatMap((role) => checkRole(files, role)), ...checkCalls(bicep, roles)];
+  const documented = roles.map(({ title, actions }) =>
+    [...documentedActions(files, title)].filter((one) => !actions.includes(one)),
+  );
+  const missing = new Set(documented.flat());
+  return [...roles.flatMap((role) => checkRole(files, role)), ...checkCalls(bicep, roles, missing)];
 }
 
 /** Checks that a role has exactly the actions that the pages list for it. */
@@ -67,8 +71,14 @@ function documentedActions(files: InfraFiles, title: string): Set<string> {
 /**
  * Checks that the roles that the templates grant to the service permit each of its calls in Azure. A finding is reported at the
  * custom role with the other actions of the call. If there is none, at the role with the most similar action.
+ *
+ * @param missing - Actions that a role lacks by the pages, which are findings already.
  */
-function checkCalls(bicep: ReadonlyMap<string, BicepFile>, roles: readonly CustomRole[]): Finding[] {
+function checkCalls(
+  bicep: ReadonlyMap<string, BicepFile>,
+  roles: readonly CustomRole[],
+  missing: ReadonlySet<string>,
+): Finding[] {
   const granted = grantsOf(bicep)
     .filter(({ principal }) => principal === "{identity.principal_id}" || principal === "{principal_id}")
     .flatMap(({ actions, dataActions }) => [...actions, ...dataActions]);
@@ -78,7 +88,7 @@ function checkCalls(bicep: ReadonlyMap<string, BicepFile>, roles: readonly Custo
     );
   return CALLS.flatMap(({ id, permissions }) =>
     permissions
-      .filter((permission) => /^Microsoft\.\w+\//.test(permission) && !permits(permission))
+      .filter((permission) => /^Microsoft\.\w+\//.test(permission) && !permits(permission) && !missing.has(permission))
       .flatMap((permission) => {
         const owners = roles.filter(({ actions }) => permissions.some((other) => actions.includes(other)));
         const nearest = owners.length > 0 ? owners : [mostSimilar(roles, permission)];

@@ -72,7 +72,7 @@ export function checkRoleNames(files: InfraFiles): Finding[] {
       const id = /'([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})'(?: \/\/ (.+))?$/.exec(line);
       if (file.endsWith(".bicep") && id) {
         const role = roleOfId(id[1]!);
-        if (!role) return finding(`${id[1]} is not a role in infra/template-checks/roles.ts`);
+        if (!role) return finding(`${id[2] ?? "The role"} (${id[1]}) is not a role in infra/template-checks/roles.ts`);
         if (role.name !== id[2]) return finding(`${id[1]} is ${role.name}, not ${id[2] ?? "named"}`);
       }
       const name = file.endsWith(".tf") ? /role_definition_name\s*=\s*"(.+)"/.exec(line)?.[1] : undefined;

@@ -5,7 +5,8 @@ import type { BicepFile } from "./bicep/parse.ts";
 import type { Finding } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";
 import { NETWORK_CREATED } from "./parity/resource-kinds.ts";
-import { bicepSettings } from "./parity/settings.ts";
+import { bicepSettings, type Setting, terraformSettings } from "./parity/settings.ts";
+import type { TerraformModule } from "./terraform/check.ts";
 
 /**
  * Settings that the platform or a library reads, and the service does not:
@@ -142,10 +143,10 @@ const CONDITIONAL_SETTINGS: Record<string, [value: string, condition: string]> =
 };
 
 /**
- * Checks that the service or the platform reads every setting that the templates set. Also checks that the service accepts the
- * settings, both with all of them and without the conditional ones.
+ * Checks that the service or the platform reads every setting that the templates set, and that both languages set the values in
+ * the tables. Also checks that the service accepts the settings, both with all of them and without the conditional ones.
  */
-export function checkSettings(bicep: ReadonlyMap<string, BicepFile>): Finding[] {
+export function checkSettings(bicep: ReadonlyMap<string, BicepFile>, modules: readonly TerraformModule[]): Finding[] {
   const settings = bicepSettings(bicep);
   const readSettings = new Set([...SETTING_NAMES, ...PLATFORM_SETTINGS]);
   const findings = settings
@@ -157,17 +158,10 @@ export function checkSettings(bicep: ReadonlyMap<string, BicepFile>): Finding[] 
     }));
   const expected = new Map<string, readonly [value: string, condition: string]>(Object.entries(CONDITIONAL_SETTINGS));
   for (const [name, value] of Object.entries(REQUIRED_SETTINGS)) expected.set(name, [value, ""]);
-  for (const [name, [value, condition]] of expected) {
-    const setting = settings.find((one) => one.name === name && one.condition === condition);
-    if (setting?.value === value) continue;
-    const place = settings.find((one) => one.name === name) ?? { file: "infra/azure/modules/app.bicep", line: 1 };
-    const found = settings.filter((one) => one.name === name).map((one) => `"${one.value}" if "${one.condition}"`);
-    findings.push({
-      file: place.file,
-      line: place.line,
-      message: `${name} must be "${value}"${condition && ` if "${condition}"`}, but is ${setting ? `"${setting.value}"` : (found[0] ?? "not set")}`,
-    });
-  }
+  findings.push(
+    ...compareWithTables(expected, settings, "infra/azure/modules/app.bicep"),
+    ...compareWithTables(expected, terraformSettings(modules), "infra/terraform/app.tf"),
+  );
   findings.push(
     ...settings
       .filter(({ name }) => !expected.has(name))
@@ -194,7 +188,24 @@ export function checkSettings(bicep: ReadonlyMap<string, BicepFile>): Finding[] 
       );
     }
   }
-  return findings.filter((one, index) => findings.findIndex(({ message }) => message === one.message) === index);
+  const keyOf = ({ file, message }: Finding) => `${file} ${message}`;
+  return [...new Map(findings.map((one) => [keyOf(one), one])).values()];
+}
+
+/** Compares the settings of one language with the tables. A setting that is missing is reported in `file`. */
+function compareWithTables(
+  expected: ReadonlyMap<string, readonly [value: string, condition: string]>,
+  settings: readonly Setting[],
+  file: string,
+): Finding[] {
+  return [...expected].flatMap(([name, [value, condition]]) => {
+    const setting = settings.find((one) => one.name === name && one.condition === condition);
+    if (setting?.value === value) return [];
+    const place = settings.find((one) => one.name === name) ?? { file, line: 1 };
+    const found = settings.filter((one) => one.name === name).map((one) => `"${one.value}" if "${one.condition}"`);
+    const message = `${name} must be "${value}"${condition && ` if "${condition}"`}, but is ${setting ? `"${setting.value}"` : (found[0] ?? "not set")}`;
+    return [{ file: place.file, line: place.line, message }];
+  });
 }
 
 /**

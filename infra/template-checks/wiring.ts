@@ -23,6 +23,7 @@ const EXAMPLE_OPTIONS: Record<string, Record<string, string>> = {
     app_private_endpoint_enabled: "true",
     app_public_network_access_enabled: "false",
     diagnostic_settings_enabled: "true",
+    app_configuration_enabled: "true",
     zone_redundant: "true",
     kind: '"CanNotDelete"',
   },

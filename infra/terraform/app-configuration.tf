@@ -11,6 +11,29 @@ resource "azurerm_app_configuration" "app_configuration" {
   purge_protection_enabled   = true
   soft_delete_retention_days = 7
   public_network_access      = var.network_enabled ? "Disabled" : "Enabled"
+
+  dynamic "identity" {
+    for_each = local.settings_key_client_ids
+
+    content {
+      type         = "UserAssigned"
+      identity_ids = [var.customer_managed_key.user_assigned_identity.resource_id]
+    }
+  }
+
+  dynamic "encryption" {
+    for_each = local.settings_key_client_ids
+
+    content {
+      key_vault_key_identifier = local.encryption_key_id
+      identity_client_id       = encryption.value
+    }
+  }
+}
+
+locals {
+  # Azure needs the client ID of the identity here. A deployer may not be able to read it from the identity.
+  settings_key_client_ids = var.customer_managed_key != null ? compact([var.customer_managed_key.user_assigned_identity.client_id]) : []
 }
 
 resource "azurerm_role_assignment" "app_configuration_role" {

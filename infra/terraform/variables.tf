@@ -54,13 +54,14 @@ variable "storage_replication" {
 }
 
 variable "customer_managed_key" {
-  description = "Encrypts storage with a key of yours, read with an identity that already has access to it. Null: Microsoft-managed."
+  description = "Encrypts storage with a key of yours, read with an identity that already has access to it, and App Configuration too with the identity's client_id. Null: Microsoft-managed."
   type = object({
     key_vault_resource_id = string
     key_name              = string
     key_version           = optional(string)
     user_assigned_identity = object({
       resource_id = string
+      client_id   = optional(string)
     })
   })
   default = null
@@ -68,6 +69,11 @@ variable "customer_managed_key" {
   validation {
     condition     = var.customer_managed_key == null || can(regex("(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft.KeyVault/vaults/[^/]+$", var.customer_managed_key.key_vault_resource_id))
     error_message = "customer_managed_key.key_vault_resource_id must be the resource id of a key vault."
+  }
+
+  validation {
+    condition     = var.customer_managed_key == null || can(regex("^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", coalesce(var.customer_managed_key.user_assigned_identity.client_id, "00000000-0000-0000-0000-000000000000")))
+    error_message = "customer_managed_key.user_assigned_identity.client_id must be a GUID in lower case."
   }
 }
 

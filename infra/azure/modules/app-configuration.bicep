@@ -3,21 +3,49 @@
 param name string
 param location string
 param tags object
+param customerManagedKey object
 param networkEnabled bool
 param diagnosticSettingsEnabled bool
 param logAnalyticsWorkspaceId string
 param principalId string
+
+// Domains and zones of each cloud.
+var cloud = loadJsonContent('../clouds.json')[environment().name]
 
 resource appConfiguration 'Microsoft.AppConfiguration/configurationStores@2024-06-01' = {
   name: name
   location: location
   tags: tags
   sku: { name: 'standard' }
+  identity: empty(customerManagedKey.?userAssignedIdentityClientId)
+    ? null
+    : {
+        type: 'UserAssigned'
+        userAssignedIdentities: { '${customerManagedKey.userAssignedIdentityResourceId}': {} }
+      }
   properties: {
     disableLocalAuth: true
     enablePurgeProtection: true
     softDeleteRetentionInDays: 7
     publicNetworkAccess: networkEnabled ? 'Disabled' : 'Enabled'
+    // Azure needs the client ID of the identity here. A deployer may not be able to read it from the identity.
+    encryption: empty(customerManagedKey.?userAssignedIdentityClientId)
+      ? null
+      : {
+          keyVaultProperties: {
+            keyIdentifier: join(
+              concat(
+                [
+                  'https://${last(split(customerManagedKey.keyVaultResourceId, '/'))}.${cloud.vaultDomain}/keys'
+                  customerManagedKey.keyName
+                ],
+                empty(customerManagedKey.?keyVersion) ? [] : [customerManagedKey.keyVersion]
+              ),
+              '/'
+            )
+            identityClientId: customerManagedKey.userAssignedIdentityClientId
+          }
+        }
   }
 }
 

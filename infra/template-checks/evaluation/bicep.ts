@@ -2,12 +2,13 @@
 
 import { createHash } from "node:crypto";
 import path from "node:path";
-import type { BicepFile, Module, Resource } from "../bicep/parse.ts";
+import type { BicepFile, Module, Parameter, Resource } from "../bicep/parse.ts";
 import { dotted, type Expression, property } from "../expression.ts";
 import { snake } from "../parity/normalize.ts";
 import { subnetOf } from "./address-range.ts";
 import type { DeployedResource, Deployment, Place } from "./deployed.ts";
 import { EvaluationError, entriesOf, evaluate, type Names, textOf, type Value } from "./evaluate.ts";
+import { exceededLimits, isLimited } from "./limits.ts";
 
 /** What a deployment of a Bicep file needs. */
 export interface BicepSample {
@@ -22,7 +23,7 @@ export interface BicepSample {
 
 /** Returns what a Bicep file deploys. Parameters without a value in the sample have their defaults. */
 export function deployBicep({ file, parameters, place, ...context }: BicepSample): Deployment {
-  const deployment: Deployment = { resources: [], outputs: {}, findings: [] };
+  const deployment: Deployment = { resources: [], outputs: {}, limited: [], findings: [] };
   const parsed = context.files.get(file);
   if (!parsed) return deployment;
   const values = new Map(Object.entries(parameters).map(([name, value]) => [name, () => value]));
@@ -73,7 +74,9 @@ class FileDeployment {
 
   /** Adds the resources of this file and of the files that it calls. */
   collect(deployment: Deployment): void {
-    const { path: file, resources, modules } = this.#file;
+    const { path: file, parameters, resources, modules } = this.#file;
+    for (const parameter of parameters.filter(isLimited))
+      attempt(deployment, file, parameter.line, () => this.#checkLimits(parameter, deployment));
     for (const resource of resources.filter(({ existing }) => !existing)) {
       attempt(deployment, file, resource.line, () => {
         for (const names of this.#rounds(resource)) deployment.resources.push(this.#deployed(resource, names));
@@ -84,6 +87,18 @@ class FileDeployment {
         for (const names of this.#rounds(module)) this.#called(module, names).collect(deployment);
       });
     }
+  }
+
+  /** Checks that a parameter accepts the value that the sample or the caller gives it. */
+  #checkLimits(parameter: Parameter, { limited, findings }: Deployment): void {
+    const { name, line, defaultValue } = parameter;
+    const names = this.#names({});
+    const value = evaluate({ line, kind: "name", name }, names);
+    const file = this.#file.path;
+    const isGiven = !defaultValue || textOf(value) !== textOf(evaluate(defaultValue, names));
+    limited.push({ file, line, name, isGiven });
+    for (const limit of exceededLimits(parameter, value))
+      findings.push({ file, line, message: `${limit} of ${name} refuses ${textOf(value)}, which is a valid value` });
   }
 
   /** Returns the value of an output. */

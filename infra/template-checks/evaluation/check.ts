@@ -11,9 +11,10 @@ import { STORAGE_KEY_SETTING } from "../parity/settings.ts";
 import { blocks, type TerraformModule } from "../terraform/check.ts";
 import { includes, overlap, parseRange } from "./address-range.ts";
 import { deployBicep } from "./bicep.ts";
-import type { DeployedResource, Deployment } from "./deployed.ts";
+import type { DeployedResource, Deployment, LimitedParameter } from "./deployed.ts";
 import { EvaluationError, textOf, type Value } from "./evaluate.ts";
 import { checkNames } from "./names.ts";
+import { checkReferences } from "./references.ts";
 import {
   EVERY_OPTION,
   OUTPUT_REASONS,
@@ -51,6 +52,8 @@ export function checkEvaluated(templates: Templates): Finding[] {
   const results = SAMPLES.map((sample) => deploy(templates, sample));
   const findings = [
     ...results.flatMap(({ bicep, terraform }) => [...bicep.findings, ...terraform.findings]),
+    ...checkLimited(results),
+    ...checkReferences(templates.modules, templates.files.read),
     ...results.flatMap(compareDeployed),
     ...results.flatMap(({ bicep, terraform }) => [bicep, terraform].flatMap(checkScopes)),
     ...results.flatMap(({ bicep, terraform }) => [bicep, terraform].flatMap(checkSubnets)),
@@ -62,6 +65,21 @@ export function checkEvaluated(templates: Templates): Finding[] {
     ...checkSettings(templates, results),
   ];
   return [...new Map(findings.map((one) => [JSON.stringify(one), one])).values()];
+}
+
+/**
+ * Checks that the samples give each parameter that refuses values a valid value other than its default. Without one, nothing
+ * shows that the parameter accepts any value.
+ */
+function checkLimited(results: readonly Result[]): Finding[] {
+  const limited = results.flatMap(({ bicep, terraform }) => [...bicep.limited, ...terraform.limited]);
+  const keyOf = ({ file, name }: LimitedParameter) => `${file} ${name}`;
+  const given = new Set(limited.filter(({ isGiven }) => isGiven).map(keyOf));
+  return limited
+    .filter((one) => !given.has(keyOf(one)))
+    .map((one) =>
+      at(one, `no sample gives ${one.name} a valid value other than its default: add one to evaluation/samples.ts`),
+    );
 }
 
 /** Replaces the hash in names, which each language computes in its own way. */

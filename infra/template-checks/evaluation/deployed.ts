@@ -17,11 +17,22 @@ export interface DeployedResource {
   body: { [key: string]: Value };
 }
 
+/** A parameter that refuses some values, with what a sample gives it. */
+export interface LimitedParameter {
+  file: string;
+  line: number;
+  name: string;
+  /** False if the sample leaves the default. */
+  isGiven: boolean;
+}
+
 /** Result of a deployment with a sample of parameters. */
 export interface Deployment {
   resources: DeployedResource[];
   outputs: { [name: string]: Value };
-  /** What could not be evaluated. */
+  /** The parameters with limits or validations, also those of called files and modules. */
+  limited: LimitedParameter[];
+  /** What could not be evaluated, and valid values that the templates refuse. */
   findings: Finding[];
 }
 

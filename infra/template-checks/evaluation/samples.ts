@@ -47,8 +47,13 @@ export const REQUIRED = { environmentName: "a-name-of-20-letters", location: "we
 /** Name of the sample with all options, whose outputs are all set. */
 export const EVERY_OPTION = "every option";
 
-/** Every option that creates something or sets a setting. */
+/** Every option that creates something, sets a setting or refuses some values. */
 const OPTIONS = {
+  storageReplication: "GZRS",
+  instanceMemoryMb: 2048,
+  maximumInstanceCount: 100,
+  nodeVersion: "24",
+  logRetentionDays: 90,
   alwaysReadyInstances: 2,
   rotationResourceGroupIds: [ROTATED],
   literalScanSubscriptionIds: [WATCHED],
@@ -103,6 +108,7 @@ const KEY = {
   keyVaultResourceId: `${PLATFORM}/Microsoft.KeyVault/vaults/kv-keys`,
   keyName: "lifecycle",
   userAssignedIdentityResourceId: `${PLATFORM}/Microsoft.ManagedIdentity/userAssignedIdentities/id-key`,
+  userAssignedIdentityClientId: "cccccccc-cccc-4ccc-8ccc-cccccccccccc",
 };
 
 /** Converts parameters of main.bicep to variables. Only the encryption key has another shape. */
@@ -115,7 +121,10 @@ function variablesOf({ customerManagedKey, ...parameters }: { [name: string]: Va
         customer_managed_key: {
           key_vault_resource_id: KEY.keyVaultResourceId,
           key_name: KEY.keyName,
-          user_assigned_identity: { resource_id: KEY.userAssignedIdentityResourceId },
+          user_assigned_identity: {
+            resource_id: KEY.userAssignedIdentityResourceId,
+            client_id: KEY.userAssignedIdentityClientId,
+          },
         },
       };
 }

@@ -19,11 +19,13 @@ export interface TerraformSample {
   folder: string;
   variables: { [name: string]: Value };
   place: Place;
+  /** True to write placeholders as the provider names them: `<azurerm_key_vault.vault.id>`. */
+  isQualified?: boolean;
 }
 
 /** Returns what a Terraform module creates. Variables without a value in the sample have their defaults. */
 export function deployTerraform(sample: TerraformSample): Deployment {
-  const deployment: Deployment = { resources: [], outputs: {}, findings: [] };
+  const deployment: Deployment = { resources: [], outputs: {}, limited: [], findings: [] };
   const root = moduleOf(sample);
   root.collect(deployment);
   for (const { block, file } of root.blocks("output"))
@@ -80,9 +82,14 @@ class ModuleDeployment {
 
   /** Adds the resources of this module and of the modules that it calls. */
   collect(deployment: Deployment): void {
+    for (const { block, file } of this.blocks("variable").filter((one) => one.block.blocks.length > 0))
+      attempt(deployment, file, block.line, () => this.#checkValidations(block, file, deployment));
     for (const { block, file } of this.blocks("resource").filter((one) => one.block.labels[0] !== STATE_ONLY)) {
       attempt(deployment, file, block.line, () => {
         for (const names of this.#rounds(block)) {
+          const preconditions = block.blocks.find(({ type }) => type === "lifecycle")?.blocks ?? [];
+          for (const { line, message } of refusalsIn(preconditions, names))
+            deployment.findings.push({ file, line, message: `${block.labels[1]} refuses valid values: ${message}` });
           const body = bodyOf(block, names);
           const [type, symbol] = block.labels as [string, string];
           const scope = textOf(body.scope ?? body.target_resource_id ?? body.resource_group_name ?? null);
@@ -95,6 +102,22 @@ class ModuleDeployment {
         for (const names of this.#rounds(block)) this.#call(block, names).collect(deployment);
       });
     }
+  }
+
+  /** Checks that a variable accepts the value that the sample or the calling module gives it. */
+  #checkValidations(block: Block, file: string, { limited, findings }: Deployment): void {
+    const name = block.labels[0]!;
+    const value = this.#variable(name);
+    const names = this.names({});
+    const defaultValue = block.attributes.get("default")?.value;
+    const isGiven = !defaultValue || textOf(value) !== textOf(evaluate(defaultValue, names));
+    limited.push({ file, line: block.line, name: `var.${name}`, isGiven });
+    for (const { line, message } of refusalsIn(block.blocks, names))
+      findings.push({
+        file,
+        line,
+        message: `var.${name} refuses ${textOf(value)}, which is a valid value: ${message}`,
+      });
   }
 
   /** Returns the value of an output. */
@@ -225,6 +248,7 @@ class ModuleDeployment {
     const member = members.join("_");
     if (member === "name") return name;
     const instance = block.attributes.has("for_each") ? `(${name})` : "";
+    if (this.#context.isQualified) return `<${type}.${symbol}${instance}.${member}>`;
     return `<${symbol}${instance}.${COMMON_MEMBER_NAMES[member] ?? member}>`;
   }
 
@@ -248,6 +272,21 @@ const EACH_KEY: Expression = {
   of: { line: 0, kind: "name", name: "each" },
   name: "key",
 };
+
+/** Returns the blocks whose condition does not hold, each with its message. Terraform also refuses what it can't evaluate. */
+function refusalsIn(conditions: readonly Block[], names: Names): { line: number; message: string }[] {
+  return conditions.flatMap(({ attributes, line }) => {
+    const condition = attributes.get("condition")?.value;
+    if (!condition) return [];
+    const message = text(attributes.get("error_message")?.value) ?? "";
+    try {
+      return evaluate(condition, names) === true ? [] : [{ line, message }];
+    } catch (error) {
+      if (!(error instanceof EvaluationError)) throw error;
+      return [{ line, message: `${message} (${error.message})` }];
+    }
+  });
+}
 
 /** Returns the index of `type.name[index].member`. Undefined if there is none. */
 function indexIn(expression: Expression): Expression | undefined {

@@ -167,7 +167,8 @@ export function bicepNormalizer(
         return bicepNormalizer(files, target, opened(expression.name))(output.value);
     }
     const names = dotted(expression);
-    if (names === undefined) return EQUIVALENT_NAMES[callPath(expression)] ?? "…";
+    const call = callPath(expression);
+    if (names === undefined) return EQUIVALENT_NAMES[call] ?? (call === "" ? "…" : `{${call}}`);
     const [resource, ...rest] = names.filter((one) => one !== "properties");
     return `{${snake(resource!)}.${rest.map(snake).join("_")}}`;
   }
@@ -176,8 +177,9 @@ export function bicepNormalizer(
 
 /** Writes an expression such as `subscription().id`: members of a call without arguments. */
 function callPath(expression: Expression): string {
-  if (expression.kind === "member") return `${callPath(expression.of)}.${expression.name}`;
-  return expression.kind === "call" ? `${expression.name}()` : "";
+  const of = expression.kind === "member" ? callPath(expression.of) : "";
+  if (expression.kind === "member") return of && `${of}.${expression.name}`;
+  return expression.kind === "call" && expression.args.length === 0 ? `${expression.name}()` : "";
 }
 
 /**

@@ -372,8 +372,17 @@ export const KINDS: Kind[] = [
       pair("properties.enablePurgeProtection", "purge_protection_enabled"),
       pair("properties.softDeleteRetentionInDays", "soft_delete_retention_days"),
       pair("properties.publicNetworkAccess", "public_network_access"),
+      // The values are compared by invariants (invariants.ts).
+      presencePair("identity", "identity.type"),
+      presencePair("properties.encryption", "encryption.key_vault_key_identifier"),
     ],
-    only: { terraform: RESOURCE_GROUP },
+    only: {
+      terraform: {
+        ...RESOURCE_GROUP,
+        "identity.identity_ids": "part of Bicep's identity",
+        "encryption.identity_client_id": "part of Bicep's encryption",
+      },
+    },
   },
   {
     arm: "Microsoft.Network/virtualNetworks",

@@ -1,7 +1,7 @@
 // Reads a value of a resource in the common text of both languages (normalize.ts).
 
 import path from "node:path";
-import type { Expression } from "../expression.ts";
+import { type Expression, property, text } from "../expression.ts";
 import { roleOfId } from "../roles.ts";
 import { argumentOf } from "../terraform/check.ts";
 import type { Block } from "../terraform/parse.ts";
@@ -23,14 +23,20 @@ export function bicepValue({ resource, normalize, file }: BicepResource, propert
   }
   if (!value) return undefined;
   if (propertyPath === "scope") return `{${snake(path.basename(normalize(value).slice(1, -1)))}.id}`;
-  if (propertyPath === "properties.roleDefinitionId") return roleName(value, normalize);
+  if (propertyPath === "properties.roleDefinitionId") return roleName(value, resource.body, normalize);
   return file ? normalize(value) : undefined;
 }
 
-/** Returns the name of a built-in role by its ID, or the common text of a custom role's resource. */
-function roleName(value: Expression, normalize: Normalize): string {
-  const id = value.kind === "call" ? value.args.at(-1) : undefined;
-  return id?.kind === "literal" ? (roleOfId(String(id.value))?.name ?? String(id.value)) : normalize(value);
+/**
+ * Returns the name of a built-in role by its ID, or the common text of a custom role's resource. A role that is not in roles.ts
+ * has the name with which the name of its assignment ends: `guid(scope, principal, 'Name of the role')`.
+ */
+function roleName(value: Expression, assignment: Expression, normalize: Normalize): string {
+  const id = text(value.kind === "call" ? value.args.at(-1) : undefined);
+  if (id === undefined) return normalize(value);
+  const name = property(assignment, "name");
+  const ownName = name?.kind === "call" ? text(name.args.at(-1)) : undefined;
+  return roleOfId(id)?.name ?? (ownName ? `${ownName} (${id})` : id);
 }
 
 /** Returns the common text of the argument of a pair, in the words of Bicep. Undefined if it is not set. */

@@ -8,7 +8,7 @@ import { FUNCTIONS } from "./functions.ts";
 import type { Block, TerraformFile } from "./parse.ts";
 
 /** An argument of a resource: a value, or a block with arguments. */
-interface Argument {
+export interface Argument {
   required?: boolean;
   /** `string`, `number`, `bool`, `list` or `map`. Undefined for a block. */
   type?: string;
@@ -18,7 +18,7 @@ interface Argument {
   values?: string[];
   block?: Arguments;
 }
-type Arguments = Record<string, Argument>;
+export type Arguments = Record<string, Argument>;
 
 /**
  * Resource of Terraform itself, which keeps a value in the state:

@@ -633,4 +633,83 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     [[SERVICE, "= if (mailEnabled) {", "= if (!empty(mailDataLocation)) {"]],
     [[`${T}/mail.tf`, "count = var.mail_enabled ? 1 : 0", 'count = var.mail_data_location != "" ? 1 : 0']],
   ),
+  mistake(
+    "reference",
+    "a role assignment gets the ID of a role with its scope",
+    /role_definition_id gets azurerm_role_definition.id, but accepts azurerm_role_definition.role_definition_resource_id/,
+    [],
+    [
+      [
+        `${T}/literal-scan/main.tf`,
+        "literal_scanner_definition[0].role_definition_resource_id",
+        "literal_scanner_definition[0].id",
+      ],
+    ],
+  ),
+  mistake(
+    "reference",
+    "a module gets the principal of an identity for its ID, and passes it on",
+    /identity_ids gets azurerm_user_assigned_identity.principal_id, but accepts azurerm_user_assigned_identity.id/,
+    [],
+    [
+      [
+        `${T}/main.tf`,
+        "event_identity_id  = azurerm_user_assigned_identity.event_identity.id",
+        "event_identity_id  = azurerm_user_assigned_identity.event_identity.principal_id",
+      ],
+    ],
+  ),
+  mistake(
+    "reference",
+    "an argument for an ID gets a name",
+    /service_plan_id must be a resource ID, but is "plan-/,
+    [],
+    [[`${T}/app.tf`, "azurerm_service_plan.plan.id", "azurerm_service_plan.plan.name"]],
+  ),
+  mistake(
+    "refusal",
+    "a validation refuses every valid value",
+    /var.further_entra_tenant_ids refuses \["aaaaaaaa-.*, which is a valid value: further_entra_tenant_ids must hold GUIDs/,
+    [],
+    [
+      [
+        VARIABLES,
+        'for id in var.further_entra_tenant_ids : can(regex("^[0-9a-f]{8}',
+        'for id in var.further_entra_tenant_ids : can(regex("^[0-9A-F]{9}',
+      ],
+    ],
+  ),
+  mistake(
+    "refusal",
+    "a limit refuses every valid value but the default",
+    /(@maxValue of logRetentionDays|var.log_retention_days) refuses 90, which is a valid value/,
+    inBoth("@maxValue(730)", "@maxValue(73)"),
+    [[VARIABLES, "var.log_retention_days <= 730", "var.log_retention_days <= 73"]],
+  ),
+  mistake(
+    "refusal",
+    "a precondition refuses every valid value",
+    /event_subscription refuses valid values: sender_role_id|topic refuses valid values: sender_role_id/,
+    [],
+    [[`${T}/events/main.tf`, "var.sender_role_id != null", 'var.sender_role_id == "role"']],
+  ),
+  mistake(
+    "value",
+    "App Configuration gets the resource ID of the identity for its client ID",
+    /(properties.encryption|encryption.identity_client_id) must be/,
+    [
+      [
+        `${MODULES}/app-configuration.bicep`,
+        "identityClientId: customerManagedKey.userAssignedIdentityClientId",
+        "identityClientId: customerManagedKey.userAssignedIdentityResourceId",
+      ],
+    ],
+    [
+      [
+        `${T}/app-configuration.tf`,
+        "identity_client_id       = encryption.value",
+        "identity_client_id       = var.customer_managed_key.user_assigned_identity.resource_id",
+      ],
+    ],
+  ),
 ];

@@ -234,7 +234,7 @@ test.each<[what: string, changes: Change[], message: RegExp]>([
         'contains the license. Empty: no license."\n  type        = string\n  default     = "license"',
       ],
     ],
-    /the default of license_secret_name must be empty, but is license/,
+    /license_secret_name has the default license: .* add it to DEFAULTS/,
   ],
   [
     "a function that the check does not know",

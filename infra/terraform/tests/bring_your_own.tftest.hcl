@@ -189,6 +189,55 @@ run "encrypts_with_the_key" {
   }
 }
 
+run "encrypts_settings_with_the_key" {
+  command = plan
+
+  variables {
+    app_configuration_enabled = true
+    customer_managed_key = {
+      key_vault_resource_id = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.KeyVault/vaults/kv-keys"
+      key_name              = "lifecycle"
+      user_assigned_identity = {
+        resource_id = "/subscriptions/33333333-3333-4333-8333-333333333333/resourceGroups/rg-platform/providers/Microsoft.ManagedIdentity/userAssignedIdentities/id-key"
+        client_id   = "cccccccc-cccc-4ccc-8ccc-cccccccccccc"
+      }
+    }
+  }
+
+  assert {
+    condition     = azurerm_app_configuration.app_configuration[0].encryption[0].key_vault_key_identifier == "https://kv-keys.vault.azure.net/keys/lifecycle"
+    error_message = "The key ID must have no version, so that Azure uses new versions."
+  }
+
+  assert {
+    condition     = azurerm_app_configuration.app_configuration[0].encryption[0].identity_client_id == "cccccccc-cccc-4ccc-8ccc-cccccccccccc"
+    error_message = "App Configuration must read the key with the given identity."
+  }
+
+  assert {
+    condition     = one(azurerm_app_configuration.app_configuration[0].identity[0].identity_ids) == var.customer_managed_key.user_assigned_identity.resource_id
+    error_message = "App Configuration must have the given identity, which can be in another subscription."
+  }
+}
+
+run "does_not_encrypt_settings_without_the_client_id" {
+  command = plan
+
+  variables {
+    app_configuration_enabled = true
+    customer_managed_key = {
+      key_vault_resource_id  = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.KeyVault/vaults/kv-keys"
+      key_name               = "lifecycle"
+      user_assigned_identity = { resource_id = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.ManagedIdentity/userAssignedIdentities/id-key" }
+    }
+  }
+
+  assert {
+    condition     = length(azurerm_app_configuration.app_configuration[0].encryption) == 0 && length(azurerm_app_configuration.app_configuration[0].identity) == 0
+    error_message = "A deployment without the client ID must keep Microsoft's key."
+  }
+}
+
 run "encrypts_with_one_version_of_the_key" {
   command = plan
 

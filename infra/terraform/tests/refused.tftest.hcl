@@ -144,6 +144,23 @@ run "a_key_vault_that_is_no_id" {
   expect_failures = [var.customer_managed_key]
 }
 
+run "a_client_id_that_is_no_guid" {
+  command = plan
+
+  variables {
+    customer_managed_key = {
+      key_vault_resource_id = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.KeyVault/vaults/kv-keys"
+      key_name              = "lifecycle"
+      user_assigned_identity = {
+        resource_id = "/subscriptions/22222222-2222-4222-8222-222222222222/resourceGroups/rg-platform/providers/Microsoft.ManagedIdentity/userAssignedIdentities/id-key"
+        client_id   = "id-key"
+      }
+    }
+  }
+
+  expect_failures = [var.customer_managed_key]
+}
+
 run "a_workspace_that_is_no_id" {
   command = plan
 

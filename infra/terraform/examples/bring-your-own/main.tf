@@ -17,6 +17,7 @@ module "service" {
 
   log_analytics_workspace_resource_id = var.log_analytics_workspace_resource_id
   diagnostic_settings_enabled         = true
+  app_configuration_enabled           = true
   operator_email_addresses            = var.operator_email_addresses
 
   inventory_reader_role_definition_id  = var.inventory_reader_role_definition_id
@@ -25,8 +26,11 @@ module "service" {
   zone_redundant = true
   lock           = { kind = "CanNotDelete" }
   customer_managed_key = {
-    key_vault_resource_id  = var.key_vault_resource_id
-    key_name               = var.key_name
-    user_assigned_identity = { resource_id = var.key_identity_resource_id }
+    key_vault_resource_id = var.key_vault_resource_id
+    key_name              = var.key_name
+    user_assigned_identity = {
+      resource_id = var.key_identity_resource_id
+      client_id   = var.key_identity_client_id
+    }
   }
 }

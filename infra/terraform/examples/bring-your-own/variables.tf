@@ -64,6 +64,11 @@ variable "key_identity_resource_id" {
   type        = string
 }
 
+variable "key_identity_client_id" {
+  description = "Client ID of this identity."
+  type        = string
+}
+
 variable "operator_email_addresses" {
   description = "Who is notified of problems of the service."
   type        = list(string)
