@@ -64,7 +64,6 @@ export interface Message {
   fix?: MessageLink;
 }
 
-/** The name of the service in messages. */
 /** Days before expiry at which messages show an asset as critical or as a warning: the defaults of the compliance policy. */
 const CRITICAL_DAYS = 7;
 const WARNING_DAYS = 30;
