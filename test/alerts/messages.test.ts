@@ -316,7 +316,7 @@ describe("a mail", () => {
       [byRenewal, byExpiry],
     ]) {
       const { subject, text } = mailOf(messageOf(sources, links));
-      expect(subject).toBe("kv-a/www was not renewed in time and expires in 6 days");
+      expect(subject).toBe("kv-a/www was not renewed in time and expires in 6 days (certificate, owner: ann)");
       expect(namesIn(text)).toEqual(["www"]);
     }
   });
