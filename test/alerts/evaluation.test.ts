@@ -329,7 +329,7 @@ describe("a rule of type", () => {
     allViolations.push(violation("newer", "critical"));
     await run(0.2);
     await run(0.3);
-    expect(notified(mails())).toEqual([["kv-a.secret.new"], ["kv-a.secret.newer"]]);
+    expect(notified(mails())).toEqual([["kv-a/new"], ["kv-a/newer"]]);
   });
 });
 
