@@ -519,11 +519,18 @@ export const CUSTOMER_MANAGED_KEY = {
     userAssignedIdentityResourceId: `${KEYS_ID}/Microsoft.ManagedIdentity/userAssignedIdentities/id-key`,
   },
 };
+export const KEY_CLIENT_ID = "cccccccc-cccc-4ccc-8ccc-cccccccccccc";
 /** Creates the vault and the identity of CUSTOMER_MANAGED_KEY. */
 export function putKeyVault({ cloud }: PlannedSubscription, { purgeProtection = true, identity = true } = {}): void {
   const [resourceGroup, type] = ["rg-keys", "Microsoft.ManagedIdentity/userAssignedIdentities"];
   cloud.control.putVault(SUBSCRIPTION, { name: "kv-watched", resourceGroup, purgeProtection });
-  if (identity) cloud.control.consumers.put(SUBSCRIPTION, { type, name: "id-key", resourceGroup });
+  if (identity)
+    cloud.control.consumers.put(SUBSCRIPTION, {
+      type,
+      name: "id-key",
+      resourceGroup,
+      properties: { clientId: KEY_CLIENT_ID },
+    });
 }
 
 const CENTRAL_ZONES = {
@@ -592,6 +599,17 @@ export const BRING_YOUR_OWN_OBSTACLES: readonly Obstacle[] = [
     plant: (subscription) => putKeyVault(subscription, { purgeProtection: false }),
     parameters: CUSTOMER_MANAGED_KEY,
     expected: ["existing.purgeProtection", "stops", "/vaults/kv-watched", "az keyvault update --name kv-watched"],
+  },
+  {
+    name: "a client ID that is not the one of the identity for the customer-managed key",
+    plant: (subscription) => putKeyVault(subscription),
+    parameters: {
+      customerManagedKey: {
+        ...CUSTOMER_MANAGED_KEY.customerManagedKey,
+        userAssignedIdentityClientId: "dddddddd-dddd-4ddd-8ddd-dddddddddddd",
+      },
+    },
+    expected: ["existing.clientId", "stops", "/userAssignedIdentities/id-key", "--query clientId"],
   },
   {
     name: "an identity for the customer-managed key that does not exist",

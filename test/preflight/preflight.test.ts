@@ -11,6 +11,7 @@ import { modulesOf } from "../../infra/template-checks/terraform/check.ts";
 import {
   BRING_YOUR_OWN_OBSTACLES,
   CUSTOMER_MANAGED_KEY,
+  KEY_CLIENT_ID,
   NAME_OBSTACLES,
   NETWORK_OBSTACLES,
   type Obstacle,
@@ -93,6 +94,11 @@ test.each(OBSTACLES)("finds $name", async ({ plant, parameters, expected }: Obst
 test("a customer-managed key in a vault with purge protection is no finding", async () => {
   putKeyVault(subscription);
   expect((await subscription.run(CUSTOMER_MANAGED_KEY)).findings).toEqual([]);
+  const customerManagedKey = {
+    ...CUSTOMER_MANAGED_KEY.customerManagedKey,
+    userAssignedIdentityClientId: KEY_CLIENT_ID,
+  };
+  expect((await subscription.run({ customerManagedKey, appConfigurationEnabled: true })).findings).toEqual([]);
 });
 
 test("the plan with all options contains every resource type that the templates create", async () => {

@@ -47,7 +47,9 @@ const EXISTING = [
   },
 ] as const;
 
-const Existing = z.object({ properties: z.object({ enablePurgeProtection: z.boolean().nullish() }).nullish() });
+const Existing = z.object({
+  properties: z.object({ enablePurgeProtection: z.boolean().nullish(), clientId: z.string().nullish() }).nullish(),
+});
 const Located = z.object({ location: z.string() });
 const Subnet = z.object({
   properties: z.object({
@@ -90,6 +92,7 @@ export async function checkNetwork(context: Context): Promise<CheckResult> {
       // The customer-managed key is the only parameter that names a vault.
       else if (kind === "key vault" && existing.properties?.enablePurgeProtection !== true)
         findings.push(noPurgeProtection(id));
+      else if (kind === "identity") findings.push(...clientIdFindings(context, id, existing.properties?.clientId));
     }
   }
   return { summary: checked.length > 0 ? checked.join(", ") : "none named", findings };
@@ -121,6 +124,23 @@ const noPurgeProtection = (id: string): Finding => ({
   remedy: "Turn on purge protection, which can't be turned off again, or name a key of another vault.",
   command: `az keyvault update --name ${quote(id.split("/").at(-1)!)} --enable-purge-protection true`,
 });
+
+/** Checks that the client ID of the customer-managed key is that of its identity, the only parameter that names an identity. */
+function clientIdFindings(context: Context, id: string, actual: string | null | undefined): Finding[] {
+  const key = context.parameters.values.customerManagedKey;
+  const given = isObject(key) ? key.userAssignedIdentityClientId : undefined;
+  if (typeof given !== "string" || given === "" || !actual || given === actual.toLowerCase()) return [];
+  return [
+    {
+      code: "existing.clientId",
+      severity: "stops",
+      subject: id,
+      message: `The client ID ${given} of the customer-managed key is not the one of its identity, with which App Configuration reads the key.`,
+      remedy: `Set userAssignedIdentityClientId to ${actual.toLowerCase()}.`,
+      command: `az identity show --ids ${quote(id)} --query clientId`,
+    },
+  ];
+}
 
 const listSubnets = (id: string): string =>
   `az network vnet subnet list --ids ${quote(id.split("/subnets/")[0]!)} --query '[].id'`;

@@ -50,7 +50,7 @@ export const EVERY_OPTION = "every option";
 /** Every option that creates something, sets a setting or refuses some values. */
 const OPTIONS = {
   storageReplication: "GZRS",
-  instanceMemoryMb: 2048,
+  instanceMemoryMb: 4096,
   maximumInstanceCount: 100,
   nodeVersion: "24",
   logRetentionDays: 90,
