@@ -36,6 +36,9 @@ export interface RenewedCounts {
   countByStatus(status: Status, moment: Moment, range?: ExpiryRange): number | undefined;
 }
 
+/** Returns the window around the time of the count (`exactWindows`), the only one in which a certificate can change its status. */
+const nearNow = (windows: readonly Window[]): readonly Window[] => windows.slice(0, 1);
+
 /** Packs the certificates with a plan of one vault, for the vault's row. */
 export function packRenewed(assets: Iterable<Pick<AssetRecord, "expiresOn" | "renewal">>): Uint8Array<ArrayBuffer> {
   const certificates: [number, number, number][] = [];
@@ -96,14 +99,18 @@ export function renewedHistograms(
 ): RenewedHistograms {
   const certificates = vaults.flatMap(({ certificateRenewals }) => unpackRenewed(certificateRenewals));
   const instants = certificates.map((one) => renewalInstantsOf(one, thresholds));
-  const histogram = (times: number[]) =>
-    histogramOf([Uint32Array.from(times, (time) => Math.max(time, 0))], UNSET, windows, (time) =>
-      gapStart(windows, time),
-    );
+  const histogram = (times: number[], exact = windows) =>
+    histogramOf([Uint32Array.from(times, (time) => Math.max(time, 0))], UNSET, exact, (time) => gapStart(exact, time));
   return [
     histogram(certificates.map(({ expiresOn }) => expiresOn)),
-    histogram(instants.map(({ warningAt }) => warningAt)),
-    histogram(instants.map(({ criticalAt }) => criticalAt)),
+    histogram(
+      instants.map(({ warningAt }) => warningAt),
+      nearNow(windows),
+    ),
+    histogram(
+      instants.map(({ criticalAt }) => criticalAt),
+      nearNow(windows),
+    ),
   ];
 }
 
@@ -132,7 +139,7 @@ export function renewedOfTotals(
 ): RenewedCounts | undefined {
   if (expiries.at.length === 0) return undefined;
   const countUntil = (histogram: Histogram, before: number) =>
-    countBetween(histogram, windows, { from: 0, before, unset: false });
+    countBetween(histogram, nearNow(windows), { from: 0, before, unset: false });
   return {
     countIn: (range) => (byDay ? countIn(byDay, windows, range) : countBetween(expiries, windows, range)),
     countByStatus: (status, moment, range) => {
