@@ -23,7 +23,7 @@ interface Props {
   isOnApplicationPage?: boolean;
 }
 
-/** Likely matches that are shown with a test button. The others are folded. */
+/** Matches that are shown with a test button. The others are folded. */
 const SHOWN_CANDIDATES = 3;
 
 /**
@@ -139,8 +139,8 @@ const AssetLink = ({ assetId }: { assetId: string }) => (
 );
 
 /**
- * The candidates to test. Weak ones, which have only a name or a date in common with the client secret, are folded, except for
- * the first one if there are no others.
+ * The candidates to test. Weak ones, which have only a date in common with the client secret, are folded, except for the first one
+ * if there are no others. A secret with the application's name is never folded: its dates often differ, and people look for it.
  */
 function Unproven({
   appId,
@@ -148,7 +148,9 @@ function Unproven({
   isOnApplicationPage,
 }: Pick<Props, "isOnApplicationPage"> & { appId: string; candidates: Match[] }) {
   const mayConfirm = useMay()("confirmRotationMatch");
-  const likely = candidates.filter(({ confidence }) => confidence !== "possible");
+  const likely = candidates.filter(
+    ({ confidence, evidence }) => confidence !== "possible" || evidence.includes("name"),
+  );
   const shown = likely.length > 0 ? likely.slice(0, SHOWN_CANDIDATES) : candidates.slice(0, 1);
   const folded = candidates.filter((match) => !shown.includes(match));
   return (
