@@ -86,7 +86,7 @@ test("a match that is only likely is listed as a place that is not written", asy
   const app = addApplication();
   world.targets = [world.target(app.places[0]!, { confidence: "likely" })];
   const { record, needs } = await plan(app.request);
-  expect(needs).toMatchObject([{ code: "notRotatable", message: expect.stringContaining("Confirm a match") }]);
+  expect(needs).toMatchObject([{ code: "notRotatable", message: expect.stringContaining("Test or confirm a match") }]);
   expect(record.notUpdated).toMatchObject([{ secretName: app.places[0], confidence: "likely", reason: "uncertain" }]);
 });
 

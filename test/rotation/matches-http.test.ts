@@ -260,7 +260,7 @@ test("a dry run of a client secret without a certain match answers the plan and 
   expect(plan.status).toBe(200);
   expect(plan.body).toMatchObject({ appName: "Unmatched", targets: [] });
   expect(plan.body.needs).toMatchObject([
-    { code: "notRotatable", message: expect.stringContaining("Confirm a match") },
+    { code: "notRotatable", message: expect.stringContaining("Test or confirm a match") },
   ]);
   const publish = plan.body.plan.find(({ step }: { step: string }) => step === "publish");
   expect(publish.text).toContain("none is certain yet");

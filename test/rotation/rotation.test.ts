@@ -134,7 +134,7 @@ test("a secret that can't be rotated is rejected with the reason", async () => {
   await expect(plan({ ...ofBoth, secretId: unknown })).rejects.toEqual(rejection("notFound", /client secret/));
   const [place] = app.places;
   world.targets = [world.target(place!, { confidence: "likely" })];
-  await expect(plan({})).rejects.toEqual(rejection("notRotatable", /Confirm a match/));
+  await expect(plan({})).rejects.toEqual(rejection("notRotatable", /Test or confirm a match/));
   world.targets = [
     world.target(place!, { vaultName: SERVICE_VAULT.toUpperCase(), vaultUri: world.vaultUriOf(SERVICE_VAULT) }),
   ];
