@@ -207,12 +207,13 @@ async function openFixtureWithOwners(): Promise<Fixture> {
   for (const [name, subscriptionId, owner] of [
     ["kv-a", vault("kv").subscriptionId, "ada"],
     ["kv-b", OTHER_SUBSCRIPTION, "bob"],
-    ["kv-c", OTHER_SUBSCRIPTION, undefined],
+    // A tag without a value names no owner.
+    ["kv-c", OTHER_SUBSCRIPTION, " "],
   ] as const) {
-    const tags = owner === undefined ? undefined : { owner };
-    await fixture.scan(vault(name, { subscriptionId, purgeProtection: false, ...(tags && { tags }) }), [
+    const tags = { owner };
+    await fixture.scan(vault(name, { subscriptionId, purgeProtection: false, tags }), [
       ...["one", "two", "three"].map((secret) =>
-        asset(name, "secret", secret, { contentType: undefined, subscriptionId, ...(tags && { tags }) }),
+        asset(name, "secret", secret, { contentType: undefined, subscriptionId, tags }),
       ),
       asset(name, "key", "signing", { expiresOn: inDays(-1), subscriptionId, tags: { owner: ODD_OWNER } }),
     ]);
