@@ -106,8 +106,7 @@ function countsOf(types: ReadonlySet<AlertType>, open: readonly HeadlineEntry[])
   switch (kind) {
     case "asset": {
       const late = items.filter((item) => item.kind === "asset" && item.late).length;
-      if (late === number)
-        return `${late} ${late === 1 ? "certificate was" : "certificates were"} ${NOT_RENEWED_TEXT}`;
+      if (late === number) return `${late} ${late === 1 ? "certificate was" : "certificates were"} ${NOT_RENEWED_TEXT}`;
       return late > 0 ? counted(number, "alert") : expiryCounts(open, type === "credentialExpiry" ? CREDENTIAL : ASSET);
     }
     case "violation":

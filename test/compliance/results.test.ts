@@ -238,6 +238,7 @@ test("every other filter returns exactly the matching violations, alone and in p
   const fixture = await openFixtureWithOwners();
   const all = await readAllViolations(fixture.compliance, {}, 1000);
   expect(all.filter(({ exempted }) => exempted)).toHaveLength(2);
+  expect(new Set(all.map(({ owner }) => owner))).toEqual(new Set(["ada", "bob", ODD_OWNER, null]));
   const singleFilters: ViolationFilter[] = [
     { check: "secret-content-type" },
     { check: "key-rsa-size" },

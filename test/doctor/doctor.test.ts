@@ -510,7 +510,9 @@ test("actions with the same obstacle name it once", () => {
   const unknown = notProven("kv-a", "The roles can't be read.");
   const missing = notProven("kv-a", "No role permits delete.");
   expect(joinActions([unknown, unknown, unknown])).toEqual([unknown]);
-  expect(joinActions([unknown, unknown, missing])).toEqual([{ ...unknown, detail: `${unknown.detail} ${missing.detail}` }]);
+  expect(joinActions([unknown, unknown, missing])).toEqual([
+    { ...unknown, detail: `${unknown.detail} ${missing.detail}` },
+  ]);
 });
 
 test("every call has a name of its own, and a page", () => {
