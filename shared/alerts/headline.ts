@@ -12,6 +12,7 @@ export interface HeadlineEntry {
 
 /** Start of `what` for a certificate whose renewal is late. The time until its expiry follows. */
 export const LATE_TEXT = "was not renewed in time and ";
+const NOT_RENEWED_TEXT = "not renewed in time";
 /** Maximum length of an owner in a heading. */
 const MAX_OWNER = 60;
 
@@ -43,8 +44,9 @@ const NEXT_STEPS: Partial<Record<AlertType, string>> = {
   breakGlass: "If nobody expected this sign-in, end the sessions of the account and change its password.",
 };
 
-/** The kinds of items about something that scans can't read, and how often it was notified. */
-const UNREAD_KINDS: Partial<Record<Item["kind"], string>> = { scanFailure: "", stillFailing: "still " };
+/** The kinds of items about something that scans can't read, notified for the first time and again. */
+const UNREAD_KINDS: ReadonlySet<Item["kind"]> = new Set(["scanFailure", "stillFailing"]);
+const UNREAD_TEXT = "can't be read";
 
 /** Whether the item says that an alert ended. */
 export const isResolution = ({ kind }: Item): boolean => kind === "renewed" || kind === "recovered";
@@ -61,9 +63,10 @@ export function headlineOf(types: ReadonlySet<AlertType>, entries: readonly Head
       ? `${resolved} alerts resolved`
       : `${countsOf(types, open)}${resolved > 0 ? `, ${resolved} resolved` : ""}`;
   const { title, what } = first.line;
-  // The counts say already that scans can't read it.
-  const isUnread = (open[0]?.item.kind ?? "") in UNREAD_KINDS;
-  return `${counts}${ownersText(entries)}; first ${title}${isUnread ? "" : ` ${what.replace(LATE_TEXT, "")}`}`;
+  const subject = `${counts}${ownersText(entries)}; first ${title}`;
+  // The counts may already say that scans can't read it, or that it was not renewed in time.
+  if (counts.includes(UNREAD_TEXT)) return subject;
+  return `${subject} ${counts.includes(NOT_RENEWED_TEXT) ? what.replace(LATE_TEXT, "") : what}`;
 }
 
 /** Returns a line as one sentence with its type and owner: `kv-a/one expires in 6 days (secret, owner: ann)`. */
@@ -97,12 +100,13 @@ function countsOf(types: ReadonlySet<AlertType>, open: readonly HeadlineEntry[])
   const items = open.map(({ item }) => item);
   const [type] = types;
   const number = items.length;
+  if (items.every(({ kind }) => UNREAD_KINDS.has(kind))) return unreadCounts(items);
   const kinds = new Set(items.map(({ kind }) => kind));
   const [kind] = kinds.size === 1 ? [...kinds] : [];
   switch (kind) {
     case "asset": {
       const late = items.filter((item) => item.kind === "asset" && item.late).length;
-      if (late === number) return `${late} ${late === 1 ? "certificate was" : "certificates were"} not renewed in time`;
+      if (late === number) return `${late} ${late === 1 ? "certificate was" : "certificates were"} ${NOT_RENEWED_TEXT}`;
       return late > 0 ? counted(number, "alert") : expiryCounts(open, type === "credentialExpiry" ? CREDENTIAL : ASSET);
     }
     case "violation":
@@ -117,9 +121,6 @@ function countsOf(types: ReadonlySet<AlertType>, open: readonly HeadlineEntry[])
         : counted(number, "alert");
     case "breakGlass":
       return `${counted(number, "password sign-in")} while passwords are turned off`;
-    case "scanFailure":
-    case "stillFailing":
-      return unreadCounts(items, UNREAD_KINDS[kind] ?? "");
     case "escalated":
       return `${counted(number, "alert")} without acknowledgment`;
     default:
@@ -163,9 +164,13 @@ const severityCounts = (items: readonly Item[]): string =>
     .map((part) => part.join(" "))
     .join(", ");
 
-/** Returns how many subscriptions and vaults can't be read. */
-function unreadCounts(items: readonly Item[], still: string): string {
-  const failures = items.map((item) => ("of" in item ? item.of : item)).filter((item) => item.kind === "scanFailure");
+/**
+ * Returns how many subscriptions and vaults can't be read. A digest can name one of them twice: when its failure was found, and
+ * in a reminder.
+ */
+function unreadCounts(items: readonly Item[]): string {
+  const subjects = items.map((item) => ("of" in item ? item.of : item)).filter((item) => item.kind === "scanFailure");
+  const failures = [...new Map(subjects.map((failure) => [failure.id, failure])).values()];
   const vaults = failures.filter(({ vaultName }) => vaultName !== undefined).length;
   const subscriptions = failures.filter((item) => item.vaultName === undefined && item.subscriptionId).length;
   // A failure of scans as a whole names neither.
@@ -174,7 +179,8 @@ function unreadCounts(items: readonly Item[], still: string): string {
     ...(subscriptions > 0 ? [counted(subscriptions, "subscription")] : []),
     ...(vaults > 0 ? [counted(vaults, "vault")] : []),
   ];
-  return `${parts.join(" and ")} ${still}can't be read`;
+  const still = items.every(({ kind }) => kind === "stillFailing") ? "still " : "";
+  return `${parts.join(" and ")} ${still}${UNREAD_TEXT}`;
 }
 
 /** Returns the owners of the items, in display order. Empty if no item can have an owner. */

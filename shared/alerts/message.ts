@@ -319,7 +319,7 @@ function assetLine(item: AssetItem, createdAt: Date, links: Links): MessageLine 
         : []),
       // Without the time left, which is in `what`, to have room for more lines.
       [remainingMs < 0 ? "Expired" : "Expires", dateText(new Date(item.expiresOn * 1000))],
-      ["Owner", item.owner ?? NO_OWNER],
+      ["Owner", item.owner || NO_OWNER],
       ...(item.threshold > 0 ? ([["Threshold", dayCount(item.threshold)]] as [string, string][]) : []),
     ],
     links: [
@@ -376,7 +376,7 @@ function violationLine(item: ViolationItem, createdAt: Date, links: Links): Mess
       ["Type", RESOURCE_NAMES[item.resourceType] ?? item.resourceType],
       ["Check", item.checkId],
       ["Severity", item.severity],
-      ["Owner", item.owner ?? NO_OWNER],
+      ["Owner", item.owner || NO_OWNER],
       ...(isCredentialId(item.resourceId)
         ? []
         : ([

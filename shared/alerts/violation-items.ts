@@ -1,3 +1,4 @@
+import { ownersOf } from "../inventory/holder.ts";
 import { SECOND_MS } from "../platform/time.ts";
 import type { ViolationItem } from "./items.ts";
 import type { NotificationLog } from "./notification-log.ts";
@@ -96,7 +97,7 @@ export async function violationItems(
 }
 
 function itemOf({ tags, ...violation }: NewViolation, ownerTag: string): ViolationItem {
-  const owner = tags && Object.hasOwn(tags, ownerTag) ? tags[ownerTag] : undefined;
+  const [owner] = ownersOf({ ...(tags && { tags }) }, ownerTag);
   return { kind: "violation", ...violation, ...(owner === undefined ? {} : { owner }) };
 }
 

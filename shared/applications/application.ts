@@ -137,7 +137,9 @@ export const StateRecord = z.object({
 });
 export type StateRecord = z.infer<typeof StateRecord>;
 /** Returns the object IDs of the service's own identities, in lower case. Empty before the first discovery. */
-export const serviceIdentities = (state: StateRecord | undefined): ReadonlySet<string> =>
+export const serviceIdentities = (
+  state: Pick<StateRecord, "rights" | "earlierIdentities"> | undefined,
+): ReadonlySet<string> =>
   new Set([state?.rights?.objectId ?? [], state?.earlierIdentities ?? []].flat().map((id) => id.toLowerCase()));
 
 export const States = entity(TABLE, StateRecord);

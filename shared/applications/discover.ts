@@ -143,9 +143,16 @@ export async function discover(leasedRun: LeasedRun<RunRecord>, deps: DiscoverDe
 /** The number of earlier identities that are remembered. */
 const MAX_EARLIER_IDENTITIES = 20;
 
-/** Returns the identities that the service used before the current one, newest first. */
-const earlierIdentitiesOf = (before: StateRecord | undefined, current: string | undefined): string[] =>
-  [...serviceIdentities(before)].filter((id) => id !== current?.toLowerCase()).slice(0, MAX_EARLIER_IDENTITIES);
+/**
+ * Returns the identities that the service used before the current one, newest first. Without application permissions it may have
+ * been a user who tried the service. That user stays visible as an owner.
+ */
+const earlierIdentitiesOf = (before: StateRecord | undefined, current: string | undefined): string[] => {
+  const { rights, earlierIdentities } = before ?? {};
+  const isApplication = (rights?.permissions.length ?? 0) > 0;
+  const ids = serviceIdentities({ ...(isApplication && { rights }), earlierIdentities });
+  return [...ids].filter((id) => id !== current?.toLowerCase()).slice(0, MAX_EARLIER_IDENTITIES);
+};
 
 async function readDirectory(
   leasedRun: LeasedRun<RunRecord>,

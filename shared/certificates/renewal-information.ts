@@ -160,7 +160,11 @@ export function createRenewalInformation(deps: {
   }
 
   /** Runs a request to an authority, unless the authority failed too often. */
-  async function unlessFailing<T>(directory: string, request: () => Promise<T>): Promise<T> {
+  async function unlessFailing<T>(
+    directory: string,
+    signal: AbortSignal | undefined,
+    request: () => Promise<T>,
+  ): Promise<T> {
     const { failures, until } = failing.get(directory) ?? { failures: 0, until: 0 };
     const wait = until - nowSeconds();
     if (failures >= MAX_UNREACHABLE && wait > 0)
@@ -170,7 +174,8 @@ export function createRenewalInformation(deps: {
       failing.delete(directory);
       return result;
     } catch (error) {
-      if (!(error instanceof NoRenewalInformation)) throw error;
+      // A scan that ends during the request says nothing about the authority.
+      if (!(error instanceof NoRenewalInformation) || signal?.aborted) throw error;
       if (error.isUnreachable)
         failing.set(directory, {
           failures: (failing.get(directory)?.failures ?? 0) + 1,
@@ -191,7 +196,7 @@ export function createRenewalInformation(deps: {
     },
 
     windowOf: (directory, certificateId, signal) =>
-      unlessFailing(directory, async () => {
+      unlessFailing(directory, signal, async () => {
         const address = await addressOf(directory, signal);
         const { value, wait } = await getJson(`${address}/${certificateId}`, Answer, signal);
         const { start, end } = value.suggestedWindow;

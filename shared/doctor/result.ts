@@ -37,9 +37,9 @@ export const notProven = (resource: string, detail: string): Result => ({ outcom
 export function joinActions(results: readonly Result[]): Result[] {
   const missing = results.filter(({ outcome }) => outcome !== "works");
   const [first] = missing.length > 0 ? missing : results;
-  return first
-    ? [{ ...first, ...(missing.length > 1 && { detail: missing.map(({ detail }) => detail).join(" ") }) }]
-    : [];
+  // The actions can have the same detail, for example that the roles can't be read.
+  const details = new Set(missing.flatMap(({ detail }) => detail ?? []));
+  return first ? [{ ...first, ...(details.size > 1 && { detail: [...details].join(" ") }) }] : [];
 }
 
 /** Returns the worst outcome of the results, which stands for the call. */

@@ -98,10 +98,11 @@ export function exclusionReason(
 
 /**
  * Returns the owners of an asset: for vault assets the value of the tag named by `ownerTag`, for credentials the owners of the
- * application. Empty if there is none.
+ * application. Empty if there is none. A tag without a value, or of spaces, names no owner.
  */
 export function ownersOf(asset: Pick<AssetRecord, "tags" | "credential">, ownerTag: string): string[] {
   if (asset.credential) return asset.credential.owners ?? [];
   const { tags } = asset;
-  return tags && Object.hasOwn(tags, ownerTag) ? [tags[ownerTag]!] : [];
+  const owner = tags && Object.hasOwn(tags, ownerTag) ? tags[ownerTag]! : "";
+  return owner.trim() === "" ? [] : [owner];
 }

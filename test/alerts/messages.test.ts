@@ -321,6 +321,12 @@ describe("a mail", () => {
     }
   });
 
+  test("about a late certificate and another asset says in the subject that the certificate is late", () => {
+    const late = { renewedBy: "acmebot" as const, windowEnd: Date.parse(AT) / 1000 - DAY_SECONDS };
+    const { subject } = message([asset("www", 3, { type: "certificate", threshold: 0, late }), asset("one", 6)]);
+    expect(subject).toBe("2 alerts (owner: ann); first kv-a/www was not renewed in time and expires in 3 days");
+  });
+
   test("a digest of one rule, and a card, show each item once without naming the rule at each line", () => {
     const digest = { ...delivery, deliveryMode: "digest" as const };
     const [early, late] = [asset("one", 25, { threshold: 30 }), asset("one", 25, { threshold: 26 })];
@@ -607,6 +613,43 @@ describe("a mail", () => {
     const scan = mailOf(message([SCAN]));
     expect(scan.text).toContain("Unread vaults: 2 of 36");
     expect(scan.text).toContain("https://lifecycle.example/#/vaults?unread=true&failing=true");
+  });
+
+  test("counts a vault or subscription once that can't be read, also beside its reminder and beside failed scans", () => {
+    const failure = (id: string, change: Partial<ScanFailureItem>): ScanFailureItem => ({
+      kind: "scanFailure",
+      id,
+      scanId: SCAN.id,
+      code: "accessDenied",
+      message: "The service may not list it.",
+      remedy: "Grant Reader.",
+      at: AT,
+      ...change,
+    });
+    const subscription = failure("subscription:s-2", { subscriptionId: "s-2" });
+    const vault = failure("vault:kv-d", { subscriptionId: "s-2", vaultName: "kv-d" });
+    const reminder = (of: ScanFailureItem): Item => ({ kind: "stillFailing", id: of.id, of, since: AT, times: 2 });
+    for (const [items, subject] of [
+      [
+        [subscription, reminder(subscription), vault],
+        "1 subscription and 1 vault can't be read; first Subscription s-2",
+      ],
+      [
+        [reminder(subscription), reminder(vault)],
+        "1 subscription and 1 vault still can't be read; first Subscription s-2",
+      ],
+      [
+        [failure("scan", { code: "timedOut" }), reminder(vault)],
+        "2 scan failures; first Discovery scans do not complete",
+      ],
+    ] as const)
+      expect(message([...items], { alertType: "scanFailure" }).subject).toBe(subject);
+  });
+
+  test("says that an asset whose owner tag has no value has no owner", () => {
+    const { subject, text } = mailOf(message([asset("one", 6.5, { owner: "" })]));
+    expect(subject).toBe("kv-a/one expires in 6 days (secret, no owner)");
+    expect(text).not.toContain("Owner:");
   });
 
   test("describes every kind of item, under headings of owners, vaults and tenants", () => {

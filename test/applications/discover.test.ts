@@ -2,9 +2,11 @@ import type { Cloud } from "simulated-cloud/cloud.ts";
 import { appIdOf, keyIdOf } from "simulated-cloud/company/applications.ts";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { applicationView, runView } from "../../shared/applications/api.ts";
+import { APPS, STATE_KEY, States } from "../../shared/applications/application.ts";
 import type { ReadApplication } from "../../shared/applications/read-graph.ts";
 import { contentsOf } from "../../shared/applications/write-bucket.ts";
 import type { Config } from "../../shared/platform/config/config.ts";
+import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import { configFor, startTestCloud } from "../azure/live-cloud.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
@@ -72,6 +74,20 @@ describe("a discovery", () => {
     expect(ofService).toHaveLength(2);
     const others = owners!.filter(({ isService }) => !isService);
     expect(others.map(({ userPrincipalName }) => userPrincipalName)).toEqual(["owner0@acme.example"]);
+  });
+
+  test("does not count a user as an earlier identity of the service, although the service signed in as the user", async () => {
+    await deployment.runScheduled("full");
+    const { applications, tables } = deployment.start();
+    const ownersNow = async () =>
+      applicationView(await applications.get(appIdOf("App 003")), await applications.moment()).owners!;
+    const user = (await ownersNow()).find(({ isService }) => !isService)!;
+    // The token of a user has no application permissions.
+    const state = withoutKeys((await tables.get(States, APPS, STATE_KEY))!);
+    await tables.put(States, APPS, STATE_KEY, { ...state, rights: { objectId: user.id, permissions: [] } });
+    expect(await ownersNow()).toContainEqual({ ...user, isService: true });
+    await deployment.runScheduled("full");
+    expect(await ownersNow()).toContainEqual(user);
   });
 
   test("counts the owners of whom Microsoft Graph returns no name, because the identity may not read users", async () => {

@@ -134,6 +134,13 @@ test("an authority that names a time is asked again then", async () => {
   expect(addresses.length).toBe(before + 1);
 });
 
+test("requests that the end of a scan cut off are no failure of the authority", async () => {
+  const { client, addresses } = clientOf({ status: 503, json: {} });
+  for (let failures = 0; failures < 4; failures++)
+    await expect(client.windowOf(DIRECTORY, "a.b", AbortSignal.abort())).rejects.toThrow(/answered 503/);
+  expect(addresses).toHaveLength(5);
+});
+
 test("answers about single certificates are no failure of the authority", async () => {
   const { client, addresses } = clientOf({ status: 404, json: {} });
   for (let failures = 0; failures < 5; failures++)

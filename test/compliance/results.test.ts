@@ -207,12 +207,13 @@ async function openFixtureWithOwners(): Promise<Fixture> {
   for (const [name, subscriptionId, owner] of [
     ["kv-a", vault("kv").subscriptionId, "ada"],
     ["kv-b", OTHER_SUBSCRIPTION, "bob"],
-    ["kv-c", OTHER_SUBSCRIPTION, undefined],
+    // A tag without a value names no owner.
+    ["kv-c", OTHER_SUBSCRIPTION, " "],
   ] as const) {
-    const tags = owner === undefined ? undefined : { owner };
-    await fixture.scan(vault(name, { subscriptionId, purgeProtection: false, ...(tags && { tags }) }), [
+    const tags = { owner };
+    await fixture.scan(vault(name, { subscriptionId, purgeProtection: false, tags }), [
       ...["one", "two", "three"].map((secret) =>
-        asset(name, "secret", secret, { contentType: undefined, subscriptionId, ...(tags && { tags }) }),
+        asset(name, "secret", secret, { contentType: undefined, subscriptionId, tags }),
       ),
       asset(name, "key", "signing", { expiresOn: inDays(-1), subscriptionId, tags: { owner: ODD_OWNER } }),
     ]);
@@ -237,6 +238,7 @@ test("every other filter returns exactly the matching violations, alone and in p
   const fixture = await openFixtureWithOwners();
   const all = await readAllViolations(fixture.compliance, {}, 1000);
   expect(all.filter(({ exempted }) => exempted)).toHaveLength(2);
+  expect(new Set(all.map(({ owner }) => owner))).toEqual(new Set(["ada", "bob", ODD_OWNER, null]));
   const singleFilters: ViolationFilter[] = [
     { check: "secret-content-type" },
     { check: "key-rsa-size" },

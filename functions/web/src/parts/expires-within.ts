@@ -11,7 +11,7 @@ const MAX_DAYS = 3650;
 /** Returns the number of days in the address. Undefined if there is none, or no usable one, such as `within=1e20`. */
 export function daysWithin(params: URLSearchParams): number | undefined {
   const days = Number(params.get(WITHIN));
-  return days > 0 && days <= MAX_DAYS ? days : undefined;
+  return Number.isInteger(days) && days > 0 && days <= MAX_DAYS ? days : undefined;
 }
 
 /** Returns the filters of the API for assets that expire within this number of days. */
