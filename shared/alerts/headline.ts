@@ -28,7 +28,7 @@ const AUTOMATION_HEADLINES: Partial<Record<AlertType, string>> = {
 
 const IN_EACH_ALERT = "Each alert names the next step.";
 
-/** What the recipient can do next, by the type of the rule. */
+/** The next step of the recipient, by the type of the rule. */
 const NEXT_STEPS: Partial<Record<AlertType, string>> = {
   expiration: "Open an asset to see who uses it, and to rotate, renew or snooze it.",
   expired: "Open an asset to see who still uses it, and to rotate, renew or disable it.",

@@ -12,7 +12,7 @@ interface Props {
   name: string;
 }
 
-/** What to do about a credential of a tenant for which the Azure CLI has no command. */
+/** The next step for a credential of a tenant for which the Azure CLI has no command. */
 export const CREATE_IN_TENANT = "Create a new one in the tenant: select Open in the Azure portal.";
 
 /** The action that renews a certificate or a key, as a command. Nothing for a secret, which has the action Rotate. */
