@@ -67,7 +67,6 @@ export async function assessmentDocument(assessment: Assessment, reportContext: 
   });
 }
 
-
 function writeSummary(sheet: Sheet, { framework, scope, createdAt }: Assessment, reportContext: ReportContext): void {
   const { pass, fail, notApplicable, manual } = framework.controlsByStatus;
   const { failed, passed, score, controls } = framework;

@@ -25,7 +25,9 @@ export function Snoozes() {
         assetId === null ? (
           subjectOf(assetId, filters)
         ) : (
-          <Link href={createHref(`/inventory/${encodeURIComponent(assetId)}`)}>{titleOfId(assetId, UNNAMED_CREDENTIAL)}</Link>
+          <Link href={createHref(`/inventory/${encodeURIComponent(assetId)}`)}>
+            {titleOfId(assetId, UNNAMED_CREDENTIAL)}
+          </Link>
         ),
     },
     { title: "Rule", cell: ({ ruleId }) => (ruleId === null ? "All rules" : (names[ruleId] ?? ruleId)) },

@@ -19,8 +19,7 @@ export const CREATE_IN_TENANT = "Create a new one in the tenant: select Open in 
 export function RenewAction({ asset, name }: Props) {
   if (asset.type === "secret") return null;
   const command = renewCommand(asset);
-  if (command === undefined)
-    return <Unavailable title="Renew" reason={CREATE_IN_TENANT} />;
+  if (command === undefined) return <Unavailable title="Renew" reason={CREATE_IN_TENANT} />;
   return (
     <CommandDialog title="Renew" about={name} appearance="primary">
       <Text block>
@@ -109,7 +108,10 @@ export function CopyCommandAction({
   const purpose = violation === undefined ? "renews it" : `fixes this: ${violation.title}`;
   return (
     <>
-      <Button size="small" onClick={() => void navigator.clipboard.writeText(command).then(() => setCopiedPurpose(purpose))}>
+      <Button
+        size="small"
+        onClick={() => void navigator.clipboard.writeText(command).then(() => setCopiedPurpose(purpose))}
+      >
         {title}
       </Button>
       <Text size={200} role="status">

@@ -4,8 +4,8 @@ import { createHref } from "../../parts/address.ts";
 import { Card } from "../../parts/card.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
-import { pollUntil } from "../../parts/polling.ts";
 import { countUnlessUnread } from "../../parts/plural.ts";
+import { pollUntil } from "../../parts/polling.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 import { useParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
@@ -92,7 +92,9 @@ function Counts({ tenant: { counts, failures } }: { tenant: Tenant }) {
   return (
     <>
       <ul>
-        <li>Secrets and certificates of applications: {countUnlessUnread(counts.applications, isUnread("applications"))}</li>
+        <li>
+          Secrets and certificates of applications: {countUnlessUnread(counts.applications, isUnread("applications"))}
+        </li>
         <li>Policy keys: {countUnlessUnread(counts.policyKeys, isUnread("policyKeys"))}</li>
         <li>Identity providers: {countUnlessUnread(counts.identityProviders, isUnread("identityProviders"))}</li>
         <li>Expiring soon (critical or warning): {countUnlessUnread(counts.expiring, failures.length > 0)}</li>
