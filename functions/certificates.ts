@@ -21,7 +21,7 @@ const listCertificateReadiness = endpoint({
   route: "compliance/certificates/readiness",
   summary: "List certificates by name with their readiness for shorter lifetimes",
   description:
-    "Returns for each enabled certificate of a key vault: the renewals per year under the limits of today, of 2027 and of 2029, who renews it, and why a renewal would fail. `summary` adds up all certificates that match `vault` and `subscription`, and reads each of them. It is null with a cursor.",
+    "Returns for each enabled certificate of a key vault: the renewals per year under the limits of today, of 2027 and of 2029, who renews it, and why a renewal would fail. `summary` adds up all certificates that match `vault` and `subscription`, for which each request reads all of them. With a cursor, `summary` is null.",
   tag,
   access: "user",
   tier: "core",

@@ -228,7 +228,7 @@ async function readApplications({ applications }: CoverageServices): Promise<Dir
 }
 
 async function readTenants({ b2c }: CoverageServices): Promise<DirectoryCoverage> {
-  const tenants = await b2c.all();
+  const tenants = await b2c.registered();
   if (tenants.length === 0) return NOT_LICENSED;
   const gaps = tenants.flatMap(({ row, status: { failures = [], ended } }): Gap[] => {
     const notDiscovered = { message: "The tenant was not read yet.", remedy: "Discover its credentials.", at: null };

@@ -180,7 +180,7 @@ async function findApplications(text: string, { applications }: SearchServices):
 }
 
 /**
- * Finds failing checks by their title or ID. A check stands for its violations, whose number can be large. The breakdown has the
+ * Finds failing checks by their title or ID. A check stands for its violations, whose number can be large. The breakdown lists
  * checks whose violations are all exempt last.
  */
 async function findViolations(text: string, { compliance }: SearchServices): Promise<Result> {

@@ -56,10 +56,11 @@ export async function configureCopies(
       if (!(error instanceof ApiError) || error.problem.code !== "alreadyExists") throw error;
     }
   }
-  const changed = secrets[Object.keys(COPIES).indexOf("hashicorp") % secrets.length]!;
+  // The secret that the loop above copies to HashiCorp Vault.
+  const copied = secrets[Object.keys(COPIES).indexOf("hashicorp") % secrets.length]!;
   return [
     `Copies         ${serviceUrl}/#/sync  (of secrets, at ${Object.keys(COPIES).join(", ")})`,
-    // Shell quotes, because `&` and braces mean something there.
-    `Change a copy  curl -X PUT -d '{"value":"changed"}' ${cloud.controlUrl}/providers/hashicorp/${COPIES.hashicorp!.name(changed)}  (then Sync now finds and repairs it)`,
+    // The body is in quotes, because a shell interprets braces.
+    `Change a copy  curl -X PUT -d '{"value":"changed"}' ${cloud.controlUrl}/providers/hashicorp/${COPIES.hashicorp!.name(copied)}  (then Sync now finds and repairs it)`,
   ];
 }

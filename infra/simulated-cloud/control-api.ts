@@ -126,7 +126,7 @@ export function controlApi(control: Control, request: IncomingRequest): ServiceR
       return ok({ set: true });
     case "providers":
       if (method !== "PUT") return ok(control.providers.configurations());
-      return rest[0] === "hashicorp" ? changedCopy(control, rest.slice(1).join("/"), body) : notFound();
+      return rest[0] === "hashicorp" ? changeCopy(control, rest.slice(1).join("/"), body) : notFound();
     case "logs":
       return logs(control.logs, method, rest, body);
     case "people":
@@ -302,7 +302,8 @@ function faults(control: Control, method: string, id: string | undefined, body: 
   return ok(control.faults());
 }
 
-function changedCopy({ providers }: Control, name: string, { value }: Body): ServiceResponse {
+/** Changes a copy as a person in that cloud would, so that the service finds drift. */
+function changeCopy({ providers }: Control, name: string, { value }: Body): ServiceResponse {
   providers.hashicorp.write(name, { value });
   return ok(providers.hashicorp.data(name));
 }

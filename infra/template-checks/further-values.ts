@@ -19,7 +19,7 @@ const JOIN = "Microsoft.Network/virtualNetworks/subnets/join/action";
 const SUBNET_BITS = "26 - tonumber(split(/, {network_address_prefix})[1])";
 const EXISTING_KEY = "{customer_managed_key} is given";
 const KEY_IDENTITY = `not ${EXISTING_KEY} ? [] : [{customer_managed_key.user_assigned_identity_resource_id}]`;
-/** The client ID of the identity, if it is given: Azure does not find it by the resource ID. */
+/** The client ID of the identity if it is given. App Configuration needs it and does not accept the resource ID. */
 const SETTINGS_KEY = `not ${EXISTING_KEY} ? [] : compact([{customer_managed_key.user_assigned_identity_client_id}])`;
 const KEY_ID = `not ${EXISTING_KEY} ?  : join(/, concat([https://split(/, {customer_managed_key.key_vault_resource_id})[8].{cloud.vault_domain}/keys, {customer_managed_key.key_name}], not not {customer_managed_key.key_version} is given ? [{customer_managed_key.key_version}] : []))`;
 const ZONES = "{private_dns_zone_resource_ids}";
@@ -106,7 +106,7 @@ const TIERS: readonly Invariant[] = [
   {
     type: "Microsoft.AppConfiguration/configurationStores",
     values: { "sku.name": "standard" },
-    reason: "the free tier has no private endpoint, no purge protection and no key of its own",
+    reason: "the free tier has no private endpoint, no purge protection and no customer-managed key",
   },
   {
     type: "Microsoft.AppConfiguration/configurationStores",

@@ -150,6 +150,7 @@ function changesOfSecondPlan(): Finding[] {
   );
 }
 
+/** Runs `terraform test` in the main module and returns its events. */
 function testEvents(args: readonly string[] = []): TestEvent[] {
   const { stdout } = run("terraform", ["test", "-json", ...args]);
   return stdout
@@ -170,7 +171,7 @@ interface TestEvent {
   };
 }
 
-/** What a plan would do with a resource or output: one of `create`, `update`, `delete`, `read`, `no-op`, or two of them. */
+/** The actions of a plan for a resource or output: one of `create`, `update`, `delete`, `read`, `no-op`, or two of them. */
 interface Change {
   actions: string[];
 }

@@ -119,7 +119,7 @@ function checkResourceGroup(graph: Graph): Finding[] {
   });
 }
 
-/** Returns the key of the call around a resource that is in no other call. Undefined if the resource is in none. */
+/** Returns the key of the outermost call of a module around a resource. Undefined if the resource is in no called module. */
 function outermostCall(graph: Graph, key: string): string | undefined {
   const callsAround = (inner: string) =>
     [...reachableFrom(graph, inner)].filter((one) => one.endsWith(" call") && graph.has(one));

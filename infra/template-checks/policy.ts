@@ -164,15 +164,15 @@ function compareValues(
   eventsResource: Resource | undefined,
   ...memberPath: string[]
 ): Finding[] {
-  const inPolicy = written(property(policyResource?.body, ...memberPath));
-  const inEvents = written(property(eventsResource?.body, ...memberPath));
+  const inPolicy = expressionText(property(policyResource?.body, ...memberPath));
+  const inEvents = expressionText(property(eventsResource?.body, ...memberPath));
   return inPolicy === inEvents
     ? []
     : [finding(`${what}: is ${inPolicy}, in ${FOLDER.replace("-policy", "")} ${inEvents}`)];
 }
 
-/** Writes an expression on one line, as Bicep does. */
-function written(expression: Expression | undefined): string {
+/** Returns an expression on one line, as Bicep writes it. */
+function expressionText(expression: Expression | undefined): string {
   switch (expression?.kind) {
     case undefined:
       return "not set";
@@ -181,15 +181,15 @@ function written(expression: Expression | undefined): string {
     case "name":
       return expression.name;
     case "member":
-      return `${written(expression.of)}.${expression.name}`;
+      return `${expressionText(expression.of)}.${expression.name}`;
     case "object":
-      return `{ ${expression.entries.map(({ key, keyExpression, value }) => `${key ?? written(keyExpression)}: ${written(value)}`).join(", ")} }`;
+      return `{ ${expression.entries.map(({ key, keyExpression, value }) => `${key ?? expressionText(keyExpression)}: ${expressionText(value)}`).join(", ")} }`;
     case "array":
-      return `[${expression.items.map(written).join(", ")}]`;
+      return `[${expression.items.map(expressionText).join(", ")}]`;
     case "template":
-      return `'${expression.parts.map((part) => text(part) ?? `\${${written(part)}}`).join("")}'`;
+      return `'${expression.parts.map((part) => text(part) ?? `\${${expressionText(part)}}`).join("")}'`;
     case "call":
-      return `${expression.name}(${expression.args.map(written).join(", ")})`;
+      return `${expression.name}(${expression.args.map(expressionText).join(", ")})`;
     default:
       return JSON.stringify(expression, (key, value) => (key === "line" ? undefined : value));
   }

@@ -1,7 +1,7 @@
 // Checks that the templates reject invalid parameters. The invalid values come from the runs of `terraform test` with
 // `expect_failures` (infra/terraform/tests). Those runs need the provider, so this check evaluates the conditions of both
-// languages with the values instead. It finds a condition that always holds, and a condition without a test. That the conditions
-// accept valid values, evaluation/ checks.
+// languages with the values instead. It finds a condition that always holds, and a condition without a test. The checks in
+// evaluation/ find a condition that refuses valid values.
 
 import path from "node:path";
 import type { BicepFile } from "./bicep/parse.ts";

@@ -33,10 +33,11 @@ export function checkRoleActions(
   modules: readonly TerraformModule[],
 ): Finding[] {
   const roles = [...bicepRoles(bicep), ...terraformRoles(modules)];
-  const documented = roles.map(({ title, actions }) =>
-    [...documentedActions(files, title)].filter((one) => !actions.includes(one)),
+  const missing = new Set(
+    roles.flatMap(({ title, actions }) =>
+      [...documentedActions(files, title)].filter((action) => !actions.includes(action)),
+    ),
   );
-  const missing = new Set(documented.flat());
   return [...roles.flatMap((role) => checkRole(files, role)), ...checkCalls(bicep, roles, missing)];
 }
 
@@ -72,7 +73,7 @@ function documentedActions(files: InfraFiles, title: string): Set<string> {
  * Checks that the roles that the templates grant to the service permit each of its calls in Azure. A finding is reported at the
  * custom role with the other actions of the call. If there is none, at the role with the most similar action.
  *
- * @param missing - Actions that a role lacks by the pages, which are findings already.
+ * @param missing - Documented actions that a role lacks, which `checkRole` already reports.
  */
 function checkCalls(
   bicep: ReadonlyMap<string, BicepFile>,

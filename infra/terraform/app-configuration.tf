@@ -32,7 +32,7 @@ resource "azurerm_app_configuration" "app_configuration" {
 }
 
 locals {
-  # Azure needs the client ID of the identity here. A deployer may not be able to read it from the identity.
+  # Empty without a key or a client ID. Azure needs the client ID of the identity, which a deployer may not be able to read.
   settings_key_client_ids = var.customer_managed_key != null ? compact([var.customer_managed_key.user_assigned_identity.client_id]) : []
 }
 

@@ -1,7 +1,7 @@
 import type { Urgency } from "./items.ts";
 import { factsUnderHeadings, groupLines, type OwnerGroup, ownerText, placeKey, placeText } from "./line-groups.ts";
 import type { Message } from "./message.ts";
-import type { MessageLine, Place } from "./message-line.ts";
+import { type MessageLine, type Place, truncate } from "./message-line.ts";
 
 /** Formats alert messages as mails, in HTML and plain text. */
 
@@ -227,6 +227,3 @@ function textLine(line: MessageLine): string {
 
 const ESCAPES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
 const escapeHtml = (text: string): string => text.replace(/[&<>"']/g, (character) => ESCAPES[character]!);
-
-const truncate = (text: string, maxLength: number): string =>
-  (text.length > maxLength ? `${text.slice(0, maxLength - 1)}…` : text).toWellFormed();

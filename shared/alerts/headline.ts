@@ -1,8 +1,9 @@
+import { counted } from "../platform/counted.ts";
 import type { Item } from "./items.ts";
-import { type MessageLine, NO_OWNER } from "./message-line.ts";
+import { type MessageLine, NO_OWNER, truncate } from "./message-line.ts";
 import { type AlertType, SEVERITIES } from "./rule.ts";
 
-/** The heading of a message and the sentence below it: the problem, its extent and urgency, the owners, and the next step. */
+/** The subject of a message and the sentences below it: the problem, its extent and urgency, the owners, and the next step. */
 
 /** An item and its line. */
 export interface HeadlineEntry {
@@ -13,7 +14,7 @@ export interface HeadlineEntry {
 /** Start of `what` for a certificate whose renewal is late. The time until its expiry follows. */
 export const LATE_TEXT = "was not renewed in time and ";
 const NOT_RENEWED_TEXT = "not renewed in time";
-/** Maximum length of an owner in a heading. */
+/** Maximum length of an owner in a subject. */
 const MAX_OWNER = 60;
 
 const AUTOMATION_HEADLINES: Partial<Record<AlertType, string>> = {
@@ -26,7 +27,9 @@ const AUTOMATION_HEADLINES: Partial<Record<AlertType, string>> = {
   rowUnreadable: "stored rows can't be read",
 };
 
-/** The sentences below the heading, by what the rule notifies of. */
+const IN_EACH_ALERT = "Each alert names the next step.";
+
+/** The next step of the recipient, by the type of the rule. */
 const NEXT_STEPS: Partial<Record<AlertType, string>> = {
   expiration: "Open an asset to see who uses it, and to rotate, renew or snooze it.",
   expired: "Open an asset to see who still uses it, and to rotate, renew or disable it.",
@@ -35,12 +38,12 @@ const NEXT_STEPS: Partial<Record<AlertType, string>> = {
   complianceViolation: "Open an asset for the fix, or to exempt the violation.",
   scanFailure: "The credentials there are not monitored until the service can read them again.",
   serviceCredentialExpiry: "The service or its users lose access when these credentials expire. Replace them before.",
-  rotationDue: "Each alert names the next step.",
-  rotationFailed: "Each alert names the next step.",
-  syncFailed: "Each alert names the next step.",
-  referenceUnresolved: "Each alert names the next step.",
-  unexpectedReader: "Each alert names the next step.",
-  rowUnreadable: "Each alert names the next step.",
+  rotationDue: IN_EACH_ALERT,
+  rotationFailed: IN_EACH_ALERT,
+  syncFailed: IN_EACH_ALERT,
+  referenceUnresolved: IN_EACH_ALERT,
+  unexpectedReader: IN_EACH_ALERT,
+  rowUnreadable: IN_EACH_ALERT,
   breakGlass: "If nobody expected this sign-in, end the sessions of the account and change its password.",
 };
 
@@ -48,10 +51,10 @@ const NEXT_STEPS: Partial<Record<AlertType, string>> = {
 const UNREAD_KINDS: ReadonlySet<Item["kind"]> = new Set(["scanFailure", "stillFailing"]);
 const UNREAD_TEXT = "can't be read";
 
-/** Whether the item says that an alert ended. */
+/** Returns whether the item says that an alert is resolved. */
 export const isResolution = ({ kind }: Item): boolean => kind === "renewed" || kind === "recovered";
 
-/** Returns the heading of a message. The entries are in display order. */
+/** Returns the subject of a message. The entries are in display order. */
 export function headlineOf(types: ReadonlySet<AlertType>, entries: readonly HeadlineEntry[]): string {
   const [first] = entries;
   if (!first) return "Nothing to report";
@@ -75,14 +78,14 @@ export function summaryOf({ title, what, facts }: Pick<MessageLine, "title" | "w
   const [type, owner] = [factOf("Type"), factOf("Owner")];
   const details = [
     ...(type === undefined ? [] : [lowerFirst(type)]),
-    ...(owner === undefined ? [] : [owner === NO_OWNER ? lowerFirst(owner) : `owner: ${shortened(owner)}`]),
+    ...(owner === undefined ? [] : [owner === NO_OWNER ? lowerFirst(owner) : `owner: ${truncate(owner, MAX_OWNER)}`]),
   ];
   return `${title} ${what}${details.length === 0 ? "" : ` (${details.join(", ")})`}`;
 }
 
 const lowerFirst = (text: string): string => text.slice(0, 1).toLowerCase() + text.slice(1);
 
-/** Returns the sentence below the heading: how many alerts are open and how many are resolved, and what to do next. */
+/** Returns the sentences below the subject: the numbers of open and of resolved alerts, and what to do next. */
 export function introOf(types: ReadonlySet<AlertType>, items: readonly Item[], since: string): string {
   const resolved = items.filter(isResolution).length;
   const open = items.length - resolved;
@@ -95,7 +98,10 @@ export function introOf(types: ReadonlySet<AlertType>, items: readonly Item[], s
   return [`${counts.join(" and ")}${since}.`, ...(next ? [next] : [])].join(" ");
 }
 
-/** Returns the problem, how often and how soon, for two or more open items, or one open item beside resolved ones. */
+/**
+ * Returns the number of open items with their common problem, such as `2 assets expire within 7 days`. Items without a common
+ * problem are counted as alerts. One open item is counted only if there are also resolved ones: see `headlineOf`.
+ */
 function countsOf(types: ReadonlySet<AlertType>, open: readonly HeadlineEntry[]): string {
   const items = open.map(({ item }) => item);
   const [type] = types;
@@ -156,13 +162,10 @@ function expiryCounts(entries: readonly HeadlineEntry[], [singular, plural]: Nou
 
 /** Returns how many violations have which severity, the most severe first. */
 const severityCounts = (items: readonly Item[]): string =>
-  SEVERITIES.map((severity) => [
-    items.filter((item) => item.kind === "violation" && item.severity === severity).length,
-    severity,
-  ])
-    .filter(([number]) => number !== 0)
-    .map((part) => part.join(" "))
-    .join(", ");
+  SEVERITIES.flatMap((severity) => {
+    const number = items.filter((item) => item.kind === "violation" && item.severity === severity).length;
+    return number > 0 ? [`${number} ${severity}`] : [];
+  }).join(", ");
 
 /**
  * Returns how many subscriptions and vaults can't be read. A digest can name one of them twice: when its failure was found, and
@@ -183,17 +186,13 @@ function unreadCounts(items: readonly Item[]): string {
   return `${parts.join(" and ")} ${still}${UNREAD_TEXT}`;
 }
 
-/** Returns the owners of the items, in display order. Empty if no item can have an owner. */
+/** Returns the first owner, and the number of other owners and of items without one. Empty if no item can have an owner. */
 function ownersText(entries: readonly HeadlineEntry[]): string {
   const places = entries.flatMap(({ line }) => line.place ?? []);
   const owners = [...new Set(places.map(({ owner }) => owner))].filter((owner) => owner !== "");
   const unowned = places.filter(({ owner }) => owner === "").length;
   const [first, ...others] = owners;
   if (first === undefined) return unowned > 0 ? " (no owner)" : "";
-  const named = `${others.length > 0 ? "owners" : "owner"}: ${shortened(first)}${others.length > 0 ? ` and ${others.length} more` : ""}`;
+  const named = `${others.length > 0 ? "owners" : "owner"}: ${truncate(first, MAX_OWNER)}${others.length > 0 ? ` and ${others.length} more` : ""}`;
   return ` (${named}${unowned > 0 ? `, ${unowned} without owner` : ""})`;
 }
-
-const counted = (number: number, noun: string): string => `${number} ${noun}${number === 1 ? "" : "s"}`;
-
-const shortened = (owner: string): string => (owner.length > MAX_OWNER ? `${owner.slice(0, MAX_OWNER - 1)}…` : owner);

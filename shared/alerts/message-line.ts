@@ -1,6 +1,6 @@
 import type { Urgency } from "./items.ts";
 
-/** The lines of alert messages, independent of the channel. */
+/** The lines of alert messages, and the texts that all channels share. */
 
 /** A link of a line, or the one that ends a message. */
 export interface MessageLink {
@@ -41,3 +41,7 @@ export interface Place {
 
 /** Shown in place of an owner that is not known. */
 export const NO_OWNER = "No owner";
+
+/** Returns a text of at most `maxLength` characters. A longer one ends with an ellipsis. */
+export const truncate = (text: string, maxLength: number): string =>
+  (text.length > maxLength ? `${text.slice(0, maxLength - 1)}…` : text).toWellFormed();

@@ -23,7 +23,7 @@ import type {
 import { alertKey, trackedItemOf, URGENCIES } from "./items.ts";
 import { assetPageLink, historyLink, type Links, subscriptionText, viewLink } from "./links.ts";
 import { type MessageLine, type MessageLink, NO_OWNER, type Place } from "./message-line.ts";
-import { dateText, dayCount, expiryText, timeText } from "./time-text.ts";
+import { dayCount, expiryText, instantText, timeText } from "./time-text.ts";
 
 /**
  * The content of alert messages, independent of their channel. Each item becomes a line. Items contain names that others choose,
@@ -86,22 +86,20 @@ export interface MessageSource {
 export function messageOf(sources: readonly MessageSource[], links: Links): Message {
   const ruleNames = new Map(sources.map(({ delivery: { ruleId, ruleName } }) => [ruleId, ruleName]));
   const entries = distinctItems(sources)
-    .map(({ item, createdAt, ruleIds }) => ({
-      item,
-      line: withRules(
-        rawLineOf(item, new Date(createdAt), links),
-        ruleNames.size === 1 ? [] : [...ruleIds].map((id) => ruleNames.get(id)!),
-      ),
-      place: placeOf(item, links),
-    }))
+    .map(({ item, createdAt, ruleIds }) => {
+      const names = ruleNames.size === 1 ? [] : [...ruleIds].map((id) => ruleNames.get(id)!);
+      const line = withRules(rawLineOf(item, new Date(createdAt), links), names);
+      const place = placeOf(item, links);
+      return { item, line: place ? { ...line, place } : line };
+    })
+    // Resolved items are last.
     .sort(
       (a, b) =>
         Number(isResolution(a.item)) - Number(isResolution(b.item)) ||
         URGENCIES.indexOf(a.line.urgency) - URGENCIES.indexOf(b.line.urgency) ||
         compareExpiry(a.item, b.item),
-    )
-    .map(({ item, line, place }) => ({ item, line: { ...line, ...(place && { place }) } }));
-  const lines = entries.map(({ line }): MessageLine => line);
+    );
+  const lines = entries.map(({ line }) => line);
   const deliveries = sources.map(({ delivery }) => delivery);
   const types = new Set(deliveries.map(({ alertType }) => alertType));
   const isDigest = deliveries.every(({ deliveryMode }) => deliveryMode === "digest");
@@ -134,12 +132,13 @@ export function messageOf(sources: readonly MessageSource[], links: Links): Mess
   });
 }
 
-/** Longest address of the link that ends a message. A truncated one would lead elsewhere, and it counts toward a mail's size. */
+/** Maximum length of the address that ends a message. It counts toward a mail's size, and a truncated address would not work. */
 const MAX_FIX_LINK = 2000;
 
 /**
- * Returns the page where the problem can be fixed: that of the items, if all have the same, or the notification, which links the
- * page of each item. Undefined if PUBLIC_BASE_URL is not set and the items have no common page in the Azure portal.
+ * Returns the link that ends a message: to the page of the items if all have the same page, otherwise to the notification, which
+ * links the page of each item. For several notifications, it is the Alerts page. Undefined if PUBLIC_BASE_URL is not set and the
+ * items have no common page in the Azure portal.
  */
 function fixLinkOf(
   lines: readonly MessageLine[],
@@ -234,7 +233,7 @@ function placeOf(item: Item, links: Links): Place | undefined {
   return {
     owner,
     vault: subject.vaultName,
-    // Not its ID, which makes the heading hard to read: the linked page and events of webhooks have it.
+    // Without its ID, which would make the heading hard to read. The linked page has the ID.
     subscription: links.subscriptionName(subject.subscriptionId) ?? subject.subscriptionId,
     ...(url !== undefined && { url }),
   };
@@ -317,8 +316,8 @@ function assetLine(item: AssetItem, createdAt: Date, links: Links): MessageLine 
             [LATE_SINCE, timeText(new Date(item.late.windowEnd * 1000), createdAt)],
           ] as [string, string][])
         : []),
-      // Without the time left, which is in `what`, to have room for more lines.
-      [remainingMs < 0 ? "Expired" : "Expires", dateText(new Date(item.expiresOn * 1000))],
+      // Without the time left, which is in `what`: the size of messages is limited.
+      [remainingMs < 0 ? "Expired" : "Expires", instantText(new Date(item.expiresOn * 1000))],
       ["Owner", item.owner || NO_OWNER],
       ...(item.threshold > 0 ? ([["Threshold", dayCount(item.threshold)]] as [string, string][]) : []),
     ],
@@ -576,11 +575,17 @@ function credentialLine(item: CredentialItem, createdAt: Date, links: Links): Me
   };
 }
 
-/** The views in which users replace credentials of the service, by the start of the credential's ID. */
-const CREDENTIAL_VIEWS = { apiToken: "/access", sso: "/sso", licence: "/license", sync: "/sync", b2c: "/b2c" } as const;
+/** The views in which users replace credentials of the service, by the first word of the credential's ID. */
+const CREDENTIAL_VIEWS = new Map([
+  ["apiToken", "/access"],
+  ["sso", "/sso"],
+  ["licence", "/license"],
+  ["sync", "/sync"],
+  ["b2c", "/b2c"],
+]);
 
+/** Returns the link to the view in which users replace the credential. */
 function credentialPage({ id }: CredentialItem, links: Links): MessageLink[] {
-  const source = /^\w+/.exec(id)?.[0] ?? "";
-  const view = Object.entries(CREDENTIAL_VIEWS).find(([name]) => name === source)?.[1];
+  const view = CREDENTIAL_VIEWS.get(/^\w+/.exec(id)?.[0] ?? "");
   return view === undefined ? [] : linkTo("Replace the credential", viewLink(links, view));
 }

@@ -1,7 +1,7 @@
 import type { Urgency } from "./items.ts";
 import { factsUnderHeadings, groupLines, type OwnerGroup, ownerText, placeText } from "./line-groups.ts";
 import type { Message } from "./message.ts";
-import type { MessageLine } from "./message-line.ts";
+import { type MessageLine, truncate } from "./message-line.ts";
 
 /**
  * Slack's limits: 150 characters of a header, 3,000 of a section, 50 blocks. Each line of the message is a block, and so is each
@@ -85,6 +85,3 @@ const escapeMrkdwn = (text: string): string =>
     .replace(/[*~`]|(?<![\p{L}\p{N}_])_+|_+(?![\p{L}\p{N}_])/gu, (characters) =>
       LOOK_ALIKES[characters[0]!]!.repeat(characters.length),
     );
-
-const truncate = (text: string, maxLength: number): string =>
-  (text.length > maxLength ? `${text.slice(0, maxLength - 1)}…` : text).toWellFormed();

@@ -136,14 +136,14 @@ export const StateRecord = z.object({
   unnamedOwners: z.int().optional(),
 });
 export type StateRecord = z.infer<typeof StateRecord>;
-/** Returns the object IDs of the service's own identities, in lower case. Empty before the first discovery. */
+export const States = entity(TABLE, StateRecord);
+export const STATE_KEY = "s!state";
+
+/** Returns the object IDs of the service's own identities in lower case, the current one first. Empty before the first discovery. */
 export const serviceIdentities = (
   state: Pick<StateRecord, "rights" | "earlierIdentities"> | undefined,
 ): ReadonlySet<string> =>
   new Set([state?.rights?.objectId ?? [], state?.earlierIdentities ?? []].flat().map((id) => id.toLowerCase()));
-
-export const States = entity(TABLE, StateRecord);
-export const STATE_KEY = "s!state";
 
 export const RunRecord = DiscoveryRunFields.extend({
   /** `changes` reads what changed since the previous run. */

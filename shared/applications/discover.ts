@@ -140,7 +140,7 @@ export async function discover(leasedRun: LeasedRun<RunRecord>, deps: DiscoverDe
   await finishRun(leasedRun, ending, deps);
 }
 
-/** The number of earlier identities that are remembered. */
+/** Maximum number of earlier identities that are stored. */
 const MAX_EARLIER_IDENTITIES = 20;
 
 /**
@@ -167,7 +167,8 @@ async function readDirectory(
     failures.push({ list, code, message, remedy, at: now });
   let state: StateRecord;
   try {
-    const [tenantId, rights] = [(await deps.tenantId()).toLowerCase(), await graph.grantedPermissions()];
+    const tenantId = (await deps.tenantId()).toLowerCase();
+    const rights = await graph.grantedPermissions();
     state = { ...before, tenantId, rights, earlierIdentities: earlierIdentitiesOf(before, rights.objectId) };
   } catch (error) {
     if (!(error instanceof CloudFailure)) throw error;

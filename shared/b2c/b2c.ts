@@ -73,7 +73,7 @@ export interface B2c {
   /** Lists tenants by display name. @throws {Problem} invalidCursor; licenseRequired if there is no tenant and no license */
   list(request: PageRequest): Promise<Page<RegisteredTenant>>;
   /** Returns all registered tenants. One request per 1,000 tenants, and one per 1,000 discovery statuses. */
-  all(): Promise<RegisteredTenant[]>;
+  registered(): Promise<RegisteredTenant[]>;
   /**
    * Returns a tenant with its discovery status.
    *
@@ -250,8 +250,8 @@ export function createB2c(deps: {
   return {
     register: registry.register,
     change: registry.change,
+    registered: registry.registered,
 
-    all: registry.registered,
     async list(request) {
       const tenants = await registry.registered();
       if (tenants.length === 0 && !(await licensed())) throw licenseRequired();

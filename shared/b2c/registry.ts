@@ -49,7 +49,7 @@ export interface Registry {
    * rows.
    */
   all(): Promise<RegisteredTenant[]>;
-  /** Like `all`, without those being removed. */
+  /** Same as `all`, without the tenants that are being removed. */
   registered(): Promise<RegisteredTenant[]>;
   /** Returns the client secrets of all tenants, or undefined if a tenant's row was tampered with. */
   usedSecrets(): Promise<SecretReference[] | undefined>;

@@ -16,7 +16,7 @@ import { certificateIdOf, NoRenewalInformation, type RenewalInformation } from "
 /** Maximum number of requests per scan of a vault. The next scan continues with the rest. */
 const MAX_REQUESTS = 200;
 const MAX_CONCURRENT_REQUESTS = 4;
-/** After this time the scan of a vault starts no further request, so that slow authorities don't delay the scan for minutes. */
+/** After this time, the scan of a vault sends no more requests, so that slow authorities don't delay the scan for minutes. */
 const MAX_ASKING_MS = 20 * SECOND_MS;
 /** Maximum number of certificates of a vault whose authorities are asked. The answers must fit into the vault's row. */
 const MAX_CERTIFICATES = 5_000;
@@ -59,13 +59,13 @@ export async function checkRenewals(
   const assets = await storedCertificates();
   const checks: Record<string, RenewalCheck> = {};
   const due: { name: string; id: string; directory: string; last: RenewalCheck | undefined }[] = [];
-  let certificates = 0;
+  let certificatesWithAuthority = 0;
   for (const [name, asset] of assets) {
     const id = certificateIdOf(asset.certificate);
     const directory = renewalInformation.directoryOf(asset.issuer);
     // An expired certificate has no renewal left to wait for.
     if (!id || !directory || !asset.enabled || (asset.expiresOn ?? 0) <= now) continue;
-    if (++certificates > MAX_CERTIFICATES) break;
+    if (++certificatesWithAuthority > MAX_CERTIFICATES) break;
     const stored = before && Object.hasOwn(before.checks, name) ? before.checks[name] : undefined;
     const last = stored?.id === id ? stored : undefined;
     if (last) checks[name] = last;
@@ -109,8 +109,7 @@ export async function checkRenewals(
   const changed = new Set(
     Object.entries(checks).flatMap(([name, { window }]) => (isSame(assets.get(name)?.ari, window) ? [] : [name])),
   );
-  // The next check is due at the earliest `retryAfter`. It is due now if certificates are left over, so that the next scan
-  // continues.
+  // The next check is due at the earliest `retryAfter`. If certificates are left over, it is due now: the next scan continues.
   const retryTimes = Object.values(checks).map(({ retryAfter }) => retryAfter);
   const nextAt = due.length > asked ? now : retryTimes.reduce((a, b) => Math.min(a, b), Number.MAX_SAFE_INTEGER);
   return windowsOf({ certificates: contents, configuration, nextAt, checks }, changed);

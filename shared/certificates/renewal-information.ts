@@ -27,7 +27,7 @@ const DIRECTORY_AGE_MS = HOUR_MS;
  * After this number of failed requests in a row (no answer, 429 or 5xx), an authority is not asked for up to an hour. Otherwise
  * each vault of a scan would wait for the time limit of its requests.
  */
-const MAX_UNREACHABLE = 3;
+const FAILURES_BEFORE_PAUSE = 3;
 const MAX_PAUSE_SECONDS = HOUR_SECONDS;
 /**
  * Maximum bytes of each part of an identifier. Authorities use at most 20 (RFC 5280, sections 4.1.2.2 and 4.2.1.2). An imported
@@ -61,7 +61,7 @@ export class NoRenewalInformation extends Error {
 export interface RenewalInformation {
   /** Whether any authority is configured. */
   readonly isConfigured: boolean;
-  /** Hash of the configured authorities. With another hash, certificates may have an authority that was not asked yet. */
+  /** Hash of the configured authorities. If it changes, certificates can have an authority that was not asked yet. */
   readonly configuration: string;
   /** Returns the ACME directory of an issuer. Undefined if none is configured. */
   directoryOf(issuer: string | undefined): string | undefined;
@@ -103,7 +103,7 @@ export function createRenewalInformation(deps: {
       plainHttp: () => false,
       remedy: "ARI_DIRECTORIES names the authorities that may be asked.",
     });
-  /** What directories answered: the address of renewal information, or why there is none. */
+  /** Answers of directories: the address of renewal information, or why there is none. */
   const knownDirectories = new Map<string, { answer: { address: string } | { problem: string }; readAt: number }>();
   /** Failed requests in a row, by directory, and the second from which the authority may be asked again. */
   const failing = new Map<string, { failures: number; until: number }>();
@@ -144,7 +144,12 @@ export function createRenewalInformation(deps: {
     return answer.address;
   }
 
-  /** @throws {NoRenewalInformation} if the authority did not answer or was overloaded, which the next request may not find. */
+  /**
+   * Returns the address of renewal information, or why the directory offers none.
+   *
+   * @throws {NoRenewalInformation} if the authority did not answer or was overloaded. The next request can succeed, so this is not
+   * remembered.
+   */
   async function readDirectory(
     directory: string,
     signal: AbortSignal | undefined,
@@ -159,15 +164,15 @@ export function createRenewalInformation(deps: {
     }
   }
 
-  /** Runs a request to an authority, unless the authority failed too often. */
-  async function unlessFailing<T>(
+  /** Sends a request to an authority. @throws {NoRenewalInformation} without a request while the authority is paused. */
+  async function unlessPaused<T>(
     directory: string,
     signal: AbortSignal | undefined,
     request: () => Promise<T>,
   ): Promise<T> {
     const { failures, until } = failing.get(directory) ?? { failures: 0, until: 0 };
     const wait = until - nowSeconds();
-    if (failures >= MAX_UNREACHABLE && wait > 0)
+    if (failures >= FAILURES_BEFORE_PAUSE && wait > 0)
       throw failure(`${new URL(directory).hostname} did not answer earlier requests.`, wait, true);
     try {
       const result = await request();
@@ -196,7 +201,7 @@ export function createRenewalInformation(deps: {
     },
 
     windowOf: (directory, certificateId, signal) =>
-      unlessFailing(directory, signal, async () => {
+      unlessPaused(directory, signal, async () => {
         const address = await addressOf(directory, signal);
         const { value, wait } = await getJson(`${address}/${certificateId}`, Answer, signal);
         const { start, end } = value.suggestedWindow;

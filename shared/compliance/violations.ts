@@ -212,19 +212,23 @@ async function searchViolations(
   return result;
 }
 
+/** Returns whether a filter depends on the resources of violations or their owners, which the overview does not count. */
+const isAboutResources = ({ resource, owner, hasOwner }: ViolationFilter): boolean =>
+  resource !== undefined || owner !== undefined || hasOwner !== undefined;
+
 /** Returns a predicate that each violation must match. Undefined if all violations of these slices match. */
 function createMatcher(
-  { resource, owner, hasOwner, exempted }: ViolationFilter,
+  filter: ViolationFilter,
   slices: readonly Slice[],
   overview: Overview,
 ): ((entry: Entry) => boolean) | undefined {
+  const { resource, owner, hasOwner, exempted } = filter;
   /** Some violations of the slice are exempted, some are not. */
   const isMixed = (slice: Slice) => {
     const count = countExemptedIn(slice, overview);
     return count > 0 && count < slice.failed;
   };
-  const isOfSlices = resource === undefined && owner === undefined && hasOwner === undefined;
-  if (isOfSlices && (exempted === undefined || !slices.some(isMixed))) return undefined;
+  if (!isAboutResources(filter) && (exempted === undefined || !slices.some(isMixed))) return undefined;
   // `finding[3]` are the facts, such as the owners.
   return ({ slice, finding }) =>
     (resource === undefined || resourceIdOf(slice, finding) === resource) &&
@@ -241,15 +245,16 @@ function createMatcher(
 function totalsOf(
   slices: readonly Slice[],
   overview: Overview,
-  { resource, owner, hasOwner, exempted }: ViolationFilter,
+  filter: ViolationFilter,
   result: SearchResult,
   isWhole: boolean,
 ): Pick<ViolationPage, "total" | "totalAtLeast" | "open" | "exempted"> {
-  if (resource !== undefined || owner !== undefined || hasOwner !== undefined) {
+  if (isAboutResources(filter)) {
     if (result.next || !isWhole) return { total: null, totalAtLeast: result.matches, open: null, exempted: null };
     return { total: result.matches, open: result.matches - result.exempted, exempted: result.exempted };
   }
   const sum = (count: (slice: Slice) => number) => slices.reduce((total, slice) => total + count(slice), 0);
+  const { exempted } = filter;
   const exemptedCount = exempted === false ? 0 : sum((slice) => countExemptedIn(slice, overview));
   const open = exempted === true ? 0 : sum((slice) => slice.failed - countExemptedIn(slice, overview));
   return { total: open + exemptedCount, open, exempted: exemptedCount };

@@ -33,8 +33,12 @@ export const off = (detail: string): Result[] => [{ outcome: "off", resource: "t
 /** Returns the result of a resource for which a read can't show whether the call works. */
 export const notProven = (resource: string, detail: string): Result => ({ outcome: "notProven", resource, detail });
 
-/** Joins the results of several actions on one resource, all of which are needed: one result, which works only if all of them do. */
-export function joinActions(results: readonly Result[]): Result[] {
+/**
+ * Joins the checks of several actions that one call needs. Returns one result, which is `works` only if all actions are permitted.
+ * Otherwise its detail names each action that is missing.
+ */
+export async function joinActions(checks: readonly Promise<Result[]>[]): Promise<Result[]> {
+  const results = (await Promise.all(checks)).flat();
   const missing = results.filter(({ outcome }) => outcome !== "works");
   const [first] = missing.length > 0 ? missing : results;
   // The actions can have the same detail, for example that the roles can't be read.

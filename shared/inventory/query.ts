@@ -79,7 +79,7 @@ export interface AssetFilter {
   expiresBefore?: Date;
   expiresAfter?: Date;
   search?: string;
-  /** The start of the name, ignoring case. The index by name covers it: only matching rows are read. The total is not counted. */
+  /** The start of the name, ignoring case. The index by name covers it: only matching rows are read, and only for one page. */
   namePrefix?: string;
   enabled?: boolean;
   tag?: { name: string; value?: string };
@@ -249,6 +249,8 @@ export function createAssetQueries(deps: {
       );
     }
 
+    // Counting the matches reads rows beyond the page. The search by the start of a name doesn't show their number.
+    const countsMatches = matchesUnindexed && !cursor && filter.namePrefix === undefined;
     const items: AssetRecord[] = [];
     let matchedCount = 0;
     let lastHeadOnPage: Head | undefined;
@@ -257,8 +259,7 @@ export function createAssetQueries(deps: {
       if (!matches || matches(head.row)) {
         if (matchedCount >= pageEnd) {
           hasMore = true;
-          // If nothing else has to be counted by rows, one row beyond the page is enough. The search needs no number of names.
-          if (!matchesUnindexed || cursor || filter.namePrefix !== undefined) break;
+          if (!countsMatches) break;
         } else if (matchedCount >= skipped) items.push(head.row);
         matchedCount++;
       }
@@ -273,7 +274,7 @@ export function createAssetQueries(deps: {
       ),
       ...(!matchesUnindexed
         ? { total: indexedTotal }
-        : cursor || isCutShort || (hasMore && filter.namePrefix !== undefined)
+        : cursor || isCutShort || (hasMore && !countsMatches)
           ? { total: null, totalAtLeast: Math.max(matchedCount, items.length) }
           : { total: matchedCount }),
       limit: request.limit,

@@ -36,7 +36,9 @@ export interface RenewedCounts {
   countByStatus(status: Status, moment: Moment, range?: ExpiryRange): number | undefined;
 }
 
-/** Returns the window around the time of the count (`exactWindows`), the only one in which a certificate can change its status. */
+/**
+ * Returns the first of `exactWindows`, which surrounds the time of the count. Statuses are counted only at times in this window.
+ */
 const nearNow = (windows: readonly Window[]): readonly Window[] => windows.slice(0, 1);
 
 /** Packs the certificates with a plan of one vault, for the vault's row. */
@@ -99,8 +101,10 @@ export function renewedHistograms(
 ): RenewedHistograms {
   const certificates = vaults.flatMap(({ certificateRenewals }) => unpackRenewed(certificateRenewals));
   const instants = certificates.map((one) => renewalInstantsOf(one, thresholds));
-  const histogram = (times: number[], exact = windows) =>
-    histogramOf([Uint32Array.from(times, (time) => Math.max(time, 0))], UNSET, exact, (time) => gapStart(exact, time));
+  const histogram = (times: number[], exactIn = windows) =>
+    histogramOf([Uint32Array.from(times, (time) => Math.max(time, 0))], UNSET, exactIn, (time) =>
+      gapStart(exactIn, time),
+    );
   return [
     histogram(certificates.map(({ expiresOn }) => expiresOn)),
     histogram(

@@ -8,6 +8,7 @@ import type { KeyVaults } from "../platform/azure/key-vault.ts";
 import type { ResourceManager } from "../platform/azure/resource-manager.ts";
 import { INVENTORY_READER } from "../platform/azure/watch-roles.ts";
 import type { Config } from "../platform/config/config.ts";
+import { counted } from "../platform/counted.ts";
 import { conditionalWrite, entityTag, requireMatch } from "../platform/http/conditional-requests.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { type Page, type PageRequest, pageOfAll } from "../platform/http/paging.ts";
@@ -472,8 +473,6 @@ const SYSTEM: Caller = { actor: "system", requestId: "scope" };
 
 const target = (id: string) => ({ type: "subscription", id });
 
-const plural = (count: number, what: string): string => `${count} ${what}${count === 1 ? "" : "s"}`;
-
 function watchingOf({ watchAll, named, discovered, unseenSince }: ScopeRecord): Watching {
   const readableIds = Object.keys(discovered).filter((id) => !unseenSince[id]);
   if (watchAll) {
@@ -487,7 +486,7 @@ function watchingOf({ watchAll, named, discovered, unseenSince }: ScopeRecord): 
   const message =
     named.length === 0
       ? "No subscription is watched: add one, or set watchAll to true."
-      : `Only subscriptions that were added or configured are watched: ${plural(named.length, "subscription")} (watchAll is false).`;
+      : `Only subscriptions that were added or configured are watched: ${counted(named.length, "subscription")} (watchAll is false).`;
   return { watchAll, subscriptions: named.length, message };
 }
 

@@ -151,7 +151,7 @@ test(`every late renewal of ${CERTIFICATES} certificates in ${DAYS} days is aler
   }
 
   const breaks: Break[] = [];
-  /** Versions that follow mostly failed renewals. Without tags or a policy, nothing shows that they have a working renewer. */
+  /** Versions after mostly failed renewals. Without tags or a policy, the service finds no renewer for them. */
   const withoutRenewer: Break[] = [];
   /** Plans the next version of a certificate. */
   function planRenewal(certificate: SimulatedCertificate, mayFail = true): void {

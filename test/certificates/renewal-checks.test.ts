@@ -1,4 +1,4 @@
-// Which certificates of a vault a scan asks their authorities about, and what it stores in the vault's row.
+// Tests of a scan's requests to the authorities of a vault's certificates, and of the answers in the vault's row.
 import { randomBytes } from "node:crypto";
 import { afterEach, expect, test, vi } from "vitest";
 import { checkRenewals, readChecks } from "../../shared/certificates/renewal-checks.ts";
@@ -31,7 +31,7 @@ const certificatesOf = (count: number): Map<string, AssetRecord> =>
     }),
   );
 
-/** Returns a scan of the vault, which continues with the vault's row of the previous one. */
+/** Returns a function that scans the vault. Each scan gets the vault's row that the previous scan wrote. */
 function scansOf(stored: Map<string, AssetRecord>) {
   const log: Logger = { debug() {}, info() {}, warn() {}, error() {} };
   let renewalChecks: Uint8Array | undefined;

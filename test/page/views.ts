@@ -133,8 +133,8 @@ async function enumValuesOfApi(): Promise<Set<string>> {
 /** Matches the IDs of assets in vaults. The page shows `vault/name` instead. */
 const ASSET_ID = /\bkv-[\w-]+\.(?:secret|key|certificate)\.[\w-]+/g;
 
-/** A script that returns the buttons that look like text: without a border, a background and an icon. */
-const CAPTIONS = `[...document.querySelectorAll("main button.fui-Button")]
+/** A script that returns the texts of buttons that look like plain text: without a border, a background and an icon. */
+const TEXT_LIKE_BUTTONS = `[...document.querySelectorAll("main button.fui-Button")]
   .filter((button) => button.checkVisibility() && !button.querySelector("svg"))
   .filter((button) => {
     const { backgroundColor, borderTopColor } = getComputedStyle(button);
@@ -163,7 +163,7 @@ withSeedData(
         expect.soft([view, shownWords.filter((word) => apiValues.has(word))]).toEqual([view, []]);
         expect.soft([view, text.match(ASSET_ID) ?? []]).toEqual([view, []]);
       }
-      expect.soft([view, await page.evaluate(CAPTIONS)]).toEqual([view, []]);
+      expect.soft([view, await page.evaluate(TEXT_LIKE_BUTTONS)]).toEqual([view, []]);
       await expectNoVisualProblems(
         page,
         view.slice(1).split("/").join("-") || "overview",

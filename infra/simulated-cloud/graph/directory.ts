@@ -69,7 +69,7 @@ export class Directory {
   readonly clock: CloudClock;
   /** The identities with which the service can sign in: a managed identity, and an application with a secret. */
   readonly service: readonly Principal[];
-  /** Object IDs of the callers so far. */
+  /** Object IDs of the identities that have called Microsoft Graph. */
   readonly #callers = new Set<string>();
   settings: DirectorySettings = {
     readLagSeconds: 0,
@@ -139,8 +139,8 @@ export class Directory {
     };
   }
 
-  /** Records a caller. */
-  called(objectId: string): void {
+  /** Records that an identity has called Microsoft Graph. */
+  recordCaller(objectId: string): void {
     this.#callers.add(objectId);
   }
 

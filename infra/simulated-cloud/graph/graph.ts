@@ -85,7 +85,7 @@ function runRoute(
   { request, route, claims }: { request: IncomingRequest; route: Route; claims: Claims },
 ): ServiceResponse {
   const { directory } = tenant;
-  directory.called(claims.oid);
+  directory.recordCaller(claims.oid);
   const permissions = directory.permissionsOf(claims.oid);
   if (route.permissions?.some((one) => permissions.includes(one)) === false) return denied();
   const call = { directory, view: directory.view(), origin, tenant, caller: claims.oid, permissions, request };

@@ -17,12 +17,12 @@ export interface DeployedResource {
   body: { [key: string]: Value };
 }
 
-/** A parameter that refuses some values, with what a sample gives it. */
+/** A parameter that refuses some values, in a deployment with a sample. */
 export interface LimitedParameter {
   file: string;
   line: number;
   name: string;
-  /** False if the sample leaves the default. */
+  /** Whether the sample gives the parameter another value than its default. */
   isGiven: boolean;
 }
 
@@ -32,7 +32,7 @@ export interface Deployment {
   outputs: { [name: string]: Value };
   /** The parameters with limits or validations, also those of called files and modules. */
   limited: LimitedParameter[];
-  /** What could not be evaluated, and valid values that the templates refuse. */
+  /** Expressions that could not be evaluated, and valid values that the templates refuse. */
   findings: Finding[];
 }
 

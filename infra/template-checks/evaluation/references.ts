@@ -1,7 +1,6 @@
-// Checks what each argument of a Terraform resource gets from another resource. All members of resources are text, so neither
-// the provider nor the comparison with Bicep finds a member of another kind: the `id` of a role definition is
-// `<resource ID>|<scope>`, which no role assignment accepts. The arguments are evaluated, so that locals, loops, variables and
-// outputs of modules are followed to the resource.
+// Checks that each argument of a Terraform resource gets the right member of another resource. All members are text, so neither
+// the provider nor the comparison with Bicep finds a wrong one. Example: the `id` of a role definition is `<resource ID>|<scope>`,
+// which no role assignment accepts. The arguments are evaluated, which resolves locals, loops, variables and outputs of modules.
 
 import type { Finding } from "../expression.ts";
 import { blocks, type TerraformModule } from "../terraform/check.ts";
@@ -9,13 +8,13 @@ import type { Value } from "./evaluate.ts";
 import { SAMPLES } from "./samples.ts";
 import { deployTerraform } from "./terraform.ts";
 
-/** Any resource ID. The `id` of a role definition is none. */
+/** The `id` of any resource, except of a role definition, which is no resource ID. */
 const ANY_ID = "*.id";
 const IDENTITY = "azurerm_user_assigned_identity.id";
 
 /**
- * What arguments accept, as `type.member`. An argument that is not here and ends with `_id` or `_ids` accepts the `id` of the
- * type in its name: `subnet_id` of `azurerm_subnet`.
+ * The members that an argument accepts, as `type.member`. An argument that is not here and ends with `_id` or `_ids` accepts the
+ * `id` of the type in its name: `subnet_id` accepts `azurerm_subnet.id`.
  */
 const ACCEPTED: Record<string, readonly string[]> = {
   scope: [ANY_ID],

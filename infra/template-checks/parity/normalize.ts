@@ -175,10 +175,12 @@ export function bicepNormalizer(
   return normalize;
 }
 
-/** Writes an expression such as `subscription().id`: members of a call without arguments. */
+/** Writes an expression such as `subscription().id`: members of a call without arguments. Empty for other expressions. */
 function callPath(expression: Expression): string {
-  const of = expression.kind === "member" ? callPath(expression.of) : "";
-  if (expression.kind === "member") return of && `${of}.${expression.name}`;
+  if (expression.kind === "member") {
+    const target = callPath(expression.of);
+    return target && `${target}.${expression.name}`;
+  }
   return expression.kind === "call" && expression.args.length === 0 ? `${expression.name}()` : "";
 }
 

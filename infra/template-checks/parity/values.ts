@@ -28,8 +28,8 @@ export function bicepValue({ resource, normalize, file }: BicepResource, propert
 }
 
 /**
- * Returns the name of a built-in role by its ID, or the common text of a custom role's resource. A role that is not in roles.ts
- * has the name with which the name of its assignment ends: `guid(scope, principal, 'Name of the role')`.
+ * Returns the name of a built-in role by its ID, or the common text of a custom role's resource. For a role that is not in
+ * roles.ts, takes the name from the last argument of the assignment's name: `guid(scope, principal, 'Name of the role')`.
  */
 function roleName(value: Expression, assignment: Expression, normalize: Normalize): string {
   const id = text(value.kind === "call" ? value.args.at(-1) : undefined);

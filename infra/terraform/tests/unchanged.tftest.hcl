@@ -171,7 +171,7 @@ run "the_first_apply" {
   command = apply
 }
 
-# By another person, so that who plans makes no difference.
+# Another user plans, because the plan must not depend on the user.
 run "the_second_plan_changes_nothing" {
   command = plan
 

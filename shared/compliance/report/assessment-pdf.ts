@@ -1,3 +1,4 @@
+import { counted } from "../../platform/counted.ts";
 import { createDocument } from "../../platform/pdf/document.ts";
 import {
   ALARM_COLOR,
@@ -66,8 +67,6 @@ export async function assessmentDocument(assessment: Assessment, reportContext: 
   });
 }
 
-const plural = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? "" : "s"}`;
-
 function writeSummary(sheet: Sheet, { framework, scope, createdAt }: Assessment, reportContext: ReportContext): void {
   const { pass, fail, notApplicable, manual } = framework.controlsByStatus;
   const { failed, passed, score, controls } = framework;
@@ -82,11 +81,11 @@ function writeSummary(sheet: Sheet, { framework, scope, createdAt }: Assessment,
   if (!isListRead)
     sheet.fact("Not read", `The last scan could not read the list of subscriptions. ${missing}.`, ALARM_COLOR);
   if (names.length > 0) {
-    const which = `${plural(names.length, "subscription")}: ${namesOf(names)}`;
+    const which = `${counted(names.length, "subscription")}: ${namesOf(names)}`;
     sheet.fact("Not read", `The last scan did not read ${which}. ${missing}.`, ALARM_COLOR);
   }
   if (reportContext.unreadableVaults > 0) {
-    const which = plural(reportContext.unreadableVaults, "key vault");
+    const which = counted(reportContext.unreadableVaults, "key vault");
     sheet.fact("Not read", `The last scan could not read ${which}. Their results are older.`, ALARM_COLOR);
   }
   const evaluated = scope.evaluatedFrom && scope.evaluatedTo;
@@ -109,7 +108,7 @@ function namesOf(subscriptions: readonly string[]): string {
 function scopeText({ vaults, directories, subscriptions }: Assessment["scope"]): string {
   const where = subscriptions.length === 0 ? "" : `: ${namesOf(subscriptions)}`;
   const applications = directories > 0 ? "; credentials of applications in directories" : "";
-  return `${plural(vaults, "key vault")} with what they hold, of ${plural(subscriptions.length, "subscription")}${where}${applications}`;
+  return `${counted(vaults, "key vault")} with what they hold, of ${counted(subscriptions.length, "subscription")}${where}${applications}`;
 }
 
 const METHOD = [

@@ -115,8 +115,7 @@ export const optionCalls: readonly OutgoingCall[] = [
       // The service's own vault is never the target of a rotation or a sync record.
       const own = context.config.SERVICE_KEY_VAULT_URL;
       const except = own === undefined ? undefined : new URL(own).hostname.split(".")[0]!;
-      const held = SECRET_WRITES.map((action) => context.whereHeld(action, { except }, command));
-      return joinActions((await Promise.all(held)).flat());
+      return await joinActions(SECRET_WRITES.map((action) => context.whereHeld(action, { except }, command)));
     },
   },
   {

@@ -31,7 +31,7 @@ async function checkWrite(
       { outcome: "works", resource: "the storage account", detail: "The connection string has a key of its own." },
     ];
   const command = assignCommand(await context.principal(), role, id ?? `<resource id of ${name}>`);
-  return joinActions((await Promise.all(actions.map((one) => context.whereHeld(one, { name, id }, command)))).flat());
+  return await joinActions(actions.map((action) => context.whereHeld(action, { name, id }, command)));
 }
 
 /** Returns the name of the storage account that the identity opens. Undefined if a connection string opens it. */

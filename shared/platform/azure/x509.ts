@@ -61,8 +61,9 @@ function readValidity({
   validFromDate,
   validToDate,
 }: X509Certificate): Pick<X509Facts, "notBefore" | "notAfter" | "validityMonths"> {
-  const [notBefore, notAfter] = [validFromDate, validToDate].map((date) => Math.floor(date.getTime() / SECOND_MS));
-  const isTime = (seconds = Number.NaN): seconds is number => seconds >= 0 && seconds <= LATEST_TIME;
+  const secondsOf = (date: Date) => Math.floor(date.getTime() / SECOND_MS);
+  const isTime = (seconds: number) => seconds >= 0 && seconds <= LATEST_TIME;
+  const [notBefore, notAfter] = [secondsOf(validFromDate), secondsOf(validToDate)];
   if (!isTime(notBefore) || !isTime(notAfter)) return {};
   return { notBefore, notAfter, validityMonths: months(validFromDate, validToDate) };
 }

@@ -1,6 +1,6 @@
 /**
- * The names of assets. An asset has one name everywhere: `vault/name` in a vault, `application/credential` for a credential of an
- * application, as in mails. Where its vault stands beside it, such as in a table with a column for the vault, the name alone.
+ * The names of assets, the same in all views and mails: `vault/name` for an asset in a vault, `application/credential` for a
+ * credential of an application. A table with a column for the vault shows only `name`.
  */
 import type { Schemas } from "../api/client.ts";
 import { isolated } from "./isolated.ts";
@@ -23,15 +23,18 @@ export const assetTitle = ({ vaultName, ...asset }: Named & Pick<Schemas["Asset"
 const VAULT_ASSET_ID = /^([^.]+)\.(?:secret|key|certificate)\.([^.]+)$/;
 
 /**
- * Returns the name of an asset by its ID, with its vault.
+ * Returns the name of an asset by its ID: `vault/name` for an asset in a vault.
  *
- * @param otherwise - The name of a credential, whose ID contains no names. Default: the ID.
+ * @param credentialName - The result for a credential, whose ID contains no names. Default: the ID.
  */
-export function titleOfId(assetId: string, otherwise?: string): string {
+export function titleOfId(assetId: string, credentialName?: string): string {
   const [, vaultName, name] = VAULT_ASSET_ID.exec(assetId) ?? [];
   if (vaultName !== undefined) return `${vaultName}/${name}`;
-  return otherwise === undefined ? assetId : isolated(otherwise);
+  return credentialName === undefined ? assetId : isolated(credentialName);
 }
+
+/** Shown for a credential whose name is not known. */
+export const UNNAMED_CREDENTIAL = "Credential of an application";
 
 /** Returns what holds an asset: its vault, or the tenant of a credential, which is in no vault. */
 export const assetHolder = ({ vaultName, credential }: Pick<Schemas["Asset"], "vaultName" | "credential">): string =>

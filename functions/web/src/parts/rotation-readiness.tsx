@@ -19,16 +19,17 @@ type Match = Schemas["RotationMatch"];
 interface Props {
   application: Application;
   credential: Credential;
-  /** Whether the page of the application shows it, which lists all matches below. */
+  /** Whether the state is shown on the application's page, which lists all matches below. */
   isOnApplicationPage?: boolean;
 }
 
-/** Matches that are shown with a test button. The others are folded. */
-const SHOWN_CANDIDATES = 3;
+/** Maximum numbers of candidates with a test button, in view and folded. The application's page lists all matches. */
+const MAX_SHOWN_CANDIDATES = 3;
+const MAX_FOLDED_CANDIDATES = 20;
 
 /**
- * Returns why the secrets of an application can't be rotated now. An expired secret that takes the place of a new one is no
- * reason: the rotation deletes it first if the user selects that.
+ * Returns why the secrets of an application can't be rotated now. Leaves out an expired secret that takes the place of a new one,
+ * because the rotation deletes the expired secret first if the user selects that.
  */
 export const rotationBlockers = ({ reasons }: Pick<Application, "reasons">): Application["reasons"] =>
   reasons.filter(({ code }) => code !== "expiredSecretInTheWay");
@@ -42,7 +43,7 @@ export function RotationReadiness({ application, credential, isOnApplicationPage
   return blockers.length > 0 ? (
     <NotPossible appId={application.appId} reasons={blockers} />
   ) : (
-    <Stored application={application} credential={credential} isOnApplicationPage={isOnApplicationPage} />
+    <MatchState application={application} credential={credential} isOnApplicationPage={isOnApplicationPage} />
   );
 }
 
@@ -65,14 +66,14 @@ function NotPossible({ appId, reasons }: Pick<Application, "appId" | "reasons">)
             ))}
         </Text>
       ))}
-      {reasons.some(({ code }) => code === "notOwner") && <AddService appId={appId} />}
+      {reasons.some(({ code }) => code === "notOwner") && <AddServiceAsOwner appId={appId} />}
       <Text block>After the change, select Refresh applications on the Rotation page.</Text>
     </div>
   );
 }
 
-/** The command that makes the service an owner of the application, so that it may add secrets to it. */
-function AddService({ appId }: Pick<Application, "appId">) {
+/** The command that makes the service an owner of the application, so that the service may add secrets. */
+function AddServiceAsOwner({ appId }: Pick<Application, "appId">) {
   const identity = api.useQuery("get", "/identity");
   const objectId = identity.data?.objectId;
   if (objectId == null) return null;
@@ -88,7 +89,7 @@ function AddService({ appId }: Pick<Application, "appId">) {
  * The state of a client secret that the service may rotate: ready if a vault secret is proven to store it, otherwise the
  * candidates to test.
  */
-function Stored({ application: { appId }, credential: { keyId }, isOnApplicationPage }: Props) {
+function MatchState({ application: { appId }, credential: { keyId }, isOnApplicationPage }: Props) {
   const params = { path: { app_id: appId }, query: { limit: 100 } };
   const matches = api.useInfiniteQuery("get", "/api/automation/rotation/apps/{app_id}/matches", { params }, BY_CURSOR);
   return (
@@ -139,8 +140,9 @@ const AssetLink = ({ assetId }: { assetId: string }) => (
 );
 
 /**
- * The candidates to test. Weak ones, which have only a date in common with the client secret, are folded, except for the first one
- * if there are no others. A secret with the application's name is never folded: its dates often differ, and people look for it.
+ * The vault secrets that may store the client secret, to test them. Weak candidates, which have only a date in common with the
+ * client secret, are folded, except for the first one if there are no others. A vault secret with the application's name is not
+ * weak, even if its dates differ: people look for it.
  */
 function Unproven({
   appId,
@@ -151,7 +153,7 @@ function Unproven({
   const likely = candidates.filter(
     ({ confidence, evidence }) => confidence !== "possible" || evidence.includes("name"),
   );
-  const shown = likely.length > 0 ? likely.slice(0, SHOWN_CANDIDATES) : candidates.slice(0, 1);
+  const shown = likely.length > 0 ? likely.slice(0, MAX_SHOWN_CANDIDATES) : candidates.slice(0, 1);
   const folded = candidates.filter((match) => !shown.includes(match));
   return (
     <div>
@@ -179,9 +181,7 @@ function Unproven({
   );
 }
 
-/** Folded matches with a test button. The application's page lists all of them. */
-const MAX_FOLDED_CANDIDATES = 20;
-
+/** Vault secrets that may store the client secret, each with a test button. */
 const Candidates = ({ appId, of: candidates }: { appId: string; of: Match[] }) => (
   <ul>
     {candidates.map((match) => (

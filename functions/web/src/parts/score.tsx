@@ -26,7 +26,7 @@ export function ScoreHistory({
   height: number;
 }) {
   const styles = useStyles();
-  // The score of nothing is 100.
+  // Before the first evaluation, the API returns a score of 100.
   if (evaluatedAt === null) return <Text>Not evaluated yet. A scan evaluates what it reads.</Text>;
   return (
     <>

@@ -12,8 +12,6 @@ export interface Attention {
   text: string;
 }
 
-type Text = (count: number) => string;
-
 /** The numbers may be older than those of a view, so that opening views costs no further requests. */
 const SHARED = { staleTime: 300_000 };
 
@@ -30,25 +28,33 @@ export function useAttention(): Partial<Record<string, Attention>> {
     { ...SHARED, enabled: may("listApprovals") },
   );
   const unsent = alerts && alerts.notifications.failed + alerts.notifications.partial + alerts.notifications.inDoubt;
-  const attention: [path: string, count: number | null | undefined, units: [string, string], text: Text][] = [
-    ["/vaults", coverage?.gapsTotal, ["gap", "gaps"], (count) => `${counted(count, "gap")} in the coverage`],
-    [
-      "/alerts",
-      unsent,
-      ["not sent", "not sent"],
-      (count) => `${counted(count, "notification")} not delivered in the last 7 days`,
-    ],
-    [
-      "/compliance",
-      score?.bySeverity.critical,
-      ["critical", "critical"],
-      (count) => counted(count, "critical violation"),
-    ],
-    ["/access", approvals?.total, ["request", "requests"], (count) => `${counted(count, "request")} to approve`],
-  ];
-  return Object.fromEntries(
-    attention.flatMap(([path, count, [one, several], text]) =>
-      count ? [[path, { count, unit: count === 1 ? one : several, text: text(count) }]] : [],
-    ),
-  );
+  const gaps = coverage?.gapsTotal;
+  const critical = score?.bySeverity.critical;
+  const requests = approvals?.total;
+  return {
+    ...(gaps && {
+      "/vaults": {
+        count: gaps,
+        unit: gaps === 1 ? "gap" : "gaps",
+        text: `${counted(gaps, "gap")} in the coverage`,
+      },
+    }),
+    ...(unsent && {
+      "/alerts": {
+        count: unsent,
+        unit: "not sent",
+        text: `${counted(unsent, "notification")} not delivered in the last 7 days`,
+      },
+    }),
+    ...(critical && {
+      "/compliance": { count: critical, unit: "critical", text: counted(critical, "critical violation") },
+    }),
+    ...(requests && {
+      "/access": {
+        count: requests,
+        unit: requests === 1 ? "request" : "requests",
+        text: `${counted(requests, "request")} to approve`,
+      },
+    }),
+  };
 }

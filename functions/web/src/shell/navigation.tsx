@@ -18,7 +18,7 @@ const useItemStyles = makeStyles({
       paddingInline: tokens.spacingHorizontalXS,
       borderRadius: tokens.borderRadiusCircular,
       fontSize: tokens.fontSizeBase200,
-      // A long title keeps its line; the number stays whole.
+      // The number and its unit stay on one line beside a long title.
       whiteSpace: "nowrap",
       color: tokens.colorStatusDangerForeground1,
       backgroundColor: tokens.colorStatusDangerBackground1,

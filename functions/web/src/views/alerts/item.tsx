@@ -46,34 +46,40 @@ export function Item({ item }: { item: AlertItem }) {
 export function itemTitle({ kind, id, credentialTitle }: AlertItem): string {
   if (credentialTitle !== null) return isolated(credentialTitle);
   if (kind !== "violation") return titleOfId(id);
-  const [check, ...resource] = id.split(".");
-  return `${check} of ${titleOfId(resource.join("."))}`;
+  const { check, resourceId } = violationOf(id);
+  return `${check} of ${titleOfId(resourceId)}`;
 }
 
 /** The name of an item, as a link if the item has a page. */
 function ItemName({ item }: { item: AlertItem }) {
   const { kind, id, credentialTitle } = item;
-  const name = itemTitle(item);
-  if (kind === "asset") return <Link href={createHref(`/inventory/${encodeURIComponent(id)}`)}>{name}</Link>;
-  if (kind !== "violation") return name;
-  // A violation's id is the check's id and the resource's id.
-  const [check = "", ...resource] = id.split(".");
+  if (kind === "asset") return <Link href={createHref(`/inventory/${encodeURIComponent(id)}`)}>{itemTitle(item)}</Link>;
+  if (kind !== "violation") return itemTitle(item);
+  const { check, resourceId } = violationOf(id);
   return (
     <>
       of <Link href={createHref("/compliance", { check })}>{check}</Link> by{" "}
-      {isAssetId(resource) ? (
-        <Link href={createHref(`/inventory/${encodeURIComponent(resource.join("."))}`)}>
-          {titleOfId(resource.join("."), credentialTitle ?? "a credential of an application")}
+      {isAssetId(resourceId) ? (
+        <Link href={createHref(`/inventory/${encodeURIComponent(resourceId)}`)}>
+          {titleOfId(resourceId, credentialTitle ?? "a credential of an application")}
         </Link>
       ) : (
-        resource.join(".")
+        resourceId
       )}
     </>
   );
 }
 
-/** Returns whether the parts of a resource's ID name an asset, which has a page. The ID of a vault is one part. */
-const isAssetId = ([first, second, ...rest]: string[]): boolean =>
-  first === "entra" || first === "b2c"
+/** Returns the check and the resource of a violation, whose ID is `<check>.<resource ID>`. */
+function violationOf(id: string): { check: string; resourceId: string } {
+  const [check = "", ...resource] = id.split(".");
+  return { check, resourceId: resource.join(".") };
+}
+
+/** Returns whether a resource's ID is that of an asset, which has a page. The ID of a vault is its name, without dots. */
+function isAssetId(resourceId: string): boolean {
+  const [first, second = "", ...rest] = resourceId.split(".");
+  return first === "entra" || first === "b2c"
     ? rest.length >= 2
-    : rest.length > 0 && ["secret", "key", "certificate"].includes(second ?? "");
+    : rest.length > 0 && ["secret", "key", "certificate"].includes(second);
+}

@@ -1,7 +1,7 @@
 import { Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
-import { titleOfId } from "../../parts/asset-name.ts";
+import { titleOfId, UNNAMED_CREDENTIAL } from "../../parts/asset-name.ts";
 import { ChoiceField } from "../../parts/fields.tsx";
 import { given, typed } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
@@ -25,7 +25,9 @@ export function Snoozes() {
         assetId === null ? (
           subjectOf(assetId, filters)
         ) : (
-          <Link href={createHref(`/inventory/${encodeURIComponent(assetId)}`)}>{titleOfId(assetId, A_CREDENTIAL)}</Link>
+          <Link href={createHref(`/inventory/${encodeURIComponent(assetId)}`)}>
+            {titleOfId(assetId, UNNAMED_CREDENTIAL)}
+          </Link>
         ),
     },
     { title: "Rule", cell: ({ ruleId }) => (ruleId === null ? "All rules" : (names[ruleId] ?? ruleId)) },
@@ -66,12 +68,9 @@ export function Snoozes() {
   );
 }
 
-/** Returns the scope of the snooze: one asset, or everything that matches the filters. */
+/** Returns the scope of the snooze: one asset, or everything that matches the filters. The API returns no name of a credential. */
 const subjectOf = (assetId: string | null, filters: Schemas["AlertSnooze"]["filters"]): string =>
-  assetId === null ? filtersText(filters) || "Everything" : titleOfId(assetId, A_CREDENTIAL);
-
-/** A snooze has no name of a credential, whose ID consists of IDs. */
-const A_CREDENTIAL = "Credential of an application";
+  assetId === null ? filtersText(filters) || "Everything" : titleOfId(assetId, UNNAMED_CREDENTIAL);
 
 /** Names of the alert rules by ID. */
 type Names = Record<string, string>;

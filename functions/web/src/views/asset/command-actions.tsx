@@ -12,12 +12,14 @@ interface Props {
   name: string;
 }
 
+/** The next step for a credential of a tenant for which the Azure CLI has no command. */
+export const CREATE_IN_TENANT = "Create a new one in the tenant: select Open in the Azure portal.";
+
 /** The action that renews a certificate or a key, as a command. Nothing for a secret, which has the action Rotate. */
 export function RenewAction({ asset, name }: Props) {
   if (asset.type === "secret") return null;
   const command = renewCommand(asset);
-  if (command === undefined)
-    return <Unavailable title="Renew" reason="Create a new one in the tenant: select Open in the Azure portal." />;
+  if (command === undefined) return <Unavailable title="Renew" reason={CREATE_IN_TENANT} />;
   return (
     <CommandDialog title="Renew" about={name} appearance="primary">
       <Text block>
@@ -52,12 +54,13 @@ export function OwnerAction({ asset, name }: Props) {
   );
 }
 
-/** An asset in a vault has one owner, an application can have several. */
+/** Returns the title of the action. An asset in a vault has one owner, an application can have several. */
 function ownerTitle({ owner, source }: Props["asset"]): string {
   if (owner === null) return "Assign an owner";
   return source === "keyVault" ? "Change owner" : "Add an owner";
 }
 
+/** Returns why the credential can't get an owner. */
 const whyNoOwner = ({ credential }: Props["asset"]): string =>
   credential?.of === "servicePrincipal"
     ? "The credential belongs to a service principal. Assign an owner where the application is registered."
@@ -97,7 +100,7 @@ export function CopyCommandAction({
   asset,
   violation,
 }: Pick<Props, "asset"> & { violation: Schemas["Violation"] | undefined }) {
-  const [copied, setCopied] = useState<string>();
+  const [copiedPurpose, setCopiedPurpose] = useState<string>();
   const title = violation === undefined ? "Copy renewal command" : "Copy fix command";
   const command = violation?.remediation.cli ?? renewCommand(asset);
   if (command === undefined)
@@ -105,11 +108,14 @@ export function CopyCommandAction({
   const purpose = violation === undefined ? "renews it" : `fixes this: ${violation.title}`;
   return (
     <>
-      <Button size="small" onClick={() => void navigator.clipboard.writeText(command).then(() => setCopied(purpose))}>
+      <Button
+        size="small"
+        onClick={() => void navigator.clipboard.writeText(command).then(() => setCopiedPurpose(purpose))}
+      >
         {title}
       </Button>
       <Text size={200} role="status">
-        {copied === undefined ? "" : `Copied. The command ${copied}.`}
+        {copiedPurpose === undefined ? "" : `Copied. The command ${copiedPurpose}.`}
       </Text>
     </>
   );

@@ -5,6 +5,7 @@ import { RotateAsset } from "../../parts/rotate-asset.tsx";
 import { RotateClientSecret } from "../../parts/rotate-client-secret.tsx";
 import { RotationReadiness, rotationBlockers } from "../../parts/rotation-readiness.tsx";
 import { Unavailable, useWhyNot } from "../../parts/unavailable.tsx";
+import { CREATE_IN_TENANT } from "./command-actions.tsx";
 
 interface Props {
   asset: Schemas["AssetDetails"];
@@ -29,7 +30,7 @@ export function RotateAction({ asset, started }: Props) {
 function unsupported(asset: Props["asset"]): string | undefined {
   const { source, credential } = asset;
   if (source === "b2c")
-    return `The service can't create credentials in B2C tenants. ${renewCommand(asset) === undefined ? "Create a new one in the tenant: select Open in the Azure portal." : "Copy the command instead."}`;
+    return `The service can't create credentials in B2C tenants. ${renewCommand(asset) === undefined ? CREATE_IN_TENANT : "Copy the command instead."}`;
   if (credential?.of === "servicePrincipal")
     return "The secret belongs to a service principal. Rotate it where the application is registered.";
   return undefined;
@@ -52,7 +53,7 @@ function OfApplication({ asset: { credential }, started }: Props) {
         const current = data.credentials.find(({ keyId }) => keyId === credential?.keyId);
         if (current === undefined)
           return <Unavailable title="Rotate secret" reason="The application no longer has this secret." />;
-        // The state below the actions says why not, and what to do.
+        // `RotationReadiness` below the actions gives the reason and the fix.
         return rotationBlockers(data).length === 0 ? (
           <RotateClientSecret application={data} credential={current} appearance="primary" started={started} />
         ) : (

@@ -60,7 +60,7 @@ export function StatusCard({ asset }: { asset: Asset }) {
   return (
     <>
       <Card title="Status">
-        <WhatIsWrong asset={asset} violations={open} areViolationsKnown={list.data !== undefined} />
+        <ProblemBox asset={asset} violations={open} areViolationsKnown={list.data !== undefined} />
         {may("listAlertSnoozes") && <ActiveSnoozes assetId={asset.id} />}
         <fieldset className={styles.actions} aria-label="Next actions">
           {asset.type === "secret" && <RotateAction asset={asset} started={setStartedId} />}
@@ -82,7 +82,7 @@ export function StatusCard({ asset }: { asset: Asset }) {
 }
 
 /** The problems of the asset, worst first. If there are none, says so. */
-function WhatIsWrong({
+function ProblemBox({
   asset,
   violations,
   areViolationsKnown,
@@ -126,7 +126,7 @@ function WhatIsWrong({
             {showViolations}
           </Text>
         )}
-        {/* A check fails if an application has no owner. */}
+        {/* A credential without an owner fails a check, which is shown above. */}
         {owner === null && source === "keyVault" && (
           <Text block>It has no owner. Alerts, if a rule sends any, go to the recipients of the rule.</Text>
         )}
@@ -136,7 +136,7 @@ function WhatIsWrong({
   );
 }
 
-/** Returns the color of the box: that of its worst problem, as in the badges of statuses and severities. */
+/** Returns the color of the box, which is that of its worst problem (docs/design.md). */
 function intentOf({ status, enabled }: Asset, worst: Violation | undefined): "error" | "warning" | "info" {
   // Nothing can use a disabled asset, so its expiry breaks nothing.
   const risk = enabled ? status : "healthy";

@@ -6,9 +6,10 @@ import { Instant } from "../../parts/instant.tsx";
 import { LapsedProData } from "../../parts/lapsed-pro-data.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
+import { countUnlessUnread } from "../../parts/plural.ts";
 import { View } from "../../parts/view.tsx";
 import { NewTenantFields, newTenantOf } from "./tenant-form.tsx";
-import { countText, STATE_COLORS, STATES, TENANT_TYPES } from "./tenant-states.ts";
+import { STATE_COLORS, STATES, TENANT_TYPES } from "./tenant-states.ts";
 import { TestOutcome } from "./test-outcome.tsx";
 
 const COLUMNS: Column<Schemas["B2cTenant"]>[] = [
@@ -28,7 +29,7 @@ const COLUMNS: Column<Schemas["B2cTenant"]>[] = [
   },
   {
     title: "Expiring soon (critical or warning)",
-    cell: ({ counts, failure }) => countText(counts?.expiring, failure !== null),
+    cell: ({ counts, failure }) => countUnlessUnread(counts?.expiring, failure !== null),
   },
   { title: "Last refreshed", cell: ({ lastDiscoveredAt }) => <Instant at={lastDiscoveredAt} relative /> },
   { title: "Error", cell: ({ failure }) => failure && `${failure.message} ${failure.remedy}` },

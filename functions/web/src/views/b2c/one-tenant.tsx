@@ -4,12 +4,13 @@ import { createHref } from "../../parts/address.ts";
 import { Card } from "../../parts/card.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
+import { countUnlessUnread } from "../../parts/plural.ts";
 import { pollUntil } from "../../parts/polling.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 import { useParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
 import { TenantFields, tenantOf } from "./tenant-form.tsx";
-import { countText, STATES } from "./tenant-states.ts";
+import { STATES } from "./tenant-states.ts";
 import { TestOutcome } from "./test-outcome.tsx";
 
 type Tenant = Schemas["B2cTenant"];
@@ -84,17 +85,19 @@ function State({
 
 /** The numbers of credentials. Null before the first refresh. */
 function Counts({ tenant: { counts, failures } }: { tenant: Tenant }) {
-  // Without these, nothing could be read.
+  // `signIn` and `organization` are read first: without them, no list can be read.
   const isUnread = (kind: string) => failures.some(({ list }) => [kind, "signIn", "organization"].includes(list));
   if (counts === null)
     return <Text>The credentials of this tenant were not read yet. Select Refresh credentials to read them now.</Text>;
   return (
     <>
       <ul>
-        <li>Secrets and certificates of applications: {countText(counts.applications, isUnread("applications"))}</li>
-        <li>Policy keys: {countText(counts.policyKeys, isUnread("policyKeys"))}</li>
-        <li>Identity providers: {countText(counts.identityProviders, isUnread("identityProviders"))}</li>
-        <li>Expiring soon (critical or warning): {countText(counts.expiring, failures.length > 0)}</li>
+        <li>
+          Secrets and certificates of applications: {countUnlessUnread(counts.applications, isUnread("applications"))}
+        </li>
+        <li>Policy keys: {countUnlessUnread(counts.policyKeys, isUnread("policyKeys"))}</li>
+        <li>Identity providers: {countUnlessUnread(counts.identityProviders, isUnread("identityProviders"))}</li>
+        <li>Expiring soon (critical or warning): {countUnlessUnread(counts.expiring, failures.length > 0)}</li>
       </ul>
       <Link href={createHref("/inventory", { source: "b2c" })}>
         Show credentials of all B2C tenants in the inventory

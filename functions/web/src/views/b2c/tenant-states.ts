@@ -25,7 +25,3 @@ export const STATE_COLORS = {
   partial: "warning",
   failing: "danger",
 } as const satisfies Record<State, string>;
-
-/** Returns a number of credentials. A 0 would be wrong if their list could not be read. */
-export const countText = (count: number | undefined, isUnread: boolean): string =>
-  count === undefined || (count === 0 && isUnread) ? "Not read" : count.toLocaleString();

@@ -1,7 +1,7 @@
 import { Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
-import { titleOfId } from "../../parts/asset-name.ts";
+import { titleOfId, UNNAMED_CREDENTIAL } from "../../parts/asset-name.ts";
 import { isCredential } from "../../parts/dependency-texts.ts";
 import { LastDay } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
@@ -52,7 +52,7 @@ function scopeOf({ type, id }: Exemption["scope"], titles: ReadonlyMap<string, s
   if (id === null) return "All assets and vaults";
   if (type === "subscription") return `Subscription ${id}`;
   if (type === "vault") return <Link href={createHref("/inventory", { vault: id })}>Vault {id}</Link>;
-  const text = titleOfId(id, titles.get(id) ?? "Credential of an application");
+  const text = titleOfId(id, titles.get(id) ?? UNNAMED_CREDENTIAL);
   return <Link href={createHref(`/inventory/${encodeURIComponent(id)}`)}>{text}</Link>;
 }
 

@@ -4,7 +4,7 @@ import { QueryResult } from "../../parts/query-result.tsx";
 import { violationsHref } from "../../parts/score.tsx";
 import { Bars, ShowAll } from "./score-parts.tsx";
 
-/** The card with the number of violations of each owner, those with the most critical ones first, after those without an owner. */
+/** The card with the number of violations without an owner, then of each owner. Owners with the most critical ones are first. */
 export function ByOwner() {
   const owners = api.useQuery("get", "/compliance/owners");
   return (
@@ -31,9 +31,8 @@ export function ByOwner() {
         return (
           <>
             <Text size={200}>
-              {none > 0 && "First those without an owner, then owners"}
-              {none === 0 && "Owners"} with the most critical violations first.{" "}
-              {!complete && `Only the ${examined.toLocaleString()} most severe violations were counted.`}
+              {none > 0 ? "First those without an owner, then owners" : "Owners"} with the most critical violations
+              first. {!complete && `Only the ${examined.toLocaleString()} most severe violations were counted.`}
             </Text>
             <ShowAll items={[...(none > 0 ? [noOwner] : []), ...rows]} noun="row">
               {(shown) => <Bars label="Violations by owner" rows={shown} />}

@@ -38,7 +38,7 @@ function LicensedBlastRadius({ assetId }: { assetId: string }) {
   return (
     <QueryResult of={radius}>
       {(data) => (
-        <View title={`Blast radius of ${assetTitle(data)}`}>
+        <View title={`Blast radius of ${titleWithType(data)}`}>
           {data.incompleteReason === "undetectable" ? <Undetectable radius={data} /> : <Detected radius={data} />}
         </View>
       )}
@@ -114,7 +114,7 @@ function Score({ radius: { score, incomplete, incompleteReason } }: { radius: Ra
 }
 
 /** Returns the type and name of the asset, with the vault's name or the application's name. */
-function assetTitle({ secret, nodes }: Radius): string {
+function titleWithType({ secret, nodes }: Radius): string {
   const asset = nodes.find(({ id }) => id === secret);
   if (asset === undefined) return secret;
   return `${asset.kind} ${titleOfId(secret, asset.name)}`;

@@ -9,11 +9,11 @@ const DAYS = 7;
 
 /**
  * The second line of the Overview page: how many assets have expired or expire within a week, each number a link to the list that
- * it counts. Renders nothing for an empty inventory, whose checklist says what to do.
+ * it counts. Renders nothing for an empty inventory: the checklist then says what to do.
  */
 export function ExpiredAndNext() {
   const summary = useSummary();
-  // The list of the link itself, so that both have the same number. The summary counts whole days only.
+  // The same request as the list that the link opens, so that both show the same number. The summary counts only whole days.
   const next = api.useQuery("get", "/api/assets/discovery/assets", {
     params: { query: { ...expiresWithin(DAYS), counted: true, sort: "expiresOn", limit: 1 } },
   });

@@ -25,6 +25,12 @@ import { View } from "../../parts/view.tsx";
 
 type Rotation = Schemas["Rotation"];
 
+/** Returns the name of the application or of the vault secret. */
+function nameOf({ appName, assetId }: Rotation): string {
+  if (appName !== null) return isolated(appName);
+  return assetId === null ? "a secret" : titleOfId(assetId);
+}
+
 /** The page of one rotation: its steps with their progress, the affected resources, and the actions of the user. */
 export default function OneRotation() {
   const { rotationId = "" } = useParams();
@@ -37,9 +43,7 @@ export default function OneRotation() {
   return (
     <QueryResult of={rotation}>
       {(data) => (
-        <View
-          title={`Rotation of ${data.appName !== null || data.assetId === null ? isolated(data.appName ?? "a secret") : titleOfId(data.assetId)}`}
-        >
+        <View title={`Rotation of ${nameOf(data)}`}>
           <Text>
             {STATUSES[data.status]}. Requested by {data.automatic ? "the rotation policy" : data.requestedBy}{" "}
             <Instant at={data.createdAt} relative />
@@ -171,7 +175,7 @@ function Actions({ rotation }: { rotation: Rotation }) {
   );
 }
 
-/** Returns what a cancellation does with the steps so far, for its question. The old secret is deleted only in the last step. */
+/** Returns the question before a cancellation, with its effect. The old secret is still valid, because the last step deletes it. */
 function cancelTextOf({ appId, steps }: Rotation): string {
   const hasChanged = steps.some(({ name, status }) => CHANGING_STEPS.includes(name) && status !== "waiting");
   if (!hasChanged)

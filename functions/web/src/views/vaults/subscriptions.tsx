@@ -7,7 +7,7 @@ import { typed } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
-import { counted } from "../../parts/plural.ts";
+import { counted, countUnlessUnread } from "../../parts/plural.ts";
 import { useSearchParams } from "../../parts/router.tsx";
 import { FilterCheckbox } from "./filter-checkbox.tsx";
 
@@ -106,7 +106,7 @@ export function Subscriptions() {
   );
 }
 
-/** Returns how the service knows the subscription. Most were not added by a user, so that has no column of its own. */
+/** Returns how the service knows the subscription. Users add few subscriptions, so the time has no column of its own. */
 function sourceOf({ source, addedAt }: Subscription) {
   if (addedAt === null) return SOURCES[source];
   return (
@@ -116,9 +116,9 @@ function sourceOf({ source, addedAt }: Subscription) {
   );
 }
 
-/** Returns the number of vaults. A 0 would be wrong if no scan could list the vaults. */
+/** Returns the number of vaults. */
 const vaultCountOf = ({ counts: { vaults }, lastScan, lastFailure }: Subscription): string =>
-  vaults === 0 && (lastScan === null || lastFailure !== null) ? "Not read" : vaults.toLocaleString();
+  countUnlessUnread(vaults, lastScan === null || lastFailure !== null);
 
 /** Returns the status and end of the last scan of a subscription. */
 function lastScanOf(subscription: Subscription) {

@@ -4,6 +4,7 @@ import { createHref } from "../../parts/address.ts";
 import { Filters, givenFilters } from "../../parts/filters.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
+import { countUnlessUnread } from "../../parts/plural.ts";
 import { useSearchParams } from "../../parts/router.tsx";
 import { FilterCheckbox } from "./filter-checkbox.tsx";
 
@@ -62,15 +63,16 @@ export function VaultTable() {
   );
 }
 
-const NOT_READ = "Not read";
-
-/** Returns the number of assets of a type. A 0 would be wrong if their list could not be read. */
+/** Returns the number of assets of a type. */
 const assetCountOf = ({ assets, failures }: Vault, type: keyof Vault["assets"]): string =>
-  assets[type] === 0 && failures.some(({ list }) => list === type) ? NOT_READ : assets[type].toLocaleString();
+  countUnlessUnread(
+    assets[type],
+    failures.some(({ list }) => list === type),
+  );
 
-/** Returns the number of assets with a status. A 0 would be wrong if a list could not be read. */
+/** Returns the number of assets with a status. */
 const statusCountOf = ({ health, failures }: Vault, status: keyof Vault["health"]): string =>
-  health[status] === 0 && failures.length > 0 ? NOT_READ : health[status].toLocaleString();
+  countUnlessUnread(health[status], failures.length > 0);
 
 /** Names of the lists of a vault that could not be read. */
 const LISTS: Record<string, string> = {

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { RENEWER_NAMES } from "../../shared/inventory/renewal.ts";
 import { DEFINITIONS } from "../../shared/settings/definitions.ts";
 
-// Tests of texts of the page: those that users copy or download and that other programs interpret, and the labels of settings.
+// Tests of the page's texts: commands and CSV files for other programs, names of renewers, and labels of settings.
 
 /** Loads a module of the page, which has its own TypeScript project. */
 // biome-ignore lint/suspicious/noExplicitAny: see above
