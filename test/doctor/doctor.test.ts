@@ -12,7 +12,7 @@ import { RESOURCE_ACTIONS } from "../../shared/doctor/calls/watched.ts";
 import { CALLS } from "../../shared/doctor/calls.ts";
 import { type CheckedCall, type Checkup, createDoctor } from "../../shared/doctor/doctor.ts";
 import type { OutgoingCall } from "../../shared/doctor/outgoing-call.ts";
-import { joinActions, notProven } from "../../shared/doctor/result.ts";
+import { joinActions, notProven, type Result } from "../../shared/doctor/result.ts";
 import { VAULTS, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
 import { NewSyncRecord, ProviderChange } from "../../shared/sync/api.ts";
 import { vaultRecord } from "../inventory/write-assets.ts";
@@ -506,11 +506,12 @@ describe("other failures", () => {
   }, 300_000);
 });
 
-test("actions with the same obstacle name it once", () => {
+test("actions with the same obstacle name it once", async () => {
   const unknown = notProven("kv-a", "The roles can't be read.");
   const missing = notProven("kv-a", "No role permits delete.");
-  expect(joinActions([unknown, unknown, unknown])).toEqual([unknown]);
-  expect(joinActions([unknown, unknown, missing])).toEqual([
+  const join = (...results: Result[]) => joinActions(results.map(async (result) => [result]));
+  expect(await join(unknown, unknown, unknown)).toEqual([unknown]);
+  expect(await join(unknown, unknown, missing)).toEqual([
     { ...unknown, detail: `${unknown.detail} ${missing.detail}` },
   ]);
 });
