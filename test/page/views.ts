@@ -210,11 +210,13 @@ withSeedData(
       await waitForSpinners(page, view);
       const names = await operationsOf(page);
       for (const operation of names) {
-        if (testedOperations.has(operation)) continue;
+        // "Test match" changes nothing and acts at once, without a dialog.
+        const button = page.locator(`[data-operation=${operation}]:not([aria-label^="Test match"])`).first();
+        if (testedOperations.has(operation) || (await button.count()) === 0) continue;
         testedOperations.add(operation);
         for (const look of IS_CAMPAIGN ? ALL_LOOKS : [ALL_LOOKS[(index + testedOperations.size) % ALL_LOOKS.length]!]) {
           await setLook(page, look);
-          await page.locator(`[data-operation=${operation}]`).first().click();
+          await button.click();
           await page.getByRole("dialog").waitFor();
           await expectNoVisualProblems(page, `dialog-${operation}`, [look]);
           await page.keyboard.press("Escape");

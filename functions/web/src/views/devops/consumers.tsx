@@ -1,6 +1,7 @@
 import { Link } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
+import { titleOfId } from "../../parts/asset-name.ts";
 import { REFRESHES } from "../../parts/dependency-texts.ts";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 
@@ -14,7 +15,7 @@ const COLUMNS: Column<Dependency>[] = [
       secret === null ? (
         `all secrets in ${vaultName}`
       ) : (
-        <Link href={createHref(`/dependencies/${encodeURIComponent(secret)}`, {})}>{secret}</Link>
+        <Link href={createHref(`/dependencies/${encodeURIComponent(secret)}`, {})}>{titleOfId(secret)}</Link>
       ),
   },
   { title: "Evidence", cell: ({ evidence }) => evidence },
