@@ -20,8 +20,8 @@ import { type PlannedCertificate, renewalInstantsOf, statusByPlan } from "./rene
  * certificates by expiry, subtract the certificates with a plan by expiry, and add them by their plans.
  */
 
-/** One certificate: expiry, the time at which it needs attention, and 1 if its renewal window is known. Unix seconds. */
-const WORDS = 3;
+/** A certificate is stored as three 32-bit numbers: its expiry and `attentionAt` in unix seconds, and 1 if its renewal window is known. */
+const WORDS_PER_CERTIFICATE = 3;
 
 /** Counts of the certificates with a plan in some vaults. */
 export interface RenewedCounts {
@@ -57,7 +57,7 @@ export function packRenewed(assets: Iterable<Pick<AssetRecord, "expiresOn" | "re
 export function unpackRenewed(packed: Uint8Array | undefined): PlannedCertificate[] {
   const words = new Uint32Array(new Uint8Array(packed ?? []).buffer);
   const certificates: PlannedCertificate[] = [];
-  for (let index = 0; index + WORDS <= words.length; index += WORDS)
+  for (let index = 0; index + WORDS_PER_CERTIFICATE <= words.length; index += WORDS_PER_CERTIFICATE)
     certificates.push({
       expiresOn: words[index]!,
       attentionAt: words[index + 1]!,
