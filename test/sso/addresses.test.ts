@@ -18,11 +18,11 @@ import {
 let deployments: Awaited<ReturnType<typeof startDeployments>>;
 let deployment: Deployment;
 beforeAll(async () => {
-  deployments = await startDeployments(60); // Each test, and each retry of a test, uses a storage account of its own.
+  deployments = await startDeployments();
 });
 afterAll(() => deployments.stop());
-beforeEach(() => {
-  deployment = deployments.next();
+beforeEach(async () => {
+  deployment = await deployments.next();
 });
 
 /** A server on all addresses of this machine that counts connections. */

@@ -26,11 +26,11 @@ let deployment: Deployment;
 let instance: Instance;
 let otherInstance: Instance;
 beforeAll(async () => {
-  deployments = await startDeployments(60);
+  deployments = await startDeployments();
 });
 afterAll(() => deployments.stop());
 beforeEach(async () => {
-  deployment = deployments.next();
+  deployment = await deployments.next();
   [instance, otherInstance] = [deployment.start(), deployment.start()];
   await deployment.configure(instance, { autoCreateUsers: true });
 });
@@ -141,7 +141,8 @@ describe("a sign-in for a step-up", () => {
   }
 
   test("confirms the session at the time that the provider reports", async () => {
-    const ageMs = Date.now() - (await confirmedAt())!.getTime();
+    const confirmed = (await confirmedAt())!;
+    const ageMs = Date.now() - confirmed.getTime();
     expect(ageMs).toBeGreaterThanOrEqual(0);
     expect(ageMs).toBeLessThan(MINUTE_MS);
   });
@@ -358,7 +359,7 @@ test("no sign-in starts while SSO is turned off, not configured, or without a pu
   expect(await problemOf(instance.sso.begin("/", undefined, CALLER))).toBe("conflict");
   await instance.sso.disable(undefined, ADMINISTRATOR);
   expect(await problemOf(otherInstance.sso.begin("/", ORIGIN, CALLER))).toBe("conflict");
-  expect(await problemOf(deployments.next().start().sso.begin("/", ORIGIN, CALLER))).toBe("conflict");
+  expect(await problemOf((await deployments.next()).start().sso.begin("/", ORIGIN, CALLER))).toBe("conflict");
 });
 
 test("a browser that another site sends to the callback is not signed in as the attacker", async () => {

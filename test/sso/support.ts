@@ -138,20 +138,18 @@ export class Deployment {
   }
 }
 
-/** Starts Azurite with a storage account for each test of a file, and a simulated cloud with its identity provider. */
-export async function startDeployments(
-  tests = 40,
-): Promise<{ next(): Deployment; stop(): Promise<void>; cloud: Cloud }> {
-  const accounts = Array.from({ length: tests }, (_, index) => `sso${index}`);
-  const [azurite, { cloud }]: [TestStorage, { cloud: Cloud }] = await Promise.all([
-    openStorage(accounts),
-    startTestCloud({ company: { subscriptions: [] } }),
-  ]);
-  let usedAccounts = 0;
+/** Starts a simulated cloud with its identity provider. Each of its deployments has a storage account of its own. */
+export async function startDeployments(): Promise<{ next(): Promise<Deployment>; stop(): Promise<void>; cloud: Cloud }> {
+  const { cloud } = await startTestCloud({ company: { subscriptions: [] } });
+  const storages: TestStorage[] = [];
   return {
     cloud,
-    next: () => new Deployment(azurite.connectionString(accounts[usedAccounts++]!), cloud),
-    stop: async () => void (await Promise.all([azurite.stop(), cloud.stop()])),
+    async next() {
+      const storage = await openStorage();
+      storages.push(storage);
+      return new Deployment(storage.connectionString(), cloud);
+    },
+    stop: async () => void (await Promise.all([...storages.map((storage) => storage.stop()), cloud.stop()])),
   };
 }
 

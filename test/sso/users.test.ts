@@ -24,11 +24,11 @@ let deployment: Deployment;
 let instance: Instance;
 let otherInstance: Instance;
 beforeAll(async () => {
-  deployments = await startDeployments(60);
+  deployments = await startDeployments();
 });
 afterAll(() => deployments.stop());
-beforeEach(() => {
-  deployment = deployments.next();
+beforeEach(async () => {
+  deployment = await deployments.next();
   [instance, otherInstance] = [deployment.start(), deployment.start()];
 });
 

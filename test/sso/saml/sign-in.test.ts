@@ -34,8 +34,8 @@ beforeAll(async () => {
   deployments = await startDeployments();
 });
 afterAll(() => deployments.stop());
-beforeEach(() => {
-  deployment = deployments.next();
+beforeEach(async () => {
+  deployment = await deployments.next();
   [instance, otherInstance] = [deployment.start(), deployment.start()];
 });
 afterEach(() => deployments.cloud.control.setSamlMode("correct"));
