@@ -36,8 +36,7 @@ const PROBLEM = "application/problem+json; charset=utf-8";
  * https://learn.microsoft.com/azure/azure-app-configuration/rest-api-key-value
  */
 export class AppConfiguration {
-  readonly #credential: string;
-  readonly #key: Buffer;
+  readonly #keyOf: (credential: string) => Buffer | undefined;
   readonly #tokens: Tokens;
   readonly #pageSize: number;
   /** Key-values by storage key. */
@@ -46,9 +45,9 @@ export class AppConfiguration {
   readonly #syncId = randomBytes(6).toString("base64url");
   #sequence = 0;
 
-  constructor(credential: string, key: Buffer, tokens: Tokens, pageSize = PAGE_SIZE) {
-    this.#credential = credential;
-    this.#key = key;
+  /** @param keyOf Returns the access key with an ID. Undefined if there is none. */
+  constructor(keyOf: (credential: string) => Buffer | undefined, tokens: Tokens, pageSize = PAGE_SIZE) {
+    this.#keyOf = keyOf;
     this.#tokens = tokens;
     this.#pageSize = pageSize;
   }
@@ -68,7 +67,7 @@ export class AppConfiguration {
     const { authorization } = request.headers;
     const problem =
       bearerToken(authorization) === undefined
-        ? signatureProblem(request, this.#key, this.#credential)
+        ? this.#signatureProblem(request)
         : tokenProblem(this.#tokens, authorization, CONFIGURATION_AUDIENCE);
     return {
       name: operation.name,
@@ -89,6 +88,12 @@ export class AppConfiguration {
       },
     };
   };
+
+  #signatureProblem(request: IncomingRequest): string | undefined {
+    const [, credential = ""] = /[ &]Credential=([^&]*)/.exec(request.headers.authorization ?? "") ?? [];
+    const key = this.#keyOf(credential);
+    return key === undefined ? "The credential is unknown." : signatureProblem(request, key);
+  }
 
   /** Returns the operation of a method and path. Undefined if there is none. */
   #operationFor(method: string, key: string | undefined, request: IncomingRequest) {

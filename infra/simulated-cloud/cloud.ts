@@ -13,7 +13,9 @@ import { AppConfiguration, CONFIGURATION_AUDIENCE } from "./app-configuration.ts
 import { ConfigurationStores } from "./arm/configuration-stores.ts";
 import { Consumers, ConsumersControl } from "./arm/consumers.ts";
 import { GovernanceStore } from "./arm/governance.ts";
+import { KeyServices } from "./arm/key-services.ts";
 import { Operations } from "./arm/operations.ts";
+import { ResourceKeys } from "./arm/resource-keys.ts";
 import { arm } from "./arm/resource-manager.ts";
 import { ArmStore } from "./arm/resource-store.ts";
 import { Authorization } from "./authorization.ts";
@@ -154,8 +156,8 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   const tokens = new Tokens(signingKey, state.tenantId, options.tokenLifetimeSeconds ?? 3600);
   const mails = new Mails(Buffer.from(state.mailKey, "base64"), tokens, join(folder.path, "mails"));
   const appConfiguration = new AppConfiguration(
-    CONFIGURATION_CREDENTIAL,
-    Buffer.from(state.configurationKey, "base64"),
+    (credential) =>
+      credential === CONFIGURATION_CREDENTIAL ? Buffer.from(state.configurationKey, "base64") : undefined,
     tokens,
   );
   const people = new People();
@@ -176,7 +178,9 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     requestLog,
     foreignHost: () => `https://evil.localhost:${state.port}`,
     serviceFor: ({ host }) =>
-      host.endsWith(`.${VAULT_SUFFIX}`) ? services[VAULT_SUFFIX] : (services[host] ?? stores.service(host)),
+      host.endsWith(`.${VAULT_SUFFIX}`)
+        ? services[VAULT_SUFFIX]
+        : (services[host] ?? stores.service(host) ?? keyServices.service(host)),
   };
   const tlsServer = createTlsServer({ key: certificate.key, cert: certificate.certificate }, listener(listening));
   const handshakes = new Map<string, number>();
@@ -216,7 +220,9 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   const targets = new Targets(directory, (vault, name) => control.secretValue(vault, name));
   const vaultUri = (vault: Vault) => `${origin(`${vault.name.toLowerCase()}.${VAULT_SUFFIX}`)}/`;
   const store = new ArmStore(company, { resources, clock, tenantId: state.tenantId, vaultUri, origin });
-  const stores = new ConfigurationStores(store, tokens);
+  const keys = new ResourceKeys(clock);
+  const stores = new ConfigurationStores(store, tokens, keys);
+  const keyServices = new KeyServices(store, keys);
   const consumers = new Consumers(company, { resources, store, directory, clock });
   const events = new EventGrid({ clock, tenantId: state.tenantId, vaultUri });
   connectVaultStore(resources, { consumers, events, targets, workspaces, vaultUri });
@@ -234,7 +240,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     devops,
     governance,
     directory: new DirectoryControl(directory, targets),
-    consumers: new ConsumersControl(consumers, { store, resources, requestLog }),
+    consumers: new ConsumersControl(consumers, { store, resources, requestLog, keys }),
     tenants: new TenantsControl(tenants, targets),
     clock,
     events,
@@ -288,6 +294,8 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
       store,
       consumers,
       operations: new Operations(),
+      keys,
+      originOf: origin,
       governance,
       pageSizes: { subscriptions: 100, vaults: 100, ...options.pageSizes },
     }),

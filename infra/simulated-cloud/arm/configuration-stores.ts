@@ -1,18 +1,21 @@
-import { randomBytes } from "node:crypto";
 import { AppConfiguration } from "../app-configuration.ts";
 import type { IncomingRequest, Operation, Service } from "../http.ts";
 import type { Tokens } from "../tokens.ts";
+import { configurationKeyId } from "./key-kinds.ts";
+import type { ResourceKeys } from "./resource-keys.ts";
 import { type ArmResource, type ArmStore, configurationHost } from "./resource-store.ts";
 
 /** Simulates the App Configuration stores among the company's resources. Each store serves its key-values at its own host. */
 export class ConfigurationStores {
   readonly #store: ArmStore;
   readonly #tokens: Tokens;
+  readonly #keys: ResourceKeys;
   readonly #services = new Map<ArmResource, AppConfiguration>();
 
-  constructor(store: ArmStore, tokens: Tokens) {
+  constructor(store: ArmStore, tokens: Tokens, keys: ResourceKeys) {
     this.#store = store;
     this.#tokens = tokens;
+    this.#keys = keys;
   }
 
   /** Returns the store with this host. Undefined if there is none. */
@@ -36,7 +39,13 @@ export class ConfigurationStores {
   }
 
   #createService(resource: ArmResource): AppConfiguration {
-    const store = new AppConfiguration(resource.name, randomBytes(32), this.#tokens);
+    // Read-only keys can read only, which is all that a store's clients do here.
+    const keyOf = (credential: string) => {
+      const keys = Object.entries(this.#keys.current(resource));
+      const [, value] = keys.find(([key]) => configurationKeyId(resource.name, key) === credential) ?? [];
+      return value === undefined ? undefined : Buffer.from(value, "base64");
+    };
+    const store = new AppConfiguration(keyOf, this.#tokens);
     for (const { key, value, label = null, contentType = null } of resource.keyValues) {
       store.set(key, value, label, contentType);
     }

@@ -9,6 +9,7 @@ import { AppService, isSite, type SiteFault } from "./app-service.ts";
 import { ConsumerValues, type SecretLocation, type UsedValues, type WorkingGap } from "./consumer-values.ts";
 import { ContainerApps, isContainerApp } from "./container-apps.ts";
 import { GRAPH_DEFAULTS, type GraphSettings } from "./graph-settings.ts";
+import type { KeyValue, ResourceKeys } from "./resource-keys.ts";
 import type { ArmResource, ArmStore } from "./resource-store.ts";
 import { ScheduledReaders } from "./scheduled-readers.ts";
 
@@ -68,15 +69,22 @@ export class Consumers {
   }
 }
 
+interface ControlParts {
+  store: ArmStore;
+  resources: VaultStore;
+  requestLog: RequestLog;
+  keys: ResourceKeys;
+}
+
 /**
  * Control operations for the company's resources: tests read and change what no client of Azure Resource Manager can. The
  * parameter `id` is a resource ID.
  */
 export class ConsumersControl {
   readonly #consumers: Consumers;
-  readonly #parts: { store: ArmStore; resources: VaultStore; requestLog: RequestLog };
+  readonly #parts: ControlParts;
 
-  constructor(consumers: Consumers, parts: { store: ArmStore; resources: VaultStore; requestLog: RequestLog }) {
+  constructor(consumers: Consumers, parts: ControlParts) {
     this.#consumers = consumers;
     this.#parts = parts;
   }
@@ -182,6 +190,23 @@ export class ConsumersControl {
   accept(location: SecretLocation, value: string, accepted: boolean): void {
     if (accepted) this.#consumers.consumerValues.accept(location, value);
     else this.#consumers.consumerValues.reject(location, value);
+  }
+
+  /**
+   * Returns every value that the keys of a resource had, oldest first: from when to when it was valid, and the request that made
+   * it. Empty for a resource without keys.
+   */
+  keys(id: string): KeyValue[] {
+    return this.#parts.keys.history(this.#resource(id));
+  }
+
+  /** Regenerates a key as another client of Azure. The old value is invalid at once. */
+  regenerateKey(id: string, key: string): void {
+    const resource = this.#resource(id);
+    if (this.#parts.keys.current(resource)[key] === undefined) throw new Error(`The resource has no key ${key}`);
+    this.#parts.keys.finish(resource);
+    this.#parts.keys.regenerate(resource, key, { by: "another client", requestId: "control API" });
+    this.#parts.keys.finish(resource);
   }
 
   /** Returns the behavior of Resource Graph. */

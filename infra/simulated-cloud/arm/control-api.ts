@@ -18,6 +18,8 @@ import type { ConsumersControl } from "./consumers.ts";
  *     GET    /control/resources/gaps?resource=ID&vault=&secret=     intervals without a working value
  *     POST   /control/resources/issuers           {"vault": "…", "secret": "…"}
  *     PUT    /control/resources/issuers           {"vault": "…", "secret": "…", "value": "…", "accepted": true}
+ *     GET    /control/resources/keys?id=ID        values that the keys had, and who regenerated them
+ *     POST   /control/resources/keys?id=ID        {"key": "key1"}, regenerates a key as another client
  *     GET    /control/resources/graph             PUT    …  members of `GraphSettings`
  *
  * @throws {Error} if the request is invalid.
@@ -67,6 +69,11 @@ export function resourcesApi(control: ConsumersControl, request: IncomingRequest
     case "PUT issuers":
       control.accept(secretIn(body), String(body.value), body.accepted === true);
       return ok({ set: true });
+    case "GET keys":
+      return ok(control.keys(id));
+    case "POST keys":
+      control.regenerateKey(id, String(body.key));
+      return ok(control.keys(id));
     case "PUT graph":
       control.setGraph(body);
       return ok(control.graph());

@@ -8,6 +8,7 @@ import type { VaultStore } from "../vaults/vault-store.ts";
 import type { Consumers } from "./consumers.ts";
 import type { GovernanceStore } from "./governance.ts";
 import type { Operations } from "./operations.ts";
+import type { ResourceKeys } from "./resource-keys.ts";
 import type { ArmStore } from "./resource-store.ts";
 
 /** Dependencies of the routes of Azure Resource Manager. */
@@ -23,6 +24,10 @@ export interface ArmOptions {
   store: ArmStore;
   consumers: Consumers;
   operations: Operations;
+  /** Keys of storage accounts and other resources that have two. */
+  keys: ResourceKeys;
+  /** Returns the URL of a host of this cloud. */
+  originOf(host: string): string;
   /** Rules of the subscriptions for deployments. */
   governance: GovernanceStore;
   pageSizes: { subscriptions: number; vaults: number };

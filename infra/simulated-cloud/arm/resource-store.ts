@@ -282,7 +282,6 @@ export class ArmStore {
     };
     const { properties = {}, keyValues = [] } = declared;
     const replaced = replacePlaceholders({ properties, settings, connectionStrings, keyValues }, placeholderSources);
-    const endpoint = type.noun === "ConfigurationStore" && this.#options.origin(configurationHost(name));
     return {
       id,
       type,
@@ -294,12 +293,29 @@ export class ArmStore {
       ...(sku !== undefined && { sku }),
       ...(declared.identity && { identity: managedIdentity(id, this.tenantId, declared.identity) }),
       ...replaced,
-      properties: { provisioningState: "Succeeded", ...(endpoint && { endpoint }), ...replaced.properties },
+      properties: { provisioningState: "Succeeded", ...this.#endpoints(type, name), ...replaced.properties },
       denied,
       slotSettings,
       copies: copiesIn(settings, connectionStrings, declared.properties),
       earlierStates: [],
     };
+  }
+
+  /** Returns the properties with the address of a resource that has a service in this cloud. */
+  #endpoints({ noun }: ResourceType, name: string): Properties {
+    const origin = (domain: string) => this.#options.origin(`${name.toLowerCase()}.${domain}`);
+    switch (noun) {
+      case "ConfigurationStore":
+        return { endpoint: this.#options.origin(configurationHost(name)) };
+      case "StorageAccount":
+        return { primaryEndpoints: { blob: `${origin("blob.localhost")}/` } };
+      case "AiServicesAccount":
+        return { endpoint: `${origin("cognitiveservices.localhost")}/` };
+      case "SearchService":
+        return { endpoint: origin("search.localhost") };
+      default:
+        return {};
+    }
   }
 
   #generateSite(subscriptionId: string, index: number): ArmResource {

@@ -29,6 +29,9 @@ const NETWORK_VERSIONS = ["2023-09-01", "2023-11-01", "2024-01-01", "2024-05-01"
 const CDN_VERSIONS = ["2023-05-01", "2024-02-01", "2024-09-01", "2025-04-15"];
 const COMPUTE_VERSIONS = ["2023-03-01", "2023-09-01", "2024-03-01", "2024-07-01", "2024-11-01"];
 const DISK_VERSIONS = ["2023-04-02", "2024-03-02", "2025-01-02"];
+const REDIS_ENTERPRISE_VERSIONS = ["2024-10-01", "2025-04-01", "2025-07-01"];
+/** Nouns of the entities of a namespace, for names of operations. */
+const ENTITY_NOUNS: Record<string, string> = { queues: "Queue", topics: "Topic", eventhubs: "Hub" };
 const SQL_VERSIONS = ["2021-11-01", "2023-08-01"];
 
 const supportedType = (type: string, noun: string, versions: readonly string[], graph = true): ResourceType => ({
@@ -90,7 +93,37 @@ const TYPES = [
     "2023-05-01",
     "2024-01-01",
     "2025-01-01",
+    "2025-06-01",
   ]),
+  supportedType("Microsoft.DocumentDB/databaseAccounts", "CosmosAccount", ["2024-11-15", "2025-04-15", "2025-10-15"]),
+  ...["ServiceBus", "EventHub"].flatMap((service) => {
+    const [versions, type] = [["2021-11-01", "2024-01-01"], `Microsoft.${service}/namespaces`];
+    const entities = service === "ServiceBus" ? ["queues", "topics"] : ["eventhubs"];
+    return [
+      supportedType(type, `${service}Namespace`, versions),
+      supportedType(`${type}/authorizationRules`, `${service}NamespaceRule`, versions, false),
+      ...entities.flatMap((entity) => [
+        supportedType(`${type}/${entity}`, `${service}${ENTITY_NOUNS[entity]}`, versions, false),
+        supportedType(`${type}/${entity}/authorizationRules`, `${service}${ENTITY_NOUNS[entity]}Rule`, versions, false),
+      ]),
+    ];
+  }),
+  supportedType("Microsoft.Cache/redis", "Redis", ["2023-08-01", "2024-03-01", "2024-11-01"]),
+  supportedType("Microsoft.Cache/redisEnterprise", "ManagedRedis", REDIS_ENTERPRISE_VERSIONS),
+  supportedType("Microsoft.Cache/redisEnterprise/databases", "ManagedRedisDatabase", REDIS_ENTERPRISE_VERSIONS, false),
+  supportedType("Microsoft.CognitiveServices/accounts", "AiServicesAccount", [
+    "2023-05-01",
+    "2024-10-01",
+    "2025-09-01",
+  ]),
+  supportedType("Microsoft.Search/searchServices", "SearchService", ["2023-11-01", "2025-05-01"]),
+  supportedType("Microsoft.SignalRService/SignalR", "SignalR", ["2023-02-01", "2024-03-01"]),
+  supportedType("Microsoft.SignalRService/WebPubSub", "WebPubSub", ["2023-02-01", "2024-03-01"]),
+  supportedType("Microsoft.Maps/accounts", "MapsAccount", ["2023-06-01"]),
+  supportedType("Microsoft.EventGrid/topics", "EventGridTopic", ["2022-06-15", "2025-02-15"]),
+  supportedType("Microsoft.Batch/batchAccounts", "BatchAccount", ["2023-11-01", "2024-07-01"]),
+  supportedType("Microsoft.ContainerRegistry/registries", "ContainerRegistry", ["2023-07-01", "2025-11-01"]),
+  supportedType("Microsoft.Devices/IotHubs", "IotHub", ["2023-06-30"]),
   supportedType("Microsoft.Sql/servers", "SqlServer", SQL_VERSIONS),
   supportedType("Microsoft.Sql/servers/encryptionProtector", "EncryptionProtector", SQL_VERSIONS, false),
   supportedType("Microsoft.Compute/diskEncryptionSets", "DiskEncryptionSet", DISK_VERSIONS),

@@ -3,32 +3,34 @@ import { acmeCompany } from "./acme.ts";
 import { certificateCompany } from "./certificate-company.ts";
 import type { Company, SizedCompany } from "./company.ts";
 import { sizedCompany } from "./generated-company.ts";
+import { keyCompany } from "./key-company.ts";
 import { smallCompany } from "./small-company.ts";
 
 /** The company of a cloud: a built-in one, a declaration, or a size. */
-export type CompanyChoice = "acme" | "small" | "certificates" | Company | SizedCompany;
+export type CompanyChoice = "acme" | "small" | "certificates" | "keys" | Company | SizedCompany;
 
 /** Returns the declaration of a chosen company. The seed varies the company acme. */
 export function resolveCompany(choice: CompanyChoice, seed: number): Company {
   if (choice === "acme") return acmeCompany(seed);
   if (choice === "small") return smallCompany;
   if (choice === "certificates") return certificateCompany;
+  if (choice === "keys") return keyCompany;
   // Only a size has `vaults` at the top level: their number. A declaration has them in its subscriptions.
   return "vaults" in choice ? sizedCompany(choice) : choice;
 }
 
 /**
- * Loads the company that a command-line argument names: `acme`, `small`, `certificates`, a JSON file that contains a `Company` or
+ * Loads the company that a command-line argument names: `acme`, `small`, `certificates`, `keys`, a JSON file that contains a `Company` or
  * a `SizedCompany`, or a size such as `vaults=100,secrets=50,keys=10,certificates=5,subscriptions=4,bigVault=20000,
  * sites=20000,applications=10000,credentials=15000`.
  *
  * @throws {Error} if the argument is none of these.
  */
 export function companyFromArgument(text: string): CompanyChoice {
-  if (text === "acme" || text === "small" || text === "certificates") return text;
+  if (text === "acme" || text === "small" || text === "certificates" || text === "keys") return text;
   if (/^\w+=\d+(,\w+=\d+)*$/.test(text)) return parseSize(text);
   if (!existsSync(text))
-    throw new Error(`Unknown company "${text}". Use acme, small, certificates, a JSON file or vaults=N,…`);
+    throw new Error(`Unknown company "${text}". Use acme, small, certificates, keys, a JSON file or vaults=N,…`);
   const value: unknown = JSON.parse(readFileSync(text, "utf8"));
   if (typeof value === "object" && value !== null && ("subscriptions" in value || "vaults" in value)) {
     return value as Company | SizedCompany;
