@@ -193,8 +193,8 @@ function readPassingTests(): { file: string; seconds: Record<string, number> } {
 }
 
 /**
- * Creates the state file: a first line with digests of the code and the tests, then one line for each judged mutant. --resume
- * keeps all lines, --survivors keeps the lines of noticed mutants.
+ * Creates the state file: a first line with digests of the code and the tests, then one line for each tested mutant. --resume
+ * keeps all lines. --survivors keeps the lines of mutants that a test noticed.
  */
 function createStateFile(): string {
   const folder = path.join(root, ".local/mutate");

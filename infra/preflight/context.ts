@@ -106,7 +106,6 @@ export async function readResourceGroup(arm: Arm, plan: Plan): Promise<ResourceG
 }
 
 /**
-/**
  * Returns the scope whose permissions, policies and locks apply: those of the subscription for a resource group that the
  * deployment creates. These are the service's group, if it does not exist, and `rg-NAME-events` in each further watched
  * subscription.

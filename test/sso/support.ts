@@ -139,7 +139,11 @@ export class Deployment {
 }
 
 /** Starts a simulated cloud with its identity provider. Each of its deployments has a storage account of its own. */
-export async function startDeployments(): Promise<{ next(): Promise<Deployment>; stop(): Promise<void>; cloud: Cloud }> {
+export async function startDeployments(): Promise<{
+  next(): Promise<Deployment>;
+  stop(): Promise<void>;
+  cloud: Cloud;
+}> {
   const { cloud } = await startTestCloud({ company: { subscriptions: [] } });
   const storages: TestStorage[] = [];
   return {

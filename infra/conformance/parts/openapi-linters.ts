@@ -65,7 +65,7 @@ export const part: Part = {
 /**
  * Runs a linter. @returns `none`, or the rules that the description breaks, with their number
  *
- * @throws {Error} with the linter's words, if it prints no JSON
+ * @throws {Error} with the linter's output, if it is not JSON
  */
 const findings = (program: string, args: string[]): Promise<string> =>
   new Promise((resolve, reject) => {

@@ -6,8 +6,8 @@ import type { ConsumerCheck, PlannedConsumer } from "../../rotation/consumer.ts"
 import { devopsPlace } from "../devops/ids.ts";
 import { afterPart, type KindOfConsumer } from "./consumer-kind.ts";
 
-// Gives new values to consumers in Azure DevOps (variable groups and service connections) during a rotation, and checks
-// which version they have.
+// Gives new values to consumers in Azure DevOps (variable groups and service connections) during a rotation. Also checks which
+// version of the secret a consumer has (`holds`): `new`, `old`, `unknown`, or `gone` if it no longer uses the secret.
 
 interface DevopsDeps {
   devops: Pick<Devops, "organization">;
@@ -16,8 +16,8 @@ interface DevopsDeps {
 const NOT_CONFIGURED: ConsumerCheck = { holds: "unknown", problem: "Its organization is no longer configured." };
 
 /**
- * DevOps gives the same answer for deleted objects and for missing permissions. `holds` is the version that a consumer has:
- * `new`, `old`, `unknown`, or `gone` if it no longer uses the secret.
+ * Result for a consumer that can't be read. Azure DevOps gives the same answer for deleted objects and for missing permissions,
+ * so whether it has the new version is unknown.
  */
 const NOT_SEEN: ConsumerCheck = {
   holds: "unknown",

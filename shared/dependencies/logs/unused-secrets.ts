@@ -37,11 +37,14 @@ export interface KnownSecret {
 /** Finds secrets without reads in the number of days of the policy, by logs that were complete for that time. */
 export interface UnusedSecrets {
   /**
-   * Returns the unused secrets of a vault; none if no log covers the time. Leaves out secrets that are too new, and secrets
-   * that this service syncs.
+   * Returns for each secret of a vault whether it is unused. Returns none if no log covers the number of days. Leaves out
+   * disabled secrets, secrets that are too new, and secrets that this service syncs.
    */
   of(vaultName: string): Promise<AssetUse[]>;
-  /** Requests a compliance evaluation of secrets whose state changed, for each vault once a day. */
+  /**
+   * Finds secrets that became unused or used since the last call, and requests their compliance evaluation. Checks each vault
+   * once a day.
+   */
   reportUnused(): Promise<void>;
 }
 

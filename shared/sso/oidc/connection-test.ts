@@ -22,7 +22,7 @@ interface Dependencies {
   outgoing: Outgoing;
   clock: Clock;
   /** Decides whether the service uses an address that the document names. */
-  allowed: (address: string) => boolean;
+  isAllowedAddress: (address: string) => boolean;
 }
 
 /** A key without `use` may also sign: RFC 7517, 4.2. */
@@ -45,7 +45,7 @@ export async function testOidc(candidate: Candidate, origin: string, deps: Depen
     if (error instanceof Unreachable) return [failed("address", error.message)];
     throw error;
   }
-  const [problem] = problemsOf(document, issuer, deps.allowed);
+  const [problem] = problemsOf(document, issuer, deps.isAllowedAddress);
   if (problem !== undefined) return [failed("document", problem)];
   const checks: Check[] = [passed("document", `${issuer} returns its discovery document.`)];
   const keys = await testKeys(document, deps);
