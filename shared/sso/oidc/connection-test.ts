@@ -29,9 +29,9 @@ interface Dependencies {
 const Keys = z.object({ keys: z.array(z.looseObject({ kty: z.string(), use: z.string().optional() })) });
 
 /**
- * Tests what a sign-in needs from an issuer, up to the first failure: its discovery document (OpenID Connect Discovery 1.0, 4),
- * its keys (RFC 7517, 5), and whether its token endpoint accepts the client (RFC 6749, 5.2), which the service tests with an
- * invalid code. Runs when an administrator tests the configuration or turns it on. Stores nothing.
+ * Tests what a sign-in needs from an issuer, up to the first failure. It reads the discovery document (OpenID Connect Discovery
+ * 1.0, 4) and the keys (RFC 7517, 5). With an invalid code, it tests whether the token endpoint accepts the client (RFC 6749,
+ * 5.2). Runs when an administrator tests the configuration or turns it on. Stores nothing.
  *
  * @param origin - The service's own origin.
  */
