@@ -63,7 +63,7 @@ export function createUnusedSecrets(deps: {
   /** Returns the time since when at least one log has all events of the vault. Undefined if no log is current. */
   async function completeSince(vaultName: string, now: Date): Promise<string | undefined> {
     const current = new Date(now.getTime() - CURRENT_MS).toISOString();
-    const found = await pMap(workspaceIds, async (id) => {
+    const starts = await pMap(workspaceIds, async (id) => {
       const [vault, workspace] = await Promise.all([
         tables.get(VaultUses, id, vaultUseKey(vaultName)),
         tables.get(WorkspaceRows, WORKSPACES, id),
@@ -71,7 +71,7 @@ export function createUnusedSecrets(deps: {
       if (!vault || vault.lastAt < current || !workspace?.readFrom || (workspace.readTo ?? "") < current) return [];
       return [latest(vault.since, workspace.readFrom)];
     });
-    return found.flat().sort()[0];
+    return starts.flat().sort()[0];
   }
 
   /** Returns the last read of each secret, by name in lower case. */
@@ -86,12 +86,12 @@ export function createUnusedSecrets(deps: {
 
   /** Returns the secrets that this service syncs. Its own reads are not counted. */
   async function findSyncedSecrets(vaultName: string): Promise<Set<string>> {
-    const found = new Set<string>();
+    const syncedSecrets = new Set<string>();
     const range = { ...rangeOf(vaultPrefix(vaultName)), select: ["resource"] as const };
     for await (const rows of tables.pages(Edges, range))
       for (const { rowKey, resource } of rows)
-        if (resource.kind === "syncRecord") found.add(placeOfEdge(rowKey).asset?.toLowerCase() ?? "");
-    return found;
+        if (resource.kind === "syncRecord") syncedSecrets.add(placeOfEdge(rowKey).asset?.toLowerCase() ?? "");
+    return syncedSecrets;
   }
 
   async function of(vaultName: string): Promise<AssetUse[]> {
