@@ -77,7 +77,7 @@ const findings = (program: string, args: string[]): Promise<string> =>
         try {
           const output = JSON.parse(out || "[]");
           // Spectral prints an array of findings with their `code`, Redocly an object with `problems`.
-          const rules: string[] = (output.problems ?? found).map(
+          const rules: string[] = (output.problems ?? output).map(
             (one: { code?: string; ruleId?: string }) => one.code ?? one.ruleId,
           );
           const counts = Object.entries(Object.groupBy(rules, (rule) => rule)).map(
