@@ -2,7 +2,6 @@ import type { Actor, Confirmations } from "../shared/platform/http/endpoint.ts";
 import type { Services } from "./services.ts";
 
 /**
-/**
  * Returns the confirmations (a step-up, an approval) that a rotation would still need now, so that its dry run can list them. A
  * dry run itself needs none. Only a rotation that names the vault secrets to write needs some: the same rule as `guarded` of the
  * endpoints.

@@ -42,7 +42,10 @@ async function scopeAfterReset({ settings, subscriptions }: Services) {
   return { scopeChange: scopeChangeView(await subscriptions.previewWatchAll(value === true)) };
 }
 
-/** The settings that require a confirmation, and the confirmation. Turning one off needs what both require now. */
+/**
+ * Settings that require a confirmation for guarded requests, each with its confirmation. A request that turns one of them off
+ * needs all confirmations that are required at that time.
+ */
 const CONFIRMATIONS = { requireStepUp: "stepUp", requireApproval: "approval" } as const;
 const CONFIRMATION_KEYS = Object.keys(CONFIRMATIONS) as (keyof typeof CONFIRMATIONS)[];
 
@@ -55,8 +58,8 @@ async function turnsOff({ settings }: Services, key: string, required: Confirmat
 }
 
 /**
- * Requires that what a change turns on can also be turned off again: by a user who can confirm a step-up, and by two
- * administrators.
+ * Rejects a change that nobody could undo. To turn on `requireStepUp`, the user must have confirmed a step-up. To turn on
+ * `requireApproval`, there must be two administrators.
  *
  * @throws {Problem} stepUpRequired, conflict
  */

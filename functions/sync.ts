@@ -28,8 +28,8 @@ import { CONFIGURED_QUEUE, ConfiguredMessage, RUN_QUEUE, RunMessage } from "../s
 import { endpoint, poison, queue, timer } from "./declare.ts";
 
 /*
- * Endpoints, timers and queue handlers of sync. A sync record copies the value of a vault secret (the source) to another key
- * vault or another provider, such as AWS (the target), and repeats this when the source changes.
+ * Endpoints, timers and queue handlers of sync. A sync record copies the value of a vault secret (the source) to a target:
+ * another key vault or another provider, such as AWS. It copies the value again when the source changes.
  */
 
 const tag = "Sync";

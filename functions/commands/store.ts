@@ -1,6 +1,6 @@
 /**
- * The command `npm run store`: copies the tables of a deployment, restores a copy, sends or drops the alerts that a restore
- * holds, and prepares the tables for an earlier version. See HELP.
+ * The command `npm run store`. It copies the tables of a deployment, restores a copy, sends or drops the alerts that a restore
+ * holds, or prepares the tables for an earlier version. See HELP.
  */
 
 import { readFile } from "node:fs/promises";

@@ -178,8 +178,8 @@ async function writeHistory(tables: Tables, start: number, key: SigningKey): Pro
 }
 
 /**
- * Yields the rows of the entries, and before the first entry of each interval the two marks of an interval that is not sealed:
- * `born` (the interval exists, until it is purged) and `open` (it is not sealed yet).
+ * Yields the rows of the entries. Before the first entry of an interval that is not sealed, yields the two marks of that
+ * interval: `born` (the interval exists, until it is purged) and `open` (it is not sealed yet).
  */
 function* primaryRows(entries: AuditEntry[]): Generator<Operation> {
   let previousInterval: Interval | undefined;

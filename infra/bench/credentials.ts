@@ -10,7 +10,7 @@ const PATH = "/alerts/rules";
 
 /**
  * Benchmark `credentials`: counts the table requests of the same call with each type of credential (access token, session
- * cookie, API token), and lists the SDKs that such calls and the public endpoints of single sign-on load.
+ * cookie, API token). Also lists the SDKs that such calls and the public endpoints of single sign-on load.
  */
 export async function credentials(): Promise<Section> {
   const service = await Service.start({

@@ -8,8 +8,8 @@ import { atMost, equalTo, type Figure, peakMemory, processorTime, ratio, type Se
 const SITES = Number(process.env.BENCH_SITES ?? 20_000);
 const SUBSCRIPTIONS = Math.ceil(SITES / 100);
 /**
- * Minimum number of calls of a full run: two lists of key vault references per site (settings and connection strings), and one
- * Resource Graph query per subscription, which returns its sites.
+ * Minimum number of calls of a full run. Each site needs two lists of key vault references (settings and connection strings).
+ * Each subscription needs one Resource Graph query, which returns its sites.
  */
 const MIN_FULL_CALLS = 2 * SITES + SUBSCRIPTIONS;
 /** Pages of the list of subscriptions. The simulated cloud returns 100 per page. */

@@ -146,8 +146,9 @@ export async function lean(): Promise<Section> {
 }
 
 /**
- * Measures all rounds. Returns for each kind of scan the samples of both processes (`bare` and `ours`), the milliseconds per 1,000
- * written assets, the first scans of new processes, and the results of the Python programs, which run only in the first round.
+ * Measures all rounds. Returns for each kind of scan the samples of both processes (`bare` and `ours`), the milliseconds per
+ * 1,000 written assets, and the first scans of new processes. Also returns the results of the Python programs, which run only
+ * in the first round.
  */
 async function measureRounds() {
   const bare: Record<Kind, Sample[]> = { delta: [], full: [], first: [] };

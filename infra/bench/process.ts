@@ -21,9 +21,9 @@ export async function withProcessorTime<T>(url: string, work: () => Promise<T>):
 }
 
 /**
- * Returns the environment of the functions process as on an instance with 512 MB: the heap limit that V8 derives from that memory
- * (half of it), and the templates' settings for the C library. Without the limit, V8 collects garbage by the memory of the machine
- * that runs the benchmark.
+ * Returns the environment of the functions process as on an instance with 512 MB. It sets the heap limit that V8 derives from
+ * that memory (half of it), and the templates' settings for the C library. Without the limit, V8 collects garbage by the memory
+ * of the machine that runs the benchmark.
  */
 export const smallInstance = (environment: Record<string, string>): Record<string, string> => ({
   NODE_OPTIONS: `${environment.NODE_OPTIONS ?? ""} --max-old-space-size=256`,

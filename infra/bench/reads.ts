@@ -78,8 +78,8 @@ export async function reads(): Promise<Section> {
 }
 
 /**
- * Queries without a bound: one reads a single vault, whose size does not change, one reads a value of each vault, and one fills
- * its page only in the larger inventory.
+ * Queries without a bound. One reads a single vault, whose size does not change. One reads a value of each vault. One fills its
+ * page only in the larger inventory.
  */
 const UNBOUNDED: ReadonlySet<string> = new Set(["assets of one vault", "metrics of assets", "assets with a warning"]);
 

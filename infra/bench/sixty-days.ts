@@ -1,6 +1,6 @@
 /**
- * Benchmark `sixtyDays`: simulates sixty days with a thousand assets and three alert rules within minutes, and checks that no
- * notification is missing or duplicated although the functions process is killed five times. Also runs alone as a command.
+ * Benchmark `sixtyDays`: simulates sixty days with a thousand assets and three alert rules within minutes. Kills the functions
+ * process five times, and checks that no notification is missing or duplicated. Also runs alone as a command.
  */
 import type { DaysOptions, RuleOutcome } from "../../test/support/alert-days.ts";
 import { commandLine } from "../build/command-line.ts";
@@ -16,8 +16,8 @@ const OPTIONS: DaysOptions = {
   vaults: 10,
   // Days on which a scan runs.
   scans: [7, 20, 33, 46],
-  // Each entry kills the process during the day's alert run or scan: before or after the given table write is applied, or when
-  // it calls the given operation of the simulated cloud.
+  // Each entry kills the process during the day's alert run or scan. The process ends before or after the given table write is
+  // applied, or when it calls the given operation of the simulated cloud.
   kills: [
     { day: 0, during: "alerts", at: { write: 3, applied: true } },
     { day: 11, during: "alerts", at: { write: 8, applied: false } },

@@ -74,8 +74,8 @@ export async function startUp(): Promise<Section> {
 }
 
 /**
- * SDKs that read a signed row, such as the row of the user who calls: the row from a table, and the key of its signature from
- * the service's own key vault.
+ * SDKs that read a signed row, such as the row of the user who calls. One SDK reads the row from a table, the other reads the
+ * key of its signature from the service's own key vault.
  */
 export const SDKS_OF_SIGNED_ROWS = [
   "@azure/data-tables",

@@ -11,8 +11,8 @@ const RUNS = 5;
 const LIMIT_SECONDS = 40;
 
 /**
- * Benchmark `wallTime`: measures the duration of a scan and divides it by an ideal duration, in which the scan only waits for
- * the cloud's latency: the calls of its longest chain of sequential calls, times the latency of a call.
+ * Benchmark `wallTime`: measures the duration of a scan and divides it by an ideal duration. In the ideal, the scan only waits
+ * for the cloud's latency: the number of calls in its longest sequential chain, times the latency of a call.
  */
 export async function wallTime(): Promise<Section> {
   const service = await Service.start({ company: MEASURED_COMPANY, env: { DISCOVERY_MAX_WORKERS: String(WORKERS) } });

@@ -114,8 +114,8 @@ async function writeAssets(service: Service): Promise<void> {
 }
 
 /**
- * Signs in, waits for the overview, and returns the compressed bytes of the web page's files: `first` until the file with the
- * charts, `all` including it, and `files`, the number of files before it.
+ * Signs in, waits for the overview, and returns the compressed bytes of the web page's files. `first`: bytes until the file
+ * with the charts. `all`: bytes including that file. `files`: number of files before it.
  */
 async function openOverview(page: Page, url: string) {
   const sizes = new Map<string, number>();

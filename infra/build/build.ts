@@ -1,7 +1,7 @@
 /**
- * Bundles the app into dist/: the file that `main` of package.json names, its lazily loaded chunks, the files of the page (the
- * web UI in functions/web) and of the API documentation pages. `npm run build`, releases (package.ts), the local service and
- * the tests use it.
+ * Bundles the app into dist/. The result is the file that `main` of package.json names, its lazily loaded chunks, and the files
+ * of the page (the web UI in functions/web) and of the API documentation pages. `npm run build`, releases (package.ts), the
+ * local service and the tests use it.
  */
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";

@@ -131,10 +131,10 @@ ${table(
 A control fails if a pair of its checks fails, passes if none fails and one passes, and is not applicable without pairs. Its counts are the
 sums over its checks.
 
-**Who is judged.** Key vaults in watched subscriptions with their secrets, keys and certificates; with PRO also client secrets and
+**What is evaluated.** Key vaults in watched subscriptions with their secrets, keys and certificates; with PRO also client secrets and
 certificates of applications and service principals, and credentials of B2C tenants. The secret and the key that belong to a certificate
 are no assets, nor is the password of a certificate's private key, which Entra lists under the certificate's key ID. The two entries of a token-signing certificate, one to sign and one to verify with the same thumbprint and dates, are one. Disabled
-assets are not judged by any check. An asset whose details could not be read is judged by what is known of it. IDs of assets are in
+assets are not evaluated by any check. An asset whose details could not be read is evaluated by what is known of it. IDs of assets are in
 lower case.
 
 **Times.** All dates are compared to the second. An asset expires after its expiration date, so at that second it is still valid. The
@@ -158,11 +158,11 @@ A certificate with a [renewer](glossary.md) passes the checks of near expiry unt
 ${table(["limit", "value", "checks"], LIMITS)}
 ## Checks
 
-"judged" says which enabled assets, or which vaults, a check judges; all if it is empty. For the others the check is not applicable.
+"Only for" says which enabled assets, or which vaults, a check evaluates; all if it is empty. For the others the check is not applicable.
 
 ${table(
-  ["check", "severity", "applies to", "judged", "passes if"],
-  CHECKS.map(({ id, severity, resourceType, judged, title }) => [code(id), severity, resourceType, judged, title]),
+  ["check", "severity", "applies to", "only for", "passes if"],
+  CHECKS.map(({ id, severity, resourceType, onlyFor, title }) => [code(id), severity, resourceType, onlyFor, title]),
 )}
 ## CIS Azure Foundations
 

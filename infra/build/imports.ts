@@ -1,7 +1,7 @@
 /**
  * Checks the import rules of CONTRIBUTING.md; part of `npm run check`. Reads every import of the project's .ts files, type
- * imports included. A module (a folder of shared/) imports only modules of its own and of lower layers, only some modules may
- * import certain packages and folders, and there are no import cycles between files or between modules.
+ * imports included. A module (a folder of shared/) imports only modules of its own and of lower layers. Only some modules may
+ * import certain packages and folders. There are no import cycles between files or between modules.
  */
 import { globSync, readFileSync } from "node:fs";
 import path from "node:path";

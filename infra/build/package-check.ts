@@ -1,5 +1,5 @@
-// Checks the files of a release before it is written: only files of the app, no code of tests or development, no license key
-// except the vendor's, and no path of the machine that built it. package.ts calls it.
+// Checks the files of a release before package.ts writes it. A release has only files of the app, no code of tests or
+// development, no license key except the vendor's, and no path of the machine that built it.
 
 import type { Metafile } from "esbuild";
 import { VENDOR_KEYS } from "../../shared/licensing/vendor-keys.ts";
@@ -84,8 +84,8 @@ export function problemsOf(files: ReadonlyMap<string, Uint8Array>, bundled: Bund
 }
 
 /**
- * Returns the reasons why the commands of a deployment are not valid in a release: they may bundle only packages of the app, which
- * the bill of materials and the license file list.
+ * Returns the reasons why the commands of a deployment are not valid in a release. The commands may bundle only packages of the
+ * app, which the bill of materials and the license file list.
  */
 export function problemsOfCommands(metafile: Metafile, { packages }: Bundled, root: string): string[] {
   const bundled = packagesOf(root, { metafile, copied: [], outdir: "" });

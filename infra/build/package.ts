@@ -1,6 +1,6 @@
 /**
- * `npm run package`: builds a release, which is the zip file for deployment, its bill of materials, the licenses of its contents,
- * the Terraform module, and the commands of a deployment. The release workflow adds the compiled Bicep templates.
+ * `npm run package`: builds a release. It consists of the zip file for deployment, its bill of materials, the licenses of its
+ * contents, the Terraform module, and the commands of a deployment. The release workflow adds the compiled Bicep templates.
  */
 import { createHash } from "node:crypto";
 import { globSync, readdirSync, readFileSync } from "node:fs";

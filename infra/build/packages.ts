@@ -1,6 +1,6 @@
 /**
- * Lists the npm packages that a build contains, with their licenses and with the packages that each imports. package.ts derives
- * the license file, the bill of materials and the checks of a release from it.
+ * Lists the npm packages that a build contains, with their licenses and with the packages that each imports. package.ts uses
+ * the list for the license file, the bill of materials and the checks of a release.
  */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import path from "node:path";

@@ -4,8 +4,8 @@ import { ROOT } from "./cache.ts";
 import type { Part, PartCase } from "./part.ts";
 import { PROGRAMS, type Program, type ProgramId } from "./programs.ts";
 
-// The results of `npm run conformance`: a file for each part, so that a run of some parts keeps the results of the others, and
-// the page that shows them all.
+// The results of `npm run conformance`: a file for each part, and the page that shows them all. A run of some parts keeps the
+// results of the others.
 
 /** The generated page, from the project's folder. */
 export const WORKS_WITH = "docs/works-with.md";

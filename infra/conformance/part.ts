@@ -3,8 +3,8 @@ import type { Need } from "./needs.ts";
 import type { ProgramId } from "./programs.ts";
 
 /**
- * A part of the conformance suite: one file in parts/, which exports it as `part`. read-parts.ts finds every file in that
- * folder, so that a new part needs a file, its programs in programs.ts, and nothing else.
+ * A part of the conformance suite: one file in parts/, which exports it as `part`. A new part needs only a file and its
+ * programs in programs.ts, because read-parts.ts finds every file in that folder.
  *
  * While a part runs, the built app is in TEST_APP, so `Service.start` (test/support/service.ts) works, and `os.tmpdir()` is a
  * folder that is deleted at the end. Downloads and installed tools go into `CACHE` (cache.ts).

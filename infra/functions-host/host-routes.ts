@@ -73,7 +73,7 @@ async function readInput(request: IncomingMessage): Promise<string | undefined> 
 
 /**
  * Diagnostic routes, which the platform does not have. `GET /__host/modules` returns the loaded files of the app, the memory of
- * the process (app and host together) in bytes with the highest resident size as `peak`, and its processor time. `POST
+ * the process (app and host together) in bytes, and its processor time. `peak` is the highest resident size. `POST
  * /__host/timers/{name}` runs a timer and responds when it has finished.
  * @param loadedModules Result of `recordModules`.
  */

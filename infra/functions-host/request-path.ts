@@ -1,6 +1,6 @@
 /**
- * Returns the path of a request target as the platform's web server (Kestrel) does: it decodes escapes except `%2F`, leaves
- * invalid UTF-8 unchanged, and then resolves dot segments (`.` and `..`), also those that were escaped.
+ * Returns the path of a request target as the platform's web server (Kestrel) does. It decodes escapes except `%2F` and leaves
+ * invalid UTF-8 unchanged. Then it resolves dot segments (`.` and `..`), also those that were escaped.
  * @returns undefined if the server returns 400 (a NUL, or a target without a path)
  */
 export function requestPath(target: string): string | undefined {

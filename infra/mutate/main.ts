@@ -2,8 +2,8 @@
  * `npm run mutate`: mutation tests. Changes one place of the code at a time (the changed code is a mutant) and runs the tests
  * of the module. A mutant that no test notices survives; it shows behavior that the tests do not check.
  *
- * Stryker is not used: it needs the compiler's JavaScript API, which TypeScript 7 does not have, it can't draw a sample by a
- * seed, and most tests here start the built app in a process of its own.
+ * Stryker is not used. It needs the compiler's JavaScript API, which TypeScript 7 does not have, and it can't draw a sample by
+ * a seed. Most tests here also start the built app in a process of its own.
  */
 import { createHash } from "node:crypto";
 import { appendFileSync, existsSync, globSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -94,8 +94,8 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => pr
 
 const order = new TestOrder(judgedMutants);
 /**
- * For each group of mutants (a module, or all small modules), how many mutants still have to be tested (`open`, without those
- * in progress) and the candidates that were not tried yet.
+ * For each group of mutants (a module, or all small modules): the number of mutants that still have to be tested (`open`,
+ * without those in progress), and the candidates that were not tried yet.
  */
 const groups = groupDraws.map(({ group, quota, candidates }) => ({
   group,
@@ -193,8 +193,8 @@ function readPassingTests(): { file: string; seconds: Record<string, number> } {
 }
 
 /**
- * Creates the state file: a first line with digests of the code and the tests, then one line for each judged mutant. --resume
- * keeps all lines, --survivors keeps the lines of noticed mutants.
+ * Creates the state file: a first line with digests of the code and the tests, then one line for each tested mutant. --resume
+ * keeps all lines. --survivors keeps the lines of mutants that a test noticed.
  */
 function createStateFile(): string {
   const folder = path.join(root, ".local/mutate");

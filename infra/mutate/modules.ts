@@ -61,8 +61,8 @@ export function moduleOf(file: string): string {
 }
 
 /**
- * Reads all tests once. The returned function lists the tests of a source file, in the order of relevance: those that import
- * the file, those in the file's folder and its subfolders, then those of the file's module in test/.
+ * Reads all tests once. The returned function lists the tests of a source file by relevance. First are those that import the
+ * file, then those in the file's folder and its subfolders, then those of the file's module in test/.
  *
  * @throws Error if a configured test does not exist.
  */

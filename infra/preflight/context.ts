@@ -106,7 +106,6 @@ export async function readResourceGroup(arm: Arm, plan: Plan): Promise<ResourceG
 }
 
 /**
-/**
  * Returns the scope whose permissions, policies and locks apply: those of the subscription for a resource group that the
  * deployment creates. These are the service's group, if it does not exist, and `rg-NAME-events` in each further watched
  * subscription.
@@ -122,8 +121,8 @@ export function existingScope({ group, parameters }: Pick<Context, "group" | "pa
 
 /** Returns the ids of the subscriptions that the service would watch. Empty: a management group decides. */
 export function watchedSubscriptions({ parameters, subscription }: Context): string[] {
-  const given = parameters.values.watchedSubscriptionIds;
-  return Array.isArray(given) ? given.map(String) : [subscription.id];
+  const subscriptionIds = parameters.values.watchedSubscriptionIds;
+  return Array.isArray(subscriptionIds) ? subscriptionIds.map(String) : [subscription.id];
 }
 
 /** Returns a text parameter. Empty if it is not set. */

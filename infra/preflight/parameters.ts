@@ -99,10 +99,10 @@ export async function readParametersFile(
     const definition = definitions.find((one) => one.name === name);
     // azd replaces `${NAME}` and `${NAME=default}` by the text of an environment variable.
     const variable = typeof value === "string" ? /^\$\{(\w+)(?:=([^}]*))?\}$/.exec(value) : null;
-    const given = variable ? (process.env[variable[1]!] ?? variable[2]) : value;
+    const givenValue = variable ? (process.env[variable[1]!] ?? variable[2]) : value;
     // An empty variable sets only a string. A parameter of another type keeps the default of the template.
-    if (given === undefined || (variable && given === "" && definition?.type !== "string")) continue;
-    values[name] = variable ? parseText(definition?.type ?? "string", String(given)) : given;
+    if (givenValue === undefined || (variable && givenValue === "" && definition?.type !== "string")) continue;
+    values[name] = variable ? parseText(definition?.type ?? "string", String(givenValue)) : givenValue;
   }
   return { language: "bicep", values };
 }

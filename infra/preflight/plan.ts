@@ -68,8 +68,8 @@ export function planDeployment({ bicep, language, parameters, subscriptionId, te
   const main = bicep.get(MAIN_TEMPLATE)!;
   const scope: Scope = { file: main, deployedTo: `/subscriptions/${subscriptionId}`, names: new Map(), cloud };
   for (const { name, defaultValue } of main.parameters) {
-    const given = parameters.values[name];
-    scope.names.set(name, given !== undefined || !defaultValue ? given : evaluate(defaultValue, scope));
+    const givenValue = parameters.values[name];
+    scope.names.set(name, givenValue !== undefined || !defaultValue ? givenValue : evaluate(defaultValue, scope));
   }
   deploy(scope, bicep, plan);
   plan.scopes = [...new Set(plan.scopes)];

@@ -12,8 +12,8 @@ export interface Grant {
   /** The principal, as `parity/normalize.ts` writes it: `{identity.principal_id}` is the service. */
   principal: string;
   /**
-   * Name of the resource in the templates; `watched` for a subscription or management group, `rotated` for a resource group,
-   * `compared` for a subscription whose app settings are compared with secret values.
+   * Name of the resource in the templates. `watched`: a subscription or management group. `rotated`: a resource group.
+   * `compared`: a subscription whose app settings are compared with secret values.
    */
   scope: string;
   actions: readonly string[];

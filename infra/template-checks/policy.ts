@@ -91,8 +91,8 @@ export async function parsePolicy(files: InfraFiles): Promise<ParsedPolicy> {
 }
 
 /**
- * Checks the names and parameters of the policy and its template. Also checks that the topics that the policy creates for
- * vaults deliver events to the same queue in the same way, and with the same identity, as the topics of subscriptions in
+ * Checks the names and parameters of the policy and its template. Also checks the topics that the policy creates for vaults.
+ * They must deliver events to the same queue in the same way, and with the same identity, as the topics of subscriptions in
  * events/topic.bicep.
  */
 export function checkPolicy(

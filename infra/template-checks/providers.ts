@@ -110,8 +110,8 @@ const PROVIDER_ARGUMENTS: Record<string, [isRight: (value: Expression | undefine
 };
 
 /**
- * Checks the configuration of the provider: one version in all modules, the arguments that each example needs, the provider of
- * each module call, and that no resource depends on the identity that runs `terraform apply`.
+ * Checks the configuration of the provider: one version in all modules, the arguments that each example needs, and the provider
+ * of each module call. Also checks that no resource depends on the identity that runs `terraform apply`.
  */
 export function checkProviderSettings(modules: readonly TerraformModule[]): Finding[] {
   const expected = versionOf(modules.find(({ folder }) => folder === "infra/terraform"));

@@ -45,8 +45,8 @@ const REQUIRED_CONDITIONS: Record<string, readonly string[]> = {
 
 /**
  * Checks each query against the tables and columns that exist and the messages that the service writes. host.json must exclude
- * the tables that the queries read from sampling, because sampling could drop a message that is logged once a day. The time
- * range of each alert rule must be longer than the range in its query (`ago(…)`).
+ * the tables of the queries from sampling, because sampling could drop a message that is logged once a day. The time range of
+ * each alert rule must be longer than the range in its query (`ago(…)`).
  */
 export function checkQueries(files: InfraFiles, bicep: ReadonlyMap<string, BicepFile>): Finding[] {
   const workbook = readWorkbook(files);

@@ -112,15 +112,15 @@ function checkExampleOutputs(module: TerraformModule): Finding[] {
 function checkExampleOptions(module: TerraformModule): Finding[] {
   const calls = blocks(module, "module");
   const expected = EXAMPLE_OPTIONS[path.posix.basename(module.folder)] ?? {};
-  const found = new Map(
+  const actual = new Map(
     calls.flatMap(({ block }) => [...block.attributes].flatMap(([name, { value }]) => optionsIn(name, value))),
   );
   const place = { file: calls[0]?.file ?? module.folder, line: calls[0]?.block.line ?? 1 };
-  return [...new Set([...found.keys(), ...Object.keys(expected)])]
-    .filter((name) => found.get(name) !== expected[name])
+  return [...new Set([...actual.keys(), ...Object.keys(expected)])]
+    .filter((name) => actual.get(name) !== expected[name])
     .map((name) => ({
       ...place,
-      message: `${name} must be ${expected[name] ?? "a variable"}, but is ${found.get(name) ?? "not set"}`,
+      message: `${name} must be ${expected[name] ?? "a variable"}, but is ${actual.get(name) ?? "not set"}`,
     }));
 }
 

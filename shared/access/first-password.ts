@@ -28,9 +28,9 @@ import { userOperations } from "./users.ts";
 
 /*
  * The first password: the person who deployed the service exchanges the sign-in to Azure for a password of the bootstrap
- * administrator. The deployer proves the identity by a role assignment on the service's key vault: Azure Resource Manager
- * records who created it, and its description commits to a secret (the verifier) that only the deployer knows. The service
- * receives no access token. docs/decisions/0026-first-password.md has the alternatives.
+ * administrator. The deployer proves the identity by a role assignment on the service's key vault. Azure Resource Manager
+ * records who created it. Its description commits to a secret (the verifier) that only the deployer knows. The service receives
+ * no access token. docs/decisions/0026-first-password.md has the alternatives.
  */
 
 /** The proof, and the password to set. */

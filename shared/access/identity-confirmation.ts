@@ -75,7 +75,7 @@ export function createIdentityConfirmation(deps: {
       // The caller is signed in, so the address counts as known: failures from other addresses can't stop a change of the
       // password. The methods below also verify six-digit codes, which are guessed from many addresses more easily. So there only
       // addresses of recent sign-ins count as known, and failures from all other addresses count together.
-      const attempt = await failures.begin({ username: user.rowKey, address: addressOf(caller), known: true });
+      const attempt = await failures.begin({ username: user.rowKey, address: addressOf(caller), isKnownAddress: true });
       if ("waitSeconds" in attempt) throw tooManyAttempts(attempt.waitSeconds);
       const isCorrect = await verifyCounted(failures, attempt, () => passwords.verify(password, user.passwordHash));
       // For a user with a second factor, the password alone does not reset the count of wrong codes.
@@ -85,8 +85,8 @@ export function createIdentityConfirmation(deps: {
 
     async confirmIdentity(user, { currentPassword, ...given }, caller) {
       const address = addressOf(caller);
-      const known = addresses.has(user, address);
-      const attempt = await failures.begin({ username: user.rowKey, address, known });
+      const isKnownAddress = addresses.has(user, address);
+      const attempt = await failures.begin({ username: user.rowKey, address, isKnownAddress });
       if ("waitSeconds" in attempt) throw tooManyAttempts(attempt.waitSeconds);
       const isCorrect = await verifyCounted(failures, attempt, () =>
         passwords.verify(currentPassword, user.passwordHash),
@@ -116,7 +116,11 @@ export function createIdentityConfirmation(deps: {
     async confirmFactor(user, given, caller, change) {
       if (!isFactorGiven(given)) throw await secondFactorProblem(secondFactor, "secondFactorRequired", user);
       const address = addressOf(caller);
-      const attempt = await failures.begin({ username: user.rowKey, address, known: addresses.has(user, address) });
+      const attempt = await failures.begin({
+        username: user.rowKey,
+        address,
+        isKnownAddress: addresses.has(user, address),
+      });
       if ("waitSeconds" in attempt) throw tooManyAttempts(attempt.waitSeconds);
       const method = await verifyCounted(failures, attempt, async () => {
         const factor = await secondFactor.verify(user, given);

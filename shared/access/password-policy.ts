@@ -33,7 +33,7 @@ const CONTEXT_WORDS = [
 
 /**
  * Throws if a new password is easy to guess: common passwords and patterns, variations of the user's name or email address, and
- * such words with only signs and digits around them, as NIST SP 800-63B-4, 3.1.1.2, and OWASP ASVS 5.0, 6.2, require.
+ * such words with only signs and digits around them. NIST SP 800-63B-4, 3.1.1.2, and OWASP ASVS 5.0, 6.2, require this check.
  *
  * @param member - The member of the body that the problem names.
  * @throws {Problem} invalidRequest

@@ -20,7 +20,7 @@ export const strengthOf = (password: string, words: string[]): number => zxcvbn.
 
 /**
  * Returns true if the password contains any of the words, also reversed or with digits for letters, and little else but digits
- * and signs. zxcvbn gives such passwords a high score if the parts are at least three, as in `Summer2026!`.
+ * and signs. zxcvbn gives passwords with at least three such parts a high score, as in `Summer2026!`.
  */
 export function isBuiltFrom(password: string, words: string[]): boolean {
   const otherParts = zxcvbn

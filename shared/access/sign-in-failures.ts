@@ -35,7 +35,7 @@ export interface SignInAttempt {
    * True if the user recently signed in from this address. Then only failures of this pair count, so failures from other
    * addresses can't lock out the user.
    */
-  known: boolean;
+  isKnownAddress: boolean;
 }
 
 /** A sign-in that was counted as a failure before its password is verified, with the previous rows. */
@@ -124,20 +124,20 @@ export function createSignInFailures(deps: {
   }
 
   return {
-    begin: ({ username, address, known }) =>
+    begin: ({ username, address, isKnownAddress }) =>
       repeatOnConflict(async () => {
         const { partition, nameKey, pairKey, pair, name, now } = await read(username, address);
-        const waitMs = known ? pairWait(pair, now) : Math.max(pairWait(pair, now), nameWait(name, now));
+        const waitMs = isKnownAddress ? pairWait(pair, now) : Math.max(pairWait(pair, now), nameWait(name, now));
         if (waitMs > 0) return { waitSeconds: Math.ceil(waitMs / SECOND_MS) };
         const pairCount = withOneMoreFailure(pair, now, PAIR_BLOCK_MS);
         const etags = await tables.transaction(Failures.table, partition, [
           writeCount(pairKey, pair, pairCount),
-          ...(known ? [] : [writeCount(nameKey, name, withOneMoreFailure(name, now, NAME_MEMORY_MS))]),
+          ...(isKnownAddress ? [] : [writeCount(nameKey, name, withOneMoreFailure(name, now, NAME_MEMORY_MS))]),
         ]);
         return {
           partition,
           pair: { key: pairKey, before: pair, etag: etags.get(pairKey)! },
-          name: known ? undefined : { key: nameKey, before: name, etag: etags.get(nameKey)! },
+          name: isKnownAddress ? undefined : { key: nameKey, before: name, etag: etags.get(nameKey)! },
           isLast: pairCount.count >= PAIR_LIMIT,
         };
       }, ATTEMPTS),

@@ -91,7 +91,7 @@ interface SignInResult {
 interface SignInDetails {
   address: string;
   /** True if the user recently signed in from the address. */
-  known: boolean;
+  isKnownAddress: boolean;
   session: NewSession | undefined;
 }
 
@@ -158,13 +158,13 @@ export function createSignIn(deps: {
     name: string,
     user: UserRow | undefined,
     password: string,
-    { address, known, session }: SignInDetails,
+    { address, isKnownAddress, session }: SignInDetails,
   ): Promise<SignInResult | AwaitingFactor> {
-    if (!known) {
+    if (!isKnownAddress) {
       const { allowed, retryAfterSeconds } = await limiter.take(`username:${hash(name)}`);
       if (!allowed) return { rejection: rateLimited(retryAfterSeconds) };
     }
-    const attempt = await failures.begin({ username: name, address, known });
+    const attempt = await failures.begin({ username: name, address, isKnownAddress });
     if ("waitSeconds" in attempt) return { rejection: tooManyAttempts(attempt.waitSeconds) };
     const signedIn = await verifyCounted(failures, attempt, async () => {
       const isCorrect = await passwords.verify(password, user?.state === "active" ? user.passwordHash : undefined);
@@ -176,7 +176,7 @@ export function createSignIn(deps: {
     if (signedIn === "expired") return { rejection: passwordExpired() };
     if (signedIn === "awaitingFactor") return { attempt, user: user! };
     if (signedIn) await failures.succeeded(attempt);
-    else if (user) await forgetAddress(user, attempt, { address, known });
+    else if (user) await forgetAddress(user, attempt, { address, isKnownAddress });
     return { signedIn };
   }
 
@@ -184,9 +184,9 @@ export function createSignIn(deps: {
   async function forgetAddress(
     user: UserRow,
     attempt: CountedAttempt,
-    { address, known }: Pick<SignInDetails, "address" | "known">,
+    { address, isKnownAddress }: Pick<SignInDetails, "address" | "isKnownAddress">,
   ): Promise<void> {
-    if (!known || !attempt.isLast) return;
+    if (!isKnownAddress || !attempt.isLast) return;
     await users.change(user, (latest) => ({ ...latest, knownAddresses: addresses.without(latest, address) }));
   }
 
@@ -197,7 +197,7 @@ export function createSignIn(deps: {
   async function verifySecondFactor(
     { attempt, user }: AwaitingFactor,
     given: GivenFactor,
-    { address, known, session }: SignInDetails,
+    { address, isKnownAddress, session }: SignInDetails,
   ): Promise<SignInResult> {
     if (!isFactorGiven(given)) {
       // Neither a failure nor a success, which would reset the count of wrong codes.
@@ -212,7 +212,7 @@ export function createSignIn(deps: {
       await failures.succeeded(attempt);
       return { signedIn, method: factor?.method };
     }
-    await forgetAddress(user, attempt, { address, known });
+    await forgetAddress(user, attempt, { address, isKnownAddress });
     return { rejection: await secondFactorProblem(secondFactor, "secondFactorFailed", user) };
   }
 
@@ -259,7 +259,7 @@ export function createSignIn(deps: {
     const session = begin?.(name);
     // The read of the user is the only storage request before the queue, so a request that finds the queue full costs one read.
     const position = { queue: isKnownAddress ? "known" : "unknown", owner: address } as const;
-    const attemptDetails = { address, known: isKnownAddress, session };
+    const attemptDetails = { address, isKnownAddress, session };
     const verified = await queue.run(position, () => verifyPassword(name, user, password, attemptDetails));
     const result = "attempt" in verified ? await verifySecondFactor(verified, given, attemptDetails) : verified;
     const { rejection, signedIn, method } = result;

@@ -34,8 +34,8 @@ export interface Tokens {
 }
 
 /**
- * `iat` has a fraction (RFC 7519 §2 allows it), so that tokens before and after a revocation in the same second can be told
- * apart.
+ * `iat` has a fraction, which RFC 7519 §2 allows. It distinguishes tokens from before and after a revocation in the same
+ * second.
  */
 const Payload = z.object({
   sub: z.string().min(1),

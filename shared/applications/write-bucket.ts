@@ -19,9 +19,9 @@ import type { ReadApplication } from "./read-graph.ts";
 // bucket's fence, a row that names the only worker who may write, so that late requests of a crashed worker fail.
 
 /**
- * Number of applications that are written in one transaction of at most 100 operations: the fence, and at most five for each
- * application (its three new rows, and two old rows if its name and object ID changed). All rows of an application are in the
- * same transaction, so that a crash does not leave only some of them.
+ * Number of applications that are written in one transaction, which can have at most 100 operations. The fence is one
+ * operation. Each application has at most five: its three new rows, and two old rows if its name and object ID changed. All
+ * rows of an application are in the same transaction, so that a crash does not leave only some of them.
  */
 const APPS_PER_TRANSACTION = 19;
 /** Maximum size of a transaction's rows in characters of JSON: an application may have a thousand credentials. */

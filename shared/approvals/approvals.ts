@@ -151,9 +151,11 @@ export function createApprovals(deps: {
       const digests = digestsOf(guarded, requesterId, config.JWT_SIGNING_KEYS);
       await repeatOnConflict(async () => {
         const now = clock.now();
-        const own = (await readAll()).filter((row) => row.requesterId === requesterId);
-        const open = own.filter((row) => ["pending", "approved"].includes(stateOf(row, now)));
-        const unused = own.filter(({ state, expiresAt }) => state !== "used" && Date.parse(expiresAt) > now.getTime());
+        const ownRequests = (await readAll()).filter((row) => row.requesterId === requesterId);
+        const open = ownRequests.filter((row) => ["pending", "approved"].includes(stateOf(row, now)));
+        const unused = ownRequests.filter(
+          ({ state, expiresAt }) => state !== "used" && Date.parse(expiresAt) > now.getTime(),
+        );
         const same = open.filter(({ digest }) => digests.includes(digest));
         const approved = same.find(({ state }) => state === "approved");
         if (approved && (await use(approved, guarded.caller))) return;

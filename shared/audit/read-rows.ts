@@ -2,7 +2,7 @@ import type { Entity, Row } from "../platform/storage/entity.ts";
 import { type Range, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 
 /**
- * Reads rows of the audit log without failing for rows that don't match their schema: anyone with the storage account's key may
+ * Reads rows of the audit log without failing for rows that don't match their schema. Anyone with the storage account's key may
  * have written such rows, and they must not stop the log.
  */
 

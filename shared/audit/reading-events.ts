@@ -33,8 +33,8 @@ export const readingEvent = (
 });
 
 /**
- * Creates one part of an export and records the export in the log: the intent before the first part and the outcome with the
- * last part, both under the request id of the first part. If the last part is requested again, the outcome's count increases.
+ * Creates one part of an export and records the export in the log. The first part records the intent and the last part records
+ * the outcome, both under the request id of the first part. If the last part is requested again, the outcome's count increases.
  *
  * @param createPart - Creates the part. Its argument is the id of the export, if this is the first part.
  */

@@ -142,8 +142,8 @@ function assetOf(
 
 /**
  * Converts the ID of a key set or provider to a part of an asset's name: the ID in lower case. If the ID has more than 100
- * characters or others than letters, digits, `_` and `-`, the others become `_`, the text is cut to 80 characters, and a hash
- * of the unchanged ID is appended.
+ * characters, or others than letters, digits, `_` and `-`, it is converted. Other characters become `_`, the text is cut to 80
+ * characters, and a hash of the unchanged ID is appended.
  */
 function slug(id: string): string {
   const text = id.toLowerCase();

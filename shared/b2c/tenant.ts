@@ -5,8 +5,8 @@ import { keyEnd } from "../platform/storage/keys.ts";
 import { HOUR_MS } from "../platform/time.ts";
 import { type SecretsOwner, secretReference } from "../secrets/stored-secrets.ts";
 
-// Rows of the table B2c: registrations of B2C tenants (`t|<tenant ID>`), their discovery status (`s|<tenant ID>`), the day of
-// the last notice about a missing license (`n|licence`), their runs, and references of their client secrets.
+// Rows of the table B2c: registrations of B2C tenants (`t|<tenant ID>`), their discovery status (`s|<tenant ID>`), and the day
+// of the last notice about a missing license (`n|licence`). Also their runs, and references of their client secrets.
 
 /** Partition of registrations, discovery status and secrets. Each tenant's runs have a partition of their own. */
 export const TENANTS = "tenants";

@@ -17,8 +17,8 @@ import { certificateIdOf, NoRenewalInformation, type RenewalInformation } from "
 const MAX_REQUESTS = 200;
 const MAX_CONCURRENT_REQUESTS = 4;
 /** After this time, the scan of a vault sends no more requests, so that slow authorities don't delay the scan for minutes. */
-const MAX_ASKING_MS = 20 * SECOND_MS;
-/** Maximum number of certificates of a vault whose authorities are asked. The answers must fit into the vault's row. */
+const MAX_REQUESTING_MS = 20 * SECOND_MS;
+/** Maximum number of certificates of a vault for which windows are requested. The answers must fit into the vault's row. */
 const MAX_CERTIFICATES = 5_000;
 
 /** The windows of a vault's certificates. */
@@ -34,8 +34,8 @@ export interface RenewalWindows {
 const NO_WINDOWS: RenewalWindows = { windowOf: () => undefined, changed: new Set(), toStore: () => undefined };
 
 /**
- * Returns the windows of a vault's certificates, and asks for those that are due. A failure costs only its certificate, which
- * keeps the last known window.
+ * Returns the windows of a vault's certificates, and requests those that are due from the certificate authorities. If a request
+ * fails, its certificate keeps the last known window.
  *
  * @param vault - Its row before the scan.
  * @param storedCertificates - Reads the stored certificates by lower-case name.
@@ -72,7 +72,7 @@ export async function checkRenewals(
     if (!last || last.retryAfter <= now) due.push({ name, id, directory, last });
   }
   due.sort((a, b) => (a.last?.retryAfter ?? 0) - (b.last?.retryAfter ?? 0));
-  const deadline = AbortSignal.timeout(MAX_ASKING_MS);
+  const deadline = AbortSignal.timeout(MAX_REQUESTING_MS);
   let asked = 0;
   let failures = 0;
   await pMap(

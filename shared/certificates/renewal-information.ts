@@ -18,14 +18,14 @@ const LIMITS = { timeoutMs: 5 * SECOND_MS, maxAnswerBytes: 64 * 1024 };
 const HEADERS = { accept: "application/json", "user-agent": "credential-lifecycle" };
 /** Time until the next request if the authority names none: RFC 9773, section 4.3.2. */
 const DEFAULT_WAIT_SECONDS = 6 * HOUR_SECONDS;
-/** Section 4.3.2 asks clients to limit the time that an authority names. */
+/** Limits of the time that an authority names in Retry-After. Section 4.3.2 asks clients to limit it. */
 const MIN_WAIT_SECONDS = MINUTE_SECONDS;
 const MAX_WAIT_SECONDS = DAY_SECONDS;
-/** Time for which an authority's directory is remembered. */
+/** Time for which the response of an authority's directory is cached. */
 const DIRECTORY_AGE_MS = HOUR_MS;
 /**
- * After this number of failed requests in a row (no answer, 429 or 5xx), an authority is not asked for up to an hour. Otherwise
- * each vault of a scan would wait for the time limit of its requests.
+ * After this number of failed requests in a row (no answer, 429 or 5xx), an authority gets no requests for up to an hour.
+ * Otherwise each vault of a scan would wait for the time limit of its requests.
  */
 const FAILURES_BEFORE_PAUSE = 3;
 const MAX_PAUSE_SECONDS = HOUR_SECONDS;
@@ -45,7 +45,7 @@ const Answer = z.object({ suggestedWindow: z.object({ start: instant, end: insta
 /** Thrown if an authority returned no window. */
 export class NoRenewalInformation extends Error {
   override readonly name = "NoRenewalInformation";
-  /** Unix seconds before which the authority is not asked again. */
+  /** Unix seconds before which the authority gets no further request. */
   readonly retryAfter: number;
   /** True if the authority did not answer, or was overloaded (429 and 5xx). */
   readonly isUnreachable: boolean;
@@ -105,7 +105,10 @@ export function createRenewalInformation(deps: {
     });
   /** Answers of directories: the address of renewal information, or why there is none. */
   const knownDirectories = new Map<string, { answer: { address: string } | { problem: string }; readAt: number }>();
-  /** Failed requests in a row, by directory, and the second from which the authority may be asked again. */
+  /**
+   * By directory: the number of failed requests in a row (`failures`), and the Unix second from which the authority may get a
+   * request again (`until`).
+   */
   const failing = new Map<string, { failures: number; until: number }>();
 
   const nowSeconds = (): number => Math.floor(clock.now().getTime() / SECOND_MS);

@@ -68,10 +68,10 @@ interface CheckFacts {
   failureTitle: string | ((evidence: string) => string);
   severity: Severity;
   /**
-   * Which resources the check applies to besides their type, for docs/compliance.md: "with an expiration date". Disabled assets
-   * are never judged. Empty for all.
+   * The resources of the type that the check evaluates, for docs/compliance.md: "with an expiration date". Empty if it evaluates
+   * all enabled assets of the type. No check evaluates disabled assets.
    */
-  judged: string;
+  onlyFor: string;
   rationale: string;
   /** Returns the remediation for this resource. */
   remedy(target: Target): Remediation;

@@ -85,8 +85,8 @@ export interface Compliance
   /** Returns how the stored totals are wrong; see renew-totals.ts. */
   findTotalsFault(): Promise<"stale" | "unreadable" | undefined>;
   /**
-   * Returns the current score of all checks. One request for the totals if they are exact (otherwise one per 1,000 vaults), one
-   * for the subscriptions in scope, more for credentials that are in no vault, and one for the history.
+   * Returns the current score of all checks. Costs one request for the totals if they are exact, otherwise one per 1,000
+   * vaults. Also one for the subscriptions in scope, more for credentials that are in no vault, and one for the history.
    *
    * @param historyDays - Number of days whose scores are included. Without it, the response has no `history`.
    */

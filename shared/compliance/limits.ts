@@ -32,7 +32,7 @@ export const nextPublicLimit = (limit: PublicCertificateLimit): PublicCertificat
   PUBLIC_CERTIFICATE_LIMITS[PUBLIC_CERTIFICATE_LIMITS.indexOf(limit) + 1];
 
 const AVERAGE_MONTH_DAYS = 365.2425 / 12;
-/** Returns the whole months that fit into this number of days. Key Vault's policies order months. */
+/** Returns the whole months that fit into this number of days. Key Vault's policies state a validity in months. */
 export const monthsWithin = (days: number): number => Math.floor(days / AVERAGE_MONTH_DAYS);
 /**
  * Longest validity of an application's client secret, in days. Microsoft recommends less than 12 months:

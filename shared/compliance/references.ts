@@ -108,8 +108,8 @@ function sum(all: (ReferenceFacts | undefined)[]): ReferenceFacts | undefined {
 }
 
 /**
- * Returns the keys of assets whose results may change with references to these assets: the assets, and certificates of the same
- * name, because a reference to a certificate's secret counts for the certificate.
+ * Returns the keys of assets whose results may change with references to these assets. These are the assets, and certificates
+ * of the same name, because a reference to a certificate's secret counts for the certificate.
  */
 export const affectedAssets = (assets: readonly string[]): string[] => [
   ...new Set(assets.flatMap((key) => [key, `certificate.${key.slice(key.indexOf(".") + 1)}`])),

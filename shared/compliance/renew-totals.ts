@@ -101,8 +101,8 @@ interface VaultsAndMarks extends StoredTotals {
   /** The marks, which the renewed totals make unnecessary. */
   removable: RemovableChange<CountedResults>[];
   /**
-   * Lower-case names of vaults that the totals list individually instead of adding them to a sum: vaults with an exemption of
-   * the whole vault, and vaults at which the last requested evaluation failed.
+   * Lower-case names of vaults that the totals list individually instead of adding them to a sum. These are vaults with an
+   * exemption of the whole vault, and vaults at which the last requested evaluation failed.
    */
   individualVaults: Set<string>;
 }

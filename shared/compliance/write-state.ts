@@ -1,8 +1,8 @@
 /**
  * Writes the results of one vault: only rows that differ from the stored ones. The vault's fence guards the writes: a row whose
- * ETag changes with each of them, so that a slower concurrent writer fails. A vault has its own row (with its counts and the
- * failures of the vault itself), rows of details (all assets with their results) and rows of findings (the failing assets of
- * one check). Long lists are divided into chunks, one for each row.
+ * ETag changes with each of them, so that a slower concurrent writer fails. A vault has three kinds of rows: its own row (with
+ * its counts and the failures of the vault itself), rows of details (all assets with their results), and rows of findings (the
+ * failing assets of one check). Long lists are divided into chunks, one for each row.
  */
 import { randomUUID } from "node:crypto";
 import { type AssetRecord, otherNamesOf } from "../inventory/asset.ts";

@@ -281,9 +281,9 @@ async function rebuildResources(tables: Tables, hashes: readonly string[]): Prom
 }
 
 /**
- * Prepares a full run so that it writes dependencies again whose rows can't be read: the empty hash of their resource makes the
- * writer write the resource again, although it is unchanged. Removes such a row if no resource has its key. Costs one request
- * per 1,000 dependencies, and if there are such rows, one per 1,000 resources.
+ * Prepares a full run so that it writes dependencies again whose rows can't be read. It empties the hash of their resource, so
+ * that the writer writes the resource again although it is unchanged. Removes such a row if no resource has its key. Costs one
+ * request per 1,000 dependencies, and if there are such rows, one per 1,000 resources.
  */
 export async function markDamagedResources(tables: Tables): Promise<void> {
   const damaged: StorageCorrupt[] = [];

@@ -81,7 +81,7 @@ export type UnitRecord = z.infer<typeof UnitRecord>;
 export const Units = entity(TABLE, UnitRecord);
 export const UnitFences = fenceEntity(TABLE);
 
-/** Coverage item: something that could not be read. */
+/** A scope that could not be read. The API lists these rows as coverage. */
 export const NotSeenRecord = Failure.extend({
   scope: z.string(),
   source: z.string(),
@@ -149,7 +149,7 @@ export function placeOfEdge(rowKey: string): OutdatedRecord {
 export const resourceOfEdge = (rowKey: string): string => rowKey.split("|")[4] ?? "";
 
 export const unitKey = (source: string, unit: string): string => `${source}|${text(unit)}`;
-/** Returns a row key. `unit` is the result of `unitKey`, here and in the functions below. */
+/** Returns the row key of a unit. In this and the following functions, the parameter `unit` is the result of `unitKey`. */
 export const unitRowKey = (unit: string): string => UNITS + unit;
 export const fenceKey = (unit: string): string => `f|${unit}`;
 export const RESOURCES = "r|";
@@ -190,7 +190,7 @@ export const RunRecord = z.object({
   status: z.enum(RUN_STATUSES),
   createdAt: z.string(),
   finishedAt: z.string().optional(),
-  /** ID of the plan that is valid, because two workers may plan concurrently. */
+  /** ID of the plan that the run uses. Two workers may plan concurrently, and the run ignores the other plan. */
   planId: z.string().optional(),
   units: z.int().optional(),
   unitsFailed: z.int().optional(),
@@ -208,7 +208,7 @@ export const RunRecord = z.object({
 export type RunRecord = z.infer<typeof RunRecord>;
 export const Runs = entity(TABLE, RunRecord);
 export const RUNS = "runs";
-/** Position from which a later worker continues a unit that took too long for one worker. */
+/** Position (`place`) from which a later worker continues a unit that took too long for one worker. */
 export const ReadTo = z.object({
   place: z.string(),
   /** When the first worker started the unit. */

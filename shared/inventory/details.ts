@@ -24,8 +24,8 @@ export function seventhOf(vaultName: string, name: string): number {
 }
 
 /**
- * Returns the sevenths that a scheduled full scan reads: the seventh of the day, unless it would still be recent enough on that
- * day of the next week; and each seventh that would be too old tomorrow.
+ * Returns the sevenths of the assets that a scheduled full scan reads. The first is the seventh of the day, unless it would
+ * still be recent enough on that day of the next week. The others are those that would be too old tomorrow.
  *
  * @param read - When each seventh was last read. Undefined if not all were read yet: then all are due.
  * @param now - Unix milliseconds.
@@ -44,8 +44,8 @@ export function dueSevenths(read: ReadSevenths | undefined, now: number, refresh
 }
 
 /**
- * Returns when an asset's details were read, in ISO 8601: the time of its seventh, or the asset's first sighting if that is
- * later, since a new asset is read with its details. Undefined if unknown.
+ * Returns when an asset's details were read, in ISO 8601. This is the time of its seventh, or the asset's first sighting if
+ * that is later, because a new asset is read with its details. Undefined if unknown.
  */
 export function detailsReadAt(
   asset: AssetRecord,

@@ -105,7 +105,7 @@ const isWithin = (windows: readonly Window[], instant: number): boolean =>
 const dayStart = (instant: number): number => instant - (instant % DAY_SECONDS);
 
 /**
- * Returns 32-bit words, for each histogram: the length of `at`, the number of assets without an expiry, `at` (its first time,
+ * Returns 32-bit words. Each histogram has the length of `at`, the number of assets without an expiry, `at` (its first time,
  * then the difference of each time to the one before), and the counts. Small numbers compress well.
  */
 export function packHistograms(histograms: readonly Histogram[]): Uint32Array {

@@ -59,8 +59,8 @@ export const RenewalPlan = z.object({
   windowStart: z.int().optional(),
   windowEnd: z.int().optional(),
   /**
-   * First second in which the certificate may be other than healthy, under any settings: after the window, or a third of the
-   * lifetime before the expiry if no window is known.
+   * First second in which the certificate may be other than healthy, under any settings. This is after the window, or a third
+   * of the lifetime before the expiry if no window is known.
    */
   attentionAt: z.int(),
 });
@@ -300,7 +300,7 @@ export function statusOfAsset(facts: StatusFacts, moment: Moment): Status {
 }
 
 /**
- * Returns whether the days until expiry matter for an asset: a certificate with a plan needs attention only once its window has
+ * Returns whether the days until expiry matter for an asset. A certificate with a plan needs attention only once its window has
  * passed, or in the last third of its lifetime. @param now - Unix milliseconds.
  */
 export const needsAttention = ({ renewal }: StatusFacts, now: number): boolean =>

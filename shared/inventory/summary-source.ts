@@ -28,12 +28,12 @@ import {
 } from "./vault-counts.ts";
 
 /**
- * Reads the data of a summary (summary.ts): from the stored totals and the vaults that changed since, or, with filters
- * and when the totals are not exact, from the rows of all vaults.
+ * Reads the data of a summary (summary.ts) from the stored totals and the vaults that changed since. With filters, or when the
+ * totals are not exact, reads the rows of all vaults instead.
  *
- * A *group* is a set of vaults that are counted together, such as all vaults of a subscription. A vault that changed since
- * the totals were computed adds two groups: one with `sign` -1, which subtracts its state in the totals, and one with `sign`
- * 1, which adds its current state.
+ * A *group* is a set of vaults that are counted together, such as all vaults of a subscription. A vault that changed since the
+ * totals were computed adds two groups. The group with `sign` -1 subtracts its state in the totals. The group with `sign` 1
+ * adds its current state.
  */
 
 /** The data of a summary, from the vaults' own rows or from the totals and the vaults that changed since. */

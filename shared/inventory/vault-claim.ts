@@ -24,8 +24,8 @@ import {
  * The claim of a vault: the right of one worker to write its assets.
  * - A worker claims a vault by writing its name into the vault's row. The claim ends after 15 seconds without a
  *   renewal, so that another worker can take the vault over from a crashed one.
- * - A claim alone does not stop late requests of the earlier worker. *Fences* do: each partition with rows of the
- *   vault has a fence row, and each transaction on these rows requires its ETag. A worker that takes the fences
+ * - A claim alone does not stop late requests of the earlier worker. *Fences* stop them. Each partition with rows of
+ *   the vault has a fence row, and each transaction on these rows requires its ETag. A worker that takes the fences
  *   changes their ETags, so that every later request of the earlier worker fails.
  * - Before it writes, a worker announces the index entries it is going to write (PendingWrites). The worker that takes
  *   over removes or completes them.

@@ -113,8 +113,8 @@ export const ScanResults = z.object({
 export type ScanResults = z.infer<typeof ScanResults>;
 
 /**
- * A stored vault. A new field belongs into one of the three parts, which decides what a scan does with it: `VaultDescription`
- * is replaced, `ScanResults` stay, and the rest belongs to the writer of the row.
+ * A stored vault. A new field belongs into one of three parts, which decides what a scan does with it. A scan replaces
+ * `VaultDescription` and keeps `ScanResults`. The rest belongs to the writer of the row.
  */
 export const VaultRecord = z.object({
   ...VaultDescription.shape,

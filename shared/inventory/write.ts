@@ -32,8 +32,8 @@ import {
 
 /**
  * Writes vaults and their assets. See `InventoryWriter` for the order of the writes. A *claim* is the right of one worker to
- * write a vault's assets. A *fence* is a row whose ETag each of its writes requires, so that a worker that lost its claim can't
- * write (vault-claim.ts). *Fingerprints* are the hashes by which a scan recognizes unchanged lists and assets.
+ * write a vault's assets. A *fence* is a row whose ETag each write of the vault requires, so that a worker that lost its claim
+ * can't write (vault-claim.ts). *Fingerprints* are the hashes by which a scan recognizes unchanged lists and assets.
  */
 
 export type { AssetChange } from "./asset-row-changes.ts";

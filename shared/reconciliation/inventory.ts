@@ -23,8 +23,8 @@ export interface InspectedVault {
   /** Keys of rows in the vault's partition that can't be read, and of rows by expiry that do not match the rows by name. */
   readonly rows: readonly string[];
   /**
-   * Types of assets for which the vault's row does not match the assets' rows: the fingerprint of their list (a hash of names
-   * and contents), or their packed expiries (all expiry dates in one binary column).
+   * Types of assets for which the vault's row does not match the assets' rows. Compared are the fingerprint of their list (a
+   * hash of names and contents) and their packed expiries (all expiry dates in one binary column).
    */
   readonly types: readonly AssetType[];
   /** Its assets, as `<type>.<name>`. */

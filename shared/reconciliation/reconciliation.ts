@@ -25,8 +25,8 @@ import {
 } from "./walk-record.ts";
 
 /**
- * Time from the start of one walk (a pass over all stored rows) to that of the next, so that every vault is checked weekly even
- * if a walk takes days.
+ * Time between the starts of two walks. A walk is one pass over all stored rows and can take days; with this interval, every
+ * vault is still checked weekly.
  */
 const WALK_INTERVAL_MS = 3 * DAY_MS;
 /**
@@ -47,9 +47,9 @@ export interface ReconciliationStatus {
 }
 
 /**
- * The reconciliation, a job that finds and repairs inconsistencies that no scan would find: rows of the inventory and of
- * compliance that do not match the original rows of the vaults, and other rows that follow from stored records. A timer, hourly
- * by default, sends a queue message that calls `run`.
+ * The reconciliation is a job that finds and repairs inconsistencies that no scan would find. It compares rows of the inventory
+ * and of compliance with the original rows of the vaults, and other rows with the records from which they follow. A timer,
+ * hourly by default, sends a queue message that calls `run`.
  *
  * One pass over all rows is a walk. It reads every row completely, so that a change of any member is found. With 5,000 vaults,
  * 500,000 assets and 300 subscriptions, a walk takes about 30,000 storage requests:
@@ -64,8 +64,8 @@ export interface ReconciliationStatus {
  */
 export interface Reconciliation {
   /**
-   * Continues the current walk for some minutes, or starts one if it is due. If two calls overlap, the one that stores its step
-   * later ends, and the other one continues.
+   * Continues the current walk for some minutes, or starts one if it is due. If two calls overlap, the first call that stores
+   * its step continues, and the other call ends.
    */
   run(requestId: string): Promise<void>;
   /** Returns the newest walk and the last complete one. Two requests. */
@@ -77,7 +77,10 @@ export interface ReconciliationDeps extends Restorers, RecordCheckDeps {
   readonly clock: Clock;
   readonly randomness: Randomness;
   readonly log: Logger;
-  /** Milliseconds a run may take, rows a step compares, and milliseconds between attempts at a busy vault; for tests. */
+  /**
+   * Limits for tests. `runMs`: milliseconds that a run may take. `rowsPerStep`: rows that a step compares. `pauseMs`:
+   * milliseconds between attempts at a vault that another worker writes.
+   */
   readonly limits?: { readonly runMs?: number; readonly rowsPerStep: number; readonly pauseMs: number };
 }
 
@@ -135,9 +138,9 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
   }
 
   /**
-   * Returns whether compliance results can be compared. They can't while the evaluation is turned off, or paused because all
-   * assets are evaluated again after a change of the rules (`paused` in the row of the thresholds), or while that row can't be
-   * read.
+   * Returns whether compliance results can be compared. They can't while the evaluation is turned off, or while the row of the
+   * thresholds can't be read. They also can't while all assets are evaluated again after a change of the rules (`paused` in
+   * that row).
    */
   async function isEvaluating(): Promise<boolean> {
     const { enableComplianceScanning } = await deps.settings.values();

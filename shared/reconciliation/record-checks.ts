@@ -14,10 +14,11 @@ import { readRowOrCorrupt } from "./suspected-differences.ts";
 import { type FaultCounts, noFaults } from "./walk-record.ts";
 
 /**
- * The checks of a walk (one pass of the reconciliation over all stored rows) outside of the inventory and of compliance: work in
- * progress, the index of the audit log, the rows that point to rotations and sync records, and the remaining rows of all tables.
- * Rows whose content follows from other rows are rebuilt. Any other row that can't be read, or whose signature is invalid, is not
- * used and not removed, because only a user knows its correct content. Reading the row adds it to the list of unreadable rows.
+ * The checks of a walk (one pass of the reconciliation over all stored rows) for rows outside of the inventory and of
+ * compliance. These are work in progress, the index of the audit log, the rows that point to rotations and sync records, and
+ * the remaining rows of all tables. Rows whose content follows from other rows are rebuilt. Any other row that can't be read,
+ * or whose signature is invalid, is not used and not removed, because only a user knows its correct content. Reading the row
+ * adds it to the list of unreadable rows.
  */
 
 /** Maximum number of rows that an audit entry names. Its counts include all. */
@@ -128,8 +129,8 @@ async function checkPointers<T>(
 /** Reads all rows that nothing else in the walk reads, so that those that can't be read are listed and recorded. */
 async function checkOtherRows({ tables, hasSignedRows }: CheckContext): Promise<CheckResult> {
   let [unverified, unreadable] = [0, 0];
-  // Without its own key vault, the service can't verify kinds with `signed: true`. It stores the other kinds that can be signed
-  // (`withKeyVault`, `adopted`) without a signature, and they are read like unsigned ones.
+  // Without its own key vault, the service can't verify kinds of rows that are always signed (`signed: true`). Other kinds
+  // (`signed: "withKeyVault"` or `"adopted"`) are then stored without a signature and read like unsigned rows.
   const kinds = OTHER_ROWS.filter(({ entity }) => hasSignedRows || entity.signed !== true);
   const isSigned = ({ entity }: StoredKind) => hasSignedRows && entity.signed !== false;
   const rows = await readKinds(tables, kinds, (kind) => (isSigned(kind) ? unverified++ : unreadable++));

@@ -20,10 +20,11 @@ import type { Place } from "./targets.ts";
 /** Rotation of a secret by its asset ID. */
 export interface AssetRotation {
   /**
-   * Returns the rotation request for an asset: for the client secret that the asset is or certainly stores, otherwise for the
-   * vault secret itself.
+   * Returns the rotation request for an asset. If the asset is a client secret, or a vault secret whose match with a client
+   * secret is `certain`, the request rotates the client secret. Otherwise it rotates the vault secret itself.
    *
-   * @param onObstacle - Called if the request lacks the new value (valueRequired). By default the obstacle is thrown.
+   * @param onObstacle - Called with a problem that prevents the rotation: here `valueRequired`, if the request lacks the new
+   * value. A dry run collects such problems. By default the problem is thrown.
    * @throws {Problem} notFound; notRotatable for a key, a certificate, or a secret that belongs to a certificate; serviceVault;
    * invalidRequest
    */
@@ -139,7 +140,11 @@ export function createAssetRotation(deps: {
 /** The generated value that a problem proposes: 190 bits of entropy, in characters that every system accepts. */
 const GENERATED = { length: 32, alphabet: "alphanumeric" };
 
-/** @param requestedPlace - The vault secret whose ID was given. Undefined if the ID is that of the client secret itself. */
+/**
+ * Returns the request that rotates an application's client secret.
+ *
+ * @param requestedPlace - The vault secret whose ID was given. Undefined if the ID is that of the client secret itself.
+ */
 function requestForClientSecret(
   { appId, keyId }: { appId: string; keyId: string },
   body: RotateAssetRequest,

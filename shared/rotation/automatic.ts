@@ -28,7 +28,10 @@ export const DueMessage = z.object({ appId: z.string() });
 const CHECK_INTERVAL_MS = DAY_MS;
 /** Number of unsuccessful automatic rotations of one secret after which the policy needs attention. */
 const MAX_ATTEMPTS = 3;
-/** The same if outages ended the rotations, which start once a day at most. */
+/**
+ * The same limit for automatic rotations that outages ended. They start at most once a day, so the policy needs attention after
+ * ten days.
+ */
 const MAX_OUTAGES = 10;
 
 /**

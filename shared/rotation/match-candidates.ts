@@ -39,8 +39,9 @@ export interface Candidates {
 
 /**
  * Finds the vault secrets that may store a credential of an application, by their metadata. Reads ranges of the inventory's
- * indexes and of the index of GUIDs instead of all assets: one request for each ID and each expiry window (two if a window has
- * more than 1,000 secrets), up to two for names, one for earlier results, and one for each secret that contains an ID.
+ * indexes and of the index of GUIDs instead of all assets. Costs one request for each ID, one for each expiry window (two if a
+ * window has more than 1,000 secrets), up to two for names, one for earlier results, and one for each secret that contains an
+ * ID.
  */
 export async function findCandidates(
   app: MatchedApp,
@@ -185,8 +186,8 @@ async function findByName(tables: Tables, { displayName }: MatchedApp): Promise<
 }
 
 /**
- * Returns the places of secrets whose metadata contains an ID of the application or of a credential, and of their companions:
- * secrets such as `<prefix>-client-secret` beside `<prefix>-client-id`, whether they exist or not.
+ * Returns the vault and name of secrets whose metadata contains an ID of the application or of a credential. Also returns their
+ * companions, whether they exist or not: secrets such as `<prefix>-client-secret` beside `<prefix>-client-id`.
  */
 async function findById(
   app: MatchedApp,

@@ -23,9 +23,9 @@ export const GUID = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 export const APP_ID_TAG = "entra-app-id";
 export const KEY_ID_TAG = "entra-key-id";
 
-/** Facts about a secret that are not in its own record. */
+/** Facts about a secret that come from other secrets and from stored results. */
 export interface MatchContext {
-  /** Returns whether this secret is the only one in the expiry window of a credential. */
+  /** Returns whether no other secret expires within `EXPIRY_WINDOW_SECONDS` of a credential. */
   isOnlyOneInWindow(keyId: string): boolean;
   /** Whether `<prefix>-client-id` in the same vault names the application. */
   hasCompanion: boolean;
@@ -42,7 +42,7 @@ export interface MatchContext {
 export function evaluateMatch(secret: ComparedSecret, app: MatchedApp, context: MatchContext): Match | undefined {
   const claims = claimsOf(secret);
   if (claims.some((claim) => !namesApplication(claim, app))) return undefined;
-  // A statement about the secret counts more than a tag that is not one of the marks.
+  // A verification or confirmation of the secret counts more than a tag that this service or Microsoft's sample did not write.
   const hasStatement = context.record !== undefined || context.hasUnreadableRecord;
   if (!hasStatement && hasTagOfOtherApplication(secret, app)) return undefined;
   const foundEvidence = new Set<Evidence>();

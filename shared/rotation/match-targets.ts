@@ -20,8 +20,8 @@ import { isTransientFailure, signInUnclear } from "./problems.ts";
 import { placeKey, type Target } from "./targets.ts";
 import type { WrittenPlace } from "./written-places.ts";
 
-// Decides for each match of a rotation (a vault secret that may store the client secret) what is known about it: whether a
-// user confirmed it, a sign-in proved it, or an earlier rotation wrote it.
+// Decides for each match of a rotation (a vault secret that may store the client secret) what is known about it. A user may
+// have confirmed it, a sign-in may have proved it, or an earlier rotation may have written it.
 
 interface TargetDependencies {
   tables: Tables;
@@ -148,8 +148,9 @@ async function writtenBefore({ vault, match, record, history }: Evidence): Promi
 }
 
 /**
- * Returns whether a rotation wrote the place. The version that it wrote must still exist: the vault may have been deleted, and
- * another person may have created a vault of the same name since the last scan, of which the inventory has the former resource ID.
+ * Returns whether a rotation wrote the place. The version that it wrote must still exist. The vault may have been deleted, and
+ * another person may have created a vault of the same name since the last scan, so that the inventory still has the former
+ * resource ID.
  */
 async function wasRotated(
   { vaults }: TargetDependencies,

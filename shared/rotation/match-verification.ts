@@ -35,7 +35,7 @@ export interface Proof {
 export const PROOF_LIMITS = { perMinute: 5, perHour: 20 };
 
 /**
- * Verifies a match: reads the current version of a secret, compares the start of the value with the hints (first characters) of
+ * Verifies a match. Reads the current version of a secret, compares the start of the value with the hints (first characters) of
  * the application's credentials, and signs in with the value once. Signs in only if a hint fits, or a credential has no hint.
  * Does not return the value.
  *

@@ -78,7 +78,7 @@ export interface MatchFinder extends Matches {
   ): Promise<Match | undefined>;
   /**
    * Returns the secrets that store, or may store, one credential now. Anyone with write access to a vault can write tags and
-   * content types, so a target is `certain` only if a user confirmed its current version or the version signed in as the
+   * content types. So a target is `certain` only if a user confirmed its current version, or if the version signed in as the
    * application. A version without such a result is read and tested. A wrong value is tested again after a day.
    *
    * @throws {CloudFailure} transient, including an unclear sign-in, of a place that a user confirmed or a rotation wrote. No

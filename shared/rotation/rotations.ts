@@ -173,8 +173,8 @@ export function createRotations(deps: RotationDependencies): Rotations {
   }
 
   /**
-   * Returns whether the old secret stays although its removal was started: the rotation has waited for a user for so long that
-   * no request can arrive anymore, and the directory lists the secret.
+   * Returns whether the old secret stays although its removal was started. This is so if the rotation has waited for a user for
+   * so long that no request can arrive anymore, and the directory lists the secret.
    *
    * @throws {Problem} unavailable if the directory can't be read.
    */

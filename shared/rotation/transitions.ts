@@ -44,8 +44,8 @@ import {
  * After a failure, `ending` is `failed` if no place may have the new value, otherwise `rolledBack`. A failure during a
  * rollback starts no other rollback.
  *
- * Steps also write the status: `prove` returns to `creating` to replace a secret whose value is lost, `overlap` returns to
- * `publishing` to write places that a user confirmed, and `revoke` returns to `overlapping` if the last check is too old.
+ * Steps also write the status. `prove` returns to `creating` to replace a secret whose value is lost. `overlap` returns to
+ * `publishing` to write places that a user confirmed. `revoke` returns to `overlapping` if the last check is too old.
  */
 
 /** Status after a step is done, if the step changes the status. */

@@ -20,9 +20,10 @@ export interface SigningStatus {
  * The signed rows of users, single sign-on, settings and alerts. The service signs the rows of an earlier version once, and then
  * compares them every minute with their lists, which show older, returned and removed rows.
  *
- * The key vault stores the state, so that someone who can write only tables can't make the service accept other rows: since
- * when the rows are signed, until when unsigned rows of earlier versions are accepted, whether that time is over (`complete`),
- * and by table the sequences of its 16 lists. A sequence rises when the list was written, so an older list has a lower one.
+ * The key vault stores the state, so that someone who can write only tables can't make the service accept other rows. The state
+ * says since when the rows are signed, until when unsigned rows of earlier versions are accepted, and whether that time is over
+ * (`complete`). It also has, by table, the sequences of its 16 lists. A sequence rises when the list was written, so an older
+ * list has a lower one.
  */
 export interface SignedRows {
   /**

@@ -7,8 +7,9 @@ const RETRY_SECONDS = 10;
 export class LogoutRefused extends Error {
   override readonly name = "LogoutRefused";
   /**
-   * The check that failed, for the audit log: the name of a claim or of a reason in `SamlReason`, `malformed`, `signature`,
-   * `alg`, `used`, `otherProtocol`, `providerUnreachable`, or `noPublicBaseUrl` (the service does not know its own address).
+   * The check that failed, for the audit log: the name of a claim, a reason in `SamlReason`, or one of `malformed`,
+   * `signature`, `alg`, `used`, `otherProtocol`, `providerUnreachable` and `noPublicBaseUrl`. With `noPublicBaseUrl`, the
+   * service does not know its own address.
    */
   readonly reason: string;
 

@@ -22,8 +22,8 @@ export interface SignedInPerson extends Person {
 
 const CLAIMS = "http://schemas.xmlsoap.org/ws/2005/05/identity/claims";
 /**
- * Claims and attributes with the email address: of OIDC, Entra and ADFS, then LDAP's `mail` and PKCS#9's `emailAddress` by name
- * and object identifier, as Keycloak, Okta, Ping and Shibboleth send them.
+ * Claims and attributes with the email address: first of OIDC, Entra and ADFS, then LDAP's `mail` and PKCS#9's `emailAddress`,
+ * each by name and object identifier. Keycloak, Okta, Ping and Shibboleth send the latter two.
  */
 const EMAIL_CLAIMS = [
   "email",

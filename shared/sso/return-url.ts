@@ -5,7 +5,7 @@ export const MAX_RETURN_URL_LENGTH = 2048;
 export const asLocation = (path: string): string => path.replace(/[^\x21-\x7e]+/g, encodeURIComponent);
 
 /**
- * Returns true if a redirect to this path stays on this service however the browser parses it: browsers read `\` as `/`, ignore
+ * Returns true if a redirect to this path stays on this service however the browser parses it. Browsers read `\` as `/`, ignore
  * tabs and line ends, and read two slashes as another host. https://url.spec.whatwg.org/#concept-basic-url-parser
  */
 export function isOwnPath(path: string, origin: string): boolean {

@@ -53,8 +53,9 @@ export interface SignInRequest extends Pick<RequestRecord, "returnUrl" | "genera
   /** The value that the provider returns (state, RelayState): the row's id. */
   id: string;
   /**
-   * Derives a value for one purpose from the cookie and the id, so that the row does not contain it: the nonce and the PKCE
-   * verifier of OpenID Connect, and the id of a SAML request. 43 characters of base64url, as PKCE requires.
+   * Derives a value for one purpose from the cookie and the id, so that the row does not contain it. Purposes are the nonce and
+   * the PKCE verifier of OpenID Connect, and the id of a SAML request. The value has 43 characters of base64url, as PKCE
+   * requires.
    */
   derived(purpose: string): string;
 }

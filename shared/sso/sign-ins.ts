@@ -53,8 +53,8 @@ export interface SignIns {
     reauthenticate?: boolean,
   ): Promise<Redirection>;
   /**
-   * Completes a sign-in. Only a callback of a sign-in that this browser started counts against the sign-in limit of its address,
-   * so that pages of other sites can't use up the limit with forged callbacks.
+   * Completes a sign-in. Only a callback of a sign-in that this browser started counts against the sign-in limit of its
+   * address. So pages of other sites can't use up the limit with forged callbacks.
    *
    * @throws {Problem} conflict, signInStale, signInFailed, signInRefused, rateLimited, unavailable
    */

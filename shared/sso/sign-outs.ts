@@ -20,8 +20,9 @@ import { createUsedMessages } from "./used-messages.ts";
 /** Sign-outs that involve the identity provider. They start at this service or at the provider. */
 export interface SignOuts {
   /**
-   * Returns the URL that ends a session at the provider. Null if the provider has none or does not answer, if its signing key
-   * can't be read, if single sign-on is turned off, or if the session belongs to another provider than the configured one.
+   * Returns the URL that ends a session at the provider. Null if the provider has no such address or does not answer, or if its
+   * signing key can't be read. Also null if single sign-on is turned off, or if the session belongs to another provider than
+   * the configured one.
    *
    * @param origin - The service's own origin. Undefined if it is not configured.
    */

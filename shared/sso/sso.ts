@@ -119,7 +119,7 @@ export function createSso(deps: SsoDependencies): Sso {
   /** Sends requests for `discover`, which anyone can call. */
   const anonymousDiscovery = createOutgoing({ ...PUBLIC_ADDRESS_RULES, ...resolverOption });
   /** Returns whether the service may send requests and browsers to an address that the provider's discovery document names. */
-  const allowed = (address: string) => issuerProblem(address, addressRules) === undefined;
+  const isAllowedAddress = (address: string) => issuerProblem(address, addressRules) === undefined;
   const secrets = createStoredSecrets(SSO_SECRETS, { tables, audit, vault: deps.vault, clock, randomness });
   const configurations: Configurations = createConfigurations({
     tables,
@@ -132,10 +132,10 @@ export function createSso(deps: SsoDependencies): Sso {
     randomness,
     log,
   });
-  const discovery = createDiscovery({ outgoing, clock, allowed });
+  const discovery = createDiscovery({ outgoing, clock, isAllowedAddress });
   const saml = createSaml({ tables, secrets, clock, randomness });
   const protocols: Record<ProtocolName, Protocol> = {
-    oidc: createOidc({ discovery, secrets, outgoing, clock, allowed }),
+    oidc: createOidc({ discovery, secrets, outgoing, clock, isAllowedAddress }),
     saml,
   };
   const signIns = createSignIns({
@@ -180,7 +180,7 @@ export function createSso(deps: SsoDependencies): Sso {
 
   /** Tests an issuer and a client. `origin` is the service's own origin. */
   const runOidcTest = (candidate: Candidate, origin: string): Promise<Check[]> =>
-    testOidc(candidate, origin, { outgoing, clock, allowed });
+    testOidc(candidate, origin, { outgoing, clock, isAllowedAddress });
 
   /** @throws {CloudFailure}; {Problem} invalidRequest if the secret was deleted from the key vault */
   async function savedSecret(

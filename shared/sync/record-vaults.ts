@@ -99,7 +99,7 @@ export function createSyncVaults(deps: {
  * - If the record stores no identity, the vault must be old enough.
  *
  * A vault is old enough if Azure reports no creation date, or if the vault existed when the record last used or confirmed the
- * name: two vaults never share a name at the same time, including deleted vaults that can be recovered.
+ * name. Two vaults never share a name at the same time, including deleted vaults that can be recovered.
  *
  * @throws {SyncFailure} otherPlace
  */

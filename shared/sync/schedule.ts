@@ -9,13 +9,16 @@ import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
 import { DUE_PREFIX, DueRows, LICENCE_NOTICE, Notices, Records, RUN_QUEUE, SYNC } from "./record.ts";
 import { ALL_RECORDS, type SyncRecords } from "./records.ts";
 
-/** A message is not repeated for this time, because its run is waiting in the queue or in progress. */
+/**
+ * Time after which a message for the same record is sent again. Until then, its run is probably waiting in the queue or in
+ * progress.
+ */
 const RESEND_AFTER_MS = 30 * MINUTE_MS;
 /**
- * The same for a follow-up, from the time at which it should arrive. A worker that finds a record leased by another worker sends
- * a follow-up: a delayed message, which runs the record once the lease has expired (run.ts). The worker first writes the
- * follow-up's time to the due row, so that no other worker sends a second follow-up. If the worker crashes before it sends the
- * message, no message arrives, so the timer waits less long than for other messages.
+ * Time after which the timer replaces a follow-up that did not arrive, counted from its planned arrival. A follow-up is a
+ * delayed message: a worker that finds a record leased by another worker sends it, and it runs the record once the lease has
+ * expired (run.ts). The worker first writes the follow-up's time to the due row, so that no other worker sends a second
+ * follow-up. If the worker crashes in between, no message arrives, so this time is shorter than `RESEND_AFTER_MS`.
  */
 const RESEND_FOLLOW_UP_AFTER_MS = 5 * MINUTE_MS;
 /** Number of messages that are sent concurrently. */
@@ -30,7 +33,7 @@ export interface SyncSchedule {
    * Without a license it sends none, and writes that to the log and once a day to the audit log.
    */
   sendDueRecords(): Promise<void>;
-  /** Starts the records that failed because of this provider's configuration. */
+  /** Starts the records that failed because of this provider's configuration. Called after an administrator changed it. */
   configured(provider: string): Promise<void>;
 }
 
@@ -78,7 +81,7 @@ export function createSchedule(deps: {
     async sendDueRecords() {
       const now = clock.now();
       const timeBefore = (milliseconds: number) => new Date(now.getTime() - milliseconds).toISOString();
-      // `aside`: the record was tampered with and is only checked once a day.
+      // `aside`: another program changed the record. It is not used, and is only checked once a day.
       const sentBefore = ({ aside, followUp }: { aside?: boolean | undefined; followUp?: boolean | undefined }) =>
         timeBefore(aside ? DAY_MS : followUp ? RESEND_FOLLOW_UP_AFTER_MS : RESEND_AFTER_MS);
       const range = { partitionKey: SYNC, from: DUE_PREFIX, before: keyEnd(DUE_PREFIX + now.toISOString()), onCorrupt };

@@ -288,7 +288,7 @@ describe("with requireStepUp", () => {
     expect(resultOf(await newToken(person))).toBe("stepUpRequired");
   });
 
-  test("a user without a second factor is told to add one", async () => {
+  test("a user without a second factor gets the instruction to add one", async () => {
     const person = await createPerson("admin", false);
     await setRequired(true);
     const guarded = await newToken(person);

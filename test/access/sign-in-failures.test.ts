@@ -20,7 +20,7 @@ test("clearing the failures of one username does not affect usernames whose rows
   // Counts failed attempts until the username is locked.
   for (const username of [previousUser, user, nextUser])
     for (let isLocked = false; !isLocked; )
-      isLocked = "waitSeconds" in (await failures.begin({ username, address: "203.0.113.9", known: false }));
+      isLocked = "waitSeconds" in (await failures.begin({ username, address: "203.0.113.9", isKnownAddress: false }));
   const lockedStates = async () =>
     await Promise.all(
       [previousUser, user, nextUser].map(async (username) => (await failures.lockedUntil(username)) !== undefined),

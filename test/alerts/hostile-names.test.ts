@@ -14,8 +14,8 @@ import { HOSTILE_NAMES, NOT_IN_A_LINE } from "../support/hostile-names.ts";
 import { payloadProblems } from "./payload-schemas.ts";
 
 /**
- * Tests that a hostile name, such as an owner tag, adds no line and no markup to a message: each of these names in each kind of
- * item, for each receiver. Webhooks get the names unchanged, because they are data.
+ * Tests that a hostile name, such as an owner tag, adds no line and no markup to a message. They send each of these names in
+ * each kind of item to each receiver. Webhooks get the names unchanged, because they are data.
  */
 
 const PLAIN = "name";

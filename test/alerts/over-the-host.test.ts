@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { runDays } from "../support/alert-days.ts";
 
 /**
- * Runs the whole service on its host for four simulated days, in which it is killed once (`kill -9`) while it sends alerts.
+ * Runs the whole service on its host for four simulated days. Kills it once (`kill -9`) while it sends alerts.
  * infra/bench/sixty-days.ts does the same over sixty days with a thousand assets.
  */
 test("mail, digest and webhook notify of each asset once per threshold although the service is killed", async () => {

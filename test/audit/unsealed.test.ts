@@ -28,9 +28,9 @@ import { event, eventBy, exportAll, type Fixture, makeKey, openFixture, page, pu
 
 /**
  * Tests that changes of audit entries are found before the entries are sealed. Each case gets its own log, in which nothing is
- * sealed, and changes rows directly in storage, like an attacker with the account's key. Two processes wrote the log from
- * 10:00 on: `a` the entries of the actors a1, a2 and a3; `b` that of b1, and a rejected request three times, which is one entry
- * with a count. A row of last entries names the newest entry of a process until its next entry does. The row of an entry
+ * sealed, and changes rows directly in storage, like an attacker with the account's key. Two processes wrote the log from 10:00
+ * on. `a` wrote the entries of the actors a1, a2 and a3. `b` wrote that of b1, and a rejected request three times, which is one
+ * entry with a count. A row of last entries names the newest entry of a process until its next entry does. The row of an entry
  * contains the entry's text, its authentication code (`mac`) and its link to the previous entry of the same process.
  */
 

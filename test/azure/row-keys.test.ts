@@ -59,7 +59,7 @@ test("invalid key names and values are rejected", async () => {
   expect((await expectFailure(createRowKeys().current())).code).toBe("badResponse");
 });
 
-test("a version that the vault did not have is asked for again after a minute", async () => {
+test("a version that the vault did not have is requested again after a minute", async () => {
   await vault.writeSecret("row-signing", randomBytes(32).toString("base64"), "text/plain");
   const { name, key } = await createRowKeys().current();
   const rowKeys = createRowKeys();

@@ -10,7 +10,7 @@ import { type JudgedMutant, printReport } from "../../infra/mutate/report.ts";
 import { drawMutants, SMALL_MODULES } from "../../infra/mutate/sample.ts";
 
 /*
- * Tests of the mutation testing in infra/mutate: it changes the code at one place (the changed code is a mutant), runs the
+ * Tests of the mutation testing in infra/mutate. It changes the code at one place (the changed code is a mutant), runs the
  * tests, and reports the mutants that no test notices. A place can have several mutants.
  */
 

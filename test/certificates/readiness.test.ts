@@ -172,7 +172,7 @@ test("the next scan asks an authority that is configured later, once for each of
   expect(renewalInfoRequests()).toBe(10);
 });
 
-test("a new version is asked for alone, and a failure of the authority costs only that certificate", async () => {
+test("only the window of a new version is requested, and a failure of the authority costs only that certificate", async () => {
   const { control } = service.cloud;
   const fault = control.addFault({ match: { operation: "acme.renewalInfo" }, action: { kind: "fail", status: 503 } });
   control.putCertificate("kv-acmebot", {

@@ -67,7 +67,7 @@ function scansOf(stored: Map<string, AssetRecord>) {
   };
 }
 
-test("the certificates of an authority that is configured later are asked for once, and nothing else is read", async () => {
+test("the certificates of an authority that is configured later are requested once, and nothing else is read", async () => {
   const { scan, counts } = scansOf(certificatesOf(10));
   // No certificate of the vault has an authority, so that nothing is ever due by time.
   await scan("");

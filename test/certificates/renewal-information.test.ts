@@ -1,4 +1,5 @@
-// Answers of certificate authorities to requests for renewal information (RFC 9773), valid and not.
+// Tests of requests for renewal information (RFC 9773: when a certificate should be renewed), with valid and invalid responses of
+// certificate authorities.
 import type { ServerResponse } from "node:http";
 import { serverCertificate } from "simulated-cloud/tls.ts";
 import { expect, onTestFinished, test } from "vitest";
@@ -48,7 +49,7 @@ test("a certificate with a serial number longer than that of any authority has n
   expect(certificateIdOf({ authorityKeyId: "ab".repeat(10_000), serialNumber: "11" })).toBeUndefined();
 });
 
-test("a window is asked for once per certificate, the directory once", async () => {
+test("each window is requested once per certificate, and the directory once for all", async () => {
   const { client, addresses } = clientOf({ json: WINDOW, headers: { "retry-after": "3600" } });
   expect(client.directoryOf("CN=R12, O=Let's Encrypt, C=US")).toBe(DIRECTORY);
   expect(client.directoryOf("CN=Acme CA")).toBeUndefined();
@@ -72,7 +73,7 @@ test.each([
   ["a date in the past", "Fri, 27 Nov 2020 13:00:00 GMT", 60],
   ["no date", "soon", 21_600],
   ["a number of 400 digits", "9".repeat(400), 21_600],
-])("Retry-After with %s is kept within a minute and a day", async (_, header, seconds) => {
+])("Retry-After with %s leads to a wait of at least a minute and at most a day", async (_, header, seconds) => {
   const { client } = clientOf({ json: WINDOW, headers: header === undefined ? {} : { "retry-after": header } });
   expect((await client.windowOf(DIRECTORY, "a.b")).retryAfter).toBe(nowSeconds + seconds);
 });
@@ -98,7 +99,7 @@ test.each([
     /does not allow/,
   ],
   ["a redirect", { status: 302, headers: { location: "https://10.0.0.1/" } }, /answered 302/],
-])("%s is a failure with a time for the next request", async (_, answer, message) => {
+])("%s is a failure that says when to send the next request", async (_, answer, message) => {
   const { client } = clientOf(answer);
   const failure = await client.windowOf(DIRECTORY, "a.b").catch((error: unknown) => error);
   expect(failure).toMatchObject({ name: "NoRenewalInformation", message: expect.stringMatching(message) });
@@ -106,42 +107,42 @@ test.each([
 });
 
 test.each([429, 503])(
-  "after three answers with the status %i, an authority is not asked for an hour",
+  "after three answers with the status %i, an authority gets no request for an hour",
   async (status) => {
     const { client, addresses, clock, answers } = clientOf({ status, json: {} });
-    const ask = () => client.windowOf(DIRECTORY, "a.b");
-    for (let failures = 0; failures < 5; failures++) await expect(ask()).rejects.toThrow();
+    const requestWindow = () => client.windowOf(DIRECTORY, "a.b");
+    for (let failures = 0; failures < 5; failures++) await expect(requestWindow()).rejects.toThrow();
     expect(addresses.filter((address) => address !== DIRECTORY)).toHaveLength(3);
-    await expect(ask()).rejects.toMatchObject({
+    await expect(requestWindow()).rejects.toMatchObject({
       message: "acme.example did not answer earlier requests.",
       retryAfter: nowSeconds + 3600,
     });
     clock.time = new Date(NOW.getTime() + 3_600_000);
     answers.renewalInfo = { json: WINDOW };
-    await ask();
-    await ask();
+    await requestWindow();
+    await requestWindow();
   },
 );
 
-test("an authority that names a time is asked again then", async () => {
+test("an authority that sends Retry-After gets the next request at that time", async () => {
   const { client, addresses, clock } = clientOf({ status: 429, json: {}, headers: { "retry-after": "120" } });
-  const ask = () => client.windowOf(DIRECTORY, "a.b");
+  const requestWindow = () => client.windowOf(DIRECTORY, "a.b");
   for (let failures = 0; failures < 4; failures++)
-    await expect(ask()).rejects.toMatchObject({ retryAfter: nowSeconds + 120 });
+    await expect(requestWindow()).rejects.toMatchObject({ retryAfter: nowSeconds + 120 });
   const before = addresses.length;
   clock.time = new Date(NOW.getTime() + 120_000);
-  await expect(ask()).rejects.toThrow(/answered 429/);
+  await expect(requestWindow()).rejects.toThrow(/answered 429/);
   expect(addresses.length).toBe(before + 1);
 });
 
-test("requests that the end of a scan cut off are no failure of the authority", async () => {
+test("requests that the end of a scan aborted don't count as failures of the authority", async () => {
   const { client, addresses } = clientOf({ status: 503, json: {} });
   for (let failures = 0; failures < 4; failures++)
     await expect(client.windowOf(DIRECTORY, "a.b", AbortSignal.abort())).rejects.toThrow(/answered 503/);
   expect(addresses).toHaveLength(5);
 });
 
-test("answers about single certificates are no failure of the authority", async () => {
+test("error responses about single certificates don't count as failures of the authority", async () => {
   const { client, addresses } = clientOf({ status: 404, json: {} });
   for (let failures = 0; failures < 5; failures++)
     await expect(client.windowOf(DIRECTORY, "a.b")).rejects.toThrow(/answered 404/);

@@ -13,10 +13,10 @@ import { HOUR_MS, MINUTE_MS } from "../../shared/platform/time.ts";
 import { Reached } from "../support/random-events.ts";
 import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 
-// Drives the states of evaluations (evaluation-states.ts) with random events: scans and evaluations of the same vaults at the
-// same time, large writes that end in the middle, crashes, late writes, duplicate messages, exemptions, and requested evaluations
-// of all vaults. A result is correct if it was evaluated from the asset, the access model and the age that the inventory has at
-// the end.
+// Drives the states of evaluations (evaluation-states.ts) with random events. These are scans and evaluations of the same
+// vaults at the same time, large writes that end in the middle, crashes, late writes, duplicate messages, exemptions, and
+// requested evaluations of all vaults. A result is correct if it was evaluated from the asset, the access model and the age
+// that the inventory has at the end.
 
 /** The first table at the head of evaluation-states.ts, as `state event next state`. */
 const RESULT_TRANSITIONS = [

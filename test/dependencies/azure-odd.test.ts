@@ -181,8 +181,8 @@ describe("with a fake Azure server", () => {
   afterAll(() => server.stop());
 
   /**
-   * Makes the server return `rows` for the Resource Graph query of sites, no rows for other queries, and `byPath(path)` for
-   * other requests: a body, or a number for a response with that status.
+   * Makes the server return `rows` for the Resource Graph query of sites, and no rows for other queries. For other requests it
+   * returns `byPath(path)`: a body, or a number for a response with that status.
    */
   function respondWith(rows: unknown[], byPath: (path: string) => unknown = () => ({ value: [] })): void {
     const answer = async (request: IncomingMessage, response: ServerResponse) => {

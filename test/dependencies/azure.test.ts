@@ -16,7 +16,7 @@ import { startTestCloud } from "../azure/live-cloud.ts";
 import { expectFailure, recordingLog, SHORT_WAITS } from "../azure/services.ts";
 
 /**
- * Tests of dependency discovery in Azure against the simulated cloud. The source reads one unit (a subscription) at a time and
+ * Tests of dependency discovery in Azure against the simulated cloud. The source reads one unit (a subscription) at a time. It
  * reports each resource with its edges (the vault objects that the resource uses), each resource that is gone, and each scope
  * that could not be read (`notSeen`). The company "acme" has a resource of every supported kind, and decoys that use no vault.
  */

@@ -26,8 +26,8 @@ import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import type { Fence } from "../../shared/platform/storage/fence.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 
-// Fixture of dependency discovery: the module runs on real tables, but the test controls the source of resources, the queue and
-// the clock, and can crash a process at any of its writes.
+// Fixture of dependency discovery. The module runs on real tables, but the test controls the source of resources, the queue and
+// the clock. The test can crash a process at any of its writes.
 
 export const caller = { actor: "admin", requestId: "request-1" };
 export const FIRST_1000 = { limit: 1000, offset: 0, cursor: undefined };

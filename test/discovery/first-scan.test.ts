@@ -129,9 +129,9 @@ describe("instances on one storage account", () => {
     // 1. Both instances look for the claim, and find none.
     // 2. The faster one inserts the claim, and then waits.
     // 3. The slower one tries to insert the claim too, which fails. So it starts no scan and ends.
-    // 4. The faster one starts the scan.
-    // If the slower one did start a scan, its first write (`modify` of the active scans) would be the third step, and would
-    // wait until the faster one's scan has ended. Then no scan of the same subscriptions would prevent the second one.
+    // 4. The faster one starts the scan. If the slower one did start a scan, its third step would be its first write (`modify`
+    // of the active scans). It would then wait until the faster one's scan has ended. Then no scan of the same subscriptions
+    // would prevent the second one.
     const [claimWritten, scanStarting, fasterEnded] = [
       Promise.withResolvers<void>(),
       Promise.withResolvers<void>(),

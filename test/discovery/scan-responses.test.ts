@@ -1,6 +1,6 @@
 /*
- * A full scan requests all details of a vault, but parses only responses that changed: the vault's row contains a hash of the
- * responses from which the stored assets were derived.
+ * A full scan requests all details of a vault, but parses only responses that changed. For this, the vault's row contains a
+ * hash of the responses from which the stored assets were derived.
  */
 import fc from "fast-check";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
@@ -166,9 +166,9 @@ test(
   "a full scan stores the vault's state after any changes, failures and earlier scans",
   async () => {
     const names = fc.constantFrom("a", "b", "c", "d");
-    // One step: a scan; a new rotation policy, key or certificate; the objects of a list; a name that becomes disabled or
-    // enabled (`switched`); a full scan during which responses of one kind are denied (`refused`); a move to a resource group
-    // (`group`).
+    // One step of a history. It is a scan; a new rotation policy, key or certificate; the objects of a list; or a name that
+    // becomes disabled or enabled (`switched`). It can also be a full scan during which responses of one kind are denied
+    // (`refused`), or a move to a resource group (`group`).
     const step = fc.oneof(
       { weight: 4, arbitrary: fc.constantFrom("full", "delta", "scheduled").map((mode) => ({ mode })) },
       { weight: 2, arbitrary: fc.record({ policy: names, action: fc.constantFrom("Rotate", "Notify", "none") }) },

@@ -7,7 +7,7 @@ import type { BuiltApp } from "../../infra/build/build.ts";
 import { TEST_APP } from "../support/test-app.ts";
 
 /*
- * A cold start is the first call to a new process. Its duration depends on the code that the call loads, so the build puts each
+ * A cold start is the first call to a new process. Its duration depends on the code that the call loads. So the build puts each
  * area into a file of its own, and these tests check which source files a first call loads.
  */
 

@@ -22,8 +22,8 @@ const unescapeText = (text: string): string =>
   text.replace(/\\(["\\n])/g, (_, letter: string) => (letter === "n" ? "\n" : letter));
 
 /**
- * Parses the text format, version 0.0.4, by its grammar and rules: HELP and TYPE once and before the samples, the lines of a
- * metric together, no duplicate series, a line feed at the end.
+ * Parses the text format, version 0.0.4, by its grammar and rules. HELP and TYPE appear once and before the samples, the lines
+ * of a metric are together, no series is duplicated, and a line feed is at the end.
  * https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format
  *
  * @throws with the line that violates a rule

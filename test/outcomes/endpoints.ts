@@ -1,5 +1,5 @@
 /**
- * The requests of every endpoint that changes something, with their preparation and how to read whether the change happened.
+ * The requests of every endpoint that changes something. Each has its preparation, and how to read whether the change happened.
  * outcomes.test.ts sends them during faults of storage and of the key vault.
  */
 import type { Service } from "../support/service.ts";

@@ -156,8 +156,8 @@ const SecretNotes = entity("Sync", z.object({}));
 const UnverifiedRules = entity(Rules.table, z.object({ ruleId: z.string(), webhookVersion: z.string().optional() }));
 
 /**
- * Expects that each secret in the service's key vault belongs to a rule, a provider or a note in the tables, and that each
- * webhook rule and each provider has its secret.
+ * Expects that each secret in the service's key vault belongs to a rule, a provider or a note in the tables. Also expects that
+ * each webhook rule and each provider has its secret.
  */
 async function expectSecretsAgree(): Promise<void> {
   const tables = createTables({ connectionString: service.azurite.connectionString() });

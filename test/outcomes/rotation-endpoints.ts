@@ -13,8 +13,8 @@ const MATCH = { assetId: `kv-one.secret.${SECRET}` };
 
 /**
  * Returns the entries for rotation policies and matches (vault secrets that contain an application's credential).
- * outcomes.test.ts sends their requests during faults of storage, and once more if the outcome is unknown (`allowedOnRepeat`).
- * `state` reads whether the change happened.
+ * outcomes.test.ts sends their requests during faults of storage. If the outcome is unknown (`allowedOnRepeat`), it sends them
+ * once more. `state` reads whether the change happened.
  */
 export function rotationEndpoints(context: EndpointContext): ChangingEndpoint[] {
   const { service, services, call, token, nextNumber, stateIfRemoved } = context;

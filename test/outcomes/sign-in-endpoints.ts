@@ -5,12 +5,13 @@ import { type EndpointContext, requireSuccess } from "./endpoint-context.ts";
 import { createUser, listSessions, PASSWORD, stateOfTokenRevocation } from "./test-users.ts";
 
 /**
- * Returns the entries for sign-ins with a password (for a token and for a browser session), sign-out, and the change of the
- * password. outcomes.test.ts sends their requests during faults of storage. Requests that hash a password are slow, so they are
- * tested only with the faults that lose an answer or cut it off (`LostAnswer`, `CutAnswer`).
+ * Returns the entries for sign-ins with a password (for a token and for a browser session), sign-out, and the password change.
+ * outcomes.test.ts sends their requests during faults of storage. Requests that hash a password are slow, so they are tested
+ * only with the faults that lose an answer or cut it off (`LostAnswer`, `CutAnswer`).
  *
- * An entry prepares a request and says with which status it succeeds, with which statuses a repetition may answer, how to read
- * whether the change happened (`state`), and the type of its audit entries (`event`). changing-endpoint.ts has the details.
+ * An entry prepares a request. It says with which status the request succeeds, with which statuses a repetition may answer, how
+ * to read whether the change happened (`state`), and the type of its audit entries (`event`). changing-endpoint.ts has the
+ * details.
  */
 export function signInEndpoints(context: EndpointContext): ChangingEndpoint[] {
   const { services, nextNumber } = context;

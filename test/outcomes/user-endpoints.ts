@@ -72,7 +72,7 @@ export function userEndpoints(context: EndpointContext): ChangingEndpoint[] {
         const failures = createSignInFailures({ tables, clock, hash });
         // The fifth failure from an address blocks the username there.
         for (let failure = 0; failure < 5; failure++) {
-          await failures.begin({ username, address: "198.51.100.1", known: false });
+          await failures.begin({ username, address: "198.51.100.1", isKnownAddress: false });
         }
         return {
           method: "POST",

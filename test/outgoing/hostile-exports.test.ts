@@ -156,7 +156,7 @@ describe("in a PDF, each name is text without lines of its own", () => {
   });
 });
 
-test("the audit log does not contain usernames that strangers choose", async () => {
+test("the audit log does not contain usernames of failed sign-ins, which anyone can choose", async () => {
   const rows = await readCsv("/audit/export/csv");
   expectNoFormula(rows);
   const failed = rows.filter(({ eventType }) => eventType === "user.signInFailed");

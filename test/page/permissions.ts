@@ -57,8 +57,8 @@ export function readPermissions(document: {
   const isGet = (operation: string) => routeOf.get(operation)!.startsWith("GET ");
 
   /**
-   * Returns whether a check of the permission for `guard` also protects a call of `operation`: every role that can call `guard`
-   * can call `operation`, and if `operation` needs a license, so does `guard`.
+   * Returns whether a check of the permission for `guard` also protects a call of `operation`. Every role that can call `guard`
+   * must be able to call `operation`, and if `operation` needs a license, so must `guard`.
    */
   function implies(guard: string, operation: string): boolean {
     const isLicensed = !needsLicence(operation) || needsLicence(guard);

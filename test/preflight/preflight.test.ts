@@ -91,7 +91,7 @@ test.each(OBSTACLES)("finds $name", async ({ plant, parameters, expected }: Obst
     expect([message, remedy]).toEqual([expect.stringMatching(/\.$/), expect.stringMatching(/\.$/)]);
 });
 
-test("a customer-managed key in a vault with purge protection is no finding", async () => {
+test("a customer-managed key in a vault with purge protection causes no finding", async () => {
   putKeyVault(subscription);
   expect((await subscription.run(CUSTOMER_MANAGED_KEY)).findings).toEqual([]);
   const customerManagedKey = {
@@ -225,7 +225,7 @@ test("permissions on the service's resource group suffice if a platform team has
   expect((await subscription.run()).findings).toEqual([]);
 });
 
-test("a firewall that allows the existing subnet is no finding", async () => {
+test("a firewall that allows the existing subnet causes no finding", async () => {
   subscription.putNetwork();
   const virtualNetworkRules = [`${NETWORK_ID}/subnets/functions`];
   subscription.cloud.control.putVault(SUBSCRIPTION, {

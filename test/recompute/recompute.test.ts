@@ -10,9 +10,9 @@ import { licence } from "../support/licence.ts";
 import { ADMIN, Service } from "../support/service.ts";
 import { skipWithout } from "../support/tools.ts";
 
-// A second program (main.py), in another language and written from the pages in docs/ alone, reads the cloud by its own
-// protocols and recomputes the service's answers: violations, score, controls, matches, blast radii, credentials of B2C tenants
-// and alert previews. A difference means that the service or a page is wrong.
+// A second program (main.py) reads the cloud by its own protocols and recomputes the service's answers. It is in another
+// language and was written from the pages in docs/ alone. It recomputes violations, score, controls, matches, blast radii,
+// credentials of B2C tenants and alert previews. A difference means that the service or a page is wrong.
 
 const root = path.resolve(import.meta.dirname, "../..");
 const isSkipped = skipWithout("python");

@@ -158,8 +158,8 @@ describe("the cost of a walk", () => {
     const partitionsAndStages = 3 * SUBSCRIPTIONS.length + 33;
     // Reads all vaults twice, the changed ones, and the totals before and after and their renewal. The same for the results.
     const totals = 24;
-    // The last stage: its vaults, the position after each of seven checks, 19 ranges and rows, of which most are empty, one request
-    // for each of the other kinds of rows, and some for the partitions of those that have several.
+    // Requests of the last stage: its vaults, the position after each of seven checks, and 19 ranges and rows, of which most
+    // are empty. Also one request for each of the other kinds of rows, and some for the partitions of kinds that have several.
     const records = 1 + 7 + 19 + OTHER_ROWS.length + 20;
     expect(walkRequests.length).toBeLessThanOrEqual(perVault + results + partitionsAndStages + totals + records);
     expect(walkRequests.length).toBeGreaterThan(perVault + results);

@@ -106,7 +106,7 @@ class Schedule {
     }
   }
 
-  /** The timer of the policies, and the messages that it sends. */
+  /** Runs the timer that enqueues due policies, and delivers its messages, which begin rotations. */
   async beginDue(): Promise<void> {
     const { fixture } = this;
     await fixture.automatic.enqueueDue();
@@ -124,7 +124,10 @@ class Schedule {
     }
   }
 
-  /** Delivers the messages of rotations that are due until a time, and then runs the timer of rotations. */
+  /**
+   * Delivers the messages of rotations that are due before `end` (Unix milliseconds), and then runs the timer that continues
+   * overdue rotations.
+   */
   async workUntil(end: number): Promise<void> {
     const { world } = this.fixture;
     for (;;) {

@@ -63,8 +63,8 @@ async function createConsumers(secret: string, kinds = COUNTS): Promise<AzureCon
 }
 
 /**
- * How a rotation refreshes each kind of consumer: it restarts or updates the consumer (action), waits until the consumer
- * reloads the secret (automatic), or can neither refresh nor check it (blind).
+ * How a rotation refreshes each kind of consumer. `action`: it restarts or updates the consumer. `automatic`: it waits until
+ * the consumer reloads the secret. `blind`: it can neither refresh nor check the consumer.
  */
 const REFRESH_METHODS: Record<ConsumerKind, "action" | "automatic" | "blind"> = {
   webApp: "action",

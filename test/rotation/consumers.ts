@@ -16,8 +16,8 @@ import { VAULT, type World } from "./world.ts";
 type RefreshMethod = PlannedConsumer["how"];
 
 /**
- * Fault of a consumer during a refresh: the refresh is rejected ("denied", "throttled"), has no effect ("never takes it"), or
- * the consumer reports that it can't read the vault ("says it can't").
+ * Fault of a consumer during a refresh. "denied", "throttled": the refresh is rejected. "never takes it": the refresh has no
+ * effect. "says it can't": the consumer reports that it can't read the vault.
  */
 export type RefreshFault = "denied" | "throttled" | "never takes it" | "says it can't";
 

@@ -50,8 +50,9 @@ interface Case {
   /** Whether the attempt happens before the plan or during the overlap period. */
   when: "plan" | "overlap";
   /**
-   * Where the rotation names the attempt: a place that is not updated with this reason, a consumer that is ignored because it can't
-   * use the secret (`broken`), a consumer that is not refreshed (`leftOut`), or nowhere, because it has no effect at all.
+   * Where the rotation names the attempt: a place that is not updated with this reason, a consumer that is ignored because it
+   * can't use the secret (`broken`), or a consumer that is not refreshed (`leftOut`). Nowhere if the attempt has no effect at
+   * all.
    */
   named: "newPlace" | "uncertain" | "broken" | "leftOut" | "nowhere";
   /** Whether the removal of the old secret waits for a user. The new value is in use by then. */

@@ -15,9 +15,10 @@ import { openMatchingFixture } from "./matching-world.ts";
 import { BOSS, VAULT } from "./world.ts";
 
 /**
- * Tests of people without rights ("strangers" below): they have no right on a rotated secret, but can write to a vault, an app, a
- * project or a queue of their own. None gets a new value, none stops, delays or rolls back a rotation, and each is named. If a stranger's vault secret
- * may hold the old value, a user decides once, before the old value is removed: the new value is in use by then.
+ * Tests of people without rights ("strangers" below). They have no right on a rotated secret, but can write to a vault, an app,
+ * a project or a queue of their own. None gets a new value, none stops, delays or rolls back a rotation, and each is named. If
+ * a stranger's vault secret may hold the old value, a user decides once, before the old value is removed: the new value is in
+ * use by then.
  */
 
 const [STRANGER_VAULT, OTHER_VAULT] = ["kv-stranger", "kv-other"];

@@ -11,9 +11,9 @@ import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 import { ADMIN, type Answer, Service } from "../support/service.ts";
 
 /**
- * Tests that a rotation of a vault secret continues after its host process was killed with SIGKILL: at a random table write or
- * cloud call, before or after it is carried out. A campaign, the long test run, kills 15 rotations of each outcome. The normal
- * suite kills one.
+ * Tests that a rotation of a vault secret continues after its host process was killed with SIGKILL. The process is killed at a
+ * random table write or cloud call, before or after it is carried out. A campaign, the long test run, kills 15 rotations of
+ * each outcome. The normal suite kills one.
  */
 
 /** Number of rotations that a campaign kills for each outcome. */

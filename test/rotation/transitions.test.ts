@@ -21,12 +21,14 @@ import {
 import { Reached, VersionedRow } from "../support/random-events.ts";
 import { IS_CAMPAIGN } from "../support/sampling.ts";
 
-// Drives the transition functions of rotations with random events: steps that succeed, fail or need a user, workers that crash
-// or write late, copies of messages, and users that cancel or retry. A step's effects on places and client secrets are simulated.
+// Drives the transition functions of rotations with random events. These are steps that succeed, fail or need a user, workers
+// that crash or write late, copies of messages, and users that cancel or retry. A step's effects on places and client secrets
+// are simulated.
 //
-// Members of a rotation: `ending` is set by a rollback, and is the status with which the rotation will end. `revokingSince` is set
-// before the old secret is removed. The state of an attempt to add a secret goes from `asked` to `made`, and in a rollback over
-// `discarding` to `removed`; that of a place from `planned` over `writing` to `written`, and back over `restoring` to `restored`.
+// Members of a rotation: `ending` is set by a rollback, and is the status with which the rotation will end. `revokingSince` is
+// set before the old secret is removed. The state of an attempt to add a secret goes from `asked` to `made`, and in a rollback
+// over `discarding` to `removed`. The state of a place goes from `planned` over `writing` to `written`, and back over
+// `restoring` to `restored`.
 
 const NOW = new Date("2026-11-01T00:00:00Z");
 const FAILURE = { code: "internal", message: "It failed.", remedy: "Fix it." };

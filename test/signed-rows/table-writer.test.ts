@@ -554,7 +554,7 @@ test("a row that is planted after the time for unsigned rows is not signed, alth
   await acceptAll();
 });
 
-test("a store is told of the other stores whose rows the same key signs, and the tags of others stay", async () => {
+test("the state of a store names the other stores whose rows the same key signs, and the tags of others stay", async () => {
   const services = newServices();
   const vault = services.serviceKeyVault!;
   const account = storageAccount(services.connection);

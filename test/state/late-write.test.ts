@@ -246,7 +246,7 @@ test("a vault that moves during a write to its old subscription is stored only i
 test("a vault can be scanned whose rows are of a version without fences, with a lock until 2099", async () => {
   const { tables } = undisturbed();
   // Builds that version's state: no fences, a lock of a crashed worker with a wrong clock, and an interrupted change of an
-  // expiry date, which is recorded as a pending write but was written in only one partition.
+  // expiry date. The change is recorded as a pending write but was written in only one partition.
   for (const partitionKey of ["all", `sub:${HERE}`, "vault:kv-t"]) await tables.remove(Assets, partitionKey, "f!kv-t");
   const table = (name: string) =>
     TableClient.fromConnectionString(connectionString, name, { allowInsecureConnection: true });

@@ -8,7 +8,7 @@ import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 import { createWorkers, differences, readAllRows } from "./inventory-fixture.ts";
 import { type Reached, runSchedule, SITUATIONS } from "./random-schedule.ts";
 
-// Runs random schedules of scans with crashes and delayed writes (see random-schedule.ts) and compares the final state of the
+// Runs random schedules of scans with crashes and delayed writes (see random-schedule.ts). Compares the final state of the
 // tables with the state that a first scan of the cloud writes into an empty storage account.
 
 // Delays between the attempts of one request don't matter here and would take most of the time.

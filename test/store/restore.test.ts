@@ -401,7 +401,7 @@ test("approvals that were open in the copy can't be used after the restore", asy
   ]);
 });
 
-test("a stranger can't hold alerts with a planted marker of a restore, nor with a copy of an earlier one", async () => {
+test("someone who can write to the storage account can't hold alerts with a planted marker of a restore, nor with a copy of an earlier one", async () => {
   const { tables, unreadable, clock, nowPlus, markers, evaluateLater } = await openRestoredAlerts("planted");
   await evaluateLater();
   const keys = { partitionKey: "restore", rowKey: "restore" };

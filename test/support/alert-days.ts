@@ -298,8 +298,8 @@ const notification = (name: string, expires: number, threshold: number): string 
   `${name}, expires ${new Date(expires).toISOString().slice(0, 16)}, threshold ${threshold}`;
 
 /**
- * Returns the notifications that a rule must send for one expiry date: on each day the lowest crossed threshold, unless the
- * rule has notified for it or for a lower one.
+ * Returns the notifications that a rule must send for one expiry date. On each day this is the lowest crossed threshold, unless
+ * the rule has notified for it or for a lower one.
  */
 function expectedNotifications(
   { name, expires, from, until }: ExpiryDate,

@@ -7,9 +7,9 @@ export const codeOf = ({ secret }: { secret: string }, steps = 0): string =>
   new TOTP({ secret: Secret.fromBase32(secret) }).generate({ timestamp: Date.now() + steps * STEP_MS });
 
 /**
- * Confirms an authenticator app with the code of the previous time step, so that the test can still use the current code: the
- * service accepts each code once, and codes that are up to one step old. If the next step starts before the service receives the
- * code, the code is two steps old and rejected. Then the function tries the next code.
+ * Confirms an authenticator app with the code of the previous time step, so that the test can still use the current code. The
+ * service accepts each code once, and codes that are up to one step old. If the next step starts before the service receives
+ * the code, the code is two steps old and rejected. Then the function tries the next code.
  */
 export async function confirmWithPreviousCode<A extends { status: number }>(
   app: { secret: string },

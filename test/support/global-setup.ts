@@ -10,8 +10,8 @@ import { APP_IS_BUILT, CLOUD_KEYS, COMMANDS, HOST, TEST_APP } from "./test-app.t
 import { skippedTools } from "./tools.ts";
 
 /**
- * Prepares a test run. Vitest calls it once, before the first test file. It creates the run's temporary folder, builds the app
- * with a license key of its own, creates the keys of the simulated clouds, and bundles the functions host and the commands.
+ * Prepares a test run. Vitest calls it once, before the first test file. It creates the run's temporary folder and the keys of
+ * the simulated clouds. It builds the app with a license key of its own, and bundles the functions host and the commands.
  *
  * A run that a test starts uses the app of the outer run (`APP_IS_BUILT`).
  *

@@ -46,6 +46,9 @@ export function minimumCalls(vaults = VAULTS): { lists: number; full: number; fi
 /** Returns the number of calls for one vault that must follow each other: the pages of its longest list. */
 export const minimumListChain = (): number =>
   Math.max(pages(SECRETS_PER_VAULT + CERTIFICATES), pages(KEYS + CERTIFICATES));
-/** The same with details. A worker reads eight of them at a time, as soon as the list of certificates is complete. */
+/**
+ * Minimum number of calls for a vault with details. A worker reads eight of them at a time, as soon as the list of certificates
+ * is complete.
+ */
 export const minimumCallChain = (): number =>
   Math.max(pages(SECRETS_PER_VAULT + CERTIFICATES), pages(CERTIFICATES) + Math.ceil(CERTIFICATES / 8));

@@ -36,8 +36,8 @@ export interface CallOptions {
 }
 
 /**
- * The check against the OpenAPI document, shared by all test files of this process: all hosts run the same build, and a host
- * needs half a second to create the document.
+ * The check against the OpenAPI document. All test files of this process share it, because all hosts run the same build, and a
+ * host needs half a second to create the document.
  */
 const processState = globalThis as { conformance?: Promise<Conformance> | undefined };
 

@@ -1,6 +1,6 @@
 /**
- * Simulates the crash of a process within a test's own process. The dependencies of a module are wrapped with `crashable`, and
- * at the selected step their methods start to throw this error, so that nothing that the module does afterwards has an effect.
+ * Simulates the crash of a process within a test's own process. The dependencies of a module are wrapped with `crashable`. From
+ * the selected step on, their methods throw this error, so that nothing that the module does afterwards has an effect.
  */
 export class SimulatedCrash extends Error {
   override readonly name = "SimulatedCrash";

@@ -4,8 +4,8 @@ import type { Steps } from "../support/simulated-crash.ts";
 import { openFixture } from "./sync-fixture.ts";
 
 /**
- * Process for kill.test.ts: runs one sync record and kills itself with SIGKILL at one of its steps (calls of tables, queues, the
- * audit log and vaults), before or after the step is applied. Usage: `crashing-worker.ts RECORD STEP before|after`.
+ * Process for kill.test.ts. It runs one sync record and kills itself with SIGKILL at one of its steps (calls of tables, queues,
+ * the audit log and vaults), before or after the step is applied. Usage: `crashing-worker.ts RECORD STEP before|after`.
  */
 const [, , recordId, crashAt, when] = process.argv;
 const steps: Steps = {

@@ -314,8 +314,8 @@ test("after any sequence of events, a lease has followed its table of states, an
     "taken rejected",
     "late write",
   ];
-  // Only some random runs decide `write mended`: if two workers crashed after they wrote the target, the lease names only
-  // the last write, so the run takes the target for changed by another program.
+  // Only some random runs decide `write mended`. If two workers crashed after they wrote the target, the lease names only the
+  // last write. The run then takes the target for changed by another program.
   expect(reached.situations.filter((one) => one !== "decided write mended")).toEqual(situations.sort());
 });
 

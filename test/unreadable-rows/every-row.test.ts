@@ -15,9 +15,10 @@ import { type RecordedService, startRecorded } from "../upgrade/recorded-service
 import type { Recording } from "../upgrade/recording.ts";
 import { plantLateRows, plantRows } from "./planted-rows.ts";
 
-// Starts the service with a recorded store, adds rows of the kinds that the recording lacks, and makes one row of every kind
-// unreadable: it does not match its schema, as another program could write it. Rows of many kinds are broken at the same time,
-// because no answer may depend on most of them. A walk is one pass of the reconciliation, a job that compares stored rows.
+// Starts the service with a recorded store, and adds rows of the kinds that the recording lacks. Then it makes one row of every
+// kind unreadable: the row does not match its schema, as another program could write it. Rows of many kinds are broken at the
+// same time, because no answer may depend on most of them. A walk is one pass of the reconciliation, a job that compares stored
+// rows.
 
 const ROOT = path.resolve(import.meta.dirname, "../..");
 const OPTIONS = { allowInsecureConnection: true };

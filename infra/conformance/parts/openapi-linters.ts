@@ -65,7 +65,7 @@ export const part: Part = {
 /**
  * Runs a linter. @returns `none`, or the rules that the description breaks, with their number
  *
- * @throws {Error} with the linter's words, if it prints no JSON
+ * @throws {Error} with the linter's output, if it is not JSON
  */
 const findings = (program: string, args: string[]): Promise<string> =>
   new Promise((resolve, reject) => {
@@ -75,9 +75,9 @@ const findings = (program: string, args: string[]): Promise<string> =>
       { maxBuffer: 50_000_000, env: { ...process.env, REDOCLY_TELEMETRY: "off" } },
       (_, out, err) => {
         try {
-          const found = JSON.parse(out || "[]");
+          const output = JSON.parse(out || "[]");
           // Spectral prints an array of findings with their `code`, Redocly an object with `problems`.
-          const rules: string[] = (found.problems ?? found).map(
+          const rules: string[] = (output.problems ?? output).map(
             (one: { code?: string; ruleId?: string }) => one.code ?? one.ruleId,
           );
           const counts = Object.entries(Object.groupBy(rules, (rule) => rule)).map(

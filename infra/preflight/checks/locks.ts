@@ -1,6 +1,6 @@
 // Finds the management locks that stop or limit the deployment. A ReadOnly lock stops every write at or below its scope. A
-// CanNotDelete lock permits writes, so it matters only in the service's own group, where later deployments delete: Terraform
-// replaces resources, and Azure removes the oldest entries of the deployment history.
+// CanNotDelete lock permits writes, so it matters only in the service's own group, where later deployments delete. Terraform
+// replaces resources there, and Azure removes the oldest entries of the deployment history.
 
 import * as z from "zod";
 import { type Context, existingScope, textParameter } from "../context.ts";

@@ -111,8 +111,8 @@ function avoidingChange(context: Context, policy: AssignedPolicy, scope: string)
 }
 
 /**
- * Returns the changes that may avoid a denial, in the order in which they are tried: tags and regions that the policy's
- * parameters name, then the parameters that change what is deployed.
+ * Returns the changes that may avoid a denial, in the order in which they are tried. First are tags and regions that the
+ * policy's parameters name, then the parameters that change what is deployed.
  */
 function candidates(context: Context, policy: AssignedPolicy): Change[] {
   const texts = Object.values(policy.parameters).flatMap((value) => textsIn(resolveParameter(policy, value)));

@@ -1,8 +1,8 @@
 import type { CompanyDevops, CompanyProject } from "./devops.ts";
 
 /**
- * Returns the Azure DevOps organization of the company acme: a project for each team, with objects that use the vaults and
- * applications, and objects that use neither although they look similar.
+ * Returns the Azure DevOps organization of the company acme, with a project for each team. Some objects use the vaults and
+ * applications, and others use neither although they look similar.
  */
 export function acmeDevops(teams: readonly string[]): CompanyDevops {
   return {

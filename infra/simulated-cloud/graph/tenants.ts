@@ -43,7 +43,7 @@ export class Tenants {
   readonly #declared: readonly CompanyTenant[];
   readonly #base: number;
 
-  /** @param base - Unix seconds from which the company's days count. */
+  /** @param base - Start time of the simulated company in Unix seconds. `expiresInDays` and `activeInDays` count from it. */
   constructor(own: Tenant, declared: readonly CompanyTenant[], { base, clock }: { base: number; clock: CloudClock }) {
     this.#declared = declared;
     this.#base = base;

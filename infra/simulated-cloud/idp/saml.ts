@@ -117,14 +117,14 @@ export class SamlProvider {
   /** Handles a logout message: answers a request, and accepts a successful response. */
   async #signOut(response: ServerResponse, query: string): Promise<void> {
     const parameters = new URLSearchParams(query);
-    const own = `${this.#origin}${SAML_PATH}slo`;
+    const logoutUrl = `${this.#origin}${SAML_PATH}slo`;
     if (parameters.has("SAMLResponse")) {
-      const { status } = await readLogoutResponse(query, own, this.#serviceProviders);
+      const { status } = await readLogoutResponse(query, logoutUrl, this.#serviceProviders);
       const success = "urn:oasis:names:tc:SAML:2.0:status:Success";
       if (status !== success) throw new InvalidSamlRequest(`The status is ${status}.`);
       return sendText(response, 200, "text/plain; charset=utf-8", "Signed out everywhere.\n");
     }
-    const request = await readLogoutRequest(query, own, this.#serviceProviders);
+    const request = await readLogoutRequest(query, logoutUrl, this.#serviceProviders);
     const isKnown = this.#sessions.some(
       ({ nameId, sessionIndex }) => nameId === request.nameId && request.sessionIndexes.includes(sessionIndex),
     );

@@ -225,7 +225,7 @@ async function requestTokenWithWrongSecret() {
 }
 
 /**
- * Checks by mode that the provider misbehaves as the mode describes. "Party" is the claim `azp` (authorized party), and "nonce"
+ * Checks by mode that the provider misbehaves as the mode describes. "Party" is the claim `azp` (authorized party). "Nonce" is
  * the random value of the request that the ID token must repeat.
  */
 const checkMode: Record<keyof typeof OIDC_MODES, () => Promise<void>> = {

@@ -70,7 +70,7 @@ export class Vault {
   }
 
   /**
-   * Returns up to `size` items of a kind from the position `from`, in a fixed order: first the items of the kind, then, for
+   * Returns up to `size` items of a kind from the position `from`. The order is fixed: first the items of the kind, then, for
    * secrets and keys, those that belong to certificates. A position is `o` (own) or `m` (managed) with a slot number. A slot
    * stays when its item is removed.
    *

@@ -83,9 +83,10 @@ export async function parseBicep(path: string, source: string): Promise<BicepFil
   };
   if (file.findings.length > 0) return file;
   let decorators: Expression[] = [];
-  for (const node of named(tree.rootNode)) {
+  for (const node of namedChildren(tree.rootNode)) {
     if (node.type === "comment") continue;
-    if (node.type === "decorators") decorators = named(node).map((decorator) => expression(named(decorator)[0]!));
+    if (node.type === "decorators")
+      decorators = namedChildren(node).map((decorator) => expression(namedChildren(decorator)[0]!));
     else {
       addDeclaration(file, node, decorators);
       decorators = [];
@@ -96,7 +97,7 @@ export async function parseBicep(path: string, source: string): Promise<BicepFil
 
 /** Adds the declaration of a syntax node to the file. */
 function addDeclaration(file: BicepFile, node: Node, decorators: Expression[]): void {
-  const parts = named(node).filter(({ type }) => type !== "comment");
+  const parts = namedChildren(node).filter(({ type }) => type !== "comment");
   const [first, second] = parts;
   const lastItem = parts.at(-1)!;
   const declared = { name: first?.text ?? "", line: line(node) };
@@ -136,7 +137,7 @@ function addDeclaration(file: BicepFile, node: Node, decorators: Expression[]): 
 /** Returns the body of a resource or module, with the condition and loop that precede it. */
 function bodyOf(node: Node): { body: Expression; condition?: Expression; loop?: Loop } {
   if (node.type === "if_statement") {
-    const [condition, body] = named(node);
+    const [condition, body] = namedChildren(node);
     return { condition: expression(condition!), ...bodyOf(body!) };
   }
   if (node.type === "for_statement") {
@@ -147,14 +148,14 @@ function bodyOf(node: Node): { body: Expression; condition?: Expression; loop?: 
 }
 
 function loopOf(node: Node): { variables: string[]; over: Node; body: Node } {
-  const [variables, over, body] = named(node).filter(({ type }) => type !== "comment");
-  const names = variables!.type === "for_loop_parameters" ? named(variables!) : [variables!];
+  const [variables, over, body] = namedChildren(node).filter(({ type }) => type !== "comment");
+  const names = variables!.type === "for_loop_parameters" ? namedChildren(variables!) : [variables!];
   return { variables: names.map(({ text }) => text), over: over!, body: body! };
 }
 
 function expression(node: Node): Expression {
   const position = { line: line(node) };
-  const parts = named(node).filter(({ type }) => type !== "comment");
+  const parts = namedChildren(node).filter(({ type }) => type !== "comment");
   switch (node.type) {
     case "string":
       return templateOf(node);
@@ -186,7 +187,7 @@ function expression(node: Node): Expression {
     case "call_expression": {
       // A function with the same name as a declaration is called with its namespace.
       const name = parts[0]!.text.replace(/^(az|sys)\./, "");
-      return { ...position, kind: "call", name, args: itemsOf(named(parts[1]!)) };
+      return { ...position, kind: "call", name, args: itemsOf(namedChildren(parts[1]!)) };
     }
     case "ternary_expression": {
       const [test, whenTrue, whenFalse] = parts.map(expression);
@@ -209,7 +210,7 @@ function withSuffix(node: Node, add: (of: Expression) => Expression): Expression
   const of = expression(node);
   const { type } = node;
   const last = () =>
-    named(node)
+    namedChildren(node)
       .filter((part) => part.type !== "comment")
       .at(-1)!;
   if (of.kind === "conditional" && type !== "parenthesized_expression")
@@ -249,7 +250,7 @@ function withCall(item: Expression, name: string): Expression {
 }
 
 function entryOf(node: Node): Entry {
-  const [key, value] = named(node).filter(({ type }) => type !== "comment");
+  const [key, value] = namedChildren(node).filter(({ type }) => type !== "comment");
   const computed = key!.type === "string" && literalText(key!) === undefined;
   return {
     key: computed ? undefined : key!.type === "string" ? literalText(key!) : key!.text,
@@ -262,8 +263,8 @@ function entryOf(node: Node): Entry {
 /** Converts a string: to a literal if it has no interpolation, otherwise to a template. */
 function templateOf(node: Node): Expression {
   const position = { line: line(node) };
-  const parts = named(node).map((part): Expression => {
-    if (part.type === "interpolation") return expression(named(part)[0]!);
+  const parts = namedChildren(node).map((part): Expression => {
+    if (part.type === "interpolation") return expression(namedChildren(part)[0]!);
     return {
       line: line(part),
       kind: "literal",
@@ -277,8 +278,8 @@ function templateOf(node: Node): Expression {
 }
 
 function literalText(node: Node): string | undefined {
-  const read = templateOf(node);
-  return read.kind === "literal" ? String(read.value) : undefined;
+  const template = templateOf(node);
+  return template.kind === "literal" ? String(template.value) : undefined;
 }
 
 function syntaxErrors(path: string, node: Node): Finding[] {
@@ -289,5 +290,5 @@ function syntaxErrors(path: string, node: Node): Finding[] {
   return node.children.flatMap((child) => (child === null ? [] : syntaxErrors(path, child)));
 }
 
-const named = (node: Node): Node[] => node.namedChildren.filter((child) => child !== null);
+const namedChildren = (node: Node): Node[] => node.namedChildren.filter((child) => child !== null);
 const line = (node: Node): number => node.startPosition.row + 1;

@@ -24,8 +24,8 @@ export function checkModuleCalls(
 }
 
 /**
- * Checks that a call's scope is of the kind that the called file needs, and that a call in a loop is deployed to each item: a
- * call without a scope is deployed to the scope of its own file.
+ * Checks that a call's scope is of the kind that the called file needs. Also checks that a call in a loop is deployed to each
+ * item, because a call without a scope is deployed to the scope of its own file.
  */
 function checkBicepScope(files: ReadonlyMap<string, BicepFile>, file: BicepFile, call: Module): Finding[] {
   const finding = (message: string): Finding => ({

@@ -11,8 +11,8 @@ import { blocks, type TerraformModule } from "./check.ts";
 import type { Block } from "./parse.ts";
 
 /**
- * Addresses of the released modules, by folder, with the source of the keys of their instances: the expression of `for_each`,
- * `count`, or an empty text for one instance without a key.
+ * Addresses of the released modules, by folder, with the source of the keys of their instances. The source is the expression of
+ * `for_each` or `count`, or an empty text for one instance without a key.
  */
 const RECORDED: Record<string, Record<string, string>> = recorded;
 const RECORD = "infra/template-checks/terraform/addresses.json";

@@ -41,15 +41,15 @@ export async function parseTerraform(path: string, source: string): Promise<Terr
   const tree = (await sharedParser).parse(source);
   if (tree === null) throw new Error(`The Terraform parser returned no tree for ${path}.`);
   const findings = syntaxErrors(path, tree.rootNode);
-  const body = named(tree.rootNode).find(({ type }) => type === "body");
+  const body = namedChildren(tree.rootNode).find(({ type }) => type === "body");
   return { path, findings, blocks: findings.length > 0 || !body ? [] : blocksOf(body).blocks };
 }
 
 function blocksOf(body: Node): Pick<Block, "attributes" | "blocks"> {
   const attributes: Block["attributes"] = new Map();
   const blocks: Block[] = [];
-  for (const node of named(body)) {
-    const parts = named(node);
+  for (const node of namedChildren(body)) {
+    const parts = namedChildren(node);
     if (node.type === "attribute")
       attributes.set(parts[0]!.text, { value: expression(parts[1]!), line: line(node), source: parts[1]!.text });
     if (node.type !== "block") continue;
@@ -67,7 +67,7 @@ function blocksOf(body: Node): Pick<Block, "attributes" | "blocks"> {
 /** Converts a syntax node. The first group of node types only wraps a name or value and its suffixes. */
 function expression(node: Node): Expression {
   const position = { line: line(node) };
-  const parts = named(node).filter(({ type }) => !PUNCTUATION.has(type));
+  const parts = namedChildren(node).filter(({ type }) => !PUNCTUATION.has(type));
   switch (node.type) {
     case "expression":
     case "literal_value":
@@ -99,7 +99,12 @@ function expression(node: Node): Expression {
     case "object":
       return { ...position, kind: "object", entries: parts.map(entryOf) };
     case "function_call":
-      return { ...position, kind: "call", name: parts[0]!.text, args: parts[1] ? named(parts[1]).map(expression) : [] };
+      return {
+        ...position,
+        kind: "call",
+        name: parts[0]!.text,
+        args: parts[1] ? namedChildren(parts[1]).map(expression) : [],
+      };
     case "conditional": {
       const [test, whenTrue, whenFalse] = parts.map(expression);
       return { ...position, kind: "conditional", test: test!, whenTrue: whenTrue!, whenFalse: whenFalse! };
@@ -131,7 +136,7 @@ function operands(parts: Node[]): Node[][] {
 function parseTraversal(parts: Node[]): Expression {
   let result = expression(parts[0]!);
   for (const part of parts.slice(1)) {
-    const inner = named(part);
+    const inner = namedChildren(part);
     if (part.type === "get_attr") result = { line: line(part), kind: "member", of: result, name: inner[0]!.text };
     else if (part.type === "index")
       result = { line: line(part), kind: "index", of: result, index: expression(inner[0]!) };
@@ -143,7 +148,7 @@ function parseTraversal(parts: Node[]): Expression {
 /** Converts a `for` loop. `intro` is `for <variables> in <over>`. The other nodes are the result and the condition. */
 function loopOf(node: Node, parts: Node[]): Expression {
   const [intro, ...rest] = parts;
-  const inner = named(intro!);
+  const inner = namedChildren(intro!);
   return {
     line: line(node),
     kind: "for",
@@ -154,12 +159,17 @@ function loopOf(node: Node, parts: Node[]): Expression {
 }
 
 function entryOf(node: Node): Entry {
-  const [key, value] = named(node);
-  const read = expression(key!);
-  const literal = read.kind === "name" ? read.name : read.kind === "literal" ? String(read.value) : undefined;
+  const [key, value] = namedChildren(node);
+  const keyExpression = expression(key!);
+  const literal =
+    keyExpression.kind === "name"
+      ? keyExpression.name
+      : keyExpression.kind === "literal"
+        ? String(keyExpression.value)
+        : undefined;
   return {
     key: literal,
-    ...(literal === undefined && { keyExpression: read }),
+    ...(literal === undefined && { keyExpression }),
     value: expression(value!),
     line: line(node),
   };
@@ -184,7 +194,7 @@ const PUNCTUATION = new Set([
   "tuple_end",
   "tuple_start",
 ]);
-const named = (node: Node): Node[] =>
+const namedChildren = (node: Node): Node[] =>
   node.namedChildren.filter((child) => child !== null && child.type !== "comment") as Node[];
 const line = (node: Node): number => node.startPosition.row + 1;
 const unquoted = (written: string): string => written.slice(1, -1);

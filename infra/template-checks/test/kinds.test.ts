@@ -7,9 +7,9 @@ import { checkInfra, parseTemplates, type Templates, typesIn } from "../check.ts
 import { readInfraFiles } from "../files.ts";
 import { type Change, MISTAKES_BY_KIND } from "./mistakes-by-kind.ts";
 
-// Tests that the checks find each mistake of `mistakes-by-kind.ts`, planted in memory in the real files: in Bicep and Terraform
-// at once, so that a comparison finds no difference, and in one language alone. The test suite tries a random sample of the
-// latter, and a campaign tries all.
+// Tests that the checks find each mistake of `mistakes-by-kind.ts`, planted in memory in the real files. A mistake is planted
+// in Bicep and Terraform at once, so that a comparison finds no difference, and in one language alone. The test suite tries a
+// random sample of the latter, and a campaign tries all.
 
 const files = readInfraFiles();
 const { scripts } = JSON.parse(readFileSync("package.json", "utf8")) as { scripts: object };

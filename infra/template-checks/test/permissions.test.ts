@@ -7,8 +7,8 @@ import { parseTemplates } from "../check.ts";
 import { readInfraFiles } from "../files.ts";
 import { type Grant, grantsOf } from "../grants.ts";
 
-// Tests that the roles that the Bicep templates grant to the service are sufficient: the service runs against the simulated
-// cloud, which then denies every request that these roles do not allow.
+// Tests that the roles that the Bicep templates grant to the service are sufficient. The service runs against the simulated
+// cloud, which denies every request that these roles do not allow.
 
 const SERVICE_VAULT = "kv-lifecycle-service";
 const SUBSCRIPTION = "aaaaaaaa-1111-4111-8111-111111111111";

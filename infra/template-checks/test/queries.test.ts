@@ -8,8 +8,8 @@ import { readInfraFiles } from "../files.ts";
 import { messageTextsIn } from "../kql.ts";
 import { HOST_MESSAGES } from "../queries.ts";
 
-// Tests the KQL queries of the alert rules and of the workbook: the service must write the log messages that they search for,
-// and the alert about missing scans must fire in the right cases.
+// Tests the KQL queries of the alert rules and of the workbook. The service must write the log messages that they search for.
+// The alert about missing scans must fire in the right cases.
 
 /** Returns the queries of the alert rules and of the workbook, with their files. */
 function allQueries(): { file: string; query: string }[] {

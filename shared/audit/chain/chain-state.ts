@@ -45,8 +45,8 @@ export async function chainState({ tables, clock, trust, anchor }: ReadingDepend
   const readable = anchorState === "unreadable" ? undefined : anchorState;
   const chainDeps = { tables, clock, keys };
   const end = (await chainEnd(chainDeps, readable)) ?? purgedEnd(purges);
-  // The first source that has the beginning: the signed newest digest, the anchor, the purge records or the oldest digest, or
-  // else the number of the newest digest, since each interval since the beginning has one digest.
+  // The first source that has the beginning: the signed newest digest, the anchor, the purge records or the oldest digest.
+  // Otherwise the number of the newest digest, because each interval since the beginning has one digest.
   const beginning =
     end?.beginning ??
     readable?.beginning ??

@@ -79,14 +79,14 @@ export type DigestReading =
 export function readDigest(interval: string, statement: string | undefined, keys: PublicKeys): DigestReading {
   const hash = sha256(statement ?? "");
   if (statement === undefined || !isIntervalName(interval)) return { state: "changed", claims: undefined, hash };
-  const read = readStatement("audit-digest", Digest, statement, keys);
-  if ("payload" in read) {
-    const digest = read.payload;
-    return { state: digest.interval === interval ? "genuine" : "misplaced", digest, hash, kid: read.kid };
+  const result = readStatement("audit-digest", Digest, statement, keys);
+  if ("payload" in result) {
+    const digest = result.payload;
+    return { state: digest.interval === interval ? "genuine" : "misplaced", digest, hash, kid: result.kid };
   }
   const unverified = claimsOf(Digest, statement);
   const claims = unverified?.interval === interval ? unverified : undefined;
-  return claims && read.problem === "unknownKey"
+  return claims && result.problem === "unknownKey"
     ? { state: "unknownKey", claims, hash }
     : { state: "changed", claims, hash };
 }

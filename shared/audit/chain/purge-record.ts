@@ -41,8 +41,9 @@ export async function readPurges(tables: Tables, keys: PublicKeys): Promise<Purg
   for await (const page of readRows(tables, RecordRow, { partitionKey: PURGES_PARTITION })) {
     for (const { rowKey, value } of page) {
       const statement = value?.record ?? "";
-      const read = readStatement("audit-purge", PurgeRecord, statement, keys);
-      if ("payload" in read && read.payload.to === rowKey) purges.records.push({ record: read.payload, statement });
+      const result = readStatement("audit-purge", PurgeRecord, statement, keys);
+      if ("payload" in result && result.payload.to === rowKey)
+        purges.records.push({ record: result.payload, statement });
       else purges.changed.push(rowKey);
     }
   }

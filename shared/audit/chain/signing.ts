@@ -3,9 +3,9 @@ import * as z from "zod";
 import { canonicalJson } from "../canonical.ts";
 
 /**
- * Signatures of the audit log. All its statements (digests, closed intervals, purges, exports and their cursors, older keys, and
- * since when entries are authenticated) are compact JWS (RFC 7515) with Ed25519 (RFC 8037), which any library can verify. `typ`
- * names the kind of statement, so that one kind can't be passed off as another.
+ * Signatures of the audit log. All signed statements are compact JWS (RFC 7515) with Ed25519 (RFC 8037), which any library can
+ * verify. They are digests, closed intervals, purges, exports and their cursors, older keys, and the time since which entries
+ * are authenticated. `typ` names the kind of statement, so that one kind can't be passed off as another.
  */
 export type StatementType =
   | "audit-digest"

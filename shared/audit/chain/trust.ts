@@ -71,8 +71,8 @@ export function createTrust(tables: Tables, seeds: Config["AUDIT_SIGNING_KEYS"])
     const { keys, statements } = await vouched();
     const vouchedFor = new Set(
       statements.flatMap((statement) => {
-        const read = readVoucher(statement, keys);
-        return "payload" in read && read.kid === signer.kid ? [read.payload.kid] : [];
+        const result = readVoucher(statement, keys);
+        return "payload" in result && result.kid === signer.kid ? [result.payload.kid] : [];
       }),
     );
     for (const [kid, key] of keys) {
@@ -96,9 +96,9 @@ export function withVouched(trusted: PublicKeys, statements: readonly string[]):
   for (let sizeBefore = -1; sizeBefore < keys.size; ) {
     sizeBefore = keys.size;
     for (const statement of statements) {
-      const read = readVoucher(statement, keys);
-      if ("payload" in read && !keys.has(read.payload.kid))
-        keys.set(read.payload.kid, publicKeyFrom(read.payload.publicKey));
+      const result = readVoucher(statement, keys);
+      if ("payload" in result && !keys.has(result.payload.kid))
+        keys.set(result.payload.kid, publicKeyFrom(result.payload.publicKey));
     }
   }
   return keys;

@@ -28,7 +28,7 @@ export const signCursor = (cursor: Cursor, signer: SigningKey | undefined): stri
  * @throws {Problem} invalidCursor
  */
 export function readCursor(cursor: string, keys: PublicKeys): Cursor {
-  const read = readStatement("audit-cursor", Cursor, cursor, keys);
-  if ("payload" in read) return read.payload;
+  const result = readStatement("audit-cursor", Cursor, cursor, keys);
+  if ("payload" in result) return result.payload;
   return { ...decodeCursor(Cursor, cursor), exportId: undefined, entries: undefined };
 }

@@ -20,9 +20,9 @@ const MAX_INVALID_ROWS = 1000;
 const PIECE_CHARACTERS = 65_536;
 
 /**
- * Writes one part of a JSON export of the audit log. The part contains what the offline verification needs: the digests of its
- * ten-minute intervals (signed hashes) with the fingerprints (ids and hashes) of their entries, the previous digest, purge
- * records, older keys, and a signed statement about this part.
+ * Writes one part of a JSON export of the audit log. The part contains what the offline verification needs. These are the
+ * digests of its ten-minute intervals (signed hashes) with the fingerprints (ids and hashes) of their entries, the previous
+ * digest, purge records, older keys, and a signed statement about this part.
  */
 export function createJsonPart(
   deps: ReadingDependencies,

@@ -26,9 +26,8 @@ export async function isClosed(tables: Tables, interval: Interval, keys: PublicK
 }
 
 /**
- * Closes intervals of one day, at most as many as fit into a transaction (100). Afterwards no entry can be added: every born
- * mark is inserted or replaced with a signed one, so that creating and reopening an interval fail, and the open marks are
- * deleted.
+ * Closes intervals of one day, at most as many as fit into a transaction (100). Afterwards no entry can be added. Every born
+ * mark is inserted or replaced with a signed one, so that creating and reopening an interval fail. The open marks are deleted.
  *
  * @returns True if any of the intervals existed before, so it may have entries.
  */

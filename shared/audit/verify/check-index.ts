@@ -22,9 +22,9 @@ import type { FindingList } from "./finding-list.ts";
 
 /**
  * Verifies the index of the audit log. Lists read the index: each entry has an index row per combination of filters (none,
- * actor, event type, both). The row's key is the filter's prefix and the entry's position: its time and the random part of its
- * id as a ULID, with every digit inverted, so that the newest entry sorts first. Inverting a position again (`newestFirst`)
- * gives an id.
+ * actor, event type, both). The row's key is the filter's prefix and the entry's position. The position is the entry's time and
+ * the random part of its id as a ULID, with every digit inverted, so that the newest entry sorts first. Inverting a position
+ * again (`newestFirst`) gives an id.
  */
 
 /**

@@ -24,8 +24,8 @@ export async function unsealedRange(
 }
 
 /**
- * Returns the time before which all entries of the log are, also if this instance's clock is behind: the interval after the newest sealed
- * one is over within minutes after it.
+ * Returns a time that is later than all entries of the log, also if this instance's clock is behind. The interval after the
+ * newest sealed one is over within minutes after that interval.
  */
 export const entriesEnd = (nowMs: number, newest: Interval | undefined): Interval =>
   Math.max(intervalOf(nowMs) + 2 * INTERVAL_MS, (newest ?? 0) + 4 * INTERVAL_MS);

@@ -48,9 +48,9 @@ const MAX_DATE_MS = 8e15;
 const MAX_CLOCK_SKEW_MS = DAY_MS;
 
 /**
- * Finds changed or inserted rows outside the sealed intervals: purge records, key records, the anchor, the row of the first
- * interval, digests and fingerprints outside the chain, and entries and marks before the log's beginning or in the future.
- * Costs about twelve requests, however long the log is.
+ * Finds changed or inserted rows outside the sealed intervals. These are purge records, key records, the anchor, the row of the
+ * first interval, digests and fingerprints outside the chain, and entries and marks before the log's beginning or in the
+ * future. Costs about twelve requests, however long the log is.
  */
 export async function findUnexpectedRows(deps: ReadingDependencies, state: ChainState): Promise<Finding[]> {
   const { purges, vouchers, beginning } = state;

@@ -33,10 +33,10 @@ export interface VerifyRequest {
 }
 
 /**
- * Verifies the sealed intervals of a period: the chain of digests, the fingerprints of the entries, the marks (rows that close
- * an interval for writers), and the index that lists use. The last response also verifies the entries of the period that are
- * not sealed yet, by their authentication codes. If the limits are reached, the response has a cursor for the next intervals.
- * The first response also reports changed rows outside the requested intervals.
+ * Verifies the sealed intervals of a period. It checks the chain of digests, the fingerprints of the entries, the marks (rows
+ * that close an interval for writers), and the index that lists use. The last response also verifies the entries of the period
+ * that are not sealed yet, by their authentication codes. If the limits are reached, the response has a cursor for the next
+ * intervals. The first response also reports changed rows outside the requested intervals.
  *
  * @throws {Problem} invalidCursor
  */

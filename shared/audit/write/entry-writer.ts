@@ -24,8 +24,8 @@ import { isClosed } from "../seal/close-intervals.ts";
 import type { LinkedRows, Sequences, WriteResult } from "./sequences.ts";
 
 /**
- * Attempts to write one entry, each of which may meet a closed interval: more than the number of intervals that a sealer whose
- * clock is ahead closes before it writes their digests.
+ * Number of attempts to write one entry, because each attempt may meet a closed interval. It is more than the number of
+ * intervals that a sealer whose clock is ahead closes before it writes their digests.
  */
 export const MAX_ATTEMPTS = 100;
 /** Attempts to write an entry to an interval that was reopened. */
@@ -58,11 +58,11 @@ export interface EntryWriter {
 }
 
 /**
- * Creates the writer of entries. Two rows, the marks, control whether entries can be added to an interval: the first entry of
- * the interval inserts both, the transaction of every later entry merges nothing into the open mark, and sealing deletes the
- * open mark. So no entry can be added to a sealed interval: the transaction of a late writer fails, and it uses the current
- * interval. Writers don't block one another, because the empty merge only requires that the mark exists. If someone else
- * planted the born mark of the current interval, the writer adds the missing open mark.
+ * Creates the writer of entries. Two rows, the marks, control whether entries can be added to an interval. The first entry of
+ * the interval inserts both. The transaction of every later entry merges nothing into the open mark, and fails once sealing has
+ * deleted that mark. So no entry can be added to a sealed interval: the transaction of a late writer fails, and it uses the
+ * current interval. Writers don't block one another, because the empty merge only requires that the mark exists. If someone
+ * else planted the born mark of the current interval, the writer adds the missing open mark.
  */
 export function createEntryWriter({ tables, clock, trust, sequences }: EntryWriterDependencies): EntryWriter {
   /** The interval for which this instance has seen the open mark. For it, an entry takes one transaction. */

@@ -10,8 +10,8 @@ import { createSequences } from "./sequences.ts";
 /** Records events in the audit log. */
 export interface Writer extends AuditRecorder {
   /**
-   * Like `append`, but repeats of one rejected request (actor, address, type, target, and `reason` and `code` of the details)
-   * within a minute share an entry with a count and their request ids.
+   * Like `append`, but repeats of one rejected request within a minute share an entry with a count and their request ids.
+   * Requests are the same if actor, address, type, target, and `reason` and `code` of the details are equal.
    */
   refused(event: AuditEvent): Promise<void>;
   /**

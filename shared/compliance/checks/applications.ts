@@ -28,7 +28,7 @@ const entraCheck = (
   type: AssetType,
   check: Pick<
     AssetCheck,
-    "id" | "code" | "title" | "failureTitle" | "severity" | "judged" | "rationale" | "remedy" | "timed" | "evaluate"
+    "id" | "code" | "title" | "failureTitle" | "severity" | "onlyFor" | "rationale" | "remedy" | "timed" | "evaluate"
   >,
 ): AssetCheck => assetCheck({ resourceType: type, source: "entra", ...check });
 
@@ -56,7 +56,7 @@ const onlySecret = entraCheck("secret", {
   failureTitle: "Older client secret is still valid",
   severity: "medium",
   timed: "expiry",
-  judged: "that has not expired",
+  onlyFor: "that has not expired",
   rationale:
     "Every valid secret can be used to sign in. An old secret that was not deleted after a rotation is usually not monitored.",
   remedy: removeUnneeded("Make sure that everything uses the newer secret."),
@@ -89,7 +89,7 @@ const secretBesideCertificate = entraCheck("secret", {
   // Not `expiry`: the result also changes when a certificate of the application expires, which the secret's own expiry doesn't
   // show.
   timed: "age",
-  judged:
+  onlyFor:
     "that has not expired; key credentials of the application object that have not expired count, unless their usage is Sign",
   rationale:
     "A client secret is sent with every sign-in and can be copied from its storage. A certificate's private key is never sent. An application with a certificate does not need a secret.",
@@ -117,7 +117,7 @@ const secretBesideFederation = entraCheck("secret", {
   title: "Application with a federated credential has no client secret",
   failureTitle: "Application with a federated credential also has a client secret",
   severity: "medium",
-  judged: "also expired ones, if federated credentials were read",
+  onlyFor: "also expired ones, if federated credentials were read",
   rationale:
     "With a federated credential, the application signs in with short-lived tokens. There is no secret to store, leak or rotate.",
   remedy: removeUnneeded("Make sure that the application signs in with a federated credential in every environment."),
@@ -138,7 +138,7 @@ const hasOwner = (type: "secret" | "certificate", code: number): AssetCheck =>
     title: `Application with a ${type === "secret" ? "client secret" : "certificate"} has an owner`,
     failureTitle: `Application with a ${type === "secret" ? "client secret" : "certificate"} has no owner`,
     severity: "medium",
-    judged: "also expired ones, if owners were read; only people count as owners",
+    onlyFor: "also expired ones, if owners were read; only people count as owners",
     rationale:
       "Without an owner, no one is responsible for the application or notified when its credentials expire or leak.",
     remedy: addOwner,
@@ -157,7 +157,7 @@ const secretValidity = entraCheck("secret", {
   title: `Client secret is valid for at most ${MAX_CLIENT_SECRET_DAYS} days`,
   failureTitle: `Client secret is valid for more than ${MAX_CLIENT_SECRET_DAYS} days`,
   severity: "medium",
-  judged: "whose start is known; one without an expiration date fails",
+  onlyFor: "whose start is known; one without an expiration date fails",
   rationale: "The longer a secret is valid, the longer a leaked secret can be used.",
   remedy: clientSecret.renew,
   evaluate: ({ asset }) => evaluateValidity(asset, MAX_CLIENT_SECRET_DAYS),
@@ -169,7 +169,7 @@ const certificateValidity = entraCheck("certificate", {
   title: `Application certificate is valid for at most ${MAX_APPLICATION_CERTIFICATE_DAYS} days`,
   failureTitle: `Application certificate is valid for more than ${MAX_APPLICATION_CERTIFICATE_DAYS} days`,
   severity: "medium",
-  judged: "whose start is known; one without an expiration date fails",
+  onlyFor: "whose start is known; one without an expiration date fails",
   rationale: "Short-lived certificates limit the damage of a stolen private key and ensure that renewal works.",
   remedy: certificate.renew,
   evaluate: ({ asset }) => evaluateValidity(asset, MAX_APPLICATION_CERTIFICATE_DAYS),

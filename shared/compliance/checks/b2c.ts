@@ -35,7 +35,7 @@ const validityCheck = (kind: ExpiringKind, type: "secret" | "certificate", days:
     severity: "medium",
     resourceType: type,
     source: "b2c",
-    judged: "of an application, whose start is known; one without an expiration date fails",
+    onlyFor: "of an application, whose start is known; one without an expiration date fails",
     rationale: "The longer a credential is valid, the longer a leaked credential can be used.",
     remedy: kind.renew,
     evaluate: ({ asset }) =>

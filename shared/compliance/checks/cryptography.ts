@@ -28,7 +28,7 @@ const keyType = assetCheck({
   failureTitle: "Key is not of type RSA or EC",
   severity: "high",
   resourceType: "key",
-  judged: "whose type is known",
+  onlyFor: "whose type is known",
   rationale:
     "With RSA and EC keys, the private key stays in the vault. The standards listed here don't cover other types.",
   remedy: createStrongerKey,
@@ -48,7 +48,7 @@ const rsaSizeCheck = (type: "key" | "certificate", code: number): AssetCheck =>
     failureTitle: `RSA ${type} has fewer than ${MIN_RSA_BITS} bits`,
     severity: "high",
     resourceType: type,
-    judged: "of type RSA or RSA-HSM, whose size is known",
+    onlyFor: "of type RSA or RSA-HSM, whose size is known",
     rationale: `RSA with fewer than ${MIN_RSA_BITS} bits can be broken with current technology.`,
     remedy: REMEDY_OF[type],
     evaluate: ({ asset: { keyType: keyTypeName, keySize } }) => {
@@ -67,7 +67,7 @@ const curveCheck = (type: "key" | "certificate", code: number): AssetCheck =>
     failureTitle: `Elliptic-curve ${type} uses a curve other than P-256, P-384 or P-521`,
     severity: "high",
     resourceType: type,
-    judged: "of type EC or EC-HSM, whose curve is known",
+    onlyFor: "of type EC or EC-HSM, whose curve is known",
     rationale: "Other curves are not approved for general use. Validated modules and partners may reject them.",
     remedy: REMEDY_OF[type],
     evaluate: ({ asset: { keyType: keyTypeName, keyCurve } }) => {
@@ -87,7 +87,7 @@ const rotationPolicy = assetCheck({
   failureTitle: "Key is not rotated automatically",
   severity: "medium",
   resourceType: "key",
-  judged: "whose type and rotation policy were read; a key without a policy fails",
+  onlyFor: "whose type and rotation policy were read; a key without a policy fails",
   rationale:
     "Manual rotation is easily forgotten. A rotation policy limits the amount of data that one key version protects.",
   remedy: setRotationPolicy,

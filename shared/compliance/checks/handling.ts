@@ -12,7 +12,7 @@ export const handlingChecks: AssetCheck[] = [
     failureTitle: "Secret has no content type",
     severity: "low",
     resourceType: "secret",
-    judged: "",
+    onlyFor: "",
     rationale:
       "The content type tells users and tools what a secret is, such as a password or connection string, without reading it.",
     remedy: setContentType,
@@ -26,7 +26,7 @@ export const handlingChecks: AssetCheck[] = [
     failureTitle: "Certificate is not issued by an integrated certificate authority",
     severity: "low",
     resourceType: "certificate",
-    judged: "whose issuer is known",
+    onlyFor: "whose issuer is known",
     rationale:
       "Key Vault can renew certificates automatically only if their authority is integrated with Key Vault. Others need a renewer of their own.",
     remedy: useIntegratedIssuer,
@@ -47,7 +47,7 @@ export const handlingChecks: AssetCheck[] = [
     severity: "medium",
     resourceType: "certificate",
     timed: "expiry",
-    judged: "with a renewer, or whose policy was read",
+    onlyFor: "with a renewer, or whose policy was read",
     rationale: "A certificate policy that only sends a mail does not prevent the expiry if the mail is missed.",
     remedy: restoreRenewal,
     evaluate: ({ asset: { autoRenew, issuerName, renewal } }, { now }) => {

@@ -16,7 +16,7 @@ const validityCheck = (type: "secret" | "key", code: number): AssetCheck =>
     failureTitle: `${NOUN[type]} is valid for more than ${MAX_VALIDITY_DAYS} days`,
     severity: "medium",
     resourceType: type,
-    judged: "with an expiration date, and an activation or creation date",
+    onlyFor: "with an expiration date, and an activation or creation date",
     rationale: `The longer a ${type} is valid, the longer a leaked ${type} can be used.`,
     remedy: shortenValidity(type),
     evaluate: ({ asset: { expiresOn, notBefore, createdOn } }) => {
@@ -40,7 +40,7 @@ const activePeriodCheck = (type: "secret" | "key", code: number): AssetCheck =>
     severity: "medium",
     resourceType: type,
     timed: "age",
-    judged: "with an activation or creation date",
+    onlyFor: "with an activation or creation date",
     rationale: `A ${type} that was not replaced for years has been exposed to many people and systems.`,
     remedy: replaceVersion(type),
     evaluate: ({ asset: { notBefore, createdOn } }, { now }) => {
@@ -59,7 +59,7 @@ const certificateValidity = assetCheck({
   failureTitle: "Certificate is valid for longer than allowed",
   severity: "medium",
   resourceType: "certificate",
-  judged: "of which is known whether they are publicly trusted, with a validity",
+  onlyFor: "of which is known whether they are publicly trusted, with a validity",
   rationale: "Short-lived certificates limit the damage of a stolen private key and ensure that renewal works.",
   remedy: shortenCertificate,
   evaluate: ({ asset }) => {

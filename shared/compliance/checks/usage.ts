@@ -10,7 +10,7 @@ export const usageChecks: AssetCheck[] = [
     title: "Secret is in use",
     failureTitle: "Secret is unused",
     severity: "low",
-    judged: "whose vault has a complete log for `unusedSecretDays`",
+    onlyFor: "whose vault has a complete log for `unusedSecretDays`",
     rationale: "An unused secret can still be stolen and must still be rotated.",
     remedy: disableUnused,
     evaluate: ({ references }) => {

@@ -14,7 +14,7 @@ export const vaultChecks: VaultCheck[] = [
     failureTitle: "Soft delete is disabled",
     severity: "high",
     resourceType: "vault",
-    judged: "",
+    onlyFor: "",
     rationale: "Without soft delete, a deleted vault, secret, key or certificate can't be recovered.",
     remedy: remedies.enableSoftDelete,
     evaluate: ({ softDelete, softDeleteRetentionDays }) =>
@@ -29,7 +29,7 @@ export const vaultChecks: VaultCheck[] = [
     failureTitle: "Purge protection is disabled",
     severity: "high",
     resourceType: "vault",
-    judged: "",
+    onlyFor: "",
     rationale:
       "Without purge protection, anyone with the purge permission can permanently delete keys during the retention period.",
     remedy: remedies.enablePurgeProtection,
@@ -47,7 +47,7 @@ export const vaultChecks: VaultCheck[] = [
     failureTitle: "Key vault uses access policies",
     severity: "medium",
     resourceType: "vault",
-    judged: "",
+    onlyFor: "",
     rationale:
       "Access policies apply to a whole vault, and every contributor of the vault can change them. Roles can be assigned centrally, per object and for a limited time.",
     remedy: remedies.switchToRoles,
@@ -61,7 +61,7 @@ export const vaultChecks: VaultCheck[] = [
     failureTitle: "Public network access is enabled",
     severity: "medium",
     resourceType: "vault",
-    judged: "",
+    onlyFor: "",
     rationale: "With public network access, stolen credentials can be used from anywhere.",
     remedy: remedies.disablePublicAccess,
     evaluate: ({ publicNetworkAccess }) =>
@@ -76,7 +76,7 @@ export const vaultChecks: VaultCheck[] = [
     failureTitle: "Key vault firewall allows all networks",
     severity: "high",
     resourceType: "vault",
-    judged: "",
+    onlyFor: "",
     rationale: "With the default action Allow, every network can reach the vault, and only credentials protect it.",
     remedy: remedies.enableFirewall,
     evaluate: ({ publicNetworkAccess, networkDefaultAction }) => {
@@ -93,7 +93,7 @@ export const vaultChecks: VaultCheck[] = [
     failureTitle: "Key vault has no private endpoint",
     severity: "medium",
     resourceType: "vault",
-    judged: "",
+    onlyFor: "",
     rationale: "A private endpoint keeps the traffic to the vault inside the virtual network.",
     remedy: remedies.createPrivateEndpoint,
     evaluate: ({ privateEndpoints }) =>
@@ -108,7 +108,7 @@ export const vaultChecks: VaultCheck[] = [
     failureTitle: "Audit logging is disabled",
     severity: "medium",
     resourceType: "vault",
-    judged: "whose diagnostic settings were read",
+    onlyFor: "whose diagnostic settings were read",
     rationale: "Without the AuditEvent log, reads and changes can't be traced.",
     remedy: remedies.enableAuditLog,
     evaluate: ({ diagnostics }) => {

@@ -1,6 +1,8 @@
 import type { FrameworkId } from "./frameworks.ts";
 
-/** Titles of controls: those of NIST, ISO and Microsoft are original, those of PCI DSS and SOC 2 are in our words. */
+/**
+ * Titles of the frameworks' controls. Those of NIST, ISO and Microsoft are quoted, those of PCI DSS and SOC 2 are paraphrased.
+ */
 export const TITLES: { readonly [F in Exclude<FrameworkId, `cis-${string}`>]: Readonly<Record<string, string>> } = {
   "nist-800-53-r5": {
     "AC-2": "Account Management",

@@ -58,9 +58,9 @@ interface SubscriptionReading {
 }
 
 /**
- * Creates one read of a subscription, with the data that its steps share. It yields items: a resource with its dependencies,
- * `gone` (a resource that no longer exists), `notSeen` (what could not be read), `earlier` (a resource that an earlier part
- * of this run has read), or `place` (a position from which a later part can continue).
+ * Creates one read of a subscription, with the data that its steps share. It yields items of five kinds: a resource with its
+ * dependencies, `gone` (a resource that no longer exists), `notSeen` (what could not be read), `earlier` (a resource that an
+ * earlier part of this run has read), and `place` (a position from which a later part can continue).
  *
  * @param isFull - Whether the run is a full run. An incremental run may also read everything, if the last run is too old.
  */

@@ -129,8 +129,9 @@ export function createConsumersOfSecrets(deps: {
 }
 
 /**
- * Values of `howOf`, in the order of how long a consumer may keep the old value: always, unknown, until it reads the new value
- * by itself, until the service refreshes it. If a resource uses a secret several times, the first that applies counts.
+ * Values of `howOf`, in the order of how long a consumer may keep the old value. The longest is always, then unknown, then
+ * until it reads the new value by itself, then until the service refreshes it. If a resource uses a secret several times, the
+ * first that applies counts.
  */
 const SLOWEST_FIRST = ["willBreak", "blind", "automatic", "action"] as const;
 

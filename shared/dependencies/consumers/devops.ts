@@ -6,8 +6,8 @@ import type { ConsumerCheck, PlannedConsumer } from "../../rotation/consumer.ts"
 import { devopsPlace } from "../devops/ids.ts";
 import { afterPart, type KindOfConsumer } from "./consumer-kind.ts";
 
-// Gives new values to consumers in Azure DevOps (variable groups and service connections) during a rotation, and checks
-// which version they have.
+// Gives new values to consumers in Azure DevOps (variable groups and service connections) during a rotation. Also checks which
+// version of the secret a consumer has (`holds`): `new`, `old`, `unknown`, or `gone` if it no longer uses the secret.
 
 interface DevopsDeps {
   devops: Pick<Devops, "organization">;
@@ -16,8 +16,8 @@ interface DevopsDeps {
 const NOT_CONFIGURED: ConsumerCheck = { holds: "unknown", problem: "Its organization is no longer configured." };
 
 /**
- * DevOps gives the same answer for deleted objects and for missing permissions. `holds` is the version that a consumer has:
- * `new`, `old`, `unknown`, or `gone` if it no longer uses the secret.
+ * Result for a consumer that can't be read. Azure DevOps gives the same answer for deleted objects and for missing permissions,
+ * so whether it has the new version is unknown.
  */
 const NOT_SEEN: ConsumerCheck = {
   holds: "unknown",
@@ -39,9 +39,9 @@ async function placeOf({ devops }: DevopsDeps, { id }: PlannedConsumer) {
  */
 export function variableGroupConsumers(deps: DevopsDeps): KindOfConsumer {
   async function groupOf(consumer: PlannedConsumer) {
-    const found = await placeOf(deps, consumer);
-    if (found?.groupId === undefined) return undefined;
-    const { organization, projectId, groupId } = found;
+    const location = await placeOf(deps, consumer);
+    if (location?.groupId === undefined) return undefined;
+    const { organization, projectId, groupId } = location;
     return { organization, place: { projectId, groupId } };
   }
 
@@ -49,15 +49,15 @@ export function variableGroupConsumers(deps: DevopsDeps): KindOfConsumer {
     canCheck: () => true,
 
     async refresh(consumer, { value }) {
-      const found = await groupOf(consumer);
-      if (found === undefined) throw notConfigured(consumer);
+      const location = await groupOf(consumer);
+      if (location === undefined) throw notConfigured(consumer);
       // Uses the variables that are listed as copies now, because the list may have changed since the plan.
-      const copies = copiesOf(found.organization, found.place, consumer);
+      const copies = copiesOf(location.organization, location.place, consumer);
       if (copies.length === 0) throw notDeclared(consumer);
       const secret = await value();
       const changedMeanwhile: string[] = [];
       for (const [index, place] of copies.entries()) {
-        const replaced = found.organization.replaceVariable(place, secret);
+        const replaced = location.organization.replaceVariable(place, secret);
         // `afterPart` marks a failure after the first variable as unclear, because the group has already changed.
         const { changedByOthers } = await (index > 0 ? replaced.catch(afterPart) : replaced);
         changedMeanwhile.push(...changedByOthers);
@@ -66,9 +66,9 @@ export function variableGroupConsumers(deps: DevopsDeps): KindOfConsumer {
     },
 
     async check(consumer) {
-      const found = await groupOf(consumer);
-      if (found === undefined) return NOT_CONFIGURED;
-      const { organization, place } = found;
+      const location = await groupOf(consumer);
+      if (location === undefined) return NOT_CONFIGURED;
+      const { organization, place } = location;
       const group = await organization.client.variableGroup(place.projectId, place.groupId);
       if (group === undefined) return NOT_SEEN;
       if (group.type === "AzureKeyVault") {
@@ -88,9 +88,9 @@ export function variableGroupConsumers(deps: DevopsDeps): KindOfConsumer {
 /** Refreshes service connections that sign in with a copy of an application's client secret. */
 export function serviceConnectionConsumers(deps: DevopsDeps): KindOfConsumer {
   async function connectionOf(consumer: PlannedConsumer) {
-    const found = await placeOf(deps, consumer);
-    if (found?.connectionId === undefined) return undefined;
-    const { organization, projectId, connectionId } = found;
+    const location = await placeOf(deps, consumer);
+    if (location?.connectionId === undefined) return undefined;
+    const { organization, projectId, connectionId } = location;
     return { organization, place: { projectId, connectionId } };
   }
 
@@ -98,20 +98,20 @@ export function serviceConnectionConsumers(deps: DevopsDeps): KindOfConsumer {
     canCheck: () => true,
 
     async currentProblem(consumer) {
-      const found = await connectionOf(consumer);
-      const text = await found?.organization.signInProblem(found.place, credentialOf(consumer));
+      const location = await connectionOf(consumer);
+      const text = await location?.organization.signInProblem(location.place, credentialOf(consumer));
       return text === undefined ? undefined : { text, canPass: false };
     },
 
     async isNewPlace(consumer) {
-      const found = await connectionOf(consumer);
-      return !(await found?.organization.wasWritten(found.place, credentialOf(consumer)));
+      const location = await connectionOf(consumer);
+      return !(await location?.organization.wasWritten(location.place, credentialOf(consumer)));
     },
 
     async refresh(consumer, { value }) {
-      const found = await connectionOf(consumer);
-      if (found === undefined) throw notConfigured(consumer);
-      const { organization, place } = found;
+      const location = await connectionOf(consumer);
+      if (location === undefined) throw notConfigured(consumer);
+      const { organization, place } = location;
       const { changedByOthers } = await organization.replaceConnectionSecret(
         place,
         credentialOf(consumer),
@@ -121,9 +121,9 @@ export function serviceConnectionConsumers(deps: DevopsDeps): KindOfConsumer {
     },
 
     async check(consumer) {
-      const found = await connectionOf(consumer);
-      if (found === undefined) return NOT_CONFIGURED;
-      const works = await found.organization.signsIn(found.place, credentialOf(consumer));
+      const location = await connectionOf(consumer);
+      if (location === undefined) return NOT_CONFIGURED;
+      const works = await location.organization.signsIn(location.place, credentialOf(consumer));
       // Undefined: the connection no longer contains a client secret of the application.
       if (works === undefined) return { holds: "gone" };
       if (works) return { holds: "new" };

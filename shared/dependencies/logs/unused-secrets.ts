@@ -37,11 +37,14 @@ export interface KnownSecret {
 /** Finds secrets without reads in the number of days of the policy, by logs that were complete for that time. */
 export interface UnusedSecrets {
   /**
-   * Returns the unused secrets of a vault; none if no log covers the time. Leaves out secrets that are too new, and secrets
-   * that this service syncs.
+   * Returns for each secret of a vault whether it is unused. Returns none if no log covers the number of days. Leaves out
+   * disabled secrets, secrets that are too new, and secrets that this service syncs.
    */
   of(vaultName: string): Promise<AssetUse[]>;
-  /** Requests a compliance evaluation of secrets whose state changed, for each vault once a day. */
+  /**
+   * Finds secrets that became unused or used since the last call, and requests their compliance evaluation. Checks each vault
+   * once a day.
+   */
   reportUnused(): Promise<void>;
 }
 
@@ -60,7 +63,7 @@ export function createUnusedSecrets(deps: {
   /** Returns the time since when at least one log has all events of the vault. Undefined if no log is current. */
   async function completeSince(vaultName: string, now: Date): Promise<string | undefined> {
     const current = new Date(now.getTime() - CURRENT_MS).toISOString();
-    const found = await pMap(workspaceIds, async (id) => {
+    const starts = await pMap(workspaceIds, async (id) => {
       const [vault, workspace] = await Promise.all([
         tables.get(VaultUses, id, vaultUseKey(vaultName)),
         tables.get(WorkspaceRows, WORKSPACES, id),
@@ -68,7 +71,7 @@ export function createUnusedSecrets(deps: {
       if (!vault || vault.lastAt < current || !workspace?.readFrom || (workspace.readTo ?? "") < current) return [];
       return [latest(vault.since, workspace.readFrom)];
     });
-    return found.flat().sort()[0];
+    return starts.flat().sort()[0];
   }
 
   /** Returns the last read of each secret, by name in lower case. */
@@ -83,12 +86,12 @@ export function createUnusedSecrets(deps: {
 
   /** Returns the secrets that this service syncs. Its own reads are not counted. */
   async function findSyncedSecrets(vaultName: string): Promise<Set<string>> {
-    const found = new Set<string>();
+    const syncedSecrets = new Set<string>();
     const range = { ...rangeOf(vaultPrefix(vaultName)), select: ["resource"] as const };
     for await (const rows of tables.pages(Edges, range))
       for (const { rowKey, resource } of rows)
-        if (resource.kind === "syncRecord") found.add(placeOfEdge(rowKey).asset?.toLowerCase() ?? "");
-    return found;
+        if (resource.kind === "syncRecord") syncedSecrets.add(placeOfEdge(rowKey).asset?.toLowerCase() ?? "");
+    return syncedSecrets;
   }
 
   async function of(vaultName: string): Promise<AssetUse[]> {

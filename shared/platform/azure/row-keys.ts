@@ -5,8 +5,8 @@ import { CloudFailure } from "./failure.ts";
 import type { ServiceKeyVault } from "./service-key-vault.ts";
 
 /**
- * Number of keys per minute that the vault may not have, before a process asks for no further keys in that minute. Another program
- * can write rows with any number of names of keys, and the vault would reject the requests of all instances.
+ * Number of missing keys after which a process requests no further keys from the vault in the same minute. Another program can
+ * write rows with any number of names of keys, and the vault would reject the requests of all instances.
  */
 const MAX_ABSENT = 20;
 /** Secret with the keys that sign rows. */

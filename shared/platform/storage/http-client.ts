@@ -16,8 +16,8 @@ const transport = loadOnce(() => createTransport({ idleMs: MINUTE_MS }));
 
 /**
  * Creates the HTTP client of the storage SDKs. The SDK's retry policy retries only errors that it recognizes. So this client
- * converts every failure without a clear answer to such an error: no connection, a connection that broke before or during the
- * answer, or no complete answer in time.
+ * converts every failure without a clear answer to such an error. These failures are no connection, a connection that broke
+ * before or during the answer, and no complete answer in time.
  *
  * @param clock - Adjusted by each answer's `Date`.
  */

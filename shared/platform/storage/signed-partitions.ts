@@ -31,9 +31,9 @@ export interface SignedPartitions {
   /** Returns whether a row of the range has no signature. */
   hasUnsigned(range: SignedRange): Promise<boolean>;
   /**
-   * Compares the rows of a listed range with their lists, and the lists with their sequences in the key vault. Reads
-   * only signatures. Returns rows that differ from their list also when they are read again, and the sequences to store in the
-   * key vault: a list that was written since the last call gets the next one.
+   * Compares the rows of a listed range with their lists, and the lists with their sequences in the key vault. Reads only
+   * signatures. Returns rows that differ from their list also when they are read again, and the sequences to store in the key
+   * vault. A list that was written since the last call gets the next sequence.
    *
    * @param sequences - Those that the key vault stores, by the index of the list. A missing one is 0.
    */

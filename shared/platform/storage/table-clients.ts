@@ -21,8 +21,8 @@ export interface ConnectedTable {
 
 export interface TableClients {
   /**
-   * Runs `action` on a table and retries what the SDK's retry policy does not: a table that is being deleted, a busy service
-   * that reports so inside the answer to a transaction, and a truncated answer.
+   * Runs `action` on a table and retries what the SDK's retry policy does not. These are a table that is being deleted, a busy
+   * service that reports so inside the answer to a transaction, and a truncated answer.
    *
    * A missing table is created only if `create` is set, and only after the service reported that the table is missing. So no
    * request checks whether a table exists.
@@ -107,8 +107,8 @@ async function connect(
 }
 
 /**
- * Returns whether to retry an error that the SDK's retry policy does not recognize: a transaction that was rejected inside a
- * 202 answer, or an answer whose truncation shows only when it is parsed.
+ * Returns whether to retry an error that the SDK's retry policy does not recognize. Such errors are a transaction that was
+ * rejected inside a 202 answer, and an answer whose truncation shows only when it is parsed.
  */
 const isBusy = (error: unknown): boolean =>
   error instanceof TransactionTruncated ||

@@ -71,9 +71,9 @@ interface GetOptions {
  * Reads and writes typed rows in Azure Table Storage. The first write creates a table. Before that, reads of the table return
  * no rows.
  *
- * Every method throws RowInvalid for a value that does not match its entity or that the service would reject, and
- * StorageCorrupt for a stored row that does not match, except with `onCorrupt`. A request to a busy or unreachable service is
- * sent up to five times, then its error is thrown. `Rows` describes the guarantees after a lost answer.
+ * Every method throws RowInvalid for a value that does not match its entity or that the service would reject. Every method
+ * throws StorageCorrupt for a stored row that does not match, except with `onCorrupt`. A request to a busy or unreachable
+ * service is sent up to five times, then its error is thrown. `Rows` describes the guarantees after a lost answer.
  */
 export interface Tables {
   /** Returns a row. Undefined if it does not exist. */

@@ -8,8 +8,8 @@ import type { Operation } from "./operations.ts";
 // Wire format of an entity group transaction
 // (https://learn.microsoft.com/rest/api/storageservices/performing-entity-group-transactions).
 //
-// The request uses the SDK's pipeline but not its `submitTransaction`, which can't set the ETag of a delete, takes a success
-// for a failure if a key contains braces, and does not report the size of the body.
+// The request uses the SDK's pipeline but not its `submitTransaction`. That method can't set the ETag of a delete, takes a
+// success for a failure if a key contains braces, and does not report the size of the body.
 
 const newLine = "\r\n";
 

@@ -2,8 +2,8 @@ import { createHash } from "node:crypto";
 import { decodeProtectedHeader } from "jose";
 
 /**
- * Returns true if an ID token was issued with this access token: its claim `at_hash`, which is optional in the code flow, is
- * absent or the first half of the access token's hash (OpenID Connect Core, 3.1.3.6 and 3.1.3.8). The library openid-client
+ * Returns true if an ID token was issued with this access token. Its claim `at_hash`, which is optional in the code flow, must
+ * be absent or the first half of the access token's hash (OpenID Connect Core, 3.1.3.6 and 3.1.3.8). The library openid-client
  * does not check it.
  *
  * @param idToken - An ID token whose signature was verified.

@@ -22,16 +22,16 @@ interface Dependencies {
   outgoing: Outgoing;
   clock: Clock;
   /** Decides whether the service uses an address that the document names. */
-  allowed: (address: string) => boolean;
+  isAllowedAddress: (address: string) => boolean;
 }
 
 /** A key without `use` may also sign: RFC 7517, 4.2. */
 const Keys = z.object({ keys: z.array(z.looseObject({ kty: z.string(), use: z.string().optional() })) });
 
 /**
- * Tests what a sign-in needs from an issuer, up to the first failure: its discovery document (OpenID Connect Discovery 1.0, 4),
- * its keys (RFC 7517, 5), and whether its token endpoint accepts the client (RFC 6749, 5.2), which the service tests with an
- * invalid code. Runs when an administrator tests the configuration or turns it on. Stores nothing.
+ * Tests what a sign-in needs from an issuer, up to the first failure. It reads the discovery document (OpenID Connect Discovery
+ * 1.0, 4) and the keys (RFC 7517, 5). With an invalid code, it tests whether the token endpoint accepts the client (RFC 6749,
+ * 5.2). Runs when an administrator tests the configuration or turns it on. Stores nothing.
  *
  * @param origin - The service's own origin.
  */
@@ -45,7 +45,7 @@ export async function testOidc(candidate: Candidate, origin: string, deps: Depen
     if (error instanceof Unreachable) return [failed("address", error.message)];
     throw error;
   }
-  const [problem] = problemsOf(document, issuer, deps.allowed);
+  const [problem] = problemsOf(document, issuer, deps.isAllowedAddress);
   if (problem !== undefined) return [failed("document", problem)];
   const checks: Check[] = [passed("document", `${issuer} returns its discovery document.`)];
   const keys = await testKeys(document, deps);

@@ -122,7 +122,7 @@ export const ACCEPTED_ALGORITHMS = "RS, PS and ES with 256, 384 or 512, EdDSA (E
 export function problemsOf(
   document: DiscoveryDocument,
   issuer: string,
-  allowed: (address: string) => boolean,
+  isAllowedAddress: (address: string) => boolean,
 ): string[] {
   const problems: string[] = [];
   if (document.issuer !== issuer)
@@ -132,7 +132,8 @@ export function problemsOf(
   const endpoints = ["authorization_endpoint", "token_endpoint", "jwks_uri", "userinfo_endpoint"] as const;
   for (const name of endpoints) {
     const address = document[name];
-    if (address !== undefined && !allowed(address)) problems.push(`The document's ${name} is not an allowed address.`);
+    if (address !== undefined && !isAllowedAddress(address))
+      problems.push(`The document's ${name} is not an allowed address.`);
   }
   if (algorithms(document).length === 0)
     problems.push(`The provider signs ID tokens with none of the accepted algorithms: ${ACCEPTED_ALGORITHMS}.`);
@@ -156,13 +157,13 @@ export interface Discovery {
 /** Time for which a valid document is cached. */
 const CACHE_MS = 10 * MINUTE_MS;
 
-/** @param deps.allowed - Decides whether the service uses an address that a document names. */
+/** @param deps.isAllowedAddress - Decides whether the service uses an address that a document names. */
 export function createDiscovery(deps: {
   outgoing: Outgoing;
   clock: Clock;
-  allowed: (address: string) => boolean;
+  isAllowedAddress: (address: string) => boolean;
 }): Discovery {
-  const { outgoing, clock, allowed } = deps;
+  const { outgoing, clock, isAllowedAddress } = deps;
   let cached: { issuer: string; until: number; document: DiscoveryDocument } | undefined;
   return {
     async documentOf(issuer) {
@@ -170,7 +171,7 @@ export function createDiscovery(deps: {
       // If the clock was set back, `until` may be further ahead than `CACHE_MS`. Then the document is fetched again.
       if (cached?.issuer === issuer && now < cached.until && cached.until - now <= CACHE_MS) return cached.document;
       const document = await fetchDiscoveryDocument(issuer, outgoing);
-      const [problem] = problemsOf(document, issuer, allowed);
+      const [problem] = problemsOf(document, issuer, isAllowedAddress);
       if (problem !== undefined) throw new NoDiscoveryDocument(problem);
       cached = { issuer, until: now + CACHE_MS, document };
       return document;

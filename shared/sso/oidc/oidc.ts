@@ -75,7 +75,7 @@ export function createOidc(deps: {
   outgoing: Outgoing;
   clock: Clock;
   /** Decides whether the service redirects browsers to an address of the provider. */
-  allowed: (address: string) => boolean;
+  isAllowedAddress: (address: string) => boolean;
 }): Protocol {
   const { discovery, secrets } = deps;
 
@@ -184,7 +184,7 @@ export function createOidc(deps: {
         throw error;
       }
       const { end_session_endpoint: address } = document;
-      if (address === undefined || !deps.allowed(address)) return undefined;
+      if (address === undefined || !deps.isAllowedAddress(address)) return undefined;
       const url = new URL(address);
       url.searchParams.set("client_id", oidcClientId!);
       url.searchParams.set("post_logout_redirect_uri", `${origin}/`);
@@ -246,8 +246,8 @@ const knownErrorCode = (error: unknown): string => (ERROR_CODES.includes(String(
 export const statusOf = (error: unknown): number | undefined => (error as { status?: number }).status;
 
 /**
- * Returns the error code of a token endpoint: from the body, or from the challenge that a rejected client gets (RFC 6749, 5.2),
- * after which the library does not read the body.
+ * Returns the error code of a token endpoint. It is in the body, or in the challenge that a rejected client gets (RFC 6749,
+ * 5.2). After a challenge, the library does not read the body.
  */
 export function errorCodeOf(error: unknown): unknown {
   const { code, error: errorCode, cause } = error as { code?: unknown; error?: unknown; cause?: unknown };

@@ -22,8 +22,8 @@ const MAX_NAMESPACES = 64;
 const MAX_VALUE = 8 * 1024;
 
 /**
- * Characters that are not allowed in XML (XML 1.0, 2.2), and U+2029: xml-crypto's parser searches line ends with an expression
- * whose time grows with the square of the characters before a U+2029, 4 seconds for 40,000.
+ * Characters that are not allowed in XML (XML 1.0, 2.2), and U+2029. xml-crypto's parser searches line ends with an expression
+ * whose time grows with the square of the characters before a U+2029: 4 seconds for 40,000.
  */
 const FORBIDDEN = /[^\t\n\r\u0020-\u2028\u202A-\uD7FF\uE000-\uFFFD\u{10000}-\u{10FFFF}]/u;
 /** Matches an XML declaration, for example `<?xml version="1.0"?>`. */

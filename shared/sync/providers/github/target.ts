@@ -10,8 +10,8 @@ const PublicKey = z.object({ key_id: z.string(), key: z.base64() });
 
 /**
  * Target in GitHub Actions: secrets of a repository or an environment. https://docs.github.com/rest/actions/secrets GitHub
- * returns no values and stores no marks (which record and source version a value comes from), only whether a secret exists and
- * when it was last written. The value is encrypted with the public key of the repository or environment.
+ * returns only whether a secret exists and when it was last written. It returns no values, and can't store which record and
+ * source version a value comes from. The value is encrypted with the public key of the repository or environment.
  */
 export function githubTarget(settings: GithubSettings, secrets: GithubSecrets, deps: ProviderDependencies): SyncTarget {
   const client = githubClient(settings, secrets, deps);
