@@ -1,4 +1,4 @@
-import { type MessageLine, NO_OWNER, type Place } from "./message-line.ts";
+import { ASSIGN_OWNER, type MessageLine, type MessageLink, NO_OWNER, type Place } from "./message-line.ts";
 
 /** Groups the lines of a message by owner, and by what holds the asset: its vault, application or tenant. */
 
@@ -35,6 +35,10 @@ export function ownerText(owner: string | undefined): string {
   if (owner === undefined) return "Other alerts";
   return owner === "" ? NO_OWNER : `Owner: ${owner}`;
 }
+
+/** Returns the link to the page on which users assign an owner to the assets of a place, as a list. */
+export const assignOwnerLinks = (place: Place | undefined): MessageLink[] =>
+  place?.assignOwner === undefined ? [] : [{ text: ASSIGN_OWNER, url: place.assignOwner }];
 
 /** Returns the heading of a place's lines. Empty for items without a place. */
 export function placeText(place: Place | undefined): string {

@@ -1,6 +1,7 @@
 import * as z from "zod";
 import type { Outgoing, OutgoingAnswer, OutgoingRequest } from "../platform/outgoing/outgoing.ts";
 import { PRODUCT } from "../platform/product.ts";
+import { subjectWithin } from "./headline.ts";
 import type { Incident } from "./incident.ts";
 import type { Urgency } from "./items.ts";
 import type { RuleCredentials } from "./rule.ts";
@@ -100,24 +101,30 @@ export async function openServiceNow(
   };
 }
 
-const bodyOf = ({ summary, facts, links, urgency }: Incident) => ({
-  short_description: summary.slice(0, MAX_SHORT_DESCRIPTION).toWellFormed(),
-  description: [
-    ...facts.map(([label, value]) => `${label}: ${value}`),
-    ...links.map(({ text, url }) => `${text}: ${url}`),
-  ]
-    .join("\n")
-    .slice(0, MAX_DESCRIPTION)
-    .toWellFormed(),
-  ...IMPACTS[urgency],
-});
+/** Returns the fields of an open incident. The main link is directly below what is wrong. */
+export function bodyOf(incident: Incident): Record<string, string> {
+  const [main, ...others] = incident.links.map(({ text, url }) => `${text}: ${url}`);
+  return {
+    short_description: subjectWithin(incident.headline, MAX_SHORT_DESCRIPTION),
+    description: textWithin([
+      subjectWithin(incident.headline, MAX_DESCRIPTION),
+      ...(main === undefined ? [] : [main]),
+      ...factLines(incident),
+      ...others,
+    ]),
+    ...IMPACTS[incident.urgency],
+  };
+}
 
 /** By default, a resolved incident needs a close code and notes. */
-const resolutionOf = ({ summary }: Incident) => ({
+const resolutionOf = (incident: Incident) => ({
   state: RESOLVED,
   close_code: "Solution provided",
-  close_notes: summary.slice(0, MAX_DESCRIPTION).toWellFormed(),
+  close_notes: textWithin([subjectWithin(incident.headline, MAX_DESCRIPTION), ...factLines(incident)]),
 });
+
+const factLines = ({ facts }: Incident): string[] => facts.map(([label, value]) => `${label}: ${value}`);
+const textWithin = (lines: readonly string[]): string => lines.join("\n").slice(0, MAX_DESCRIPTION).toWellFormed();
 
 /** Returns the header for basic authentication, or for a token from the instance's OAuth endpoint. */
 async function authorizationOf(outgoing: Outgoing, base: string, credentials: RuleCredentials): Promise<string> {
