@@ -2,6 +2,7 @@ import { subjectWithin } from "./headline.ts";
 import type { Urgency } from "./items.ts";
 import {
   assignOwnerLinks,
+  factLines,
   factsUnderHeadings,
   groupLines,
   type OwnerGroup,
@@ -179,11 +180,11 @@ function htmlPlace(place: Place | undefined): string {
 function htmlLine(line: MessageLine): string {
   const { urgency, label, title, what, command, links } = line;
   const [first, ...others] = links;
-  const facts = factsOf(line).map(([label, value]) => `${escapeHtml(label)}: ${escapeHtml(value)}`);
+  const facts = factLines(factsOf(line)).map(escapeHtml).join("<br>");
   const code = command === undefined ? "" : `<br><code>${escapeHtml(command)}</code>`;
   const name = `<b>${escapeHtml(truncate(title, MAX_FACT))}</b>`;
   const linked = first ? `<a href="${escapeHtml(first.url)}">${name}</a>` : name;
-  return `<p style="margin:8px 0 0"><b style="color:${COLORS[urgency]}">${escapeHtml(label)}</b> ${linked} ${escapeHtml(what)}<br>${[...facts, ...others.map(anchor)].join(" · ")}${code}</p>`;
+  return `<p style="margin:8px 0 0"><b style="color:${COLORS[urgency]}">${escapeHtml(label)}</b> ${linked} ${escapeHtml(what)}<br>${[facts, ...others.map(anchor)].join(" · ")}${code}</p>`;
 }
 
 const anchor = ({ text, url }: MessageLink): string => `<a href="${escapeHtml(url)}">${escapeHtml(text)}</a>`;
@@ -233,9 +234,7 @@ function textLine(line: MessageLine): string {
   const { label, title, what, command, links } = line;
   return [
     `${label.toUpperCase()}: ${truncate(title, MAX_FACT)} ${what}`,
-    `  ${factsOf(line)
-      .map(([label, value]) => `${label}: ${value}`)
-      .join(" · ")}`,
+    ...factLines(factsOf(line)).map((text) => `  ${text}`),
     ...(command === undefined ? [] : [`  Command: ${command}`]),
     // Only the first link, to have room for more lines: the asset's page has the link to the Azure portal.
     ...links.slice(0, 1).map(({ text, url }) => `  ${text}: ${url}`),

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { type Headline, isResolution, lineHeadline, NO_ACTION } from "./headline.ts";
-import { alertKey, type Item, notificationKey, trackedItemOf, type Urgency } from "./items.ts";
+import { alertKey, type Item, notificationKey, trackedItemOf, URGENCIES, type Urgency } from "./items.ts";
 import { historyLink, type Links } from "./links.ts";
 import { lineOf, toSingleLines } from "./message.ts";
 import { ASSIGN_OWNER, type MessageLink } from "./message-line.ts";
@@ -25,14 +25,6 @@ export interface Incident {
   links: MessageLink[];
 }
 
-/** Names of the urgency. They differ from the statuses of assets, because `critical` is also a status. */
-const URGENCY_NAMES: Record<Urgency, string> = {
-  expired: "Immediate",
-  critical: "High",
-  warning: "Medium",
-  notice: "Low",
-};
-
 /** Returns the incident of an item. An item that is never resolved gets an incident of its own, which users close. */
 export function incidentOf(
   {
@@ -50,16 +42,15 @@ export function incidentOf(
   const history = historyLink(links, deliveryId);
   const isResolved = isResolution(item);
   const assignOwner = isResolved ? undefined : line.place?.assignOwner;
-  // Only the urgency of an item that expires follows from the time left, which its label says.
-  const subject = tracked ?? item;
-  const time = "expiresOn" in subject && !isResolved ? ` (${line.label.toLowerCase()})` : "";
+  // By its level too, because "critical" is also a status of assets and a severity of PagerDuty.
+  const urgency = `${line.label.toLowerCase()} (level ${URGENCIES.indexOf(line.urgency) + 1} of ${URGENCIES.length}, 1 is the highest)`;
   return {
     key: `clm-${createHash("sha256").update(`${ruleId}|${identity}`).digest("hex").slice(0, 36)}`,
     action: isResolved ? "close" : "open",
     urgency: line.urgency,
     headline: lineHeadline(line),
     facts: [
-      isResolved ? ["Next step", NO_ACTION] : ["Urgency", `${URGENCY_NAMES[line.urgency]}${time}`],
+      isResolved ? ["Next step", NO_ACTION] : ["Urgency", urgency],
       ...line.facts,
       ...(line.command === undefined ? [] : ([["Command", line.command]] as [string, string][])),
       ["Rule", toSingleLines(ruleName)],

@@ -46,6 +46,23 @@ export function placeText(place: Place | undefined): string {
   return place?.vault === undefined ? "" : `Vault ${place.vault}, subscription ${place.subscription ?? "unknown"}`;
 }
 
+/** Minimum length of a detail that gets a line of its own, such as the reason and the next step of a failure. */
+const LONG_FACT = 80;
+
+/** Returns details as lines: short details are joined, and each long one has a line of its own. */
+export function factLines(facts: readonly [string, string][]): string[] {
+  const lines: string[] = [];
+  let isJoinable = false;
+  for (const [label, value] of facts) {
+    const isLong = value.length >= LONG_FACT;
+    const text = `${label}: ${value}`;
+    if (isJoinable && !isLong) lines.push(`${lines.pop()} · ${text}`);
+    else lines.push(text);
+    isJoinable = !isLong;
+  }
+  return lines;
+}
+
 /** Returns the details of a line, without those that the headings of its owner and place already contain. */
 export const factsUnderHeadings = ({ facts, place }: MessageLine): [string, string][] =>
   facts.filter(

@@ -483,8 +483,9 @@ function scanFailureLine(item: ScanFailureItem, createdAt: Date, links: Links): 
     ["Next step", remedy],
     ["Identity", access?.identity],
     ["Scope", access?.scope],
-    ["Vault", vaultName],
-    ["Subscription", subscriptionId && subscriptionText(links, subscriptionId)],
+    // The scope names them.
+    ["Vault", access ? undefined : vaultName],
+    ["Subscription", access || subscriptionId === undefined ? undefined : subscriptionText(links, subscriptionId)],
     ["List", list],
     ["Found", timeText(new Date(item.at), createdAt)],
     ["Scan", scanId],

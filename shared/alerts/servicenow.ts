@@ -87,9 +87,9 @@ export async function openServiceNow(
         // Without a match, the incident is already closed or was never opened.
         return id === undefined
           ? searchResponse
-          : await call("PATCH", `${table}/${id}?${ONLY_ID}`, 200, resolutionOf(incident));
+          : await call("PATCH", `${table}/${id}?${ONLY_ID}`, 200, fieldsOf(incident));
       }
-      const body = bodyOf(incident);
+      const body = fieldsOf(incident);
       return id === undefined
         ? await call("POST", `${table}?${ONLY_ID}`, 201, {
             ...body,
@@ -101,27 +101,28 @@ export async function openServiceNow(
   };
 }
 
-/** Returns the fields of an open incident. The main link is directly below what is wrong. */
-export function bodyOf(incident: Incident): Record<string, string> {
-  const [main, ...others] = incident.links.map(({ text, url }) => `${text}: ${url}`);
+/** Returns the fields to write: of an open incident, or of its resolution. */
+export function fieldsOf(incident: Incident): Record<string, string> {
+  const { action, headline, links, urgency } = incident;
+  const summary = subjectWithin(headline, MAX_DESCRIPTION);
+  // By default, a resolved incident needs a close code and notes.
+  if (action === "close") {
+    const notes = textWithin([`Resolved: ${summary}`, ...factLines(incident)]);
+    return { state: RESOLVED, close_code: "Solution provided", close_notes: notes };
+  }
+  // The main link is directly below what is wrong.
+  const [main, ...others] = links.map(({ text, url }) => `${text}: ${url}`);
   return {
-    short_description: subjectWithin(incident.headline, MAX_SHORT_DESCRIPTION),
+    short_description: subjectWithin(headline, MAX_SHORT_DESCRIPTION),
     description: textWithin([
-      subjectWithin(incident.headline, MAX_DESCRIPTION),
+      `Problem: ${summary}`,
       ...(main === undefined ? [] : [main]),
       ...factLines(incident),
       ...others,
     ]),
-    ...IMPACTS[incident.urgency],
+    ...IMPACTS[urgency],
   };
 }
-
-/** By default, a resolved incident needs a close code and notes. */
-const resolutionOf = (incident: Incident) => ({
-  state: RESOLVED,
-  close_code: "Solution provided",
-  close_notes: textWithin([subjectWithin(incident.headline, MAX_DESCRIPTION), ...factLines(incident)]),
-});
 
 const factLines = ({ facts }: Incident): string[] => facts.map(([label, value]) => `${label}: ${value}`);
 const textWithin = (lines: readonly string[]): string => lines.join("\n").slice(0, MAX_DESCRIPTION).toWellFormed();

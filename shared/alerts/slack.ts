@@ -2,6 +2,7 @@ import { subjectWithin } from "./headline.ts";
 import type { Urgency } from "./items.ts";
 import {
   assignOwnerLinks,
+  factLines,
   factsUnderHeadings,
   groupLines,
   type OwnerGroup,
@@ -67,9 +68,7 @@ const groupSections = ({ owner, places }: OwnerGroup): object[] =>
 
 function lineText(line: MessageLine): string {
   const { urgency, label, title, what, command, links } = line;
-  const details = factsUnderHeadings(line)
-    .map(([label, value]) => `${escapeMrkdwn(label)}: ${escapeMrkdwn(value)}`)
-    .join(" · ");
+  const details = factLines(factsUnderHeadings(line)).map(escapeMrkdwn).join("\n");
   const lines = [
     `${SYMBOLS[urgency]} ${label}: *${truncate(escapeMrkdwn(title), MAX_TITLE)}* ${truncate(escapeMrkdwn(what), MAX_TITLE)}`,
     truncate(details, MAX_DETAILS),

@@ -2,6 +2,7 @@ import { subjectWithin } from "./headline.ts";
 import type { Urgency } from "./items.ts";
 import {
   assignOwnerLinks,
+  factLines,
   factsUnderHeadings,
   groupLines,
   type OwnerGroup,
@@ -95,12 +96,8 @@ function lineContainer(line: MessageLine): object {
     separator: true,
     items: [
       text(`${label}: ${title} ${what}`, { weight: "bolder", color: COLORS[urgency] }),
-      text(
-        factsUnderHeadings(line)
-          .map(([label, value]) => `${label}: ${value}`)
-          .join(" · "),
-        { size: "small" },
-        MAX_DETAILS,
+      ...factLines(factsUnderHeadings(line)).map((details, index) =>
+        text(details, { size: "small", ...(index > 0 && { spacing: "none" }) }, MAX_DETAILS),
       ),
       ...(command === undefined ? [] : [text(command, { size: "small", fontType: "monospace" }, MAX_DETAILS)]),
       // A Markdown link, because users don't see that a whole container can be selected. Each link is a block of its own.

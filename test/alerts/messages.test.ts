@@ -237,14 +237,14 @@ describe("a mail", () => {
     const longestName = 180 - lengthWithoutName;
     const suffix = " expires in 3 days (secret, owner: ann)";
     expect(subjectOf(longestName)).toBe(`kv-a/${"n".repeat(longestName)}${suffix}`);
-    expect(subjectOf(longestName + 1)).toBe(`kv-a/${"n".repeat(longestName + 1)}${suffix.slice(0, -2)}…`);
+    expect(subjectOf(longestName + 1)).toBe(`kv-a/${"n".repeat(longestName - 1)}…${suffix}`);
     for (const [length, shown] of [
       [800, "r".repeat(800)],
       [801, `${"r".repeat(799)}…`],
     ] as const) {
       const { html, text } = mailOf(message([{ ...SCAN, message: "r".repeat(length) }]));
-      expect(text).toContain(` · Reason: ${shown}\n`);
-      expect(html).toContain(` · Reason: ${shown}</p>`);
+      expect(text).toContain(`  Reason: ${shown}\n`);
+      expect(html).toContain(`<br>Reason: ${shown}</p>`);
     }
     const ofRules = (count: number) =>
       mailOf(
@@ -256,7 +256,7 @@ describe("a mail", () => {
           links,
         ),
       );
-    const namedRules = (count: number) => ofRules(count).text.match(/^You receive this message because/gm)!.length;
+    const namedRules = (count: number) => ofRules(count).text.match(/^You receive this notification because/gm)!.length;
     const linkedRules = (count: number) => ofRules(count).text.match(/alerts\/history\/d-/g)!.length;
     expect([12, 13].map((count) => [namedRules(count), linkedRules(count)])).toEqual([
       [12, 12],
@@ -299,9 +299,11 @@ describe("a mail", () => {
       ),
     );
     expect(subject).toBe("2 assets expire within 7 days, 1 resolved (owner: ann); first kv-a/one expires in 1 day");
-    expect(text).toContain("\n\n2 alerts and 1 resolved alert.\n\n");
+    expect(text).toContain("\n\n2 alerts and 1 resolved alert. Resolved alerts need no action.\n\n");
     expect(namesIn(text).sort()).toEqual(["both", "old", "one"]);
-    expect(text).toMatch(/kv-a\/both expires in 3 days\n.* · Threshold: 7 days · Rules: Rule a, Rule b\n/);
+    expect(text).toMatch(
+      /kv-a\/both expires in 3 days\n.* · Notified because: it expires within 7 days · Rules: Rule a, Rule b\n/,
+    );
     expect(text).toMatch(/kv-a\/old was deleted\n.* · Rules: Rule a, Rule b\n/);
     expect(text).toMatch(/kv-a\/one expires in 1 day\n.* · Rule: Rule b\n/);
   });
@@ -338,7 +340,7 @@ describe("a mail", () => {
       links,
     );
     expect(mailOf(combined).subject).toBe("Digest: kv-a/one expires in 25 days (secret, owner: ann)");
-    expect(mailOf(combined).text).toContain("1 alert since the last digest. ");
+    expect(mailOf(combined).text).toContain("1 alert of the rule “Team <A>” since the last digest: 1 new. ");
     expect(mailOf(combined).text).not.toContain("Rule:");
     const [both, single] = [message([early, late]), message([late])];
     expect([slackOf(both), teamsOf(both)]).toEqual([slackOf(single), teamsOf(single)]);
@@ -375,23 +377,28 @@ describe("a mail", () => {
     expect(withoutPage.html).toMatch(new RegExp(`<a href="[^"]*${portal}"><b>kv-a/soon</b></a>`));
   });
 
-  test("and the cards end with one link: to the page of the items, or to the notification if they have several", () => {
+  test("and the cards have one main link below what is wrong: to the page of the items, or to the notification if they have several", () => {
     const history = "https://lifecycle.example/#/alerts/history/01KAJ0000000000000000000AA";
     for (const [items, text, url] of [
       [[asset("one", 3)], "Open asset", "https://lifecycle.example/#/inventory/kv-a.secret.one"],
-      [[asset("one", 3), asset("two", 4)], "View these 2 alerts", history],
-      [[SCAN], "View what could not be read", "https://lifecycle.example/#/vaults?unread=true&failing=true"],
+      [[asset("one", 3), asset("two", 4)], "Open the 2 assets", history],
+      [[SCAN], "Show what can't be read and the fix", "https://lifecycle.example/#/vaults?unread=true&failing=true"],
     ] as const) {
       const one = message([...items]);
-      expect(mailOf(one).text.trimEnd().split("\n").at(-1)).toBe(`${text}: ${url}`);
-      const lastLink = mailOf(one)
-        .html.match(/<a href="[^"]*"><b>[^<]*<\/b><\/a>/g)!
-        .at(-1);
-      expect(lastLink).toBe(`<a href="${url.replace("&", "&amp;")}"><b>${text}</b></a>`);
+      expect(mailOf(one).text.split("\n\n")[2]).toBe(`${text}: ${url}`);
+      const { html } = mailOf(one);
+      const buttons = [...html.matchAll(/<a href="([^"]*)" style="[^"]*"><b>([^<]*)<\/b><\/a>/g)];
+      expect(buttons.map((button) => button.slice(1))).toEqual([
+        [url.replace("&", "&amp;"), text.replaceAll("'", "&#39;")],
+      ]);
+      expect(buttons[0]!.index).toBeLessThan(html.indexOf(one.lines[0]!.what, html.indexOf("</h1>")));
       const slack = slackOf(one) as { blocks: { text?: { text: string } }[] };
-      expect(slack.blocks.at(-1)!.text!.text).toBe(`*<${url}|${text}>*`);
-      const teams = teamsOf(one) as { attachments: { content: { actions: object[] } }[] };
-      expect(teams.attachments[0]!.content.actions).toEqual([{ type: "Action.OpenUrl", title: text, url }]);
+      expect(slack.blocks[2]!.text!.text).toBe(`*<${url}|${text}>*`);
+      const teams = teamsOf(one) as { attachments: { content: { body: object[] } }[] };
+      expect(teams.attachments[0]!.content.body[2]).toMatchObject({
+        type: "ActionSet",
+        actions: [{ type: "Action.OpenUrl", title: text, url }],
+      });
     }
   });
 
@@ -405,9 +412,11 @@ describe("a mail", () => {
     }));
     const { subject, text } = mailOf(message(resolved));
     expect(subject).toBe("2 alerts resolved (owner: ann); first kv-a/one was renewed and expires in 3 months");
-    expect(text).toContain("\n\n2 resolved alerts. No action is needed.\n\n");
+    expect(text).toContain("\n\n2 resolved alerts of the rule “Team <A>”. No action is needed.\n\n");
     expect(text).not.toContain("new item");
-    expect(mailOf(message(resolved.slice(0, 1))).text).toContain("\n\n1 resolved alert. No action is needed.\n\n");
+    expect(mailOf(message(resolved.slice(0, 1))).text).toContain(
+      "\n\n1 resolved alert of the rule “Team <A>”. No action is needed.\n\n",
+    );
   });
 
   test.each([
@@ -442,7 +451,7 @@ describe("a mail", () => {
     expect(order).toEqual([...order].sort((a, b) => a - b));
   });
 
-  test("names the service and the alert rule, links the alert history, and ends with the link to the asset", () => {
+  test("names the service and the alert rule, and links the notification", () => {
     for (const text of [mail.text, mail.html.replaceAll("&lt;", "<").replaceAll("&gt;", ">")]) {
       expect(text).toContain("the alert rule “Team <A>” (01KAJ0000000000000000000BB)");
       // A link to the page, which offers the sign-in. A link to the API would return 401 in a browser.
@@ -657,7 +666,7 @@ describe("a mail", () => {
     expect(subject).toBe(
       "21 alerts, 5 resolved (owners: bob and 1 more, 5 without owner); first kv-a/gone expired 2 days ago",
     );
-    expect(text).toContain("\n\n21 alerts and 5 resolved alerts. ");
+    expect(text).toContain("\n\n21 alerts and 5 resolved alerts of the rule “Team <A>”. ");
     expect(text).toContain(`\n\n${EVERY_KIND}\n\n--\n`);
   });
 });
@@ -713,7 +722,7 @@ describe("a card", () => {
     const hostile = JSON.stringify(slackOf(message([asset("<!channel>&", 3)])));
     expect(hostile).toContain("&lt;!channel&gt;&amp;");
     expect(hostile).toContain(
-      "<https://lifecycle.example/#/alerts/history/01KAJ0000000000000000000AA|Show in the alert history>",
+      "<https://lifecycle.example/#/alerts/history/01KAJ0000000000000000000AA|Show this notification>",
     );
   });
 
@@ -748,7 +757,7 @@ describe("a card", () => {
       "[Open in the Azure portal](https://portal.azure.com/#@t-1/asset/Microsoft_Azure_KeyVault/Secret/https://kv-a.vault.azure.net/secrets/soon)",
     );
     expect(text).toContain(
-      "[Show in the alert history](https://lifecycle.example/#/alerts/history/01KAJ0000000000000000000AA)",
+      "[Show this notification](https://lifecycle.example/#/alerts/history/01KAJ0000000000000000000AA)",
     );
     expect(text).not.toContain("selectAction");
     const hostile = JSON.stringify(teamsOf(message([asset("[x](http://evil)", 3)])));
