@@ -349,7 +349,7 @@ function assetLine(item: AssetItem, createdAt: Date, links: Links): MessageLine 
       // Without the time left, which is in `what`: the size of messages is limited.
       [remainingMs < 0 ? "Expired" : "Expires", instantText(new Date(item.expiresOn * 1000))],
       ["Owner", item.owner || NO_OWNER],
-      ...becauseOf(item.threshold),
+      ...becauseOf(item.threshold, remainingMs),
     ],
     links: [
       ...linkTo(credential ? "Open credential" : "Open asset", assetPageLink(links, item.id)),
@@ -358,9 +358,9 @@ function assetLine(item: AssetItem, createdAt: Date, links: Links): MessageLine 
   };
 }
 
-/** Returns why a rule notified about an item that expires. None for rules without thresholds. @param days - The threshold. */
-const becauseOf = (days: number): [string, string][] =>
-  days > 0 ? [[NOTIFIED_BECAUSE, `it expires within ${dayCount(days)}`]] : [];
+/** Returns why a rule notified about an item that expires. None if it has expired, and for rules without thresholds. */
+const becauseOf = (thresholdDays: number, remainingMs: number): [string, string][] =>
+  thresholdDays > 0 && remainingMs >= 0 ? [[NOTIFIED_BECAUSE, `it expires within ${dayCount(thresholdDays)}`]] : [];
 const NOTIFIED_BECAUSE = "Notified because";
 
 /** Returns a link as a list. Empty without an address. */
@@ -560,7 +560,9 @@ function resolvedLine(item: RenewedItem | RecoveredItem, before: MessageLine, cr
       label === "Reason" ? "Earlier reason" : label,
       value,
     ]);
-    return { ...lineBefore, ...RESOLVED, what, facts: [...earlier, ...times] };
+    // The view of unread resources no longer shows this one.
+    const linksAfter = of.kind === "scanFailure" ? [] : lineBefore.links;
+    return { ...lineBefore, ...RESOLVED, what, facts: [...earlier, ...times], links: linksAfter };
   }
   const { expiresOn, version, of } = item;
   const time = (seconds: number) => instantText(new Date(seconds * 1000));
@@ -656,7 +658,7 @@ function credentialLine(item: CredentialItem, createdAt: Date, links: Links): Me
     facts: [
       ["Expires", timeText(new Date(item.expiresOn * 1000), createdAt)],
       ...(item.owner === undefined ? [] : ([["User", item.owner]] as [string, string][])),
-      ...becauseOf(item.threshold),
+      ...becauseOf(item.threshold, remainingMs),
     ],
     links: credentialPage(item, links),
   };

@@ -655,6 +655,56 @@ describe("a mail", () => {
       expect(message([...items], { alertType: "scanFailure" }).subject).toBe(subject);
   });
 
+  test("about a denied vault names the identity and the scope, with a command only for safe names and the lists of its role", () => {
+    const identity = { name: "func-prod", objectId: "o-1", type: "ServicePrincipal" } as const;
+    const denied = (change: Partial<ScanFailureItem>): ScanFailureItem => ({
+      kind: "scanFailure",
+      id: "vault:kv-d",
+      scanId: SCAN.id,
+      subscriptionId: "s-1",
+      vaultName: "kv-d",
+      list: "secrets",
+      code: "accessDenied",
+      message: "Could not list secrets.",
+      remedy: "Give the service's identity the role Key Vault Reader.",
+      at: AT,
+      ...change,
+    });
+    const textOf = (item: ScanFailureItem) =>
+      mailOf(messageOf([{ delivery, items: [item] }], { ...links, identity })).text;
+    const command =
+      'az role assignment create --assignee-object-id "o-1" --assignee-principal-type ServicePrincipal --role "Key Vault Reader" --scope "$(az keyvault show --subscription "s-1" --name "kv-d" --query id --output tsv)"';
+    const text = textOf(denied({}));
+    expect(text).toContain(`  Command: ${command}\n`);
+    expect(text).toContain("Identity: func-prod (object ID o-1) · Scope: vault kv-d in subscription Payments (s-1)");
+    const oneMessage = messageOf([{ delivery, items: [denied({})] }], { ...links, identity });
+    for (const card of [
+      slackOf(oneMessage),
+      teamsOf(oneMessage),
+      incidentOf(delivery, denied({}), { ...links, identity }),
+    ])
+      expect(JSON.stringify(card)).toContain("Key Vault Reader");
+    for (const change of [
+      { vaultName: 'kv"; rm -rf /; "' },
+      { subscriptionId: "$(reboot)" },
+      { list: "diagnosticSettings" },
+      { vaultName: undefined, list: undefined },
+      { code: "firewall" },
+    ])
+      expect(textOf(denied(change)), JSON.stringify(change)).not.toContain("Command:");
+    expect(mailOf(message([denied({})])).text).not.toContain("Command:");
+  });
+
+  test("about a renewal says the old and the new expiry and when the alert was resolved, without the time left of the old one", () => {
+    const of = asset("one", 0.3);
+    const expiresOn = Date.parse(AT) / 1000 + 365 * DAY_SECONDS;
+    const { text } = mailOf(message([{ kind: "renewed", id: "1", of, since: AT, expiresOn, version: "v2" }]));
+    expect(text).toContain(
+      "New expiry: Nov 21, 2027, 10:00 UTC · Old expiry: Nov 21, 2026, 17:12 UTC · New version: v2 · First notified: Nov 21, 2026, 10:00 UTC · Resolved: Nov 21, 2026, 10:00 UTC\n",
+    );
+    expect(text).not.toContain("in 7 hours");
+  });
+
   test("says that an asset whose owner tag has no value has no owner", () => {
     const { subject, text } = mailOf(message([asset("one", 6.5, { owner: "" })]));
     expect(subject).toBe("kv-a/one expires in 6 days (secret, no owner)");
@@ -711,6 +761,29 @@ describe("a card", () => {
     expect((slackOf(message(items)) as { blocks: object[] }).blocks.length).toBeLessThanOrEqual(50);
     expect(Buffer.byteLength(JSON.stringify(teamsOf(message(items))))).toBeLessThan(28_000);
     expect(Buffer.byteLength(mailOf(message(items)).html)).toBeLessThan(102_000);
+  });
+
+  test("shortens a long title to what, how many, how soon and whose, without cutting words", () => {
+    const late = (name: string, daysLeft: number, owner: string): AssetItem =>
+      asset(name, daysLeft, {
+        type: "certificate",
+        threshold: 0,
+        owner,
+        late: { renewedBy: "acmebot", windowEnd: Date.parse(AT) / 1000 - DAY_SECONDS },
+      });
+    const titleOf = (items: Item[]) =>
+      (slackOf(message(items, { alertType: "lateRenewal" })) as { blocks: { text: { text: string } }[] }).blocks[0]!
+        .text.text;
+    const name = "reporting-tls-".repeat(8);
+    expect(titleOf([late(name, 3, "payments@acme.example"), late("b", 12, "bob"), late("c", 57, "")])).toBe(
+      "3 certificates were not renewed in time, the first expires in 3 days (owners: payments@acme.example and 1 more, 1 without owner)",
+    );
+    expect(titleOf([late(name, 3, "o".repeat(200)), late("b", 12, "bob"), late("c", 57, "")])).toBe(
+      "3 certificates were not renewed in time, the first expires in 3 days (2 owners, 1 without owner)",
+    );
+    expect(titleOf([late("n".repeat(127), 3, "ann")])).toMatch(
+      /^kv-a\/n+… was not renewed in time and expires in 3 days \(certificate, owner: ann\)$/,
+    );
   });
 
   test("for Slack respects Slack's limits, escapes names and shows the number of omitted items", () => {
@@ -770,6 +843,30 @@ test("an incident about an asset names its vault as the source, one about a cred
   const items = itemsOfEveryKind();
   const credential = items.find(({ id }) => id === "entra.t-9.a-1.k-1")!;
   expect([items[0]!, credential].map((item) => incidentOf(delivery, item, links).source)).toEqual(["kv-a", "Shop"]);
+});
+
+test("an incident names its urgency by the time left and its level, apart from the severity of a check", () => {
+  const factsOf = (item: Item) => new Map(incidentOf(delivery, item, links).facts);
+  expect([-1, 3, 20, 40].map((daysLeft) => factsOf(asset("one", daysLeft)).get("Urgency"))).toEqual([
+    "expired (level 1 of 4, 1 is the highest)",
+    "within 7 days (level 2 of 4, 1 is the highest)",
+    "within 30 days (level 3 of 4, 1 is the highest)",
+    "later (level 4 of 4, 1 is the highest)",
+  ]);
+  const violation = factsOf(itemsOfEveryKind().find(({ kind }) => kind === "violation")!);
+  expect([violation.get("Urgency"), violation.get("Check severity")]).toEqual([
+    "act now (level 1 of 4, 1 is the highest)",
+    "critical",
+  ]);
+  const resolved = factsOf(itemsOfEveryKind().find(({ kind }) => kind === "renewed")!);
+  expect([resolved.get("Urgency"), resolved.get("Next step")]).toEqual([undefined, "No action is needed."]);
+  const unowned = incidentOf(delivery, asset("one", 3, { owner: undefined }), links);
+  expect(unowned.links.map(({ text }) => text)).toEqual([
+    "Open asset",
+    "Open in the Azure portal",
+    "Assign an owner",
+    "Show this notification",
+  ]);
 });
 
 describe("a webhook event", () => {
@@ -833,99 +930,102 @@ describe("a digest", () => {
 const EVERY_KIND = `# No owner
 
 ## Vault kv-a, subscription Payments
+Assign an owner: https://lifecycle.example/#/inventory?vault=kv-a&hasOwner=false
 
 EXPIRED: kv-a/gone expired 2 days ago
   Type: Secret · Expired: Nov 19, 2026, 10:00 UTC
   Open asset: https://lifecycle.example/#/inventory/kv-a.secret.gone
 
 ## Application Shop, Microsoft Entra tenant t-9
+Assign an owner: https://lifecycle.example/#/inventory/entra.t-9.a-1.k-1
 
 WITHIN 30 DAYS: Shop/ci expires in 20 days
   Type: Client secret of an application · Client ID: a-1 · Key ID: k-1 · Expires: Dec 11, 2026, 10:00 UTC
-  Open asset: https://lifecycle.example/#/inventory/entra.t-9.a-1.k-1
+  Open credential: https://lifecycle.example/#/inventory/entra.t-9.a-1.k-1
 
 ## Vault kv-b, subscription Payments
+Assign an owner: https://lifecycle.example/#/inventory?vault=kv-b&hasOwner=false
 
 WARNING: kv-b/y fails a check: Secret has no expiration date
-  Type: Secret · Check: secret-expiry · Severity: medium · First seen: Nov 18, 2026, 10:00 UTC (3 days ago)
+  Type: Secret · Check: secret-expiry · Check severity: medium · First seen: Nov 18, 2026, 10:00 UTC (3 days ago)
   Open asset: https://lifecycle.example/#/inventory/kv-b.secret.y
 
 ## B2C tenant b2c.example
+Assign an owner: https://lifecycle.example/#/inventory/b2c.t-9.idp.google
 
 LATER: Google expires in 40 days
   Type: Identity provider · Tenant: b2c.example · Expires: Dec 31, 2026, 10:00 UTC
-  Open asset: https://lifecycle.example/#/inventory/b2c.t-9.idp.google
+  Open credential: https://lifecycle.example/#/inventory/b2c.t-9.idp.google
 
 LATER: B2C_1A_Sign expires in 40 days
   Type: Key of a custom policy · Tenant: b2c.example · Expires: Dec 31, 2026, 10:00 UTC
-  Open asset: https://lifecycle.example/#/inventory/b2c.t-9.policy.sign
+  Open credential: https://lifecycle.example/#/inventory/b2c.t-9.policy.sign
 
 # Other alerts
 
 EXPIRED: License “PRO” expired 1 day ago
-  Expires: Nov 20, 2026, 10:00 UTC (1 day ago) · Threshold: 14 days
+  Expires: Nov 20, 2026, 10:00 UTC (1 day ago)
 
 ACT NOW: admin signed in with a password while passwords are turned off
   Time: Nov 21, 2026, 10:00 UTC (within the last hour) · Client address: 192.0.2.1
-  View sessions and users: https://lifecycle.example/#/access
+  Open sessions and users: https://lifecycle.example/#/access
 
 ACT NOW: other signed in with a password while passwords are turned off
   Time: Nov 21, 2026, 10:00 UTC (within the last hour) · Client address: unknown
-  View sessions and users: https://lifecycle.example/#/access
+  Open sessions and users: https://lifecycle.example/#/access
 
 WITHIN 7 DAYS: API token “ci” expires in 3 days
-  Expires: Nov 24, 2026, 10:00 UTC (in 3 days) · User: maria · Threshold: 3 days
+  Expires: Nov 24, 2026, 10:00 UTC (in 3 days) · User: maria · Notified because: it expires within 3 days
 
 URGENT: Scan 01KAJ0000000000000000000CC timed out
   Mode: full · Ended: Nov 21, 2026, 10:00 UTC (within the last hour) · Unread vaults: 2 of 36 · Reason: 24 hours were not enough.
-  View what could not be read: https://lifecycle.example/#/vaults?unread=true&failing=true
+  Show what can't be read and the fix: https://lifecycle.example/#/vaults?unread=true&failing=true
 
 URGENT: Subscription s-2 can't be read
-  Subscription: s-2 · Reason: The service may not list it. (accessDenied) · Next step: Grant Reader. · Found: Nov 20, 2026, 10:00 UTC (1 day ago) · Scan: 01KAJ0000000000000000000CC
-  View what could not be read: https://lifecycle.example/#/vaults?unread=true&failing=true
+  Reason: The service may not list it. (accessDenied) · Next step: Grant Reader. · Subscription: s-2 · Found: Nov 20, 2026, 10:00 UTC (1 day ago) · Scan: 01KAJ0000000000000000000CC
+  Show what can't be read and the fix: https://lifecycle.example/#/vaults?unread=true&failing=true
 
 URGENT: Discovery scans do not complete
   Reason: The service may not list it. (timedOut) · Next step: Grant Reader. · Found: Nov 20, 2026, 10:00 UTC (1 day ago) · Scan: 01KAJ0000000000000000000CC
-  View what could not be read: https://lifecycle.example/#/vaults?unread=true&failing=true
+  Show what can't be read and the fix: https://lifecycle.example/#/vaults?unread=true&failing=true
 
 URGENT: Subscription s-2 still can't be read
-  Subscription: s-2 · Reason: The service may not list it. (accessDenied) · Next step: Grant Reader. · Found: Nov 20, 2026, 10:00 UTC (1 day ago) · Scan: 01KAJ0000000000000000000CC · First notified: Nov 12, 2026, 10:00 UTC (9 days ago)
-  View what could not be read: https://lifecycle.example/#/vaults?unread=true&failing=true
+  Reason: The service may not list it. (accessDenied) · Next step: Grant Reader. · Subscription: s-2 · Found: Nov 20, 2026, 10:00 UTC (1 day ago) · Scan: 01KAJ0000000000000000000CC · First notified: Nov 12, 2026, 10:00 UTC (9 days ago)
+  Show what can't be read and the fix: https://lifecycle.example/#/vaults?unread=true&failing=true
 
 WARNING: Vault kv-d can't be read
-  Vault: kv-d · Subscription: s-2 · List: secrets · Reason: The service may not list it. (accessDenied) · Next step: Grant Reader. · Found: Nov 20, 2026, 10:00 UTC (1 day ago) · Scan: 01KAJ0000000000000000000CC
-  View what could not be read: https://lifecycle.example/#/vaults?unread=true&failing=true
+  Reason: The service may not list it. (accessDenied) · Next step: Grant Reader. · Vault: kv-d · Subscription: s-2 · List: secrets · Found: Nov 20, 2026, 10:00 UTC (1 day ago) · Scan: 01KAJ0000000000000000000CC
+  Show what can't be read and the fix: https://lifecycle.example/#/vaults?unread=true&failing=true
 
 WARNING: Payments is due
   Reason: It expires soon. · Done so far: A secret was added. · Current state: All secrets work. · Next step: Start it. · Client ID: a-1 · Rotation: r-1
-  View rotation: https://lifecycle.example/#/rotation/r-1
+  Open the rotation: https://lifecycle.example/#/rotation/r-1
 
 WARNING: Payments is due
-  Reason: It expires soon. · Current state: All secrets work. · Next step: Start it. · Sync record: p-1
-  View copy: https://lifecycle.example/#/sync/p-1
+  Reason: It expires soon. · Current state: All secrets work. · Next step: Start it. · Sync: p-1
+  Open the sync: https://lifecycle.example/#/sync/p-1
 
 WARNING: Payments is due
   Reason: It expires soon. · Current state: All secrets work. · Next step: Start it.
-  View references: https://lifecycle.example/#/dependencies?vault=kv%20a&resolved=false
+  Open the references: https://lifecycle.example/#/dependencies?vault=kv%20a&resolved=false
 
 NOTICE: Payments is due
   Reason: It expires soon. · Current state: All secrets work. · Next step: Start it. · Client ID: a-2
-  View application: https://lifecycle.example/#/rotation/apps/a-2
+  Open the application: https://lifecycle.example/#/rotation/apps/a-2
 
 RESOLVED: Vault kv-d is no longer monitored
-  Vault: kv-d · Subscription: s-2 · List: secrets · Reason: The service may not list it. (accessDenied) · Found: Nov 20, 2026, 10:00 UTC (1 day ago) · Scan: 01KAJ0000000000000000000CC · First notified: Nov 12, 2026, 10:00 UTC (9 days ago)
-  View what could not be read: https://lifecycle.example/#/vaults?unread=true&failing=true
+  Earlier reason: The service may not list it. (accessDenied) · Vault: kv-d · Subscription: s-2 · List: secrets · First notified: Nov 12, 2026, 10:00 UTC · Resolved: Nov 21, 2026, 10:00 UTC
 
 # Owner: bob
 
 ## Vault kv-b, subscription Payments
 
 ACT NOW: kv-b/x fails a check: Secret has no expiration date
-  Type: Secret · Check: secret-expiry · Severity: critical · First seen: Nov 18, 2026, 10:00 UTC (3 days ago)
+  Type: Secret · Check: secret-expiry · Check severity: critical · First seen: Nov 18, 2026, 10:00 UTC (3 days ago)
   Open asset: https://lifecycle.example/#/inventory/kv-b.secret.x
 
 RESOLVED: kv-b/z no longer fails a check: Secret has no expiration date
-  Type: Secret · Check: secret-expiry · Severity: high · First seen: Nov 18, 2026, 10:00 UTC (3 days ago) · First notified: Nov 12, 2026, 10:00 UTC (9 days ago)
+  Type: Secret · Check: secret-expiry · Check severity: high · First notified: Nov 12, 2026, 10:00 UTC · Resolved: Nov 21, 2026, 10:00 UTC
   Open asset: https://lifecycle.example/#/inventory/kv-b.secret.z
 
 # Owner: ann
@@ -933,21 +1033,21 @@ RESOLVED: kv-b/z no longer fails a check: Secret has no expiration date
 ## Vault kv-a, subscription Payments
 
 WITHIN 24 HOURS: kv-a/last expires in 1 day
-  Type: Certificate · Expires: Nov 22, 2026, 10:00 UTC · Threshold: 1 day
+  Type: Certificate · Expires: Nov 22, 2026, 10:00 UTC · Notified because: it expires within 1 day
   Open asset: https://lifecycle.example/#/inventory/kv-a.secret.last
 
 WITHIN 7 DAYS: kv-a/alone expires in 2 days
-  Type: Secret · Expires: Nov 23, 2026, 10:00 UTC · Threshold: 7 days · First notified: Nov 12, 2026, 10:00 UTC (9 days ago) · Escalated: not acknowledged within 1 day
+  Type: Secret · Expires: Nov 23, 2026, 10:00 UTC · Notified because: it expires within 7 days · First notified: Nov 12, 2026, 10:00 UTC (9 days ago) · Escalated: not acknowledged within 1 day
   Open asset: https://lifecycle.example/#/inventory/kv-a.secret.alone
 
 RESOLVED: kv-a/free was renewed and has no expiry
-  Type: Secret · Previous expiry: Nov 20, 2026, 10:00 UTC (1 day ago) · First notified: Nov 12, 2026, 10:00 UTC (9 days ago)
+  Type: Secret · New expiry: none · Old expiry: Nov 20, 2026, 10:00 UTC · First notified: Nov 12, 2026, 10:00 UTC · Resolved: Nov 21, 2026, 10:00 UTC
   Open asset: https://lifecycle.example/#/inventory/kv-a.secret.free
 
 RESOLVED: kv-a/new was renewed and expires in 10 months
-  Type: Secret · Expires: Sep 17, 2027, 10:00 UTC (in 10 months) · Previous expiry: Nov 26, 2026, 10:00 UTC (in 5 days) · Version: v2 · First notified: Nov 12, 2026, 10:00 UTC (9 days ago)
+  Type: Secret · New expiry: Sep 17, 2027, 10:00 UTC · Old expiry: Nov 26, 2026, 10:00 UTC · New version: v2 · First notified: Nov 12, 2026, 10:00 UTC · Resolved: Nov 21, 2026, 10:00 UTC
   Open asset: https://lifecycle.example/#/inventory/kv-a.secret.new
 
 RESOLVED: kv-a/off was disabled
-  Type: Secret · Expires: Nov 26, 2026, 10:00 UTC · Threshold: 7 days · First notified: Nov 12, 2026, 10:00 UTC (9 days ago)
+  Type: Secret · Expires: Nov 26, 2026, 10:00 UTC · First notified: Nov 12, 2026, 10:00 UTC · Resolved: Nov 21, 2026, 10:00 UTC
   Open asset: https://lifecycle.example/#/inventory/kv-a.secret.off`;
