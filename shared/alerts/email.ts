@@ -94,7 +94,7 @@ function htmlOf(message: Message, sections: string, omittedLines: number): strin
   const more = omittedLines === 0 ? "" : `<p style="margin:16px 0 0"><b>${escapeHtml(moreText(omittedLines))}</b></p>`;
   const historySentences = histories.length > 0 ? [`${HISTORY_TEXT}: ${anchors(histories)}`] : [];
   const fixLink = fix
-    ? `<p style="margin:16px 0 0;font-size:14px;line-height:21px"><a href="${escapeHtml(fix.url)}" style="${BUTTON_STYLE}"><b>${escapeHtml(fix.text)}</b></a></p>`
+    ? `<p style="margin:16px 0;font-size:14px;line-height:21px"><a href="${escapeHtml(fix.url)}" style="${BUTTON_STYLE}"><b>${escapeHtml(fix.text)}</b></a></p>`
     : "";
   return `<!doctype html>
 <html lang="en">
@@ -181,7 +181,7 @@ function htmlLine(line: MessageLine): string {
   const { urgency, label, title, what, command, links } = line;
   const [first, ...others] = links;
   const facts = factLines(factsOf(line)).map(escapeHtml).join("<br>");
-  const code = command === undefined ? "" : `<br><code>${escapeHtml(command)}</code>`;
+  const code = command === undefined ? "" : `<br>Command: <code>${escapeHtml(command)}</code>`;
   const name = `<b>${escapeHtml(truncate(title, MAX_FACT))}</b>`;
   const linked = first ? `<a href="${escapeHtml(first.url)}">${name}</a>` : name;
   return `<p style="margin:8px 0 0"><b style="color:${COLORS[urgency]}">${escapeHtml(label)}</b> ${linked} ${escapeHtml(what)}<br>${[facts, ...others.map(anchor)].join(" · ")}${code}</p>`;

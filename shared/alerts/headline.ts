@@ -194,8 +194,14 @@ function countsOf(types: ReadonlySet<AlertType>, open: readonly HeadlineEntry[])
       return `${counted(number, "password sign-in")} while passwords are turned off`;
     case "escalated":
       return `${counted(number, "alert")} without acknowledgment`;
-    default:
-      return counted(number, "alert");
+    default: {
+      // A digest can have new alerts about expiring assets, and escalations of earlier ones.
+      const subjects = items.map((item) => ("of" in item ? item.of : item));
+      const areExpiries = subjects.every((subject) => subject.kind === "asset" && !subject.late);
+      return areExpiries
+        ? expiryCounts(open, type === "credentialExpiry" ? CREDENTIAL : ASSET)
+        : counted(number, "alert");
+    }
   }
 }
 

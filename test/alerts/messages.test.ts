@@ -786,6 +786,15 @@ describe("a card", () => {
     );
   });
 
+  test("counts new and escalated assets of a digest together", () => {
+    const escalated: Item = { kind: "escalated", id: "1", of: asset("old", 2), since: AT, afterDays: 1 };
+    const { subject, intro } = message([asset("one", 20), escalated], { deliveryMode: "digest" });
+    expect(subject).toMatch(
+      /^Digest: 1 asset expires within 7 days, 1 within 30 days \(owner: ann\); first kv-a\/old /,
+    );
+    expect(intro).toContain("2 alerts of the rule “Team <A>” since the last digest: 1 new, 1 still open. ");
+  });
+
   test("for Slack respects Slack's limits, escapes names and shows the number of omitted items", () => {
     const card = slackOf(many) as { text: string; blocks: { type: string; text?: { text: string } }[] };
     expect(card.blocks.length).toBeLessThanOrEqual(50);
