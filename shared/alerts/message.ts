@@ -358,9 +358,13 @@ function assetLine(item: AssetItem, createdAt: Date, links: Links): MessageLine 
   };
 }
 
-/** Returns why a rule notified about an item that expires. None if it has expired, and for rules without thresholds. */
-const becauseOf = (thresholdDays: number, remainingMs: number): [string, string][] =>
-  thresholdDays > 0 && remainingMs >= 0 ? [[NOTIFIED_BECAUSE, `it expires within ${dayCount(thresholdDays)}`]] : [];
+/** Returns why a rule notified about an item that expires. None for rules without thresholds. */
+function becauseOf(thresholdDays: number, remainingMs: number): [string, string][] {
+  if (thresholdDays === 0) return [];
+  const days = dayCount(thresholdDays);
+  // An item can expire before its notification, for example if the evaluation was late.
+  return [[NOTIFIED_BECAUSE, remainingMs < 0 ? `it passed ${days} before its expiry` : `it expires within ${days}`]];
+}
 const NOTIFIED_BECAUSE = "Notified because";
 
 /** Returns a link as a list. Empty without an address. */

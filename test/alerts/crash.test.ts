@@ -80,7 +80,7 @@ async function runWithCrash(
   }
   const items = (text: string) =>
     assetNamesIn(text).map(
-      (name, index) => `${name} ${[...text.matchAll(/because: it expires within (\d+)/g)][index]![1]}`,
+      (name, index) => `${name} ${[...text.matchAll(/because: it (?:expires within|passed) (\d+)/g)][index]![1]}`,
     );
   const events = new Map(
     webhook.received().map(({ headers, body }) => [headers["webhook-id"], JSON.parse(body) as { data: Data }]),

@@ -83,7 +83,7 @@ describe("a rule about the service's own credentials", () => {
       const newMails = mails().slice(mailsBefore);
       notifiedOn.push([
         day,
-        newMails.map(({ plainText }) => /because: it expires within (\d+) days/.exec(plainText ?? "")![1]!),
+        newMails.map(({ plainText }) => /because: it (?:expires within|passed) (\d+) days/.exec(plainText ?? "")![1]!),
       ]);
       mailsBefore = mails().length;
     }
