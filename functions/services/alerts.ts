@@ -5,6 +5,7 @@ import { createSyncNotices } from "../../shared/alerts/sync-notices.ts";
 import { createUsageNotices } from "../../shared/alerts/usage-notices.ts";
 import type { B2c } from "../../shared/b2c/b2c.ts";
 import type { Compliance } from "../../shared/compliance/compliance.ts";
+import { principalOf } from "../../shared/platform/azure/identity.ts";
 import type { Sync } from "../../shared/sync/sync.ts";
 import type { AccessServices } from "./access.ts";
 import type { AutomationServices } from "./automation.ts";
@@ -21,7 +22,7 @@ export function createAlertServices(
   { access, sso, compliance, sync }: Pick<AccessServices, "access" | "sso"> & { compliance: Compliance; sync: Sync },
   later: () => Pick<AutomationServices, "dependencies" | "logs" | "rotationNotices"> & { b2c: B2c },
 ): Alerts {
-  const { config, clock, randomness, log, tables, queues, settings, audit, mail, serviceKeyVault } = platform;
+  const { config, clock, randomness, log, tables, queues, settings, audit, mail, serviceKeyVault, identity } = platform;
   const { licensed, licensing, unreadableRows } = platform;
   return createAlerts({
     tables,
@@ -35,6 +36,7 @@ export function createAlertServices(
     mail,
     vault: serviceKeyVault,
     licensed,
+    identity: () => principalOf(identity),
     violations: compliance,
     // Credentials of the service itself that expire, such as API tokens and the license.
     credentials: [

@@ -10,8 +10,10 @@ import type { Links } from "../../shared/alerts/links.ts";
 import { messageOf } from "../../shared/alerts/message.ts";
 import { pagerDutyEvent } from "../../shared/alerts/pagerduty.ts";
 import type { AlertType } from "../../shared/alerts/rule.ts";
+import { fieldsOf } from "../../shared/alerts/servicenow.ts";
 import { slackOf } from "../../shared/alerts/slack.ts";
 import { teamsOf } from "../../shared/alerts/teams.ts";
+import { INVENTORY_READER } from "../../shared/platform/azure/watch-roles.ts";
 import { openBrowser } from "../../test/support/browser.ts";
 import { findBrowser } from "../../test/support/chromium.ts";
 
@@ -28,6 +30,11 @@ const links: Links = {
   publicBaseUrl: "https://lifecycle.acme.example",
   keyVaultSuffix: "vault.azure.net",
   subscriptionName: () => "Acme production",
+  identity: {
+    name: "func-lifecycle-prod",
+    objectId: "0d7b6a3e-5c1f-4a8e-9b2d-7f3c6e1a4b58",
+    type: "ServicePrincipal",
+  },
 };
 
 const vaultIdOf = (vaultName: string): string =>
@@ -104,8 +111,11 @@ const scanFailure = (change: Partial<ScanFailureItem>): ScanFailureItem => ({
   scanId: "01KAJ4K3M0T5Q8W2Z7X9C1V6BN",
   subscriptionId: SUBSCRIPTION,
   code: "accessDenied",
-  message: "The service's identity may not list secrets.",
-  remedy: "Assign the role Key Vault Reader to it.",
+  // As `failureOfAnswer` of shared/platform/azure/failure.ts writes them.
+  message:
+    "Could not list secrets (key vault kv-hr-prod): the service's identity does not have the required permission (ForbiddenByRbac).",
+  remedy:
+    "Give the service's identity the role Key Vault Reader on this vault, or, where it uses access policies, list for secrets, list, get and getrotationpolicy for keys, and list and get for certificates.",
   at: AT,
   ...change,
 });
@@ -181,7 +191,54 @@ function messages(): [name: string, alertType: AlertType, items: Item[]][] {
     [
       "scan-failures",
       "scanFailure",
-      [scanFailure({ vaultName: "kv-hr-prod", list: "secrets" }), scanFailure({ id: `subscription:${SUBSCRIPTION}` })],
+      [
+        scanFailure({ vaultName: "kv-hr-prod", list: "secrets" }),
+        scanFailure({
+          id: `subscription:${SUBSCRIPTION}`,
+          message: `Could not list vaults (subscription ${SUBSCRIPTION}): the service's identity does not have the required permission (AuthorizationFailed).`,
+          remedy: `Give the service's identity ${INVENTORY_READER}.`,
+        }),
+      ],
+    ],
+    ["unowned", "expiration", [asset("kv-data-staging", "secret", "reporting-db", 5.2)]],
+    [
+      "service",
+      "serviceCredentialExpiry",
+      [
+        {
+          kind: "credential",
+          id: "apiToken.1",
+          what: "API token",
+          name: "ci",
+          owner: "maria",
+          expiresOn: unixSeconds(3),
+          threshold: 7,
+        },
+      ],
+    ],
+    ["break-glass", "breakGlass", [{ kind: "breakGlass", id: "1", username: "admin", address: "192.0.2.1", at: AT }]],
+    [
+      "digest",
+      "expiration",
+      [
+        asset("kv-identity-prod", "key", "token-signing-2025", 5.6, "identity-team"),
+        asset("kv-data-staging", "secret", "reporting-db", 25),
+        {
+          kind: "escalated",
+          id: renewed.id,
+          of: asset("kv-payments-prod", "secret", "bank-api", 2, "payments@acme.example"),
+          since: instant(-5),
+          afterDays: 3,
+        },
+        {
+          kind: "renewed",
+          id: renewed.id,
+          of: renewed,
+          since: instant(-6),
+          expiresOn: unixSeconds(365),
+          version: "9f2c",
+        },
+      ],
     ],
     ["rotation", "rotationFailed", [automation({})]],
     [
@@ -200,7 +257,7 @@ function messages(): [name: string, alertType: AlertType, items: Item[]][] {
           kind: "recovered",
           id: "1",
           of: violation("secret-expired", "Expired secret is still enabled", "critical", "old"),
-          since: instant(-3),
+          since: instant(-1),
           reason: "mended",
         },
       ],
@@ -217,7 +274,10 @@ export async function renderAlerts(folder: string): Promise<void> {
     pages.push([name, file]);
   };
   for (const [name, alertType, items] of messages()) {
-    const delivery = deliveryOf(alertType, items.length);
+    const delivery = {
+      ...deliveryOf(alertType, items.length),
+      ...(name === "digest" && { deliveryMode: "digest" as const }),
+    };
     const message = messageOf([{ delivery, items }], links);
     const { html, text } = mailOf(message);
     write(name === "mail" ? name : `mail-${name}`, html);
@@ -226,7 +286,7 @@ export async function renderAlerts(folder: string): Promise<void> {
     write(`teams-${name}`, teamsPage(teamsOf(message)));
     const incident = incidentOf(delivery, items[0]!, links);
     const event = pagerDutyEvent(incident, "0".repeat(32), { ruleName: delivery.ruleName, alertType, createdAt: AT });
-    write(`incident-${name}`, incidentPage({ incident, pagerDuty: event }));
+    write(`incident-${name}`, incidentPage(event, fieldsOf(incident)));
   }
   if (!findBrowser()) {
     console.log(`Chrome, Edge or Chromium was not found: open the HTML files in ${folder} instead`);
@@ -241,9 +301,11 @@ export async function renderAlerts(folder: string): Promise<void> {
         ...(name.startsWith("mail") ? ([["-phone", 390]] as const) : []),
       ] as const) {
         const picture = path.join(folder, `${name}${suffix}.png`);
-        await tab.setViewportSize({ width, height: 1500 });
+        // The long message is cut, because its picture would be too high to see.
+        const isLong = /(?:^|-)mail(?:-phone)?$/.test(path.basename(picture, ".png"));
+        await tab.setViewportSize({ width, height: isLong ? 1500 : 300 });
         await tab.goto(pathToFileURL(file).href);
-        await tab.screenshot({ path: picture });
+        await tab.screenshot({ path: picture, fullPage: !isLong });
         console.log(`Created ${picture}`);
       }
   } finally {
@@ -323,8 +385,31 @@ document.getElementById("card").append(card.render());
 </script>`);
 }
 
-const incidentPage = (payload: object): string =>
-  page(`<pre style="white-space:pre-wrap">${escapeHtml(JSON.stringify(payload, null, 2))}</pre>`);
+/** The alert of PagerDuty and the incident of ServiceNow, with the names that their users see. */
+function incidentPage(event: object, fields: Record<string, string>): string {
+  const {
+    event_action,
+    payload,
+    links = [],
+  } = event as {
+    event_action: string;
+    payload?: { summary: string; severity: string; source: string; group: string; custom_details: object };
+    links?: { href: string; text: string }[];
+  };
+  const rows = (record: object) =>
+    Object.entries(record)
+      .map(([label, value]) => `<section><b>${escapeHtml(label)}</b>: ${escapeHtml(String(value))}</section>`)
+      .join("");
+  const anchors = links.map(({ href, text }) => `<a href="${escapeHtml(href)}">${escapeHtml(text)}</a>`).join(" · ");
+  const { summary = "", custom_details: details = {}, severity, source, group } = payload ?? {};
+  const alert =
+    payload === undefined
+      ? "<section>The event has no text: PagerDuty shows the alert as resolved.</section>"
+      : `<h2>${escapeHtml(summary)}</h2><section>${anchors}</section>${rows({ Severity: severity, Source: source, Group: group })}<h4>Details</h4>${rows(details)}`;
+  return page(
+    `<small>PagerDuty, event ${escapeHtml(event_action)}</small>${alert}<hr><small>ServiceNow</small>${rows(fields)}`,
+  );
+}
 
 const ESCAPES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
 const escapeHtml = (text: string): string => text.replace(/[&<>"]/g, (character) => ESCAPES[character]!);

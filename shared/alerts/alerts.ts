@@ -1,6 +1,7 @@
 import { setTimeout as pause } from "node:timers/promises";
 import type { Audit } from "../audit/audit.ts";
 import { readScope } from "../inventory/scope.ts";
+import type { Principal } from "../platform/azure/identity.ts";
 import type { MailSender } from "../platform/azure/mail.ts";
 import { portalOf } from "../platform/azure/portal.ts";
 import type { ServiceKeyVault } from "../platform/azure/service-key-vault.ts";
@@ -24,7 +25,7 @@ import { DELIVERY_QUEUE, type DeliveryRecord, EVALUATION_QUEUE } from "./deliver
 import { createEvaluation } from "./evaluate.ts";
 import { createHeldDeliveries, type HeldDeliveries } from "./held-deliveries.ts";
 import { createHistory, type History } from "./history.ts";
-import type { Item } from "./items.ts";
+import { type Item, isDeniedAccess } from "./items.ts";
 import type { Links } from "./links.ts";
 import { createNotificationLog } from "./notification-log.ts";
 import { createOwners, type Owners } from "./owners.ts";
@@ -84,6 +85,8 @@ export interface AlertsDependencies {
   credentials?: readonly CredentialSource[];
   /** Returns whether there is a PRO license. Without it, rules ignore credentials outside of vaults. */
   licensed: () => Promise<boolean>;
+  /** Returns the service's identity, for messages about missing permissions. Undefined if no token can be acquired. */
+  identity?: () => Promise<Principal | undefined>;
   /** The audit log with break-glass sign-ins. Undefined: rules find none. */
   entries?: Pick<Audit, "list">;
   /** Sources of rotation, sync and dependency events. Default: none. */
@@ -130,10 +133,12 @@ export interface Alerts {
 /** Creates the alerts module: rules, evaluation, delivery, history, snoozes and acknowledgments. */
 export function createAlerts(deps: AlertsDependencies): Alerts {
   const { tables, queues, settings, audit, config, clock, randomness, log } = deps;
-  const links = async (): Promise<Links> => ({
+  const links = async (items: readonly Item[]): Promise<Links> => ({
     ...portalOf(config),
     publicBaseUrl: config.PUBLIC_BASE_URL,
     subscriptionName: (await readScope(tables)).nameOf,
+    // Only for messages that name it, because an unreachable sign-in service would delay the delivery.
+    ...(items.some(isDeniedAccess) && { identity: await deps.identity?.() }),
   });
   const owners = createOwners({ tables, audit, domains: config.ALERT_OWNER_DOMAINS, clock });
   const allowPrivate = config.ALLOW_PRIVATE_WEBHOOK_ADDRESSES;

@@ -9,6 +9,7 @@ import { type DeliveryRecord, isFinal, itemsIn, type Part } from "./delivery.ts"
 import type { DeliveryWriter } from "./delivery-writer.ts";
 import { mailOf } from "./email.ts";
 import type { History } from "./history.ts";
+import type { Item } from "./items.ts";
 import type { Links } from "./links.ts";
 import type { MailRateLimits } from "./mail-rate-limit.ts";
 import { type MailProgress, partsAfterReport } from "./mailbox-states.ts";
@@ -61,8 +62,8 @@ export function createMailDeliveries(deps: {
   owners: Pick<Owners, "resolver">;
   limits: MailRateLimits;
   ownerMailsPerDay: number;
-  /** Returns link data with the current names of subscriptions. */
-  links: () => Promise<Links>;
+  /** Returns link data for the items, with the current names of subscriptions. */
+  links: (items: readonly Item[]) => Promise<Links>;
   clock: Clock;
   randomness: Randomness;
   log: Logger;
@@ -72,7 +73,7 @@ export function createMailDeliveries(deps: {
   const mailboxes = createMailboxes({
     ...deps,
     mails: createMailDelivery(deps),
-    compose: async (sources) => mailOf(messageOf(sources, await deps.links())),
+    compose: async (sources) => mailOf(messageOf(sources, await deps.links(sources.flatMap(({ items }) => items)))),
     report: reportOutcome,
   });
 

@@ -5,6 +5,7 @@ import { SECOND_MS } from "../platform/time.ts";
 import { type DeliveryRecord, isFinal, type Part } from "./delivery.ts";
 import type { DeliveryWriter } from "./delivery-writer.ts";
 import type { History } from "./history.ts";
+import type { Item } from "./items.ts";
 import type { Links } from "./links.ts";
 import { nextPart } from "./part-states.ts";
 import { createWebhookDelivery } from "./post-webhook.ts";
@@ -40,7 +41,7 @@ export function createWebhookDeliveries(deps: {
   trackedAlerts: Pick<TrackedAlerts, "of">;
   attempts: Attempts;
   writer: DeliveryWriter;
-  links: () => Promise<Links>;
+  links: (items: readonly Item[]) => Promise<Links>;
   clock: Clock;
 }): WebhookDeliveries {
   const { rules, history, clock } = deps;

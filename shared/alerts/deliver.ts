@@ -12,6 +12,7 @@ import { createWebhookDeliveries } from "./deliver-by-webhook.ts";
 import { DELIVERY_QUEUE, isFinal } from "./delivery.ts";
 import { createDeliveryWriter } from "./delivery-writer.ts";
 import type { History } from "./history.ts";
+import type { Item } from "./items.ts";
 import type { Links } from "./links.ts";
 import type { MailRateLimits } from "./mail-rate-limit.ts";
 import type { Owners } from "./owners.ts";
@@ -65,8 +66,8 @@ export function createDeliveryWorker(deps: {
   owners: Pick<Owners, "resolver">;
   limits: MailRateLimits;
   ownerMailsPerDay: number;
-  /** Returns link data with the current names of subscriptions. */
-  links: () => Promise<Links>;
+  /** Returns link data for the items, with the current names of subscriptions. */
+  links: (items: readonly Item[]) => Promise<Links>;
   clock: Clock;
   randomness: Randomness;
   log: Logger;

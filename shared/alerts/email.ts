@@ -1,7 +1,17 @@
+import { subjectWithin } from "./headline.ts";
 import type { Urgency } from "./items.ts";
-import { factsUnderHeadings, groupLines, type OwnerGroup, ownerText, placeKey, placeText } from "./line-groups.ts";
+import {
+  assignOwnerLinks,
+  factLines,
+  factsUnderHeadings,
+  groupLines,
+  type OwnerGroup,
+  ownerText,
+  placeKey,
+  placeText,
+} from "./line-groups.ts";
 import type { Message } from "./message.ts";
-import { type MessageLine, type Place, truncate } from "./message-line.ts";
+import { type MessageLine, type MessageLink, type Place, truncate } from "./message-line.ts";
 
 /** Formats alert messages as mails, in HTML and plain text. */
 
@@ -47,7 +57,7 @@ export function mailOf(message: Message): MailContent {
   };
 }
 
-const subjectOf = ({ subject }: Message): string => truncate(subject, MAX_SUBJECT);
+const subjectOf = ({ headline }: Message): string => subjectWithin(headline, MAX_SUBJECT);
 
 const byteLength = (...texts: readonly string[]): number =>
   texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
@@ -84,7 +94,7 @@ function htmlOf(message: Message, sections: string, omittedLines: number): strin
   const more = omittedLines === 0 ? "" : `<p style="margin:16px 0 0"><b>${escapeHtml(moreText(omittedLines))}</b></p>`;
   const historySentences = histories.length > 0 ? [`${HISTORY_TEXT}: ${anchors(histories)}`] : [];
   const fixLink = fix
-    ? `<p style="margin:12px 0 0;font-size:14px;line-height:21px"><a href="${escapeHtml(fix.url)}"><b>${escapeHtml(fix.text)}</b></a></p>`
+    ? `<p style="margin:16px 0;font-size:14px;line-height:21px"><a href="${escapeHtml(fix.url)}" style="${BUTTON_STYLE}"><b>${escapeHtml(fix.text)}</b></a></p>`
     : "";
   return `<!doctype html>
 <html lang="en">
@@ -99,12 +109,12 @@ function htmlOf(message: Message, sections: string, omittedLines: number): strin
 <tr><td style="padding:24px 28px;font-size:13px;line-height:20px;overflow-wrap:anywhere">
 <h1 style="margin:0;font-size:20px;line-height:28px;font-weight:600">${subject}</h1>
 <p style="margin:8px 0 0;font-size:14px;line-height:21px;color:#4b5563">${escapeHtml(intro)}</p>
+${fixLink}
 ${sections}
 ${more}
 </td></tr>
 <tr><td style="padding:20px 28px 24px;border-top:1px solid #e5e7eb;font-size:12px;line-height:18px;color:#4b5563;overflow-wrap:anywhere">
 ${[...whyOf(message).map(escapeHtml), ...historySentences].map((sentence) => `<p style="margin:0 0 6px">${sentence}</p>`).join("\n")}
-${fixLink}
 </td></tr>
 </table>
 </td></tr></table>
@@ -113,7 +123,11 @@ ${fixLink}
 `.toWellFormed();
 }
 
-const HISTORY_TEXT = "This message in the alert history";
+/** The border keeps the shape of a button in Outlook, which ignores the padding of links. */
+const BUTTON_STYLE =
+  "display:inline-block;padding:6px 16px;border:1px solid #1f5fa8;border-radius:4px;background:#1f5fa8;color:#ffffff;text-decoration:none";
+
+const HISTORY_TEXT = "Show this notification";
 
 const moreText = (omittedLines: number): string =>
   `${omittedLines} more ${omittedLines === 1 ? "item is" : "items are"} not shown. The most urgent items are above.`;
@@ -159,19 +173,21 @@ function htmlPlace(place: Place | undefined): string {
   if (heading === "") return "";
   const name = `<b>${escapeHtml(heading)}</b>`;
   const linked = place?.url === undefined ? name : `<a href="${escapeHtml(place.url)}">${name}</a>`;
-  return `<p style="${PLACE_STYLE}">${linked}</p>`;
+  return `<p style="${PLACE_STYLE}">${[linked, ...assignOwnerLinks(place).map(anchor)].join(" · ")}</p>`;
 }
 
 /** The first link is on the name. The others, such as the one to the Azure portal, are beside the details. */
 function htmlLine(line: MessageLine): string {
-  const { urgency, label, title, what, links } = line;
+  const { urgency, label, title, what, command, links } = line;
   const [first, ...others] = links;
-  const facts = factsOf(line).map(([label, value]) => `${escapeHtml(label)}: ${escapeHtml(value)}`);
-  const anchorsBeside = others.map(({ text, url }) => `<a href="${escapeHtml(url)}">${escapeHtml(text)}</a>`);
+  const facts = factLines(factsOf(line)).map(escapeHtml).join("<br>");
+  const code = command === undefined ? "" : `<br>Command: <code>${escapeHtml(command)}</code>`;
   const name = `<b>${escapeHtml(truncate(title, MAX_FACT))}</b>`;
   const linked = first ? `<a href="${escapeHtml(first.url)}">${name}</a>` : name;
-  return `<p style="margin:8px 0 0"><b style="color:${COLORS[urgency]}">${escapeHtml(label)}</b> ${linked} ${escapeHtml(what)}<br>${[...facts, ...anchorsBeside].join(" · ")}</p>`;
+  return `<p style="margin:8px 0 0"><b style="color:${COLORS[urgency]}">${escapeHtml(label)}</b> ${linked} ${escapeHtml(what)}<br>${[facts, ...others.map(anchor)].join(" · ")}${code}</p>`;
 }
+
+const anchor = ({ text, url }: MessageLink): string => `<a href="${escapeHtml(url)}">${escapeHtml(text)}</a>`;
 
 /** Returns the details that the headings above the line don't contain. */
 const factsOf = (line: MessageLine): [string, string][] =>
@@ -183,11 +199,11 @@ function textOf(message: Message, sections: string, omittedLines: number): strin
   return [
     message.subject,
     intro,
+    ...(fix ? [`${fix.text}: ${fix.url}`] : []),
     ...(sections === "" ? [] : [sections]),
     ...(omittedLines === 0 ? [] : [moreText(omittedLines)]),
     "--",
     [...whyOf(message), ...(histories.length > 0 ? [`${HISTORY_TEXT}: ${links}`] : [])].join("\n"),
-    ...(fix ? [`${fix.text}: ${fix.url}`] : []),
     "",
   ]
     .join("\n\n")
@@ -210,16 +226,16 @@ const textOwner = (owner: string | undefined): string => `# ${ownerHeading(owner
 
 function textPlace(place: Place | undefined): string {
   const heading = placeHeading(place);
-  return heading === "" ? "" : `## ${heading}`;
+  if (heading === "") return "";
+  return [`## ${heading}`, ...assignOwnerLinks(place).map(({ text, url }) => `${text}: ${url}`)].join("\n");
 }
 
 function textLine(line: MessageLine): string {
-  const { label, title, what, links } = line;
+  const { label, title, what, command, links } = line;
   return [
     `${label.toUpperCase()}: ${truncate(title, MAX_FACT)} ${what}`,
-    `  ${factsOf(line)
-      .map(([label, value]) => `${label}: ${value}`)
-      .join(" · ")}`,
+    ...factLines(factsOf(line)).map((text) => `  ${text}`),
+    ...(command === undefined ? [] : [`  Command: ${command}`]),
     // Only the first link, to have room for more lines: the asset's page has the link to the Azure portal.
     ...links.slice(0, 1).map(({ text, url }) => `  ${text}: ${url}`),
   ].join("\n");

@@ -11,6 +11,28 @@ export interface HeadlineEntry {
   line: MessageLine;
 }
 
+/** A subject in its parts, so that each channel can shorten it to its limit and keep the most important parts. */
+export interface Headline {
+  /** The parts of the full subject. `name` is the title of the most urgent item. */
+  start: string;
+  name: string;
+  end: string;
+  /** Subjects without the name, longest first. Empty if the message has only one item. */
+  shorter: string[];
+}
+
+/** Minimum length of a shortened name. */
+const MIN_NAME = 20;
+
+/** Returns the longest form of a subject that has at most `maxLength` characters. */
+export function subjectWithin({ start, name, end, shorter }: Headline, maxLength: number): string {
+  const full = start + name + end;
+  if (full.length <= maxLength) return full;
+  const remaining = maxLength - start.length - end.length;
+  if (shorter.length === 0 && remaining >= MIN_NAME) return start + truncate(name, remaining) + end;
+  return truncate(shorter.find(({ length }) => length <= maxLength) ?? shorter.at(-1) ?? full, maxLength);
+}
+
 /** Start of `what` for a certificate whose renewal is late. The time until its expiry follows. */
 export const LATE_TEXT = "was not renewed in time and ";
 const NOT_RENEWED_TEXT = "not renewed in time";
@@ -36,7 +58,8 @@ const NEXT_STEPS: Partial<Record<AlertType, string>> = {
   credentialExpiry: "Open a credential to see who uses it, and to rotate or snooze it.",
   lateRenewal: "Open a certificate to see its renewer, and to renew it.",
   complianceViolation: "Open an asset for the fix, or to exempt the violation.",
-  scanFailure: "The credentials there are not monitored until the service can read them again.",
+  scanFailure:
+    "The service does not monitor the assets there until it can read them again. Each alert names the next step.",
   serviceCredentialExpiry: "The service or its users lose access when these credentials expire. Replace them before.",
   rotationDue: IN_EACH_ALERT,
   rotationFailed: IN_EACH_ALERT,
@@ -54,11 +77,18 @@ const UNREAD_TEXT = "can't be read";
 /** Returns whether the item says that an alert is resolved. */
 export const isResolution = ({ kind }: Item): boolean => kind === "renewed" || kind === "recovered";
 
-/** Returns the subject of a message. The entries are in display order. */
-export function headlineOf(types: ReadonlySet<AlertType>, entries: readonly HeadlineEntry[]): string {
+/**
+ * Returns the subject of a message: what, how many, how soon, whose, and the most urgent item. The entries are in display order.
+ *
+ * @param prefix - Such as `[Test] `.
+ */
+export function headlineOf(types: ReadonlySet<AlertType>, entries: readonly HeadlineEntry[], prefix: string): Headline {
   const [first] = entries;
-  if (!first) return "Nothing to report";
-  if (entries.length === 1) return summaryOf(first.line);
+  if (!first) return { start: `${prefix}Nothing to report`, name: "", end: "", shorter: [] };
+  if (entries.length === 1) {
+    const { start, ...headline } = lineHeadline(first.line);
+    return { ...headline, start: prefix + start };
+  }
   const open = entries.filter(({ item }) => !isResolution(item));
   const resolved = entries.length - open.length;
   const counts =
@@ -66,37 +96,72 @@ export function headlineOf(types: ReadonlySet<AlertType>, entries: readonly Head
       ? `${resolved} alerts resolved`
       : `${countsOf(types, open)}${resolved > 0 ? `, ${resolved} resolved` : ""}`;
   const { title, what } = first.line;
-  const subject = `${counts}${ownersText(entries)}; first ${title}`;
   // The counts may already say that scans can't read it, or that it was not renewed in time.
-  if (counts.includes(UNREAD_TEXT)) return subject;
-  return `${subject} ${counts.includes(NOT_RENEWED_TEXT) ? what.replace(LATE_TEXT, "") : what}`;
+  const isLate = counts.includes(NOT_RENEWED_TEXT);
+  const predicate = isLate ? what.replace(LATE_TEXT, "") : what;
+  // The counts of late renewals don't say how soon the certificates expire.
+  const countsWithTime = isLate ? `${counts}, the first ${predicate}` : counts;
+  return {
+    start: `${prefix}${counts}${ownersText(entries)}; first `,
+    name: title,
+    end: counts.includes(UNREAD_TEXT) ? "" : ` ${predicate}`,
+    shorter: [
+      `${prefix}${countsWithTime}${ownersText(entries)}`,
+      `${prefix}${countsWithTime}${ownersText(entries, "numbers")}`,
+    ],
+  };
 }
 
 /** Returns a line as one sentence with its type and owner: `kv-a/one expires in 6 days (secret, owner: ann)`. */
-export function summaryOf({ title, what, facts }: Pick<MessageLine, "title" | "what" | "facts">): string {
+export function lineHeadline({ title, what, facts }: Pick<MessageLine, "title" | "what" | "facts">): Headline {
   const factOf = (wanted: string) => facts.find(([label]) => label === wanted)?.[1];
   const [type, owner] = [factOf("Type"), factOf("Owner")];
   const details = [
     ...(type === undefined ? [] : [lowerFirst(type)]),
     ...(owner === undefined ? [] : [owner === NO_OWNER ? lowerFirst(owner) : `owner: ${truncate(owner, MAX_OWNER)}`]),
   ];
-  return `${title} ${what}${details.length === 0 ? "" : ` (${details.join(", ")})`}`;
+  return {
+    start: "",
+    name: title,
+    end: ` ${what}${details.length === 0 ? "" : ` (${details.join(", ")})`}`,
+    shorter: [],
+  };
 }
 
 const lowerFirst = (text: string): string => text.slice(0, 1).toLowerCase() + text.slice(1);
 
-/** Returns the sentences below the subject: the numbers of open and of resolved alerts, and what to do next. */
-export function introOf(types: ReadonlySet<AlertType>, items: readonly Item[], since: string): string {
+/**
+ * Returns the sentences below the subject: the numbers of open and of resolved alerts, the rule, and what to do next.
+ *
+ * @param ruleName - Undefined if the message has alerts of several rules, which its lines name.
+ */
+export function introOf(
+  types: ReadonlySet<AlertType>,
+  items: readonly Item[],
+  { isDigest, ruleName }: { isDigest: boolean; ruleName: string | undefined },
+): string {
   const resolved = items.filter(isResolution).length;
+  const persisting = items.filter(({ kind }) => kind === "stillFailing" || kind === "escalated").length;
   const open = items.length - resolved;
-  const counts = [
-    ...(open > 0 ? [counted(open, "alert")] : []),
-    ...(resolved > 0 ? [counted(resolved, "resolved alert")] : []),
-  ];
+  const ofRule = ruleName === undefined ? "" : ` of the rule “${ruleName}”`;
+  const changes = [
+    ...(open > persisting ? [`${open - persisting} new`] : []),
+    ...(persisting > 0 ? [`${persisting} still open`] : []),
+    ...(resolved > 0 ? [`${resolved} resolved`] : []),
+  ].join(", ");
+  const counts = isDigest
+    ? `${counted(items.length, "alert")}${ofRule} since the last digest: ${changes}`
+    : `${[
+        ...(open > 0 ? [counted(open, "alert")] : []),
+        ...(resolved > 0 ? [counted(resolved, "resolved alert")] : []),
+      ].join(" and ")}${ofRule}`;
   const [type] = types.size === 1 ? [...types] : [];
-  const next = open === 0 ? "No action is needed." : type && NEXT_STEPS[type];
-  return [`${counts.join(" and ")}${since}.`, ...(next ? [next] : [])].join(" ");
+  const next = open === 0 ? NO_ACTION : type && NEXT_STEPS[type];
+  const nextOfResolved = open > 0 && resolved > 0 ? ["Resolved alerts need no action."] : [];
+  return [`${counts}.`, ...(next ? [next] : []), ...nextOfResolved].join(" ");
 }
+
+export const NO_ACTION = "No action is needed.";
 
 /**
  * Returns the number of open items with their common problem, such as `2 assets expire within 7 days`. Items without a common
@@ -129,8 +194,14 @@ function countsOf(types: ReadonlySet<AlertType>, open: readonly HeadlineEntry[])
       return `${counted(number, "password sign-in")} while passwords are turned off`;
     case "escalated":
       return `${counted(number, "alert")} without acknowledgment`;
-    default:
-      return counted(number, "alert");
+    default: {
+      // A digest can have new alerts about expiring assets, and escalations of earlier ones.
+      const subjects = items.map((item) => ("of" in item ? item.of : item));
+      const areExpiries = subjects.every((subject) => subject.kind === "asset" && !subject.late);
+      return areExpiries
+        ? expiryCounts(open, type === "credentialExpiry" ? CREDENTIAL : ASSET)
+        : counted(number, "alert");
+    }
   }
 }
 
@@ -186,13 +257,18 @@ function unreadCounts(items: readonly Item[]): string {
   return `${parts.join(" and ")} ${still}${UNREAD_TEXT}`;
 }
 
-/** Returns the first owner, and the number of other owners and of items without one. Empty if no item can have an owner. */
-function ownersText(entries: readonly HeadlineEntry[]): string {
+/**
+ * Returns the first owner, and the number of other owners and of items without one. Empty if no item can have an owner.
+ *
+ * @param form - `numbers`: without the name of the first owner.
+ */
+function ownersText(entries: readonly HeadlineEntry[], form: "name" | "numbers" = "name"): string {
   const places = entries.flatMap(({ line }) => line.place ?? []);
   const owners = [...new Set(places.map(({ owner }) => owner))].filter((owner) => owner !== "");
   const unowned = places.filter(({ owner }) => owner === "").length;
   const [first, ...others] = owners;
   if (first === undefined) return unowned > 0 ? " (no owner)" : "";
   const named = `${others.length > 0 ? "owners" : "owner"}: ${truncate(first, MAX_OWNER)}${others.length > 0 ? ` and ${others.length} more` : ""}`;
-  return ` (${named}${unowned > 0 ? `, ${unowned} without owner` : ""})`;
+  const owned = form === "name" ? named : counted(owners.length, "owner");
+  return ` (${owned}${unowned > 0 ? `, ${unowned} without owner` : ""})`;
 }

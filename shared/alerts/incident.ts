@@ -1,8 +1,9 @@
 import { createHash } from "node:crypto";
-import { summaryOf } from "./headline.ts";
-import { alertKey, type Item, notificationKey, trackedItemOf, type Urgency } from "./items.ts";
+import { type Headline, isResolution, lineHeadline, NO_ACTION } from "./headline.ts";
+import { alertKey, type Item, notificationKey, trackedItemOf, URGENCIES, type Urgency } from "./items.ts";
 import { historyLink, type Links } from "./links.ts";
 import { lineOf, toSingleLines } from "./message.ts";
+import { ASSIGN_OWNER, type MessageLink } from "./message-line.ts";
 
 /** An item as an incident for PagerDuty or ServiceNow. All texts are single lines. */
 export interface Incident {
@@ -14,16 +15,24 @@ export interface Incident {
   /** `open`: the alert is new or continues. `close`: the alert is resolved. */
   action: "open" | "close";
   urgency: Urgency;
-  summary: string;
+  /** What is wrong, which receivers shorten to their limit with `subjectWithin`. */
+  headline: Headline;
+  /** Details, with the urgency in words first. */
   facts: [label: string, value: string][];
   /** The affected component, such as the vault's name. */
   source: string;
-  links: { text: string; url: string }[];
+  /** The main link first. */
+  links: MessageLink[];
 }
 
 /** Returns the incident of an item. An item that is never resolved gets an incident of its own, which users close. */
 export function incidentOf(
-  { ruleId, deliveryId, createdAt }: { ruleId: string; deliveryId: string; createdAt: string },
+  {
+    ruleId,
+    ruleName,
+    deliveryId,
+    createdAt,
+  }: { ruleId: string; ruleName: string; deliveryId: string; createdAt: string },
   item: Item,
   links: Links,
 ): Incident {
@@ -31,14 +40,27 @@ export function incidentOf(
   const tracked = trackedItemOf(item);
   const identity = tracked ? alertKey(tracked) : notificationKey(item);
   const history = historyLink(links, deliveryId);
+  const isResolved = isResolution(item);
+  const assignOwner = isResolved ? undefined : line.place?.assignOwner;
+  // By its level too, because "critical" is also a status of assets and a severity of PagerDuty.
+  const urgency = `${line.label.toLowerCase()} (level ${URGENCIES.indexOf(line.urgency) + 1} of ${URGENCIES.length}, 1 is the highest)`;
   return {
     key: `clm-${createHash("sha256").update(`${ruleId}|${identity}`).digest("hex").slice(0, 36)}`,
-    action: item.kind === "renewed" || item.kind === "recovered" ? "close" : "open",
+    action: isResolved ? "close" : "open",
     urgency: line.urgency,
-    summary: toSingleLines(summaryOf(line)),
-    facts: line.facts,
+    headline: lineHeadline(line),
+    facts: [
+      isResolved ? ["Next step", NO_ACTION] : ["Urgency", urgency],
+      ...line.facts,
+      ...(line.command === undefined ? [] : ([["Command", line.command]] as [string, string][])),
+      ["Rule", toSingleLines(ruleName)],
+    ],
     source: toSingleLines(sourceOf(tracked ?? item)),
-    links: [...line.links, ...(history ? [{ text: "Show in the alert history", url: history }] : [])],
+    links: [
+      ...line.links,
+      ...(assignOwner === undefined ? [] : [{ text: ASSIGN_OWNER, url: assignOwner }]),
+      ...(history ? [{ text: "Show this notification", url: history }] : []),
+    ],
   };
 }
 

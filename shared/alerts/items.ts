@@ -232,6 +232,12 @@ export function trackedItemOf(item: Item): TrackedItem | undefined {
   return item.kind === "asset" || item.kind === "violation" || item.kind === "scanFailure" ? item : undefined;
 }
 
+/** Returns whether an item is about something that scans can't read because the service's identity misses a permission. */
+export function isDeniedAccess(item: Item): boolean {
+  const subject = "of" in item ? item.of : item;
+  return subject.kind === "scanFailure" && subject.code === "accessDenied";
+}
+
 /**
  * Returns the key of an alert within its rule: the same for the item that opens the alert and for all later items about it.
  * Keys of one kind sort by vault or by id.

@@ -1,4 +1,4 @@
-import { type MessageLine, NO_OWNER, type Place } from "./message-line.ts";
+import { ASSIGN_OWNER, type MessageLine, type MessageLink, NO_OWNER, type Place } from "./message-line.ts";
 
 /** Groups the lines of a message by owner, and by what holds the asset: its vault, application or tenant. */
 
@@ -36,10 +36,31 @@ export function ownerText(owner: string | undefined): string {
   return owner === "" ? NO_OWNER : `Owner: ${owner}`;
 }
 
+/** Returns the link to the page on which users assign an owner to the assets of a place, as a list. */
+export const assignOwnerLinks = (place: Place | undefined): MessageLink[] =>
+  place?.assignOwner === undefined ? [] : [{ text: ASSIGN_OWNER, url: place.assignOwner }];
+
 /** Returns the heading of a place's lines. Empty for items without a place. */
 export function placeText(place: Place | undefined): string {
   if (place?.directory !== undefined) return place.directory;
   return place?.vault === undefined ? "" : `Vault ${place.vault}, subscription ${place.subscription ?? "unknown"}`;
+}
+
+/** Minimum length of a detail that gets a line of its own, such as the reason and the next step of a failure. */
+const LONG_FACT = 80;
+
+/** Returns details as lines: short details are joined, and each long one has a line of its own. */
+export function factLines(facts: readonly [string, string][]): string[] {
+  const lines: string[] = [];
+  let isJoinable = false;
+  for (const [label, value] of facts) {
+    const isLong = value.length >= LONG_FACT;
+    const text = `${label}: ${value}`;
+    if (isJoinable && !isLong) lines.push(`${lines.pop()} · ${text}`);
+    else lines.push(text);
+    isJoinable = !isLong;
+  }
+  return lines;
 }
 
 /** Returns the details of a line, without those that the headings of its owner and place already contain. */

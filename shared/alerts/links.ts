@@ -1,3 +1,4 @@
+import type { Principal } from "../platform/azure/identity.ts";
 import { encodePathSegment, type Portal } from "../platform/azure/portal.ts";
 
 /** Base URLs and names for the links of a message. */
@@ -5,6 +6,8 @@ export interface Links extends Portal {
   publicBaseUrl: string | undefined;
   /** Returns the name of a subscription. The id is case-insensitive. Undefined if the name is unknown. */
   subscriptionName(subscriptionId: string): string | undefined;
+  /** The service's identity, which needs permissions that scans miss. Undefined if it is unknown or not needed. */
+  identity?: Principal | undefined;
 }
 
 /** Returns the public URL of the service without a trailing slash. */

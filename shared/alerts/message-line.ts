@@ -2,7 +2,7 @@ import type { Urgency } from "./items.ts";
 
 /** The lines of alert messages, and the texts that all channels share. */
 
-/** A link of a line, or the one that ends a message. */
+/** A link of a line, or the main link of a message. */
 export interface MessageLink {
   text: string;
   url: string;
@@ -18,6 +18,8 @@ export interface MessageLine {
   what: string;
   /** Details as label and value pairs, in display order. */
   facts: [label: string, value: string][];
+  /** A command of the Azure CLI that fixes the problem. */
+  command?: string;
   /** Links to the service's page about the item, then to the Azure portal. Empty if neither is known. */
   links: MessageLink[];
   place?: Place;
@@ -32,6 +34,8 @@ export interface Place {
   subscription?: string;
   /** The page of the vault's assets, of the application or of the tenant. Without a public URL, the vault in the Azure portal. */
   url?: string;
+  /** The page on which users assign an owner. Only without an owner, and with a public URL. */
+  assignOwner?: string;
   /**
    * The application or tenant of a credential, which is in no vault, such as "Application Shop, Microsoft Entra ID" or
    * "B2C tenant acme.onmicrosoft.com".
@@ -41,6 +45,9 @@ export interface Place {
 
 /** Shown in place of an owner that is not known. */
 export const NO_OWNER = "No owner";
+
+/** Text of the link to the page on which users assign an owner. */
+export const ASSIGN_OWNER = "Assign an owner";
 
 /** Returns a text of at most `maxLength` characters. A longer one ends with an ellipsis. */
 export const truncate = (text: string, maxLength: number): string =>

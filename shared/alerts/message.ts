@@ -4,7 +4,7 @@ import { assetLink, credentialsLink, encodePathSegment, vaultLink } from "../pla
 import { PRODUCT } from "../platform/product.ts";
 import { DAY_MS } from "../platform/time.ts";
 import type { DeliveryRecord } from "./delivery.ts";
-import { headlineOf, introOf, isResolution, LATE_TEXT } from "./headline.ts";
+import { type Headline, headlineOf, introOf, isResolution, LATE_TEXT, subjectWithin } from "./headline.ts";
 import type {
   AssetItem,
   AutomationItem,
@@ -20,7 +20,7 @@ import type {
   Urgency,
   ViolationItem,
 } from "./items.ts";
-import { alertKey, trackedItemOf, URGENCIES } from "./items.ts";
+import { alertKey, isDeniedAccess, trackedItemOf, URGENCIES } from "./items.ts";
 import { assetPageLink, historyLink, type Links, subscriptionText, viewLink } from "./links.ts";
 import { type MessageLine, type MessageLink, NO_OWNER, type Place } from "./message-line.ts";
 import { dayCount, expiryText, instantText, timeText } from "./time-text.ts";
@@ -48,7 +48,9 @@ export function toSingleLines<T>(value: T): T {
 
 /** The content of a message, independent of its channel. */
 export interface Message {
+  /** The full subject. Channels with a limit use `subjectWithin` with the `headline`. */
   subject: string;
+  headline: Headline;
   /** One sentence under the subject. */
   intro: string;
   lines: MessageLine[];
@@ -56,11 +58,10 @@ export interface Message {
   why: string[];
   ruleName: string;
   /**
-   * Links to the notifications on the web page. Empty if PUBLIC_BASE_URL is not set, and if the only one is the link that ends
-   * the message.
+   * Links to the notifications on the web page. Empty if PUBLIC_BASE_URL is not set, and if the only one is the main link.
    */
   histories: string[];
-  /** The link that ends the message: the page where the problem can be fixed. */
+  /** The main link, directly below the intro: the page where the problem can be fixed. */
   fix?: MessageLink;
 }
 
@@ -88,9 +89,7 @@ export function messageOf(sources: readonly MessageSource[], links: Links): Mess
   const entries = distinctItems(sources)
     .map(({ item, createdAt, ruleIds }) => {
       const names = ruleNames.size === 1 ? [] : [...ruleIds].map((id) => ruleNames.get(id)!);
-      const line = withRules(rawLineOf(item, new Date(createdAt), links), names);
-      const place = placeOf(item, links);
-      return { item, line: place ? { ...line, place } : line };
+      return { item, line: withRules(placedLineOf(item, new Date(createdAt), links), names) };
     })
     // Resolved items are last.
     .sort(
@@ -108,23 +107,28 @@ export function messageOf(sources: readonly MessageSource[], links: Links): Mess
   const histories = [...new Set(deliveries.map(({ deliveryId }) => deliveryId))].flatMap(
     (id) => historyLink(links, id) ?? [],
   );
-  const fix = fixLinkOf(lines, histories, links);
+  const fix = fixLinkOf(entries, histories, links);
+  const headline = headlineOf(types, entries, `${isTest ? "[Test] " : ""}${isDigest ? "Digest: " : ""}`);
+  const [ruleName] = ruleNames.size === 1 ? [...ruleNames.values()] : [];
   return toSingleLines({
-    subject: `${isTest ? "[Test] " : ""}${isDigest ? "Digest: " : ""}${headlineOf(types, entries)}`,
+    subject: subjectWithin(headline, Number.POSITIVE_INFINITY),
+    headline,
     intro: isTest
       ? "This is a test of the alert rule. The item below is an example. No action is needed."
-      : introOf(types, items, isDigest ? " since the last digest" : ""),
+      : introOf(types, items, { isDigest, ruleName }),
     lines,
     why: [
       `Sent by the ${PRODUCT}, which monitors the expiry, compliance and rotation of secrets, keys and certificates.`,
-      ...[...ruleNames].map(([id, name]) => `You receive this message because of the alert rule “${name}” (${id}).`),
+      ...[...ruleNames].map(
+        ([id, name]) => `You receive this notification because of the alert rule “${name}” (${id}).`,
+      ),
       ...sources.flatMap(({ reason }) => (reason ? [`Not sent to an owner: ${reason}.`] : [])),
       ...new Set(
         sources.flatMap(({ owner }) =>
           owner ? [`It is sent to you because a tag names you as the owner: “${owner}”.`] : [],
         ),
       ),
-      "To stop these messages, snooze the asset on its page, or ask an administrator to remove you from the rule's recipients or to disable the rule.",
+      "To stop these notifications, snooze the asset on its page, or ask an administrator to remove you from the rule's recipients or to disable the rule.",
     ],
     ruleName: deliveries[0]!.ruleName,
     histories: histories.length === 1 && histories[0] === fix?.url ? [] : histories,
@@ -132,26 +136,37 @@ export function messageOf(sources: readonly MessageSource[], links: Links): Mess
   });
 }
 
-/** Maximum length of the address that ends a message. It counts toward a mail's size, and a truncated address would not work. */
+/** Maximum length of the main link's address. It counts toward a mail's size, and a truncated address would not work. */
 const MAX_FIX_LINK = 2000;
 
 /**
- * Returns the link that ends a message: to the page of the items if all have the same page, otherwise to the notification, which
+ * Returns the main link of a message: to the page of the items if all have the same page, otherwise to the notification, which
  * links the page of each item. For several notifications, it is the Alerts page. Undefined if PUBLIC_BASE_URL is not set and the
  * items have no common page in the Azure portal.
  */
 function fixLinkOf(
-  lines: readonly MessageLine[],
+  entries: readonly { item: Item; line: MessageLine }[],
   [history, ...otherHistories]: readonly string[],
   links: Links,
 ): MessageLink | undefined {
-  const [first] = lines[0]?.links ?? [];
-  if (first && first.url.length <= MAX_FIX_LINK && lines.every((line) => line.links[0]?.url === first.url))
+  const [first] = entries[0]?.line.links ?? [];
+  if (first && first.url.length <= MAX_FIX_LINK && entries.every(({ line }) => line.links[0]?.url === first.url))
     return first;
   const alerts = viewLink(links, "/alerts");
-  if (otherHistories.length > 0 && alerts) return { text: "View all alerts", url: alerts };
+  if (otherHistories.length > 0 && alerts) return { text: "Open all alerts", url: alerts };
   if (history === undefined) return undefined;
-  return { text: lines.length === 1 ? "View this alert" : `View these ${lines.length} alerts`, url: history };
+  const nouns = new Set(entries.map(({ item }) => nounOf(item)));
+  const [noun] = nouns.size === 1 ? [...nouns] : ["alert"];
+  return { text: entries.length === 1 ? `Open the ${noun}` : `Open the ${entries.length} ${noun}s`, url: history };
+}
+
+/** Returns what an item is about, for the main link. Glossary: a credential is an asset of an application or a B2C tenant. */
+function nounOf(item: Item): string {
+  if (isResolution(item)) return "resolved alert";
+  if (item.kind === "credential") return "credential";
+  if (item.kind === "violation") return "violation";
+  if (item.kind !== "asset") return "alert";
+  return item.credential ? "credential" : "asset";
 }
 
 /** An item of a message, the time to which its line refers, and the rules behind the item. */
@@ -226,12 +241,20 @@ function placeOf(item: Item, links: Links): Place | undefined {
   const owner = subject.owner ?? "";
   const credential = subject.kind === "asset" ? subject.credential : undefined;
   const id = subject.kind === "asset" ? subject.id : subject.resourceId;
-  if (credential || isCredentialId(id)) return { owner, ...directoryOf(id, credential, links) };
+  if (credential || isCredentialId(id)) {
+    const directory = directoryOf(id, credential, links);
+    // The page of the credential says where its application's owner is assigned.
+    const assignOwner = owner === "" && assetPageLink(links, id);
+    return { owner, ...directory, ...(assignOwner && { assignOwner }) };
+  }
   const url =
     viewLink(links, `/inventory?vault=${encodePathSegment(subject.vaultName)}`) ??
     (subject.vaultId ? vaultLink(links, subject.vaultId, "") : undefined);
+  const assignOwner =
+    owner === "" && viewLink(links, `/inventory?vault=${encodePathSegment(subject.vaultName)}&hasOwner=false`);
   return {
     owner,
+    ...(assignOwner && { assignOwner }),
     vault: subject.vaultName,
     // Without its ID, which would make the heading hard to read. The linked page has the ID.
     subscription: links.subscriptionName(subject.subscriptionId) ?? subject.subscriptionId,
@@ -262,7 +285,14 @@ function directoryOf(id: string, credential: AssetItem["credential"], links: Lin
 
 /** Returns the line of an item. Times such as "in 6 days" are relative to `createdAt`, the creation of the delivery. */
 export const lineOf = (item: Item, createdAt: Date, links: Links): MessageLine =>
-  toSingleLines(rawLineOf(item, createdAt, links));
+  toSingleLines(placedLineOf(item, createdAt, links));
+
+/** Returns the line of an item with its owner and location, before `toSingleLines`. */
+function placedLineOf(item: Item, createdAt: Date, links: Links): MessageLine {
+  const line = rawLineOf(item, createdAt, links);
+  const place = placeOf(item, links);
+  return place ? { ...line, place } : line;
+}
 
 /** Returns the line of an item, before `toSingleLines`: names in it can contain line breaks. */
 function rawLineOf(item: Item, createdAt: Date, links: Links): MessageLine {
@@ -319,14 +349,23 @@ function assetLine(item: AssetItem, createdAt: Date, links: Links): MessageLine 
       // Without the time left, which is in `what`: the size of messages is limited.
       [remainingMs < 0 ? "Expired" : "Expires", instantText(new Date(item.expiresOn * 1000))],
       ["Owner", item.owner || NO_OWNER],
-      ...(item.threshold > 0 ? ([["Threshold", dayCount(item.threshold)]] as [string, string][]) : []),
+      ...becauseOf(item.threshold, remainingMs),
     ],
     links: [
-      ...linkTo("Open asset", assetPageLink(links, item.id)),
+      ...linkTo(credential ? "Open credential" : "Open asset", assetPageLink(links, item.id)),
       ...linkTo("Open in the Azure portal", credential ? credentialsLink(links, credential) : assetLink(links, item)),
     ],
   };
 }
+
+/** Returns why a rule notified about an item that expires. None for rules without thresholds. */
+function becauseOf(thresholdDays: number, remainingMs: number): [string, string][] {
+  if (thresholdDays === 0) return [];
+  const days = dayCount(thresholdDays);
+  // An item can expire before its notification, for example if the evaluation was late.
+  return [[NOTIFIED_BECAUSE, remainingMs < 0 ? `it passed ${days} before its expiry` : `it expires within ${days}`]];
+}
+const NOTIFIED_BECAUSE = "Notified because";
 
 /** Returns a link as a list. Empty without an address. */
 const linkTo = (text: string, url: string | undefined): MessageLink[] => (url === undefined ? [] : [{ text, url }]);
@@ -374,7 +413,8 @@ function violationLine(item: ViolationItem, createdAt: Date, links: Links): Mess
     facts: [
       ["Type", RESOURCE_NAMES[item.resourceType] ?? item.resourceType],
       ["Check", item.checkId],
-      ["Severity", item.severity],
+      // Its own name, because incidents have a severity of PagerDuty too.
+      ["Check severity", item.severity],
       ["Owner", item.owner || NO_OWNER],
       ...(isCredentialId(item.resourceId)
         ? []
@@ -407,7 +447,7 @@ function violationPage({ resourceId, vaultName, checkId }: ViolationItem, links:
   const filter = isCredentialId(resourceId)
     ? `check=${encodePathSegment(checkId)}`
     : `vault=${encodePathSegment(vaultName)}`;
-  return linkTo("View violations", viewLink(links, `/compliance?${filter}`));
+  return linkTo("Open the violations", viewLink(links, `/compliance?${filter}`));
 }
 
 /** How a scan ended, as the predicate of the line. */
@@ -419,6 +459,7 @@ const SCAN_ENDS: Record<string, string> = {
 
 /** The view of the vaults and subscriptions that scans can't read, with the reason and the remedy of each. */
 const UNREAD_VIEW = "/vaults?unread=true&failing=true";
+const UNREAD_LINK = "Show what can't be read and the fix";
 
 function scanLine(item: ScanItem, createdAt: Date, links: Links): MessageLine {
   return {
@@ -431,7 +472,7 @@ function scanLine(item: ScanItem, createdAt: Date, links: Links): MessageLine {
       ["Unread vaults", `${item.vaultsFailed} of ${item.vaultsTotal}`],
       ...(item.message ? ([["Reason", item.message]] as [string, string][]) : []),
     ],
-    links: linkTo("View what could not be read", viewLink(links, UNREAD_VIEW)),
+    links: linkTo(UNREAD_LINK, viewLink(links, UNREAD_VIEW)),
   };
 }
 
@@ -440,12 +481,16 @@ const WHOLE_SCAN_CODES = new Set(["scan", "timedOut"]);
 
 function scanFailureLine(item: ScanFailureItem, createdAt: Date, links: Links): MessageLine {
   const { subscriptionId, vaultName, list, code, message, remedy, scanId } = item;
+  const access = isDeniedAccess(item) ? missingAccess(item, links) : undefined;
   const facts: [string, string | undefined][] = [
-    ["Vault", vaultName],
-    ["Subscription", subscriptionId && subscriptionText(links, subscriptionId)],
-    ["List", list],
     ["Reason", `${message} (${code})`],
     ["Next step", remedy],
+    ["Identity", access?.identity],
+    ["Scope", access?.scope],
+    // The scope names them.
+    ["Vault", access ? undefined : vaultName],
+    ["Subscription", access || subscriptionId === undefined ? undefined : subscriptionText(links, subscriptionId)],
+    ["List", list],
     ["Found", timeText(new Date(item.at), createdAt)],
     ["Scan", scanId],
   ];
@@ -458,8 +503,34 @@ function scanFailureLine(item: ScanFailureItem, createdAt: Date, links: Links): 
     title: vaultName === undefined ? resourceText : `Vault ${vaultName}`,
     what: WHOLE_SCAN_CODES.has(code) ? "do not complete" : "can't be read",
     facts: facts.flatMap(([label, value]): [string, string][] => (value ? [[label, value]] : [])),
-    links: linkTo("View what could not be read", viewLink(links, UNREAD_VIEW)),
+    ...(access?.command !== undefined && { command: access.command }),
+    links: linkTo(UNREAD_LINK, viewLink(links, UNREAD_VIEW)),
   };
+}
+
+/** Names that are safe in a command. A stored name with other characters could add another command. */
+const SAFE_NAME = /^[0-9A-Za-z-]+$/;
+/** The lists that the role Key Vault Reader can read. */
+const LISTS_OF_READER = new Set(["secrets", "keys", "certificates", "rotationPolicies"]);
+
+/** Returns which identity misses access to what, and the command that gives it the access. Undefined if the identity is unknown. */
+function missingAccess(
+  { subscriptionId, vaultName, list }: ScanFailureItem,
+  links: Links,
+): { identity: string; scope: string | undefined; command?: string } | undefined {
+  const { identity: principal } = links;
+  if (!principal) return undefined;
+  const name = principal.name === undefined ? "the service's identity" : principal.name;
+  const identity = `${name} (object ID ${principal.objectId})`;
+  const subscription = subscriptionId && `subscription ${subscriptionText(links, subscriptionId)}`;
+  if (subscriptionId === undefined || !SAFE_NAME.test(subscriptionId)) return { identity, scope: subscription };
+  // The reason names the role of a subscription, which a template creates, so no single command assigns it.
+  if (vaultName === undefined) return { identity, scope: subscription };
+  const scope = `vault ${vaultName} in ${subscription}`;
+  if (!SAFE_NAME.test(vaultName) || !LISTS_OF_READER.has(list ?? "")) return { identity, scope };
+  const vaultId = `$(az keyvault show --subscription "${subscriptionId}" --name "${vaultName}" --query id --output tsv)`;
+  const command = `az role assignment create --assignee-object-id "${principal.objectId}" --assignee-principal-type ${principal.type} --role "Key Vault Reader" --scope "${vaultId}"`;
+  return { identity, scope, command };
 }
 
 /** How an alert was resolved, by the reason and the kind of item, as the predicate of the line. */
@@ -478,31 +549,53 @@ const RESOLVED = { urgency: "notice", label: "Resolved" } as const;
 
 /** Returns the line of a resolved alert, based on the line that reported it. */
 function resolvedLine(item: RenewedItem | RecoveredItem, before: MessageLine, createdAt: Date): MessageLine {
-  const since = firstNotified(item.since, createdAt);
+  const { command: _, facts: factsBefore, ...lineBefore } = before;
+  const facts = factsBefore.filter(([label]) => !OPEN_FACTS.has(label));
+  const times: [string, string][] = [
+    ["First notified", instantText(new Date(item.since))],
+    ["Resolved", instantText(createdAt)],
+  ];
   if (item.kind === "recovered") {
-    const otherFacts = before.facts.filter(([label]) => label !== "Next step");
     const { of, reason } = item;
     const isFixed = reason === "mended" && of.kind === "violation";
     const what = `${END_TEXTS[reason][of.kind]}${isFixed ? `: ${of.title}` : ""}`;
-    return { ...before, ...RESOLVED, what, facts: [...otherFacts, since] };
+    // The reason of a failure is that of the last scan that found it.
+    const earlier = facts.map(([label, value]): [string, string] => [
+      label === "Reason" ? "Earlier reason" : label,
+      value,
+    ]);
+    // The view of unread resources no longer shows this one.
+    const linksAfter = of.kind === "scanFailure" ? [] : lineBefore.links;
+    return { ...lineBefore, ...RESOLVED, what, facts: [...earlier, ...times], links: linksAfter };
   }
   const { expiresOn, version, of } = item;
-  const time = (seconds: number) => timeText(new Date(seconds * 1000), createdAt);
+  const time = (seconds: number) => instantText(new Date(seconds * 1000));
   return {
-    ...before,
+    ...lineBefore,
     ...RESOLVED,
     what: `was renewed and ${expiresOn === undefined ? "has no expiry" : expiryText(expiresOn * 1000 - createdAt.getTime())}`,
     facts: [
-      ...before.facts.filter(
-        ([label]) => label !== "Expires" && label !== "Expired" && label !== "Threshold" && label !== LATE_SINCE,
-      ),
-      ...(expiresOn === undefined ? [] : ([["Expires", time(expiresOn)]] as [string, string][])),
-      ["Previous expiry", time(of.expiresOn)],
-      ...(version === undefined ? [] : ([["Version", version]] as [string, string][])),
-      since,
+      ...facts.filter(([label]) => label !== "Expires" && label !== "Expired"),
+      ["New expiry", expiresOn === undefined ? "none" : time(expiresOn)],
+      // Without the time left, because the old version no longer matters.
+      ["Old expiry", time(of.expiresOn)],
+      ...(version === undefined ? [] : ([["New version", version]] as [string, string][])),
+      ...times,
     ],
   };
 }
+
+/** Labels of details that are only about an open alert. */
+const OPEN_FACTS = new Set([
+  "Next step",
+  "Identity",
+  "Scope",
+  "Scan",
+  "Found",
+  "First seen",
+  NOTIFIED_BECAUSE,
+  LATE_SINCE,
+]);
 
 const firstNotified = (since: string, createdAt: Date): [string, string] => [
   "First notified",
@@ -525,7 +618,7 @@ const breakGlassLine = ({ username, address, at }: BreakGlassItem, createdAt: Da
     ["Time", timeText(new Date(at), createdAt)],
     ["Client address", address ?? "unknown"],
   ],
-  links: linkTo("View sessions and users", viewLink(links, "/access")),
+  links: linkTo("Open sessions and users", viewLink(links, "/access")),
 });
 
 function automationLine(item: AutomationItem, links: Links): MessageLine {
@@ -537,7 +630,7 @@ function automationLine(item: AutomationItem, links: Links): MessageLine {
     ["Next step", next],
     ["Client ID", appId ?? ""],
     ["Rotation", rotationId ?? ""],
-    ["Sync record", recordId ?? ""],
+    ["Sync", recordId ?? ""],
   ];
   return {
     ...labeled(urgency),
@@ -550,14 +643,14 @@ function automationLine(item: AutomationItem, links: Links): MessageLine {
 
 /** Returns the link to the page of the rotation, the copy, the references of a vault, or the application. */
 function automationPage({ rotationId, recordId, vaultName, appId }: AutomationItem, links: Links): MessageLink[] {
-  if (rotationId) return linkTo("View rotation", viewLink(links, `/rotation/${encodePathSegment(rotationId)}`));
-  if (recordId) return linkTo("View copy", viewLink(links, `/sync/${encodePathSegment(recordId)}`));
+  if (rotationId) return linkTo("Open the rotation", viewLink(links, `/rotation/${encodePathSegment(rotationId)}`));
+  if (recordId) return linkTo("Open the sync", viewLink(links, `/sync/${encodePathSegment(recordId)}`));
   if (vaultName)
     return linkTo(
-      "View references",
+      "Open the references",
       viewLink(links, `/dependencies?vault=${encodePathSegment(vaultName)}&resolved=false`),
     );
-  return appId ? linkTo("View application", viewLink(links, `/rotation/apps/${encodePathSegment(appId)}`)) : [];
+  return appId ? linkTo("Open the application", viewLink(links, `/rotation/apps/${encodePathSegment(appId)}`)) : [];
 }
 
 function credentialLine(item: CredentialItem, createdAt: Date, links: Links): MessageLine {
@@ -569,7 +662,7 @@ function credentialLine(item: CredentialItem, createdAt: Date, links: Links): Me
     facts: [
       ["Expires", timeText(new Date(item.expiresOn * 1000), createdAt)],
       ...(item.owner === undefined ? [] : ([["User", item.owner]] as [string, string][])),
-      ["Threshold", dayCount(item.threshold)],
+      ...becauseOf(item.threshold, remainingMs),
     ],
     links: credentialPage(item, links),
   };

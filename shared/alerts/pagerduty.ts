@@ -1,4 +1,5 @@
 import { PRODUCT } from "../platform/product.ts";
+import { subjectWithin } from "./headline.ts";
 import type { Incident } from "./incident.ts";
 import type { Urgency } from "./items.ts";
 import { toSingleLines } from "./message.ts";
@@ -19,7 +20,7 @@ export function pagerDutyEvent(
   routingKey: string,
   { ruleName, alertType, createdAt }: { ruleName: string; alertType: string; createdAt: string },
 ): object {
-  const { key, action, urgency, summary, facts, source, links } = incident;
+  const { key, action, urgency, headline, facts, source, links } = incident;
   const event = { routing_key: routingKey, event_action: action === "open" ? "trigger" : "resolve", dedup_key: key };
   if (action === "close") return event;
   return {
@@ -27,7 +28,7 @@ export function pagerDutyEvent(
     client: PRODUCT,
     links: links.map(({ text, url }) => ({ href: url, text })),
     payload: {
-      summary: summary.slice(0, MAX_TEXT).toWellFormed(),
+      summary: subjectWithin(headline, MAX_TEXT),
       source: source.slice(0, MAX_TEXT).toWellFormed(),
       severity: SEVERITIES[urgency],
       timestamp: createdAt,

@@ -42,7 +42,7 @@ export function createWebhookDelivery(deps: {
   outgoing: Outgoing;
   attempts: Attempts;
   trackedAlerts: Pick<TrackedAlerts, "of">;
-  links: () => Promise<Links>;
+  links: (items: readonly Item[]) => Promise<Links>;
   clock: Clock;
 }): WebhookDelivery {
   const { rules, outgoing, clock } = deps;
@@ -50,8 +50,8 @@ export function createWebhookDelivery(deps: {
 
   /** Returns the headers and the body of a delivery to a webhook or a chat service. */
   async function requestOf(row: DeliveryRecord, secret: WebhookSecret) {
-    const links = await deps.links();
     const items = itemsIn(row);
+    const links = await deps.links(items);
     const commonHeaders = { "user-agent": "credential-lifecycle" };
     if (row.deliveryMethod === "webhook") {
       const body = JSON.stringify(cloudEventOf(row, items, links));
@@ -66,7 +66,7 @@ export function createWebhookDelivery(deps: {
   /** Opens and closes the incidents of a part's items one by one, continuing where an earlier attempt stopped. */
   async function postIncidents(row: DeliveryRecord, part: Part, secret: WebhookSecret): Promise<Outcome> {
     const items = itemsIn(row);
-    const links = await deps.links();
+    const links = await deps.links(items);
     const deadline = performance.now() + INCIDENTS_MS;
     /** Index of the first item that no earlier attempt posted. */
     const from = part.posted ?? 0;

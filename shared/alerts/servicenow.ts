@@ -1,6 +1,7 @@
 import * as z from "zod";
 import type { Outgoing, OutgoingAnswer, OutgoingRequest } from "../platform/outgoing/outgoing.ts";
 import { PRODUCT } from "../platform/product.ts";
+import { subjectWithin } from "./headline.ts";
 import type { Incident } from "./incident.ts";
 import type { Urgency } from "./items.ts";
 import type { RuleCredentials } from "./rule.ts";
@@ -86,9 +87,9 @@ export async function openServiceNow(
         // Without a match, the incident is already closed or was never opened.
         return id === undefined
           ? searchResponse
-          : await call("PATCH", `${table}/${id}?${ONLY_ID}`, 200, resolutionOf(incident));
+          : await call("PATCH", `${table}/${id}?${ONLY_ID}`, 200, fieldsOf(incident));
       }
-      const body = bodyOf(incident);
+      const body = fieldsOf(incident);
       return id === undefined
         ? await call("POST", `${table}?${ONLY_ID}`, 201, {
             ...body,
@@ -100,24 +101,31 @@ export async function openServiceNow(
   };
 }
 
-const bodyOf = ({ summary, facts, links, urgency }: Incident) => ({
-  short_description: summary.slice(0, MAX_SHORT_DESCRIPTION).toWellFormed(),
-  description: [
-    ...facts.map(([label, value]) => `${label}: ${value}`),
-    ...links.map(({ text, url }) => `${text}: ${url}`),
-  ]
-    .join("\n")
-    .slice(0, MAX_DESCRIPTION)
-    .toWellFormed(),
-  ...IMPACTS[urgency],
-});
+/** Returns the fields to write: of an open incident, or of its resolution. */
+export function fieldsOf(incident: Incident): Record<string, string> {
+  const { action, headline, links, urgency } = incident;
+  const summary = subjectWithin(headline, MAX_DESCRIPTION);
+  // By default, a resolved incident needs a close code and notes.
+  if (action === "close") {
+    const notes = textWithin([`Resolved: ${summary}`, ...factLines(incident)]);
+    return { state: RESOLVED, close_code: "Solution provided", close_notes: notes };
+  }
+  // The main link is directly below what is wrong.
+  const [main, ...others] = links.map(({ text, url }) => `${text}: ${url}`);
+  return {
+    short_description: subjectWithin(headline, MAX_SHORT_DESCRIPTION),
+    description: textWithin([
+      `Problem: ${summary}`,
+      ...(main === undefined ? [] : [main]),
+      ...factLines(incident),
+      ...others,
+    ]),
+    ...IMPACTS[urgency],
+  };
+}
 
-/** By default, a resolved incident needs a close code and notes. */
-const resolutionOf = ({ summary }: Incident) => ({
-  state: RESOLVED,
-  close_code: "Solution provided",
-  close_notes: summary.slice(0, MAX_DESCRIPTION).toWellFormed(),
-});
+const factLines = ({ facts }: Incident): string[] => facts.map(([label, value]) => `${label}: ${value}`);
+const textWithin = (lines: readonly string[]): string => lines.join("\n").slice(0, MAX_DESCRIPTION).toWellFormed();
 
 /** Returns the header for basic authentication, or for a token from the instance's OAuth endpoint. */
 async function authorizationOf(outgoing: Outgoing, base: string, credentials: RuleCredentials): Promise<string> {

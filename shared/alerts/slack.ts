@@ -1,7 +1,16 @@
+import { subjectWithin } from "./headline.ts";
 import type { Urgency } from "./items.ts";
-import { factsUnderHeadings, groupLines, type OwnerGroup, ownerText, placeText } from "./line-groups.ts";
+import {
+  assignOwnerLinks,
+  factLines,
+  factsUnderHeadings,
+  groupLines,
+  type OwnerGroup,
+  ownerText,
+  placeText,
+} from "./line-groups.ts";
 import type { Message } from "./message.ts";
-import { type MessageLine, truncate } from "./message-line.ts";
+import { type MessageLine, type MessageLink, truncate } from "./message-line.ts";
 
 /**
  * Slack's limits: 150 characters of a header, 3,000 of a section, 50 blocks. Each line of the message is a block, and so is each
@@ -23,19 +32,20 @@ const SYMBOLS: Record<Urgency, string> = {
 };
 
 /** Returns the message as Slack Block Kit, for an incoming webhook. */
-export function slackOf({ subject, intro, lines, why, histories, fix }: Message): object {
+export function slackOf({ subject, headline, intro, lines, why, histories, fix }: Message): object {
   const omittedLines = lines.length - MAX_LINES;
   const moreSection = omittedLines > 0 ? [section(`${omittedLines} more are not shown.`)] : [];
-  const historyLinks = histories.slice(0, 1).map((url) => `<${url}|Show in the alert history>`);
+  const historyLinks = histories.slice(0, 1).map((url) => `<${url}|Show this notification>`);
   return {
     text: truncate(escapeMrkdwn(subject), MAX_SECTION),
     blocks: [
-      { type: "header", text: { type: "plain_text", text: truncate(subject, MAX_HEADER), emoji: false } },
+      { type: "header", text: { type: "plain_text", text: subjectWithin(headline, MAX_HEADER), emoji: false } },
       section(escapeMrkdwn(intro)),
+      // A link and no button: Slack shows an error at a button of an app that does not receive the click.
+      ...(fix ? [section(`*${linkText(fix)}*`)] : []),
       ...groupLines(lines.slice(0, MAX_LINES)).flatMap(groupSections),
       ...moreSection,
       { type: "context", elements: [mrkdwn([escapeMrkdwn(why.join(" ")), ...historyLinks].join(" "))] },
-      ...(fix ? [section(`*<${fix.url}|${escapeMrkdwn(fix.text)}>*`)] : []),
     ],
   };
 }
@@ -45,25 +55,33 @@ const groupSections = ({ owner, places }: OwnerGroup): object[] =>
   places.flatMap(({ place, lines }) => [
     ...(owner === undefined
       ? []
-      : [section(`*${truncate(escapeMrkdwn(`${ownerText(owner)} · ${placeText(place)}`), MAX_TITLE)}*`)]),
+      : [
+          section(
+            [
+              `*${truncate(escapeMrkdwn(`${ownerText(owner)} · ${placeText(place)}`), MAX_TITLE)}*`,
+              ...assignOwnerLinks(place).map(linkText),
+            ].join(" · "),
+          ),
+        ]),
     ...lines.map((line) => section(lineText(line))),
   ]);
 
 function lineText(line: MessageLine): string {
-  const { urgency, label, title, what, links } = line;
-  const details = factsUnderHeadings(line)
-    .map(([label, value]) => `${escapeMrkdwn(label)}: ${escapeMrkdwn(value)}`)
-    .join(" · ");
+  const { urgency, label, title, what, command, links } = line;
+  const details = factLines(factsUnderHeadings(line)).map(escapeMrkdwn).join("\n");
   const lines = [
     `${SYMBOLS[urgency]} ${label}: *${truncate(escapeMrkdwn(title), MAX_TITLE)}* ${truncate(escapeMrkdwn(what), MAX_TITLE)}`,
     truncate(details, MAX_DETAILS),
+    ...(command === undefined ? [] : [`Command: ${escapeMrkdwn(command)}`]),
   ].join("\n");
   // A link that does not fit is left out, because a truncated one would lead elsewhere.
   const linkLines = [links, links.slice(0, 1)].map((some) =>
-    some.length === 0 ? "" : `\n${some.map(({ text, url }) => `<${url}|${escapeMrkdwn(text)}>`).join(" · ")}`,
+    some.length === 0 ? "" : `\n${some.map(linkText).join(" · ")}`,
   );
   return lines + (linkLines.find((text) => lines.length + text.length <= MAX_SECTION) ?? "");
 }
+
+const linkText = ({ text, url }: MessageLink): string => `<${url}|${escapeMrkdwn(text)}>`;
 
 /** Slack's markup. `verbatim` prevents links and mentions from addresses and names without markup. */
 const mrkdwn = (text: string) => ({ type: "mrkdwn", text: truncate(text, MAX_SECTION), verbatim: true });

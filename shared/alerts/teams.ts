@@ -1,5 +1,14 @@
+import { subjectWithin } from "./headline.ts";
 import type { Urgency } from "./items.ts";
-import { factsUnderHeadings, groupLines, type OwnerGroup, ownerText, placeText } from "./line-groups.ts";
+import {
+  assignOwnerLinks,
+  factLines,
+  factsUnderHeadings,
+  groupLines,
+  type OwnerGroup,
+  ownerText,
+  placeText,
+} from "./line-groups.ts";
 import type { Message } from "./message.ts";
 import type { MessageLine, MessageLink } from "./message-line.ts";
 
@@ -31,7 +40,7 @@ export function teamsOf(message: Message): object {
   }
 }
 
-function cardOf({ subject, intro, lines, why, histories, fix }: Message, lineCount: number): object {
+function cardOf({ headline, intro, lines, why, histories, fix }: Message, lineCount: number): object {
   const omittedLines = lines.length - lineCount;
   return {
     type: "message",
@@ -45,15 +54,23 @@ function cardOf({ subject, intro, lines, why, histories, fix }: Message, lineCou
           version: "1.4",
           msteams: { width: "Full" },
           body: [
-            text(subject, { size: "large", weight: "bolder" }),
+            text(subjectWithin(headline, MAX_TEXT), { size: "large", weight: "bolder" }),
             text(intro),
+            // In the body, because Teams shows the card's own actions below all texts.
+            ...(fix
+              ? [
+                  {
+                    type: "ActionSet",
+                    actions: [{ type: "Action.OpenUrl", title: fix.text, url: fix.url, style: "positive" }],
+                  },
+                ]
+              : []),
             ...groupLines(lines.slice(0, lineCount)).flatMap(groupBlocks),
             ...(omittedLines > 0 ? [text(`${omittedLines} more are not shown.`)] : []),
             // The service and the rule. Further sentences, such as how to stop the messages, are only in mails and Slack.
             text(why.slice(0, 2).join(" "), { size: "small", isSubtle: true, separator: true }),
-            ...histories.slice(0, 1).map((url) => linkBlock({ text: "Show in the alert history", url })),
+            ...histories.slice(0, 1).map((url) => linkBlock({ text: "Show this notification", url })),
           ],
-          ...(fix && { actions: [{ type: "Action.OpenUrl", title: fix.text, url: fix.url }] }),
         },
       },
     ],
@@ -65,24 +82,24 @@ const groupBlocks = ({ owner, places }: OwnerGroup): object[] =>
   places.flatMap(({ place, lines }) => [
     ...(owner === undefined
       ? []
-      : [text(`${ownerText(owner)} · ${placeText(place)}`, { weight: "bolder", separator: true, spacing: "large" })]),
+      : [
+          text(`${ownerText(owner)} · ${placeText(place)}`, { weight: "bolder", separator: true, spacing: "large" }),
+          ...assignOwnerLinks(place).map(linkBlock),
+        ]),
     ...lines.map(lineContainer),
   ]);
 
 function lineContainer(line: MessageLine): object {
-  const { urgency, label, title, what, links } = line;
+  const { urgency, label, title, what, command, links } = line;
   return {
     type: "Container",
     separator: true,
     items: [
       text(`${label}: ${title} ${what}`, { weight: "bolder", color: COLORS[urgency] }),
-      text(
-        factsUnderHeadings(line)
-          .map(([label, value]) => `${label}: ${value}`)
-          .join(" · "),
-        { size: "small" },
-        MAX_DETAILS,
+      ...factLines(factsUnderHeadings(line)).map((details, index) =>
+        text(details, { size: "small", ...(index > 0 && { spacing: "none" }) }, MAX_DETAILS),
       ),
+      ...(command === undefined ? [] : [text(command, { size: "small", fontType: "monospace" }, MAX_DETAILS)]),
       // A Markdown link, because users don't see that a whole container can be selected. Each link is a block of its own.
       ...links.map(linkBlock),
     ],

@@ -1,9 +1,9 @@
-import { asCloudFailure, CloudFailure } from "../platform/azure/failure.ts";
-import type { Identity } from "../platform/azure/identity.ts";
+import { asCloudFailure, type CloudFailure } from "../platform/azure/failure.ts";
+import { type Identity, principalOf } from "../platform/azure/identity.ts";
 import type { KeyVaults } from "../platform/azure/key-vault.ts";
 import type { ResourceManager, VaultResource } from "../platform/azure/resource-manager.ts";
 import type { Clock } from "../platform/runtime.ts";
-import { type Outbound, type Principal, type Remedy, remedyFor, type Step } from "./remedy.ts";
+import { type Outbound, type Remedy, remedyFor, type Step } from "./remedy.ts";
 
 /** One step of a connection test. `code`, `detail` and `remedy` are null if it succeeded. */
 export interface TestStep {
@@ -115,17 +115,4 @@ async function firstPage<T>(pages: AsyncGenerator<T>): Promise<T | undefined> {
 function sample<T>(items: readonly T[], count: number): T[] {
   if (items.length <= count) return [...items];
   return Array.from({ length: count }, (_, i) => items[Math.floor((i * items.length) / count)]!);
-}
-
-/** Returns the identity for commands. Undefined if no token can be acquired, which the steps report too. */
-async function principalOf(identity: Identity): Promise<Principal | undefined> {
-  try {
-    const { objectId, credentialType } = await identity.describe();
-    return objectId
-      ? { objectId, type: credentialType === "developerSignIn" ? "User" : "ServicePrincipal" }
-      : undefined;
-  } catch (error) {
-    if (error instanceof CloudFailure) return undefined;
-    throw error;
-  }
 }

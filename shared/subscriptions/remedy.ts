@@ -1,4 +1,5 @@
 import type { CloudFailure } from "../platform/azure/failure.ts";
+import type { Principal } from "../platform/azure/identity.ts";
 import type { VaultResource } from "../platform/azure/resource-manager.ts";
 import { INVENTORY_READER, INVENTORY_ROLE, WATCH_TEMPLATE } from "../platform/azure/watch-roles.ts";
 import type { Config } from "../platform/config/config.ts";
@@ -14,12 +15,6 @@ export const STEPS = [
   "certificatesListable",
 ] as const;
 export type Step = (typeof STEPS)[number];
-
-/** The identity to which a role is assigned. */
-export interface Principal {
-  objectId: string;
-  type: "ServicePrincipal" | "User";
-}
 
 /** The fix of a failed step. */
 export interface Remedy {

@@ -79,7 +79,9 @@ async function runWithCrash(
     await repeatAfterCrash(() => fixture.handleAllMessages(alerts));
   }
   const items = (text: string) =>
-    assetNamesIn(text).map((name, index) => `${name} ${[...text.matchAll(/Threshold: (\d+)/g)][index]![1]}`);
+    assetNamesIn(text).map(
+      (name, index) => `${name} ${[...text.matchAll(/because: it (?:expires within|passed) (\d+)/g)][index]![1]}`,
+    );
   const events = new Map(
     webhook.received().map(({ headers, body }) => [headers["webhook-id"], JSON.parse(body) as { data: Data }]),
   );

@@ -81,7 +81,10 @@ describe("a rule about the service's own credentials", () => {
     for (const day of [0, 59.9, 60, 60.1, 75.9, 76, 80, 87, 88, 89.9, 90, 91, 120]) {
       await run(day);
       const newMails = mails().slice(mailsBefore);
-      notifiedOn.push([day, newMails.map(({ plainText }) => /Threshold: (\d+) days/.exec(plainText ?? "")![1]!)]);
+      notifiedOn.push([
+        day,
+        newMails.map(({ plainText }) => /because: it (?:expires within|passed) (\d+) days/.exec(plainText ?? "")![1]!),
+      ]);
       mailsBefore = mails().length;
     }
     expect(notifiedOn.filter(([, thresholds]) => thresholds.length > 0)).toEqual([

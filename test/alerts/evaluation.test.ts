@@ -74,7 +74,7 @@ describe("an immediate rule notifies of", () => {
     await run(11);
     await run(20);
     expect(notified(mails()).slice(1)).toEqual([["kv-a/soon"], ["kv-a/far"], ["kv-a/later"]]);
-    expect(mails()[0]!.plainText).toContain("Threshold: 7 days");
+    expect(mails()[0]!.plainText).toContain("Notified because: it expires within 7 days");
   });
 
   test("an asset that expires between two runs", async () => {
@@ -494,7 +494,7 @@ describe("snoozes", () => {
     await run(27);
     await run(27.5);
     expect(notified(mails()).slice(2)).toEqual([["kv-a/one"]]);
-    expect(mails()[2]!.plainText).toContain("Threshold: 7 days");
+    expect(mails()[2]!.plainText).toContain("Notified because: it expires within 7 days");
   });
 
   test("the end of a snooze causes no notification for an asset that was renewed", async () => {

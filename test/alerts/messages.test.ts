@@ -237,14 +237,14 @@ describe("a mail", () => {
     const longestName = 180 - lengthWithoutName;
     const suffix = " expires in 3 days (secret, owner: ann)";
     expect(subjectOf(longestName)).toBe(`kv-a/${"n".repeat(longestName)}${suffix}`);
-    expect(subjectOf(longestName + 1)).toBe(`kv-a/${"n".repeat(longestName + 1)}${suffix.slice(0, -2)}…`);
+    expect(subjectOf(longestName + 1)).toBe(`kv-a/${"n".repeat(longestName - 1)}…${suffix}`);
     for (const [length, shown] of [
       [800, "r".repeat(800)],
       [801, `${"r".repeat(799)}…`],
     ] as const) {
       const { html, text } = mailOf(message([{ ...SCAN, message: "r".repeat(length) }]));
-      expect(text).toContain(` · Reason: ${shown}\n`);
-      expect(html).toContain(` · Reason: ${shown}</p>`);
+      expect(text).toContain(`  Reason: ${shown}\n`);
+      expect(html).toContain(`<br>Reason: ${shown}</p>`);
     }
     const ofRules = (count: number) =>
       mailOf(
@@ -256,7 +256,7 @@ describe("a mail", () => {
           links,
         ),
       );
-    const namedRules = (count: number) => ofRules(count).text.match(/^You receive this message because/gm)!.length;
+    const namedRules = (count: number) => ofRules(count).text.match(/^You receive this notification because/gm)!.length;
     const linkedRules = (count: number) => ofRules(count).text.match(/alerts\/history\/d-/g)!.length;
     expect([12, 13].map((count) => [namedRules(count), linkedRules(count)])).toEqual([
       [12, 12],
@@ -299,9 +299,11 @@ describe("a mail", () => {
       ),
     );
     expect(subject).toBe("2 assets expire within 7 days, 1 resolved (owner: ann); first kv-a/one expires in 1 day");
-    expect(text).toContain("\n\n2 alerts and 1 resolved alert.\n\n");
+    expect(text).toContain("\n\n2 alerts and 1 resolved alert. Resolved alerts need no action.\n\n");
     expect(namesIn(text).sort()).toEqual(["both", "old", "one"]);
-    expect(text).toMatch(/kv-a\/both expires in 3 days\n.* · Threshold: 7 days · Rules: Rule a, Rule b\n/);
+    expect(text).toMatch(
+      /kv-a\/both expires in 3 days\n.* · Notified because: it expires within 7 days · Rules: Rule a, Rule b\n/,
+    );
     expect(text).toMatch(/kv-a\/old was deleted\n.* · Rules: Rule a, Rule b\n/);
     expect(text).toMatch(/kv-a\/one expires in 1 day\n.* · Rule: Rule b\n/);
   });
@@ -338,7 +340,7 @@ describe("a mail", () => {
       links,
     );
     expect(mailOf(combined).subject).toBe("Digest: kv-a/one expires in 25 days (secret, owner: ann)");
-    expect(mailOf(combined).text).toContain("1 alert since the last digest. ");
+    expect(mailOf(combined).text).toContain("1 alert of the rule “Team <A>” since the last digest: 1 new. ");
     expect(mailOf(combined).text).not.toContain("Rule:");
     const [both, single] = [message([early, late]), message([late])];
     expect([slackOf(both), teamsOf(both)]).toEqual([slackOf(single), teamsOf(single)]);
@@ -375,23 +377,28 @@ describe("a mail", () => {
     expect(withoutPage.html).toMatch(new RegExp(`<a href="[^"]*${portal}"><b>kv-a/soon</b></a>`));
   });
 
-  test("and the cards end with one link: to the page of the items, or to the notification if they have several", () => {
+  test("and the cards have one main link below what is wrong: to the page of the items, or to the notification if they have several", () => {
     const history = "https://lifecycle.example/#/alerts/history/01KAJ0000000000000000000AA";
     for (const [items, text, url] of [
       [[asset("one", 3)], "Open asset", "https://lifecycle.example/#/inventory/kv-a.secret.one"],
-      [[asset("one", 3), asset("two", 4)], "View these 2 alerts", history],
-      [[SCAN], "View what could not be read", "https://lifecycle.example/#/vaults?unread=true&failing=true"],
+      [[asset("one", 3), asset("two", 4)], "Open the 2 assets", history],
+      [[SCAN], "Show what can't be read and the fix", "https://lifecycle.example/#/vaults?unread=true&failing=true"],
     ] as const) {
       const one = message([...items]);
-      expect(mailOf(one).text.trimEnd().split("\n").at(-1)).toBe(`${text}: ${url}`);
-      const lastLink = mailOf(one)
-        .html.match(/<a href="[^"]*"><b>[^<]*<\/b><\/a>/g)!
-        .at(-1);
-      expect(lastLink).toBe(`<a href="${url.replace("&", "&amp;")}"><b>${text}</b></a>`);
+      expect(mailOf(one).text.split("\n\n")[2]).toBe(`${text}: ${url}`);
+      const { html } = mailOf(one);
+      const buttons = [...html.matchAll(/<a href="([^"]*)" style="[^"]*"><b>([^<]*)<\/b><\/a>/g)];
+      expect(buttons.map((button) => button.slice(1))).toEqual([
+        [url.replace("&", "&amp;"), text.replaceAll("'", "&#39;")],
+      ]);
+      expect(buttons[0]!.index).toBeLessThan(html.indexOf(one.lines[0]!.what, html.indexOf("</h1>")));
       const slack = slackOf(one) as { blocks: { text?: { text: string } }[] };
-      expect(slack.blocks.at(-1)!.text!.text).toBe(`*<${url}|${text}>*`);
-      const teams = teamsOf(one) as { attachments: { content: { actions: object[] } }[] };
-      expect(teams.attachments[0]!.content.actions).toEqual([{ type: "Action.OpenUrl", title: text, url }]);
+      expect(slack.blocks[2]!.text!.text).toBe(`*<${url}|${text}>*`);
+      const teams = teamsOf(one) as { attachments: { content: { body: object[] } }[] };
+      expect(teams.attachments[0]!.content.body[2]).toMatchObject({
+        type: "ActionSet",
+        actions: [{ type: "Action.OpenUrl", title: text, url }],
+      });
     }
   });
 
@@ -405,9 +412,11 @@ describe("a mail", () => {
     }));
     const { subject, text } = mailOf(message(resolved));
     expect(subject).toBe("2 alerts resolved (owner: ann); first kv-a/one was renewed and expires in 3 months");
-    expect(text).toContain("\n\n2 resolved alerts. No action is needed.\n\n");
+    expect(text).toContain("\n\n2 resolved alerts of the rule “Team <A>”. No action is needed.\n\n");
     expect(text).not.toContain("new item");
-    expect(mailOf(message(resolved.slice(0, 1))).text).toContain("\n\n1 resolved alert. No action is needed.\n\n");
+    expect(mailOf(message(resolved.slice(0, 1))).text).toContain(
+      "\n\n1 resolved alert of the rule “Team <A>”. No action is needed.\n\n",
+    );
   });
 
   test.each([
@@ -442,7 +451,7 @@ describe("a mail", () => {
     expect(order).toEqual([...order].sort((a, b) => a - b));
   });
 
-  test("names the service and the alert rule, links the alert history, and ends with the link to the asset", () => {
+  test("names the service and the alert rule, and links the notification", () => {
     for (const text of [mail.text, mail.html.replaceAll("&lt;", "<").replaceAll("&gt;", ">")]) {
       expect(text).toContain("the alert rule “Team <A>” (01KAJ0000000000000000000BB)");
       // A link to the page, which offers the sign-in. A link to the API would return 401 in a browser.
@@ -646,6 +655,56 @@ describe("a mail", () => {
       expect(message([...items], { alertType: "scanFailure" }).subject).toBe(subject);
   });
 
+  test("about a denied vault names the identity and the scope, with a command only for safe names and the lists of its role", () => {
+    const identity = { name: "func-prod", objectId: "o-1", type: "ServicePrincipal" } as const;
+    const denied = (change: Partial<ScanFailureItem>): ScanFailureItem => ({
+      kind: "scanFailure",
+      id: "vault:kv-d",
+      scanId: SCAN.id,
+      subscriptionId: "s-1",
+      vaultName: "kv-d",
+      list: "secrets",
+      code: "accessDenied",
+      message: "Could not list secrets.",
+      remedy: "Give the service's identity the role Key Vault Reader.",
+      at: AT,
+      ...change,
+    });
+    const textOf = (item: ScanFailureItem) =>
+      mailOf(messageOf([{ delivery, items: [item] }], { ...links, identity })).text;
+    const command =
+      'az role assignment create --assignee-object-id "o-1" --assignee-principal-type ServicePrincipal --role "Key Vault Reader" --scope "$(az keyvault show --subscription "s-1" --name "kv-d" --query id --output tsv)"';
+    const text = textOf(denied({}));
+    expect(text).toContain(`  Command: ${command}\n`);
+    expect(text).toContain("Identity: func-prod (object ID o-1) · Scope: vault kv-d in subscription Payments (s-1)");
+    const oneMessage = messageOf([{ delivery, items: [denied({})] }], { ...links, identity });
+    for (const card of [
+      slackOf(oneMessage),
+      teamsOf(oneMessage),
+      incidentOf(delivery, denied({}), { ...links, identity }),
+    ])
+      expect(JSON.stringify(card)).toContain("Key Vault Reader");
+    for (const change of [
+      { vaultName: 'kv"; rm -rf /; "' },
+      { subscriptionId: "$(reboot)" },
+      { list: "diagnosticSettings" },
+      { vaultName: undefined, list: undefined },
+      { code: "firewall" },
+    ])
+      expect(textOf(denied(change)), JSON.stringify(change)).not.toContain("Command:");
+    expect(mailOf(message([denied({})])).text).not.toContain("Command:");
+  });
+
+  test("about a renewal says the old and the new expiry and when the alert was resolved, without the time left of the old one", () => {
+    const of = asset("one", 0.3);
+    const expiresOn = Date.parse(AT) / 1000 + 365 * DAY_SECONDS;
+    const { text } = mailOf(message([{ kind: "renewed", id: "1", of, since: AT, expiresOn, version: "v2" }]));
+    expect(text).toContain(
+      "New expiry: Nov 21, 2027, 10:00 UTC · Old expiry: Nov 21, 2026, 17:12 UTC · New version: v2 · First notified: Nov 21, 2026, 10:00 UTC · Resolved: Nov 21, 2026, 10:00 UTC\n",
+    );
+    expect(text).not.toContain("in 7 hours");
+  });
+
   test("says that an asset whose owner tag has no value has no owner", () => {
     const { subject, text } = mailOf(message([asset("one", 6.5, { owner: "" })]));
     expect(subject).toBe("kv-a/one expires in 6 days (secret, no owner)");
@@ -657,7 +716,7 @@ describe("a mail", () => {
     expect(subject).toBe(
       "21 alerts, 5 resolved (owners: bob and 1 more, 5 without owner); first kv-a/gone expired 2 days ago",
     );
-    expect(text).toContain("\n\n21 alerts and 5 resolved alerts. ");
+    expect(text).toContain("\n\n21 alerts and 5 resolved alerts of the rule “Team <A>”. ");
     expect(text).toContain(`\n\n${EVERY_KIND}\n\n--\n`);
   });
 });
@@ -704,6 +763,38 @@ describe("a card", () => {
     expect(Buffer.byteLength(mailOf(message(items)).html)).toBeLessThan(102_000);
   });
 
+  test("shortens a long title to what, how many, how soon and whose, without cutting words", () => {
+    const late = (name: string, daysLeft: number, owner: string): AssetItem =>
+      asset(name, daysLeft, {
+        type: "certificate",
+        threshold: 0,
+        owner,
+        late: { renewedBy: "acmebot", windowEnd: Date.parse(AT) / 1000 - DAY_SECONDS },
+      });
+    const titleOf = (items: Item[]) =>
+      (slackOf(message(items, { alertType: "lateRenewal" })) as { blocks: { text: { text: string } }[] }).blocks[0]!
+        .text.text;
+    const name = "reporting-tls-".repeat(8);
+    expect(titleOf([late(name, 3, "payments@acme.example"), late("b", 12, "bob"), late("c", 57, "")])).toBe(
+      "3 certificates were not renewed in time, the first expires in 3 days (owners: payments@acme.example and 1 more, 1 without owner)",
+    );
+    expect(titleOf([late(name, 3, "o".repeat(200)), late("b", 12, "bob"), late("c", 57, "")])).toBe(
+      "3 certificates were not renewed in time, the first expires in 3 days (2 owners, 1 without owner)",
+    );
+    expect(titleOf([late("n".repeat(127), 3, "ann")])).toMatch(
+      /^kv-a\/n+… was not renewed in time and expires in 3 days \(certificate, owner: ann\)$/,
+    );
+  });
+
+  test("counts new and escalated assets of a digest together", () => {
+    const escalated: Item = { kind: "escalated", id: "1", of: asset("old", 2), since: AT, afterDays: 1 };
+    const { subject, intro } = message([asset("one", 20), escalated], { deliveryMode: "digest" });
+    expect(subject).toMatch(
+      /^Digest: 1 asset expires within 7 days, 1 within 30 days \(owner: ann\); first kv-a\/old /,
+    );
+    expect(intro).toContain("2 alerts of the rule “Team <A>” since the last digest: 1 new, 1 still open. ");
+  });
+
   test("for Slack respects Slack's limits, escapes names and shows the number of omitted items", () => {
     const card = slackOf(many) as { text: string; blocks: { type: string; text?: { text: string } }[] };
     expect(card.blocks.length).toBeLessThanOrEqual(50);
@@ -713,7 +804,7 @@ describe("a card", () => {
     const hostile = JSON.stringify(slackOf(message([asset("<!channel>&", 3)])));
     expect(hostile).toContain("&lt;!channel&gt;&amp;");
     expect(hostile).toContain(
-      "<https://lifecycle.example/#/alerts/history/01KAJ0000000000000000000AA|Show in the alert history>",
+      "<https://lifecycle.example/#/alerts/history/01KAJ0000000000000000000AA|Show this notification>",
     );
   });
 
@@ -748,7 +839,7 @@ describe("a card", () => {
       "[Open in the Azure portal](https://portal.azure.com/#@t-1/asset/Microsoft_Azure_KeyVault/Secret/https://kv-a.vault.azure.net/secrets/soon)",
     );
     expect(text).toContain(
-      "[Show in the alert history](https://lifecycle.example/#/alerts/history/01KAJ0000000000000000000AA)",
+      "[Show this notification](https://lifecycle.example/#/alerts/history/01KAJ0000000000000000000AA)",
     );
     expect(text).not.toContain("selectAction");
     const hostile = JSON.stringify(teamsOf(message([asset("[x](http://evil)", 3)])));
@@ -761,6 +852,30 @@ test("an incident about an asset names its vault as the source, one about a cred
   const items = itemsOfEveryKind();
   const credential = items.find(({ id }) => id === "entra.t-9.a-1.k-1")!;
   expect([items[0]!, credential].map((item) => incidentOf(delivery, item, links).source)).toEqual(["kv-a", "Shop"]);
+});
+
+test("an incident names its urgency by the time left and its level, apart from the severity of a check", () => {
+  const factsOf = (item: Item) => new Map(incidentOf(delivery, item, links).facts);
+  expect([-1, 3, 20, 40].map((daysLeft) => factsOf(asset("one", daysLeft)).get("Urgency"))).toEqual([
+    "expired (level 1 of 4, 1 is the highest)",
+    "within 7 days (level 2 of 4, 1 is the highest)",
+    "within 30 days (level 3 of 4, 1 is the highest)",
+    "later (level 4 of 4, 1 is the highest)",
+  ]);
+  const violation = factsOf(itemsOfEveryKind().find(({ kind }) => kind === "violation")!);
+  expect([violation.get("Urgency"), violation.get("Check severity")]).toEqual([
+    "act now (level 1 of 4, 1 is the highest)",
+    "critical",
+  ]);
+  const resolved = factsOf(itemsOfEveryKind().find(({ kind }) => kind === "renewed")!);
+  expect([resolved.get("Urgency"), resolved.get("Next step")]).toEqual([undefined, "No action is needed."]);
+  const unowned = incidentOf(delivery, asset("one", 3, { owner: undefined }), links);
+  expect(unowned.links.map(({ text }) => text)).toEqual([
+    "Open asset",
+    "Open in the Azure portal",
+    "Assign an owner",
+    "Show this notification",
+  ]);
 });
 
 describe("a webhook event", () => {
@@ -824,99 +939,102 @@ describe("a digest", () => {
 const EVERY_KIND = `# No owner
 
 ## Vault kv-a, subscription Payments
+Assign an owner: https://lifecycle.example/#/inventory?vault=kv-a&hasOwner=false
 
 EXPIRED: kv-a/gone expired 2 days ago
   Type: Secret · Expired: Nov 19, 2026, 10:00 UTC
   Open asset: https://lifecycle.example/#/inventory/kv-a.secret.gone
 
 ## Application Shop, Microsoft Entra tenant t-9
+Assign an owner: https://lifecycle.example/#/inventory/entra.t-9.a-1.k-1
 
 WITHIN 30 DAYS: Shop/ci expires in 20 days
   Type: Client secret of an application · Client ID: a-1 · Key ID: k-1 · Expires: Dec 11, 2026, 10:00 UTC
-  Open asset: https://lifecycle.example/#/inventory/entra.t-9.a-1.k-1
+  Open credential: https://lifecycle.example/#/inventory/entra.t-9.a-1.k-1
 
 ## Vault kv-b, subscription Payments
+Assign an owner: https://lifecycle.example/#/inventory?vault=kv-b&hasOwner=false
 
 WARNING: kv-b/y fails a check: Secret has no expiration date
-  Type: Secret · Check: secret-expiry · Severity: medium · First seen: Nov 18, 2026, 10:00 UTC (3 days ago)
+  Type: Secret · Check: secret-expiry · Check severity: medium · First seen: Nov 18, 2026, 10:00 UTC (3 days ago)
   Open asset: https://lifecycle.example/#/inventory/kv-b.secret.y
 
 ## B2C tenant b2c.example
+Assign an owner: https://lifecycle.example/#/inventory/b2c.t-9.idp.google
 
 LATER: Google expires in 40 days
   Type: Identity provider · Tenant: b2c.example · Expires: Dec 31, 2026, 10:00 UTC
-  Open asset: https://lifecycle.example/#/inventory/b2c.t-9.idp.google
+  Open credential: https://lifecycle.example/#/inventory/b2c.t-9.idp.google
 
 LATER: B2C_1A_Sign expires in 40 days
   Type: Key of a custom policy · Tenant: b2c.example · Expires: Dec 31, 2026, 10:00 UTC
-  Open asset: https://lifecycle.example/#/inventory/b2c.t-9.policy.sign
+  Open credential: https://lifecycle.example/#/inventory/b2c.t-9.policy.sign
 
 # Other alerts
 
 EXPIRED: License “PRO” expired 1 day ago
-  Expires: Nov 20, 2026, 10:00 UTC (1 day ago) · Threshold: 14 days
+  Expires: Nov 20, 2026, 10:00 UTC (1 day ago) · Notified because: it passed 14 days before its expiry
 
 ACT NOW: admin signed in with a password while passwords are turned off
   Time: Nov 21, 2026, 10:00 UTC (within the last hour) · Client address: 192.0.2.1
-  View sessions and users: https://lifecycle.example/#/access
+  Open sessions and users: https://lifecycle.example/#/access
 
 ACT NOW: other signed in with a password while passwords are turned off
   Time: Nov 21, 2026, 10:00 UTC (within the last hour) · Client address: unknown
-  View sessions and users: https://lifecycle.example/#/access
+  Open sessions and users: https://lifecycle.example/#/access
 
 WITHIN 7 DAYS: API token “ci” expires in 3 days
-  Expires: Nov 24, 2026, 10:00 UTC (in 3 days) · User: maria · Threshold: 3 days
+  Expires: Nov 24, 2026, 10:00 UTC (in 3 days) · User: maria · Notified because: it expires within 3 days
 
 URGENT: Scan 01KAJ0000000000000000000CC timed out
   Mode: full · Ended: Nov 21, 2026, 10:00 UTC (within the last hour) · Unread vaults: 2 of 36 · Reason: 24 hours were not enough.
-  View what could not be read: https://lifecycle.example/#/vaults?unread=true&failing=true
+  Show what can't be read and the fix: https://lifecycle.example/#/vaults?unread=true&failing=true
 
 URGENT: Subscription s-2 can't be read
-  Subscription: s-2 · Reason: The service may not list it. (accessDenied) · Next step: Grant Reader. · Found: Nov 20, 2026, 10:00 UTC (1 day ago) · Scan: 01KAJ0000000000000000000CC
-  View what could not be read: https://lifecycle.example/#/vaults?unread=true&failing=true
+  Reason: The service may not list it. (accessDenied) · Next step: Grant Reader. · Subscription: s-2 · Found: Nov 20, 2026, 10:00 UTC (1 day ago) · Scan: 01KAJ0000000000000000000CC
+  Show what can't be read and the fix: https://lifecycle.example/#/vaults?unread=true&failing=true
 
 URGENT: Discovery scans do not complete
   Reason: The service may not list it. (timedOut) · Next step: Grant Reader. · Found: Nov 20, 2026, 10:00 UTC (1 day ago) · Scan: 01KAJ0000000000000000000CC
-  View what could not be read: https://lifecycle.example/#/vaults?unread=true&failing=true
+  Show what can't be read and the fix: https://lifecycle.example/#/vaults?unread=true&failing=true
 
 URGENT: Subscription s-2 still can't be read
-  Subscription: s-2 · Reason: The service may not list it. (accessDenied) · Next step: Grant Reader. · Found: Nov 20, 2026, 10:00 UTC (1 day ago) · Scan: 01KAJ0000000000000000000CC · First notified: Nov 12, 2026, 10:00 UTC (9 days ago)
-  View what could not be read: https://lifecycle.example/#/vaults?unread=true&failing=true
+  Reason: The service may not list it. (accessDenied) · Next step: Grant Reader. · Subscription: s-2 · Found: Nov 20, 2026, 10:00 UTC (1 day ago) · Scan: 01KAJ0000000000000000000CC · First notified: Nov 12, 2026, 10:00 UTC (9 days ago)
+  Show what can't be read and the fix: https://lifecycle.example/#/vaults?unread=true&failing=true
 
 WARNING: Vault kv-d can't be read
-  Vault: kv-d · Subscription: s-2 · List: secrets · Reason: The service may not list it. (accessDenied) · Next step: Grant Reader. · Found: Nov 20, 2026, 10:00 UTC (1 day ago) · Scan: 01KAJ0000000000000000000CC
-  View what could not be read: https://lifecycle.example/#/vaults?unread=true&failing=true
+  Reason: The service may not list it. (accessDenied) · Next step: Grant Reader. · Vault: kv-d · Subscription: s-2 · List: secrets · Found: Nov 20, 2026, 10:00 UTC (1 day ago) · Scan: 01KAJ0000000000000000000CC
+  Show what can't be read and the fix: https://lifecycle.example/#/vaults?unread=true&failing=true
 
 WARNING: Payments is due
   Reason: It expires soon. · Done so far: A secret was added. · Current state: All secrets work. · Next step: Start it. · Client ID: a-1 · Rotation: r-1
-  View rotation: https://lifecycle.example/#/rotation/r-1
+  Open the rotation: https://lifecycle.example/#/rotation/r-1
 
 WARNING: Payments is due
-  Reason: It expires soon. · Current state: All secrets work. · Next step: Start it. · Sync record: p-1
-  View copy: https://lifecycle.example/#/sync/p-1
+  Reason: It expires soon. · Current state: All secrets work. · Next step: Start it. · Sync: p-1
+  Open the sync: https://lifecycle.example/#/sync/p-1
 
 WARNING: Payments is due
   Reason: It expires soon. · Current state: All secrets work. · Next step: Start it.
-  View references: https://lifecycle.example/#/dependencies?vault=kv%20a&resolved=false
+  Open the references: https://lifecycle.example/#/dependencies?vault=kv%20a&resolved=false
 
 NOTICE: Payments is due
   Reason: It expires soon. · Current state: All secrets work. · Next step: Start it. · Client ID: a-2
-  View application: https://lifecycle.example/#/rotation/apps/a-2
+  Open the application: https://lifecycle.example/#/rotation/apps/a-2
 
 RESOLVED: Vault kv-d is no longer monitored
-  Vault: kv-d · Subscription: s-2 · List: secrets · Reason: The service may not list it. (accessDenied) · Found: Nov 20, 2026, 10:00 UTC (1 day ago) · Scan: 01KAJ0000000000000000000CC · First notified: Nov 12, 2026, 10:00 UTC (9 days ago)
-  View what could not be read: https://lifecycle.example/#/vaults?unread=true&failing=true
+  Earlier reason: The service may not list it. (accessDenied) · Vault: kv-d · Subscription: s-2 · List: secrets · First notified: Nov 12, 2026, 10:00 UTC · Resolved: Nov 21, 2026, 10:00 UTC
 
 # Owner: bob
 
 ## Vault kv-b, subscription Payments
 
 ACT NOW: kv-b/x fails a check: Secret has no expiration date
-  Type: Secret · Check: secret-expiry · Severity: critical · First seen: Nov 18, 2026, 10:00 UTC (3 days ago)
+  Type: Secret · Check: secret-expiry · Check severity: critical · First seen: Nov 18, 2026, 10:00 UTC (3 days ago)
   Open asset: https://lifecycle.example/#/inventory/kv-b.secret.x
 
 RESOLVED: kv-b/z no longer fails a check: Secret has no expiration date
-  Type: Secret · Check: secret-expiry · Severity: high · First seen: Nov 18, 2026, 10:00 UTC (3 days ago) · First notified: Nov 12, 2026, 10:00 UTC (9 days ago)
+  Type: Secret · Check: secret-expiry · Check severity: high · First notified: Nov 12, 2026, 10:00 UTC · Resolved: Nov 21, 2026, 10:00 UTC
   Open asset: https://lifecycle.example/#/inventory/kv-b.secret.z
 
 # Owner: ann
@@ -924,21 +1042,21 @@ RESOLVED: kv-b/z no longer fails a check: Secret has no expiration date
 ## Vault kv-a, subscription Payments
 
 WITHIN 24 HOURS: kv-a/last expires in 1 day
-  Type: Certificate · Expires: Nov 22, 2026, 10:00 UTC · Threshold: 1 day
+  Type: Certificate · Expires: Nov 22, 2026, 10:00 UTC · Notified because: it expires within 1 day
   Open asset: https://lifecycle.example/#/inventory/kv-a.secret.last
 
 WITHIN 7 DAYS: kv-a/alone expires in 2 days
-  Type: Secret · Expires: Nov 23, 2026, 10:00 UTC · Threshold: 7 days · First notified: Nov 12, 2026, 10:00 UTC (9 days ago) · Escalated: not acknowledged within 1 day
+  Type: Secret · Expires: Nov 23, 2026, 10:00 UTC · Notified because: it expires within 7 days · First notified: Nov 12, 2026, 10:00 UTC (9 days ago) · Escalated: not acknowledged within 1 day
   Open asset: https://lifecycle.example/#/inventory/kv-a.secret.alone
 
 RESOLVED: kv-a/free was renewed and has no expiry
-  Type: Secret · Previous expiry: Nov 20, 2026, 10:00 UTC (1 day ago) · First notified: Nov 12, 2026, 10:00 UTC (9 days ago)
+  Type: Secret · New expiry: none · Old expiry: Nov 20, 2026, 10:00 UTC · First notified: Nov 12, 2026, 10:00 UTC · Resolved: Nov 21, 2026, 10:00 UTC
   Open asset: https://lifecycle.example/#/inventory/kv-a.secret.free
 
 RESOLVED: kv-a/new was renewed and expires in 10 months
-  Type: Secret · Expires: Sep 17, 2027, 10:00 UTC (in 10 months) · Previous expiry: Nov 26, 2026, 10:00 UTC (in 5 days) · Version: v2 · First notified: Nov 12, 2026, 10:00 UTC (9 days ago)
+  Type: Secret · New expiry: Sep 17, 2027, 10:00 UTC · Old expiry: Nov 26, 2026, 10:00 UTC · New version: v2 · First notified: Nov 12, 2026, 10:00 UTC · Resolved: Nov 21, 2026, 10:00 UTC
   Open asset: https://lifecycle.example/#/inventory/kv-a.secret.new
 
 RESOLVED: kv-a/off was disabled
-  Type: Secret · Expires: Nov 26, 2026, 10:00 UTC · Threshold: 7 days · First notified: Nov 12, 2026, 10:00 UTC (9 days ago)
+  Type: Secret · Expires: Nov 26, 2026, 10:00 UTC · First notified: Nov 12, 2026, 10:00 UTC · Resolved: Nov 21, 2026, 10:00 UTC
   Open asset: https://lifecycle.example/#/inventory/kv-a.secret.off`;

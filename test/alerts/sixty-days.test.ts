@@ -62,7 +62,9 @@ test(`three rules send each notification for ${ASSETS} assets over ${DAYS} days 
   /** Returns the notifications in mails, as `<name> <threshold>`. */
   const notificationsIn = (mails: readonly { plainText?: string }[]) =>
     mails.flatMap(({ plainText = "" }) => {
-      const thresholds = [...plainText.matchAll(/Threshold: (\d+)/g)].map((match) => match[1]);
+      const thresholds = [...plainText.matchAll(/because: it (?:expires within|passed) (\d+)/g)].map(
+        (match) => match[1],
+      );
       return assetNamesIn(plainText).map((name, index) => `${name.split("/")[1]} ${thresholds[index]}`);
     });
   const expectedNotifications = (thresholds: readonly number[]) =>

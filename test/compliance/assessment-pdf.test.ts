@@ -58,6 +58,7 @@ test("the scope says whether application credentials were included", async () =>
 test("the trend shows its first and last day, and the range of the score", async () => {
   const text = await textOf({}, [day("2026-11-19", 71.5), day("2026-11-20", 60), day("2026-11-21", 82.25)]);
   expect(text.split("\n")).toEqual(expect.arrayContaining(["0", "50", "100", "2026-11-19", "2026-11-21", "82.3"]));
+  expect(flat(text)).toMatch(/Score [\d.]+ of 100, (up|down) [\d.]+ since 2026-\d\d-\d\d\. \d+ of \d+ controls fail/);
   expect(flat(text)).toContain("3 days: 71.5 at first, 82.3 at last, between 60.0 and 82.3.");
   expect(flat(await textOf({}, [day("2026-11-21", 80)]))).toContain("There is one day's score only");
 });

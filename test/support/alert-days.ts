@@ -327,7 +327,7 @@ function notificationsInMail({ plainText }: { plainText: string }): string[] {
   const lines = plainText.matchAll(/^(?:EXPIRED|WITHIN \d+ (?:HOURS|DAYS)|LATER): [^/\s]+\/(\S+).*\n(.*)$/gm);
   return [...lines].flatMap(([, name, facts]) => {
     const expires = /Expire[sd]: (.+?), (\d\d:\d\d) UTC/.exec(facts!);
-    const threshold = /Threshold: (\d+)/.exec(facts!)?.[1];
+    const threshold = /because: it (?:expires within|passed) (\d+)/.exec(facts!)?.[1];
     // A renewal has no threshold.
     if (!expires || threshold === undefined) return [];
     return [notification(name!, Date.parse(`${expires[1]} ${expires[2]} UTC`), Number(threshold))];

@@ -57,6 +57,7 @@ export async function assessmentDocument(assessment: Assessment, reportContext: 
   const facts = { title, createdAt, unicodeFont: reportContext.unicodeFont };
   return await createDocument(facts, `${title}, ${instantText(createdAt)} UTC`, (sheet) => {
     sheet.text(title, { size: 18, style: "bold", color: HEADING_COLOR });
+    sheet.text(stateText(assessment, reportContext), { size: 11, style: "bold" });
     sheet.y -= 2;
     writeSummary(sheet, assessment, reportContext);
     writeMethod(sheet);
@@ -65,6 +66,22 @@ export async function assessmentDocument(assessment: Assessment, reportContext: 
     writeEvidence(sheet, assessment);
     writeExemptions(sheet, assessment);
   });
+}
+
+/** Returns the state and what changed: the score, its change in the period, and the failing controls. */
+function stateText({ framework }: Assessment, { days }: ReportContext): string {
+  const { score, controlsByStatus, controlsTotal, history, failed, passed } = framework;
+  const [first] = history;
+  const change = first === undefined ? 0 : score - first.score;
+  const rounded = Math.abs(change).toFixed(1);
+  const changeText =
+    first === undefined || history.length < 2
+      ? "no earlier score"
+      : rounded === "0.0"
+        ? `unchanged since ${first.date}`
+        : `${change > 0 ? "up" : "down"} ${rounded} since ${first.date}`;
+  const period = history.length < 2 ? ` in the last ${days} days` : "";
+  return `Score ${score.toFixed(1)} of 100, ${changeText}${period}. ${controlsByStatus.fail} of ${controlsTotal} controls fail, because ${failed} of ${failed + passed} checks of resources failed.`;
 }
 
 function writeSummary(sheet: Sheet, { framework, scope, createdAt }: Assessment, reportContext: ReportContext): void {
@@ -95,7 +112,10 @@ function writeSummary(sheet: Sheet, { framework, scope, createdAt }: Assessment,
   sheet.fact("Evaluated", when);
   const controlsText = `${pass} pass, ${fail} fail, ${notApplicable} not applicable, ${manual} need a manual assessment`;
   sheet.fact("Controls", `${framework.controlsTotal}: ${controlsText}`, fail > 0 ? ALARM_COLOR : GOOD_COLOR);
-  sheet.fact("Checks", `${passed} passed, ${failed} failed, ${exempted} exempted (pairs of check and resource)`);
+  sheet.fact(
+    "Checks",
+    `${passed + failed + exempted}: ${passed} passed, ${failed} failed, ${exempted} exempted (pairs of check and resource)`,
+  );
   sheet.fact("Score", `${score.toFixed(1)} of 100`);
 }
 

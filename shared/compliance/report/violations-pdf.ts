@@ -1,3 +1,4 @@
+import { counted } from "../../platform/counted.ts";
 import { createDocument } from "../../platform/pdf/document.ts";
 import { HEADING_COLOR, MARGIN, MUTED_COLOR, type Sheet } from "../../platform/pdf/sheet.ts";
 import { PRODUCT } from "../../platform/product.ts";
@@ -21,12 +22,12 @@ export async function violationsDocument(
   const facts = { title: "Violations", createdAt, unicodeFont };
   return await createDocument(facts, `Violations, ${instantText(createdAt)} UTC`, (sheet) => {
     sheet.text("Violations", { size: 18, style: "bold", color: HEADING_COLOR });
+    sheet.text(`${totalsText(violations)}.`, { size: 11, style: "bold" });
     sheet.y -= 2;
     sheet.fact("Service", PRODUCT);
     sheet.fact("Filters", filterText(filter));
     sheet.fact("Created", `${instantText(createdAt)} UTC`);
-    sheet.fact("Violations", totalsText(violations));
-    for (const group of groupsOf(violations)) writeCheck(sheet, group);
+    for (const group of groupsOf(violations)) writeCheck(sheet, group, violations.length);
   });
 }
 
@@ -37,10 +38,12 @@ function filterText(filter: ViolationFilter): string {
 
 function totalsText(violations: readonly Violation[]): string {
   const open = violations.filter(({ exempted }) => !exempted);
-  const bySeverity = SEVERITIES.map(
-    (severity) => `${open.filter((one) => one.severity === severity).length} ${severity}`,
-  );
-  return `${open.length} open (${bySeverity.join(", ")}), ${violations.length - open.length} exempted`;
+  const bySeverity = SEVERITIES.flatMap((severity) => {
+    const count = open.filter((one) => one.severity === severity).length;
+    return count > 0 ? [`${count} ${severity}`] : [];
+  });
+  const severities = bySeverity.length > 0 ? ` (${bySeverity.join(", ")})` : "";
+  return `${counted(violations.length, "violation")}: ${open.length} open${severities}, ${violations.length - open.length} exempted`;
 }
 
 /** Groups violations by check, in the order of the list. */
@@ -54,9 +57,9 @@ function groupsOf(violations: readonly Violation[]): Violation[][] {
   return [...groups.values()];
 }
 
-function writeCheck(sheet: Sheet, group: readonly Violation[]): void {
+function writeCheck(sheet: Sheet, group: readonly Violation[], total: number): void {
   const { title, severity, checkId, rationale, frameworks, resourceId, remediation } = group[0]!;
-  addSection(sheet, `${title} (${severity}, ${group.length})`);
+  addSection(sheet, `${title} (${severity}, ${group.length} of ${total})`);
   const frameworksText = frameworks.length > 0 ? `required by ${frameworks.join(", ")}` : "required by no framework";
   sheet.text(`${checkId}; ${frameworksText}. ${rationale}`, { size: TEXT_SIZE, color: MUTED_COLOR });
   sheet.text(`Fix for ${resourceId}: ${remediation.portal}`, { size: TEXT_SIZE });

@@ -37,6 +37,26 @@ export interface Identity {
   describe(): Promise<IdentityDescription>;
 }
 
+/** The service's identity, for role assignments. */
+export interface Principal {
+  /** The managed identity's resource name, or the signed-in user. */
+  name?: string | undefined;
+  objectId: string;
+  type: "ServicePrincipal" | "User";
+}
+
+/** Returns the service's identity for commands and messages about missing roles. Undefined if no token can be acquired. */
+export async function principalOf(identity: Pick<Identity, "describe">): Promise<Principal | undefined> {
+  try {
+    const { objectId, credentialType, name } = await identity.describe();
+    const type = credentialType === "developerSignIn" ? "User" : "ServicePrincipal";
+    return objectId ? { objectId, type, name } : undefined;
+  } catch (error) {
+    if (error instanceof CloudFailure) return undefined;
+    throw error;
+  }
+}
+
 /**
  * Maximum duration of a token request. Long, because a developer's sign-in starts the Azure CLI, which can take many seconds.
  */
