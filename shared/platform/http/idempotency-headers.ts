@@ -2,5 +2,3 @@
 export const IDEMPOTENCY_HEADER = "Idempotency-Key";
 /** Response header of a repeat: the first request had the same key. */
 export const REPLAYED_HEADER = "Idempotency-Replayed";
-/** A key: 1 to 255 visible ASCII characters. */
-export const IDEMPOTENCY_KEY_PATTERN = /^[!-~]{1,255}$/;
