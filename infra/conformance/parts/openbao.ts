@@ -35,7 +35,8 @@ export const part: Part = {
         /** Compares the value in OpenBao with that of the source in Key Vault. */
         const value = async (name: string) => {
           const found = await bao("kv", "get", "-mount=secret", "-field=value", name).catch((error: unknown) => {
-            if (!String((error as { stderr?: string }).stderr).includes("No value found")) throw error;
+            // "No data found": the newest version is deleted. "No value found": there is no version at all.
+            if (!/No (data|value) found/.test(String((error as { stderr?: string }).stderr))) throw error;
             return undefined;
           });
           return found === sourceValue(service) ? "the value" : found === undefined ? "no value" : "another value";

@@ -159,9 +159,10 @@ const notModified = (endpoint: Endpoint<never>) => ({
   headers: { ...RESPONSE_HEADERS, ...(endpoint.rateLimit !== "none" && LIMIT_HEADERS), ...VERSION_HEADERS },
 });
 
+/** Without a pattern: the platform answers 500 to headers with some other characters, before the service can reject the key. */
 const IDEMPOTENCY_KEY = z.string().min(1).max(255).optional().meta({
   description:
-    "Unique text that you choose, such as a UUID. A repeat of the request with the same key within 24 hours takes no further effect, and returns the resource as it is then.",
+    "Unique text of visible ASCII characters that you choose, such as a UUID. A repeat of the request with the same key within 24 hours takes no further effect, and returns the resource as it is then.",
 });
 
 /** The request headers of conditional requests. */

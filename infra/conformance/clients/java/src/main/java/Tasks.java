@@ -12,8 +12,11 @@ import lifecycle.ApiResponse;
 import lifecycle.api.AlertsApi;
 import lifecycle.api.AuthenticationApi;
 import lifecycle.api.ComplianceApi;
+import lifecycle.api.ComplianceApi.APIReportViolationsRequest;
 import lifecycle.api.DiscoveryApi;
+import lifecycle.api.DiscoveryApi.APIListAssetsRequest;
 import lifecycle.api.SettingsApi;
+import lifecycle.api.SettingsApi.APIGetLoggingSettingsRequest;
 import lifecycle.model.AlertRuleChange;
 import lifecycle.model.AlertRuleWithSecret;
 import lifecycle.model.Asset;
@@ -69,16 +72,13 @@ public class Tasks {
     SignedInUser me = new AuthenticationApi(strict).getMe().getSignedInUser();
     System.out.println("sign in: " + me.getUsername() + " " + me.getRole());
 
-    // 2. Read a list page by page. A method has a positional parameter for each one of the query: here the 17th is the limit, and
-    // the last is the cursor.
+    // 2. Read a list page by page.
     DiscoveryApi discovery = new DiscoveryApi(client);
     List<Asset> assets = new ArrayList<>();
     String cursor = null;
     int pages = 0;
     do {
-      AssetList page = discovery.listAssets(
-          null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, 2, null,
-          cursor);
+      AssetList page = discovery.listAssets(APIListAssetsRequest.newBuilder().limit(2).cursor(cursor).build());
       check(page.getLimit() == 2, "a page of two items");
       assets.addAll(page.getItems());
       cursor = page.getNextCursor();
@@ -88,7 +88,7 @@ public class Tasks {
 
     // 3. Filter a list by an enumeration, a boolean and an order.
     AssetList filtered = discovery.listAssets(
-        "secret", null, null, null, null, null, false, null, null, null, true, null, null, null, "name", null, null, null, null);
+        APIListAssetsRequest.newBuilder().type("secret").outOfScope(false).enabled(true).sort("name").build());
     for (Asset asset : filtered.getItems())
       check(asset.getType() == Asset.TypeEnum.SECRET && asset.getEnabled(), "an enabled secret");
     System.out.println("filter a list: " + filtered.getItems().size() + " enabled secrets");
@@ -128,7 +128,8 @@ public class Tasks {
     SettingsApi settings = new SettingsApi(client);
     ApiResponse<List<Setting>> preview = settings.updateLoggingSettingsWithHttpInfo(
         new LoggingChanges().logLevel(LoggingChanges.LogLevelEnum.ERROR), true, null);
-    ApiResponse<List<Setting>> logging = settings.getLoggingSettingsWithHttpInfo(null);
+    ApiResponse<List<Setting>> logging =
+        settings.getLoggingSettingsWithHttpInfo(APIGetLoggingSettingsRequest.newBuilder().build());
     check(!logging.getData().isEmpty() && preview.getData().equals(logging.getData()), "unchanged settings");
     System.out.println("preview a change: " + preview.getStatusCode() + " " + logging.getStatusCode());
 
@@ -138,15 +139,14 @@ public class Tasks {
         .header("Authorization", "Bearer " + token)
         .build();
     String csv = client.getHttpClient().send(request, HttpResponse.BodyHandlers.ofString()).body();
-    File pdf = compliance.reportViolations(null, null, null, null, null, null, null, null);
+    File pdf = compliance.reportViolations(APIReportViolationsRequest.newBuilder().build());
     byte[] bytes = Files.readAllBytes(pdf.toPath());
     check(bytes.length > 2000, "a PDF");
     System.out.println("export files: " + csv.trim().split("\r\n").length + " " + new String(bytes, 0, 4));
 
     // 10. Errors are problem documents.
     Problem unknown = problemOf(() -> discovery.getAsset("kv-none.secret.none"));
-    Problem invalid = problemOf(() -> discovery.listAssets(
-        null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, 0, null, null));
+    Problem invalid = problemOf(() -> discovery.listAssets(APIListAssetsRequest.newBuilder().limit(0).build()));
     System.out.println("handle errors: "
         + unknown.getCode() + " " + invalid.getCode() + " " + invalid.getErrors().get(0).getPath());
   }
