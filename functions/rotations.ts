@@ -14,6 +14,8 @@ import {
   rotationView,
 } from "../shared/rotation/api.ts";
 import { dryRun } from "../shared/rotation/dry-run.ts";
+import { ISSUERS } from "../shared/rotation/issuers/issuers.ts";
+import { IssuerList, issuerView } from "../shared/rotation/issuers-api.ts";
 import { namedPlaces } from "../shared/rotation/named-places.ts";
 import { ROTATION_QUEUE, RotationMessage } from "../shared/rotation/rotation.ts";
 import { endpoint, poison, queue, timer } from "./declare.ts";
@@ -172,7 +174,29 @@ const listRotations = endpoint({
   },
 });
 
-export const endpoints = [rotate, getRotation, cancelRotation, retryRotation, finishRotation, listRotations];
+const listIssuers = endpoint({
+  name: "listRotationIssuers",
+  method: "GET",
+  route: `${base}/issuers`,
+  summary: "List the kinds of credentials that can be rotated",
+  description:
+    "Returns each kind of credential whose new value a rotation creates itself, with the permissions that the service's identity needs. Vault secrets of any other kind are rotated with a value that the request brings.",
+  tag,
+  access: "user",
+  tier: "pro",
+  responds: { 200: IssuerList },
+  handle: async () => ok({ items: Object.values(ISSUERS).map(issuerView) }),
+});
+
+export const endpoints = [
+  rotate,
+  getRotation,
+  cancelRotation,
+  retryRotation,
+  finishRotation,
+  listRotations,
+  listIssuers,
+];
 
 export const timers = [
   timer({

@@ -50,6 +50,10 @@ export const LAYERS = [
 const AZURE_SDK = /^@azure\/(?!functions|core-auth|core-rest-pipeline|core-client)/;
 const AWS_FOLDER = "shared/sync/providers/aws/";
 
+/** Matches the files of one issuer of rotations: its folder is the only part that knows its kind of credential. */
+const ISSUER_FOLDER = /^shared\/rotation\/issuers\/([^/]+)\//;
+const ISSUER_REGISTRY = "shared/rotation/issuers/issuers.ts";
+
 /** Packages that only development and tests use. They start the built app and must not import its source. */
 const DEVELOPMENT_PACKAGES = ["infra/local", "infra/simulated-cloud", "infra/functions-host"];
 
@@ -121,6 +125,9 @@ function brokenRule({ file, target }: Import): string | undefined {
   if (/^@azure\/(data-tables|storage-queue)/.test(target) && module !== "platform/storage")
     return "only shared/platform/storage may access tables and queues";
   if (targetArea !== "shared") return undefined;
+  const issuer = ISSUER_FOLDER.exec(target)?.[1];
+  if (issuer !== undefined && ISSUER_FOLDER.exec(file)?.[1] !== issuer && file !== ISSUER_REGISTRY)
+    return `only ${ISSUER_REGISTRY} may import an issuer; use its interface`;
   const targetModule = sharedModule(target);
   if (module === targetModule) return undefined;
   if (layerOf(module) < 0) return `the module ${module} is missing in LAYERS of infra/build/imports.ts`;

@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { pageParameters, queryInstant } from "../platform/http/paging.ts";
+import { issuerOf } from "./issuers/issuers.ts";
 import type { Need } from "./obstacles.ts";
 import { MAX_TARGETS } from "./policy.ts";
 import { placeOf } from "./publications.ts";
@@ -13,6 +14,7 @@ import {
   type RotationRecord,
   type RotationSummary,
   STEPS,
+  type StepName,
 } from "./rotation.ts";
 
 // The requests and responses of rotations: their schemas, and the functions that turn a record into a response.
@@ -412,60 +414,31 @@ function verificationText(acted: number, skipsCheck: boolean): string {
 
 const UNKNOWN_PLACES = "the key vault secrets that store the old value, of which none is certain yet";
 
-function planTexts(record: RotationRecord): { step: (typeof STEPS)[number]; text: string }[] {
-  const { appName, appId, oldKeyId, expiryDays, overlapDays, publications, removeExpired, skipVerification } = record;
-  const { consumers = [] } = record;
+function planTexts(record: RotationRecord): { step: StepName; text: string }[] {
   // Only of a dry run for something that can't be rotated.
   if (record.steps.length === 0) return [];
+  const { expiryDays, publications, skipVerification, consumers = [] } = record;
   const places = publications.length === 0 ? UNKNOWN_PLACES : publications.map(placeOf).join(", ");
   const handover = publications.length > 0 && publications.every(({ kind }) => kind === "handover");
   const acted = consumers.filter(
     ({ included, how, brokenBefore }) => included && how === "action" && !brokenBefore,
   ).length;
-  const verify = {
-    step: "verify" as const,
-    text: verificationText(acted, skipVerification === true),
+  const common = {
+    verify: verificationText(acted, skipVerification === true),
+    cleanUp: "Delete the temporary copy of the value.",
   };
-  if (isVaultSecret(record)) {
-    return [
-      {
-        step: "publish",
-        text: `Write the new value as a new version to ${places}, with an expiry in ${expiryDays} days.`,
-      },
-      verify,
-      {
-        step: "overlap",
-        text: "Wait until the other consumers have read the new value. Old versions stay in the vault.",
-      },
-      { step: "cleanUp", text: "Delete the temporary copy of the value." },
-    ];
-  }
-  return [
-    ...(removeExpired === undefined
-      ? []
-      : [{ step: "makeRoom" as const, text: `Delete the expired client secret ${removeExpired}.` }]),
-    {
-      step: "create",
-      text: `Add a client secret to ${appName} (${appId}), valid for ${expiryDays} days, and store a temporary copy of its value in the service's own key vault.`,
-    },
-    {
-      step: "prove",
-      text: "Sign in with the new secret until it works reliably: several times in a row, over more than 15 seconds.",
-    },
-    {
-      step: "publish",
-      text: handover
-        ? `Store the new value in the handover vault, where a user can collect it: ${places}.`
-        : `Write the new value as a new version to ${places}.`,
-    },
-    verify,
-    { step: "overlap", text: `Keep both secrets valid for ${overlapDays} days.` },
-    {
-      step: "revoke",
-      text: handover
-        ? `Delete the old client secret ${oldKeyId} when a user finishes the rotation.`
-        : `Check that all known consumers still use the new secret, then delete the old client secret ${oldKeyId}.`,
-    },
-    { step: "cleanUp", text: "Delete the temporary copy of the value." },
-  ];
+  const texts: Partial<Record<StepName, string>> = isVaultSecret(record)
+    ? {
+        publish: `Write the new value as a new version to ${places}, with an expiry in ${expiryDays} days.`,
+        overlap: "Wait until the other consumers have read the new value. Old versions stay in the vault.",
+        ...common,
+      }
+    : {
+        publish: handover
+          ? `Store the new value in the handover vault, where a user can collect it: ${places}.`
+          : `Write the new value as a new version to ${places}.`,
+        ...issuerOf(record).planTexts(record),
+        ...common,
+      };
+  return STEPS.flatMap((step) => (texts[step] === undefined ? [] : [{ step, text: texts[step] }]));
 }

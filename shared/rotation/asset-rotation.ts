@@ -12,9 +12,10 @@ import { generateValue } from "./generate.ts";
 import type { MatchFinder } from "./matches.ts";
 import { namedPlaces } from "./named-places.ts";
 import { type OnObstacle, remedies, throwObstacle } from "./obstacles.ts";
-import { type ClientSecretRequest, currentVersion, type RotationRequest } from "./plan.ts";
+import { currentVersion } from "./plan-places.ts";
 import { DEFAULT_OVERLAP_DAYS } from "./policy.ts";
 import { throwAsProblem } from "./problems.ts";
+import type { ClientSecretRequest, RotationRequest } from "./request.ts";
 import type { Place } from "./targets.ts";
 
 /** Rotation of a secret by its asset ID. */

@@ -1,16 +1,8 @@
 import type { Caller } from "../platform/http/endpoint.ts";
-import type { RotationPlan } from "./plan.ts";
+import type { RotationPlan } from "./request.ts";
 import { isVaultSecret, type RotationRecord, type StepName } from "./rotation.ts";
 
-const CLIENT_SECRET_STEPS: readonly StepName[] = [
-  "create",
-  "prove",
-  "publish",
-  "verify",
-  "overlap",
-  "revoke",
-  "cleanUp",
-];
+const ISSUER_STEPS: readonly StepName[] = ["create", "prove", "publish", "verify", "overlap", "revoke", "cleanUp"];
 const VAULT_SECRET_STEPS: readonly StepName[] = ["publish", "verify", "overlap", "cleanUp"];
 
 /** A rotation that is not stored yet. */
@@ -21,7 +13,7 @@ export function draftRotation(
   plan: RotationPlan,
   { rotationId, caller, automatic, now }: { rotationId: string; caller: Caller; automatic: boolean; now: Date },
 ): Draft {
-  const forward = isVaultSecret(plan) ? VAULT_SECRET_STEPS : CLIENT_SECRET_STEPS;
+  const forward = isVaultSecret(plan) ? VAULT_SECRET_STEPS : ISSUER_STEPS;
   const steps = plan.removeExpired === undefined ? forward : (["makeRoom", ...forward] as const);
   return {
     ...plan,

@@ -2,7 +2,7 @@ import type { Confirmations } from "../platform/http/endpoint.ts";
 import { PROBLEMS, Problem } from "../platform/http/problem.ts";
 import { draftRotation } from "./draft.ts";
 import { isNeed, type Need, needOf, type OnObstacle } from "./obstacles.ts";
-import type { RotationRequest } from "./plan.ts";
+import type { RotationRequest } from "./request.ts";
 import type { RotationRecord } from "./rotation.ts";
 import { NOBODY, type Rotations } from "./rotations.ts";
 

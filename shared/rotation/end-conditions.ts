@@ -1,19 +1,13 @@
-import { CloudFailure } from "../platform/azure/failure.ts";
-import { DAY_MS, DAY_SECONDS, HOUR_SECONDS } from "../platform/time.ts";
+import { DAY_SECONDS, HOUR_SECONDS } from "../platform/time.ts";
 import { readHeldCopy } from "./held-copies.ts";
-import { readNewValue } from "./new-value.ts";
-import { isTransientFailure, signInUnclear } from "./problems.ts";
-import { inspectPlace, placeOf } from "./publications.ts";
-import { clientSecretOf, isVaultSecret, type RotationConsumer, type RotationRecord } from "./rotation.ts";
+import { issuerOf } from "./issuers/issuers.ts";
+import { inspectPlace } from "./place-content.ts";
+import { instantText, isTransientFailure, throwIfTransient } from "./problems.ts";
+import { placeOf } from "./publications.ts";
+import { isVaultSecret, type RotationConsumer, type RotationRecord } from "./rotation.ts";
 import type { StepContext } from "./step-context.ts";
 import { checkConsumers, currentConsumers, isUncheckable } from "./steps/check-consumers.ts";
 import { isCertain, placeKey, type Target } from "./targets.ts";
-
-/**
- * Number of consecutive transient failures (about 20 minutes) after which users are notified. Must be less than `MAX_FAILURES`
- * of the step runner, after which the step ends.
- */
-const RETRIED_FAILURES = 7;
 
 /** Result of the check whether the overlap period can end, after which the old value is removed. */
 export interface Conditions {
@@ -34,13 +28,13 @@ export interface Conditions {
 export async function reasonsAgainstEnd(context: StepContext, isUserRequest: boolean): Promise<Conditions> {
   try {
     const places = await reasonsFromPlaces(context);
-    const noTargets = { reasons: [], hasUnanswered: false };
-    const directory = isVaultSecret(context.record) ? noTargets : await reasonsFromDirectory(context);
+    const noReasons = { reasons: [], hasUnanswered: false };
+    const issuer = isVaultSecret(context.record) ? noReasons : await reasonsFromIssuer(context);
     const { reasons, consumers } = await reasonsFromConsumers(context, isUserRequest);
     return {
-      reasons: [...places, ...directory.reasons, ...reasons, ...(await reasonsFromLogs(context))],
+      reasons: [...places, ...issuer.reasons, ...reasons, ...(await reasonsFromLogs(context))],
       consumers,
-      nextCheckSeconds: directory.hasUnanswered ? HOUR_SECONDS : DAY_SECONDS,
+      nextCheckSeconds: issuer.hasUnanswered ? HOUR_SECONDS : DAY_SECONDS,
     };
   } catch (error) {
     const failure = throwIfTransient(context, error);
@@ -48,17 +42,6 @@ export async function reasonsAgainstEnd(context: StepContext, isUserRequest: boo
     const nextCheckSeconds = isTransientFailure(failure) ? HOUR_SECONDS : DAY_SECONDS;
     return { reasons: [reason], consumers: context.record.consumers ?? [], nextCheckSeconds };
   }
-}
-
-/**
- * Returns the error if users must be notified of it: a cloud failure that is not transient or occurred too often in a row.
- *
- * @throws any other error unchanged. The step runner retries transient failures within minutes.
- */
-export function throwIfTransient({ record }: StepContext, error: unknown): CloudFailure {
-  if (!(error instanceof CloudFailure) || (isTransientFailure(error) && record.failures < RETRIED_FAILURES))
-    throw error;
-  return error;
 }
 
 /**
@@ -82,24 +65,12 @@ async function reasonsFromPlaces(context: StepContext): Promise<string[]> {
   return reasons;
 }
 
-async function reasonsFromDirectory(context: StepContext): Promise<{ reasons: string[]; hasUnanswered: boolean }> {
-  const { deps, record } = context;
-  const { appId, objectId, oldKeyId } = clientSecretOf(record);
-  const app = await deps.graph.findApplication({ objectId });
-  if (app === undefined) return { reasons: ["The application is no longer in the directory."], hasUnanswered: false };
-  const reasons: string[] = [];
-  if (!app.passwords.some(({ keyId }) => keyId === record.newKeyId)) {
-    reasons.push(`The new secret ${record.newKeyId} is not in the directory.`);
-  }
-  // Also finds the value in a place if the held copy was deleted.
-  const newValue = await readNewValue(context);
-  const signedIn = newValue === undefined ? undefined : (await deps.signIn(appId, newValue)).kind;
-  if (signedIn === "unclear") throw signInUnclear(appId);
-  if (signedIn !== "accepted") reasons.push("The last sign-in with the new secret was not accepted.");
-  // Copies in other places are ignored: an attacker could keep a compromised secret valid by storing it in a vault.
-  if (record.reason === "compromised") return { reasons, hasUnanswered: false };
+/** Returns reasons from the issuer, and from places that store the old value and are not written. */
+async function reasonsFromIssuer(context: StepContext): Promise<{ reasons: string[]; hasUnanswered: boolean }> {
+  const { record } = context;
+  const { reasons, targets } = await issuerOf(record).reasonsToKeepOld(context);
   const written = new Set(record.publications.map(placeKey));
-  const unwritten = (await deps.matches.targetsOf(app, oldKeyId)).filter((target) => !written.has(placeKey(target)));
+  const unwritten = targets.filter((target) => !written.has(placeKey(target)));
   return {
     reasons: [...reasons, ...unwritten.flatMap((target) => reasonsFromTarget(record, target))],
     hasUnanswered: unwritten.some(({ unanswered }) => unanswered !== undefined),
@@ -151,33 +122,25 @@ async function reasonsFromConsumers(
   };
 }
 
-/** The old secret is not removed until the last logged sign-in with it is this old. */
-const MIN_SIGN_IN_AGE_MS = DAY_MS;
-
 /**
- * Returns reasons from reads and sign-ins in logs. Logs can only delay the removal: an empty log does not prove that the old
+ * Returns reasons from reads of places in logs, and from logs that the issuer has. Logs can only delay the removal: an empty log does not prove that the old
  * value is unused.
  */
-async function reasonsFromLogs({ deps: { usage }, record, now }: StepContext): Promise<string[]> {
+async function reasonsFromLogs(context: StepContext): Promise<string[]> {
+  const { deps, record } = context;
   const reasons: string[] = [];
   for (const publication of record.publications) {
     const { vaultName, secretName, kind, writtenVersion: version, writtenAt } = publication;
     if (kind === "handover" || version === undefined || writtenAt === undefined) continue;
     const written = { vaultName, secretName, version, since: new Date(writtenAt) };
-    for (const { caller, version: old, at } of await usage.readersOfOldVersion(written))
+    for (const { caller, version: old, at } of await deps.usage.readersOfOldVersion(written))
       reasons.push(
         `${caller} read the old version ${old} of ${placeOf(publication)} at ${instantText(at)}, after the new one was written, and has not read that one since.`,
       );
   }
   if (isVaultSecret(record) || record.reason === "compromised") return reasons;
-  const { appId, oldKeyId: keyId } = clientSecretOf(record);
-  const lastSignInAt = await usage.lastSignIn({ appId, keyId });
-  if (lastSignInAt !== undefined && now().getTime() - lastSignInAt.getTime() < MIN_SIGN_IN_AGE_MS)
-    reasons.push(`The old secret ${keyId} signed in at ${instantText(lastSignInAt)}, less than 24 hours ago.`);
-  return [...reasons, ...(await usage.unreadSignIns())];
+  return [...reasons, ...((await issuerOf(record).reasonsFromLogs?.(context)) ?? [])];
 }
-
-const instantText = (at: Date): string => `${at.toISOString().slice(0, 19)}Z`;
 
 const isSameConsumer = (a: RotationConsumer, b: RotationConsumer): boolean =>
   a.id === b.id && placeOf(a) === placeOf(b);

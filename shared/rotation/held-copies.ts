@@ -1,20 +1,24 @@
 import type { ServiceKeyVault } from "../platform/azure/service-key-vault.ts";
-import { clientSecretOf, isVaultSecret, type RotationRecord } from "./rotation.ts";
+import { isVaultSecret, type RotationRecord } from "./rotation.ts";
 import type { StepContext } from "./step-context.ts";
 
 const CONTENT_TYPE = "application/vnd.credential-lifecycle.rotation-secret";
 
 /**
  * Returns the name of a held copy: the secret in the service's own key vault that stores a new value until the rotation ends.
- * There is one for each client secret that was created, or one for the new value of a vault secret, which has no key ID.
+ * There is one for each credential that its issuer created, or one for the new value of a vault secret, which has no key ID.
  */
 export const heldCopyName = (rotationId: string, keyId = "value"): string => `rotation-${rotationId}-${keyId}`;
 
-/** Stores the held copy of a new client secret, because Entra returns the value only once. */
-export async function holdClientSecret({ record, deps }: StepContext, keyId: string, value: string): Promise<void> {
-  const { rotationId } = record;
-  const tags = { "rotation-id": rotationId, "entra-app-id": clientSecretOf(record).appId, "entra-key-id": keyId };
-  await deps.serviceVault.writeSecret(heldCopyName(rotationId, keyId), value, CONTENT_TYPE, tags);
+/** Stores the held copy of a new value that an issuer created. @param tags - Tags of the issuer, which name the credential. */
+export async function holdValue(
+  { record: { rotationId }, deps }: StepContext,
+  keyId: string,
+  value: string,
+  tags: Record<string, string>,
+): Promise<void> {
+  const allTags = { "rotation-id": rotationId, ...tags };
+  await deps.serviceVault.writeSecret(heldCopyName(rotationId, keyId), value, CONTENT_TYPE, allTags);
 }
 
 /** Stores the held copy of the value that a vault secret will get. */
@@ -34,12 +38,12 @@ export const heldCopyNames = (record: RotationRecord): string[] =>
 export async function readHeldCopy(context: StepContext): Promise<string | undefined> {
   const { record, deps } = context;
   if (isVaultSecret(record)) return await deps.serviceVault.readSecret(heldCopyName(record.rotationId));
-  return record.newKeyId === undefined ? undefined : await readHeldClientSecret(context, record.newKeyId);
+  return record.newKeyId === undefined ? undefined : await readHeldValue(context, record.newKeyId);
 }
 
 /**
- * Returns the value of a client secret that this rotation created; undefined for other secrets, and if the held copy was
+ * Returns the value of a credential that this rotation created; undefined for other credentials, and if the held copy was
  * deleted.
  */
-export const readHeldClientSecret = ({ record, deps }: StepContext, keyId: string): Promise<string | undefined> =>
+export const readHeldValue = ({ record, deps }: StepContext, keyId: string): Promise<string | undefined> =>
   deps.serviceVault.readSecret(heldCopyName(record.rotationId, keyId));

@@ -15,7 +15,7 @@ import {
   type Statement,
 } from "./match.ts";
 import { failureIfDenied, type Proof } from "./match-verification.ts";
-import { currentVersion } from "./plan.ts";
+import { currentVersion } from "./plan-places.ts";
 import { isTransientFailure, signInUnclear } from "./problems.ts";
 import { placeKey, type Target } from "./targets.ts";
 import type { WrittenPlace } from "./written-places.ts";

@@ -34,7 +34,7 @@ import { claimsOf, evaluateMatch } from "./match-evidence.ts";
 import { createMatchIndex, type MatchIndex } from "./match-index.ts";
 import { targetOf } from "./match-targets.ts";
 import { failureIfDenied, PROOF_LIMITS, type Proof, verifyMatch } from "./match-verification.ts";
-import { currentVersion } from "./plan.ts";
+import { currentVersion } from "./plan-places.ts";
 import { isCertain, type Matches, type Target } from "./targets.ts";
 import { findWrittenPlaces, writtenMatches } from "./written-places.ts";
 

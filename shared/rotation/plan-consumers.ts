@@ -5,7 +5,7 @@ import type { ConsumersOfSecrets, PlannedConsumer } from "./consumer.ts";
 import { failureIfDenied } from "./match-verification.ts";
 import { type OnObstacle, throwObstacle } from "./obstacles.ts";
 import { placeOf } from "./publications.ts";
-import type { RotationConsumer, RotationRecord } from "./rotation.ts";
+import { isVaultSecret, type RotationConsumer, type RotationRecord } from "./rotation.ts";
 
 /** The parts of a request that concern consumers. */
 export interface ConsumersRequest {
@@ -41,7 +41,7 @@ const MAX_NAMED = 20;
  */
 export async function planConsumers(
   consumersOfSecrets: Pick<ConsumersOfSecrets, "findConsumers" | "currentProblem">,
-  rotation: Pick<RotationRecord, "publications" | "appId">,
+  rotation: Pick<RotationRecord, "publications" | "appId" | "assetId" | "issuer">,
   { includeResources, automatic = false }: ConsumersRequest,
   onObstacle: OnObstacle,
 ): Promise<Required<Pick<RotationRecord, "consumers" | "coverage">>> {
@@ -54,7 +54,7 @@ export async function planConsumers(
   const marked = await pMap(
     planned,
     async (one) =>
-      one.included || rotation.appId !== undefined ? await markIfBroken(consumersOfSecrets, one, isNamed(one)) : one,
+      one.included || !isVaultSecret(rotation) ? await markIfBroken(consumersOfSecrets, one, isNamed(one)) : one,
     { concurrency: PARALLEL },
   );
   const consumers = storableConsumers(marked);

@@ -1,6 +1,7 @@
 import { CloudFailure, failure, TRANSIENT_CODES } from "../platform/azure/failure.ts";
 import type { ServiceKeyVault } from "../platform/azure/service-key-vault.ts";
 import { Problem, retryLater } from "../platform/http/problem.ts";
+import type { RotationRecord } from "./rotation.ts";
 
 /** Retry-After in seconds if the cloud service gave none. */
 const RETRY_SECONDS = 10;
@@ -54,6 +55,26 @@ export const TRANSIENT_FAILURE_CODES: ReadonlySet<string> = new Set([
 export const isTransientFailure = ({ code }: CloudFailure): boolean => TRANSIENT_FAILURE_CODES.has(code);
 
 /**
+ * Number of consecutive transient failures (about 20 minutes) after which users are notified. Must be less than `MAX_FAILURES`
+ * of the step runner, after which the step ends.
+ */
+const RETRIED_FAILURES = 7;
+
+/**
+ * Returns the error if users must be notified of it: a cloud failure that is not transient or occurred too often in a row.
+ *
+ * @throws any other error unchanged. The step runner retries transient failures within minutes.
+ */
+export function throwIfTransient(
+  { record }: { record: Pick<RotationRecord, "failures"> },
+  error: unknown,
+): CloudFailure {
+  if (!(error instanceof CloudFailure) || (isTransientFailure(error) && record.failures < RETRIED_FAILURES))
+    throw error;
+  return error;
+}
+
+/**
  * Creates the failure of a sign-in whose answer says nothing about the secret. It is transient: a retry may get a clear answer.
  */
 export const signInUnclear = (appId: string): CloudFailure =>
@@ -63,3 +84,6 @@ export const signInUnclear = (appId: string): CloudFailure =>
     "the sign-in service gave no clear answer",
     { remedy: "Check https://status.azure.com for an outage of Microsoft Entra, then try again." },
   );
+
+/** Returns a time to the second, for messages. */
+export const instantText = (at: Date): string => `${at.toISOString().slice(0, 19)}Z`;

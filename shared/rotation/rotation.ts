@@ -219,8 +219,14 @@ const Summary = z.object({
 /** A rotation as shown in lists. */
 export type RotationSummary = z.infer<typeof Summary>;
 
+/** Kinds of issuers: what creates the new value of a rotation. issuers/issuers.ts lists their implementations. */
+export const ISSUER_KINDS = ["clientSecret"] as const;
+export type IssuerKind = (typeof ISSUER_KINDS)[number];
+
 const RotationRecord = z.object({
   ...Summary.shape,
+  /** Absent for a vault secret, and for client secrets in rotations of earlier versions: see `issuerKindOf`. */
+  issuer: z.enum(ISSUER_KINDS).optional(),
   expiryDays: z.int(),
   overlapDays: z.int(),
   updateKeyVaults: z.boolean(),
@@ -302,8 +308,16 @@ export interface ClientSecret {
   oldKeyId: string;
 }
 
-/** Returns whether the rotation replaces a vault secret that is not an application's client secret. */
-export const isVaultSecret = ({ assetId }: Pick<RotationSummary, "assetId">): boolean => assetId !== undefined;
+/**
+ * Returns the kind of the issuer that creates the new value. Undefined for a vault secret, because its new value comes with the
+ * request: an issuer without anything to create, prove or retire would only have empty operations.
+ */
+export const issuerKindOf = ({ issuer, assetId }: Pick<RotationRecord, "issuer" | "assetId">): IssuerKind | undefined =>
+  issuer ?? (assetId === undefined ? "clientSecret" : undefined);
+
+/** Returns whether the rotation writes a vault secret whose new value came with the request. */
+export const isVaultSecret = (rotation: Pick<RotationRecord, "issuer" | "assetId">): boolean =>
+  issuerKindOf(rotation) === undefined;
 
 /**
  * Returns the client secret that a rotation replaces.

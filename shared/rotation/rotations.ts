@@ -16,9 +16,12 @@ import { type Draft, draftRotation } from "./draft.ts";
 import { reasonsAgainstEnd } from "./end-conditions.ts";
 import { heldCopyName, holdVaultSecret } from "./held-copies.ts";
 import { createRotationHistory, type HistoryFilter, type RotationEvent } from "./history.ts";
+import { issuerOf } from "./issuers/issuers.ts";
 import { type OnObstacle, throwObstacle } from "./obstacles.ts";
-import { type PlanDependencies, planRotation, type RotationRequest } from "./plan.ts";
+import { planRotation } from "./plan.ts";
+import type { PlanDependencies } from "./plan-places.ts";
 import { conflict, noServiceVault, rejectingServiceVault, rotationUnfinished, throwAsProblem } from "./problems.ts";
+import type { RotationRequest } from "./request.ts";
 import {
   isOver,
   isToRestore,
@@ -134,9 +137,9 @@ export function createRotations(deps: RotationDependencies): Rotations {
     const now = clock.now();
     const expiryDays = request.expiryDays ?? defaultValidityDays;
     const unfinished = await rows.unfinishedOf(
-      "appId" in request
-        ? request.appId
-        : assetId({ vaultName: request.secret.vaultName, type: "secret", name: request.secret.secretName }),
+      "secret" in request
+        ? assetId({ vaultName: request.secret.vaultName, type: "secret", name: request.secret.secretName })
+        : issuerOf(request).subjectOf(request),
     );
     if (unfinished !== undefined) onObstacle(rotationUnfinished(unfinished));
     const planned = planRotation(deps, { ...request, expiryDays, automatic }, now, onObstacle);
@@ -174,15 +177,15 @@ export function createRotations(deps: RotationDependencies): Rotations {
 
   /**
    * Returns whether the old secret stays although its removal was started. This is so if the rotation has waited for a user for
-   * so long that no request can arrive anymore, and the directory lists the secret.
+   * so long that no request can arrive anymore, and the issuer still has the secret.
    *
-   * @throws {Problem} unavailable if the directory can't be read.
+   * @throws {Problem} unavailable if the issuer can't be read.
    */
-  async function isOldSecretKept({ status, attention, objectId, oldKeyId }: RotationRecord): Promise<boolean> {
-    if (status !== "needsAttention" || attention === undefined || objectId === undefined) return false;
+  async function isOldSecretKept(record: RotationRecord): Promise<boolean> {
+    const { status, attention } = record;
+    if (status !== "needsAttention" || attention === undefined || isVaultSecret(record)) return false;
     if (clock.now().getTime() - Date.parse(attention.since) < LATE_WRITE_MS) return false;
-    const app = await deps.graph.findApplication({ objectId }).catch(throwAsProblem);
-    return app?.passwords.some(({ keyId }) => keyId === oldKeyId) ?? false;
+    return await issuerOf(record).isOldKept(deps, record).catch(throwAsProblem);
   }
 
   /** Stores a user's decision and schedules the next step. */

@@ -4,17 +4,16 @@ import { Problem } from "../platform/http/problem.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import { RowChanged, StorageCorrupt } from "../platform/storage/tables.ts";
 import { HOUR_MS, SECOND_MS } from "../platform/time.ts";
-import { updateInventory } from "./inventory-updates.ts";
+import { issuerOf } from "./issuers/issuers.ts";
 import { isTransientFailure } from "./problems.ts";
 import { isOver, ROTATION_QUEUE, type RotationFailure, type RotationRecord, type StepName } from "./rotation.ts";
 import { createStepContext, LEASE_MS, type StepContext, type StepDependencies } from "./step-context.ts";
 import { ContinueLater, LeaseLost, NeedsAttention, RollBack } from "./step-errors.ts";
-import { createSecret, removeExpiredSecret } from "./steps/create-secret.ts";
 import { publishNext } from "./steps/publish.ts";
 import { refreshConsumers, restoreConsumers } from "./steps/refresh-consumers.ts";
-import { deleteLeftovers, revokeOldSecret, waitForOverlap } from "./steps/retire-old-secret.ts";
-import { removeNewSecret, restorePlaces } from "./steps/roll-back.ts";
-import { testSignIn } from "./steps/test-sign-in.ts";
+import { deleteLeftovers, retireOldCredential, waitForOverlap } from "./steps/retire-old-secret.ts";
+import { removeNew, restorePlaces } from "./steps/roll-back.ts";
+import { updateInventory } from "./steps/update-inventory.ts";
 import { canRollBack, finishStep, nextStep, requestAttention, startRollback, startStep } from "./transitions.ts";
 
 /** Longest delay of a queue message. For longer waits no message is sent, and the timer continues the rotation. */
@@ -26,16 +25,16 @@ const LONGEST_PAUSE_SECONDS = 600;
 
 /** The function of each step. */
 const STEP_FUNCTIONS: Record<StepName, (context: StepContext) => Promise<void>> = {
-  makeRoom: removeExpiredSecret,
-  create: createSecret,
-  prove: testSignIn,
+  makeRoom: async (context) => await issuerOf(context.record).makeRoom?.(context),
+  create: (context) => issuerOf(context.record).create(context),
+  prove: (context) => issuerOf(context.record).prove(context),
   publish: publishNext,
   verify: refreshConsumers,
   overlap: waitForOverlap,
-  revoke: revokeOldSecret,
+  revoke: retireOldCredential,
   putBack: restorePlaces,
   restore: restoreConsumers,
-  removeNew: removeNewSecret,
+  removeNew,
   async cleanUp(context) {
     if (context.record.ending === undefined) await context.deps.matches.recordWrittenPlaces(context.record);
     await deleteLeftovers(context);

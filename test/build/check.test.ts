@@ -110,6 +110,16 @@ test.each([
   ["infra/local/a.ts", 'import { x } from "../../shared/platform/time.ts";', "must not import its source"],
   ["infra/functions-host/a.ts", 'import { x } from "../../shared/platform/time.ts";', "must not import its source"],
   ["functions/a.ts", 'import { x } from "../test/support/service.ts";', "must not import infra/ or test/"],
+  [
+    "shared/rotation/steps/a.ts",
+    'import type { X } from "../issuers/client-secrets/plan.ts";',
+    "only shared/rotation/issuers/issuers.ts may import an issuer",
+  ],
+  [
+    "shared/rotation/issuers/keys/a.ts",
+    'import { x } from "../client-secrets/plan.ts";',
+    "only shared/rotation/issuers/issuers.ts may import an issuer",
+  ],
   ["shared/elsewhere/a.ts", 'import { x } from "../platform/time.ts";', "is missing in LAYERS"],
 ])("the import rules reject %s with %s", (file, text, reason) => {
   expect(brokenRules(createFolder({ [file]: `${text}\n` }))).toEqual([expect.stringContaining(reason)]);

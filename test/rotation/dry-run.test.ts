@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { confirmationsFor } from "../../functions/rotation-confirmations.ts";
 import type { Problem } from "../../shared/platform/http/problem.ts";
 import { dryRun } from "../../shared/rotation/dry-run.ts";
-import type { RotationRequest } from "../../shared/rotation/plan.ts";
+import type { RotationRequest } from "../../shared/rotation/request.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { BOSS, VAULT, World } from "./world.ts";

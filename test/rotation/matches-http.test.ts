@@ -1,14 +1,20 @@
+import { readFileSync } from "node:fs";
 import { appIdOf, keyIdOf, secretValueOf } from "simulated-cloud/company/applications.ts";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { CALLS } from "../../shared/doctor/calls.ts";
 import { licence } from "../support/licence.ts";
 import { ADMIN, Service } from "../support/service.ts";
+import { createUsers } from "../support/users.ts";
 
-// Tests of matches (vault secrets that may store a client secret), policies and asset rotations over HTTP.
+// Tests of matches (vault secrets that may store a client secret), policies, issuers and asset rotations over HTTP.
 
 const VAULT = "kv-shop";
 const [appId, keyId] = [appIdOf("Shop API"), keyIdOf("Shop API", "current")];
 const value = secretValueOf("Shop API", "current");
 const BASE = `/api/automation/rotation/apps/${appId}`;
+
+const ISSUERS = "/api/automation/rotation/issuers";
+const USER = { username: "uma", password: "quiet-library-window", role: "user" as const };
 
 const [OLD_VALUE, NEW_VALUE] = ["value-of-shop-db", "value-that-somebody-gave"];
 const webAppWithReference = (name: string, reference: string) => ({
@@ -330,8 +336,40 @@ test("an asset is rotated with its consumers without exposing the value", async 
   }
 });
 
+test("each kind of credential is listed with the permissions that its rotation needs", async () => {
+  await createUsers(service, [USER]);
+  const token = await service.signIn(USER);
+  const { status, body } = await service.call("GET", ISSUERS, { token });
+  expect([status, body]).toEqual([
+    200,
+    {
+      items: [
+        {
+          kind: "clientSecret",
+          title: "Client secret of an application",
+          canHoldTwo: true,
+          regenerates: false,
+          permissions: [
+            "Application.Read.All",
+            "Application.ReadWrite.OwnedBy",
+            "Policy.Read.ApplicationConfiguration",
+          ].map((name) => ({ name, purpose: expect.any(String), optional: name.startsWith("Policy.") })),
+        },
+      ],
+    },
+  ]);
+  // The permission check and the documentation use the same names.
+  const tested = CALLS.flatMap(({ permissions }) => permissions);
+  const documented = readFileSync(new URL("../../docs/rotation.md", import.meta.url), "utf8");
+  for (const { name } of body.items[0].permissions) {
+    expect(tested).toContain(name);
+    expect(documented).toContain(name);
+  }
+});
+
 test("without a license the endpoints are denied", async () => {
   for (const [method, path, body] of [
+    ["GET", ISSUERS, undefined],
     ["GET", `${BASE}/matches`, undefined],
     ["POST", VERIFY, { assetId: `${VAULT}.secret.shop-api` }],
     ["GET", `${BASE}/policy`, undefined],

@@ -12,9 +12,9 @@ import { createVaultSecrets } from "../../shared/platform/azure/vault-secrets.ts
 import type { Config } from "../../shared/platform/config/config.ts";
 import { createAutomaticRotation } from "../../shared/rotation/automatic.ts";
 import { createMatches } from "../../shared/rotation/matches.ts";
-import type { ClientSecretRequest } from "../../shared/rotation/plan.ts";
 import { createPolicies } from "../../shared/rotation/policies.ts";
 import { PolicyChange } from "../../shared/rotation/policies-api.ts";
+import type { ClientSecretRequest } from "../../shared/rotation/request.ts";
 import type { Rotations } from "../../shared/rotation/rotations.ts";
 import { SHORT_WAITS } from "../azure/services.ts";
 import { assetRecord, vaultRecord, writeVault } from "../inventory/write-assets.ts";

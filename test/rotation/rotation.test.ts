@@ -10,7 +10,7 @@ import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../shared/platform/time.ts";
 import { unknownConsumers } from "../../shared/rotation/consumer.ts";
 import { createRotationHistory } from "../../shared/rotation/history.ts";
-import { nextVersion } from "../../shared/rotation/publications.ts";
+import { nextVersion } from "../../shared/rotation/place-content.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
 import { noLogs } from "../../shared/rotation/secret-usage.ts";
 import { createStepContext } from "../../shared/rotation/step-context.ts";

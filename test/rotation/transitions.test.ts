@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { draftRotation } from "../../shared/rotation/draft.ts";
-import type { RotationPlan } from "../../shared/rotation/plan.ts";
+import type { RotationPlan } from "../../shared/rotation/request.ts";
 import {
   isOver,
   isToRestore,

@@ -17,7 +17,7 @@ import { MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { type ConsumersOfSecrets, unknownConsumers } from "../../shared/rotation/consumer.ts";
 import { heldCopyName } from "../../shared/rotation/held-copies.ts";
 import type { ChangedApplication } from "../../shared/rotation/inventory-updates.ts";
-import type { ClientSecretRequest, RotationRequest, VaultSecretRequest } from "../../shared/rotation/plan.ts";
+import type { ClientSecretRequest, RotationRequest, VaultSecretRequest } from "../../shared/rotation/request.ts";
 import { isOver, type RotationRecord } from "../../shared/rotation/rotation.ts";
 import { createRotations, type Rotations } from "../../shared/rotation/rotations.ts";
 import { noLogs, type SecretUsage } from "../../shared/rotation/secret-usage.ts";

@@ -1,13 +1,14 @@
 import { Problem } from "../../platform/http/problem.ts";
-import { throwIfTransient } from "../end-conditions.ts";
-import { planMatch } from "../plan.ts";
+import { issuerOf } from "../issuers/issuers.ts";
 import { markIfBroken, requireConsumersFit, toRotationConsumer } from "../plan-consumers.ts";
+import { planMatch } from "../plan-places.ts";
+import { throwIfTransient } from "../problems.ts";
 import { openVault, placeOf } from "../publications.ts";
-import { clientSecretOf, isVaultSecret, type Publication, type RotationRecord } from "../rotation.ts";
+import { isVaultSecret, type Publication, type RotationRecord } from "../rotation.ts";
 import type { StepContext } from "../step-context.ts";
 import { NeedsAttention } from "../step-errors.ts";
 import { isCertain, placeKey, type Target } from "../targets.ts";
-import { storesOldSecret } from "./publish.ts";
+import { storesOldValue } from "./publish.ts";
 
 /**
  * Runs in the overlap period. Adds places (vault secrets) that a user confirmed since the plan, and places of earlier rotations
@@ -46,8 +47,7 @@ function mayGainPlaces(record: RotationRecord): boolean {
 }
 
 async function placesToAdd(context: StepContext): Promise<Target[]> {
-  const { record, deps } = context;
-  const { objectId, oldKeyId } = clientSecretOf(record);
+  const { record } = context;
   const written = new Set(record.publications.map(placeKey));
   const excluded = new Set(record.notUpdated.filter(({ reason }) => reason === "notNamed").map(placeKey));
   const isToAdd = (target: Target) =>
@@ -56,8 +56,7 @@ async function placesToAdd(context: StepContext): Promise<Target[]> {
     !written.has(placeKey(target)) &&
     !excluded.has(placeKey(target));
   try {
-    const app = await deps.graph.findApplication({ objectId });
-    return app === undefined ? [] : (await deps.matches.targetsOf(app, oldKeyId)).filter(isToAdd);
+    return (await issuerOf(record).findTargets(context)).filter(isToAdd);
   } catch (error) {
     throwIfTransient(context, error);
     return [];
@@ -72,7 +71,7 @@ async function planFor(context: StepContext, added: readonly Target[]) {
     const publications = await Promise.all(added.map((target) => planMatch(deps, target)));
     // The publish step rolls the rotation back if a place stores another value. A mistaken confirmation must not cause a
     // rollback.
-    for (const publication of publications) await requireOldSecret(context, publication);
+    for (const publication of publications) await requireOldValue(context, publication);
     const { consumers: users, coverage } = await deps.consumers.findConsumers({ places: publications });
     requireConsumersFit([...known, ...users]);
     // If the request limited the consumers, new ones are excluded.
@@ -90,12 +89,12 @@ async function planFor(context: StepContext, added: readonly Target[]) {
   }
 }
 
-async function requireOldSecret(context: StepContext, publication: Publication): Promise<void> {
+async function requireOldValue(context: StepContext, publication: Publication): Promise<void> {
   const current = await openVault(context, publication).read(publication.secretName);
-  if (current === undefined || (await storesOldSecret(context, publication, current.value))) return;
+  if (current === undefined || (await storesOldValue(context, publication, current.value))) return;
   throw new NeedsAttention(
     "targetHoldsOther",
-    `${placeOf(publication)} does not hold the client secret to replace. It was not overwritten.`,
+    `${placeOf(publication)} does not hold the ${issuerOf(context.record).noun} to replace. It was not overwritten.`,
     "Remove the confirmation of this match.",
   );
 }

@@ -1,12 +1,14 @@
 import type { SecretVersion } from "../../platform/azure/vault-secrets.ts";
 import { auditedEffect } from "../audited-effect.ts";
+import { issuerOf } from "../issuers/issuers.ts";
 import { readNewValue } from "../new-value.ts";
-import { inspectPlace, nextVersion, openVault, placeOf, savePublication } from "../publications.ts";
-import { clientSecretOf, type Publication } from "../rotation.ts";
+import { inspectPlace, nextVersion } from "../place-content.ts";
+import { openVault, placeOf, savePublication } from "../publications.ts";
+import type { Publication } from "../rotation.ts";
 import type { StepContext } from "../step-context.ts";
 import { ContinueLater, NeedsAttention, RollBack } from "../step-errors.ts";
 
-/** Seconds to wait after a sign-in without a clear result. */
+/** Seconds to wait after a test of the old value without a clear result. */
 const UNCLEAR_SECONDS = 30;
 
 /** Writes the new value to the next place that does not have it. @throws {ContinueLater} while places remain. */
@@ -43,8 +45,8 @@ async function publishTo(context: StepContext, publication: Publication): Promis
       "Check who changed it and what it holds now, then start a new rotation.",
     );
   }
-  if (current && publication.kind === "match" && !(await storesOldSecret(context, publication, current.value))) {
-    const message = `${place} does not hold the client secret to replace. It was not overwritten.`;
+  if (current && publication.kind === "match" && !(await storesOldValue(context, publication, current.value))) {
+    const message = `${place} does not hold the ${issuerOf(context.record).noun} to replace. It was not overwritten.`;
     throw new RollBack("targetHoldsOther", message, "Correct the match of this secret, then start a new rotation.");
   }
   const now = context.now();
@@ -77,20 +79,21 @@ async function publishTo(context: StepContext, publication: Publication): Promis
 }
 
 /**
- * Returns whether a value is the client secret to replace: it starts with the hint (the known first characters) and signs in.
+ * Returns whether a value is the one to replace: it starts with the hint (the known first characters) and its issuer accepts it.
  * Tags and content type prove nothing, because anyone with write access to a vault could set them to get the new value. The
- * sign-in result `expired` proves nothing either, because any value can get it. A value that a user confirmed need not sign in.
+ * sign-in result `expired` proves nothing either, because any value can get it. A value that a user confirmed is not tested.
  *
- * @throws {ContinueLater} if the sign-in is unclear.
+ * @throws {ContinueLater} if the test is unclear.
  */
-export async function storesOldSecret(
-  { record, deps }: StepContext,
+export async function storesOldValue(
+  context: StepContext,
   { confirmed }: Publication,
   value: string,
 ): Promise<boolean> {
+  const { record } = context;
   if (record.oldHint !== undefined && !value.startsWith(record.oldHint)) return false;
   if (confirmed) return true;
-  const { kind } = await deps.signIn(clientSecretOf(record).appId, value);
-  if (kind === "unclear") throw new ContinueLater(UNCLEAR_SECONDS);
-  return kind === "accepted";
+  const result = await issuerOf(record).testValue(context, value);
+  if (result === "unclear") throw new ContinueLater(UNCLEAR_SECONDS);
+  return result === "accepted";
 }

@@ -1,15 +1,13 @@
 import { MINUTE_MS, SECOND_MS } from "../../platform/time.ts";
 import { reasonsAgainstEnd } from "../end-conditions.ts";
 import { heldCopyNames } from "../held-copies.ts";
-import { clientSecretOf, isVaultSecret } from "../rotation.ts";
+import { issuerOf } from "../issuers/issuers.ts";
+import { isVaultSecret } from "../rotation.ts";
 import type { StepContext } from "../step-context.ts";
 import { ContinueLater } from "../step-errors.ts";
 import { addPlaces } from "./add-places.ts";
-import { reconcileAttempts } from "./attempts.ts";
 import { checkWaitingConsumers } from "./refresh-consumers.ts";
-import { removeClientSecret } from "./remove-secret.ts";
 
-const RETRY_SECONDS = 60;
 /** Time for which a check of the places is valid. After it, they are checked again before the removal. */
 const CHECK_VALID_MS = 5 * MINUTE_MS;
 
@@ -38,26 +36,18 @@ export async function waitForOverlap(context: StepContext): Promise<void> {
   if (reasons.length > 0) throw new ContinueLater(nextCheckSeconds);
 }
 
-/** Removes the old client secret. */
-export async function revokeOldSecret(context: StepContext): Promise<void> {
-  const { graph } = context.deps;
-  const { objectId, oldKeyId } = clientSecretOf(context.record);
+/** Has the issuer retire the old credential, unless the last check of the places is too old. */
+export async function retireOldCredential(context: StepContext): Promise<void> {
   const { revokingSince, checkedAt = "" } = context.record;
   if (revokingSince === undefined && context.now().getTime() - Date.parse(checkedAt) > CHECK_VALID_MS) {
     await context.save(() => ({ status: "overlapping" }));
     throw new ContinueLater(0);
   }
-  const removed = await removeClientSecret(context, oldKeyId, "old", () =>
-    context.save(({ revokingSince }) => ({ revokingSince: revokingSince ?? context.now().toISOString() })),
-  );
-  if (removed === "removed") return;
-  // Microsoft Graph can report `absent` although the secret exists.
-  const app = await graph.findApplication({ objectId });
-  if (app?.passwords.some(({ keyId }) => keyId === oldKeyId)) throw new ContinueLater(RETRY_SECONDS);
+  await issuerOf(context.record).retire(context);
 }
 
-/** Deletes the held copies, and the client secrets that this rotation created and does not use. */
+/** Deletes the held copies, and the credentials that this rotation created and does not use. */
 export async function deleteLeftovers(context: StepContext): Promise<void> {
-  if (!isVaultSecret(context.record)) await reconcileAttempts(context, { final: true });
+  if (!isVaultSecret(context.record)) await issuerOf(context.record).removeLeftovers?.(context);
   for (const name of heldCopyNames(context.record)) await context.deps.serviceVault.removeSecret(name);
 }

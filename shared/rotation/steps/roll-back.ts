@@ -1,19 +1,18 @@
 import { MINUTE_MS, SECOND_MS } from "../../platform/time.ts";
 import { auditedEffect } from "../audited-effect.ts";
-import { throwIfTransient } from "../end-conditions.ts";
 import { readHeldCopy } from "../held-copies.ts";
-import { inspectPlace, openVault, placeOf, savePublication } from "../publications.ts";
-import { clientSecretOf, isVaultSecret, type Publication } from "../rotation.ts";
+import { issuerOf } from "../issuers/issuers.ts";
+import { inspectPlace } from "../place-content.ts";
+import { openVault, placeOf, savePublication } from "../publications.ts";
+import { isVaultSecret, type Publication } from "../rotation.ts";
 import type { StepContext } from "../step-context.ts";
 import { ContinueLater, NeedsAttention } from "../step-errors.ts";
 import { mayHoldNewValue } from "../transitions.ts";
-import { reconcileAttempts } from "./attempts.ts";
 import { consumersOfNewValue } from "./refresh-consumers.ts";
-import { requireNotInPlaces } from "./remove-secret.ts";
 
 /** Time after which a write without a response has no further effect. */
 export const LATE_WRITE_MS = 2 * MINUTE_MS;
-const MIN_SIGN_IN_ATTEMPTS = 5;
+const MIN_TESTS = 5;
 const RETRY_SECONDS = 15;
 
 /** Restores the previous value of the place that was written last. @throws {ContinueLater} while places remain. */
@@ -59,7 +58,7 @@ async function restorePlace(context: StepContext, publication: Publication): Pro
     await auditedEffect(context, "rotation.secretPutBack", details, () => vault.enable(secretName, version, false));
     return await savePublication(context, publication, { state: "restored" });
   }
-  if (!isVaultSecret(context.record)) await requireSignIn(context, publication, previousVersion.value);
+  if (!isVaultSecret(context.record)) await requireValid(context, publication, previousVersion.value);
   await savePublication(context, publication, { state: "restoring" });
   const { value, contentType, tags, notBefore, expiresOn } = previousVersion;
   const version = { value, contentType, tags, notBefore, expiresOn };
@@ -83,41 +82,20 @@ async function requirePreviousVersion(context: StepContext, publication: Publica
   );
 }
 
-/** @throws {NeedsAttention} if the value does not sign in: restoring it would cause an outage. */
-async function requireSignIn(context: StepContext, publication: Publication, value: string): Promise<void> {
-  const { kind } = await context.deps.signIn(clientSecretOf(context.record).appId, value);
-  if (kind === "accepted") return;
+/** @throws {NeedsAttention} if the value is no longer valid: restoring it would cause an outage. */
+async function requireValid(context: StepContext, publication: Publication, value: string): Promise<void> {
+  const issuer = issuerOf(context.record);
+  const result = await issuer.testValue(context, value);
+  if (result === "accepted") return;
   const tries = context.record.steps.find(({ name }) => name === "putBack")?.attempts ?? 0;
-  if (tries < MIN_SIGN_IN_ATTEMPTS || kind === "unclear") throw new ContinueLater(RETRY_SECONDS);
+  if (tries < MIN_TESTS || result === "unclear") throw new ContinueLater(RETRY_SECONDS);
   throw new NeedsAttention(
     "previousValueDead",
-    `The previous value of ${placeOf(publication)} does not sign in anymore, so it was not restored.`,
-    "The new client secret works and stays there. Finish the rotation with force, or write a value that works and retry.",
+    `The previous value of ${placeOf(publication)} is no longer valid, so it was not restored.`,
+    `The new ${issuer.noun} works and stays there. Finish the rotation with force, or write a value that works and retry.`,
   );
 }
 
-/** Removes the new secret if no place and no consumer has it. @throws {ContinueLater} while that is not certain. */
-export async function removeNewSecret(context: StepContext): Promise<void> {
-  const { newKeyId, objectId } = context.record;
-  // This check comes before the secret is marked for removal, because until then a user can still finish the rotation.
-  if (newKeyId !== undefined) {
-    const app = await context.deps.graph.findApplication({ objectId: objectId! });
-    // If a place can't be read for long, or it is unclear who uses the secret, the rollback continues, and the secret stays.
-    if (app !== undefined)
-      await requireNotInPlaces(context, app, newKeyId).catch((error: unknown) => {
-        if (error instanceof NeedsAttention && error.failure.code !== "stillInUse") return;
-        throwIfTransient(context, error);
-      });
-  }
-  const users = await consumersOfNewValue(context);
-  await context.save(({ attempts, notes, newKeyId }) => ({
-    attempts: attempts.map((one) =>
-      one.state === "made" ? { ...one, state: users.length > 0 ? "left" : "discarding" } : one,
-    ),
-    ...(users.length > 0 && { notes: [...notes, secretLeftText(newKeyId ?? "", users)] }),
-  }));
-  await reconcileAttempts(context, { final: true });
-}
-
-const secretLeftText = (keyId: string, users: readonly string[]): string =>
-  `The new client secret ${keyId} was not removed, because the service can't see that these consumers have the old value again: ${users.join(", ")}. Remove it once they have.`;
+/** Has the issuer remove the new credential if nothing uses it. @throws {ContinueLater} while that is not certain. */
+export const removeNew = (context: StepContext): Promise<void> =>
+  issuerOf(context.record).restore(context, () => consumersOfNewValue(context));

@@ -1,13 +1,14 @@
-import { CloudFailure } from "../../platform/azure/failure.ts";
-import { DAY_SECONDS, SECOND_MS } from "../../platform/time.ts";
-import { auditedEffect } from "../audited-effect.ts";
-import { holdClientSecret } from "../held-copies.ts";
-import { isExpired, MAX_CLOCK_DIFFERENCE_MS } from "../plan.ts";
-import { clientSecretOf, type RotationRecord } from "../rotation.ts";
-import type { StepContext } from "../step-context.ts";
-import { ContinueLater, RollBack } from "../step-errors.ts";
-import { reconcileAttempts, requireApplication, saveAttempt } from "./attempts.ts";
-import { removeClientSecret } from "./remove-secret.ts";
+import { CloudFailure } from "../../../platform/azure/failure.ts";
+import { DAY_SECONDS, SECOND_MS } from "../../../platform/time.ts";
+import { auditedEffect } from "../../audited-effect.ts";
+import { holdValue } from "../../held-copies.ts";
+import { clientSecretOf, type RotationRecord } from "../../rotation.ts";
+import type { StepContext } from "../../step-context.ts";
+import { ContinueLater, RollBack } from "../../step-errors.ts";
+import { isExpired, MAX_CLOCK_DIFFERENCE_MS } from "./plan.ts";
+import { reconcileAttempts, requireApplication, saveAttempt } from "./restore.ts";
+import { removeClientSecret } from "./retire.ts";
+import { tagsOf } from "./tags.ts";
 
 /** Number of attempts to add a client secret. Each has its own display name. */
 const MAX_ATTEMPTS = 5;
@@ -81,7 +82,7 @@ async function addSecret(context: StepContext): Promise<void> {
   });
   const { keyId } = created;
   try {
-    await holdClientSecret(context, keyId, created.secretText);
+    await holdValue(context, keyId, created.secretText, Object.fromEntries(tagsOf(context.record, keyId)));
   } catch (error) {
     // The value is lost, so the next run of this step creates another secret.
     await saveAttempt(context, displayName, { state: "discarding", keyId });

@@ -1,8 +1,11 @@
-import { MINUTE_MS } from "../../platform/time.ts";
-import { readNewValue } from "../new-value.ts";
-import { clientSecretOf, type RotationRecord } from "../rotation.ts";
-import type { StepContext } from "../step-context.ts";
-import { ContinueLater, RollBack } from "../step-errors.ts";
+import { MINUTE_MS } from "../../../platform/time.ts";
+import { readHeldValue } from "../../held-copies.ts";
+import { signInUnclear } from "../../problems.ts";
+import { readEnabledVersion } from "../../publications.ts";
+import { clientSecretOf, type Publication, type RotationRecord } from "../../rotation.ts";
+import type { StepContext } from "../../step-context.ts";
+import { ContinueLater, RollBack } from "../../step-errors.ts";
+import type { TestResult } from "../issuer.ts";
 
 /**
  * Number of sign-ins in a row that must succeed before the new secret is written anywhere: three at least 8 seconds apart, and
@@ -20,7 +23,7 @@ const MIN_ATTEMPTS = 5;
 /** Signs in once with the new secret. @throws {ContinueLater} until enough sign-ins were accepted. */
 export async function testSignIn(context: StepContext): Promise<void> {
   const { record, deps } = context;
-  const value = await readNewValue(context);
+  const value = record.newKeyId === undefined ? undefined : await readCreatedSecret(context, record.newKeyId);
   if (value === undefined) {
     await context.save(discardNewSecret);
     throw new ContinueLater(0);
@@ -58,3 +61,40 @@ const discardNewSecret = ({ attempts, newKeyId }: RotationRecord): Partial<Rotat
   proof: undefined,
   attempts: attempts.map((one) => (one.keyId === newKeyId ? { ...one, state: "discarding" } : one)),
 });
+
+/** Returns whether a value of a place signs in as the application. */
+export async function testValue({ deps, record }: StepContext, value: string): Promise<TestResult> {
+  const { kind } = await deps.signIn(clientSecretOf(record).appId, value);
+  return kind === "accepted" || kind === "unclear" ? kind : "rejected";
+}
+
+/**
+ * Returns the value of a client secret that this rotation created, from the held copy or a place. Does not store a held copy
+ * again, because Key Vault reserves the name of a deleted secret while it can be recovered.
+ *
+ * @throws {CloudFailure} if a place can't be read, or a sign-in that decides gives no clear answer.
+ */
+export async function readCreatedSecret(context: StepContext, keyId: string): Promise<string | undefined> {
+  const heldCopy = await readHeldValue(context, keyId);
+  if (heldCopy !== undefined) return heldCopy;
+  for (const publication of context.record.publications) {
+    const value = await readValueAtPlace(context, publication, keyId);
+    if (value !== undefined) return value;
+  }
+  return undefined;
+}
+
+/** Returns the value of a place if the tags name this client secret and the value signs in. Other writers can set tags. */
+async function readValueAtPlace(
+  context: StepContext,
+  publication: Publication,
+  keyId: string,
+): Promise<string | undefined> {
+  const { deps, record } = context;
+  const current = await readEnabledVersion(context, publication);
+  const { "rotation-id": rotationId, "entra-key-id": taggedKeyId } = current?.tags ?? {};
+  if (current === undefined || rotationId !== record.rotationId || taggedKeyId !== keyId) return undefined;
+  const { kind } = await deps.signIn(clientSecretOf(record).appId, current.value);
+  if (kind === "unclear") throw signInUnclear(clientSecretOf(record).appId);
+  return kind === "accepted" ? current.value : undefined;
+}

@@ -1,12 +1,12 @@
-import type { GraphApplication, PasswordCredential } from "../../platform/azure/graph.ts";
-import { MINUTE_MS, SECOND_MS } from "../../platform/time.ts";
-import { throwIfTransient } from "../end-conditions.ts";
-import { heldCopyName, readHeldClientSecret } from "../held-copies.ts";
-import { readCreatedSecret } from "../new-value.ts";
-import { type Attempt, clientSecretOf, type RotationFailure, type RotationRecord } from "../rotation.ts";
-import type { StepContext } from "../step-context.ts";
-import { ContinueLater, NeedsAttention, RollBack } from "../step-errors.ts";
-import { removeClientSecret } from "./remove-secret.ts";
+import type { GraphApplication, PasswordCredential } from "../../../platform/azure/graph.ts";
+import { MINUTE_MS, SECOND_MS } from "../../../platform/time.ts";
+import { heldCopyName, readHeldValue } from "../../held-copies.ts";
+import { throwIfTransient } from "../../problems.ts";
+import { type Attempt, clientSecretOf, type RotationFailure, type RotationRecord } from "../../rotation.ts";
+import type { StepContext } from "../../step-context.ts";
+import { ContinueLater, NeedsAttention, RollBack } from "../../step-errors.ts";
+import { readCreatedSecret } from "./prove.ts";
+import { removeClientSecret, requireNotInPlaces } from "./retire.ts";
 
 /**
  * Time after which a request without a response has no further effect, and all replicas of the directory show its result. Reads
@@ -14,6 +14,32 @@ import { removeClientSecret } from "./remove-secret.ts";
  */
 export const SETTLE_TIME_MS = 15 * MINUTE_MS;
 const RETRY_SECONDS = 60;
+
+/** Removes the new secret if no place and no consumer has it. @throws {ContinueLater} while that is not certain. */
+export async function removeNewSecret(context: StepContext, findUsers: () => Promise<string[]>): Promise<void> {
+  const { newKeyId } = context.record;
+  // This check comes before the secret is marked for removal, because until then a user can still finish the rotation.
+  if (newKeyId !== undefined) {
+    const app = await context.deps.graph.findApplication({ objectId: clientSecretOf(context.record).objectId });
+    // If a place can't be read for long, or it is unclear who uses the secret, the rollback continues, and the secret stays.
+    if (app !== undefined)
+      await requireNotInPlaces(context, app, newKeyId).catch((error: unknown) => {
+        if (error instanceof NeedsAttention && error.failure.code !== "stillInUse") return;
+        throwIfTransient(context, error);
+      });
+  }
+  const users = await findUsers();
+  await context.save(({ attempts, notes, newKeyId }) => ({
+    attempts: attempts.map((one) =>
+      one.state === "made" ? { ...one, state: users.length > 0 ? "left" : "discarding" } : one,
+    ),
+    ...(users.length > 0 && { notes: [...notes, secretLeftText(newKeyId ?? "", users)] }),
+  }));
+  await reconcileAttempts(context, { final: true });
+}
+
+const secretLeftText = (keyId: string, users: readonly string[]): string =>
+  `The new client secret ${keyId} was not removed, because the service can't see that these consumers have the old value again: ${users.join(", ")}. Remove it once they have.`;
 
 /**
  * Returns the application from the directory.
@@ -141,7 +167,7 @@ async function keepSecret(
   keyId: string,
   why: RotationFailure,
 ): Promise<void> {
-  const isValueKept = why.code === "lastCredential" && (await readHeldClientSecret(context, keyId)) !== undefined;
+  const isValueKept = why.code === "lastCredential" && (await readHeldValue(context, keyId)) !== undefined;
   const where = `Its value is in the secret ${heldCopyName(context.record.rotationId, keyId)} of the service's own key vault.`;
   await context.save(({ attempts, notes }) => ({
     attempts: changeAttempts(attempts, (one) => one.displayName === displayName, {

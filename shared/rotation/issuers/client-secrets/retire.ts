@@ -1,20 +1,91 @@
-import { unlessMissing } from "../../platform/azure/failure.ts";
-import type { GraphApplication } from "../../platform/azure/graph.ts";
-import type { SecretVersion } from "../../platform/azure/vault-secrets.ts";
-import { SECOND_MS } from "../../platform/time.ts";
-import { auditedEffect } from "../audited-effect.ts";
-import { readHeldClientSecret, readHeldCopy } from "../held-copies.ts";
-import { readEnabledVersion } from "../new-value.ts";
-import { isExpired, MAX_CLOCK_DIFFERENCE_MS } from "../plan.ts";
-import { signInUnclear } from "../problems.ts";
-import { openVault, placeOf } from "../publications.ts";
-import { clientSecretOf, type Publication } from "../rotation.ts";
-import type { StepContext } from "../step-context.ts";
-import { NeedsAttention } from "../step-errors.ts";
-import { isCertain, placeKey } from "../targets.ts";
+import { unlessMissing } from "../../../platform/azure/failure.ts";
+import type { GraphApplication } from "../../../platform/azure/graph.ts";
+import type { SecretVersion } from "../../../platform/azure/vault-secrets.ts";
+import { DAY_MS, SECOND_MS } from "../../../platform/time.ts";
+import { auditedEffect } from "../../audited-effect.ts";
+import { readHeldCopy, readHeldValue } from "../../held-copies.ts";
+import { instantText, signInUnclear } from "../../problems.ts";
+import { openVault, placeOf, readEnabledVersion } from "../../publications.ts";
+import { clientSecretOf, type Publication, type RotationRecord } from "../../rotation.ts";
+import type { StepContext, StepDependencies } from "../../step-context.ts";
+import { ContinueLater, NeedsAttention } from "../../step-errors.ts";
+import { isCertain, placeKey, type Target } from "../../targets.ts";
+import type { ReasonsToKeepOld } from "../issuer.ts";
+import { isExpired, MAX_CLOCK_DIFFERENCE_MS } from "./plan.ts";
+import { readCreatedSecret } from "./prove.ts";
+
+const RETRY_SECONDS = 60;
+/** The old secret is not removed until the last logged sign-in with it is this old. */
+const MIN_SIGN_IN_AGE_MS = DAY_MS;
+
+/** Removes the old client secret. */
+export async function retireOldSecret(context: StepContext): Promise<void> {
+  const { objectId, oldKeyId } = clientSecretOf(context.record);
+  const removed = await removeClientSecret(context, oldKeyId, "old", () =>
+    context.save(({ revokingSince }) => ({ revokingSince: revokingSince ?? context.now().toISOString() })),
+  );
+  if (removed === "removed") return;
+  // Microsoft Graph can report `absent` although the secret exists.
+  if (await hasClientSecret(context.deps, objectId, oldKeyId)) throw new ContinueLater(RETRY_SECONDS);
+}
+
+/** Returns whether the directory lists the old secret. */
+export async function isOldSecretListed(
+  deps: Pick<StepDependencies, "graph">,
+  record: RotationRecord,
+): Promise<boolean> {
+  const { objectId, oldKeyId } = clientSecretOf(record);
+  return await hasClientSecret(deps, objectId, oldKeyId);
+}
+
+async function hasClientSecret(
+  { graph }: Pick<StepDependencies, "graph">,
+  objectId: string,
+  keyId: string,
+): Promise<boolean> {
+  const app = await graph.findApplication({ objectId });
+  return app?.passwords.some((one) => one.keyId === keyId) ?? false;
+}
+
+/** Returns the places that store, or may store, the old secret now. */
+export async function findTargets({ deps, record }: StepContext): Promise<Target[]> {
+  const { objectId, oldKeyId } = clientSecretOf(record);
+  const app = await deps.graph.findApplication({ objectId });
+  return app === undefined ? [] : await deps.matches.targetsOf(app, oldKeyId);
+}
+
+/** Returns the reasons of the directory and of a sign-in to keep the old secret, and the places that store it. */
+export async function reasonsToKeepOld(context: StepContext): Promise<ReasonsToKeepOld> {
+  const { deps, record } = context;
+  const { appId, objectId, oldKeyId } = clientSecretOf(record);
+  const app = await deps.graph.findApplication({ objectId });
+  if (app === undefined) return { reasons: ["The application is no longer in the directory."], targets: [] };
+  const reasons: string[] = [];
+  if (!app.passwords.some(({ keyId }) => keyId === record.newKeyId)) {
+    reasons.push(`The new secret ${record.newKeyId} is not in the directory.`);
+  }
+  // Also finds the value in a place if the held copy was deleted.
+  const newValue = record.newKeyId === undefined ? undefined : await readCreatedSecret(context, record.newKeyId);
+  const signedIn = newValue === undefined ? undefined : (await deps.signIn(appId, newValue)).kind;
+  if (signedIn === "unclear") throw signInUnclear(appId);
+  if (signedIn !== "accepted") reasons.push("The last sign-in with the new secret was not accepted.");
+  // Copies in other places are ignored: an attacker could keep a compromised secret valid by storing it in a vault.
+  return { reasons, targets: record.reason === "compromised" ? [] : await deps.matches.targetsOf(app, oldKeyId) };
+}
+
+/** Returns reasons from sign-ins in logs to keep the old secret. */
+export async function reasonsFromSignIns({ deps: { usage }, record, now }: StepContext): Promise<string[]> {
+  const { appId, oldKeyId: keyId } = clientSecretOf(record);
+  const lastSignInAt = await usage.lastSignIn({ appId, keyId });
+  const isRecent = lastSignInAt !== undefined && now().getTime() - lastSignInAt.getTime() < MIN_SIGN_IN_AGE_MS;
+  return [
+    ...(isRecent ? [`The old secret ${keyId} signed in at ${instantText(lastSignInAt)}, less than 24 hours ago.`] : []),
+    ...(await usage.unreadSignIns()),
+  ];
+}
 
 /** Which client secret is removed: an expired one, the one being replaced, or one that this rotation created. */
-export type RemovalKind = "expired" | "old" | "new";
+type RemovalKind = "expired" | "old" | "new";
 
 /**
  * Removes a client secret of the application. The only function that does.
@@ -162,7 +233,7 @@ async function storesSecret(
   version: SecretVersion & { value: string },
   keyId: string,
 ): Promise<boolean> {
-  const value = await readHeldClientSecret(context, keyId);
+  const value = await readHeldValue(context, keyId);
   if (value !== undefined) return version.value === value;
   const isNewOne = keyId !== context.record.newKeyId && version.value === (await readHeldCopy(context));
   const hint = app.passwords.find((one) => one.keyId === keyId)?.hint;

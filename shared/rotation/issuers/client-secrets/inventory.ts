@@ -1,0 +1,26 @@
+import type { InventoryUpdates } from "../../inventory-updates.ts";
+import { clientSecretOf, type RotationRecord, type StepName } from "../../rotation.ts";
+
+/**
+ * Steps after which the inventory reads the application, because they add or remove client secrets. `makeRoom` removes an expired
+ * one, and `cleanUp` those that failed attempts to add one left behind.
+ */
+const APPLICATION_STEPS: readonly StepName[] = ["makeRoom", "create", "revoke", "removeNew", "cleanUp"];
+
+/** Requests that the inventory reads the application again after a step that changed its client secrets. */
+export async function updateInventory(
+  inventory: InventoryUpdates,
+  record: RotationRecord,
+  step: StepName,
+): Promise<void> {
+  if (!APPLICATION_STEPS.includes(step)) return;
+  // The only attempt added the new client secret itself, so none was left behind.
+  if (step === "cleanUp" && record.attempts.length < 2) return;
+  const { appId, objectId, oldKeyId } = clientSecretOf(record);
+  await inventory.applicationChanged({
+    appId,
+    objectId,
+    ...(step === "create" && { added: record.newKeyId }),
+    ...(step === "revoke" && { removed: oldKeyId }),
+  });
+}

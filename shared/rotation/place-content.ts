@@ -1,0 +1,73 @@
+import type { NewSecretVersion, SecretVersion } from "../platform/azure/vault-secrets.ts";
+import { SECOND_MS } from "../platform/time.ts";
+import { issuerOf } from "./issuers/issuers.ts";
+import { MAX_TAGS, openVault, SERVICE_TAGS } from "./publications.ts";
+import { isVaultSecret, type Publication, type RotationRecord } from "./rotation.ts";
+import type { StepContext } from "./step-context.ts";
+
+// The versions that a rotation writes to its places, and how a place that has one is recognized.
+
+/** Returns the version to write: tags and content type of the previous version, with the new key ID in place of the old one. */
+export function nextVersion(
+  record: RotationRecord,
+  before: Pick<SecretVersion, "tags" | "contentType"> | undefined,
+  value: string,
+  now: Date,
+): NewSecretVersion {
+  const { rotationId, oldKeyId, newKeyId = "", newExpiresAt } = record;
+  const replaceKeyId = (text: string) => (oldKeyId === undefined ? text : text.replaceAll(oldKeyId, newKeyId));
+  const retainedTags = Object.entries(before?.tags ?? {})
+    .filter(([name]) => !SERVICE_TAGS.has(name))
+    .map(([name, tag]) => [name, replaceKeyId(tag)]);
+  const serviceTags = [
+    ["rotation-id", rotationId],
+    ...(isVaultSecret(record) ? [] : issuerOf(record).tagsOf(record, newKeyId)),
+    ["managed-by", "credential-lifecycle"],
+    ["rotated-at", now.toISOString()],
+  ].slice(0, MAX_TAGS - retainedTags.length);
+  return {
+    value,
+    contentType: before?.contentType === undefined ? undefined : replaceKeyId(before.contentType),
+    tags: Object.fromEntries([...retainedTags, ...serviceTags]),
+    expiresOn: newExpiresAt === undefined ? undefined : Math.floor(Date.parse(newExpiresAt) / SECOND_MS),
+  };
+}
+
+/** Content of a place: the `new` value, the version that was current when the rotation was `planned`, or any `other` value. */
+export interface PlaceContent {
+  holds: "new" | "planned" | "other";
+  current: (SecretVersion & { value: string }) | undefined;
+}
+
+/**
+ * Reads a place and compares it with the new value and the planned version.
+ *
+ * @param value - The new secret's value, if it is still readable.
+ */
+export async function inspectPlace(
+  context: StepContext,
+  publication: Publication,
+  value: string | undefined,
+): Promise<PlaceContent> {
+  const current = await openVault(context, publication).read(publication.secretName);
+  if (current !== undefined && isWrittenVersion(context.record, current, value)) return { holds: "new", current };
+  return { holds: current?.version === publication.plannedVersion ? "planned" : "other", current };
+}
+
+/**
+ * Returns whether the current version is the one this rotation wrote. For a vault secret the tag must also match, because the
+ * new value may equal the old one. The tag alone is not enough, because another writer may have copied the tags.
+ */
+function isWrittenVersion(
+  record: RotationRecord,
+  current: SecretVersion & { value: string },
+  value: string | undefined,
+): boolean {
+  if (isVaultSecret(record)) {
+    return current.tags["rotation-id"] === record.rotationId && (value === undefined || current.value === value);
+  }
+  if (value !== undefined) return current.value === value;
+  if (record.newKeyId === undefined) return false;
+  const [[name, tag]] = issuerOf(record).tagsOf(record, record.newKeyId);
+  return current.tags[name] === tag;
+}
