@@ -147,6 +147,8 @@ const filterValueOf: { [K in keyof AssetFilter]-?: (asset: AssetRecord) => Asset
   hasOwner: (asset) => firstOwnerOf(asset) !== undefined,
   sort: () => "expiresOn",
   source: sourceOf,
+  // The credentials of this test are those of the service's own tenant.
+  b2cTenant: () => undefined,
   counted: (asset) => !isUnseen(asset) && !isOutOfScope(asset),
   outOfScope: (asset) => isOutOfScope(asset),
 };

@@ -91,7 +91,7 @@ withBrowser("a subscription whose vaults can't be listed is named with the reaso
   );
 
   await unreadSubscriptions().getByRole("link", { name: "Acme Finance" }).click();
-  await page.getByRole("heading", { name: "Vaults and subscriptions", level: 1 }).waitFor();
+  await page.getByRole("heading", { name: "Vaults", level: 1 }).waitFor();
   const subscriptions = page.getByRole("table", { name: "Subscriptions" });
   await subscriptions.getByText(FINANCE).first().waitFor();
   expect(await subscriptions.innerText()).not.toContain("Acme Production");
