@@ -716,11 +716,11 @@ export const FORM_CASES: Record<string, FormCase> = {
     view: "/devops",
     steps: [
       {
-        open: "Edit organization",
+        open: "Connect organization",
         wrong: { "Organization URL": "https://elsewhere.example/acme" },
         wrongField: "Organization URL",
         typed: { "Organization URL": "https://dev.azure.com/acme" },
-        press: ["Save organization"],
+        press: ["Connect organization"],
         verify: async () => expect((await readDevopsSettings()).orgUrl).toBe("https://dev.azure.com/acme"),
       },
       { open: "Test connection", press: ["Test connection"], result: /Connection test (passed|failed)/ },
