@@ -13,10 +13,10 @@ export const STRENGTHS = {
 
 /** What happens to a consumer when the asset gets a new version. */
 export const REFRESHES = {
-  automatic: "uses the new version by itself",
+  automatic: "updates automatically",
   action: "needs an update or restart to use the new version",
-  blind: "unknown: when it uses the new version can't be seen",
-  willBreak: "breaks: keeps using the old version",
+  blind: "unknown when it uses the new version",
+  willBreak: "breaks, because it keeps the old version",
 } as const satisfies Record<Dependency["refresh"]["how"], string>;
 
 /** Kinds of consumers, named as in Azure. */
