@@ -29,7 +29,7 @@ const COLUMNS: Column<Vault>[] = [
 /** Vaults are in the order of their names, the only order that the API reads from an index. */
 const FILTERS = [
   { name: "search", label: "Vault name contains" },
-  { name: "subscription", label: "Subscription ID" },
+  { name: "subscription", label: "Subscription", placeholder: "Subscription ID" },
 ] as const;
 
 /** The table of all vaults on the Vaults page. A vault that can't be read shows the reason and the fix. */
