@@ -190,7 +190,7 @@ task("sign-in by OIDC is set up and tested before it is saved", async () => {
   await visitor.see("No successful sign-in yet");
   expect(await page.getByRole("button", { name: "Test saved configuration" }).isVisible()).toBe(true);
   await visitor.follow("Overview", page.getByRole("navigation", { name: "Views" }));
-  await visitor.see("No sign-in yet: sign in once through single sign-on");
+  await visitor.see("Configure OpenID Connect or SAML");
   visitor.expectClicks();
 });
 
