@@ -147,7 +147,7 @@ const listAssets = endpoint({
   route: "api/assets/discovery/assets",
   summary: "List assets: secrets, keys and certificates",
   description:
-    "Assets that are out of scope are included, marked, and excluded from counts and the score; use counted=true or outOfScope=false to exclude them. All filters can be combined. With status, expiresBefore or expiresAfter, assets are ordered by expiry date. The filters search, enabled, tag, owner and hasOwner have no index: each call reads up to 10,000 rows and returns the matches with a nextCursor.",
+    "Assets that are out of scope are included, marked, and excluded from counts and the score; use counted=true or outOfScope=false to exclude them. All filters can be combined. With status, expiresBefore or expiresAfter, assets are ordered by expiry date. The filters search, b2cTenant, enabled, tag, owner and hasOwner have no index: each call reads up to 10,000 rows and returns the matches with a nextCursor.",
   tag,
   access: "user",
   tier: "core",

@@ -174,9 +174,9 @@ function expiryOfUsedSecret(
 
 /** Counts the tenant's credentials in the inventory. Costs one request. */
 async function countsOf(tenantId: string, { tables, moment }: DiscoverDeps): Promise<Counts> {
-  const counts: Counts = { applications: 0, policyKeys: 0, identityProviders: 0, expiring: 0 };
+  const byKind = { applications: 0, policyKeys: 0, identityProviders: 0 };
+  const byStatus = { expired: 0, critical: 0, warning: 0 };
   const statusTime = await moment();
-  const expiringRanges = [rangeOf("critical", statusTime), rangeOf("warning", statusTime)];
   const kinds = LISTS.map((list): [List, string] => [list, b2cHolderName(tenantId, KIND_OF[list])]);
   const prefix = vaultInSubscriptionKey(holderSubscription("b2c"), `b2c-${tenantId}-`);
   const range = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix) };
@@ -185,12 +185,14 @@ async function countsOf(tenantId: string, { tables, moment }: DiscoverDeps): Pro
       const list = kinds.find(([, start]) => row.name.startsWith(start))?.[0];
       if (list === undefined) continue;
       for (const type of ASSET_TYPES) {
-        counts[list] += countExpiries(expiriesOf(row, type));
-        for (const range of expiringRanges) counts.expiring += countExpiries(expiriesOf(row, type), range);
+        byKind[list] += countExpiries(expiriesOf(row, type));
+        for (const status of ["expired", "critical", "warning"] as const)
+          byStatus[status] += countExpiries(expiriesOf(row, type), rangeOf(status, statusTime));
       }
     }
   }
-  return counts;
+  const { expired, critical, warning } = byStatus;
+  return { ...byKind, expiring: critical + warning, critical, expired };
 }
 
 /**

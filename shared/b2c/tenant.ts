@@ -46,12 +46,18 @@ export type TenantType = (typeof TENANT_TYPES)[number];
 export const LISTS = ["applications", "policyKeys", "identityProviders"] as const;
 export type List = (typeof LISTS)[number];
 
-/** Credentials in the inventory by kind. `expiring` counts those with status warning or critical. */
+/** Credentials in the inventory by kind, and by the status that they had then. Rows of earlier versions lack the last two. */
 export const Counts = z.object({
   applications: z.int().meta({ description: "Client secrets and certificates of applications." }),
   policyKeys: z.int().meta({ description: "Keys of custom policies." }),
   identityProviders: z.int().meta({ description: "Identity providers." }),
   expiring: z.int().meta({ description: "Credentials with status warning or critical." }),
+  critical: z.int().optional().meta({
+    description: "Credentials with status critical. Absent until the first discovery after an upgrade.",
+  }),
+  expired: z.int().optional().meta({
+    description: "Credentials with status expired. Absent until the first discovery after an upgrade.",
+  }),
 });
 export type Counts = z.infer<typeof Counts>;
 

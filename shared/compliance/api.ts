@@ -111,6 +111,7 @@ export const Breakdown = z
         }),
       )
       .meta({ description: "Score of each subscription, lowest first." }),
+    evaluatedAt: scoreFields.evaluatedAt,
   })
   .meta({ id: "ComplianceBreakdown" });
 export const ViolationOwners = z
@@ -127,6 +128,7 @@ export const ViolationOwners = z
     none: count.meta({
       description: "Number of violations of resources without an owner; equals `open` of the list with hasOwner=false.",
     }),
+    noneBySeverity: scoreFields.bySeverity.meta({ description: "The same violations by severity." }),
     examined: count.meta({ description: "Number of violations that were examined, including exempted ones." }),
     complete: z.boolean().meta({
       description: "False if there are more violations than one call examines. The most severe ones come first.",

@@ -27,6 +27,8 @@ export interface Breakdown {
   checks: FailingCheck[];
   /** Lowest score first. */
   subscriptions: ScoreOfSubscription[];
+  /** Newest evaluation of any vault, ISO 8601. Null before the first. */
+  evaluatedAt: string | null;
 }
 
 const NAMES_OF_DIRECTORIES: Readonly<Record<string, string>> = {
@@ -64,5 +66,5 @@ export function breakdownOf(overview: CountedOverview, scope: Scope): Breakdown 
     })
     .filter(({ total }) => total > 0)
     .sort((a, b) => a.score - b.score || b.failed - a.failed || (a.name < b.name ? -1 : 1));
-  return { checks, subscriptions };
+  return { checks, subscriptions, evaluatedAt: overview.evaluatedAt };
 }

@@ -20,6 +20,7 @@ export interface ViolationsByOwner {
   owners: OwnerViolations[];
   /** Number of violations of resources without an owner. */
   none: number;
+  noneBySeverity: BySeverity;
   /** Number of examined violations. */
   examined: number;
   /** False if there are more violations than one call examines. The most severe ones are examined first. */
@@ -32,14 +33,15 @@ export interface ViolationsByOwner {
  */
 export async function violationsByOwner(tables: Tables, overview: Overview): Promise<ViolationsByOwner> {
   const owners = new Map<string, BySeverity>();
-  let [remaining, none, examined, complete] = [slicesOf({}, overview), 0, 0, false];
+  const withoutOwner = noViolations();
+  let [remaining, examined, complete] = [slicesOf({}, overview), 0, false];
   for (let step = 0; step < MAX_STEPS && !complete; step++) {
     const { entries, next } = await readNextEntries(tables, overview, remaining, 0, VIOLATIONS_PER_STEP);
     examined += entries.length;
     for (const { slice, finding } of entries) {
       if (exemptionIdOf(slice, finding, overview) !== null) continue;
       const ownersOfFinding = new Set(finding[3]?.owners);
-      if (ownersOfFinding.size === 0) none++;
+      if (ownersOfFinding.size === 0) withoutOwner[slice.check.severity]++;
       for (const owner of ownersOfFinding) {
         const bySeverity = owners.get(owner) ?? noViolations();
         bySeverity[slice.check.severity]++;
@@ -49,14 +51,22 @@ export async function violationsByOwner(tables: Tables, overview: Overview): Pro
     if (next) remaining = slicesAfter(remaining, next);
     else complete = true;
   }
-  return { owners: [...owners].map(ownerViolations).sort(bySeverityAndName), none, examined, complete };
+  return {
+    owners: [...owners].map(ownerViolations).sort(bySeverityAndName),
+    none: totalOf(withoutOwner),
+    noneBySeverity: withoutOwner,
+    examined,
+    complete,
+  };
 }
 
 const noViolations = (): BySeverity => ({ critical: 0, high: 0, medium: 0, low: 0 });
 
+const totalOf = (bySeverity: BySeverity): number => SEVERITIES.reduce((sum, severity) => sum + bySeverity[severity], 0);
+
 const ownerViolations = ([owner, bySeverity]: [string, BySeverity]): OwnerViolations => ({
   owner,
-  failed: SEVERITIES.reduce((sum, severity) => sum + bySeverity[severity], 0),
+  failed: totalOf(bySeverity),
   bySeverity,
 });
 

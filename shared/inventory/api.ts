@@ -374,6 +374,11 @@ export const AssetQuery = z.strictObject({
     .enum(SOURCES)
     .optional()
     .meta({ description: "Source of the asset: key vaults, Entra applications or B2C tenants." }),
+  b2cTenant: z
+    .guid("must be a tenant id (a GUID)")
+    .transform((id) => id.toLowerCase())
+    .optional()
+    .meta({ description: "ID of a B2C tenant: returns its credentials." }),
   counted: queryBoolean().optional().meta({
     description:
       "`true` returns counted assets only. `false` returns uncounted assets only: out of scope, or credentials that were not seen for 7 days or require a PRO license. By default, counted assets and assets out of scope are returned.",

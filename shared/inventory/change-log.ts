@@ -21,6 +21,7 @@ import {
   fingerprint,
   SOURCES,
   sourceOf,
+  titleOfCredential,
 } from "./asset.ts";
 import type { NetChange } from "./asset-row-changes.ts";
 import { forEachType, VAULTS, type VaultRecord, Vaults } from "./vault.ts";
@@ -38,6 +39,8 @@ export type ChangeKind = (typeof CHANGE_KINDS)[number];
 const PackedItem = z.tuple([z.enum(CHANGE_KINDS), z.enum(ASSET_TYPES), z.string(), z.array(z.string())]);
 type PackedItem = z.infer<typeof PackedItem>;
 
+const Titles = z.array(z.string());
+
 const perType = z.object({ certificate: z.int(), key: z.int(), secret: z.int() });
 const ChangeRecord = z.object({
   /** When the write ended, ISO 8601. */
@@ -49,6 +52,11 @@ const ChangeRecord = z.object({
   counts: z.object({ added: perType, updated: perType, removed: perType }),
   /** Compressed `PackedItem`s. */
   items: packedMember(z.array(PackedItem)),
+  /**
+   * For credentials: the title of each item, empty if unknown, because their names are IDs. A member of its own, so that earlier
+   * versions can read the items. Absent in rows of earlier versions.
+   */
+  titles: packedMember(Titles).optional(),
 });
 type ChangeRecord = z.infer<typeof ChangeRecord>;
 export const ChangeRows = entity(Vaults.table, ChangeRecord);
@@ -72,6 +80,8 @@ export interface LoggedChange {
   kind: ChangeKind;
   type: AssetType;
   name: string;
+  /** For a credential: its title at that time, if known. */
+  title: string | undefined;
   vaultName: string;
   subscriptionId: string;
   source: AssetSource;
@@ -113,6 +123,10 @@ export function changeOperations(
     const members = kind === "updated" && before && after ? membersThatDiffer(before, after) : [];
     return [kind, type, name, members];
   });
+  const titles = changes.map(({ before, after }) => {
+    const { credential } = after ?? before ?? {};
+    return credential ? titleOfCredential(credential) : "";
+  });
   const operations: Operation[] = [];
   const key = `${instantKey(now.getTime())}!${vault.name.toLowerCase()}!${randomUUID()}`;
   for (let start = 0; start < items.length; start += ITEMS_PER_ROW) {
@@ -124,6 +138,7 @@ export function changeOperations(
       ...(vault.source === undefined ? {} : { source: vault.source }),
       counts: countsOf(batch),
       items: pack(batch),
+      ...(titles.some(Boolean) && { titles: pack(titles.slice(start, start + ITEMS_PER_ROW)) }),
     };
     operations.push(put(ChangeRows, `${key}!${String(operations.length).padStart(3, "0")}`, row));
   }
@@ -196,7 +211,7 @@ export async function listChanges(
   paging: for await (const rows of tables.pages(ChangeRows, { ...from, pageSize: ROWS_PER_PAGE })) {
     for (const row of rows) {
       if (!matchesRow(row, filter)) continue;
-      const matchingItems = itemsOf(row).filter(([kind, type]) => matchesItem(kind, type, filter));
+      const matchingItems = itemsOf(row).filter(({ item: [kind, type] }) => matchesItem(kind, type, filter));
       const firstIndex = row.rowKey === cursor?.k ? cursor.i : 0;
       for (let index = firstIndex; index < matchingItems.length; index++) {
         if (skip > 0) {
@@ -278,16 +293,29 @@ const matchesItem = (kind: ChangeKind, type: AssetType, filter: ChangeFilter): b
 const countIn = ({ counts }: Pick<ChangeRecord, "counts">, kind: ChangeKind, filter: ChangeFilter): number =>
   ASSET_TYPES.reduce((sum, type) => sum + (matchesItem(kind, type, filter) ? counts[kind][type] : 0), 0);
 
-const itemsOf = (row: Row<ChangeRecord>): PackedItem[] => unpack(ChangeRows, row, "items", z.array(PackedItem));
+interface Item {
+  item: PackedItem;
+  title: string | undefined;
+}
+
+function itemsOf(row: Row<ChangeRecord>): Item[] {
+  const { titles: packedTitles } = row;
+  const titles = packedTitles ? unpack(ChangeRows, { ...row, titles: packedTitles }, "titles", Titles) : [];
+  return unpack(ChangeRows, row, "items", z.array(PackedItem)).map((item, index) => ({
+    item,
+    title: titles[index] || undefined,
+  }));
+}
 
 const toLoggedChange = (
   { at, vaultName, subscriptionId, source }: ChangeRecord,
-  [kind, type, name, members]: PackedItem,
+  { item: [kind, type, name, members], title }: Item,
 ): LoggedChange => ({
   at,
   kind,
   type,
   name,
+  title,
   vaultName,
   subscriptionId,
   source: sourceOf({ source }),

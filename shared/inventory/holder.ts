@@ -98,10 +98,10 @@ export function exclusionReason(
 
 /**
  * Returns the owners of an asset: for vault assets the value of the tag named by `ownerTag`, for credentials the owners of the
- * application. Empty if there is none. A tag without a value, or of spaces, names no owner.
+ * application. Empty if there is none. A text without a value, or of spaces, names no owner.
  */
 export function ownersOf(asset: Pick<AssetRecord, "tags" | "credential">, ownerTag: string): string[] {
-  if (asset.credential) return asset.credential.owners ?? [];
+  if (asset.credential) return (asset.credential.owners ?? []).filter((owner) => owner.trim() !== "");
   const { tags } = asset;
   const owner = tags && Object.hasOwn(tags, ownerTag) ? tags[ownerTag]! : "";
   return owner.trim() === "" ? [] : [owner];

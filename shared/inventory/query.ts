@@ -28,7 +28,7 @@ import {
 } from "./asset-keys.ts";
 import { END_OF_TIME, type ExpiryRange, intersect, type Moment, STATUSES, type Status } from "./asset-status.ts";
 import { detailsReadAt } from "./details.ts";
-import { type CountingContext, exclusionReason, type NotCounted, ownersOf } from "./holder.ts";
+import { b2cTenantOf, type CountingContext, exclusionReason, type NotCounted, ownersOf } from "./holder.ts";
 import { statusOfAsset } from "./renewal.ts";
 import { readScope } from "./scope.ts";
 import { type AssetSummary, type SummaryFilter, summaryOf } from "./summary.ts";
@@ -68,6 +68,8 @@ export interface AssetFilter {
   vault?: string;
   subscription?: string;
   source?: AssetSource;
+  /** Only credentials of this B2C tenant. */
+  b2cTenant?: string;
   /** True: only assets that count. False: only assets excluded from counts and the score. */
   counted?: boolean;
   /**
@@ -410,13 +412,14 @@ function datesOf(filter: AssetFilter): ExpiryRange | undefined {
 /** Returns a predicate for the filters that have no index. Undefined if none of them is given. */
 function unindexedFilter(filter: AssetFilter, ownerTag: string): ((asset: AssetRecord) => boolean) | undefined {
   const tests: ((asset: AssetRecord) => boolean)[] = [];
-  const { search, enabled, tag, owner, hasOwner } = filter;
+  const { search, b2cTenant, enabled, tag, owner, hasOwner } = filter;
   if (search !== undefined) {
     const text = search.toLowerCase();
     tests.push(({ name, credential }) =>
       [name, credential?.displayName, credential?.applicationName].some((one) => one?.toLowerCase().includes(text)),
     );
   }
+  if (b2cTenant !== undefined) tests.push(({ vaultName }) => b2cTenantOf(vaultName.toLowerCase()) === b2cTenant);
   if (enabled !== undefined) tests.push((asset) => asset.enabled === enabled);
   if (owner !== undefined) tests.push((asset) => ownersOf(asset, ownerTag).includes(owner));
   if (hasOwner !== undefined) tests.push((asset) => ownersOf(asset, ownerTag).some(Boolean) === hasOwner);

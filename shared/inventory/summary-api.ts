@@ -215,6 +215,11 @@ export const Change = z
     source: z.enum(SOURCES).meta({ description: "Source of the asset." }),
     type: z.enum(ASSET_TYPES).meta({ description: "Whether the asset is a secret, a key or a certificate." }),
     name: z.string(),
+    title: z.string().nullable().meta({
+      description:
+        "For a credential of a directory, whose name consists of IDs: its application and name at that time. Null if unknown.",
+      example: "Payments API/current",
+    }),
     vaultName: z.string().nullable().meta({ description: "Null for assets outside key vaults." }),
     subscriptionId: z.string().nullable(),
     members: z.array(z.string()).meta({
@@ -225,7 +230,7 @@ export const Change = z
   .meta({ id: "AssetChange" });
 export const ChangeList = pageOf(Change, "AssetChangeList");
 
-export const changeView = ({ at, kind, type, name, ...origin }: LoggedChange): z.infer<typeof Change> => {
+export const changeView = ({ at, kind, type, name, title, ...origin }: LoggedChange): z.infer<typeof Change> => {
   const isOfVault = origin.source === "keyVault";
   return {
     at,
@@ -234,6 +239,7 @@ export const changeView = ({ at, kind, type, name, ...origin }: LoggedChange): z
     source: origin.source,
     type,
     name,
+    title: title ?? null,
     vaultName: isOfVault ? origin.vaultName : null,
     subscriptionId: isOfVault ? origin.subscriptionId : null,
     members: origin.members,

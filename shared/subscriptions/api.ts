@@ -55,6 +55,10 @@ export const Subscription = z
     counts: z.object({
       vaults: count,
       vaultsUnreadable: count.meta({ description: "Number of vaults without a list that the last scan could read." }),
+      vaultsWithFailures: count.meta({
+        description:
+          "Number of vaults with a list that the last scan could not read; equals the vaults with failing=true.",
+      }),
       assets: count,
       vaultsWithEvents: count.meta({ description: "Number of vaults that have sent an event, such as a new version." }),
     }),

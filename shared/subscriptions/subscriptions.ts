@@ -54,6 +54,8 @@ export interface Subscription {
     vaults: number;
     /** Vaults of which the last scan could read no list. */
     vaultsUnreadable: number;
+    /** Vaults with a list that the last scan could not read. */
+    vaultsWithFailures: number;
     assets: number;
     /** Vaults that have sent an event. */
     vaultsWithEvents: number;
@@ -527,6 +529,7 @@ function subscriptionOf(
     counts: {
       vaults: counts?.vaults ?? 0,
       vaultsUnreadable: counts?.unreadable ?? 0,
+      vaultsWithFailures: counts?.failing ?? 0,
       assets: counts?.assets ?? 0,
       vaultsWithEvents: counts?.withEvents ?? 0,
     },

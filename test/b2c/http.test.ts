@@ -67,6 +67,24 @@ test("a tenant with 300 credentials is discovered, and an alert lists the creden
   });
   const assets = await service.listAll("/api/assets/discovery/assets?source=b2c");
   expect([assets.length, new Set(assets.map(({ id }) => id)).size]).toEqual([300, 300]);
+  // Each number of the tenant counts the list with the same filters.
+  const { counts } = (await service.admin("GET", tenantPath)).body;
+  const listed = async (status: string) => {
+    const query = new URLSearchParams({ source: "b2c", b2cTenant: registration.tenantId.toUpperCase(), status });
+    return (await service.admin("GET", `/api/assets/discovery/assets?${query}`)).body.total;
+  };
+  expect(counts.expired).toBeGreaterThan(0);
+  expect([counts.expired, counts.critical, counts.expiring]).toEqual([
+    await listed("expired"),
+    await listed("critical"),
+    (await listed("critical")) + (await listed("warning")),
+  ]);
+  const others = await service.admin("GET", `/api/assets/discovery/assets?b2cTenant=${crypto.randomUUID()}`);
+  expect(others.body.total).toBe(0);
+  // The log of changes has the titles of credentials, whose names consist of IDs.
+  const { body: changes } = await service.admin("GET", "/api/assets/discovery/changes?source=b2c&limit=1");
+  const { credential } = assets.find(({ id }) => id === changes.items[0].assetId);
+  expect(changes.items[0].title).toContain(credential.applicationName);
   const csv = await service.admin("GET", "/api/assets/discovery/assets?source=b2c&format=csv");
   expect(csv.text.trimEnd().split("\r\n")).toHaveLength(301);
 

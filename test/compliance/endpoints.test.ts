@@ -79,6 +79,8 @@ test("the breakdown and the list of owners have the same numbers as the score", 
   const { json: owners } = await call("listComplianceOwners");
   expect(owners).toMatchObject({ examined: score.failed, complete: true });
   expect(sum(owners.owners) + owners.none).toBe(score.failed);
+  const { critical, high, medium, low } = owners.noneBySeverity;
+  expect(critical + high + medium + low).toBe(owners.none);
 });
 
 test.each([

@@ -20,6 +20,9 @@ const RECORDING = path.resolve(import.meta.dirname, "../fixtures/specification-f
 const ADDED: readonly string[] = [
   "GET /api/assets/discovery/assets/{asset_id}: + .body.statusRule",
   "GET /api/assets/discovery/assets/{asset_id}: + .body.statusReason",
+  "POST /subscriptions: + .body.counts.vaultsWithFailures",
+  "POST /b2c/tenants/{tenant_id}/discover: + .body.counts.critical",
+  "POST /b2c/tenants/{tenant_id}/discover: + .body.counts.expired",
   "POST /api/automation/rotation/discover: + .body.unnamedOwners",
   "GET /api/automation/rotation/apps: + .body.items[].owners[].isService",
   "POST /api/automation/rotation/rotate: + .body.needs",

@@ -147,6 +147,7 @@ const filterValueOf: { [K in keyof AssetFilter]-?: (asset: AssetRecord) => Asset
   hasOwner: (asset) => firstOwnerOf(asset) !== undefined,
   sort: () => "expiresOn",
   source: sourceOf,
+  b2cTenant: () => undefined,
   counted: (asset) => !isUnseen(asset) && !isOutOfScope(asset),
   outOfScope: (asset) => isOutOfScope(asset),
 };
@@ -156,8 +157,10 @@ function firstOwnerOf({ tags, credential }: AssetRecord): string | undefined {
 const isOutOfScope = ({ subscriptionId }: AssetRecord): boolean => subscriptionId === OUT_OF_SCOPE_SUBSCRIPTION;
 /** Returns whether the asset belongs to the second holder, which was last seen eight days ago. */
 const isUnseen = ({ vaultName }: AssetRecord): boolean => vaultName.startsWith("entra-") && vaultName.endsWith("-c");
-// `namePrefix`, which only the search uses, has a test of its own.
-const MEMBERS = Object.keys(filterValueOf).filter((name) => name !== "namePrefix") as (keyof AssetFilter)[];
+// `namePrefix`, which only the search uses, and `b2cTenant` (test/b2c/http.test.ts) have tests of their own.
+const MEMBERS = Object.keys(filterValueOf).filter(
+  (name) => !["namePrefix", "b2cTenant"].includes(name),
+) as (keyof AssetFilter)[];
 /** Filters that match no asset, or few others. */
 const filtersOfNoAsset: AssetFilter[] = [
   { vault: "kv-none" },

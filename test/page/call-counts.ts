@@ -33,7 +33,7 @@ withBrowser(
       "/approvals",
       "/auth/me",
       // For the setup steps of administrators.
-      "/auth/sso/status",
+      "/auth/sso/config",
       "/compliance/breakdown",
       "/compliance/score",
     ]);

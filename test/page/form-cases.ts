@@ -101,7 +101,7 @@ function ruleCase(channel: string, method: string, address: FormInput, wrong: Fo
         verify: async () => expect((await readRule(changed)).enabled).toBe(false),
       },
       {
-        open: `Delete: ${changed}`,
+        open: `Delete rule: ${changed}`,
         press: ["Delete rule"],
         verify: async () => expect(await readRule(changed)).toBeUndefined(),
       },
@@ -416,7 +416,7 @@ export const FORM_CASES: Record<string, FormCase> = {
           }),
       },
       {
-        open: "Reset: Critical expiry threshold",
+        open: "Reset setting: Critical expiry threshold",
         press: ["Reset setting"],
         verify: async () =>
           expect((await readSetting("compliance-policy", "criticalExpiryDays")).source).toBe("default"),
@@ -433,7 +433,7 @@ export const FORM_CASES: Record<string, FormCase> = {
         verify: async () => expect((await readSetting("logging", "logLevel")).value).toBe("WARNING"),
       },
       {
-        open: "Reset: Log level",
+        open: "Reset setting: Log level",
         press: ["Reset setting"],
         verify: async () => expect((await readSetting("logging", "logLevel")).source).toBe("default"),
       },
@@ -448,7 +448,7 @@ export const FORM_CASES: Record<string, FormCase> = {
         verify: async () => expect((await readSetting("features", "watchAll")).value).toBe(false),
       },
       {
-        open: "Reset: Monitor all subscriptions",
+        open: "Reset setting: Monitor all subscriptions",
         press: ["Preview changes", "Reset setting"],
         verify: async () =>
           expect(await readSetting("features", "watchAll")).toMatchObject({ value: true, source: "default" }),
@@ -516,7 +516,7 @@ export const FORM_CASES: Record<string, FormCase> = {
         verify: async () => expect(await readTypedUser()).toMatchObject({ mustChangePassword: true }),
       },
       {
-        open: "Delete: typed.user",
+        open: "Delete user: typed.user",
         press: ["Delete user"],
         verify: async () => expect(await readTypedUser()).toBeUndefined(),
       },
@@ -716,11 +716,11 @@ export const FORM_CASES: Record<string, FormCase> = {
     view: "/devops",
     steps: [
       {
-        open: "Edit organization",
+        open: "Connect organization",
         wrong: { "Organization URL": "https://elsewhere.example/acme" },
         wrongField: "Organization URL",
         typed: { "Organization URL": "https://dev.azure.com/acme" },
-        press: ["Save organization"],
+        press: ["Connect organization"],
         verify: async () => expect((await readDevopsSettings()).orgUrl).toBe("https://dev.azure.com/acme"),
       },
       { open: "Test connection", press: ["Test connection"], result: /Connection test (passed|failed)/ },

@@ -91,10 +91,17 @@ withBrowser("a subscription whose vaults can't be listed is named with the reaso
   );
 
   await unreadSubscriptions().getByRole("link", { name: "Acme Finance" }).click();
-  await page.getByRole("heading", { name: "Vaults and subscriptions", level: 1 }).waitFor();
+  await page.getByRole("heading", { name: "Vaults", level: 1 }).waitFor();
   const subscriptions = page.getByRole("table", { name: "Subscriptions" });
   await subscriptions.getByText(FINANCE).first().waitFor();
   expect(await subscriptions.innerText()).not.toContain("Acme Production");
+  expect(await subscriptions.innerText()).toContain("Not read");
+  // The other subscription has a state of its own, whatever the status of the whole scan is.
+  const onlyUnread = page.getByRole("checkbox", { name: "Only subscriptions that could not be read" });
+  await onlyUnread.uncheck();
+  const production = subscriptions.getByRole("row", { name: "Acme Production" });
+  expect(await production.innerText()).toContain("Assets read");
+  await onlyUnread.check();
   const only = page.getByRole("checkbox", { name: "Only vaults with access problems" });
   await only.check();
   expect(new URL(page.url()).hash).toBe("#/vaults?unread=true&failing=true");
@@ -110,6 +117,14 @@ withBrowser("the overview lists unread subscriptions before unread vaults", asyn
   expect(text).toContain("Vault kv-shop: ");
   expect(text.indexOf("Subscription Acme Finance: ")).toBeLessThan(text.indexOf("Vault kv-shop: "));
   expect(await coverageLine()).toBe("Coverage: 1 of 2 subscriptions, 0 of 1 known vault");
+
+  await page.goto(`${service.url}/#/vaults`);
+  const production = page.getByRole("table", { name: "Subscriptions" }).getByRole("row", { name: "Acme Production" });
+  expect(await production.innerText()).toContain("Partially read");
+  await production.getByRole("link", { name: "1 vault could not be read completely" }).click();
+  await expect
+    .poll(() => page.getByRole("table", { name: "Vaults" }).getByRole("row").allInnerTexts())
+    .toEqual([expect.stringContaining("Access problems"), expect.stringContaining("kv-shop")]);
 });
 
 withBrowser("the overview says that everything was read only after a completed scan of all subscriptions", async () => {

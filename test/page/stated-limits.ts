@@ -86,7 +86,7 @@ withBrowser("turning off password sign-in names the bootstrap administrator", as
 
 withBrowser("deleting the own account says so", async () => {
   const { page } = await visitLoadedPage("/#/access");
-  await page.getByRole("button", { name: `Delete: ${ADMIN.username}`, exact: true }).click();
+  await page.getByRole("button", { name: `Delete user: ${ADMIN.username}`, exact: true }).click();
   await page.getByRole("dialog").getByText("This is your own account: you are signed out.").waitFor();
   await page.keyboard.press("Escape");
 });

@@ -186,6 +186,11 @@ task("sign-in by OIDC is set up and tested before it is saved", async () => {
   await visitor.press("Save configuration", dialog);
   await dialog.waitFor({ state: "detached" });
   await visitor.see(`OpenID Connect with ${issuer}`);
+  // A passed test is no sign-in, so neither this page nor the setup steps say that single sign-on works.
+  await visitor.see("No successful sign-in yet");
+  expect(await page.getByRole("button", { name: "Test saved configuration" }).isVisible()).toBe(true);
+  await visitor.follow("Overview", page.getByRole("navigation", { name: "Views" }));
+  await visitor.see("Configure OpenID Connect or SAML");
   visitor.expectClicks();
 });
 

@@ -114,7 +114,7 @@ withBrowser("data that can't be refreshed stays visible, with its age and the re
   );
   await goToView(page, "/compliance", "Compliance");
   await page.clock.fastForward(180_000);
-  await goToView(page, "/vaults", "Vaults and subscriptions");
+  await goToView(page, "/vaults", "Vaults");
   const notice = page.getByRole("alert");
   await notice.getByText(/The data below may be out of date. It was loaded \d+ minutes ago/).waitFor();
   await notice.getByText("Request ID: REQ-1").waitFor();
@@ -183,7 +183,7 @@ withSeedData("a rate-limited call shows a notice and is retried automatically", 
     Promise.all(Array.from({ length: 60 }, async () => (await fetch("/auth/me")).status)),
   );
   expect(new Set(statuses)).toEqual(new Set([200, 429]));
-  await goToView(page, "/vaults", "Vaults and subscriptions");
+  await goToView(page, "/vaults", "Vaults");
   await page
     .getByText(/^Too many requests to this service. The page continues automatically at .* some data might be missing/)
     .waitFor();

@@ -309,7 +309,11 @@ describe("the inventory in numbers, its changes and versions", () => {
   });
 
   test("a vault that the last scan could not read is counted in `vaultsUnreadable` of its subscription", async () => {
-    const unreadableVaults = async () => (await subscription(ALPHA)).counts.vaultsUnreadable;
+    const unreadableVaults = async () => {
+      const { vaultsUnreadable, vaultsWithFailures } = (await subscription(ALPHA)).counts;
+      expect(vaultsWithFailures).toBe(vaultsUnreadable);
+      return vaultsUnreadable;
+    };
     service.cloud.control.addFault({ match: { vault: "kv-alpha" }, action: { kind: "deny" } });
     expect((await service.scan({ mode: "full" })).status).toBe("failed");
     service.cloud.control.clearFaults();

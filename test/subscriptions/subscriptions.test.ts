@@ -120,7 +120,7 @@ describe("listing", () => {
         addedBy: null,
         lastScan: null,
         lastFailure: null,
-        counts: { vaults: 0, vaultsUnreadable: 0, assets: 0, vaultsWithEvents: 0 },
+        counts: { vaults: 0, vaultsUnreadable: 0, vaultsWithFailures: 0, assets: 0, vaultsWithEvents: 0 },
         // The configuration has no row, and so no ETag of its own.
         etag: '"configuration"',
       },

@@ -18,16 +18,23 @@ const queries = new QueryClient({
   },
 });
 
-/** The dark theme, with links and hovered buttons light enough to read on the row of a table that the pointer is over. */
+/** The light theme, with the text of unavailable buttons dark enough to read. */
+const LIGHT_THEME: Theme = {
+  ...webLightTheme,
+  colorNeutralForegroundDisabled: webLightTheme.colorNeutralForeground4,
+};
+
+/** The dark theme, with the same text light enough, and with links and hovered buttons light enough to read on the row of a table that the pointer is over. */
 const DARK_THEME: Theme = {
   ...webDarkTheme,
+  colorNeutralForegroundDisabled: webDarkTheme.colorNeutralForeground4,
   colorBrandForegroundLink: webDarkTheme.colorBrandForegroundLinkHover,
   colorNeutralForeground2BrandHover: webDarkTheme.colorBrandForegroundLinkHover,
 };
 
 /** The page. Everything below `SignedIn` is rendered only for a signed-in user. */
 export function App() {
-  const theme = useIsDark() ? DARK_THEME : webLightTheme;
+  const theme = useIsDark() ? DARK_THEME : LIGHT_THEME;
   return (
     <FluentProvider theme={theme}>
       <QueryClientProvider client={queries}>

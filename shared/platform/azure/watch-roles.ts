@@ -15,9 +15,9 @@ export const INVENTORY_ROLE = "Credential Lifecycle Inventory Reader";
 /** Reads role assignments, and the resources that can use key vaults. */
 const DEPENDENCY_ROLE = "Credential Lifecycle Dependency Reader";
 
-/** Completes "Give the service's identity …". */
+/** Completes "Give the service's identity …". Without the path of the template, because people read it on the page too. */
 const grantOf = (role: string): string =>
-  `the custom role ${role} on the subscription (${WATCH_TEMPLATE} creates and assigns the role, see docs/permissions.md)`;
+  `the custom role ${role} on the subscription (the deployment template for watched subscriptions creates and assigns it, see Permissions in the documentation)`;
 
 export const INVENTORY_READER = grantOf(INVENTORY_ROLE);
 export const DEPENDENCY_READER = grantOf(DEPENDENCY_ROLE);

@@ -36,6 +36,17 @@ export function titleOfId(assetId: string, credentialName?: string): string {
 /** Shown for a credential whose name is not known. */
 export const UNNAMED_CREDENTIAL = "Credential of an application";
 
+/**
+ * Returns the name of a changed asset. The name of a credential consists of IDs, so its title at the time of the change is used.
+ * Changes that an earlier version recorded have none.
+ */
+export const changedName = ({
+  source,
+  name,
+  title,
+}: Pick<Schemas["AssetChange"], "source" | "name" | "title">): string =>
+  source === "keyVault" ? name : title === null ? UNNAMED_CREDENTIAL : isolated(title);
+
 /** Returns what holds an asset: its vault, or the tenant of a credential, which is in no vault. */
 export const assetHolder = ({ vaultName, credential }: Pick<Schemas["Asset"], "vaultName" | "credential">): string =>
   vaultName ?? credential?.tenantDomain ?? "Entra application";

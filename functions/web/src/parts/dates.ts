@@ -14,7 +14,9 @@ const UTC_DAY = new Intl.DateTimeFormat(undefined, { ...DAY, timeZone: "UTC" });
 const UTC_DAY_OF_YEAR = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", timeZone: "UTC" });
 const UTC_MONTH = new Intl.DateTimeFormat(undefined, { month: "long", year: "numeric", timeZone: "UTC" });
 const UTC_WEEKDAY = new Intl.DateTimeFormat(undefined, { weekday: "short", timeZone: "UTC" });
-const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "numeric", minute: "2-digit", second: "2-digit" });
+const CLOCK_STYLE = { hour: "numeric", minute: "2-digit", second: "2-digit", timeZoneName: "short" } as const;
+const LOCAL_CLOCK = new Intl.DateTimeFormat(undefined, { ...CLOCK_STYLE, timeZone: LOCAL_ZONE });
+const UTC_CLOCK = new Intl.DateTimeFormat(undefined, { ...CLOCK_STYLE, timeZone: "UTC" });
 /** "in 1 day" instead of "tomorrow": less than two whole days can end the day after tomorrow. */
 const RELATIVE = new Intl.RelativeTimeFormat(undefined, { numeric: "always" });
 const NOW = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" }).format(0, "second");
@@ -37,8 +39,8 @@ export const monthText = (time: number): string => UTC_MONTH.format(time);
 /** Returns the UTC weekday of a day, such as "Thu". */
 export const weekdayText = (time: number): string => UTC_WEEKDAY.format(time);
 
-/** Returns the time of day in the browser's zone, such as "1:14:05 PM", for something that happens within minutes. */
-export const clockText = (date: Date): string => CLOCK.format(date);
+/** Returns the time of day with its zone, such as "1:14:05 PM UTC", for something that happens within minutes. */
+export const clockText = (date: Date, zone: string): string => (zone === "UTC" ? UTC_CLOCK : LOCAL_CLOCK).format(date);
 
 /** Up to this number of days, relative times are in days, because "in 1 month" hides whether 31 or 59 days remain. */
 const MAX_DAYS = 60;

@@ -14,9 +14,9 @@ export const STRENGTHS = {
 /** What happens to a consumer when the asset gets a new version. */
 export const REFRESHES = {
   automatic: "updates automatically",
-  action: "needs an update or restart",
-  blind: "unknown when it uses the new value",
-  willBreak: "keeps the old version and breaks",
+  action: "needs an update or restart to use the new version",
+  blind: "unknown when it uses the new version",
+  willBreak: "breaks, because it keeps the old version",
 } as const satisfies Record<Dependency["refresh"]["how"], string>;
 
 /** Kinds of consumers, named as in Azure. */

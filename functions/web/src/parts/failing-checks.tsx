@@ -1,5 +1,6 @@
 import { Link, makeStyles, Text, tokens } from "@fluentui/react-components";
 import type { Schemas } from "../api/client.ts";
+import { Instant } from "./instant.tsx";
 import { counted } from "./plural.ts";
 import { violationsHref } from "./score.tsx";
 import { SeverityBadge } from "./status.tsx";
@@ -18,11 +19,22 @@ const useStyles = makeStyles({
 });
 
 /** A list of failing checks in the order of the API, each with a link to its violations, on the Overview and Compliance pages. */
-export function FailingChecks({ of: checks, label }: { of: Schemas["ComplianceBreakdown"]["checks"]; label: string }) {
+export function FailingChecks({
+  of: checks,
+  evaluatedAt,
+  label,
+}: {
+  of: Schemas["ComplianceBreakdown"]["checks"];
+  evaluatedAt: string | null;
+  label: string;
+}) {
   const styles = useStyles();
   return (
     <>
-      <Text size={200}>In the order of their effect on the score: the number of violations, weighted by severity.</Text>
+      <Text size={200}>
+        In the order of their effect on the score: the number of violations, weighted by severity. Evaluated{" "}
+        <Instant at={evaluatedAt} relative />.
+      </Text>
       <ul className={styles.list} aria-label={label}>
         {checks.map(({ id, title, severity, failed }) => (
           <li key={id} className={styles.item}>

@@ -1,4 +1,3 @@
-import { Tooltip } from "@fluentui/react-components";
 import { dayText, exactText, relativeText, timeText } from "./dates.ts";
 import { DAY_MS } from "./time.ts";
 import { LOCAL_ZONE, useTimeZone } from "./time-zone.ts";
@@ -15,12 +14,13 @@ export function Instant({ at, relative = false }: { at: string | null; relative?
   if (Number.isNaN(date.getTime())) return <>{at}</>;
   const utc = exactText(date);
   return (
-    <Tooltip
-      content={relative && zone !== "UTC" && LOCAL_ZONE !== "UTC" ? `${timeText(date, zone)} (${utc})` : utc}
-      relationship="description"
+    // The browser's own tooltip: one of Fluent UI would be outside of all landmarks of the page.
+    <time
+      dateTime={at}
+      title={relative && zone !== "UTC" && LOCAL_ZONE !== "UTC" ? `${timeText(date, zone)} (${utc})` : utc}
     >
-      <time dateTime={at}>{relative ? relativeText(date) : timeText(date, zone)}</time>
-    </Tooltip>
+      {relative ? relativeText(date) : timeText(date, zone)}
+    </time>
   );
 }
 

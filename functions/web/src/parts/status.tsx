@@ -30,7 +30,13 @@ const SEVERITY_COLORS = { critical: "danger", high: "severe", medium: "warning",
 /** The severity of a violation as text and color. */
 export function SeverityBadge({ severity }: { severity: Severity }) {
   return (
-    <Badge appearance="tint" className={useStyles().badge} color={SEVERITY_COLORS[severity]}>
+    <Badge
+      appearance="tint"
+      className={useStyles().badge}
+      color={SEVERITY_COLORS[severity]}
+      // "critical" is also a status of assets.
+      title={`Severity of the violation: ${severity}`}
+    >
       {severity}
     </Badge>
   );
@@ -40,7 +46,14 @@ export function SeverityBadge({ severity }: { severity: Severity }) {
 export function StatusBadge({ status }: { status: Status }) {
   const { color, icon } = LOOKS[status];
   return (
-    <Badge appearance="tint" color={color} icon={icon} className={useStyles().badge}>
+    <Badge
+      appearance="tint"
+      color={color}
+      icon={icon}
+      className={useStyles().badge}
+      // "critical" is also a severity of violations.
+      title={`Status of the asset: ${status}`}
+    >
       {status}
     </Badge>
   );

@@ -50,6 +50,8 @@ export function Navigation({ isNarrow, isOpen, close }: { isNarrow: boolean; isO
       open={isOpen}
       onOpenChange={(_, { open }) => open || close()}
       selectedValue={viewOf(pathname)?.title ?? ""}
+      // All views fit into a window of 900 pixels.
+      density="small"
       aria-label="Views"
     >
       <NavDrawerBody>

@@ -2,11 +2,13 @@ import { MessageBar, MessageBarBody } from "@fluentui/react-components";
 import { useEffect, useState } from "react";
 import { onWaiting } from "../api/events.ts";
 import { clockText } from "../parts/dates.ts";
+import { useTimeZone } from "../parts/time-zone.ts";
 import { useStyles } from "./styles.ts";
 
 /** A notice that the rate limit was reached, with the time at which the page continues. */
 export function RateLimitNotice() {
   const styles = useStyles();
+  const zone = useTimeZone();
   const [until, setUntil] = useState<Date>();
   useEffect(() => onWaiting(setUntil), []);
   useEffect(() => {
@@ -21,8 +23,8 @@ export function RateLimitNotice() {
       {until && (
         <MessageBar intent="info" layout="multiline">
           <MessageBarBody>
-            Too many requests to this service. The page continues automatically at {clockText(until)}. Until then, some
-            data might be missing or out of date.
+            Too many requests to this service. The page continues automatically at {clockText(until, zone)}. Until then,
+            some data might be missing or out of date.
           </MessageBarBody>
         </MessageBar>
       )}

@@ -50,7 +50,9 @@ const FILTERS = [
 /** The table of sent and pending notifications on the Alerts page, newest first. */
 export function History() {
   const [params] = useSearchParams();
-  const query = { limit: 50, ...givenFilters(params, FILTERS) };
+  const filters = givenFilters(params, FILTERS);
+  const isFiltered = Object.keys(filters).length > 0;
+  const query = { limit: 50, ...filters };
   const list = api.useInfiniteQuery("get", "/alerts/history", { params: { query } }, BY_CURSOR);
   return (
     <>
@@ -60,7 +62,11 @@ export function History() {
         columns={COLUMNS}
         keyOf={({ id }) => id}
         label="Sent notifications"
-        empty="No notifications match the filter. They appear here when an alert rule sends one."
+        empty={
+          isFiltered
+            ? "No notifications match the filters. Clear the filters to see all notifications."
+            : "No notification was sent yet. One appears here when an alert rule sends it."
+        }
       />
     </>
   );

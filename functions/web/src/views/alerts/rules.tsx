@@ -131,8 +131,7 @@ export function RuleActions({ rule, others }: { rule: Rule; others: Rule[] }) {
       )}
       <Operate
         operation="deleteAlertRule"
-        title="Delete"
-        kind="rule"
+        title="Delete rule"
         about={name}
         action="Delete rule"
         submit={(_, remove) => remove({ params: conditionalParams })}

@@ -57,7 +57,7 @@ export function OwnerAction({ asset, name }: Props) {
 /** Returns the title of the action. An asset in a vault has one owner, an application can have several. */
 function ownerTitle({ owner, source }: Props["asset"]): string {
   if (owner === null) return "Assign an owner";
-  return source === "keyVault" ? "Change owner" : "Add an owner";
+  return source === "keyVault" ? "Change the owner" : "Assign a further owner";
 }
 
 /** Returns why the credential can't get an owner. */
@@ -101,7 +101,7 @@ export function CopyCommandAction({
   violation,
 }: Pick<Props, "asset"> & { violation: Schemas["Violation"] | undefined }) {
   const [copiedPurpose, setCopiedPurpose] = useState<string>();
-  const title = violation === undefined ? "Copy renewal command" : "Copy fix command";
+  const title = "Copy the command";
   const command = violation?.remediation.cli ?? renewCommand(asset);
   if (command === undefined)
     return <Unavailable title={title} reason="The Azure CLI has no command for this kind of credential." />;

@@ -72,7 +72,8 @@ export function StatusCard({ asset }: { asset: Asset }) {
             <Unavailable title="Exempt from a check" reason={whyNoExemption} />
           )}
           <OwnerAction asset={asset} name={name} />
-          <CopyCommandAction asset={asset} violation={open[0]} />
+          {/* Which command it copies depends on the violations. */}
+          {!list.isPending && <CopyCommandAction asset={asset} violation={open[0]} />}
         </fieldset>
         <Readiness asset={asset} />
       </Card>

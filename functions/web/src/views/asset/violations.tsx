@@ -7,7 +7,7 @@ import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx"
 import { SeverityBadge } from "../../parts/status.tsx";
 
 const COLUMNS: Column<Schemas["Violation"]>[] = [
-  { title: "Severity", cell: ({ severity }) => <SeverityBadge severity={severity} /> },
+  { title: "Severity of the violation", cell: ({ severity }) => <SeverityBadge severity={severity} /> },
   {
     title: "Failed check",
     wide: true,

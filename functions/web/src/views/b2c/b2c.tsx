@@ -6,8 +6,8 @@ import { Instant } from "../../parts/instant.tsx";
 import { LapsedProData } from "../../parts/lapsed-pro-data.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
-import { countUnlessUnread } from "../../parts/plural.ts";
 import { View } from "../../parts/view.tsx";
+import { CredentialCount, STATUS_COUNTS } from "./credential-count.tsx";
 import { NewTenantFields, newTenantOf } from "./tenant-form.tsx";
 import { STATE_COLORS, STATES, TENANT_TYPES } from "./tenant-states.ts";
 import { TestOutcome } from "./test-outcome.tsx";
@@ -20,17 +20,19 @@ const COLUMNS: Column<Schemas["B2cTenant"]>[] = [
   { title: "Domain", cell: ({ tenantDomain }) => tenantDomain },
   { title: "Type", cell: ({ tenantType }) => (tenantType === null ? "Unknown" : TENANT_TYPES[tenantType]) },
   {
-    title: "Status",
+    title: "Last refresh",
     cell: ({ state }) => (
       <Badge appearance="tint" color={STATE_COLORS[state]}>
         {STATES[state]}
       </Badge>
     ),
   },
-  {
-    title: "Expiring soon (critical or warning)",
-    cell: ({ counts, failure }) => countUnlessUnread(counts?.expiring, failure !== null),
-  },
+  ...STATUS_COUNTS.map(({ title, status, countOf }) => ({
+    title,
+    cell: (tenant: Schemas["B2cTenant"]) => (
+      <CredentialCount of={tenant} count={countOf(tenant.counts)} filters={{ status }} />
+    ),
+  })),
   { title: "Last refreshed", cell: ({ lastDiscoveredAt }) => <Instant at={lastDiscoveredAt} relative /> },
   { title: "Error", cell: ({ failure }) => failure && `${failure.message} ${failure.remedy}` },
 ];

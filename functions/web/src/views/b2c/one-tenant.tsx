@@ -9,6 +9,7 @@ import { pollUntil } from "../../parts/polling.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 import { useParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
+import { CredentialCount, STATUS_COUNTS } from "./credential-count.tsx";
 import { TenantFields, tenantOf } from "./tenant-form.tsx";
 import { STATES } from "./tenant-states.ts";
 import { TestOutcome } from "./test-outcome.tsx";
@@ -84,7 +85,8 @@ function State({
 }
 
 /** The numbers of credentials. Null before the first refresh. */
-function Counts({ tenant: { counts, failures } }: { tenant: Tenant }) {
+function Counts({ tenant }: { tenant: Tenant }) {
+  const { counts, failures } = tenant;
   // `signIn` and `organization` are read first: without them, no list can be read.
   const isUnread = (kind: string) => failures.some(({ list }) => [kind, "signIn", "organization"].includes(list));
   if (counts === null)
@@ -97,10 +99,15 @@ function Counts({ tenant: { counts, failures } }: { tenant: Tenant }) {
         </li>
         <li>Policy keys: {countUnlessUnread(counts.policyKeys, isUnread("policyKeys"))}</li>
         <li>Identity providers: {countUnlessUnread(counts.identityProviders, isUnread("identityProviders"))}</li>
-        <li>Expiring soon (critical or warning): {countUnlessUnread(counts.expiring, failures.length > 0)}</li>
+        {STATUS_COUNTS.map(({ title, status, countOf }) => (
+          <li key={status}>
+            {title}: <CredentialCount of={tenant} count={countOf(counts)} filters={{ status }} />
+          </li>
+        ))}
       </ul>
-      <Link href={createHref("/inventory", { source: "b2c" })}>
-        Show credentials of all B2C tenants in the inventory
+      <Text>These are the numbers of the last refresh.</Text>
+      <Link href={createHref("/inventory", { source: "b2c", b2cTenant: tenant.tenantId })}>
+        Show all credentials of this tenant in the inventory
       </Link>
     </>
   );

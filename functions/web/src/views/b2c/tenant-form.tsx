@@ -35,7 +35,7 @@ export function TenantFields({ tenant }: { tenant?: Tenant }) {
       <TextField
         name="clientId"
         label="Client ID"
-        hint="Client ID of the application in that tenant with which the service signs in. docs/b2c.md lists the permissions that the application needs."
+        hint="Client ID of the application in that tenant with which the service signs in. The page B2C tenants of the documentation lists the permissions that the application needs."
         required
         defaultValue={tenant?.clientId ?? ""}
       />

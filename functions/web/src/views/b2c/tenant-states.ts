@@ -10,10 +10,11 @@ export const TENANT_TYPES = {
   workforce: "Workforce",
 } as const satisfies Record<TenantType, string>;
 
+/** How much of the tenant the last refresh read. It says nothing about the expiry of its credentials. */
 export const STATES = {
   new: "Not read yet",
   discovering: "Refresh in progress",
-  discovered: "Up to date",
+  discovered: "Read completely",
   partial: "Partially read",
   failing: "Can't be read",
 } as const satisfies Record<State, string>;

@@ -1,6 +1,7 @@
 import { Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
+import { changedName } from "../../parts/asset-name.ts";
 import { Card } from "../../parts/card.tsx";
 import { type Filter, Filters, givenFilters } from "../../parts/filters.tsx";
 import { Instant } from "../../parts/instant.tsx";
@@ -29,13 +30,43 @@ const COLUMNS: Column<Change>[] = [
   {
     title: "Asset",
     // A removed asset has no page.
-    cell: ({ change, assetId, name }) =>
-      change === "removed" ? name : <Link href={createHref(`/inventory/${encodeURIComponent(assetId)}`)}>{name}</Link>,
+    cell: ({ change, assetId, ...asset }) =>
+      change === "removed" ? (
+        changedName(asset)
+      ) : (
+        <Link href={createHref(`/inventory/${encodeURIComponent(assetId)}`)}>{changedName(asset)}</Link>
+      ),
   },
   { title: "Type", cell: ({ type }) => type },
-  { title: "Vault", cell: ({ vaultName }) => vaultName },
-  { title: "Changed properties", cell: ({ members }) => members.join(", ") },
+  { title: "Vault or directory", cell: ({ vaultName, source }) => vaultName ?? SOURCES[source] },
+  { title: "Changed properties", cell: ({ members }) => members.map(propertyText).join(", ") },
 ];
+
+/** What holds an asset that is in no vault. */
+const SOURCES: Record<Change["source"], string> = {
+  keyVault: "Key vault",
+  entra: "Entra applications",
+  b2c: "B2C tenant",
+};
+
+/** Names of properties that differ from the API's member in more than the case. The others are split into their words. */
+const PROPERTIES: Record<string, string> = {
+  expiresOn: "expiry date",
+  createdOn: "creation date",
+  updatedOn: "last modified",
+  notBefore: "activation date",
+  keyCurve: "curve",
+  credential: "application or credential details",
+  certificate: "certificate details",
+  versionDates: "dates of versions",
+  ari: "renewal window of the authority",
+  renewal: "renewal plan",
+  vaultId: "resource ID of the vault",
+  subscriptionId: "subscription",
+};
+
+const propertyText = (member: string): string =>
+  PROPERTIES[member] ?? member.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
 
 /** The Changes page: assets that scans and discoveries found to be new, changed or deleted, newest first. */
 export default function Changes() {

@@ -30,12 +30,18 @@ const useStyles = makeStyles({
 export function AllFailingChecks() {
   return (
     <QueryResult of={useBreakdown()}>
-      {({ checks }) => {
+      {({ checks, evaluatedAt }) => {
         const failing = checks.filter(({ failed }) => failed > 0);
         if (failing.length === 0) return <Text>No failing checks were found.</Text>;
         return (
           <ShowAll items={failing} noun="failing check">
-            {(shown) => <FailingChecks of={shown} label="Failing checks, those that lower the score the most first" />}
+            {(shown) => (
+              <FailingChecks
+                of={shown}
+                evaluatedAt={evaluatedAt}
+                label="Failing checks, those that lower the score the most first"
+              />
+            )}
           </ShowAll>
         );
       }}

@@ -9,13 +9,13 @@ export function ByOwner() {
   const owners = api.useQuery("get", "/compliance/owners");
   return (
     <QueryResult of={owners}>
-      {({ owners, none, examined, complete }) => {
+      {({ owners, none, noneBySeverity, examined, complete }) => {
         const most = Math.max(none, 1, ...owners.map(({ failed }) => failed));
         const rows = owners.map(({ owner, failed, bySeverity }) => ({
           key: `owner ${owner}`,
           name: owner,
           share: failed / most,
-          text: bySeverity.critical > 0 ? `${bySeverity.critical.toLocaleString()} critical` : "",
+          text: criticalText(bySeverity),
           count: failed,
           href: violationsHref({ owner }),
         }));
@@ -23,7 +23,7 @@ export function ByOwner() {
           key: "none",
           name: "No owner",
           share: none / most,
-          text: "",
+          text: criticalText(noneBySeverity),
           count: none,
           href: violationsHref({ hasOwner: "false" }),
         };
@@ -43,3 +43,7 @@ export function ByOwner() {
     </QueryResult>
   );
 }
+
+/** Returns the number of violations with a critical severity. Empty without one. */
+const criticalText = ({ critical }: { critical: number }): string =>
+  critical > 0 ? `${critical.toLocaleString()} of critical severity` : "";

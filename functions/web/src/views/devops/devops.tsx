@@ -47,7 +47,7 @@ function Organization() {
         <>
           <Text>
             {settings.orgUrl === null
-              ? "No organization is connected, so consumers in Azure DevOps are not found. Select Edit organization to connect one."
+              ? "No organization is connected, so consumers in Azure DevOps are not found. Select Connect organization to enter one."
               : `Connected organization: ${settings.orgUrl}.`}
             {settings.updatedAt && (
               <>
@@ -59,8 +59,8 @@ function Organization() {
           <div>
             <Operate
               operation="putDevopsSettings"
-              title="Edit organization"
-              action="Save organization"
+              title={settings.orgUrl === null ? "Connect organization" : "Edit organization"}
+              action={settings.orgUrl === null ? "Connect organization" : "Save organization"}
               submit={(form, put) =>
                 put({
                   params: { header: { "If-Match": settings.etag } },
@@ -71,7 +71,7 @@ function Organization() {
               <TextField
                 name="orgUrl"
                 label="Organization URL"
-                hint="Example: https://dev.azure.com/contoso. Leave empty to disconnect the organization."
+                hint={`Example: https://dev.azure.com/contoso.${settings.orgUrl === null ? "" : " Leave empty to disconnect the organization."}`}
                 type="url"
                 defaultValue={settings.orgUrl ?? ""}
               />

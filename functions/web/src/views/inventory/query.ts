@@ -43,7 +43,10 @@ export const MORE_FILTERS = [
 type AssetFilter = Filter & { name: keyof Filters };
 
 /** Filters in the address that only quick filters and links of other views set. */
-const QUICK: AssetFilter[] = [{ name: "hasOwner", label: "Has an owner" }];
+const QUICK: AssetFilter[] = [
+  { name: "hasOwner", label: "Has an owner" },
+  { name: "b2cTenant", label: "B2C tenant" },
+];
 
 /** Names in the address that the filter bar has no field for, and that its "Clear filters" removes. */
 export const WITHOUT_FIELD = [WITHIN, ...QUICK.map(({ name }) => name)];

@@ -86,7 +86,7 @@ export function SavedViews() {
                   aria-label={`Delete view: ${view.name}`}
                   onClick={() => store(views.filter((other) => other !== view))}
                 >
-                  Delete
+                  Delete view
                 </Button>
               </li>
             ))}

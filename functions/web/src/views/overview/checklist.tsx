@@ -37,8 +37,10 @@ export function Checklist() {
   const { data: scans } = api.useQuery("get", "/api/assets/discovery/scans", { params: { query: { limit: 1 } } });
   const { data: coverage } = useCoverage();
   const { data: alerts } = useAlertSummary();
-  const { data: sso } = api.useQuery("get", "/auth/sso/status");
-  if (isHidden || !scans || !coverage || !alerts || !sso) return null;
+  // Single sign-on needs a license.
+  const hasSso = may("getSsoConfiguration");
+  const { data: sso } = api.useQuery("get", "/auth/sso/config", {}, { enabled: hasSso });
+  if (isHidden || !scans || !coverage || !alerts || (hasSso && !sso)) return null;
   const steps: Step[] = [
     {
       title: "Run the first scan",
@@ -65,13 +67,19 @@ export function Checklist() {
         </>
       ),
     },
-    // Single sign-on needs a license.
-    ...(may("getSsoConfiguration")
+    ...(sso
       ? [
           {
             title: "Set up single sign-on",
-            isDone: sso.enabled,
-            todo: <Link href={createHref("/sso")}>Configure OpenID Connect or SAML</Link>,
+            // A configuration that nobody has used yet might not work.
+            isDone: sso.isEnabled && sso.lastSuccessfulLoginAt !== null,
+            todo: (
+              <Link href={createHref("/sso")}>
+                {sso.isEnabled
+                  ? "No sign-in yet: sign in once through single sign-on"
+                  : "Configure OpenID Connect or SAML"}
+              </Link>
+            ),
           },
         ]
       : []),

@@ -1,6 +1,7 @@
 import { Link, makeStyles, Text, tokens } from "@fluentui/react-components";
 import { api } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
+import { changedName } from "../../parts/asset-name.ts";
 import { Instant } from "../../parts/instant.tsx";
 import { QueryResult } from "../../parts/query-result.tsx";
 import { useSummary } from "./summary.ts";
@@ -52,14 +53,14 @@ export function RecentChanges() {
             <Text>No changes were found yet. Scans and discoveries find them.</Text>
           ) : (
             <ul className={styles.list} aria-label="Newest changes">
-              {items.map(({ at, change, assetId, type, name, vaultName }) => (
+              {items.map(({ at, change, assetId, type, vaultName, ...asset }) => (
                 <li key={`${at} ${change} ${assetId}`}>
                   {KINDS.find((kind) => kind.change === change)!.text} {type}{" "}
                   {change === "removed" ? (
-                    <bdi>{name}</bdi>
+                    <bdi>{changedName(asset)}</bdi>
                   ) : (
                     <Link href={createHref(`/inventory/${encodeURIComponent(assetId)}`)}>
-                      <bdi>{name}</bdi>
+                      <bdi>{changedName(asset)}</bdi>
                     </Link>
                   )}{" "}
                   {vaultName !== null && <>in {vaultName} </>}(<Instant at={at} relative />)

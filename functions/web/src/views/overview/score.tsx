@@ -16,12 +16,16 @@ export function Score() {
     <>
       <QueryResult of={useScore()}>{(score) => <ScoreHistory of={score} height={140} />}</QueryResult>
       <QueryResult of={breakdown}>
-        {({ checks }) => {
+        {({ checks, evaluatedAt }) => {
           const failing = checks.filter(({ failed }) => failed > 0);
           return failing.length === 0 ? (
             <Text>No failing checks were found.</Text>
           ) : (
-            <FailingChecks of={failing.slice(0, MAX_CHECKS)} label="Checks that lower the score the most" />
+            <FailingChecks
+              of={failing.slice(0, MAX_CHECKS)}
+              evaluatedAt={evaluatedAt}
+              label="Checks that lower the score the most"
+            />
           );
         }}
       </QueryResult>

@@ -135,8 +135,7 @@ function Actions({ user }: { user: UserAccount }) {
       )}
       <Operate
         operation="deleteUser"
-        title="Delete"
-        kind="user"
+        title="Delete user"
         about={username}
         action="Delete user"
         submit={(_, remove) => remove({ params: conditionalParams })}

@@ -135,10 +135,16 @@ export default function Readiness() {
 function Sums({ summary }: { summary: Summary }) {
   const { certificates, ready, failing, unknown, renewalsPerYear, withoutRenewals, byRenewer, byProblem } = summary;
   const { today, at100Days, at47Days } = renewalsPerYear;
+  const [params] = useSearchParams();
+  const vault = params.get("vault");
+  /** Returns the link to the list below, with the vault filter to which the sums belong. */
+  const listHref = (filters: Record<string, string> = {}) =>
+    createHref("/compliance/readiness", { ...(vault && { vault }), ...filters });
   return (
     <>
       <Text block>
-        {counted(certificates, "certificate")}: {ready.toLocaleString()} ready, {failing.toLocaleString()} not ready
+        <Link href={listHref()}>{counted(certificates, "certificate")}</Link>: {ready.toLocaleString()} ready,{" "}
+        <Link href={listHref({ failing: "true" })}>{failing.toLocaleString()} not ready</Link>
         {unknown > 0 && `, ${unknown.toLocaleString()} unknown until a scan reads the details again`}.
       </Text>
       <Text block>

@@ -205,7 +205,7 @@ function Reset({ setting: { key }, category }: Props) {
   return (
     <Operate
       operation="removeOverride"
-      title="Reset"
+      title="Reset setting"
       about={labelOf(key)}
       action="Reset setting"
       {...(key === "watchAll" && {

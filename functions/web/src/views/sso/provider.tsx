@@ -4,29 +4,22 @@ import { CheckField, TextField } from "../../parts/fields.tsx";
 import { given, typed } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
-import { counted } from "../../parts/plural.ts";
 import { OidcFields, oidcOf } from "./oidc.tsx";
 import { SamlFields, samlOf } from "./saml.tsx";
+import { TestOutcome } from "./sign-in-status.tsx";
 
 type Configuration = Schemas["SsoConfiguration"];
 
 /** The card of the Single sign-on page with the identity provider, and the forms that test a configuration before saving it. */
 export function Provider({ saved }: { saved: Configuration }) {
-  const { providerType, isEnabled, totalSsoLogins, lastSuccessfulLoginAt, updatedAt, updatedBy, etag } = saved;
+  const { providerType, isEnabled, updatedAt, updatedBy, etag } = saved;
   const issuer = providerType === "oidc" ? saved.oidcIssuer : saved.samlIdpEntityId;
   return (
     <>
       <Text>
         {issuer === null
           ? "No identity provider is configured."
-          : `${providerType === "oidc" ? "OpenID Connect" : "SAML"} with ${issuer}, ${isEnabled ? "enabled" : "disabled"}.`}{" "}
-        {counted(totalSsoLogins, "sign-in")} so far
-        {lastSuccessfulLoginAt && (
-          <>
-            , last sign-in <Instant at={lastSuccessfulLoginAt} relative />
-          </>
-        )}
-        .
+          : `${providerType === "oidc" ? "OpenID Connect" : "SAML"} with ${issuer}, ${isEnabled ? "enabled" : "disabled"}.`}
         {updatedAt && (
           <>
             {" "}
@@ -86,7 +79,7 @@ function ConfigureProvider({ saved, type }: { saved: Configuration; type: "oidc"
         action: "Test connection",
         first: true,
         load: async (form, test) => (
-          <Outcome of={await test({ body: { providerType: type, ...membersOf(form).tested } })} />
+          <TestOutcome of={await test({ body: { providerType: type, ...membersOf(form).tested } })} />
         ),
       }}
       submit={(form, put) => {
@@ -144,29 +137,3 @@ const FORMS = {
   oidc: { Fields: OidcFields, membersOf: oidcOf, title: "Configure OpenID Connect" },
   saml: { Fields: SamlFields, membersOf: samlOf, title: "Configure SAML" },
 } as const;
-
-/** Checks of the connection test. */
-const CHECKS = {
-  address: "URL",
-  document: "Discovery document",
-  keys: "Signing keys",
-  client: "Client ID and secret",
-} as const;
-
-/** The result of a connection test. */
-function Outcome({ of: { success, checks } }: { of: Schemas["SsoTestResult"] }) {
-  return (
-    <>
-      <Text block weight="semibold">
-        {success ? "Connection test passed." : "Connection test failed."}
-      </Text>
-      <ul>
-        {checks.map(({ name, passed, detail }) => (
-          <li key={`${name} ${detail}`}>
-            {CHECKS[name]}: {passed ? "passed" : "failed"}. {detail}
-          </li>
-        ))}
-      </ul>
-    </>
-  );
-}

@@ -8,6 +8,7 @@ import { Passwords } from "./passwords.tsx";
 import { People } from "./people.tsx";
 import { Provider } from "./provider.tsx";
 import { ServiceMetadata } from "./service-metadata.tsx";
+import { SignInStatus } from "./sign-in-status.tsx";
 
 /** The Single sign-on page. */
 export default function Sso() {
@@ -30,11 +31,14 @@ function Configuration() {
     <QueryResult of={configuration}>
       {(saved) => (
         <>
-          <Card title="Values to enter at the identity provider">
-            <ServiceMetadata />
+          <Card title="Status">
+            <SignInStatus saved={saved} />
           </Card>
           <Card title="Identity provider">
             <Provider saved={saved} />
+          </Card>
+          <Card title="Values to enter at the identity provider">
+            <ServiceMetadata />
           </Card>
           <Card title="Accounts and roles">
             <People saved={saved} />

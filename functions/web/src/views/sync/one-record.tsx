@@ -12,7 +12,7 @@ import { useParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
 import { Plan } from "./plan.tsx";
 import { RecordFields, recordOf } from "./record-fields.tsx";
-import { StateBadge } from "./state-badge.tsx";
+import { lastComparedAt, StateBadge } from "./state-badge.tsx";
 import { targetText } from "./targets.ts";
 
 type SyncRecord = Schemas["SyncRecord"];
@@ -65,7 +65,7 @@ function State({
       )}
       <Text>
         Last copied to the target: <Instant at={lastSyncedAt} relative />. Last compared:{" "}
-        <Instant at={lastCheckedAt} relative />. Compared every{" "}
+        <Instant at={lastComparedAt({ lastCheckedAt, lastSyncedAt })} relative />. Compared every{" "}
         {scheduleHours === 1 ? "hour" : `${scheduleHours} hours`}
         {nextRunAt && (
           <>

@@ -5,7 +5,7 @@ import { Filters, givenFilters } from "../../parts/filters.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { useSearchParams } from "../../parts/router.tsx";
-import { STATES, StateBadge } from "./state-badge.tsx";
+import { lastComparedAt, STATES, StateBadge } from "./state-badge.tsx";
 import { targetText } from "./targets.ts";
 
 type SyncRecord = Schemas["SyncRecord"];
@@ -27,7 +27,7 @@ const COLUMNS: Column<SyncRecord>[] = [
     cell: StateBadge,
   },
   { title: "Last copied", cell: ({ lastSyncedAt }) => <Instant at={lastSyncedAt} relative /> },
-  { title: "Last compared", cell: ({ lastCheckedAt }) => <Instant at={lastCheckedAt} relative /> },
+  { title: "Last compared", cell: (record) => <Instant at={lastComparedAt(record)} relative /> },
   { title: "Error", cell: ({ failure }) => failure && `${failure.message} ${failure.remedy}` },
 ];
 

@@ -28,3 +28,15 @@ export const StateBadge = ({ state }: { state: State }) => (
     {STATES[state]}
   </Badge>
 );
+
+/**
+ * Returns when the copy was last known to equal the source. A run compares before it copies, so the time of a copy is later than that
+ * of its comparison.
+ */
+export const lastComparedAt = ({
+  lastCheckedAt,
+  lastSyncedAt,
+}: Pick<Schemas["SyncRecord"], "lastCheckedAt" | "lastSyncedAt">): string | null =>
+  lastCheckedAt !== null && lastSyncedAt !== null && Date.parse(lastSyncedAt) > Date.parse(lastCheckedAt)
+    ? lastSyncedAt
+    : lastCheckedAt;

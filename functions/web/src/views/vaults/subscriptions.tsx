@@ -18,15 +18,6 @@ const SOURCES = {
   configuration: "Environment variable",
   discovered: "Found in Azure",
 } as const satisfies Record<Subscription["source"], string>;
-const SCAN_STATUSES = {
-  queued: "Queued",
-  running: "In progress",
-  completed: "Completed",
-  partial: "Partially completed",
-  failed: "Failed",
-  timedOut: "Timed out",
-  cancelled: "Canceled",
-} as const satisfies Record<Schemas["Scan"]["status"], string>;
 /** Steps of an access test. */
 const STEPS = {
   subscriptionReadable: "Read subscription",
@@ -55,10 +46,7 @@ export function Subscriptions() {
     { title: "Status", cell: statusOf },
     { title: "Vaults", cell: vaultCountOf },
     { title: "Last scan", cell: lastScanOf },
-    {
-      title: "Access problems",
-      cell: ({ lastFailure }) => lastFailure && `${lastFailure.message} ${lastFailure.remedy}`,
-    },
+    { title: "Access problems", cell: accessProblemsOf },
     { title: "", cell: (subscription) => <Actions subscription={subscription} /> },
   ];
   return (
@@ -120,28 +108,37 @@ function sourceOf({ source, addedAt }: Subscription) {
 const vaultCountOf = ({ counts: { vaults }, lastScan, lastFailure }: Subscription): string =>
   countUnlessUnread(vaults, lastScan === null || lastFailure !== null);
 
-/** Returns the status and end of the last scan of a subscription. */
-function lastScanOf(subscription: Subscription) {
-  const { lastScan } = subscription;
+/**
+ * Returns what the last scan read of this subscription, and when. The status of the whole scan says nothing about one subscription,
+ * unless the scan stopped early.
+ */
+function lastScanOf({ lastScan, lastFailure, counts: { vaultsWithFailures } }: Subscription) {
   if (lastScan === null) return "Not scanned yet";
+  const text =
+    lastFailure !== null
+      ? "Not read"
+      : lastScan.status === "timedOut"
+        ? "Not read completely: the scan timed out"
+        : lastScan.status === "cancelled"
+          ? "Not read completely: the scan was canceled"
+          : vaultsWithFailures > 0
+            ? "Partially read"
+            : "Assets read";
   return (
     <>
-      {scanStatusOf(subscription, lastScan.status)} (<Instant at={lastScan.finishedAt} relative />)
+      {text} (<Instant at={lastScan.finishedAt} relative />)
     </>
   );
 }
 
-/** Returns the status of a scan, with the reason for a partial one. */
-function scanStatusOf({ lastFailure, counts: { vaultsUnreadable } }: Subscription, status: Schemas["Scan"]["status"]) {
-  if (status !== "partial") return SCAN_STATUSES[status];
-  if (lastFailure !== null) return "Partially completed: the key vaults could not be listed";
-  if (vaultsUnreadable === 0)
-    return "Partially completed: another subscription, or a part of a vault, could not be read";
+/** Returns why the vaults could not be listed, or how many of them could not be read, with a link to their list. */
+function accessProblemsOf({ subscriptionId, lastFailure, counts: { vaultsWithFailures } }: Subscription) {
+  if (lastFailure !== null) return `${lastFailure.message} ${lastFailure.remedy}`;
+  if (vaultsWithFailures === 0) return "None";
   return (
-    <>
-      Partially completed:{" "}
-      <Link href={createHref("/vaults", { failing: "true" })}>{counted(vaultsUnreadable, "vault")} not read</Link>
-    </>
+    <Link href={createHref("/vaults", { failing: "true", subscription: subscriptionId })}>
+      {counted(vaultsWithFailures, "vault")} could not be read completely
+    </Link>
   );
 }
 

@@ -27,7 +27,10 @@ const COLUMNS: Column<Vault>[] = [
 ];
 
 /** Vaults are in the order of their names, the only order that the API reads from an index. */
-const FILTERS = [{ name: "search", label: "Vault name contains" }] as const;
+const FILTERS = [
+  { name: "search", label: "Vault name contains" },
+  { name: "subscription", label: "Subscription", placeholder: "Subscription ID" },
+] as const;
 
 /** The table of all vaults on the Vaults page. A vault that can't be read shows the reason and the fix. */
 export function VaultTable() {
@@ -42,7 +45,7 @@ export function VaultTable() {
   );
   return (
     <>
-      <Filters of={FILTERS}>
+      <Filters of={FILTERS} alsoCleared={["failing"]}>
         <FilterCheckbox name="failing" label="Only vaults with access problems" />
       </Filters>
       <PagedTable
@@ -52,8 +55,8 @@ export function VaultTable() {
         label="Vaults"
         csv
         empty={
-          searched.search !== undefined
-            ? "No vaults match the filters. Clear the text to see all vaults."
+          Object.keys(searched).length > 0
+            ? "No vaults match the filters. Clear the filters to see all vaults."
             : failing
               ? "The last scans could read all known vaults."
               : "No vaults yet. Start a scan on the Overview page to find the key vaults."

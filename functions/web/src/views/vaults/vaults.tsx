@@ -3,10 +3,10 @@ import { View } from "../../parts/view.tsx";
 import { Subscriptions } from "./subscriptions.tsx";
 import { VaultTable } from "./vault-table.tsx";
 
-/** Subscriptions and vaults, with their access problems. */
+/** The Vaults page: subscriptions and vaults, with their access problems. */
 export default function Vaults() {
   return (
-    <View title="Vaults and subscriptions">
+    <View title="Vaults">
       <Card title="Subscriptions">
         <Subscriptions />
       </Card>

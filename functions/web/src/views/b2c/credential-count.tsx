@@ -1,0 +1,36 @@
+import { Link } from "@fluentui/react-components";
+import type { Schemas } from "../../api/client.ts";
+import { createHref } from "../../parts/address.ts";
+import { countUnlessUnread } from "../../parts/plural.ts";
+
+type Tenant = Schemas["B2cTenant"];
+type Counts = Tenant["counts"];
+
+/**
+ * Numbers of a tenant's credentials by status, worst first. A tenant that an earlier version refreshed has no number of expired and
+ * critical ones until its next refresh.
+ */
+export const STATUS_COUNTS = [
+  { title: "Expired", status: "expired", countOf: (counts: Counts) => counts?.expired },
+  { title: "Critical", status: "critical", countOf: (counts: Counts) => counts?.critical },
+  {
+    title: "Warning",
+    status: "warning",
+    countOf: (counts: Counts) => (counts?.critical === undefined ? undefined : counts.expiring - counts.critical),
+  },
+] as const;
+
+/** A number of a tenant's credentials, with a link to their list in the inventory. */
+export function CredentialCount({
+  of: { tenantId, failures },
+  count,
+  filters = {},
+}: {
+  of: Tenant;
+  count: number | undefined;
+  filters?: Record<string, string>;
+}) {
+  const text = countUnlessUnread(count, failures.length > 0);
+  if (!count) return <>{text}</>;
+  return <Link href={createHref("/inventory", { source: "b2c", b2cTenant: tenantId, ...filters })}>{text}</Link>;
+}
