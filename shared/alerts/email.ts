@@ -78,13 +78,13 @@ function linesThatFit(message: Message): MessageLine[] {
 }
 
 function htmlOf(message: Message, sections: string, omittedLines: number): string {
-  const { intro, histories, fix } = message;
+  const { intro, histories, lastLink } = message;
   const font = "font-family:'Segoe UI',Helvetica,Arial,sans-serif";
   const subject = escapeHtml(message.subject);
   const more = omittedLines === 0 ? "" : `<p style="margin:16px 0 0"><b>${escapeHtml(moreText(omittedLines))}</b></p>`;
   const historySentences = histories.length > 0 ? [`${HISTORY_TEXT}: ${anchors(histories)}`] : [];
-  const fixLink = fix
-    ? `<p style="margin:12px 0 0;font-size:14px;line-height:21px"><a href="${escapeHtml(fix.url)}"><b>${escapeHtml(fix.text)}</b></a></p>`
+  const lastParagraph = lastLink
+    ? `<p style="margin:12px 0 0;font-size:14px;line-height:21px"><a href="${escapeHtml(lastLink.url)}"><b>${escapeHtml(lastLink.text)}</b></a></p>`
     : "";
   return `<!doctype html>
 <html lang="en">
@@ -104,7 +104,7 @@ ${more}
 </td></tr>
 <tr><td style="padding:20px 28px 24px;border-top:1px solid #e5e7eb;font-size:12px;line-height:18px;color:#4b5563;overflow-wrap:anywhere">
 ${[...whyOf(message).map(escapeHtml), ...historySentences].map((sentence) => `<p style="margin:0 0 6px">${sentence}</p>`).join("\n")}
-${fixLink}
+${lastParagraph}
 </td></tr>
 </table>
 </td></tr></table>
@@ -178,7 +178,7 @@ const factsOf = (line: MessageLine): [string, string][] =>
   factsUnderHeadings(line).map(([label, value]) => [label, truncate(value, MAX_FACT)]);
 
 function textOf(message: Message, sections: string, omittedLines: number): string {
-  const { intro, histories, fix } = message;
+  const { intro, histories, lastLink } = message;
   const links = histories.slice(0, MAX_SENTENCES).join(" ");
   return [
     message.subject,
@@ -187,7 +187,7 @@ function textOf(message: Message, sections: string, omittedLines: number): strin
     ...(omittedLines === 0 ? [] : [moreText(omittedLines)]),
     "--",
     [...whyOf(message), ...(histories.length > 0 ? [`${HISTORY_TEXT}: ${links}`] : [])].join("\n"),
-    ...(fix ? [`${fix.text}: ${fix.url}`] : []),
+    ...(lastLink ? [`${lastLink.text}: ${lastLink.url}`] : []),
     "",
   ]
     .join("\n\n")

@@ -61,7 +61,7 @@ export interface Message {
    */
   histories: string[];
   /** The link that ends the message: the page where the problem can be fixed. */
-  fix?: MessageLink;
+  lastLink?: MessageLink;
 }
 
 /** Days before expiry at which messages show an asset as critical or as a warning: the defaults of the compliance policy. */
@@ -108,7 +108,7 @@ export function messageOf(sources: readonly MessageSource[], links: Links): Mess
   const histories = [...new Set(deliveries.map(({ deliveryId }) => deliveryId))].flatMap(
     (id) => historyLink(links, id) ?? [],
   );
-  const fix = fixLinkOf(lines, histories, links);
+  const lastLink = lastLinkOf(lines, histories, links);
   return toSingleLines({
     subject: `${isTest ? "[Test] " : ""}${isDigest ? "Digest: " : ""}${headlineOf(types, entries)}`,
     intro: isTest
@@ -127,26 +127,26 @@ export function messageOf(sources: readonly MessageSource[], links: Links): Mess
       "To stop these messages, snooze the asset on its page, or ask an administrator to remove you from the rule's recipients or to disable the rule.",
     ],
     ruleName: deliveries[0]!.ruleName,
-    histories: histories.length === 1 && histories[0] === fix?.url ? [] : histories,
-    ...(fix && { fix }),
+    histories: histories.length === 1 && histories[0] === lastLink?.url ? [] : histories,
+    ...(lastLink && { lastLink }),
   });
 }
 
 /** Maximum length of the address that ends a message. It counts toward a mail's size, and a truncated address would not work. */
-const MAX_FIX_LINK = 2000;
+const MAX_LAST_LINK = 2000;
 
 /**
  * Returns the link that ends a message: to the page of the items if all have the same page, otherwise to the notification, which
  * links the page of each item. For several notifications, it is the Alerts page. Undefined if PUBLIC_BASE_URL is not set and the
  * items have no common page in the Azure portal.
  */
-function fixLinkOf(
+function lastLinkOf(
   lines: readonly MessageLine[],
   [history, ...otherHistories]: readonly string[],
   links: Links,
 ): MessageLink | undefined {
   const [first] = lines[0]?.links ?? [];
-  if (first && first.url.length <= MAX_FIX_LINK && lines.every((line) => line.links[0]?.url === first.url))
+  if (first && first.url.length <= MAX_LAST_LINK && lines.every((line) => line.links[0]?.url === first.url))
     return first;
   const alerts = viewLink(links, "/alerts");
   if (otherHistories.length > 0 && alerts) return { text: "View all alerts", url: alerts };

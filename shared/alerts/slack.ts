@@ -23,7 +23,7 @@ const SYMBOLS: Record<Urgency, string> = {
 };
 
 /** Returns the message as Slack Block Kit, for an incoming webhook. */
-export function slackOf({ subject, intro, lines, why, histories, fix }: Message): object {
+export function slackOf({ subject, intro, lines, why, histories, lastLink }: Message): object {
   const omittedLines = lines.length - MAX_LINES;
   const moreSection = omittedLines > 0 ? [section(`${omittedLines} more are not shown.`)] : [];
   const historyLinks = histories.slice(0, 1).map((url) => `<${url}|Show in the alert history>`);
@@ -35,7 +35,7 @@ export function slackOf({ subject, intro, lines, why, histories, fix }: Message)
       ...groupLines(lines.slice(0, MAX_LINES)).flatMap(groupSections),
       ...moreSection,
       { type: "context", elements: [mrkdwn([escapeMrkdwn(why.join(" ")), ...historyLinks].join(" "))] },
-      ...(fix ? [section(`*<${fix.url}|${escapeMrkdwn(fix.text)}>*`)] : []),
+      ...(lastLink ? [section(`*<${lastLink.url}|${escapeMrkdwn(lastLink.text)}>*`)] : []),
     ],
   };
 }

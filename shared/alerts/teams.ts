@@ -31,7 +31,7 @@ export function teamsOf(message: Message): object {
   }
 }
 
-function cardOf({ subject, intro, lines, why, histories, fix }: Message, lineCount: number): object {
+function cardOf({ subject, intro, lines, why, histories, lastLink }: Message, lineCount: number): object {
   const omittedLines = lines.length - lineCount;
   return {
     type: "message",
@@ -53,7 +53,7 @@ function cardOf({ subject, intro, lines, why, histories, fix }: Message, lineCou
             text(why.slice(0, 2).join(" "), { size: "small", isSubtle: true, separator: true }),
             ...histories.slice(0, 1).map((url) => linkBlock({ text: "Show in the alert history", url })),
           ],
-          ...(fix && { actions: [{ type: "Action.OpenUrl", title: fix.text, url: fix.url }] }),
+          ...(lastLink && { actions: [{ type: "Action.OpenUrl", title: lastLink.text, url: lastLink.url }] }),
         },
       },
     ],
