@@ -43,7 +43,9 @@ function consumersResult(record: RotationRecord): string {
   const updated = (record.consumers ?? []).filter(({ actedAt }) => actedAt !== undefined).length;
   const verified = countOf(record, "verified");
   return [
-    updated === 0 ? "No consumer had to be updated or restarted." : `Updated or restarted ${counted(updated, "consumer")}.`,
+    updated === 0
+      ? "No consumer had to be updated or restarted."
+      : `Updated or restarted ${counted(updated, "consumer")}.`,
     ...(verified === 0 ? [] : [`${counted(verified, "consumer")} ${verified === 1 ? "uses" : "use"} the new value.`]),
     ...(record.skipVerification ? ["The request turned the check off."] : []),
   ].join(" ");
@@ -55,7 +57,8 @@ function overlapResult(record: RotationRecord, { startedAt = "" }: Step): string
   if (finish?.force) return `${finish.by} ended it, without a check that everything uses the new value.`;
   if (finish) return `${finish.by} ended it. All known places and consumers used the new value.`;
   const hasWaited = Date.parse(overlapEndsAt) - Date.parse(startedAt) > MINUTE_MS;
-  if (!hasWaited && isVaultSecret(record)) return "Ended at once, because no consumer needs time to read the new value.";
+  if (!hasWaited && isVaultSecret(record))
+    return "Ended at once, because no consumer needs time to read the new value.";
   if (!hasWaited) return "Ended at once, because an overlap period of 0 days was requested.";
   if (overlapDays === 0) return "Waited until the slowest consumer had time to read the new value.";
   return `Both secrets were valid for ${counted(overlapDays, "day")}.`;

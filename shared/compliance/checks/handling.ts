@@ -1,8 +1,8 @@
 import { isLate, RENEWER_NAMES } from "../../inventory/renewal.ts";
 import { type AssetCheck, assetCheck, dateText, fail, notApplicable, pass } from "../check.ts";
 import { INTEGRATED_AUTHORITIES } from "../public-certificates.ts";
-import { NOT_RENEWED } from "./expiry.ts";
 import { restoreRenewal, setContentType, useIntegratedIssuer } from "../remedies/key-vault.ts";
+import { NOT_RENEWED } from "./expiry.ts";
 
 /** Checks of content types, issuers and renewal. */
 export const handlingChecks: AssetCheck[] = [

@@ -170,7 +170,10 @@ function factsOf(asset: Asset): [string, ReactNode][] {
     ["Issuer", asset.issuer],
     ["Subject alternative names", asset.subjectAlternativeNames?.join(", ")],
     ["Thumbprint", asset.thumbprint],
-    ["Renewal by the vault's policy", asset.autoRenew == null ? null : asset.autoRenew ? "Configured" : "Not configured"],
+    [
+      "Renewal by the vault's policy",
+      asset.autoRenew == null ? null : asset.autoRenew ? "Configured" : "Not configured",
+    ],
     ["Renewed by", asset.renewal && RENEWERS[asset.renewal.renewedBy]],
     [
       asset.renewal?.late ? "Renewal late since" : "Renewal due by",
