@@ -88,13 +88,13 @@ function linesThatFit(message: Message): MessageLine[] {
 }
 
 function htmlOf(message: Message, sections: string, omittedLines: number): string {
-  const { intro, histories, fix } = message;
+  const { intro, histories, mainLink } = message;
   const font = "font-family:'Segoe UI',Helvetica,Arial,sans-serif";
   const subject = escapeHtml(message.subject);
   const more = omittedLines === 0 ? "" : `<p style="margin:16px 0 0"><b>${escapeHtml(moreText(omittedLines))}</b></p>`;
   const historySentences = histories.length > 0 ? [`${HISTORY_TEXT}: ${anchors(histories)}`] : [];
-  const fixLink = fix
-    ? `<p style="margin:16px 0;font-size:14px;line-height:21px"><a href="${escapeHtml(fix.url)}" style="${BUTTON_STYLE}"><b>${escapeHtml(fix.text)}</b></a></p>`
+  const mainParagraph = mainLink
+    ? `<p style="margin:16px 0;font-size:14px;line-height:21px"><a href="${escapeHtml(mainLink.url)}" style="${BUTTON_STYLE}"><b>${escapeHtml(mainLink.text)}</b></a></p>`
     : "";
   return `<!doctype html>
 <html lang="en">
@@ -109,7 +109,7 @@ function htmlOf(message: Message, sections: string, omittedLines: number): strin
 <tr><td style="padding:24px 28px;font-size:13px;line-height:20px;overflow-wrap:anywhere">
 <h1 style="margin:0;font-size:20px;line-height:28px;font-weight:600">${subject}</h1>
 <p style="margin:8px 0 0;font-size:14px;line-height:21px;color:#4b5563">${escapeHtml(intro)}</p>
-${fixLink}
+${mainParagraph}
 ${sections}
 ${more}
 </td></tr>
@@ -194,12 +194,12 @@ const factsOf = (line: MessageLine): [string, string][] =>
   factsUnderHeadings(line).map(([label, value]) => [label, truncate(value, MAX_FACT)]);
 
 function textOf(message: Message, sections: string, omittedLines: number): string {
-  const { intro, histories, fix } = message;
+  const { intro, histories, mainLink } = message;
   const links = histories.slice(0, MAX_SENTENCES).join(" ");
   return [
     message.subject,
     intro,
-    ...(fix ? [`${fix.text}: ${fix.url}`] : []),
+    ...(mainLink ? [`${mainLink.text}: ${mainLink.url}`] : []),
     ...(sections === "" ? [] : [sections]),
     ...(omittedLines === 0 ? [] : [moreText(omittedLines)]),
     "--",

@@ -1,5 +1,5 @@
 import { counted } from "../platform/counted.ts";
-import type { Item } from "./items.ts";
+import type { Item, ScanFailureItem } from "./items.ts";
 import { type MessageLine, NO_OWNER, truncate } from "./message-line.ts";
 import { type AlertType, SEVERITIES } from "./rule.ts";
 
@@ -35,7 +35,6 @@ export function subjectWithin({ start, name, end, shorter }: Headline, maxLength
 
 /** Start of `what` for a certificate whose renewal is late. The time until its expiry follows. */
 export const LATE_TEXT = "was not renewed in time and ";
-const NOT_RENEWED_TEXT = "not renewed in time";
 /** Maximum length of an owner in a subject. */
 const MAX_OWNER = 60;
 
@@ -72,7 +71,6 @@ const NEXT_STEPS: Partial<Record<AlertType, string>> = {
 
 /** The kinds of items about something that scans can't read, notified for the first time and again. */
 const UNREAD_KINDS: ReadonlySet<Item["kind"]> = new Set(["scanFailure", "stillFailing"]);
-const UNREAD_TEXT = "can't be read";
 
 /** Returns whether the item says that an alert is resolved. */
 export const isResolution = ({ kind }: Item): boolean => kind === "renewed" || kind === "recovered";
@@ -91,26 +89,39 @@ export function headlineOf(types: ReadonlySet<AlertType>, entries: readonly Head
   }
   const open = entries.filter(({ item }) => !isResolution(item));
   const resolved = entries.length - open.length;
+  const problem = commonProblemOf(open);
   const counts =
     open.length === 0
       ? `${resolved} alerts resolved`
-      : `${countsOf(types, open)}${resolved > 0 ? `, ${resolved} resolved` : ""}`;
+      : `${countsOf(types, open, problem)}${resolved > 0 ? `, ${resolved} resolved` : ""}`;
   const { title, what } = first.line;
-  // The counts may already say that scans can't read it, or that it was not renewed in time.
-  const isLate = counts.includes(NOT_RENEWED_TEXT);
-  const predicate = isLate ? what.replace(LATE_TEXT, "") : what;
+  // The counts already name the common problem, and the first entry is an open one.
+  const predicate = problem === "notRenewed" ? what.slice(LATE_TEXT.length) : what;
   // The counts of late renewals don't say how soon the certificates expire.
-  const countsWithTime = isLate ? `${counts}, the first ${predicate}` : counts;
+  const countsWithTime = problem === "notRenewed" ? `${counts}, the first ${predicate}` : counts;
   return {
     start: `${prefix}${counts}${ownersText(entries)}; first `,
     name: title,
-    end: counts.includes(UNREAD_TEXT) ? "" : ` ${predicate}`,
+    end: problem === "unread" ? "" : ` ${predicate}`,
     shorter: [
       `${prefix}${countsWithTime}${ownersText(entries)}`,
       `${prefix}${countsWithTime}${ownersText(entries, "numbers")}`,
     ],
   };
 }
+
+/** A problem that all open items share and that their count names, so that the subject does not repeat it. */
+type CommonProblem = "unread" | "notRenewed";
+
+function commonProblemOf(open: readonly HeadlineEntry[]): CommonProblem | undefined {
+  if (open.length === 0) return undefined;
+  // A failure of scans as a whole names neither a vault nor a subscription. Its text says what failed.
+  if (open.every(({ item }) => UNREAD_KINDS.has(item.kind)))
+    return failuresOf(open).every(hasPlace) ? "unread" : undefined;
+  return open.every(({ item }) => isLate(item)) ? "notRenewed" : undefined;
+}
+
+const isLate = (item: Item): boolean => item.kind === "asset" && item.late !== undefined;
 
 /** Returns a line as one sentence with its type and owner: `kv-a/one expires in 6 days (secret, owner: ann)`. */
 export function lineHeadline({ title, what, facts }: Pick<MessageLine, "title" | "what" | "facts">): Headline {
@@ -167,19 +178,25 @@ export const NO_ACTION = "No action is needed.";
  * Returns the number of open items with their common problem, such as `2 assets expire within 7 days`. Items without a common
  * problem are counted as alerts. One open item is counted only if there are also resolved ones: see `headlineOf`.
  */
-function countsOf(types: ReadonlySet<AlertType>, open: readonly HeadlineEntry[]): string {
+function countsOf(
+  types: ReadonlySet<AlertType>,
+  open: readonly HeadlineEntry[],
+  problem: CommonProblem | undefined,
+): string {
   const items = open.map(({ item }) => item);
   const [type] = types;
   const number = items.length;
-  if (items.every(({ kind }) => UNREAD_KINDS.has(kind))) return unreadCounts(items);
+  if (problem === "unread") return unreadCounts(open);
+  if (items.every(({ kind }) => UNREAD_KINDS.has(kind))) return counted(failuresOf(open).length, "scan failure");
+  if (problem === "notRenewed")
+    return `${number} ${number === 1 ? "certificate was" : "certificates were"} not renewed in time`;
   const kinds = new Set(items.map(({ kind }) => kind));
   const [kind] = kinds.size === 1 ? [...kinds] : [];
   switch (kind) {
-    case "asset": {
-      const late = items.filter((item) => item.kind === "asset" && item.late).length;
-      if (late === number) return `${late} ${late === 1 ? "certificate was" : "certificates were"} ${NOT_RENEWED_TEXT}`;
-      return late > 0 ? counted(number, "alert") : expiryCounts(open, type === "credentialExpiry" ? CREDENTIAL : ASSET);
-    }
+    case "asset":
+      // Late renewals and other expiries have no common problem.
+      if (items.some(isLate)) return counted(number, "alert");
+      return expiryCounts(open, type === "credentialExpiry" ? CREDENTIAL : ASSET);
     case "violation":
       return `${counted(number, "compliance violation")}: ${severityCounts(items)}`;
     case "scan":
@@ -239,22 +256,29 @@ const severityCounts = (items: readonly Item[]): string =>
   }).join(", ");
 
 /**
- * Returns how many subscriptions and vaults can't be read. A digest can name one of them twice: when its failure was found, and
+ * Returns the failures of scans that the entries are about. A digest can name one of them twice: when the failure was found, and
  * in a reminder.
  */
-function unreadCounts(items: readonly Item[]): string {
-  const subjects = items.map((item) => ("of" in item ? item.of : item)).filter((item) => item.kind === "scanFailure");
-  const failures = [...new Map(subjects.map((failure) => [failure.id, failure])).values()];
+function failuresOf(entries: readonly HeadlineEntry[]): ScanFailureItem[] {
+  const subjects = entries.map(({ item }) => ("of" in item ? item.of : item));
+  const failures = subjects.filter((item) => item.kind === "scanFailure");
+  return [...new Map(failures.map((failure) => [failure.id, failure])).values()];
+}
+
+const hasPlace = ({ vaultName, subscriptionId }: ScanFailureItem): boolean =>
+  vaultName !== undefined || Boolean(subscriptionId);
+
+/** Returns how many subscriptions and vaults can't be read. */
+function unreadCounts(entries: readonly HeadlineEntry[]): string {
+  const failures = failuresOf(entries);
   const vaults = failures.filter(({ vaultName }) => vaultName !== undefined).length;
-  const subscriptions = failures.filter((item) => item.vaultName === undefined && item.subscriptionId).length;
-  // A failure of scans as a whole names neither.
-  if (vaults + subscriptions < failures.length) return counted(failures.length, "scan failure");
+  const subscriptions = failures.length - vaults;
   const parts = [
     ...(subscriptions > 0 ? [counted(subscriptions, "subscription")] : []),
     ...(vaults > 0 ? [counted(vaults, "vault")] : []),
   ];
-  const still = items.every(({ kind }) => kind === "stillFailing") ? "still " : "";
-  return `${parts.join(" and ")} ${still}${UNREAD_TEXT}`;
+  const still = entries.every(({ item }) => item.kind === "stillFailing") ? "still " : "";
+  return `${parts.join(" and ")} ${still}can't be read`;
 }
 
 /**

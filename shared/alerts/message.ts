@@ -62,7 +62,7 @@ export interface Message {
    */
   histories: string[];
   /** The main link, directly below the intro: the page where the problem can be fixed. */
-  fix?: MessageLink;
+  mainLink?: MessageLink;
 }
 
 /** Days before expiry at which messages show an asset as critical or as a warning: the defaults of the compliance policy. */
@@ -107,7 +107,7 @@ export function messageOf(sources: readonly MessageSource[], links: Links): Mess
   const histories = [...new Set(deliveries.map(({ deliveryId }) => deliveryId))].flatMap(
     (id) => historyLink(links, id) ?? [],
   );
-  const fix = fixLinkOf(entries, histories, links);
+  const mainLink = mainLinkOf(entries, histories, links);
   const headline = headlineOf(types, entries, `${isTest ? "[Test] " : ""}${isDigest ? "Digest: " : ""}`);
   const [ruleName] = ruleNames.size === 1 ? [...ruleNames.values()] : [];
   return toSingleLines({
@@ -131,26 +131,26 @@ export function messageOf(sources: readonly MessageSource[], links: Links): Mess
       "To stop these notifications, snooze the asset on its page, or ask an administrator to remove you from the rule's recipients or to disable the rule.",
     ],
     ruleName: deliveries[0]!.ruleName,
-    histories: histories.length === 1 && histories[0] === fix?.url ? [] : histories,
-    ...(fix && { fix }),
+    histories: histories.length === 1 && histories[0] === mainLink?.url ? [] : histories,
+    ...(mainLink && { mainLink }),
   });
 }
 
 /** Maximum length of the main link's address. It counts toward a mail's size, and a truncated address would not work. */
-const MAX_FIX_LINK = 2000;
+const MAX_MAIN_LINK = 2000;
 
 /**
  * Returns the main link of a message: to the page of the items if all have the same page, otherwise to the notification, which
  * links the page of each item. For several notifications, it is the Alerts page. Undefined if PUBLIC_BASE_URL is not set and the
  * items have no common page in the Azure portal.
  */
-function fixLinkOf(
+function mainLinkOf(
   entries: readonly { item: Item; line: MessageLine }[],
   [history, ...otherHistories]: readonly string[],
   links: Links,
 ): MessageLink | undefined {
   const [first] = entries[0]?.line.links ?? [];
-  if (first && first.url.length <= MAX_FIX_LINK && entries.every(({ line }) => line.links[0]?.url === first.url))
+  if (first && first.url.length <= MAX_MAIN_LINK && entries.every(({ line }) => line.links[0]?.url === first.url))
     return first;
   const alerts = viewLink(links, "/alerts");
   if (otherHistories.length > 0 && alerts) return { text: "Open all alerts", url: alerts };

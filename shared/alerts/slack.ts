@@ -32,7 +32,7 @@ const SYMBOLS: Record<Urgency, string> = {
 };
 
 /** Returns the message as Slack Block Kit, for an incoming webhook. */
-export function slackOf({ subject, headline, intro, lines, why, histories, fix }: Message): object {
+export function slackOf({ subject, headline, intro, lines, why, histories, mainLink }: Message): object {
   const omittedLines = lines.length - MAX_LINES;
   const moreSection = omittedLines > 0 ? [section(`${omittedLines} more are not shown.`)] : [];
   const historyLinks = histories.slice(0, 1).map((url) => `<${url}|Show this notification>`);
@@ -42,7 +42,7 @@ export function slackOf({ subject, headline, intro, lines, why, histories, fix }
       { type: "header", text: { type: "plain_text", text: subjectWithin(headline, MAX_HEADER), emoji: false } },
       section(escapeMrkdwn(intro)),
       // A link and no button: Slack shows an error at a button of an app that does not receive the click.
-      ...(fix ? [section(`*${linkText(fix)}*`)] : []),
+      ...(mainLink ? [section(`*${linkText(mainLink)}*`)] : []),
       ...groupLines(lines.slice(0, MAX_LINES)).flatMap(groupSections),
       ...moreSection,
       { type: "context", elements: [mrkdwn([escapeMrkdwn(why.join(" ")), ...historyLinks].join(" "))] },

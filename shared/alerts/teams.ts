@@ -40,7 +40,7 @@ export function teamsOf(message: Message): object {
   }
 }
 
-function cardOf({ headline, intro, lines, why, histories, fix }: Message, lineCount: number): object {
+function cardOf({ headline, intro, lines, why, histories, mainLink }: Message, lineCount: number): object {
   const omittedLines = lines.length - lineCount;
   return {
     type: "message",
@@ -57,11 +57,11 @@ function cardOf({ headline, intro, lines, why, histories, fix }: Message, lineCo
             text(subjectWithin(headline, MAX_TEXT), { size: "large", weight: "bolder" }),
             text(intro),
             // In the body, because Teams shows the card's own actions below all texts.
-            ...(fix
+            ...(mainLink
               ? [
                   {
                     type: "ActionSet",
-                    actions: [{ type: "Action.OpenUrl", title: fix.text, url: fix.url, style: "positive" }],
+                    actions: [{ type: "Action.OpenUrl", title: mainLink.text, url: mainLink.url, style: "positive" }],
                   },
                 ]
               : []),

@@ -8,6 +8,7 @@ import {
   CONSUMER_STATES,
   isVaultSecret,
   LEFT_OUT_REASONS,
+  type Publication,
   ROTATION_REASONS,
   ROTATION_STATUSES,
   type RotationConsumer,
@@ -16,6 +17,7 @@ import {
   STEPS,
   type StepName,
 } from "./rotation.ts";
+import { resultOf } from "./step-results.ts";
 
 // The requests and responses of rotations: their schemas, and the functions that turn a record into a response.
 
@@ -174,6 +176,9 @@ export const RotationView = z
             .int()
             .meta({ description: "Number of times the step was started, including starts that only waited." }),
           failure: Failure.nullable().meta({ description: "Last failure of the step. Null if none." }),
+          result: z.string().nullable().meta({
+            description: "What the step did, in one or two sentences. Null until the step is done.",
+          }),
         })
         .meta({ id: "RotationStep" }),
     ),
@@ -215,6 +220,11 @@ export const RotationView = z
               .string()
               .nullable()
               .meta({ description: "Version with the new value. Null until it is written." }),
+            writtenAt: instant.meta({ description: "Time of the write of the new value. Null until then." }),
+            checkedAt: instant.meta({
+              description:
+                "Time of the last check, before the end of the overlap period, that found the new value in the vault secret. Null if it was not checked, such as for a handover or after a finish with `force`.",
+            }),
           })
           .meta({ id: "RotationTarget" }),
       )
@@ -333,22 +343,16 @@ export function rotationView(record: RotationRecord): z.input<typeof RotationVie
     reason: record.reason ?? null,
     plan: planTexts(record),
     needs: [],
-    steps: record.steps.map(({ name, status: at, startedAt, finishedAt, attempts, failure }) => ({
-      name,
-      status: at,
-      startedAt: startedAt ?? null,
-      finishedAt: finishedAt ?? null,
-      attempts,
-      failure: failure ?? null,
+    steps: record.steps.map((step) => ({
+      name: step.name,
+      status: step.status,
+      startedAt: step.startedAt ?? null,
+      finishedAt: step.finishedAt ?? null,
+      attempts: step.attempts,
+      failure: step.failure ?? null,
+      result: resultOf(record, step) ?? null,
     })),
-    targets: record.publications.map(({ vaultName, secretName, kind, state: at, plannedVersion, writtenVersion }) => ({
-      vaultName,
-      secretName,
-      kind,
-      state: at,
-      previousVersion: plannedVersion ?? null,
-      version: writtenVersion ?? null,
-    })),
+    targets: record.publications.map((publication) => targetView(record, publication)),
     consumers: (record.consumers ?? []).map(consumerView),
     verifiedMeans: VERIFIED_MEANS,
     notUpdated: record.notUpdated.map((place) => ({ ...place, reason: place.reason ?? null })),
@@ -358,6 +362,24 @@ export function rotationView(record: RotationRecord): z.input<typeof RotationVie
     goingBack: endedAt === undefined ? (record.ending ?? null) : null,
     nextAt: isStopped ? null : record.dueAt,
     attention: attention === undefined ? null : withoutResume(attention),
+  };
+}
+
+function targetView(
+  { checkedAt, reasons, finish }: RotationRecord,
+  { vaultName, secretName, kind, state, plannedVersion, writtenVersion, writtenAt }: Publication,
+): z.input<typeof RotationView>["targets"][number] {
+  // A check that ended without reasons found the new value in each place, except for a handover, which it does not read.
+  const isChecked = state === "written" && kind !== "handover" && reasons.length === 0 && !finish?.force;
+  return {
+    vaultName,
+    secretName,
+    kind,
+    state,
+    previousVersion: plannedVersion ?? null,
+    version: writtenVersion ?? null,
+    writtenAt: writtenVersion === undefined ? null : (writtenAt ?? null),
+    checkedAt: isChecked ? (checkedAt ?? null) : null,
   };
 }
 

@@ -231,6 +231,14 @@ test("a certificate that Acmebot renews passes every check while its renewal is 
     ).map(({ id }) => id);
   expect(failedBy(renewal(2))).toEqual([]);
   expect(failedBy(renewal(-1))).toEqual(["certificate-near-expiry-critical", "certificate-auto-renewal"]);
+  const autoRenewal = ASSET_CHECKS.find(({ id }) => id === "certificate-auto-renewal")!;
+  const titleFor = (change: Partial<AssetRecord>) => {
+    const of = { asset: asset("kv", "certificate", "www", change), vaultUsesRbac: true };
+    const { evidence } = autoRenewal.evaluate(of, context) as { evidence: string };
+    return (autoRenewal.failureTitle as (evidence: string) => string)(evidence);
+  };
+  expect(titleFor(renewal(-1))).toBe("Automatic renewal of the certificate is late");
+  expect(titleFor({ autoRenew: false })).toBe("Certificate is not renewed automatically");
   // Nobody renews it: by days, and with the advice to use an integrated authority.
   expect(failedBy({ ...renewal(2), renewal: undefined })).toEqual([
     "certificate-near-expiry-critical",

@@ -76,7 +76,13 @@ task("from an alert mail to the rotated secret, if it must first be proven where
   await openMail(visitor, mail.includes(OTHER_UNPROVEN_APP) ? mail : await waitForMail(new RegExp(READY_APP)));
   await visitor.follow(`${OTHER_UNPROVEN_APP}/current`);
   await visitor.arrive(new RegExp(OTHER_UNPROVEN_APP));
-  await visitor.see("Confirm the match");
+  await visitor.see("Test or confirm a match");
+  // The first button is the next step. The rotation itself waits for it.
+  const status = visitor.page.getByRole("region", { name: "Status" });
+  expect(await status.locator("button.fui-Button").first().innerText()).toBe("Test match");
+  const rotate = status.getByRole("button", { name: "Rotate secret", exact: true });
+  await rotate.waitFor();
+  expect(await rotate.getAttribute("aria-disabled")).toBe("true");
   await visitor.press("Test match: kv-shop/billing-export-secret");
   await visitor.see("Ready", visitor.page.getByRole("region", { name: "Status" }));
   await visitor.press(/^Rotate secret: /);
@@ -97,6 +103,8 @@ task("rotate an application's secret from the first view and watch its steps", a
   await visitor.press("Rotate secret", visitor.dialog);
   await visitor.follow(/Rotation started/, visitor.dialog);
   await visitor.see("Overlap period: both secrets are valid");
+  await visitor.see(/^Signed in 4 times in a row with the new secret\.$/);
+  await visitor.see(/kv-shop\/crm-importer-secret: updated\. The new value was written as version/);
   visitor.expectClicks();
 });
 
@@ -130,7 +138,7 @@ task("exempt a violation until a date, with a reason", async () => {
   const visitor = await visit();
   await visitor.follow("Inventory", visitor.navigation);
   await visitor.follow("smtp");
-  await visitor.press("Exempt from a check: kv-shop/smtp");
+  await visitor.press("Exempt: kv-shop/smtp");
   await visitor.type("Reason", "Shut down next month");
   await visitor.type("Expires", inDays(30));
   await visitor.press("Create exemption", visitor.dialog);
@@ -210,7 +218,7 @@ task.for([
   const visitor = await visit(role, "/inventory/kv-shop.secret.db");
   await visitor.arrive("db");
   const actions = visitor.page.getByRole("group", { name: "Next actions" });
-  for (const title of ["Rotate secret", "Snooze", "Exempt from a check"]) {
+  for (const title of ["Rotate secret", "Snooze", "Exempt"]) {
     const button = actions.getByRole("button", { name: title, exact: true });
     await button.waitFor();
     expect(await button.getAttribute("aria-disabled")).toBe("true");

@@ -251,6 +251,14 @@ withBrowser("a blast radius is shown as a graph, which stays centered", async ()
   expect(browserErrors).toEqual([]);
 });
 
+withBrowser("the blast radius of an unknown asset names its ID and links to the search", async () => {
+  const { page } = await visitLoadedPage("/#/dependencies/kv-gone.secret.none");
+  await page.getByRole("heading", { name: "Asset not found" }).waitFor();
+  await page.getByText("kv-gone.secret.none").waitFor();
+  const link = page.getByRole("link", { name: "Search the inventory" });
+  expect(await link.getAttribute("href")).toBe("#/inventory");
+});
+
 withBrowser("without a license, PRO views describe their feature", async () => {
   const { page, browserErrors } = await visitLoadedPage("/#/license", unlicensedHost);
   for (const view of ["rotation", "sync", "dependencies", "access", "sso", "b2c", "devops"]) {

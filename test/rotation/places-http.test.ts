@@ -150,6 +150,12 @@ test("lists and alert previews follow three rotations of an application in a row
       ({ endedAt, attention }) => endedAt !== null || attention !== null,
     );
     expect(ended.status, JSON.stringify(ended.attention)).toBe("completed");
+    const results = Object.fromEntries(ended.steps.map(({ name, result }: Record<string, string>) => [name, result]));
+    expect(results).toMatchObject({
+      prove: "Signed in 4 times in a row with the new secret.",
+      overlap: "Ended at once, because an overlap period of 0 days was requested.",
+    });
+    expect(ended.targets).toMatchObject([{ writtenAt: expect.any(String), checkedAt: expect.any(String) }]);
     secretId = ended.newKeyId;
     await expect.poll(lists, { timeout: 60_000 }).toEqual(Array(4).fill([secretId]));
   }

@@ -112,7 +112,7 @@ export const nearExpiryCheck = (
   });
 
 /** End of the evidence of a late renewal. The title of the violation is derived from the stored evidence. */
-const NOT_RENEWED = " and did not.";
+export const NOT_RENEWED = " and did not.";
 
 /**
  * Evaluates a certificate with a renewal plan. It fails only after its window has passed. If no window is known, it fails in the

@@ -2,6 +2,7 @@ import { isLate, RENEWER_NAMES } from "../../inventory/renewal.ts";
 import { type AssetCheck, assetCheck, dateText, fail, notApplicable, pass } from "../check.ts";
 import { INTEGRATED_AUTHORITIES } from "../public-certificates.ts";
 import { restoreRenewal, setContentType, useIntegratedIssuer } from "../remedies/key-vault.ts";
+import { NOT_RENEWED } from "./expiry.ts";
 
 /** Checks of content types, issuers and renewal. */
 export const handlingChecks: AssetCheck[] = [
@@ -43,7 +44,10 @@ export const handlingChecks: AssetCheck[] = [
     id: "certificate-auto-renewal",
     code: 46,
     title: "Certificate is renewed automatically",
-    failureTitle: "Certificate is not renewed automatically",
+    failureTitle: (evidence) =>
+      evidence.endsWith(NOT_RENEWED)
+        ? "Automatic renewal of the certificate is late"
+        : "Certificate is not renewed automatically",
     severity: "medium",
     resourceType: "certificate",
     timed: "expiry",
@@ -55,7 +59,7 @@ export const handlingChecks: AssetCheck[] = [
         const renewer = RENEWER_NAMES[renewal.renewedBy].subject;
         if (!isLate(renewal, now))
           return pass(`${renewer} renews it.`, renewal.windowEnd === undefined ? undefined : renewal.attentionAt);
-        return fail(`${renewer} had to renew it by ${dateText(renewal.windowEnd!)} and did not.`);
+        return fail(`${renewer} had to renew it by ${dateText(renewal.windowEnd!)}${NOT_RENEWED}`);
       }
       if (autoRenew === undefined) return notApplicable("Its policy could not be read.");
       if (autoRenew && /^unknown$/i.test(issuerName ?? ""))

@@ -11,12 +11,20 @@ export const STRENGTHS = {
   observed: "a log shows that it read the asset",
 } as const satisfies Record<Dependency["strength"], string>;
 
-/** What happens to a consumer when the asset gets a new version. */
+/** What happens to a consumer when the asset gets a new version. Short, because a badge doesn't wrap. */
 export const REFRESHES = {
   automatic: "updates automatically",
-  action: "needs an update or restart to use the new version",
-  blind: "unknown when it uses the new version",
-  willBreak: "breaks, because it keeps the old version",
+  action: "needs an update or restart",
+  blind: "effect unknown",
+  willBreak: "keeps the old value",
+} as const satisfies Record<Dependency["refresh"]["how"], string>;
+
+/** The explanation of each effect, for a legend. */
+export const REFRESH_MEANINGS = {
+  automatic: "it reads the new value by itself",
+  action: "it uses the old value until it is updated or restarted, which a rotation does",
+  blind: "the service can't see which value it uses",
+  willBreak: "it stops working when the old value becomes invalid, unless someone changes it",
 } as const satisfies Record<Dependency["refresh"]["how"], string>;
 
 /** Kinds of consumers, named as in Azure. */

@@ -34,7 +34,7 @@ export function Exempt({ violations, about }: { violations: Schemas["Violation"]
   return (
     <Operate
       operation="createExemption"
-      title={about === undefined ? "Exempt violation" : "Exempt from a check"}
+      title="Exempt"
       {...(about !== undefined && { about })}
       action="Create exemption"
       submit={(form, create) => {

@@ -236,7 +236,6 @@ export function ListField({
                   <input type="hidden" name={name} value={entry} />
                   <Button
                     size="small"
-                    appearance="subtle"
                     icon={<DismissRegular />}
                     aria-label={`Remove ${entry}`}
                     onClick={() => set(entries.filter((other) => other !== entry).join("\n"))}

@@ -6,6 +6,7 @@ import { given, typed } from "./form-dialog.tsx";
 import { isolated } from "./isolated.ts";
 import { Operate } from "./operate.tsx";
 import { RotationPlan } from "./rotation-plan.tsx";
+import { HANDOVER, SAVE_TO_MATCHES } from "./rotation-texts.ts";
 import { ValidityField } from "./validity-field.tsx";
 
 interface Props {
@@ -13,6 +14,8 @@ interface Props {
   credential: Schemas["ApplicationCredential"];
   /** `primary` on the page of the secret, where it is the main action. */
   appearance?: "primary";
+  /** Whether no match is confirmed although there are candidates. The new secret is then stored for handover by default. */
+  isWithoutMatch?: boolean;
   /** Called when the rotation has started. The dialog then closes. Without it, the dialog links to the rotation. */
   started?(rotationId: string): void;
 }
@@ -25,8 +28,10 @@ export function RotateClientSecret({
   application: { appId, displayName, reasons },
   credential: { keyId, displayName: secretName },
   appearance,
+  isWithoutMatch = false,
   started,
 }: Props) {
+  const title = isWithoutMatch ? "Rotate without a match" : "Rotate secret";
   const bodyOf = (form: FormData, dryRun: boolean) => ({
     body: {
       appId,
@@ -44,9 +49,9 @@ export function RotateClientSecret({
   return (
     <Operate
       operation="rotateSecret"
-      title="Rotate secret"
+      title={title}
       about={`"${isolated(secretName ?? keyId)}" of ${isolated(displayName)}`}
-      action="Rotate secret"
+      action={title}
       {...(appearance && { appearance })}
       preview={{
         action: "Preview rotation",
@@ -61,8 +66,8 @@ export function RotateClientSecret({
     >
       <Text>
         Creates a new client secret in Entra, saves it, and deletes the old client secret after the overlap period if
-        all known consumers use the new one. The preview lists all steps. The rotation starts only when you select
-        Rotate secret.
+        all known consumers use the new one. The preview lists all steps. The rotation starts only when you select{" "}
+        {title}.
       </Text>
       <NumberField
         name="overlapDays"
@@ -76,9 +81,9 @@ export function RotateClientSecret({
       <ValidityField />
       <CheckField
         name="updateKeyVaults"
-        label="Save the new secret to Key Vault"
-        hint="Updates the confirmed matching key vault secrets. If off, the new secret is stored in a separate key vault for handover, where you can collect it."
-        defaultChecked
+        label={SAVE_TO_MATCHES}
+        hint={`Updates the confirmed matching key vault secrets. If off: ${HANDOVER}`}
+        defaultChecked={!isWithoutMatch}
       />
       <CheckField
         name="restartApps"

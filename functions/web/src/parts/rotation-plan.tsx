@@ -1,6 +1,7 @@
 import { Link, Text } from "@fluentui/react-components";
 import type { Schemas } from "../api/client.ts";
 import { createHref } from "./address.ts";
+import { REFRESHES } from "./dependency-texts.ts";
 import { isolated } from "./isolated.ts";
 
 /**
@@ -79,12 +80,7 @@ const targetText = ({ vaultName, secretName, kind }: Schemas["RotationTarget"]):
   `${vaultName}/${secretName}${kind === "handover" ? " (collect the new value here)" : ""}`;
 
 /** How a consumer gets the new value. */
-const HOW = {
-  automatic: "updates automatically",
-  action: "the rotation updates or restarts it",
-  blind: "unknown when it uses the new value",
-  willBreak: "keeps the old value and breaks",
-} as const;
+const HOW = { ...REFRESHES, action: "the rotation updates or restarts it" } as const;
 
 /** Returns a consumer as text: name, kind, environment and the setting that references the secret, then the effect on it. */
 const consumerText = ({ name, kind, environment, evidence, how, included }: Schemas["RotationConsumer"]): string =>

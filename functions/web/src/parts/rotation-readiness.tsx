@@ -1,15 +1,16 @@
 import { Badge, Button, Link, Spinner, Text } from "@fluentui/react-components";
 import { useQueryClient } from "@tanstack/react-query";
-import { useState } from "react";
+import { type ComponentProps, useState } from "react";
 import { useMay } from "../api/access.ts";
 import { api, client, type Problem, type Schemas } from "../api/client.ts";
 import { createHref } from "./address.ts";
 import { titleOfId } from "./asset-name.ts";
 import { Copyable } from "./copyable.tsx";
 import { BY_CURSOR } from "./paged-table.tsx";
-import { counted } from "./plural.ts";
 import { ProblemNotice } from "./problem-notice.tsx";
 import { QueryResult } from "./query-result.tsx";
+import { RotateClientSecret } from "./rotate-client-secret.tsx";
+import { HANDOVER, SAVE_TO_MATCHES } from "./rotation-texts.ts";
 import { Unavailable, useWhyNot } from "./unavailable.tsx";
 
 type Application = Schemas["Application"];
@@ -35,7 +36,7 @@ export const rotationBlockers = ({ reasons }: Pick<Application, "reasons">): App
   reasons.filter(({ code }) => code !== "expiredSecretInTheWay");
 
 /**
- * Shows whether a client secret can be rotated: "Ready", "Confirm the match" (or "No match found") or "Not possible". Each state
+ * Shows whether a client secret can be rotated: "Ready", "Test or confirm a match" (or "No match found") or "Not possible". Each state
  * says what the user can do next.
  */
 export function RotationReadiness({ application, credential, isOnApplicationPage = false }: Props) {
@@ -85,23 +86,61 @@ function AddServiceAsOwner({ appId }: Pick<Application, "appId">) {
   );
 }
 
+/** Returns the matches of an application. All components of the view share one response. */
+function useMatches(appId: string) {
+  const params = { path: { app_id: appId }, query: { limit: 100 } };
+  return api.useInfiniteQuery("get", "/api/automation/rotation/apps/{app_id}/matches", { params }, BY_CURSOR);
+}
+
+/** Returns the vault secrets that may store a client secret, and those of them that are proven to store it. */
+function matchesOf({ pages }: { pages: { items: Match[] }[] }, keyId: string) {
+  const items = pages.flatMap((page) => page.items);
+  const candidates = items.filter((match) => match.enabled && (match.keyId === null || match.keyId === keyId));
+  return { candidates, proven: candidates.filter((match) => isProven(match, keyId)) };
+}
+
+/**
+ * The button "Rotate secret" of an application without blockers. It is not available while there are candidates of which none is
+ * confirmed: the next step is then the test of a match, which `RotationReadiness` offers.
+ */
+export function RotateConfirmed(props: ComponentProps<typeof RotateClientSecret>) {
+  const { application, credential } = props;
+  const matches = useMatches(application.appId);
+  const whyNot = useWhyNot()("rotateSecret");
+  if (whyNot !== undefined) return <Unavailable title="Rotate secret" reason={whyNot} />;
+  return (
+    <QueryResult of={matches}>
+      {(data) => {
+        const { candidates, proven } = matchesOf(data, credential.keyId);
+        return candidates.length > 0 && proven.length === 0 ? (
+          <Unavailable title="Rotate secret" reason="Test or confirm a match first." />
+        ) : (
+          <RotateClientSecret {...props} />
+        );
+      }}
+    </QueryResult>
+  );
+}
+
 /**
  * The state of a client secret that the service may rotate: ready if a vault secret is proven to store it, otherwise the
  * candidates to test.
  */
-function MatchState({ application: { appId }, credential: { keyId }, isOnApplicationPage }: Props) {
-  const params = { path: { app_id: appId }, query: { limit: 100 } };
-  const matches = api.useInfiniteQuery("get", "/api/automation/rotation/apps/{app_id}/matches", { params }, BY_CURSOR);
+function MatchState({ application, credential, isOnApplicationPage }: Props) {
+  const matches = useMatches(application.appId);
   return (
     <QueryResult of={matches}>
-      {({ pages }) => {
-        const items = pages.flatMap((page) => page.items);
-        const usable = items.filter((match) => match.enabled && (match.keyId === null || match.keyId === keyId));
-        const proven = usable.filter((match) => isProven(match, keyId));
+      {(data) => {
+        const { candidates, proven } = matchesOf(data, credential.keyId);
         return proven.length > 0 ? (
           <Ready matches={proven} />
         ) : (
-          <Unproven appId={appId} candidates={usable} isOnApplicationPage={isOnApplicationPage} />
+          <Unproven
+            application={application}
+            credential={credential}
+            candidates={candidates}
+            isOnApplicationPage={isOnApplicationPage}
+          />
         );
       }}
     </QueryResult>
@@ -144,12 +183,11 @@ const AssetLink = ({ assetId }: { assetId: string }) => (
  * client secret, are folded, except for the first one if there are no others. A vault secret with the application's name is not
  * weak, even if its dates differ: people look for it.
  */
-function Unproven({
-  appId,
-  candidates,
-  isOnApplicationPage,
-}: Pick<Props, "isOnApplicationPage"> & { appId: string; candidates: Match[] }) {
-  const mayConfirm = useMay()("confirmRotationMatch");
+function Unproven({ application, credential, candidates, isOnApplicationPage }: Props & { candidates: Match[] }) {
+  const { appId } = application;
+  const may = useMay();
+  const mayConfirm = may("confirmRotationMatch");
+  const mayRotate = may("rotateSecret");
   const likely = candidates.filter(
     ({ confidence, evidence }) => confidence !== "possible" || evidence.includes("name"),
   );
@@ -158,24 +196,32 @@ function Unproven({
   return (
     <div>
       <Badge appearance="tint" color="warning">
-        {candidates.length === 0 ? "No match found" : "Confirm the match"}
+        {candidates.length === 0 ? "No match found" : "Test or confirm a match"}
       </Badge>{" "}
       <Text>
         {candidates.length === 0
-          ? "The service found no key vault secret that stores this client secret. To rotate it anyway, select Rotate secret and clear 'Save the new secret to Key Vault'. You then collect the new secret from the vault for handover."
+          ? `The service found no key vault secret that stores this client secret. To rotate it without a match, select Rotate secret and clear "${SAVE_TO_MATCHES}". ${HANDOVER}`
           : "Before a rotation, the service must know which key vault secret stores this client secret. A test reads the value once and signs in with it. The value is not shown or stored. If the sign-in succeeds, the rotation is ready."}
       </Text>
       <Candidates appId={appId} of={shown} />
-      {folded.length > 0 && (
+      {/* The application's page lists all matches below. */}
+      {folded.length > 0 && !isOnApplicationPage && (
         <details>
-          <summary>{counted(folded.length, "weaker match", "weaker matches")}</summary>
+          <summary>Other candidates</summary>
           <Candidates appId={appId} of={folded.slice(0, MAX_FOLDED_CANDIDATES)} />
         </details>
       )}
+      {isOnApplicationPage && folded.length > 0 && <Text block>All matches are below. You can test each of them.</Text>}
       {!isOnApplicationPage && (
         <Link href={createHref(`/rotation/apps/${appId}`)}>
           {mayConfirm && candidates.length > 0 ? "Confirm a match without a test" : "Matches of the application"}
         </Link>
+      )}
+      {candidates.length > 0 && mayRotate && (
+        <Text block>
+          If no candidate stores it:{" "}
+          <RotateClientSecret application={application} credential={credential} isWithoutMatch />
+        </Text>
       )}
     </div>
   );

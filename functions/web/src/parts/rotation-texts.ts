@@ -43,6 +43,11 @@ export const STEPS = {
   cleanUp: "Delete the temporary copy of the new secret",
 } as const satisfies Record<Rotation["steps"][number]["name"], string>;
 
+/** The label of the choice where a rotation stores the new secret. */
+export const SAVE_TO_MATCHES = "Save the new secret to Key Vault";
+/** What happens to the new secret if that choice is off. */
+export const HANDOVER = "The new secret is then stored in a separate key vault for handover, where you can collect it.";
+
 /** States of one step. */
 export const STEP_STATUSES = {
   waiting: "waiting",

@@ -1,6 +1,6 @@
 import { Badge, makeStyles, Text, tokens } from "@fluentui/react-components";
 import type { Schemas } from "../api/client.ts";
-import { Instant } from "./instant.tsx";
+import { ApiSentence, Instant } from "./instant.tsx";
 import { STEP_STATUSES, STEPS } from "./rotation-texts.ts";
 import { MINUTE_MS, SECOND_MS } from "./time.ts";
 
@@ -39,13 +39,13 @@ const useStyles = makeStyles({
   point: { position: "absolute", left: 0, top: "4px", width: "12px", height: "12px", borderRadius: "50%" },
 });
 
-/** The steps of a rotation as a timeline: when each one ran and how long it took, and which ones follow. */
+/** The steps of a rotation as a timeline: what each one did, when it ran and how long it took, and which ones follow. */
 export function RotationTimeline({ of: { steps, overlapEndsAt } }: { of: Pick<Rotation, "steps" | "overlapEndsAt"> }) {
   const styles = useStyles();
   return (
     <ol className={styles.list} aria-label="Steps of the rotation">
       {steps.map((step) => {
-        const { name, status, finishedAt, failure } = step;
+        const { name, status, finishedAt, failure, result } = step;
         return (
           <li key={name} className={styles.step}>
             <span className={styles.point} style={{ backgroundColor: POINTS[status] }} aria-hidden />
@@ -56,6 +56,11 @@ export function RotationTimeline({ of: { steps, overlapEndsAt } }: { of: Pick<Ro
               <>
                 until <Instant at={overlapEndsAt} />
               </>
+            )}
+            {result !== null && (
+              <Text block>
+                <ApiSentence text={result} />
+              </Text>
             )}
             {failure && (
               <Text block>

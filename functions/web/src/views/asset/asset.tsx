@@ -170,9 +170,15 @@ function factsOf(asset: Asset): [string, ReactNode][] {
     ["Issuer", asset.issuer],
     ["Subject alternative names", asset.subjectAlternativeNames?.join(", ")],
     ["Thumbprint", asset.thumbprint],
-    ["Auto-renewal", asset.autoRenew == null ? null : asset.autoRenew ? "Yes" : "No"],
+    [
+      "Renewal by the vault's policy",
+      asset.autoRenew == null ? null : asset.autoRenew ? "Configured" : "Not configured",
+    ],
     ["Renewed by", asset.renewal && RENEWERS[asset.renewal.renewedBy]],
-    ["Renewal due by", asset.renewal?.windowEnd && <Instant at={asset.renewal.windowEnd} />],
+    [
+      asset.renewal?.late ? "Renewal late since" : "Renewal due by",
+      asset.renewal?.windowEnd && <Instant at={asset.renewal.windowEnd} />,
+    ],
     ["Last renewed", asset.renewal?.lastRenewals[0] && <Instant at={asset.renewal.lastRenewals[0]} />],
     [
       "Tags",

@@ -4,6 +4,7 @@ import { api, type Schemas } from "../../api/client.ts";
 import { hasSafeTags, isSafeText, ownerCommand, renewCommand } from "../../parts/asset-commands.ts";
 import { CommandDialog } from "../../parts/command-dialog.tsx";
 import { Copyable } from "../../parts/copyable.tsx";
+import { RENEWERS } from "../../parts/renewers.ts";
 import { Unavailable } from "../../parts/unavailable.tsx";
 
 interface Props {
@@ -20,12 +21,19 @@ export function RenewAction({ asset, name }: Props) {
   if (asset.type === "secret") return null;
   const command = renewCommand(asset);
   if (command === undefined) return <Unavailable title="Renew" reason={CREATE_IN_TENANT} />;
+  const { renewal, status } = asset;
+  const isRenewed = renewal !== undefined && renewal.renewedBy !== "none" && !renewal.late && status === "healthy";
+  if (isRenewed)
+    return (
+      <Unavailable
+        title="Renew"
+        reason={`The certificate is renewed automatically (renewer: ${RENEWERS[renewal.renewedBy]}), so no action is needed. To renew it now, select Open in the Azure portal.`}
+      />
+    );
   return (
     <CommandDialog title="Renew" about={name} appearance="primary">
       <Text block>
-        {asset.autoRenew === true
-          ? "The vault renews this certificate automatically. To renew it now, run this command. "
-          : "Run this command to create a new version. "}
+        Run this command to create a new version.{" "}
         {asset.source === "keyVault"
           ? "It needs permission to change the vault's objects. "
           : "It needs permission to change the application. "}
@@ -84,8 +92,8 @@ function OwnerCommand({ asset }: Pick<Props, "asset">) {
       <Copyable label="Azure CLI" text={ownerCommand(asset, ownerTag, owner.trim()) ?? ""} />
       <Text block>
         {isInVault
-          ? `The owner is the value of the tag ${ownerTag}. The command keeps the other tags. It needs permission to change the vault's objects.`
-          : "It needs permission to change the application."}{" "}
+          ? `The owner is the value of the tag ${ownerTag}. The command replaces the current owner and keeps the other tags. It needs permission to change the vault's objects.`
+          : "The command adds an owner to those of the application. It needs permission to change the application."}{" "}
         The service only reads, so the next scan finds the new owner.
       </Text>
     </>

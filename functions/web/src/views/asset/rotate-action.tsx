@@ -2,8 +2,7 @@ import { api, type Schemas } from "../../api/client.ts";
 import { renewCommand } from "../../parts/asset-commands.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 import { RotateAsset } from "../../parts/rotate-asset.tsx";
-import { RotateClientSecret } from "../../parts/rotate-client-secret.tsx";
-import { RotationReadiness, rotationBlockers } from "../../parts/rotation-readiness.tsx";
+import { RotateConfirmed, RotationReadiness, rotationBlockers } from "../../parts/rotation-readiness.tsx";
 import { Unavailable, useWhyNot } from "../../parts/unavailable.tsx";
 import { CREATE_IN_TENANT } from "./command-actions.tsx";
 
@@ -53,18 +52,18 @@ function OfApplication({ asset: { credential }, started }: Props) {
         const current = data.credentials.find(({ keyId }) => keyId === credential?.keyId);
         if (current === undefined)
           return <Unavailable title="Rotate secret" reason="The application no longer has this secret." />;
-        // `RotationReadiness` below the actions gives the reason and the fix.
+        // `RotationReadiness` above the actions gives the reason and the fix.
         return rotationBlockers(data).length === 0 ? (
-          <RotateClientSecret application={data} credential={current} appearance="primary" started={started} />
+          <RotateConfirmed application={data} credential={current} appearance="primary" started={started} />
         ) : (
-          <Unavailable title="Rotate secret" reason="Not possible now. The reason is below." />
+          <Unavailable title="Rotate secret" reason="Not possible now. The reason is above." />
         );
       }}
     </QueryResult>
   );
 }
 
-/** The state of a client secret's rotation, below the actions. Nothing for other assets, or without a license. */
+/** The state of a client secret's rotation, above the actions. Nothing for other assets, or without a license. */
 export function Readiness({ asset: { source, type, credential } }: Pick<Props, "asset">) {
   const whyNot = useWhyNot();
   if (source !== "entra" || type !== "secret" || credential?.of === "servicePrincipal") return null;

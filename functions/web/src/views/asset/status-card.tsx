@@ -16,6 +16,7 @@ import { Exempt } from "../../parts/exempt.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { BY_CURSOR } from "../../parts/paged-table.tsx";
 import { counted } from "../../parts/plural.ts";
+import { RENEWERS } from "../../parts/renewers.ts";
 import { SEVERITIES } from "../../parts/status.tsx";
 import { Unavailable, useWhyNot } from "../../parts/unavailable.tsx";
 import { CopyCommandAction, OwnerAction, RenewAction } from "./command-actions.tsx";
@@ -25,6 +26,9 @@ import { ActiveSnoozes, SnoozeAction } from "./snooze-action.tsx";
 
 type Asset = Schemas["AssetDetails"];
 type Violation = Schemas["Violation"];
+
+/** Number of failing checks in the box. The card below lists all. */
+const MAX_SHOWN_VIOLATIONS = 5;
 
 const useStyles = makeStyles({
   // A field set groups the actions for screen readers. It has no frame.
@@ -62,6 +66,7 @@ export function StatusCard({ asset }: { asset: Asset }) {
       <Card title="Status">
         <ProblemBox asset={asset} violations={open} areViolationsKnown={list.data !== undefined} />
         {may("listAlertSnoozes") && <ActiveSnoozes assetId={asset.id} />}
+        <Readiness asset={asset} />
         <fieldset className={styles.actions} aria-label="Next actions">
           {asset.type === "secret" && <RotateAction asset={asset} started={setStartedId} />}
           <RenewAction asset={asset} name={name} />
@@ -69,13 +74,12 @@ export function StatusCard({ asset }: { asset: Asset }) {
           {whyNoExemption === undefined ? (
             <Exempt violations={open} about={name} />
           ) : (
-            <Unavailable title="Exempt from a check" reason={whyNoExemption} />
+            <Unavailable title="Exempt" reason={whyNoExemption} />
           )}
           <OwnerAction asset={asset} name={name} />
           {/* Which command it copies depends on the violations. */}
           {!list.isPending && <CopyCommandAction asset={asset} violation={open[0]} />}
         </fieldset>
-        <Readiness asset={asset} />
       </Card>
       <LatestRotation assetId={asset.id} startedId={startedId} />
     </>
@@ -95,13 +99,13 @@ function ProblemBox({
 }) {
   const { status, expiresOn, enabled, owner, stale, source } = asset;
   const isExpiring = status !== "healthy" && expiresOn !== null;
-  const [worst, ...others] = violations;
+  const [worst] = violations;
   if (!isExpiring && worst === undefined && owner !== null && !stale)
     return (
       <MessageBar intent={areViolationsKnown ? "success" : "info"} layout="multiline">
         <MessageBarBody>
           <MessageBarTitle>{areViolationsKnown ? "No problems found" : "Not expiring soon"}</MessageBarTitle>
-          <Expiry at={expiresOn} />
+          <Expiry at={expiresOn} /> <Renewal asset={asset} />
         </MessageBarBody>
       </MessageBar>
     );
@@ -119,13 +123,20 @@ function ProblemBox({
               ? "It is still enabled. Anything that relies on it fails."
               : "It is disabled, so nothing can use it. Delete it if it is no longer needed.")}
         </Text>
-        {worst !== undefined && (
-          <Text block>
-            {isExpiring && `${worst.title}. `}
-            Severity: {worst.severity}.{" "}
-            {others.length > 0 && `${counted(others.length, "other check fails", "other checks fail")} too. `}
+        <Renewal asset={asset} />
+        {violations.length > 0 && (
+          <>
+            <ul>
+              {violations.slice(0, MAX_SHOWN_VIOLATIONS).map(({ id, title, severity }) => (
+                <li key={id}>
+                  {title} ({severity})
+                </li>
+              ))}
+            </ul>
+            {violations.length > MAX_SHOWN_VIOLATIONS &&
+              `${counted(violations.length - MAX_SHOWN_VIOLATIONS, "other check fails", "other checks fail")} too. `}
             {showViolations}
-          </Text>
+          </>
         )}
         {/* A credential without an owner fails a check, which is shown above. */}
         {owner === null && source === "keyVault" && (
@@ -134,6 +145,31 @@ function ProblemBox({
         {stale && <Text block>The last scan could not read all details, so the values below may be out of date.</Text>}
       </MessageBarBody>
     </MessageBar>
+  );
+}
+
+/** How a certificate with a renewer is renewed, or since when its renewal is late and what to do. Nothing for other assets. */
+function Renewal({ asset: { renewal, status } }: { asset: Asset }) {
+  if (renewal === undefined || renewal.renewedBy === "none" || status === "expired") return null;
+  const { renewedBy, windowEnd, late } = renewal;
+  const renewer = `Renewer: ${RENEWERS[renewedBy]}.`;
+  if (late && windowEnd !== null)
+    return (
+      <Text block>
+        {renewer} It had to renew the certificate by <Instant at={windowEnd} /> (<Instant at={windowEnd} relative />)
+        and did not. Find out why the renewer stopped, or select Renew to renew the certificate yourself.
+      </Text>
+    );
+  return (
+    <Text block>
+      {renewer} It renews the certificate automatically
+      {windowEnd && (
+        <>
+          , by <Instant at={windowEnd} />
+        </>
+      )}
+      . No action is needed.
+    </Text>
   );
 }
 
@@ -146,11 +182,12 @@ function intentOf({ status, enabled }: Asset, worst: Violation | undefined): "er
 }
 
 /** Returns the title of the problems: the worst one. */
-function titleOf({ status, enabled, owner }: Asset, worst: Violation | undefined): string {
+function titleOf({ status, enabled, owner, renewal }: Asset, worst: Violation | undefined): string {
   if (status === "expired") return enabled ? "Expired" : "Expired and disabled";
+  if (renewal?.late) return "Renewal is late";
   if (status !== "healthy") return "Expires soon";
   if (worst !== undefined) return worst.title;
-  return owner === null ? "No owner" : "Details may be out of date";
+  return owner === null ? "Not expiring soon, but without an owner" : "Details may be out of date";
 }
 
 const Expiry = ({ at }: { at: string | null }) =>

@@ -3,7 +3,14 @@ import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { titleOfId } from "../../parts/asset-name.ts";
 import { Card } from "../../parts/card.tsx";
-import { consumerTitle, isCredential, isNameless, SOURCES } from "../../parts/dependency-texts.ts";
+import {
+  consumerTitle,
+  isCredential,
+  isNameless,
+  REFRESH_MEANINGS,
+  REFRESHES,
+  SOURCES,
+} from "../../parts/dependency-texts.ts";
 import { FeatureGate } from "../../parts/feature-gate.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
@@ -35,6 +42,7 @@ function LicensedBlastRadius({ assetId }: { assetId: string }) {
   const radius = api.useQuery("get", "/api/assets/dependencies/blast-radius/{secret_id}", {
     params: { path: { secret_id: assetId } },
   });
+  if (radius.data === undefined && radius.error?.status === 404) return <NotFound assetId={assetId} />;
   return (
     <QueryResult of={radius}>
       {(data) => (
@@ -45,6 +53,16 @@ function LicensedBlastRadius({ assetId }: { assetId: string }) {
     </QueryResult>
   );
 }
+
+/** An address whose asset no scan found. The ID is as it was asked for, because no name is known. */
+const NotFound = ({ assetId }: { assetId: string }) => (
+  <View title="Asset not found">
+    <Text>
+      No scan found an asset with the ID “{isolated(assetId)}”. It was deleted or replaced, it is in a vault that is not
+      monitored, or the address is wrong. <Link href={createHref("/inventory", {})}>Search the inventory</Link>
+    </Text>
+  </View>
+);
 
 /** The content for an asset whose consumers no source can find. A score or a list of gaps would promise a search. */
 const Undetectable = ({ radius: { secret, coverage } }: { radius: Radius }) => (
@@ -174,6 +192,7 @@ function Consumers({ radius: { consumers, coverage } }: { radius: Radius }) {
         Confirmed consumer: its configuration references the asset, or a log shows that it read the asset. Possible
         consumer: it has permission to read the asset, but no use was found.
       </Text>
+      <Effects of={consumers} />
       <ConsumerList consumers={consumers.filter(({ resource }) => !isNameless(resource))} />
       <Nameless consumers={consumers.filter(({ resource }) => isNameless(resource))} />
     </>
@@ -185,7 +204,7 @@ const ConsumerList = ({ consumers }: Pick<Radius, "consumers">) => (
     {consumers.map(({ resource, strength, effect, refresh, evidence, resolved }) => (
       <li key={`${resource.id} ${strength}`}>
         <strong>{consumerTitle(resource)}</strong> <Badge appearance="tint">{BADGES[strength]}</Badge>{" "}
-        <Badge appearance="tint">{EFFECTS[refresh]}</Badge> {effect} Evidence: {evidence.map(isolated).join(", ")}.
+        <Badge appearance="tint">{REFRESHES[refresh]}</Badge> {effect} Evidence: {evidence.map(isolated).join(", ")}.
         {resolved === false && " Its Key Vault reference is not resolved."}
       </li>
     ))}
@@ -207,13 +226,17 @@ const Nameless = ({ consumers }: Pick<Radius, "consumers">) =>
     </details>
   );
 
-/** Short texts for the effect of a new version, because a badge doesn't wrap. The effect sentence beside it says more. */
-const EFFECTS = {
-  automatic: "updates automatically",
-  action: "needs an update",
-  blind: "effect unknown",
-  willBreak: "breaks",
-} as const satisfies Record<Radius["consumers"][number]["refresh"], string>;
+/** The legend of the effects that the consumers have. */
+const Effects = ({ of: consumers }: { of: Radius["consumers"] }) => (
+  <Text size={200}>
+    Effect of a rotation:{" "}
+    {(Object.keys(REFRESHES) as (keyof typeof REFRESHES)[])
+      .filter((effect) => consumers.some(({ refresh }) => refresh === effect))
+      .map((effect) => `“${REFRESHES[effect]}”: ${REFRESH_MEANINGS[effect]}`)
+      .join("; ")}
+    .
+  </Text>
+);
 
 /** Badge of a consumer by the kind of evidence. `entitled` is mere access. */
 const BADGES = { references: "confirmed", observed: "confirmed", entitled: "possible" } as const;

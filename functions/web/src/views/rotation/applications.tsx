@@ -5,11 +5,9 @@ import { Filters, givenFilters } from "../../parts/filters.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
-import { RotateClientSecret } from "../../parts/rotate-client-secret.tsx";
-import { RotationReadiness, rotationBlockers } from "../../parts/rotation-readiness.tsx";
+import { RotateConfirmed, RotationReadiness, rotationBlockers } from "../../parts/rotation-readiness.tsx";
 import { useSearchParams } from "../../parts/router.tsx";
 import { StatusBadge } from "../../parts/status.tsx";
-import { Unavailable, useWhyNot } from "../../parts/unavailable.tsx";
 import { Discover } from "./discover.tsx";
 
 type Application = Schemas["Application"];
@@ -75,18 +73,16 @@ export function Applications() {
 
 /**
  * The credentials of an application, each with its status and expiry date: a cell of the table above, and a card of the
- * application's own page. Only client secrets have a rotation button, because the service can't rotate certificates.
+ * application's own page, where client secrets have the next step of their rotation. The service can't rotate certificates.
  */
 export function Credentials({
   application,
   isDetailed = false,
 }: {
   application: Application;
-  /** Whether to show the state of each secret's rotation, which needs a request for each application. */
+  /** Whether to show the state of each secret's rotation and its next step, which need a request for each application. */
   isDetailed?: boolean;
 }) {
-  const whyNot = useWhyNot()("rotateSecret");
-  const isPossible = rotationBlockers(application).length === 0;
   return application.credentials.map((credential) => {
     const isClientSecret = credential.kind === "secret" && credential.of === "application";
     return (
@@ -97,12 +93,13 @@ export function Credentials({
         </Link>
         "{credential.status === "expired" ? ", expired " : ", expires "}
         <Instant at={credential.expiresOn} relative />{" "}
-        {isPossible && isClientSecret && <RotateClientSecret application={application} credential={credential} />}
-        {isPossible && isClientSecret && isDetailed && whyNot !== undefined && (
-          <Unavailable title="Rotate secret" reason={whyNot} />
-        )}
         {isDetailed && isClientSecret && (
-          <RotationReadiness application={application} credential={credential} isOnApplicationPage />
+          <>
+            <RotationReadiness application={application} credential={credential} isOnApplicationPage />
+            {rotationBlockers(application).length === 0 && (
+              <RotateConfirmed application={application} credential={credential} />
+            )}
+          </>
         )}
       </div>
     );

@@ -9,6 +9,7 @@ import { given, typed } from "../../parts/form-dialog.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { counted } from "../../parts/plural.ts";
+import { HANDOVER, SAVE_TO_MATCHES } from "../../parts/rotation-texts.ts";
 
 type Match = Schemas["RotationMatch"];
 
@@ -22,8 +23,8 @@ const EVIDENCE = {
   hint: "its value starts with the credential's first characters",
   appIdTag: "a tag contains the application's ID",
   companion: "a secret with a similar name contains the application's ID",
-  expiry: "expires at the same time as the credential, no other candidate",
-  expirySameDay: "expires on the same day as the credential, several candidates",
+  expiry: "the only secret that expires at the same time as the credential",
+  expirySameDay: "expires on the same day as the credential, like other secrets",
   createdTogether: "created at the same time as the credential",
   name: "name similar to the application's",
   conflict: "its tag and content type name different credentials",
@@ -98,8 +99,7 @@ export function Matches({ application }: { application: Schemas["Application"] }
 const isWeak = ({ confidence }: Match): boolean => confidence === "possible";
 
 const ONLY_WEAK = "No likely match. The weak matches below have only a name or a date in common with the secret.";
-const NO_MATCHES =
-  "No matching key vault secrets. To rotate anyway, clear 'Save the new secret to Key Vault' in the rotation. The new secret is then stored in a separate key vault for handover, where you can collect it.";
+const NO_MATCHES = `No matching key vault secrets. To rotate the secret without a match, select Rotate secret and clear "${SAVE_TO_MATCHES}". ${HANDOVER}`;
 
 /** The buttons of a match: test it by its value, and confirm it or remove the confirmation. */
 function Actions({

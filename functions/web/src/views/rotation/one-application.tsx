@@ -10,6 +10,7 @@ import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { counted } from "../../parts/plural.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
+import { HANDOVER, SAVE_TO_MATCHES } from "../../parts/rotation-texts.ts";
 import { useParams } from "../../parts/router.tsx";
 import { useAutomationSetting } from "../../parts/setting-value.ts";
 import { ValidityField } from "../../parts/validity-field.tsx";
@@ -157,8 +158,8 @@ function EditPolicy({ appId, policy }: { appId: string; policy?: Schemas["Rotati
       <ValidityField defaultValue={String(policy?.expiryDays ?? "")} />
       <CheckField
         name="updateKeyVaults"
-        label="Save the new secret to Key Vault"
-        hint="If off, the new secret is stored in a separate key vault for handover, where you can collect it."
+        label={SAVE_TO_MATCHES}
+        hint={`Updates the confirmed matching key vault secrets. If off: ${HANDOVER}`}
         defaultChecked={policy?.updateKeyVaults ?? true}
       />
       <LongField

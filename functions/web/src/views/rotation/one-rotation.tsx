@@ -86,11 +86,7 @@ function Affected({ rotation }: { rotation: Rotation }) {
   const { targets, consumers, verifiedMeans, coverage } = rotation;
   return (
     <Card title="Affected resources">
-      <Lines
-        title="Key Vault secrets"
-        none="The rotation updates no key vault secret."
-        lines={targets.map(({ vaultName, secretName, state }) => `${vaultName}/${secretName}: ${TARGET_STATES[state]}`)}
-      />
+      <Targets targets={targets} />
       <Lines
         title="Consumers"
         none="No consumers found."
@@ -103,6 +99,38 @@ function Affected({ rotation }: { rotation: Rotation }) {
       <NotWritten of={rotation} />
       <Lines title="Could not be searched for consumers" lines={coverage} />
     </Card>
+  );
+}
+
+/** The vault secrets that the rotation writes: what was written, when, and how it was checked. */
+function Targets({ targets }: Pick<Rotation, "targets">) {
+  if (targets.length === 0)
+    return <Lines title="Key Vault secrets" none="The rotation updates no key vault secret." lines={[]} />;
+  return (
+    <>
+      <Text weight="semibold" block>
+        Key Vault secrets
+      </Text>
+      <ul>
+        {targets.map(({ vaultName, secretName, kind, state, version, writtenAt, checkedAt }) => (
+          <li key={`${vaultName}/${secretName}`}>
+            {vaultName}/{secretName}: {TARGET_STATES[state]}
+            {writtenAt && (
+              <>
+                . The new value was written as version {version} on <Instant at={writtenAt} />
+              </>
+            )}
+            {checkedAt && (
+              <>
+                , and read back on <Instant at={checkedAt} />: the secret stores the new value
+              </>
+            )}
+            {writtenAt && !checkedAt && kind !== "handover" && ". It was not read back yet"}
+            {kind === "handover" && ". Collect the new secret here: no program reads this key vault secret"}.
+          </li>
+        ))}
+      </ul>
+    </>
   );
 }
 

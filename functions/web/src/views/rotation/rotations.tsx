@@ -57,7 +57,7 @@ export function Rotations() {
       columns={COLUMNS}
       keyOf={({ rotationId, createdAt }) => rotationId ?? createdAt}
       label="Rotations"
-      empty="No rotations yet. To start one, select Rotate secret beside a secret of an application."
+      empty="No rotations yet. To start one, open an application and select Rotate secret."
     />
   );
 }
