@@ -20,12 +20,10 @@ const IssuerView = z
         z
           .object({
             name: z.string().meta({ description: "Name of the permission.", example: "Application.ReadWrite.OwnedBy" }),
-            purpose: z
-              .string()
-              .meta({
-                description: "Purpose of the permission.",
-                example: "Add and remove client secrets (Microsoft Graph).",
-              }),
+            purpose: z.string().meta({
+              description: "Purpose of the permission.",
+              example: "Add and remove client secrets (Microsoft Graph).",
+            }),
             optional: z.boolean().meta({ description: "Whether rotations also work without the permission." }),
           })
           .meta({ id: "RotationIssuerPermission" }),

@@ -27,7 +27,7 @@ export function ScoreHistory({
 }) {
   const styles = useStyles();
   // Before the first evaluation, the API returns a score of 100.
-  if (evaluatedAt === null) return <Text>Not evaluated yet. A scan evaluates what it reads.</Text>;
+  if (evaluatedAt === null) return <Text>Not evaluated yet. A scan evaluates every asset that it reads.</Text>;
   return (
     <>
       <Text size={800} weight="semibold">

@@ -8,7 +8,7 @@ export interface Attention {
   count: number;
   /** The unit beside the number in the navigation, in few letters, such as "gaps". */
   unit: string;
-  /** Says what is counted. */
+  /** Name of the counted things. */
   text: string;
 }
 

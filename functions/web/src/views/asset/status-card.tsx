@@ -148,7 +148,7 @@ function ProblemBox({
   );
 }
 
-/** How a certificate with a renewer is renewed, or since when its renewal is late and what to do. Nothing for other assets. */
+/** How a certificate with a renewer is renewed, or since when its renewal is late and what to do. Empty for other assets. */
 function Renewal({ asset: { renewal, status } }: { asset: Asset }) {
   if (renewal === undefined || renewal.renewedBy === "none" || status === "expired") return null;
   const { renewedBy, windowEnd, late } = renewal;
@@ -175,7 +175,7 @@ function Renewal({ asset: { renewal, status } }: { asset: Asset }) {
 
 /** Returns the color of the box, which is that of its worst problem (docs/design.md). */
 function intentOf({ status, enabled }: Asset, worst: Violation | undefined): "error" | "warning" | "info" {
-  // Nothing can use a disabled asset, so its expiry breaks nothing.
+  // A disabled asset can't be used, so its expiry has no effect.
   const risk = enabled ? status : "healthy";
   if (risk === "expired" || worst?.severity === "critical") return "error";
   return risk !== "healthy" || worst?.severity === "high" ? "warning" : "info";

@@ -42,7 +42,7 @@ const COLUMNS: Column<Change>[] = [
   { title: "Changed properties", cell: ({ members }) => members.map(propertyText).join(", ") },
 ];
 
-/** What holds an asset that is in no vault. */
+/** The holder of an asset that is not in a vault. */
 const SOURCES: Record<Change["source"], string> = {
   keyVault: "Key vault",
   entra: "Entra applications",

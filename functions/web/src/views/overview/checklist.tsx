@@ -71,7 +71,7 @@ export function Checklist() {
       ? [
           {
             title: "Set up single sign-on",
-            // A configuration that nobody has used yet might not work.
+            // A configuration might not work until someone signed in with it.
             isDone: sso.isEnabled && sso.lastSuccessfulLoginAt !== null,
             todo: (
               <Link href={createHref("/sso")}>

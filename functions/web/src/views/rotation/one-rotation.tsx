@@ -102,7 +102,7 @@ function Affected({ rotation }: { rotation: Rotation }) {
   );
 }
 
-/** The vault secrets that the rotation writes: what was written, when, and how it was checked. */
+/** The vault secrets that the rotation writes, with the written version, its time and its check. */
 function Targets({ targets }: Pick<Rotation, "targets">) {
   if (targets.length === 0)
     return <Lines title="Key Vault secrets" none="The rotation updates no key vault secret." lines={[]} />;
