@@ -5,7 +5,7 @@ import { CACHE } from "./cache.ts";
 import { PROGRAMS, type Program, type ProgramId } from "./programs.ts";
 
 /**
- * Installs programs of npm once, with dependencies from before the day that the table of programs names.
+ * Installs programs from npm, unless an earlier run did. Their dependencies are from before the day that `PROGRAMS` names.
  *
  * @param name - Start of the folder's name.
  * @returns the folder `node_modules`.

@@ -9,7 +9,7 @@ output "service_url" {
 }
 
 output "service_key_vault_id" {
-  description = "Input of make-secrets.ts."
+  description = "Resource ID of the service's key vault, which npm run make-secrets needs."
   value       = azurerm_key_vault.vault.id
 }
 
@@ -37,7 +37,7 @@ output "service_resource_group_id" {
 }
 
 output "service_function_app_id" {
-  description = "Input of make-secrets.ts."
+  description = "Resource ID of the function app, which npm run make-secrets needs."
   value       = azurerm_function_app_flex_consumption.function_app.id
 }
 
@@ -52,7 +52,7 @@ output "alerts_notify_nobody" {
 }
 
 output "service_subnet_id" {
-  description = "Subnet that the firewall of a monitored vault must allow. Empty without network_enabled, and with nat_gateway_enabled."
+  description = "Resource ID of the subnet that the firewall of a monitored vault must allow. Empty without network_enabled, and with nat_gateway_enabled."
   value       = var.network_enabled && !local.nat_gateway_created ? local.function_subnet_id : ""
 }
 

@@ -1,6 +1,6 @@
-// Where secrets are in Azure DevOps.
+// The places in Azure DevOps that store secrets, and the credential of which they can store a copy.
 
-/** A variable of a variable group. */
+/** A variable of a variable group that stores a secret. */
 export interface VariablePlace {
   projectId: string;
   groupId: number;
@@ -8,13 +8,13 @@ export interface VariablePlace {
   variable: string;
 }
 
-/** A service connection of a project. */
+/** A service connection of a project that signs in with a secret. */
 export interface ConnectionPlace {
   projectId: string;
   connectionId: string;
 }
 
-/** The application whose client secret is replaced. The IDs are in lower case. */
+/** Names the application whose client secret a rotation replaces. The IDs are in lower case. */
 export interface ReplacedCredential {
   appId: string;
   tenantId: string;

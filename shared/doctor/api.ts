@@ -11,14 +11,14 @@ const counts = z.object({
 
 const outcome = z.enum(OUTCOMES).meta({
   description:
-    "`works`: the call succeeds. `permissionMissing`: the service's identity lacks the permission. `answeredWithBlanks`: the call succeeds, but the answer leaves out what the identity may not read. `unreachable`: no answer, or a firewall denies access. `failed`: another failure. `off`: the feature is not configured or not licensed. `notProven`: a read can't show it.",
+    "`works`: the call succeeds. `permissionMissing`: the service's identity lacks the permission. `answeredWithBlanks`: the call succeeds, but the answer leaves out what the identity may not read. `unreachable`: no answer, or a firewall denies access. `failed`: another failure. `off`: the feature is not configured or not licensed. `notProven`: reads can't show whether the call would succeed.",
 });
 
 export const PermissionsCheck = z
   .object({
     ok: z.boolean().meta({
       description:
-        "Whether no call that is not optional has the outcome permissionMissing, answeredWithBlanks, unreachable or failed.",
+        "False if a required call has the outcome permissionMissing, answeredWithBlanks, unreachable or failed. A call is required if `optional` is false.",
     }),
     checkedAt: z.iso.datetime().meta({ description: "Time of the check, ISO 8601 in UTC." }),
     sample: z

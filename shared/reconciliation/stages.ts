@@ -23,15 +23,16 @@ import type { Stage } from "./walk-record.ts";
  */
 
 /**
- * Maximum number of vaults inspected in one step. A step ends earlier at the number of assets, because their names are in
- * memory at once.
+ * Maximum number of vaults inspected in one step. A step ends earlier when its vaults have `ASSETS_PER_STEP` assets, because the
+ * names of all these assets are in memory at once.
  */
 const VAULTS_PER_STEP = 100;
 const ASSETS_PER_STEP = 20_000;
 const VAULTS_AT_ONCE = 4;
 const PARTITIONS_PER_STEP = 500;
 /**
- * Rows of all parts of a comparison in memory at once, so the page size depends on the number of parts, within these limits.
+ * Maximum number of rows of all parts of a comparison that are in memory at once. The more parts, the smaller are their pages,
+ * from `MAX_PAGE` down to `MIN_PAGE` rows.
  */
 const ROWS_IN_MEMORY = 50_000;
 const MIN_PAGE = 10;

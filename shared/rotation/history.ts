@@ -19,6 +19,7 @@ import { EVENTS_PREFIX, listPrefix, listRange, type RotationRows } from "./rows.
 
 // The lists of rotations for the API, the events of rotations for alerts, and the purge of old rotations.
 
+/** Filters of the list of rotations. Undefined members filter nothing. */
 export interface HistoryFilter {
   status?: RotationStatus | undefined;
   /** Client ID of an application, or an asset ID. */
@@ -37,7 +38,10 @@ export type RotationEvent = RotationSummary & { at: string; after: string; leftO
 /** Maximum number of rotations that one purge call deletes. */
 const MAX_PURGED_PER_CALL = 200;
 
-/** Position in a list: fingerprint of the filters, key of the last row read, rows before. `total`: null above `MAX_COUNTED`. */
+/**
+ * Position in a list: fingerprint of the filters, key of the last row that was returned, and the number of rows up to it.
+ * `total` is null above `MAX_COUNTED`.
+ */
 const Cursor = z.object({
   filter: z.string(),
   after: z.string().max(256),
@@ -54,6 +58,7 @@ export interface RotationHistory {
    * found copy of the old secret.
    */
   events(after?: string): AsyncGenerator<RotationEvent[]>;
+  /** Returns the access to past rotations by which the module `settings` counts them and deletes old ones. */
   store(): HistoryStore;
 }
 
@@ -84,11 +89,11 @@ export function createRotationHistory(tables: Tables, rows: RotationRows): Rotat
       const range = listRange(listPrefix(filter), filter);
       const from = cursor ? { total: cursor.total, before: cursor.after } : await countRotations(range, request.offset);
       const offset = cursor?.offset ?? request.offset;
-      const beyond = cursor === undefined && from.total !== null && from.total < offset;
+      const startsAfterEnd = cursor === undefined && from.total !== null && from.total < offset;
       const pageRows: Row<RotationSummary>[] = [];
       const lowerBound = from.before === undefined ? {} : { after: from.before };
       const pageSize = Math.min(request.limit + 1, 1000);
-      if (!beyond) {
+      if (!startsAfterEnd) {
         for await (const page of tables.pages(RotationSummaries, { ...range, ...lowerBound, pageSize })) {
           pageRows.push(...page);
           if (pageRows.length > request.limit) break;

@@ -84,11 +84,11 @@ async function readTarget(deps: TargetDependencies, evidence: Evidence): Promise
   const unproved = unprovedTarget(evidence, newest.createdOn);
   const certain = { ...unproved, confidence, heldSince: newest.createdOn };
   const isValid = (statement: Statement | undefined) =>
-    statement?.version === newest.version && statement.keyId === keyId && isOf(vault, statement);
+    statement?.version === newest.version && statement.keyId === keyId && isAboutVault(vault, statement);
   if (isValid(record?.confirmed)) return { ...certain, approval: "confirmed" };
   if (!(record?.verified?.kind === "signIn" && isValid(record.verified))) {
-    // `refused`: a test showed that the value is no working secret of the application. Rotations call this function repeatedly,
-    // so a wrong value is tested at most once a day.
+    // `refused`: a test showed that the value is no working secret of the application. `rejected`, in contrast, is a user's
+    // statement. Rotations call this function repeatedly, so a wrong value is tested at most once a day.
     const refused = record?.refused;
     if (refused?.version === newest.version && deps.clock.now().getTime() - Date.parse(refused.at) < DAY_MS)
       return { ...unproved, confidence: "possible" };
@@ -129,7 +129,10 @@ const unreadableTarget = (evidence: Evidence, createdOn: number | undefined): Ta
 function isRejected({ record, vault }: Evidence, createdOn: number | undefined): boolean {
   const rejected = record?.rejected;
   return (
-    rejected !== undefined && isOf(vault, rejected) && createdOn !== undefined && createdOn <= rejected.versionCreatedOn
+    rejected !== undefined &&
+    isAboutVault(vault, rejected) &&
+    createdOn !== undefined &&
+    createdOn <= rejected.versionCreatedOn
   );
 }
 
@@ -137,14 +140,14 @@ function isRejected({ record, vault }: Evidence, createdOn: number | undefined):
  * Returns whether a statement is about this vault, not another one of the same name. Rows of earlier versions have no vault ID.
  * They count only together with the version, whose ID no other vault has.
  */
-const isOf = ({ id }: VaultRecord, { vaultId }: { vaultId?: string | undefined }): boolean =>
+const isAboutVault = ({ id }: VaultRecord, { vaultId }: { vaultId?: string | undefined }): boolean =>
   vaultId === undefined || vaultId.toLowerCase() === id.toLowerCase();
 
 /** Returns how the last rotation wrote the place; undefined if none did, or if it wrote another vault of the same name. */
 async function writtenBefore({ vault, match, record, history }: Evidence): Promise<WrittenPlace | undefined> {
   const place = { vaultName: vault.name, secretName: match.secret.name };
   const written = record?.rotated ?? (await history()).get(placeKey(place));
-  return written !== undefined && isOf(vault, written) ? written : undefined;
+  return written !== undefined && isAboutVault(vault, written) ? written : undefined;
 }
 
 /**
@@ -171,7 +174,7 @@ async function isKnown(evidence: Evidence): Promise<boolean> {
   const confirmed = record?.confirmed;
   const isConfirmed =
     confirmed !== undefined &&
-    isOf(vault, confirmed) &&
+    isAboutVault(vault, confirmed) &&
     (createdOn === undefined || createdOn <= confirmed.versionCreatedOn);
   return isConfirmed || (!isRejected(evidence, createdOn) && (await writtenBefore(evidence)) !== undefined);
 }

@@ -41,8 +41,8 @@ export function throwAsProblem(error: unknown): never {
 }
 
 /**
- * Includes wrong answers, other changes in progress and rejected sign-ins of this service: they can pass during a rotation's
- * retries.
+ * Codes of failures after which a rotation repeats its step. Besides `TRANSIENT_CODES`, the set contains wrong answers, other
+ * changes in progress and rejected sign-ins of this service, because these can pass during a rotation's retries.
  */
 export const TRANSIENT_FAILURE_CODES: ReadonlySet<string> = new Set([
   ...TRANSIENT_CODES,

@@ -112,10 +112,10 @@ describe("signing in", () => {
     for (let time = 0; time < 5; time++) {
       expect(await rejectionCodeOf(instance.access.signIn(credentials, CALLER))).toBe("invalidCredentials");
     }
-    const derived = instance.derivationCount();
+    const derivationsBefore = instance.derivationCount();
     const rejection = await rejectionOf(instance.access.signIn(credentials, CALLER));
     expect(rejection).toMatchObject({ code: "tooManyAttempts", retryAfter: 15 * 60 });
-    expect(instance.derivationCount()).toBe(derived);
+    expect(instance.derivationCount()).toBe(derivationsBefore);
     expect(await rejectionCodeOf(deployment.start().access.signIn(credentials, CALLER))).toBe("tooManyAttempts");
     expect(await rejectionCodeOf(instance.access.signIn(credentials, callerAt("198.51.100.7")))).toBe(
       "invalidCredentials",

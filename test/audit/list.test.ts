@@ -202,8 +202,8 @@ describe("a list of more than 10,000 entries", () => {
     test(`has no exact total, and a page with a cursor costs two requests at any offset: ${JSON.stringify(query)}`, async () => {
       const first = await largeLog.audit.list(query, page({ limit: 100 }));
       expect(first).toMatchObject({ total: null, totalAtLeast: 10_000 });
-      // One page of the index, one of the entries, and up to eleven requests that count up to 10,000 entries. Once a minute in
-      // a process also up to six requests that read where the authenticated entries begin.
+      // One page of the index, one of the entries, and up to eleven requests that count up to 10,000 entries. Once a minute, a
+      // process also sends up to six requests that read since when each entry must have an authentication code.
       expect(largeLogProxy.requests.length).toBeLessThanOrEqual(19);
       const late = await largeLog.audit.list(query, page({ limit: 100, offset: 10_000 }));
       expect(late.items).toHaveLength(100);

@@ -177,15 +177,18 @@ test("a result that depends on time changes exactly at its `changesAt`", () => {
   expect(changes).toBeGreaterThan(15);
 });
 
-test("a public certificate is judged by the limit of its first day, a private one by months, an unread one not at all", () => {
+test("a public certificate must keep the limit of the day its validity starts, a private one the limit in months, and an unread one none", () => {
   const check = ASSET_CHECKS.find(({ id }) => id === "certificate-validity-period")!;
   const evaluate = (change: Partial<AssetRecord>) =>
     check.evaluate({ asset: asset("kv", "certificate", "a", change), vaultUsesRbac: true }, context).result;
   const seconds = (date: string) => Date.parse(date) / 1000;
-  /** Returns the results for a validity of exactly this number of days, and for a second more. */
-  const around = (from: string, days: number, change: Partial<AssetRecord> = {}) =>
-    [-1, 0].map((more) =>
-      evaluate({ notBefore: seconds(from), expiresOn: seconds(from) + days * DAY_SECONDS + more, ...change }),
+  /**
+   * Returns the results for a validity of exactly this number of days, and for a second more. Both the first and the last
+   * second are part of the validity, so that a validity of exactly N days ends a second before N days have passed.
+   */
+  const resultsAround = (from: string, days: number, change: Partial<AssetRecord> = {}) =>
+    [-1, 0].map((offset) =>
+      evaluate({ notBefore: seconds(from), expiresOn: seconds(from) + days * DAY_SECONDS + offset, ...change }),
     );
   const limits: [string, number][] = [
     ["2026-03-14", 398],
@@ -195,10 +198,10 @@ test("a public certificate is judged by the limit of its first day, a private on
     ["2029-03-14", 100],
     ["2029-03-15", 47],
   ];
-  for (const [from, days] of limits) expect([from, ...around(from, days)]).toEqual([from, "pass", "fail"]);
+  for (const [from, days] of limits) expect([from, ...resultsAround(from, days)]).toEqual([from, "pass", "fail"]);
   // Embedded timestamps make a certificate of any authority public. Its own dates apply.
   const issuer = "CN=R12, O=Let's Encrypt, C=US";
-  expect(around("2026-06-01", 200, { issuer, certificate: { hasTimestamps: true } })).toEqual(["pass", "fail"]);
+  expect(resultsAround("2026-06-01", 200, { issuer, certificate: { hasTimestamps: true } })).toEqual(["pass", "fail"]);
   const dates = { notBefore: seconds("2026-06-01"), notAfter: seconds("2026-06-01") + 90 * DAY_SECONDS };
   expect(evaluate({ issuer, certificate: { hasTimestamps: true, ...dates } })).toBe("pass");
   const isPrivate = { issuer: "CN=Acme CA", certificate: { hasTimestamps: false } };
@@ -233,8 +236,8 @@ test("a certificate that Acmebot renews passes every check while its renewal is 
   expect(failedBy(renewal(-1))).toEqual(["certificate-near-expiry-critical", "certificate-auto-renewal"]);
   const autoRenewal = ASSET_CHECKS.find(({ id }) => id === "certificate-auto-renewal")!;
   const titleFor = (change: Partial<AssetRecord>) => {
-    const of = { asset: asset("kv", "certificate", "www", change), vaultUsesRbac: true };
-    const { evidence } = autoRenewal.evaluate(of, context) as { evidence: string };
+    const resource = { asset: asset("kv", "certificate", "www", change), vaultUsesRbac: true };
+    const { evidence } = autoRenewal.evaluate(resource, context) as { evidence: string };
     return (autoRenewal.failureTitle as (evidence: string) => string)(evidence);
   };
   expect(titleFor(renewal(-1))).toBe("Automatic renewal of the certificate is late");

@@ -254,8 +254,8 @@ test("a day with two million log rows costs 24 queries, also with failures and t
   expect(countQueries()).toBe(24);
   expect(notSeenIn(await readWorkspace(instances[0]!.source))).toEqual([]);
   const [reader] = (await instances[0]!.usage.of({ ...db, name: "generated-3" })).readers;
-  // Each row counts once although the same days are queried 24 times. There are 50,000 rows a day for each of the 40 pairs of a
-  // secret and a reader, for the first day's seven days before it and the day itself.
+  // Each row counts once although the same days are queried 24 times. Each of the 40 pairs of a secret and a reader has 50,000
+  // rows a day on eight days: the day itself and the seven days before it, which the first query includes.
   expect(reader!.uses).toBeGreaterThan(7.8 * 50_000);
   expect(reader!.uses).toBeLessThanOrEqual(8 * 50_000);
   expect((await instances[0]!.usage.of(db)).readers).toEqual([expect.objectContaining({ id: OTHER, uses: 1 })]);

@@ -155,8 +155,8 @@ describe("a license", () => {
     ["padded", "malformed", async () => `${await sign(claims)}=`],
     ["valid only in more than a minute", "malformed", () => sign({ ...claims, nbf: NOW / 1000 + 61 })],
     ["issued more than a minute in the future", "malformed", () => sign({ ...claims, iat: NOW / 1000 + 60.001 })],
-    ["valid since a text", "malformed", () => sign({ ...claims, nbf: "2026" })],
-    ["issued at a time that is no number", "malformed", () => sign({ ...claims, iat: null })],
+    ["with a text as its start", "malformed", () => sign({ ...claims, nbf: "2026" })],
+    ["with an issue time that is no number", "malformed", () => sign({ ...claims, iat: null })],
   ])("that is %s has the reason %s and enables only the tier core", async (_description, reason, createLicense) => {
     const status = await createLicensingWith(await createLicense()).status();
     expect(status).toMatchObject({ tier: "core", valid: false, inGrace: false, reason });

@@ -116,7 +116,7 @@ withSeedData(
           })),
         );
         const titles = found.map(({ title }) => title);
-        const expected = [firstAction, "Snooze", "Exempt", "Assign an owner", "Copy the command"];
+        const expected = [firstAction, "Snooze", "Exempt", "Assign an owner", "Copy Azure CLI command"];
         expect([role, kind, titles.sort()]).toEqual([role, kind, expected.sort()]);
         for (const { title, isOff, reason } of found) {
           const isGuarded = ["Rotate secret", "Snooze", "Exempt"].includes(title);

@@ -151,7 +151,7 @@ task("fix a critical violation with the command of its page, until the page find
   await visitor.follow("Compliance", visitor.navigation);
   await visitor.follow(/gone$/);
   await visitor.arrive("gone");
-  await visitor.press("Copy the command");
+  await visitor.press("Copy Azure CLI command");
   await visitor.see(/^Copied\. The command fixes this: /);
   visitor.expectClicks();
   const command = await visitor.page.evaluate(() => navigator.clipboard.readText());
@@ -229,7 +229,7 @@ task.for([
   }
   await visitor.see(new RegExp(`Ask a user with the role ${who}`), actions);
   // Commands can be copied by everyone: the Azure portal decides who may run them.
-  expect(await actions.getByRole("button", { name: "Copy the command" }).isEnabled()).toBe(true);
+  expect(await actions.getByRole("button", { name: "Copy Azure CLI command" }).isEnabled()).toBe(true);
 });
 
 task("an operator can snooze, but sees whom to ask for a rotation", async () => {

@@ -13,7 +13,7 @@ const config = (change: Partial<SsoConfiguration>): SsoConfiguration => ({ ...UN
 const withRoleMapping = (rolesClaim: string, change: Partial<SsoConfiguration> = {}) =>
   config({ rolesClaim, roleMapping: Object.fromEntries(ROLES.map((role) => [`is-${role}`, role])), ...change });
 
-describe("a mapped role", () => {
+describe("the role of a person", () => {
   test.each<[readonly string[], Role | string]>([
     [["is-user"], "user"],
     [["is-user", "is-auditor"], "auditor"],
@@ -23,7 +23,7 @@ describe("a mapped role", () => {
     [[], "user"],
     [["other", "toString", "__proto__"], "user"],
     [["IS-ADMIN"], "user"],
-  ])("of %j is %s", (values, expected) => {
+  ])("with the claim values %j is %s", (values, expected) => {
     const result = roleOf(withRoleMapping("roles"), person({ roles: values }), "operator");
     expect(typeof result === "string" ? result : result.refused).toBe(expected);
   });
@@ -69,11 +69,13 @@ describe("an email address", () => {
     [{ email: "a@acme.example", email_verified: "yes" }, undefined],
     [{ email_verified: true, preferred_username: "a@acme.example" }, undefined],
     [{ email: "a@b@acme.example", email_verified: true }, undefined],
-  ])("in the claims %j verifies the domain %s", (claims, domain) => {
+  ])("in the claims %j proves the domain %s", (claims, domain) => {
     expect(verifiedDomainOf(person(claims))).toBe(domain);
   });
+});
 
-  test("is read from SAML attributes and OIDC claims", () => {
+describe("the name and the email address of a person", () => {
+  test("are read from SAML attributes and OIDC claims", () => {
     const saml = person({
       "http://schemas.xmlsoap.org/ws/2005/05/identity/claims/emailaddress": ["a@acme.example"],
       "http://schemas.xmlsoap.org/ws/2005/05/identity/claims/name": ["ada@acme.example"],
@@ -89,7 +91,7 @@ describe("an email address", () => {
     ["ada@acme.example\nbob", "ada"],
     ["@acme.example", ""],
     ["Ada Lovelace", "Ada Lovelace"],
-  ])("is, for the claim %j, the part before the first @: %j", (claim, name) => {
+  ])("contain, for the claim %j, the part before the first @ as the name: %j", (claim, name) => {
     expect(nameOf(person({ upn: claim }))).toBe(name);
   });
 
@@ -100,11 +102,11 @@ describe("an email address", () => {
     ["Shibboleth", { "urn:oid:0.9.2342.19200300.100.1.1": ["ada"], "urn:oid:2.5.4.3": ["Ada Lind"] }, "ada", undefined],
     ["ADFS", { "http://schemas.xmlsoap.org/ws/2005/05/identity/claims/upn": ["ada@corp"] }, "ada", undefined],
     ["Entra", { "http://schemas.microsoft.com/identity/claims/displayname": ["Ada Lind"] }, "Ada Lind", undefined],
-  ])("is read from the attributes of %s", (_provider, attributes, name, email) => {
+  ])("are read from the attributes of %s", (_provider, attributes, name, email) => {
     expect([nameOf(person(attributes)), emailOf(person(attributes))]).toEqual([name, email]);
   });
 
-  test("ignores claims of more than 1,024 characters and uses the next one", () => {
+  test("are not read from a claim of more than 1,024 characters, but from the next claim", () => {
     const name = `${"a".repeat(1011)}@acme.example`;
     expect(nameOf(person({ upn: name, name: "Ada" }))).toBe("a".repeat(1011));
     expect(nameOf(person({ upn: `a${name}`, name: "Ada" }))).toBe("Ada");

@@ -14,7 +14,7 @@ export function appRoute(call: ResourceCall): Route | undefined {
   const apps = options.consumers.containerApps;
   const method = `${request.method} ${rest}`;
   if (method === "GET ") {
-    // `self`: the app is readable even if it is `denied`. Then only its revisions and secrets are not.
+    // `self`: the app itself is readable even if access to it is `denied`. Only its revisions and secrets are then denied.
     return resourceRoute(
       call,
       { name: `arm.get${type.noun}`, versions, action: `${type.type}/read`, self: true },

@@ -23,7 +23,7 @@ export function logAnalytics(parts: { workspaces: Workspaces; tokens: Tokens; or
     if (request.method !== "POST" || !isQuery) return undefined;
     const workspace = parts.workspaces.find(id);
     const problem = tokenProblem(parts.tokens, request.headers.authorization, parts.origin);
-    // The error `partial`, which a fault can name: half of the rows.
+    // A test can request this response with a fault named `partial`: half of the rows, with an error.
     const partial = () => {
       const { status, body } = runQuery(parts.workspaces, workspace, request);
       return status === 200 ? toPartialResult(body as Result) : { status, body };

@@ -9,15 +9,16 @@ import { type NamedAsset, ofVaultId } from "./key-vault-names.ts";
 const SLOWEST_SECONDS = 3 * DAY_SECONDS;
 
 /**
- * Finds certificates of Front Door Standard and Premium that come from key vaults. They are not in Resource Graph.
+ * Finds certificates of Front Door Standard and Premium that come from key vaults. Resource Graph returns the Front Door
+ * profiles, but not their certificates.
  *
- * subscription-reading.ts calls `find` for each of these resources that Resource Graph returns.
+ * subscription-reading.ts calls `find` for each profile.
  */
 export const frontDoor: Finder = {
   types: ["microsoft.cdn/profiles"],
   parts: ["microsoft.cdn/profiles/secrets"],
   kind: () => "frontDoor",
-  // Resource Graph does not return the needed properties, so none are queried.
+  // Resource Graph does not return the properties that name a key vault, so none are queried.
   properties: "none",
 
   async find(row, { frontDoor, signal }) {

@@ -5,10 +5,13 @@ import type { Sync } from "../../sync/sync.ts";
 import { recordIdOf } from "../sync-source.ts";
 import { type KindOfConsumer, NOTHING_CHANGED } from "./consumer-kind.ts";
 
-/** Refreshes copies that this service syncs: runs the sync record and reads the version of its target. */
+/**
+ * Sync records as consumers of a rotated secret. A refresh runs the record, and a check compares the version that the record
+ * copied last.
+ */
 export function syncConsumers(sync: Pick<Sync, "get" | "trigger">): KindOfConsumer {
   // The sync module answers 404 for a deleted record, and 403 without a license.
-  const undefinedIfGone = async <T>(work: Promise<T>): Promise<T | undefined> =>
+  const undefinedIfUnavailable = async <T>(work: Promise<T>): Promise<T | undefined> =>
     await work.catch((error: unknown) => {
       if (error instanceof Problem && (error.status === 403 || error.status === 404)) return undefined;
       throw error;
@@ -18,7 +21,7 @@ export function syncConsumers(sync: Pick<Sync, "get" | "trigger">): KindOfConsum
     canCheck: () => true,
 
     async currentProblem(consumer) {
-      const record = await undefinedIfGone(sync.get(recordIdOf(consumer.id)));
+      const record = await undefinedIfUnavailable(sync.get(recordIdOf(consumer.id)));
       // After these failures the record runs again soon, so they do not show that it can't use the secret.
       const runsAgainSoon =
         record?.failure !== undefined && (isRetried(record.failure) || record.failure.code === "internal");
@@ -27,7 +30,7 @@ export function syncConsumers(sync: Pick<Sync, "get" | "trigger">): KindOfConsum
 
     async refresh(consumer) {
       const triggered = sync.trigger(recordIdOf(consumer.id), { actor: "system", requestId: "rotation" });
-      await undefinedIfGone(triggered).catch((error: unknown) => {
+      await undefinedIfUnavailable(triggered).catch((error: unknown) => {
         if (!(error instanceof Problem)) throw error;
         const target = { operation: "run the sync record", resource: consumer.name };
         throw failure("refused", target, error.message, {
@@ -38,7 +41,7 @@ export function syncConsumers(sync: Pick<Sync, "get" | "trigger">): KindOfConsum
     },
 
     async check(consumer, version) {
-      const record = await undefinedIfGone(sync.get(recordIdOf(consumer.id)));
+      const record = await undefinedIfUnavailable(sync.get(recordIdOf(consumer.id)));
       if (record === undefined) return { holds: "gone" };
       if (record.lastSourceVersion === version && record.state === "inSync") return { holds: "new" };
       return { holds: "old", ...(record.failure && { problem: failureText(record) }) };

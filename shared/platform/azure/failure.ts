@@ -318,7 +318,7 @@ const NODE_NETWORK_CODE =
   /^ERR_(TLS_\w+|SSL_\w+|HTTP2_\w+|PROXY_\w+|STREAM_(PREMATURE_CLOSE|DESTROYED)|SOCKET_(CLOSED\w*|CONNECTION_TIMEOUT))$/;
 
 /**
- * Returns the inner or else the outer error code of an error body. Returns undefined if the text has not the form of a code.
+ * Returns the inner or else the outer error code of an error body. Returns undefined if the text does not have the form of a code.
  */
 export function shortCode(body: string): string | undefined {
   const error = member(parseJson(body), "error");

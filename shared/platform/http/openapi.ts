@@ -48,7 +48,7 @@ const ProblemDocument = z
       .optional()
       .meta({
         description:
-          "Only of a rotation that can't start: alternatives, each of which is enough, of members to add to the request's body. Null stands for a value that only you know.",
+          "Present only if a rotation can't start. Each item contains members to add to the request's body, and one item is enough. Null stands for a value that only you know.",
         example: [{ removeExpired: true }],
       }),
   })
@@ -159,7 +159,10 @@ const notModified = (endpoint: Endpoint<never>) => ({
   headers: { ...RESPONSE_HEADERS, ...(endpoint.rateLimit !== "none" && LIMIT_HEADERS), ...VERSION_HEADERS },
 });
 
-/** Without a pattern: the platform answers 500 to headers with some other characters, before the service can reject the key. */
+/**
+ * The schema has no pattern. A pattern would promise 400 for every other character, but the platform itself answers 500 to some
+ * of them, before the service can reject the key.
+ */
 const IDEMPOTENCY_KEY = z.string().min(1).max(255).optional().meta({
   description:
     "Unique text of visible ASCII characters that you choose, such as a UUID. A repeat of the request with the same key within 24 hours takes no further effect, and returns the resource as it is then.",

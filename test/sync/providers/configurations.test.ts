@@ -15,9 +15,10 @@ beforeAll(async () => {
 });
 afterAll(() => cloud?.stop());
 
-const configured = PROVIDERS.filter(({ secretMembers }) => secretMembers.length > 0).map(({ id }) => id);
+/** IDs of the providers that need credentials. */
+const idsWithSecrets = PROVIDERS.filter(({ secretMembers }) => secretMembers.length > 0).map(({ id }) => id);
 
-test.each(configured)("%s accepts the configuration that its simulation expects", async (id) => {
+test.each(idsWithSecrets)("%s accepts the configuration that its simulation expects", async (id) => {
   const given = cloud.control.providers.configurations()[id]!;
   const provider = providerOf(id)!;
   const parsed = provider.configuration.parse(ProviderChange.parse(given));
@@ -28,7 +29,7 @@ test.each(configured)("%s accepts the configuration that its simulation expects"
   await provider.check(settings, secrets, deps);
 });
 
-test.each(configured)("%s rejects an unknown member", (id) => {
+test.each(idsWithSecrets)("%s rejects an unknown member", (id) => {
   const given = cloud.control.providers.configurations()[id]!;
   expect(providerOf(id)!.configuration.safeParse({ ...given, unknown: 1 }).success).toBe(false);
 });

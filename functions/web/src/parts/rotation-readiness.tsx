@@ -219,7 +219,7 @@ function Unproven({ application, credential, candidates, isOnApplicationPage }: 
       )}
       {candidates.length > 0 && mayRotate && (
         <Text block>
-          If no candidate stores it:{" "}
+          If none of these stores it:{" "}
           <RotateClientSecret application={application} credential={credential} isWithoutMatch />
         </Text>
       )}

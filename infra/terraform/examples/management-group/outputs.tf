@@ -4,12 +4,12 @@ output "service_url" {
 }
 
 output "service_key_vault_id" {
-  description = "Input of make-secrets.ts."
+  description = "Resource ID of the service's key vault, which npm run make-secrets needs."
   value       = module.service.service_key_vault_id
 }
 
 output "service_function_app_id" {
-  description = "Input of make-secrets.ts."
+  description = "Resource ID of the function app, which npm run make-secrets needs."
   value       = module.service.service_function_app_id
 }
 

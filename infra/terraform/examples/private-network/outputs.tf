@@ -4,12 +4,12 @@ output "service_url" {
 }
 
 output "service_key_vault_id" {
-  description = "Input of make-secrets.ts."
+  description = "Resource ID of the service's key vault, which npm run make-secrets needs."
   value       = module.service.service_key_vault_id
 }
 
 output "service_function_app_id" {
-  description = "Input of make-secrets.ts."
+  description = "Resource ID of the function app, which npm run make-secrets needs."
   value       = module.service.service_function_app_id
 }
 
@@ -24,6 +24,6 @@ output "service_key_vault_name" {
 }
 
 output "service_subnet_id" {
-  description = "Subnet that the firewall of a monitored vault must allow."
+  description = "Resource ID of the subnet that the firewall of a monitored vault must allow."
   value       = module.service.service_subnet_id
 }

@@ -6,8 +6,8 @@ import { githubTarget } from "./target.ts";
 
 /**
  * GitHub as a provider of sync targets: Actions secrets of repositories and environments. `addressMembers` decide where the
- * credentials are sent, and `placeMembers` which target a name refers to. Its secrets can't store marks (`marks: false`), so
- * the service can't read which version a target holds.
+ * credentials are sent, and `placeMembers` which target a name refers to. GitHub's secrets can't store a `Mark` (the record and
+ * the source version, beside the value), so the service can't read which version a target holds.
  */
 export const github: ProviderDefinition<GithubSettings, GithubSecrets> = {
   id: "github",

@@ -109,7 +109,7 @@ export function CopyCommandAction({
   violation,
 }: Pick<Props, "asset"> & { violation: Schemas["Violation"] | undefined }) {
   const [copiedPurpose, setCopiedPurpose] = useState<string>();
-  const title = "Copy the command";
+  const title = "Copy Azure CLI command";
   const command = violation?.remediation.cli ?? renewCommand(asset);
   if (command === undefined)
     return <Unavailable title={title} reason="The Azure CLI has no command for this kind of credential." />;

@@ -29,7 +29,7 @@ export function RotateAction({ asset, started }: Props) {
 function unsupported(asset: Props["asset"]): string | undefined {
   const { source, credential } = asset;
   if (source === "b2c")
-    return `The service can't create credentials in B2C tenants. ${renewCommand(asset) === undefined ? CREATE_IN_TENANT : "Copy the command instead."}`;
+    return `The service can't create credentials in B2C tenants. ${renewCommand(asset) === undefined ? CREATE_IN_TENANT : "Select Copy Azure CLI command instead."}`;
   if (credential?.of === "servicePrincipal")
     return "The secret belongs to a service principal. Rotate it where the application is registered.";
   return undefined;

@@ -20,7 +20,7 @@ const COLUMNS: Column<Schemas["B2cTenant"]>[] = [
   { title: "Domain", cell: ({ tenantDomain }) => tenantDomain },
   { title: "Type", cell: ({ tenantType }) => (tenantType === null ? "Unknown" : TENANT_TYPES[tenantType]) },
   {
-    title: "Last refresh",
+    title: "Status",
     cell: ({ state }) => (
       <Badge appearance="tint" color={STATE_COLORS[state]}>
         {STATES[state]}

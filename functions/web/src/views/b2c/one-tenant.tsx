@@ -98,7 +98,9 @@ function Counts({ tenant }: { tenant: Tenant }) {
           Secrets and certificates of applications: {countUnlessUnread(counts.applications, isUnread("applications"))}
         </li>
         <li>Policy keys: {countUnlessUnread(counts.policyKeys, isUnread("policyKeys"))}</li>
-        <li>Identity providers: {countUnlessUnread(counts.identityProviders, isUnread("identityProviders"))}</li>
+        <li>
+          Secrets of identity providers: {countUnlessUnread(counts.identityProviders, isUnread("identityProviders"))}
+        </li>
         {STATUS_COUNTS.map(({ title, status, countOf }) => (
           <li key={status}>
             {title}: <CredentialCount of={tenant} count={countOf(counts)} filters={{ status }} />

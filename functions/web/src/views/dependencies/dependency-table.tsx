@@ -19,7 +19,7 @@ const FILTERS = [
     label: "Key Vault reference",
     values: { true: "Resolved by Azure", false: "Not resolved (error)" },
   },
-  { name: "pinned", label: "Version reference", values: { true: "Fixed version", false: "Latest version" } },
+  { name: "pinned", label: "Referenced version", values: { true: "Fixed version", false: "Latest version" } },
 ];
 
 const COLUMNS: Column<Dependency>[] = [
