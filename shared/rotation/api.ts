@@ -177,7 +177,8 @@ export const RotationView = z
             .meta({ description: "Number of times the step was started, including starts that only waited." }),
           failure: Failure.nullable().meta({ description: "Last failure of the step. Null if none." }),
           result: z.string().nullable().meta({
-            description: "What the step did, in one or two sentences. Null until the step is done.",
+            description: "Actions of the step, in one or two sentences. Null until the step is done.",
+            example: "Signed in 4 times in a row with the new secret.",
           }),
         })
         .meta({ id: "RotationStep" }),

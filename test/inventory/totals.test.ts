@@ -564,7 +564,7 @@ test("a summary's totals are exact around each threshold and count days from 28 
 test("the API shows vault and subscription only for changes in key vaults", () => {
   const change = { at: "2026-11-21T10:00:00.000Z", kind: "updated", type: "secret", name: "x", members: ["expiresOn"] };
   const location = { vaultName: "kv-a", subscriptionId: SUBSCRIPTIONS[0]! };
-  const shown = { at: change.at, change: "updated", type: "secret", name: "x", members: ["expiresOn"] };
+  const shown = { at: change.at, change: "updated", type: "secret", name: "x", title: null, members: ["expiresOn"] };
   expect(changeView({ ...change, ...location, source: "keyVault" } as LoggedChange)).toEqual({
     ...shown,
     ...location,

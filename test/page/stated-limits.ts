@@ -114,7 +114,7 @@ withSeedData("a subscription whose vaults could not be listed says that its vaul
   const { page, browserErrors } = await visitLoadedPage("/#/license");
   const main = page.getByRole("main");
   await showView(page, "/vaults");
-  await main.getByRole("link", { name: "1 vault not read" }).click();
+  await main.getByRole("link", { name: "1 vault could not be read completely" }).click();
   await expect.poll(() => page.url()).toContain("failing=true");
   await page.route(/\/subscriptions\?/, (route) =>
     route.fulfill({ json: { ...body, items: [{ ...item, lastFailure, counts: { ...item.counts, vaults: 0 } }] } }),

@@ -93,7 +93,7 @@ test("a subscription that can't be read is reported first, with the reason and t
   await vi.waitUntil(() => service.cloud.control.mails().length > 0, { timeout: 150_000, interval: 100 });
   const { subject, plainText: text = "" } = service.cloud.control.mails()[0]!;
   expect(subject).toBe("1 subscription and 1 vault can't be read; first Subscription Acme Finance");
-  expect(text).toContain(`Subscription: ${financeLabel}`);
+  expect(text).toContain(`Scope: subscription ${financeLabel}`);
   const failureOf = (name: string) => text.indexOf(`${name} can't be read\n  `);
   expect(failureOf("Subscription Acme Finance")).toBeGreaterThan(-1);
   expect(failureOf("Subscription Acme Finance")).toBeLessThan(failureOf("Vault kv-development"));
