@@ -1,8 +1,9 @@
-import { keyIdOf, secretValueOf } from "simulated-cloud/company/applications.ts";
+import { appIdOf, keyIdOf, secretValueOf } from "simulated-cloud/company/applications.ts";
 import { expect, vi } from "vitest";
 import {
   evaluateAlerts,
   MOST_CLICKS_FROM_MAIL,
+  NOT_OWNED_APP,
   OTHER_UNPROVEN_APP,
   OUTLET,
   openMail,
@@ -209,6 +210,18 @@ task("a credential of a B2C tenant has the same page, and the way to its tenant"
   await visitor.press("Close", visitor.dialog);
   await visitor.follow(/^B2C tenant /);
   await visitor.arrive("Outlet");
+});
+
+task("see why an application's secret can't be rotated, and copy the command that makes it possible", async () => {
+  const visitor = await visit();
+  await visitor.follow("Rotation", visitor.navigation);
+  await visitor.follow(NOT_OWNED_APP);
+  await visitor.arrive(NOT_OWNED_APP);
+  await visitor.see("Not possible");
+  await visitor.see(/is not an owner of the application/);
+  await visitor.see(new RegExp(`az ad app owner add --id ${appIdOf(NOT_OWNED_APP)} --owner-object-id `));
+  expect(await visitor.page.getByRole("button", { name: /^Rotate secret: / }).count()).toBe(0);
+  visitor.expectClicks();
 });
 
 task.for([

@@ -36,6 +36,8 @@ export const READY_APP = "Identity API";
 /** An application whose vault secret has only a similar name, so that a match must be tested first. */
 export const UNPROVEN_APP = "CRM Importer";
 export const OTHER_UNPROVEN_APP = "Billing Export";
+/** An application that the service does not own, so that no rotation is possible. */
+export const NOT_OWNED_APP = "Payroll Export";
 const [appId, keyId] = [appIdOf(READY_APP), keyIdOf(READY_APP, "current")];
 
 /** A tenant of the company that is not registered yet. */
@@ -92,6 +94,7 @@ const COMPANY: Company = {
     { name: READY_APP, secrets: [{ name: "current", expiresInDays: 3 }] },
     { name: UNPROVEN_APP, secrets: [{ name: "current", expiresInDays: 5 }] },
     { name: OTHER_UNPROVEN_APP, secrets: [{ name: "current", expiresInDays: 6 }] },
+    { name: NOT_OWNED_APP, serviceOwns: false, secrets: [{ name: "current", expiresInDays: 200 }] },
   ],
   tenants: [OUTLET],
 };
