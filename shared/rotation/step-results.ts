@@ -69,7 +69,8 @@ function overlapResult(record: RotationRecord, { startedAt = "" }: Step): string
 
 /** The new secret stays if something may still use it, or if it is the application's only valid one. The notes give the reason. */
 function newSecretResult({ attempts }: RotationRecord): string {
-  if (attempts.some(({ state }) => state === "left")) return "Kept a new client secret in Entra. The notes give the reason.";
+  if (attempts.some(({ state }) => state === "left"))
+    return "Kept a new client secret in Entra. The notes give the reason.";
   return attempts.some(({ state }) => state === "removed")
     ? "Deleted the new client secret in Entra."
     : "Entra has no new client secret of this rotation.";
