@@ -130,15 +130,24 @@ export interface Alerts {
   cleanUp(caller: Caller): Promise<void>;
 }
 
+/** Time after which a message is sent without the service's identity. */
+const MAX_IDENTITY_WAIT_MS = 5_000;
+
 /** Creates the alerts module: rules, evaluation, delivery, history, snoozes and acknowledgments. */
 export function createAlerts(deps: AlertsDependencies): Alerts {
   const { tables, queues, settings, audit, config, clock, randomness, log } = deps;
+  // Neither an error nor an unreachable sign-in service may stop a delivery, which is about this very problem.
+  const identityForMessage = async (): Promise<Principal | undefined> =>
+    await Promise.race([
+      deps.identity?.().catch(() => undefined),
+      pause(MAX_IDENTITY_WAIT_MS, undefined, { ref: false }),
+    ]);
   const links = async (items: readonly Item[]): Promise<Links> => ({
     ...portalOf(config),
     publicBaseUrl: config.PUBLIC_BASE_URL,
     subscriptionName: (await readScope(tables)).nameOf,
-    // Only for messages that name it, because an unreachable sign-in service would delay the delivery.
-    ...(items.some(isDeniedAccess) && { identity: await deps.identity?.() }),
+    // Only for messages that name it, because reading it can take time.
+    ...(items.some(isDeniedAccess) && { identity: await identityForMessage() }),
   });
   const owners = createOwners({ tables, audit, domains: config.ALERT_OWNER_DOMAINS, clock });
   const allowPrivate = config.ALLOW_PRIVATE_WEBHOOK_ADDRESSES;

@@ -161,7 +161,10 @@ export function createAssetQueries(deps: {
 }): AssetQueries {
   const { tables, ownerTag, licensed } = deps;
 
-  async function list(filter: AssetFilter, request: PageRequest, moment: Moment): Promise<Page<FoundAsset>> {
+  async function list(requested: AssetFilter, request: PageRequest, moment: Moment): Promise<Page<FoundAsset>> {
+    // Reads the partition of the B2C tenants only, and not those of all assets.
+    const filter: AssetFilter =
+      requested.b2cTenant === undefined ? requested : { ...requested, source: requested.source ?? "b2c" };
     const cursor = request.cursor === undefined ? undefined : decodeCursor(Cursor, request.cursor);
     const identity = fingerprint(Object.entries(filter).filter(([, value]) => value !== undefined));
     if (cursor && cursor.f !== identity) {

@@ -372,6 +372,8 @@ function targetView(
 ): z.input<typeof RotationView>["targets"][number] {
   // A check that ended without reasons found the new value in each place, except for a handover, which it does not read.
   const isChecked = state === "written" && kind !== "handover" && reasons.length === 0 && !finish?.force;
+  // A place that was added in the overlap period may be newer than the last check.
+  const isOfThisPlace = checkedAt !== undefined && writtenAt !== undefined && writtenAt <= checkedAt;
   return {
     vaultName,
     secretName,
@@ -380,7 +382,7 @@ function targetView(
     previousVersion: plannedVersion ?? null,
     version: writtenVersion ?? null,
     writtenAt: writtenVersion === undefined ? null : (writtenAt ?? null),
-    checkedAt: isChecked ? (checkedAt ?? null) : null,
+    checkedAt: isChecked && isOfThisPlace ? checkedAt : null,
   };
 }
 

@@ -30,9 +30,11 @@ export function resultOf(record: RotationRecord, step: Step): string | undefined
     case "restore":
       return `Switched ${counted(countOf(record, "restored"), "consumer")} back to the old value.`;
     case "removeNew":
-      return "Deleted the new client secret in Entra.";
+      return newSecretResult(record);
     case "cleanUp":
-      return "Deleted the temporary copy of the new value from the service's own key vault.";
+      return record.attempts.some(({ isValueKept }) => isValueKept)
+        ? "Kept the copy of the new value in the service's own key vault, because the client secret stays. The notes name it."
+        : "Deleted the temporary copy of the new value from the service's own key vault.";
   }
 }
 
@@ -55,13 +57,23 @@ function consumersResult(record: RotationRecord): string {
 function overlapResult(record: RotationRecord, { startedAt = "" }: Step): string {
   const { finish, overlapDays, overlapEndsAt = "" } = record;
   if (finish?.force) return `${finish.by} ended it, without a check that everything uses the new value.`;
-  if (finish) return `${finish.by} ended it. All known places and consumers used the new value.`;
+  // A user who ends it vouches for the consumers that the service can't check.
+  if (finish) return `${finish.by} ended it. The checks of places and consumers found no use of the old value.`;
   const hasWaited = Date.parse(overlapEndsAt) - Date.parse(startedAt) > MINUTE_MS;
   if (!hasWaited && isVaultSecret(record))
     return "Ended at once, because no consumer needs time to read the new value.";
   if (!hasWaited) return "Ended at once, because an overlap period of 0 days was requested.";
   if (overlapDays === 0) return "Waited until the slowest consumer had time to read the new value.";
   return `Both secrets were valid for ${counted(overlapDays, "day")}.`;
+}
+
+/** The new secret stays if something may still use it, or if it is the application's only valid one. The notes give the reason. */
+function newSecretResult({ attempts }: RotationRecord): string {
+  if (attempts.some(({ state }) => state === "left"))
+    return "Kept a new client secret in Entra. The notes give the reason.";
+  return attempts.some(({ state }) => state === "removed")
+    ? "Deleted the new client secret in Entra."
+    : "Entra has no new client secret of this rotation.";
 }
 
 function placesRestored({ publications }: RotationRecord): string {

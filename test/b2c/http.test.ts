@@ -70,7 +70,7 @@ test("a tenant with 300 credentials is discovered, and an alert lists the creden
   // Each number of the tenant counts the list with the same filters.
   const { counts } = (await service.admin("GET", tenantPath)).body;
   const listed = async (status: string) => {
-    const query = new URLSearchParams({ source: "b2c", b2cTenant: registration.tenantId.toUpperCase(), status });
+    const query = new URLSearchParams({ b2cTenant: registration.tenantId.toUpperCase(), status });
     return (await service.admin("GET", `/api/assets/discovery/assets?${query}`)).body.total;
   };
   expect(counts.expired).toBeGreaterThan(0);

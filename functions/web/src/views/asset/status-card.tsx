@@ -153,10 +153,16 @@ function Renewal({ asset: { renewal, status } }: { asset: Asset }) {
   if (renewal === undefined || renewal.renewedBy === "none" || status === "expired") return null;
   const { renewedBy, windowEnd, late } = renewal;
   const renewer = `Renewer: ${RENEWERS[renewedBy]}.`;
-  if (late && windowEnd !== null)
+  if (late)
     return (
       <Text block>
-        {renewer} It had to renew the certificate by <Instant at={windowEnd} /> (<Instant at={windowEnd} relative />)
+        {renewer} It had to renew the certificate
+        {windowEnd && (
+          <>
+            {" "}
+            by <Instant at={windowEnd} /> (<Instant at={windowEnd} relative />)
+          </>
+        )}{" "}
         and did not. Find out why the renewer stopped, or select Renew to renew the certificate yourself.
       </Text>
     );
