@@ -363,7 +363,8 @@ function becauseOf(thresholdDays: number, remainingMs: number): [string, string]
   if (thresholdDays === 0) return [];
   const days = dayCount(thresholdDays);
   // An item can expire before its notification, for example if the evaluation was late.
-  return [[NOTIFIED_BECAUSE, remainingMs < 0 ? `it passed ${days} before its expiry` : `it expires within ${days}`]];
+  const reason = remainingMs < 0 ? `it has expired, and the rule notifies ${days} before` : `it expires within ${days}`;
+  return [[NOTIFIED_BECAUSE, reason]];
 }
 const NOTIFIED_BECAUSE = "Notified because";
 

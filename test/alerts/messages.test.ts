@@ -973,7 +973,7 @@ LATER: B2C_1A_Sign expires in 40 days
 # Other alerts
 
 EXPIRED: License “PRO” expired 1 day ago
-  Expires: Nov 20, 2026, 10:00 UTC (1 day ago) · Notified because: it passed 14 days before its expiry
+  Expires: Nov 20, 2026, 10:00 UTC (1 day ago) · Notified because: it has expired, and the rule notifies 14 days before
 
 ACT NOW: admin signed in with a password while passwords are turned off
   Time: Nov 21, 2026, 10:00 UTC (within the last hour) · Client address: 192.0.2.1

@@ -228,7 +228,7 @@ function writeEvidence(sheet: Sheet, { framework: { controls }, violations }: As
   for (const { id, title } of checks) {
     const page = violations.get(id);
     if (!page) continue;
-    addSection(sheet, `Evidence: ${title}`);
+    addSection(sheet, `Failures of the check “${title}”`);
     addEvidenceTable(sheet, page.items);
     const unlistedCount = (page.total ?? 0) - page.items.length;
     if (unlistedCount > 0) {

@@ -40,7 +40,7 @@ function ConsumerTable({ kind, label }: { kind: "devopsVariableGroup" | "devopsS
       columns={COLUMNS}
       keyOf={({ secret, vaultName, resource, evidence }) => [secret, vaultName, resource.id, evidence].join(" ")}
       label={label}
-      empty={`The last dependency discovery found no ${label.toLowerCase()} that use a secret. Connect the organization, then select Discover dependencies on the Dependencies page.`}
+      empty={`No ${label.toLowerCase()} that use a secret are known. They are searched once an organization is connected and a user selects Discover dependencies on the Dependencies page.`}
     />
   );
 }
