@@ -1,6 +1,7 @@
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startTestCloud } from "../azure/live-cloud.ts";
+import { NOTIFIED_THRESHOLD } from "../support/alert-days.ts";
 import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 import type { Steps } from "../support/simulated-crash.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
@@ -80,7 +81,7 @@ async function runWithCrash(
   }
   const items = (text: string) =>
     assetNamesIn(text).map(
-      (name, index) => `${name} ${[...text.matchAll(/because: it (?:expires within|passed) (\d+)/g)][index]![1]}`,
+      (name, index) => `${name} ${[...text.matchAll(new RegExp(NOTIFIED_THRESHOLD, "g"))][index]![1]}`,
     );
   const events = new Map(
     webhook.received().map(({ headers, body }) => [headers["webhook-id"], JSON.parse(body) as { data: Data }]),

@@ -6,6 +6,7 @@ import { createUsers } from "../../shared/access/users.ts";
 import type { Actor } from "../../shared/platform/http/endpoint.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
+import { NOTIFIED_THRESHOLD } from "../support/alert-days.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { caller, DAY_MS, type Fixture, openFixture, START } from "./alerts-setup.ts";
 
@@ -81,10 +82,7 @@ describe("a rule about the service's own credentials", () => {
     for (const day of [0, 59.9, 60, 60.1, 75.9, 76, 80, 87, 88, 89.9, 90, 91, 120]) {
       await run(day);
       const newMails = mails().slice(mailsBefore);
-      notifiedOn.push([
-        day,
-        newMails.map(({ plainText }) => /because: it (?:expires within|passed) (\d+) days/.exec(plainText ?? "")![1]!),
-      ]);
+      notifiedOn.push([day, newMails.map(({ plainText }) => NOTIFIED_THRESHOLD.exec(plainText ?? "")![1]!)]);
       mailsBefore = mails().length;
     }
     expect(notifiedOn.filter(([, thresholds]) => thresholds.length > 0)).toEqual([

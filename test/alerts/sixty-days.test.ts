@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import { itemsIn } from "../../shared/alerts/delivery.ts";
 import type { AssetItem } from "../../shared/alerts/items.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
+import { NOTIFIED_THRESHOLD } from "../support/alert-days.ts";
 import { IS_CAMPAIGN } from "../support/sampling.ts";
 import type { Steps } from "../support/simulated-crash.ts";
 import { openStorage } from "../support/storage.ts";
@@ -62,9 +63,7 @@ test(`three rules send each notification for ${ASSETS} assets over ${DAYS} days 
   /** Returns the notifications in mails, as `<name> <threshold>`. */
   const notificationsIn = (mails: readonly { plainText?: string }[]) =>
     mails.flatMap(({ plainText = "" }) => {
-      const thresholds = [...plainText.matchAll(/because: it (?:expires within|passed) (\d+)/g)].map(
-        (match) => match[1],
-      );
+      const thresholds = [...plainText.matchAll(new RegExp(NOTIFIED_THRESHOLD, "g"))].map((match) => match[1]);
       return assetNamesIn(plainText).map((name, index) => `${name.split("/")[1]} ${thresholds[index]}`);
     });
   const expectedNotifications = (thresholds: readonly number[]) =>

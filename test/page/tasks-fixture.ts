@@ -12,6 +12,7 @@ import type { CompanyTenant } from "simulated-cloud/company/tenants.ts";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { openBrowser } from "../support/browser.ts";
 import { licence } from "../support/licence.ts";
+import { IS_CAMPAIGN } from "../support/sampling.ts";
 import { ADMIN, Service } from "../support/service.ts";
 import { skipWithout } from "../support/tools.ts";
 import { createUsers } from "../support/users.ts";
@@ -152,8 +153,11 @@ export class Visitor {
   readonly page: Page;
   /** The clicked elements, in order. */
   readonly clicks: string[] = [];
-  /** Whether the person presses keys instead of clicking. The tests of the Tab key show that Tab reaches every control. */
-  usesKeyboard = false;
+  /**
+   * Whether the person presses keys instead of clicking, as in each test of a campaign. The tests of the Tab key show that Tab
+   * reaches every control.
+   */
+  usesKeyboard = IS_CAMPAIGN;
   constructor(page: Page) {
     this.page = page;
   }
@@ -184,7 +188,12 @@ export class Visitor {
   }
   /** Selects an option of a field. */
   async choose(label: string, option: string): Promise<void> {
-    await this.page.getByLabel(label).and(this.page.locator("select")).selectOption(option);
+    const select = this.page.getByLabel(label).and(this.page.locator("select"));
+    if (this.usesKeyboard) {
+      await select.focus();
+      await this.page.keyboard.type(option);
+      expect(await select.locator("option:checked").innerText(), label).toBe(option);
+    } else await select.selectOption(option);
     this.clicks.push(`${label}: ${option}`);
   }
   /** Types into a field. The text must be no ID, unless `mayBeId` is set, such as for the ID of a new tenant. */

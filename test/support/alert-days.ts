@@ -322,12 +322,15 @@ function expectedNotifications(
   return notifiedThresholds.map((threshold) => notification(name, expires, threshold));
 }
 
+/** Matches the number of days in the reason of a notification about an expiry. */
+export const NOTIFIED_THRESHOLD = /because: it (?:expires within|has expired, and the rule notifies) (\d+)/;
+
 /** Returns the notifications in a mail. */
 function notificationsInMail({ plainText }: { plainText: string }): string[] {
   const lines = plainText.matchAll(/^(?:EXPIRED|WITHIN \d+ (?:HOURS|DAYS)|LATER): [^/\s]+\/(\S+).*\n(.*)$/gm);
   return [...lines].flatMap(([, name, facts]) => {
     const expires = /Expire[sd]: (.+?), (\d\d:\d\d) UTC/.exec(facts!);
-    const threshold = /because: it (?:expires within|passed) (\d+)/.exec(facts!)?.[1];
+    const threshold = NOTIFIED_THRESHOLD.exec(facts!)?.[1];
     // A renewal has no threshold.
     if (!expires || threshold === undefined) return [];
     return [notification(name!, Date.parse(`${expires[1]} ${expires[2]} UTC`), Number(threshold))];
