@@ -46,11 +46,6 @@ const CAMPAIGNS: Record<string, Campaign> = {
     description: "5,000 requests generated from the OpenAPI document, as npm run fuzz",
     arguments: (seed) => ["test/support/fuzz-main.ts", "--count", "5000", "--seed", String(seed)],
   },
-  tasks: {
-    description: "the tasks of people on the page, by keyboard only",
-    arguments: () => [VITEST, "run", "test/page/tasks.test.ts"],
-    environment: { CAMPAIGN: "all" },
-  },
   page: {
     description: "every view and dialog of the page in both themes and all widths",
     arguments: () => [VITEST, "run", "test/page/page.test.ts", "-t", "renders in light and dark theme"],
