@@ -1,12 +1,12 @@
-import { Link, Text } from "@fluentui/react-components";
+import { Text } from "@fluentui/react-components";
 import type { Schemas } from "../api/client.ts";
-import { createHref } from "./address.ts";
 import { CheckField, NumberField } from "./fields.tsx";
 import { given, typed } from "./form-dialog.tsx";
 import { isolated } from "./isolated.ts";
 import { Operate } from "./operate.tsx";
 import { RotationPlan } from "./rotation-plan.tsx";
 import { HANDOVER, SAVE_TO_MATCHES } from "./rotation-texts.ts";
+import { navigate } from "./router.tsx";
 import { ValidityField } from "./validity-field.tsx";
 
 interface Props {
@@ -16,9 +16,12 @@ interface Props {
   appearance?: "primary";
   /** Whether no match is confirmed although there are candidates. The new secret is then stored for handover by default. */
   isWithoutMatch?: boolean;
-  /** Called when the rotation has started. The dialog then closes. Without it, the dialog links to the rotation. */
+  /** Called when the rotation has started. Without it, the page of the rotation opens. */
   started?(rotationId: string): void;
 }
+
+/** Opens the page of a rotation. The button may disappear once its secret is being replaced, and with it anything in its dialog. */
+const openRotation = (rotationId: string): void => navigate(`/rotation/${rotationId}`);
 
 /**
  * The button that rotates one client secret of an application, beside that secret and on its page. The form can be submitted
@@ -60,8 +63,7 @@ export function RotateClientSecret({
       }}
       submit={async (form, rotate) => {
         const { rotationId } = await rotate(bodyOf(form, false));
-        if (started && rotationId !== null) return started(rotationId);
-        return <Link href={createHref(`/rotation/${rotationId}`, {})}>Rotation started. View its steps.</Link>;
+        if (rotationId !== null) (started ?? openRotation)(rotationId);
       }}
     >
       <Text>
