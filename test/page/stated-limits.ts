@@ -120,7 +120,9 @@ withSeedData("a subscription whose vaults could not be listed says that its vaul
     route.fulfill({ json: { ...body, items: [{ ...item, lastFailure, counts: { ...item.counts, vaults: 0 } }] } }),
   );
   await page.reload();
-  await main.getByRole("cell", { name: "Not read", exact: true }).waitFor();
+  // The table of vaults below can have such cells too.
+  const subscriptions = main.getByRole("table", { name: "Subscriptions" });
+  await subscriptions.getByRole("cell", { name: "Not read", exact: true }).waitFor();
   await page.unrouteAll();
   expect(browserErrors).toEqual([]);
 });

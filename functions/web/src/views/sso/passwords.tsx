@@ -17,6 +17,7 @@ export function Passwords({ saved }: { saved: Schemas["SsoConfiguration"] }) {
         </Text>
         <div>
           <Operate
+            key="on"
             operation="putSsoConfiguration"
             title="Turn on password sign-in"
             action="Turn on password sign-in"
@@ -32,6 +33,7 @@ export function Passwords({ saved }: { saved: Schemas["SsoConfiguration"] }) {
       <Text>Password sign-in is on{isEnabled ? ", in addition to single sign-on" : ""}.</Text>
       <div>
         <Operate
+          key="off"
           operation="putSsoConfiguration"
           title="Turn off password sign-in"
           action="Turn off password sign-in"
