@@ -10,15 +10,18 @@ const ASSETS = 571 * 140 + 20_000;
 const RUNS = 5;
 /** Maximum bytes that the summary reads from tables. Most of them are the totals of 572 vaults. */
 const MAX_SUMMARY_BYTES = 1_048_576;
-const QUERIES = [
-  "",
-  "?type=secret",
-  "?status=critical",
-  "?vault=kv-big",
-  "?type=key&status=warning",
-  "?type=secret&status=expired&vault=kv-big",
-  "?sort=expiresOn",
-  "?offset=3000",
+/** Queries of the inventory, with the maximum number of table requests and the maximum processor time in milliseconds. */
+const QUERIES: readonly (readonly [query: string, requests: number, ms: number])[] = [
+  ["", 7, 200],
+  ["?type=secret", 7, 200],
+  // Also reads the renewed certificates that are late or expired, one request per 1,000. Here these are 4,000.
+  ["?status=critical", 12, 330],
+  ["?vault=kv-big", 7, 200],
+  ["?type=key&status=warning", 7, 200],
+  ["?type=secret&status=expired&vault=kv-big", 7, 200],
+  ["?sort=expiresOn", 7, 200],
+  // Skips 3,000 rows to find the first asset of the page.
+  ["?offset=3000", 10, 330],
 ];
 
 /** Benchmark `large`: measures the first full scan of 100,000 assets, and then the cost of each query of the inventory. */
@@ -55,13 +58,13 @@ export async function large(): Promise<Section> {
         bound: atMost(seconds, 900, " s"),
       },
     ];
-    for (const query of QUERIES) {
+    for (const [query, requests, ms] of QUERIES) {
       const path = `/api/assets/discovery/assets${query}`;
-      // A page by offset needs more requests, because it skips rows to find its first asset.
-      figures.push(...(await measureQuery(service, `assets${query}`, path, query.includes("offset") ? 10 : 7)));
+      figures.push(...(await measureQuery(service, `assets${query}`, path, { requests, ms })));
     }
     // Six requests, in addition to the one for authentication.
-    figures.push(...(await measureQuery(service, "summary", "/api/assets/summary", 7, MAX_SUMMARY_BYTES)));
+    const most = { requests: 7, ms: 200, bytes: MAX_SUMMARY_BYTES };
+    figures.push(...(await measureQuery(service, "summary", "/api/assets/summary", most)));
     return {
       title: "100,000 assets",
       how: "One vault has 20,000 assets. V8's heap and the memory of the C library are limited as on an instance with 512 MB. Azurite is in memory. The bounds are about table requests per query. Azurite reads its whole table for every page, so its times don't apply to Azure.",
@@ -76,14 +79,13 @@ export async function large(): Promise<Section> {
  * Sends a GET request several times and returns its figures: table requests of the last run, including authentication, and the
  * mean processor time.
  *
- * @param maxBytes - Bound of the bytes of all table responses of the last run. Not measured if it is omitted.
+ * @param most - The bounds. `bytes`: of all table responses of the last run, not measured if omitted.
  */
 async function measureQuery(
   service: Service,
   what: string,
   path: string,
-  maxRequests: number,
-  maxBytes?: number,
+  most: { requests: number; ms: number; bytes?: number },
 ): Promise<Figure[]> {
   const times: number[] = [];
   const { result: requests, ms } = await withProcessorTime(service.url, async () => {
@@ -101,16 +103,16 @@ async function measureQuery(
       what: `${what}: table requests`,
       value: `${requests.length}, in ${Math.round(median(times))} ms`,
       comparedWith: "authentication included (rate limit off)",
-      bound: atMost(requests.length, maxRequests),
+      bound: atMost(requests.length, most.requests),
     },
-    processorTime(`${what}: processor time`, ms / RUNS, 200, `of ${RUNS} the mean`),
+    processorTime(`${what}: processor time`, ms / RUNS, most.ms, `of ${RUNS} the mean`),
   ];
-  if (maxBytes !== undefined) {
+  if (most.bytes !== undefined) {
     figures.push({
       what: `${what}: bytes read`,
       value: `${Math.round(bytes / 1024)} KiB`,
       comparedWith: "all answers of the tables",
-      bound: atMost(Math.round(bytes / 1024), maxBytes / 1024, " KiB"),
+      bound: atMost(Math.round(bytes / 1024), most.bytes / 1024, " KiB"),
     });
   }
   return figures;

@@ -51,6 +51,11 @@ const CAMPAIGNS: Record<string, Campaign> = {
     arguments: () => [VITEST, "run", "test/page/page.test.ts", "-t", "renders in light and dark theme"],
     environment: { CAMPAIGN: "all" },
   },
+  tasks: {
+    description: "tasks of people on the page, with the keyboard alone",
+    arguments: () => [VITEST, "run", "test/page/tasks.test.ts"],
+    environment: { CAMPAIGN: "all" },
+  },
 };
 
 const LIST = Object.entries(CAMPAIGNS).map(([name, { description }]) => `  ${name.padEnd(9)}  ${description}`);
