@@ -15,7 +15,7 @@ export const CertificateFacts = z.object({
   /** Validity of the issued certificate, in Unix seconds. */
   notBefore: z.int().optional(),
   notAfter: z.int().optional(),
-  /** Validity that the policy orders. */
+  /** Validity in months that the vault's policy requests for a new version. */
   orderedMonths: z.int().optional(),
   /** Whether the private key can be read. */
   exportable: z.boolean().optional(),
@@ -44,7 +44,7 @@ export const RenewalChecks = z.object({
   configuration: z.string().optional(),
   /** When the next check is due. Unix seconds. */
   nextAt: z.int(),
-  /** By lower-case name. */
+  /** The last check of each certificate, by the certificate's lower-case name. */
   checks: z.record(z.string(), RenewalCheck),
 });
 export type RenewalChecks = z.infer<typeof RenewalChecks>;
