@@ -232,13 +232,13 @@ const resourceView = (resource: FoundEdge["edge"]["resource"]): z.infer<typeof R
  * Converts a coverage item. Before the first run, the coverage has one item, which says so. Its `source` and `since` are "",
  * which becomes null.
  */
-export const notSeenView = (one: NotSeenRecord): z.infer<typeof NotSeen> => ({
-  scope: one.scope,
-  source: one.source || null,
-  code: one.code,
-  message: one.message,
-  remedy: one.remedy,
-  since: one.since || null,
+export const notSeenView = (item: NotSeenRecord): z.infer<typeof NotSeen> => ({
+  scope: item.scope,
+  source: item.source || null,
+  code: item.code,
+  message: item.message,
+  remedy: item.remedy,
+  since: item.since || null,
 });
 
 export const coverageView = ({ items, total, lastFullAt }: CoverageRecord): z.infer<typeof Coverage> => ({

@@ -84,7 +84,7 @@ export interface BlastRadius {
 export interface Dependencies {
   /** Starts a full run, and returns it when it ends or after 20 seconds. If a run is in progress, returns that run instead. */
   discover(caller: Caller): Promise<{ run: RunRecord; isNew: boolean }>;
-  /** @throws {Problem} notFound */
+  /** Returns a run. @throws {Problem} notFound */
   run(runId: string): Promise<RunRecord>;
   /** Handles a message of the queue. */
   handle(message: DiscoverMessage, caller: Caller): Promise<void>;
@@ -118,7 +118,8 @@ export interface Dependencies {
    * run. Makes one request per 1,000 dependencies, and one per 1,000 units.
    */
   certificateUses(vaultName: string | undefined): Promise<Map<string, CertificateUse> | undefined>;
-  readonly references: Pick<References, "of" | "unresolved">;
+  /** The references to vaults in the configuration of resources, for compliance and alerts. */
+  readonly references: Pick<References, "ofVault" | "unresolved">;
 }
 
 export function createDependencies(deps: {

@@ -32,10 +32,11 @@ export interface ConnectionProofs {
   store(place: ConnectionPlace, credential: ReplacedCredential): Promise<void>;
 }
 
+/** Creates the access to the proofs of all organizations. */
 export function createConnectionProofs({ tables, clock }: { tables: Tables; clock: Clock }) {
   const keyOf = ({ projectId, connectionId }: ConnectionPlace) => `${projectId}|${connectionId}`.toLowerCase();
   return {
-    of(address: string): ConnectionProofs {
+    inOrganization(address: string): ConnectionProofs {
       const partition = `${PROOFS}|${keyText(address.toLowerCase())}`;
       const proofOf = async (place: ConnectionPlace, { appId, tenantId }: ReplacedCredential) => {
         // A proof that can't be read is none: the connection must then sign in, or be named in the request.

@@ -74,8 +74,8 @@ export interface Rescans {
    */
   requestForLostVault(vaultName: string, vaultIds: readonly string[]): Promise<LostVault>;
   /**
-   * Requests a re-scan of a vault of the inventory, because this service has written one of its secrets. Like an event of that
-   * vault, which may not be delivered to this service.
+   * Requests a re-scan of a vault of the inventory, because this service has written one of its secrets. Has the same effect as
+   * an event of that vault, because the events of a vault may not be delivered to this service.
    */
   requestForChange(vaultName: string): Promise<void>;
   /**

@@ -26,9 +26,12 @@ export type CertificateFacts = z.infer<typeof CertificateFacts>;
 export const RenewalCheck = z.object({
   /** Identifier of the certificate's version, by RFC 9773. */
   id: z.string(),
-  /** The last known window. Its own times are those of its first answer. Absent if the authority never named one. */
+  /**
+   * The last known window. Its `checkedAt` and `retryAfter` are those of the first answer that had this window. Absent if the
+   * authority never suggested a window.
+   */
   window: AriWindow.optional(),
-  /** When the authority was last asked, and when to ask it again. Unix seconds. */
+  /** When the authority was last asked for the window, and when to ask it again. Unix seconds. */
   checkedAt: z.int(),
   retryAfter: z.int(),
   /** Why the last request returned no window. */

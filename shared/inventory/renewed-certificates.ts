@@ -20,7 +20,10 @@ import { type PlannedCertificate, renewalInstantsOf, statusByPlan } from "./rene
  * certificates by expiry, subtract the certificates with a plan by expiry, and add them by their plans.
  */
 
-/** A certificate is stored as three 32-bit numbers: its expiry and `attentionAt` in unix seconds, and 1 if its renewal window is known. */
+/**
+ * A certificate is stored as three 32-bit numbers: its expiry and `attentionAt` in unix seconds, and 1 if its renewal window is
+ * known.
+ */
 const WORDS_PER_CERTIFICATE = 3;
 
 /** Counts of the certificates with a plan in some vaults. */

@@ -110,7 +110,9 @@ export async function resultsVersion(tables: Tables, vaultName: string): Promise
   return `${resultsRow.row?.etag ?? resultsRow.unreadable?.etag} ${fence?.etag}`;
 }
 
-/** Returns the fence of a vault's results. A fence that can't be read counts as not open, because no evaluation can write with it. */
+/**
+ * Returns the fence of a vault's results. A fence that can't be read counts as not open, because no evaluation can write with it.
+ */
 async function readFence(
   tables: Tables,
   vaultName: string,

@@ -42,7 +42,10 @@ export interface SignedRows {
    * @param findings - The result of `inspect` that the person has seen. It is only recorded in the audit log.
    */
   accept(findings: readonly Finding[], options: { requestId: string; remove?: readonly RowLocation[] }): Promise<void>;
-  /** Lets an earlier version of the service write rows. This version signs the rows again when it next starts. Only for a stopped app. */
+  /**
+   * Lets an earlier version of the service write rows. This version signs the rows again when it next starts. Only for a stopped
+   * app.
+   */
   forget(): Promise<void>;
 }
 

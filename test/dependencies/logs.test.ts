@@ -473,7 +473,7 @@ test("a secret is unused if complete logs show no read during the days of the po
   for (const daysAgo of [1, 2, 3]) listed(daysAgo);
   await readWorkspace(logs.source);
   // Logs of three days are not sufficient, because the policy is five days.
-  expect([await logs.unused.of(VAULT), changed]).toEqual([[], []]);
+  expect([await logs.unused.usesOf(VAULT), changed]).toEqual([[], []]);
 
   const complete = createInstances().start();
   for (const daysAgo of [4, 5, 6]) listed(daysAgo);
@@ -482,7 +482,7 @@ test("a secret is unused if complete logs show no read during the days of the po
   const first = now() - 6 * DAY_MS;
   await readWorkspace(complete.source);
   const day = (at: number) => new Date(at).toISOString().slice(0, 10);
-  expect(await complete.unused.of(VAULT)).toEqual([
+  expect(await complete.unused.usesOf(VAULT)).toEqual([
     { asset: "secret.db", unused: true, evidence: `No log shows a read after ${day(now() - 5.5 * DAY_MS)}.` },
     { asset: "secret.my-API", unused: false, evidence: "A log shows a read within the last 5 days." },
     { asset: "secret.never", unused: true, evidence: expect.stringContaining(`since ${day(first)}, the start of`) },
@@ -496,7 +496,7 @@ test("a secret is unused if complete logs show no read during the days of the po
   // A vault whose log has ended is no longer evaluated.
   control().moveClock(3 * DAY_MS);
   await readWorkspace(complete.source);
-  expect(await complete.unused.of(VAULT)).toEqual([]);
+  expect(await complete.unused.usesOf(VAULT)).toEqual([]);
   expect(changed.slice(2)).toEqual([[VAULT, "secret.db", "secret.my-API", "secret.never"]]);
 });
 

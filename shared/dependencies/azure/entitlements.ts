@@ -98,8 +98,8 @@ function addPolicies(
 ): void {
   for (const { objectId, permissions } of policies) {
     const types = readableTypes({
-      secrets: (permissions?.secrets ?? []).some((one) => GET.test(one)),
-      keys: (permissions?.keys ?? []).some((one) => USE_KEY.test(one)),
+      secrets: (permissions?.secrets ?? []).some((permission) => GET.test(permission)),
+      keys: (permissions?.keys ?? []).some((permission) => USE_KEY.test(permission)),
     });
     for (const asset of assetsOf(vaultName, types)) add(objectId, undefined, { asset, role: "access policy" });
   }

@@ -3,7 +3,7 @@ import { type CloudFailure, failure, unlessMissing } from "../../platform/azure/
 import { resourceName } from "../../platform/azure/resource-id.ts";
 import type { PlannedConsumer } from "../../rotation/consumer.ts";
 import type { KeyVaultNames } from "../azure/key-vault-names.ts";
-import { afterPart, type KindOfConsumer, NOTHING_CHANGED, namesSecret } from "./consumer-kind.ts";
+import { type KindOfConsumer, NOTHING_CHANGED, namesSecret, throwUnclear } from "./consumer-kind.ts";
 
 const RESOLVED = "Resolved";
 /** Statuses that pass without an action of a user. */
@@ -48,14 +48,14 @@ export function appServiceConsumers(appService: AppService, names: KeyVaultNames
     async refresh(consumer, { version, restart }) {
       await appService.refresh(consumer.id);
       if (!restart) return NOTHING_CHANGED;
-      const current = await references(consumer).catch(afterPart);
+      const current = await references(consumer).catch(throwUnclear);
       // After a restart the app would get no value for an unresolved reference, or the previous value. A reference whose
       // version App Service does not report counts as current.
       const outdated = current?.filter(
         ({ status, activeVersion = version }) => status !== RESOLVED || activeVersion !== version,
       );
       if (outdated?.length) throw notRefreshed(consumer, outdated);
-      await appService.restart(consumer.id).catch(afterPart);
+      await appService.restart(consumer.id).catch(throwUnclear);
       return NOTHING_CHANGED;
     },
 

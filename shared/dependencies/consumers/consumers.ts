@@ -129,9 +129,9 @@ export function createConsumersOfSecrets(deps: {
 }
 
 /**
- * Values of `howOf`, in the order of how long a consumer may keep the old value. The longest is always, then unknown, then
- * until it reads the new value by itself, then until the service refreshes it. If a resource uses a secret several times, the
- * first that applies counts.
+ * Values of `howOf`, sorted by how long a consumer may keep the old value: `willBreak` forever, `blind` for an unknown time,
+ * `automatic` until it reads the new value, and `action` until the service refreshes it. If a resource uses a secret several
+ * times, the first value that applies to one of its uses counts.
  */
 const SLOWEST_FIRST = ["willBreak", "blind", "automatic", "action"] as const;
 

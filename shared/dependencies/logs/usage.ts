@@ -112,13 +112,13 @@ export function createUsage(deps: {
         found.flatMap(({ readers }) => readers),
         ({ id }) => id,
       );
-      return [...byId.values()].flatMap((ones): OldVersionRead[] => {
-        // Tuples of a version and its last read. Reads of an old version count if no read of the new one followed.
-        const versions = ones.flatMap((one) => one.versions);
-        const newAt = latest("", ...versions.filter(([one]) => one === version).map(([, at]) => at));
-        const old = versions.filter(([one, at]) => one !== version && at > from && at > newAt);
-        const [last] = old.sort(([, a], [, b]) => (a > b ? -1 : 1));
-        return last ? [{ caller: nameOfReader(ones[0]!), version: last[0], at: new Date(last[1]) }] : [];
+      return [...byId.values()].flatMap((entries): OldVersionRead[] => {
+        // Tuples of a version and its last read. Reads of an old version count if no read of the new version followed.
+        const lastReads = entries.flatMap(({ versions }) => versions);
+        const newAt = latest("", ...lastReads.filter(([read]) => read === version).map(([, at]) => at));
+        const oldReads = lastReads.filter(([read, at]) => read !== version && at > from && at > newAt);
+        const [last] = oldReads.sort(([, a], [, b]) => (a > b ? -1 : 1));
+        return last ? [{ caller: nameOfReader(entries[0]!), version: last[0], at: new Date(last[1]) }] : [];
       });
     },
 

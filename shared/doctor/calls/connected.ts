@@ -155,7 +155,7 @@ const tenants: OutgoingCall[] = [
   check: (context) => tenantChecks(context, name),
 }));
 
-/** Reports for some sync records of a provider whether the target can be read. Its states are read, but no value. */
+/** Reports for some sync records of a provider whether the target can be read. Reads the state of the target, but no value. */
 async function syncTargets(context: CheckContext, provider: string): Promise<Result[]> {
   const records = await context.syncRecords(provider);
   return await Promise.all(
