@@ -31,6 +31,7 @@ const UNRESOLVED_FACTOR = 1.5;
 const EXPIRING_FACTOR = 1.25;
 
 const PRODUCTION = /^(prod|prd|production|live)\b/i;
+/** Returns whether a resource's environment tag names production, another environment, or is absent. */
 export const environmentOf = ({ environment }: Resource): keyof typeof ENVIRONMENT =>
   environment === undefined ? "unknown" : PRODUCTION.test(environment) ? "production" : "other";
 

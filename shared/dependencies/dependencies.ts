@@ -59,10 +59,11 @@ const POLL_MS = SECOND_MS / 2;
 /** Maximum number of coverage items in a list of dependencies. */
 const COVERAGE_ITEMS = 20;
 /**
- * Maximum number of dependencies that are read for one asset, and the same for its vault. The result says if there are more.
+ * Maximum number of dependencies of one asset that are read, and of its whole vault. The result says if there are more.
  */
 const MAX_EDGES = 2000;
 
+/** The blast radius of an asset: a score of how much its rotation affects, and the consumers from which the score follows. */
 export interface BlastRadius {
   asset: FoundAsset;
   assetId: string;

@@ -9,7 +9,7 @@ import type { ConnectionPlace, ReplacedCredential } from "./secret-locations.ts"
 const record = z.object({ appId: z.string(), tenantId: z.string(), provedAt: z.string() });
 
 /**
- * A proof: the row that records that a service connection signed in as an application. Only such a connection gets the
+ * A proof: the row that records that a service connection signed in as an application. Only a connection with a proof gets the
  * application's next secret: see `replaceConnectionSecret`.
  */
 export const ProofRow = entity("Devops", record, { signed: true });

@@ -31,7 +31,7 @@ export function signInOf(connection: ServiceConnection): ConnectionSignIn | unde
   return { appId, tenantId, with: type === "spnkey" ? "secret" : "certificate", automatic };
 }
 
-/** Members that DevOps updates by itself. */
+/** Members that DevOps updates automatically. */
 const AUTOMATIC_MEMBERS = new Set(["isReady", "isOutdated", "operationStatus"]);
 
 interface Connections {

@@ -31,7 +31,8 @@ export function createReports({ subscriptions, rolesIn, resourceOf }: Sample, si
   }
 
   /**
-   * As `attempt`, for one resource of a type. If the sample has none, reports whether the identity's roles permit `actions`.
+   * Makes a call for one resource of a type, like `attempt`. If the sampled subscriptions have no such resource, reports whether
+   * the identity's roles permit `actions`.
    */
   async function onResource(
     type: string,

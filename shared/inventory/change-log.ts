@@ -89,6 +89,7 @@ export interface LoggedChange {
   members: string[];
 }
 
+/** Filter of the list of changes. Undefined members do not filter. */
 export interface ChangeFilter {
   since?: Date | undefined;
   /** Exclusive end. */

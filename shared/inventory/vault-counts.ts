@@ -366,6 +366,11 @@ export const groupOfSubscription = (
   renewed: undefined,
 });
 
+/**
+ * Returns the group of a single vault.
+ *
+ * @param sign - -1 for the earlier state of a changed vault, whose counts are subtracted from the totals.
+ */
 export const groupOf = (vault: SummaryRow, sign: 1 | -1): VaultGroup => ({
   name: vault.name,
   source: vault.source,
@@ -400,6 +405,7 @@ const createListedAtLookup = (
 export const groupKey = (asset: Pick<AssetRecord, "source" | "subscriptionId" | "vaultName">): string =>
   sourceOf(asset) === "keyVault" ? asset.subscriptionId.toLowerCase() : asset.vaultName.toLowerCase();
 
+/** Returns the key of a group: its subscription, or its holder. */
 export const keyOfGroup = (group: VaultGroup): string => groupKey({ ...group, vaultName: group.name ?? "" });
 
 /** Returns the keys of groups that are excluded from a query although their assets are in the queried partitions. */

@@ -230,6 +230,7 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
     );
     const left = outcomes.flatMap(({ vault, left: reason }) => (reason === undefined ? [] : [{ vault, reason }]));
     const { result } = step;
+    // A skipped check is also left to the next walk. Its name takes the place of a vault's name.
     if (result?.skipped) left.push({ vault: result.skipped.check, reason: result.skipped.reason });
     for (const { vault, reason } of left) log.warn("A vault is left to the next reconciliation", { vault, reason });
     return {

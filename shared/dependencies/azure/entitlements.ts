@@ -20,6 +20,7 @@ export interface Entitlements {
   failures: CloudFailure[];
 }
 
+/** A user, a group or a service principal, with the assets that it may read. */
 export interface Principal {
   /** `User`, `Group`, `ServicePrincipal` …. Undefined if only an access policy names the principal. */
   type?: string;

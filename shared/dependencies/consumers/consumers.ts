@@ -53,8 +53,8 @@ export function createConsumersOfSecrets(deps: {
   };
 
   /**
-   * Returns how a consumer gets a new version of the secret. `automatic`: it reads it by itself. `action`: the service
-   * refreshes it. `blind`: the service can't tell when. `willBreak`: never, it keeps the old one.
+   * Returns how a consumer gets a new version of the secret. `automatic`: the consumer reads it without help. `action`: the
+   * service refreshes the consumer. `blind`: the service can't tell when. `willBreak`: never, the consumer keeps the old version.
    */
   function howOf({ resource, evidence, pinned, refresh: { how } }: Edge): PlannedConsumer["how"] {
     if (pinned !== undefined) return "willBreak";

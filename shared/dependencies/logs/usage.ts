@@ -77,8 +77,8 @@ export function createUsage(deps: {
   const readWorkspaces = () => pMap(workspaceIds, (id) => reader.read(id), { concurrency: 2 });
 
   const readersIn = async (workspaceId: string, place: AssetPlace): Promise<{ readers: Reader[]; more: boolean }> => {
-    const found = await tables.get(AssetUses, workspaceId, assetUseKey(place));
-    return { readers: found ? readersOf(found) : [], more: found?.more === true };
+    const use = await tables.get(AssetUses, workspaceId, assetUseKey(place));
+    return { readers: use ? readersOf(use) : [], more: use?.more === true };
   };
 
   async function stateOf(workspaceId: string, vaultName: string): Promise<LogState> {
@@ -124,8 +124,8 @@ export function createUsage(deps: {
 
     async lastSignIn({ appId, keyId }) {
       await readWorkspaces();
-      const found = await pMap(workspaceIds, (id) => tables.get(SignIns, id, signInKey(appId, keyId)));
-      const last = latest("", ...found.map((one) => one?.lastAt));
+      const signIns = await pMap(workspaceIds, (id) => tables.get(SignIns, id, signInKey(appId, keyId)));
+      const last = latest("", ...signIns.map((signIn) => signIn?.lastAt));
       return last === "" ? undefined : new Date(last);
     },
 

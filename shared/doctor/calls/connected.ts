@@ -28,9 +28,9 @@ const devopsSteps =
   async (context: CheckContext): Promise<Result[]> => {
     if (!(await context.deps.devops.organization())) return off("No organization is connected.");
     const test = await context.devopsTest();
-    const found = test.steps.filter(({ step }) => steps.includes(step));
-    if (found.length === 0) return [notProven("the organization", "An earlier step failed.")];
-    return found.map((step) => {
+    const reportedSteps = test.steps.filter(({ step }) => steps.includes(step));
+    if (reportedSteps.length === 0) return [notProven("the organization", "An earlier step failed.")];
+    return reportedSteps.map((step) => {
       const { project, ok, code, detail, remedy } = step;
       const resource = project === null ? "the organization" : `project ${project}`;
       if (!ok) return { outcome: outcomeOf(code), resource, ...(detail && { detail }), ...(remedy && { remedy }) };

@@ -30,7 +30,7 @@ const withPermission =
     ];
   };
 
-/** As `withPermission`, for the first application that the tenant lists. */
+/** Makes a call that needs this permission, for the first application that the tenant lists. */
 const onApplication = (permission: string, work: (context: CheckContext, objectId: string) => Promise<Added>) =>
   withPermission(permission, async (context) => {
     const [application] = await context.applications();
