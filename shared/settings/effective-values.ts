@@ -25,7 +25,7 @@ export interface Override {
 }
 export type Overrides = { readonly [key: string]: Override };
 
-/** The values of each source. Those of the environment were validated when the process started, the others were not validated. */
+/** The values of each source. Only the values of the environment were already validated, when the process started. */
 export interface Layers {
   overrides: Overrides;
   /** Values as text, by setting key. */
