@@ -130,7 +130,7 @@ export function createDependencies(deps: {
   config: Pick<Config, "SERVICE_KEY_VAULT_URL">;
   sources: readonly EdgeSource[];
   /** Reads and sign-ins from logs. */
-  usage: Pick<Usage, "of" | "lastSignIn">;
+  usage: Pick<Usage, "ofAsset" | "lastSignIn">;
   /** `moment` returns the current time and the thresholds that decide whether an asset expires soon. */
   inventory: { assets: Pick<AssetQueries, "get">; moment(): Promise<Moment> };
   /** Returns the vault secrets that certainly store an application's credential. @throws {CloudFailure} */
@@ -323,7 +323,7 @@ export function createDependencies(deps: {
       const { asset } = await assetOf(id, await inventory.moment());
       const { appId, keyId } = asset.credential ?? {};
       const [usage, lastSignIn] = await Promise.all([
-        deps.usage.of(asset),
+        deps.usage.ofAsset(asset),
         appId !== undefined && keyId !== undefined ? deps.usage.lastSignIn({ appId, keyId }) : undefined,
       ]);
       return { assetId: assetId(asset), usage, lastSignIn };

@@ -60,7 +60,7 @@ export interface LogState {
 /** Answers queries about use from the logs of the configured workspaces. */
 export interface Usage extends SecretUsage {
   /** Returns the use of an asset. Makes three requests for each workspace. */
-  of(place: AssetPlace): Promise<AssetUsage>;
+  ofAsset(place: AssetPlace): Promise<AssetUsage>;
   /** Lists unexpected readers since a time. */
   unexpected(from: Date): AsyncGenerator<UnexpectedReader[]>;
 }
@@ -92,7 +92,7 @@ export function createUsage(deps: {
   }
 
   return {
-    async of(place) {
+    async ofAsset(place) {
       const found = await pMap(workspaceIds, (id) => readersIn(id, place), { concurrency: 4 });
       const logs = await pMap(workspaceIds, (id) => stateOf(id, place.vaultName), { concurrency: 4 });
       const byId = Map.groupBy(
