@@ -98,8 +98,8 @@ export function createDiscoveryServices(
       if (config.OTEL_EXPORTER_OTLP_ENDPOINT !== undefined) await recordMetrics();
     },
     // Re-scans share the workers of scans: they run between two vaults, and when a worker or a scan has ended.
-    between: rescans.runWaitingRescan,
-    workerFreed: rescans.onWorkerFreed,
+    runWaitingRescan: rescans.runWaitingRescan,
+    onWorkerFreed: rescans.onWorkerFreed,
     onScanRemoved: rescans.wakeNextRescan,
     readVault: async (planned, options) => {
       const span = { kind: SpanKind.INTERNAL, attributes: { "vault.name": planned.name } };

@@ -25,8 +25,8 @@ export function createInventoryServices(
     audit,
     licensed,
     references: async (vaultName) => [
-      ...(await automation().dependencies.references.of(vaultName)),
-      ...(await automation().logs.unused.of(vaultName)),
+      ...(await automation().dependencies.references.ofVault(vaultName)),
+      ...(await automation().logs.unused.usesOf(vaultName)),
     ],
     ownerTag,
     clock,

@@ -47,10 +47,10 @@ const Resource = z
 
 const STRENGTHS = ["references", "entitled", "observed"] as const;
 /**
- * How a consumer gets a new version: by itself; after an action, such as a restart; at a time that can't be observed; or never,
+ * How a consumer gets a new version: without help; after an action, such as a restart; at a time that can't be observed; or never,
  * because it names a version or stores a copy.
  */
-const HOW = ["automatic", "action", "blind", "willBreak"] as const;
+const REFRESH_MODES = ["automatic", "action", "blind", "willBreak"] as const;
 
 export const Dependency = z
   .object({
@@ -76,7 +76,7 @@ export const Dependency = z
     pinned: z.string().nullable().meta({ description: "Version that the reference names. Null: the newest version." }),
     refresh: z
       .object({
-        how: z.enum(HOW).meta({ description: "How the consumer picks up a new version." }),
+        how: z.enum(REFRESH_MODES).meta({ description: "How the consumer picks up a new version." }),
         slowestSeconds: z.int().nullable().meta({ description: "Maximum delay of `automatic` in seconds." }),
       })
       .meta({
@@ -170,7 +170,7 @@ export const DependencyQuery = z.strictObject({
     .meta({ description: "Environment of the consumer, not case-sensitive." }),
   resolved: queryBoolean().optional().meta({ description: "`false`: references that the platform can't resolve now." }),
   pinned: queryBoolean().optional().meta({ description: "`true`: references to a specific version." }),
-  refresh: z.enum(HOW).optional(),
+  refresh: z.enum(REFRESH_MODES).optional(),
   ...pageParameters,
 });
 
@@ -232,13 +232,13 @@ const resourceView = (resource: FoundEdge["edge"]["resource"]): z.infer<typeof R
  * Converts a coverage item. Before the first run, the coverage has one item, which says so. Its `source` and `since` are "",
  * which becomes null.
  */
-export const notSeenView = (one: NotSeenRecord): z.infer<typeof NotSeen> => ({
-  scope: one.scope,
-  source: one.source || null,
-  code: one.code,
-  message: one.message,
-  remedy: one.remedy,
-  since: one.since || null,
+export const notSeenView = (item: NotSeenRecord): z.infer<typeof NotSeen> => ({
+  scope: item.scope,
+  source: item.source || null,
+  code: item.code,
+  message: item.message,
+  remedy: item.remedy,
+  since: item.since || null,
 });
 
 export const coverageView = ({ items, total, lastFullAt }: CoverageRecord): z.infer<typeof Coverage> => ({
@@ -257,7 +257,7 @@ const BlastConsumer = z
     resource: Resource,
     strength: z.enum(STRENGTHS),
     evidence: z.array(z.string()).meta({ description: "Names of settings, variables, fields or roles, up to 20." }),
-    refresh: z.enum(HOW).meta({
+    refresh: z.enum(REFRESH_MODES).meta({
       description:
         "How the consumer gets a new version: automatically, after an update or restart, at an unknown time, or never.",
     }),
@@ -321,7 +321,7 @@ export const BlastRadius = z
           from: z.string().meta({ description: "Node of the consumer." }),
           to: z.string().meta({ description: "Node of the asset." }),
           strength: z.enum(STRENGTHS),
-          refresh: z.enum(HOW).meta({ description: "How the consumer picks up a new version." }),
+          refresh: z.enum(REFRESH_MODES).meta({ description: "How the consumer picks up a new version." }),
         }),
       )
       .meta({ description: "Edges of the graph, from each consumer with a node to the asset." }),

@@ -31,6 +31,7 @@ const UNRESOLVED_FACTOR = 1.5;
 const EXPIRING_FACTOR = 1.25;
 
 const PRODUCTION = /^(prod|prd|production|live)\b/i;
+/** Returns whether a resource's environment tag names production, another environment, or is absent. */
 export const environmentOf = ({ environment }: Resource): keyof typeof ENVIRONMENT =>
   environment === undefined ? "unknown" : PRODUCTION.test(environment) ? "production" : "other";
 
@@ -66,7 +67,7 @@ export interface Driver {
 
 type Factor = "strength" | "refresh" | "environment" | "shared" | "unresolved";
 
-/** Returns the product of the factors of a dependency, `without` one of them if given: it then counts as 1. */
+/** Returns the product of the factors of a dependency. If `without` names a factor, that factor counts as 1. */
 function weightOf({ edge }: FoundEdge, without?: Factor): number {
   const factors: Record<Factor, number> = {
     strength: STRENGTH[edge.strength],
@@ -121,16 +122,16 @@ export function scoreAndDrivers(
   const sum = consumers.reduce((all, { weight }) => all + weight, 0);
   const score = scoreOf(sum * factor);
   const drivers: Driver[] = [];
-  // `is` selects the consumers that a driver covers, and `without` returns their weight without the driver.
+  // `isCovered` selects the consumers that a driver covers, and `without` returns their weight without the driver.
   const add = (
     driver: Driver["driver"],
-    is: (one: FoundEdge) => boolean,
+    isCovered: (one: FoundEdge) => boolean,
     message: (count: number) => string,
     without: (one: FoundEdge) => number,
   ) => {
-    const covered = heaviestEdges.filter(is);
+    const covered = heaviestEdges.filter(isCovered);
     if (covered.length === 0) return;
-    const sumWithout = heaviestEdges.reduce((total, one) => total + (is(one) ? without(one) : weightOf(one)), 0);
+    const sumWithout = heaviestEdges.reduce((total, one) => total + (isCovered(one) ? without(one) : weightOf(one)), 0);
     const points = score - scoreOf(sumWithout * factor);
     drivers.push({ driver, count: covered.length, points, message: message(covered.length) });
   };

@@ -4,7 +4,7 @@ import { EDGES, Edges, placeOfEdge, rangeOf, vaultPrefix } from "./rows.ts";
 
 /** How other resources use a certificate, its key and its secret, which have the same name. */
 export interface CertificateUse {
-  /** Names of the consumers that name a version. */
+  /** Names of the consumers whose reference names a version. */
   pinned: string[];
   /** Whether a consumer reads the secret of the certificate, which contains the private key. */
   readsPrivateKey: boolean;

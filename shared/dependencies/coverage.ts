@@ -71,27 +71,30 @@ export async function coverageOperations(
     wanted.set(rowKey, { scope, code, message, remedy, source, unit, since: stored.get(rowKey)?.since ?? at });
   };
   if (failure) addWanted({ ...failure, scope: unit });
-  for (const one of notSeen) addWanted(one);
-  for (const [rowKey, one] of stored) {
-    if (!one) continue;
-    const resource = resourceHash(key, one.scope);
-    // Known since an earlier part of this run, or not disproved by a run that did not read everything.
+  for (const item of notSeen) addWanted(item);
+  for (const [rowKey, item] of stored) {
+    if (!item) continue;
+    const resource = resourceHash(key, item.scope);
+    // An earlier part of this run reported the item, or this run did not read everything and so did not disprove the item.
     const isStillValid = earlier.has(resource) || ((!isFull || failure) && !reported.has(resource));
     // An item whose scope is the whole unit is the failure of an earlier run, which this run's own result replaces.
-    if (!wanted.has(rowKey) && one.scope !== unit && isStillValid) wanted.set(rowKey, one);
+    if (!wanted.has(rowKey) && item.scope !== unit && isStillValid) wanted.set(rowKey, item);
   }
   const remaining = new Map([...wanted].slice(0, MAX_ROWS));
   const operations = [
     ...[...stored.keys()].filter((rowKey) => !remaining.has(rowKey)).map((rowKey) => remove(NotSeenRows, rowKey)),
     ...[...remaining]
-      .filter(([rowKey, one]) => fingerprint(comparedMembers(one)) !== fingerprint(comparedMembers(stored.get(rowKey))))
-      .map(([rowKey, one]) => put(NotSeenRows, rowKey, one)),
+      .filter(
+        ([rowKey, item]) => fingerprint(comparedMembers(item)) !== fingerprint(comparedMembers(stored.get(rowKey))),
+      )
+      .map(([rowKey, item]) => put(NotSeenRows, rowKey, item)),
   ];
   return { operations, count: remaining.size, leftOut: wanted.size - remaining.size };
 }
 
 /** `since`, `source` and `unit` are left out: they never change for the same row. */
-const comparedMembers = (one: NotSeenRecord | undefined) => (one ? [one.scope, one.code, one.message, one.remedy] : []);
+const comparedMembers = (item: NotSeenRecord | undefined) =>
+  item ? [item.scope, item.code, item.message, item.remedy] : [];
 
 /** Returns the rows of all units, by unit key. Makes one request per 1,000. The next run replaces rows that can't be read. */
 export async function readUnits(tables: Tables): Promise<Map<string, UnitRecord>> {

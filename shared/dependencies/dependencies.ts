@@ -59,10 +59,11 @@ const POLL_MS = SECOND_MS / 2;
 /** Maximum number of coverage items in a list of dependencies. */
 const COVERAGE_ITEMS = 20;
 /**
- * Maximum number of dependencies that are read for one asset, and the same for its vault. The result says if there are more.
+ * Maximum number of dependencies of one asset that are read, and of its whole vault. The result says if there are more.
  */
 const MAX_EDGES = 2000;
 
+/** The blast radius of an asset: a score of how much its rotation affects, and the consumers from which the score follows. */
 export interface BlastRadius {
   asset: FoundAsset;
   assetId: string;
@@ -84,7 +85,7 @@ export interface BlastRadius {
 export interface Dependencies {
   /** Starts a full run, and returns it when it ends or after 20 seconds. If a run is in progress, returns that run instead. */
   discover(caller: Caller): Promise<{ run: RunRecord; isNew: boolean }>;
-  /** @throws {Problem} notFound */
+  /** Returns a run. @throws {Problem} notFound */
   run(runId: string): Promise<RunRecord>;
   /** Handles a message of the queue. */
   handle(message: DiscoverMessage, caller: Caller): Promise<void>;
@@ -118,7 +119,8 @@ export interface Dependencies {
    * run. Makes one request per 1,000 dependencies, and one per 1,000 units.
    */
   certificateUses(vaultName: string | undefined): Promise<Map<string, CertificateUse> | undefined>;
-  readonly references: Pick<References, "of" | "unresolved">;
+  /** The references to vaults in the configuration of resources, for compliance and alerts. */
+  readonly references: Pick<References, "ofVault" | "unresolved">;
 }
 
 export function createDependencies(deps: {
@@ -128,7 +130,7 @@ export function createDependencies(deps: {
   config: Pick<Config, "SERVICE_KEY_VAULT_URL">;
   sources: readonly EdgeSource[];
   /** Reads and sign-ins from logs. */
-  usage: Pick<Usage, "of" | "lastSignIn">;
+  usage: Pick<Usage, "ofAsset" | "lastSignIn">;
   /** `moment` returns the current time and the thresholds that decide whether an asset expires soon. */
   inventory: { assets: Pick<AssetQueries, "get">; moment(): Promise<Moment> };
   /** Returns the vault secrets that certainly store an application's credential. @throws {CloudFailure} */
@@ -321,7 +323,7 @@ export function createDependencies(deps: {
       const { asset } = await assetOf(id, await inventory.moment());
       const { appId, keyId } = asset.credential ?? {};
       const [usage, lastSignIn] = await Promise.all([
-        deps.usage.of(asset),
+        deps.usage.ofAsset(asset),
         appId !== undefined && keyId !== undefined ? deps.usage.lastSignIn({ appId, keyId }) : undefined,
       ]);
       return { assetId: assetId(asset), usage, lastSignIn };

@@ -40,7 +40,7 @@ export interface Reference {
 /** Reports the state of references to compliance and alerts. Discovery writes the rows that this module reads and deletes. */
 export interface References {
   /** Returns the references to one vault. Makes one request per 1,000 dependencies. */
-  of(vaultName: string): Promise<Reference[]>;
+  ofVault(vaultName: string): Promise<Reference[]>;
   /**
    * Requests a compliance evaluation of each asset that discovery marked, because its references changed (`Outdated`), and then
    * removes the marks. Safe to repeat.
@@ -63,7 +63,7 @@ export function createReferences(deps: {
   const { tables, clock } = deps;
 
   return {
-    async of(vaultName) {
+    async ofVault(vaultName) {
       const prefix = vaultPrefix(vaultName);
       const found: Reference[] = [];
       const select = ["resource", "evidence", "state"] as const;

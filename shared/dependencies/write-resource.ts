@@ -42,6 +42,10 @@ const MAX_CHARACTERS = 1_000_000;
 export interface ResourceWriter {
   /** Number of resources whose dependencies were written or deleted. */
   readonly changed: number;
+  /**
+   * Writes a resource and its dependencies, if they differ from the stored ones. Stored dependencies that were not read are
+   * removed, but kept if the resource was read only in part (`partial`).
+   */
   write(read: ReadResource): Promise<void>;
   /** Deletes a resource by its `resourceHash`. */
   remove(resource: string): Promise<void>;
@@ -72,6 +76,7 @@ export function createResourceWriter(deps: {
   const { tables, fence, runId, unit, before: unitBefore, stored, clock, randomness } = deps;
   const lastSeenAt = unitBefore?.lastFullAt ?? clock.now().toISOString();
   let changed = 0;
+  /** Operations for the next transaction, by row key. */
   let group = new Map<string, Operation>();
   let characters = 0;
 
@@ -149,9 +154,9 @@ export function createResourceWriter(deps: {
       const idHash = resourceHash(unit, resource.id);
       const toldAt = clock.now().toISOString();
       const wanted = new Map<string, EdgeRecord>();
-      for (const one of edges) {
-        // Parsed for the order of the schema, so that equal dependencies have equal hashes.
-        const edge = Edge.parse({ ...one, resource });
+      for (const givenEdge of edges) {
+        // Parsing puts the members into the order of the schema, so that equal dependencies have equal hashes.
+        const edge = Edge.parse({ ...givenEdge, resource });
         if (edge.strength === "references" || !deps.isServiceVault(edge.vaultName))
           wanted.set(edgeKey(edge, idHash), { ...edge, unit, toldAt });
       }

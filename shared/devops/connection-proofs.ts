@@ -9,7 +9,7 @@ import type { ConnectionPlace, ReplacedCredential } from "./secret-locations.ts"
 const record = z.object({ appId: z.string(), tenantId: z.string(), provedAt: z.string() });
 
 /**
- * A proof: the row that records that a service connection signed in as an application. Only such a connection gets the
+ * A proof: the row that records that a service connection signed in as an application. Only a connection with a proof gets the
  * application's next secret: see `replaceConnectionSecret`.
  */
 export const ProofRow = entity("Devops", record, { signed: true });
@@ -32,10 +32,11 @@ export interface ConnectionProofs {
   store(place: ConnectionPlace, credential: ReplacedCredential): Promise<void>;
 }
 
+/** Creates the access to the proofs of all organizations. */
 export function createConnectionProofs({ tables, clock }: { tables: Tables; clock: Clock }) {
   const keyOf = ({ projectId, connectionId }: ConnectionPlace) => `${projectId}|${connectionId}`.toLowerCase();
   return {
-    of(address: string): ConnectionProofs {
+    inOrganization(address: string): ConnectionProofs {
       const partition = `${PROOFS}|${keyText(address.toLowerCase())}`;
       const proofOf = async (place: ConnectionPlace, { appId, tenantId }: ReplacedCredential) => {
         // A proof that can't be read is none: the connection must then sign in, or be named in the request.

@@ -5,7 +5,7 @@ import type { DevopsTest, DevopsTestStep } from "./api.ts";
 import type { DevopsClient, ListOptions } from "./client.ts";
 import type { Project } from "./response-schemas.ts";
 
-/** Maximum number of projects to test, those of `projectIds` first. */
+/** Maximum number of projects that one test covers. */
 const MAX_TESTED_PROJECTS = 20;
 
 /** Maximum number of projects that are tested concurrently. DevOps slows down clients with many requests. */

@@ -38,11 +38,11 @@ export interface DevopsOrganization {
   projects(signal?: AbortSignal): Promise<Project[]>;
   /** Secret variables that contain a copy of a key vault secret. */
   copies: readonly VariableCopy[];
-  /** See `replaceVariable`. */
+  /** Writes a new value to a secret variable: see `replaceVariable` in variable-groups.ts. */
   replaceVariable(place: VariablePlace, value: string): Promise<Changed>;
   /** Returns true if a group has this secret variable. Its value can't be read. @throws {CloudFailure} */
   hasSecretVariable(place: VariablePlace): Promise<boolean>;
-  /** See `replaceConnectionSecret`. */
+  /** Writes a new client secret to a connection: see `replaceConnectionSecret` in service-connections.ts. */
   replaceConnectionSecret(place: ConnectionPlace, credential: ReplacedCredential, secret: string): Promise<Changed>;
   /**
    * Returns true if a connection signs in as the application. Undefined if it no longer contains a secret of the application.
@@ -51,7 +51,7 @@ export interface DevopsOrganization {
   signsIn(place: ConnectionPlace, credential: ReplacedCredential): Promise<boolean | undefined>;
   /** Returns whether a rotation has written a client secret of the application into a connection. */
   wasWritten(place: ConnectionPlace, credential: ReplacedCredential): Promise<boolean>;
-  /** See `signInProblem`. */
+  /** Returns why a connection does not sign in as the application: see `signInProblem` in service-connections.ts. */
   signInProblem(place: ConnectionPlace, credential: ReplacedCredential): Promise<string | undefined>;
 }
 
@@ -141,6 +141,7 @@ export function createDevops(deps: DevopsDependencies): Devops {
       const organization = clientOf(settings);
       if (!organization) return undefined;
       const { address, client } = organization;
+      const ownProofs = proofs.inOrganization(address);
       return {
         name: nameIn(address),
         client,
@@ -148,11 +149,11 @@ export function createDevops(deps: DevopsDependencies): Devops {
         replaceVariable: (place, value) => replaceVariable(client, place, value),
         hasSecretVariable: (place) => hasSecretVariable(client, place),
         replaceConnectionSecret: (place, credential, secret) =>
-          replaceConnectionSecret({ client, proofs: proofs.of(address), resourceManagers }, place, credential, secret),
+          replaceConnectionSecret({ client, proofs: ownProofs, resourceManagers }, place, credential, secret),
         signsIn: (place, credential) => signsIn(client, place, credential),
-        wasWritten: (place, credential) => proofs.of(address).exists(place, credential),
+        wasWritten: (place, credential) => ownProofs.exists(place, credential),
         signInProblem: (place, credential) =>
-          signInProblem({ client, proofs: proofs.of(address), resourceManagers }, place, credential),
+          signInProblem({ client, proofs: ownProofs, resourceManagers }, place, credential),
         projects: async (signal) =>
           chosenProjects(await readAllPages(client.projects(signal)), settings.projectIds).projects,
       };

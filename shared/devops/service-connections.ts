@@ -31,7 +31,7 @@ export function signInOf(connection: ServiceConnection): ConnectionSignIn | unde
   return { appId, tenantId, with: type === "spnkey" ? "secret" : "certificate", automatic };
 }
 
-/** Members that DevOps updates by itself. */
+/** Members that DevOps updates automatically. */
 const AUTOMATIC_MEMBERS = new Set(["isReady", "isOutdated", "operationStatus"]);
 
 interface Connections {
@@ -104,7 +104,8 @@ export const NO_SIGN_IN = "Azure DevOps can't sign in with the connection.";
 /**
  * Returns why a connection does not sign in as the application now, as a text for users. Undefined if it does, or contains no
  * client secret of the application. A connection that can't be seen, or whose address its creator chose, counts as one that
- * does not sign in. Undefined also if there is a proof that the connection did: it then has a right on the secret.
+ * does not sign in. Undefined also if a stored proof shows that the connection signed in before: its creator then already had a
+ * secret of the application.
  *
  * @throws {CloudFailure} if Azure DevOps gives no clear answer.
  */

@@ -86,8 +86,8 @@ export function createDevopsSettings(deps: SettingsDependencies): DevopsSettings
   const readRow = () => tables.get(SettingsRow, DEVOPS, SETTINGS);
 
   /**
-   * After a conflict with another write the change is applied to the new settings, unless `If-Match` was given, which then
-   * fails.
+   * Writes a change. After a conflict with another write, applies the change to the new settings. With `ifMatch`, the change then
+   * fails, because the new settings have another ETag.
    */
   async function write(
     { orgUrl, projectIds, copies }: SettingsChange,

@@ -8,7 +8,7 @@ import type { VariablePlace } from "./secret-locations.ts";
  * Writes a new value to a secret variable of a variable group. Rotations call it. The service can't verify the value, because
  * DevOps does not return values of secret variables.
  *
- * @throws {CloudFailure} notFound; refused if it is not such a variable; conflict, see `changeResource`.
+ * @throws {CloudFailure} notFound; refused if the group has no such secret variable; conflict, see `changeResource`.
  */
 export async function replaceVariable(client: DevopsClient, place: VariablePlace, value: string): Promise<Changed> {
   const target = targetOf(place);

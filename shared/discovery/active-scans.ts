@@ -96,8 +96,8 @@ export interface ActiveScanList {
    */
   takeWorkers(scanId: string, wanted: number, limit: number): Promise<number>;
   /**
-   * Adds a re-scan. Returns false if scans and other re-scans use all `limit` workers. Assigned workers that have no vault left
-   * don't count; to find them takes two requests per scan, only if no worker seems free.
+   * Adds a re-scan. Returns false if scans and other re-scans use all `limit` workers. Workers that are assigned to a scan but
+   * have no vault left don't count. They are searched, with two requests per scan, only if no other worker is free.
    */
   enterRescan(rescan: ActiveRescan, limit: number): Promise<boolean>;
   /** Renews a re-scan's lease. Call it more often than once a minute. */
@@ -115,7 +115,7 @@ export function createActiveScans({
   audit: Pick<Audit, "append">;
 }): ActiveScanList {
   /** Repairs the row, and records that in the audit log. */
-  const repaired = <T>(details: Record<string, unknown>, repair: () => Promise<T>): Promise<T> => {
+  const repairAudited = <T>(details: Record<string, unknown>, repair: () => Promise<T>): Promise<T> => {
     const caller = { actor: "system", requestId: "scans" };
     return audited(
       audit,
@@ -125,7 +125,7 @@ export function createActiveScans({
   };
 
   /** Runs a function that reads the row. If the row can't be read, rebuilds it and runs the function again. */
-  async function readable<T>(use: () => Promise<T>): Promise<T> {
+  async function rebuildIfUnreadable<T>(use: () => Promise<T>): Promise<T> {
     try {
       return await use();
     } catch (error) {
@@ -140,10 +140,10 @@ export function createActiveScans({
     const replaced = { ...row, partitionKey: ACTIVE, rowKey: ACTIVE, etag };
     const details = { row: "unreadable", scans: row.scans.map(({ scanId }) => scanId) };
     // If the row changed meanwhile, another process has rebuilt it.
-    await undefinedIfChanged(repaired(details, () => tables.replace(ActiveScans, replaced)));
+    await undefinedIfChanged(repairAudited(details, () => tables.replace(ActiveScans, replaced)));
   }
 
-  const readRow = () => readable(() => tables.get(ActiveScans, ACTIVE, ACTIVE));
+  const readRow = () => rebuildIfUnreadable(() => tables.get(ActiveScans, ACTIVE, ACTIVE));
 
   /**
    * Replaces the members of the row that `compute` returns; undefined leaves the row unchanged. Every change also drops
@@ -152,7 +152,7 @@ export function createActiveScans({
   const modifyRow = (
     compute: (scans: ActiveScan[], looks: LeasedRescans, looksWait: boolean) => Partial<ActiveRow> | undefined,
   ) =>
-    readable(() =>
+    rebuildIfUnreadable(() =>
       tables.modify(ActiveScans, ACTIVE, ACTIVE, (row) => {
         const { scans = [], looksWait = false } = row ?? {};
         const looks = aliveRescans(row?.looks);
@@ -220,12 +220,13 @@ export function createActiveScans({
         await rebuild(error.etag);
         fault = "unreadable";
       }
-      // Read before the row: every scan is in the row before it is stored, and leaves the row after it has ended.
+      // The scans are read before the row, so that none seems to be missing by mistake: a scan is in the row before it is stored,
+      // and leaves the row after it has ended.
       const { scans: unfinished } = await rebuildActiveRow({ tables, clock });
       const listed = new Set((await activeScans.all()).map(({ scanId }) => scanId));
       for (const scan of unfinished) {
         if (listed.has(scan.scanId) || !(await activeScans.isAlive(scan))) continue;
-        await repaired({ row: "missing", scans: [scan.scanId] }, () =>
+        await repairAudited({ row: "missing", scans: [scan.scanId] }, () =>
           modifyRow((scans) =>
             scans.some(({ scanId }) => scanId === scan.scanId) ? undefined : { scans: [...scans, scan] },
           ),
@@ -274,7 +275,7 @@ export function createActiveScans({
       if (row) return !hasEnded(row.status);
       // The age of the list's row is measured by storage. The scan is at least that old, even if a wrong clock wrote
       // `createdAt`.
-      const activeRow = await readable(() => tables.getWithAge(ActiveScans, ACTIVE, ACTIVE));
+      const activeRow = await rebuildIfUnreadable(() => tables.getWithAge(ActiveScans, ACTIVE, ACTIVE));
       const sinceCreated = clock.now().getTime() - Date.parse(scan.createdAt);
       return Math.max(activeRow?.ageMs ?? 0, sinceCreated) < CREATION_TIMEOUT_MS;
     },

@@ -1,4 +1,4 @@
-/** Adds to the certificates of a list who renews them and when. */
+/** Completes the certificates that a scan listed with their renewal: who renews them and when. */
 import pMap from "p-map";
 import type { AssetRecord } from "../inventory/asset.ts";
 import { type AriWindow, MAX_VERSION_DATES, renewalPlanOf, type VersionDates } from "../inventory/renewal.ts";
@@ -7,13 +7,17 @@ import { CloudFailure } from "../platform/azure/failure.ts";
 import type { VaultClient } from "../platform/azure/key-vault.ts";
 
 const MAX_CONCURRENT_REQUESTS = 8;
-/** Pages of 25 versions. They come in no order, so the newest are known only after the last page. */
+/**
+ * Maximum number of pages that are read, each of 25 versions. Key Vault lists versions in no order, so the newest ones are known
+ * only after the last page.
+ */
 const MAX_PAGES = 20;
 
 /**
- * Completes certificates that were read with what the comparison does not cover: the dates of their versions, the window of
- * ARI, and the plan that follows. Lists the versions of changed certificates whose newest version is another one: one call for
- * each 25 versions. Unchanged certificates keep their stored plan, by which their rows are indexed.
+ * Sets the members of certificates that are not part of their content hash: the dates of their versions, the window of ARI, and
+ * the renewal plan that follows from these. Lists the versions of each changed certificate whose newest version is not among the
+ * stored ones, with one call for each 25 versions. Unchanged certificates keep their stored plan, because the keys of their rows
+ * follow from it.
  *
  * @returns the first failure to list versions. Those certificates keep the dates that are known, and are marked as stale, so
  * that the next scan reads them again.

@@ -77,7 +77,7 @@ export interface Discovery {
     trigger?: ScanRecord["trigger"],
     scanId?: string,
   ): Promise<ScanRecord>;
-  /** @throws {Problem} notFound */
+  /** Returns a scan with its current counts. @throws {Problem} notFound */
   progress(scanId: string): Promise<ScanProgress>;
   /**
    * Returns the outcomes of finished vaults in the order of the plan: by subscription and name.

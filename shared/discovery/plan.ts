@@ -115,10 +115,10 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
     const neededSlots = Math.max(1, planned.vaults.length);
     const slots = Math.max(1, await active.takeWorkers(scanId, neededSlots, settings.discoveryMaxWorkers));
     // The caller scans up to `MAX_CONCURRENT_VAULTS` vaults itself. For each further slot, a message starts a worker.
-    const vaults = planned.vaults.map((vault, at) => {
-      const waiting = plannedVault(indexText(at), vault);
-      const worker = at < MAX_CONCURRENT_VAULTS ? PLAN_WORKER : undefined;
-      return at < slots ? nextVault(waiting, { type: "claimed", worker })! : waiting;
+    const vaults = planned.vaults.map((vault, position) => {
+      const waiting = plannedVault(indexText(position), vault);
+      const worker = position < MAX_CONCURRENT_VAULTS ? PLAN_WORKER : undefined;
+      return position < slots ? nextVault(waiting, { type: "claimed", worker })! : waiting;
     });
     const writtenPlan = await undefinedIfChanged(writeVaults(scan, vaults));
     if (!writtenPlan) return undefined;

@@ -58,7 +58,7 @@ function hashResponses(answers: readonly AssetResponses[]): string | undefined {
   return fingerprint(answers.map(({ entry, details, policy }) => [entry.name, textOf(details), textOf(policy)]));
 }
 
-/** Codes of failures that the next attempt may not have. */
+/** Codes of failures after which the next scan may succeed without a change by a user. */
 const TRANSIENT_CODES: readonly CloudFailure["code"][] = ["throttled", "unreachable"];
 
 /** The fields of a part, or why they are missing. */
@@ -74,7 +74,8 @@ interface Failures {
 
 /**
  * Turns list entries into assets. Requests the details of a key or certificate if `storedAssets` has no asset with the same
- * list entry, or if `refresh` returns true for it. For the latter, `storedAssets` is read only if details can't be read.
+ * list entry, or if `refresh` returns true for it. If `refresh` returns true for all assets, `storedAssets` is called only for
+ * details that Key Vault did not return.
  *
  * Responses are parsed after all have arrived, because parsing all certificates together takes a quarter of the time. If
  * `isSameAnswers` returns true for their hash, nothing is parsed and the result is undefined: the stored assets are up to date.
@@ -99,8 +100,8 @@ export async function readAssets(
   },
 ): Promise<AssetList | undefined> {
   const { storedAssets, refresh, isSameAnswers, now, signal } = options;
-  const details: Failures = {};
-  const policies: Failures = {};
+  const detailsFailures: Failures = {};
+  const policyFailures: Failures = {};
   let isComplete = true;
   const storedAsset = async ({ name }: ListedAsset) => (await storedAssets()).get(name.toLowerCase());
 
@@ -108,17 +109,19 @@ export async function readAssets(
     const stored = refresh(entry.name) ? undefined : await storedAsset(entry);
     if (stored?.listing === hashEntry(entry)) return { entry, stored, details: "none", policy: "none" };
     const parts = await Promise.all([
-      requestPart(entry, details, () => requestDetails(client, type, entry.name, signal)),
-      requestPart(entry, policies, () => requestPolicy(client, type, entry.name, signal)),
+      requestPart(entry, detailsFailures, () => requestDetails(client, type, entry.name, signal)),
+      requestPart(entry, policyFailures, () => requestPolicy(client, type, entry.name, signal)),
     ]);
     return { entry, stored, details: parts[0], policy: parts[1] };
   }
 
-  async function read({ entry, stored: unchanged, ...partAnswers }: AssetResponses): Promise<AssetRecord | undefined> {
+  /** Returns the asset that follows from the responses. Undefined if the asset no longer exists. */
+  async function read(responses: AssetResponses): Promise<AssetRecord | undefined> {
+    const { entry, stored: storedBefore, details, policy } = responses;
     const listing = hashEntry(entry);
-    if (unchanged?.listing === listing) return unchanged;
-    const detailsRead = readPart(entry, partAnswers.details, details);
-    const policyRead = readPart(entry, partAnswers.policy, policies);
+    if (storedBefore?.listing === listing) return storedBefore;
+    const detailsRead = readPart(entry, details, detailsFailures);
+    const policyRead = readPart(entry, policy, policyFailures);
     const parts = [detailsRead, policyRead];
     const isAssetComplete = !parts.some((part) => part instanceof CloudFailure);
     if (!isAssetComplete || parts.includes("gone")) isComplete = false;
@@ -144,7 +147,7 @@ export async function readAssets(
       ...(hasFields(detailsRead) ? detailsRead : detailsOf(stored)),
       ...(hasFields(policyRead) ? policyRead : { rotationPolicy: stored?.rotationPolicy }),
       listing,
-      firstSeenAt: unchanged?.firstSeenAt ?? now,
+      firstSeenAt: storedBefore?.firstSeenAt ?? now,
       content: "",
     };
     // The content hash includes the entry's hash even if that is not stored. So reading the same details later is no change.
@@ -174,8 +177,8 @@ export async function readAssets(
     listing: isComplete ? hashEntries(entries) : "",
     answers: isComplete ? answers : undefined,
   };
-  if (details.first) result.failure = details.first;
-  if (policies.first) result.policyFailure = policies.first;
+  if (detailsFailures.first) result.failure = detailsFailures.first;
+  if (policyFailures.first) result.policyFailure = policyFailures.first;
   return result;
 }
 

@@ -108,6 +108,7 @@ export const readingHash = (
   { listing, contents, answers }: { listing: string; contents: string; answers: string },
 ): string => fingerprint([READING_VERSION, name, id, subscriptionId, listing, contents, answers]);
 
+/** Returns a failure in the form in which rows store it. */
 export const failureRecord = (failure: CloudFailure, failedAt: string): VaultFailure => ({
   code: failure.code,
   message: failure.message,

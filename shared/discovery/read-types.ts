@@ -112,8 +112,9 @@ async function readType(
   now: string,
 ): Promise<TypeResult> {
   const { row } = storedVault;
-  /** Lower-case names of assets of this type that a crashed worker may have written only in part. The values mean nothing. */
-  const interruptedWrites = new Map(storedVault.pending.filter(([of]) => of === type).map(([, name]) => [name, true]));
+  const pendingOfType = storedVault.pending.filter(([pendingType]) => pendingType === type);
+  /** Lower-case names of assets of this type that a crashed worker may have written only in part. */
+  const interruptedWrites = new Set(pendingOfType.map(([, name]) => name));
   let rows: Promise<Map<string, AssetRecord>> | undefined;
   const storedAssets = () => {
     rows ??= row ? deps.writer.assetsOf(vault.name, type) : Promise.resolve(new Map());
@@ -251,7 +252,7 @@ function compareAssets(
   type: AssetType,
   storedAssets: Map<string, AssetRecord>,
   assets: AssetRecord[],
-  interruptedWrites: Map<string, boolean>,
+  interruptedWrites: ReadonlySet<string>,
   changedWindows: ReadonlySet<string>,
 ): AssetChange[] {
   const changes: AssetChange[] = [];
@@ -279,7 +280,7 @@ function compareAssets(
 function rewriteInterrupted(
   type: AssetType,
   storedAssets: Map<string, AssetRecord>,
-  interruptedWrites: Map<string, boolean>,
+  interruptedWrites: ReadonlySet<string>,
 ): AssetChange[] {
   return [...storedAssets]
     .filter(([key]) => interruptedWrites.has(key))

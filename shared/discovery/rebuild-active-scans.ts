@@ -31,7 +31,7 @@ export const RESCAN_LEASE_MS = MINUTE_MS;
  */
 export async function rebuildActiveRow({ tables, clock }: { tables: Tables; clock: Clock }): Promise<ActiveRow> {
   const until = new Date(clock.now().getTime() + RESCAN_LEASE_MS).toISOString();
-  /** The re-scans that a worker has. */
+  /** The re-scans that a worker runs. */
   const looks: ActiveRow["looks"] = [];
   for await (const rows of tables.pages(RescanRows, { partitionKey: RESCANS, onCorrupt: skip })) {
     // `want`: the events that the running re-scan covers. `again`: those that arrived since it started.

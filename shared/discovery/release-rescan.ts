@@ -3,8 +3,10 @@ import type { Tables } from "../platform/storage/tables.ts";
 import { RESCANS, type RescanRecord, RescanRows, rescanKey } from "./rescan-rows.ts";
 
 /**
- * Releases the row if it still belongs to the worker: replaces it by the result of `nextOf`, or removes it if that is
- * undefined. Returns the replaced row, which describes what is left to do.
+ * Ends a worker's claim of a vault's re-scan, if the row of the re-scan still belongs to the worker. `nextOf` returns the re-scan
+ * that must follow, which replaces the current one in the row. If it returns undefined, the row is removed.
+ *
+ * @returns the replaced row. Undefined if the row was removed or belongs to another worker.
  */
 export async function releaseRescan(
   tables: Tables,

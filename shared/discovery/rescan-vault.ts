@@ -53,12 +53,12 @@ export async function rescanVault(
   }
 
   const prepareChange: ScanVaultDeps["prepareChange"] = async (change) => {
-    const record = await deps.prepareChange(change);
+    const writeDerivedData = await deps.prepareChange(change);
     // All attempts use the same entry ID, because the returned function may be called again after a conflict.
     let entryId: string | undefined;
     // `confirm` throws if another worker has claimed the vault meanwhile.
     return async (changes, confirm) => {
-      await record(changes, confirm);
+      await writeDerivedData(changes, confirm);
       if (changes.length === 0 && !changeKindOf(change)) return;
       entryId ??= deps.randomness.ulid(deps.clock.now());
       await recordChange(entryId, change, changes);
@@ -118,8 +118,8 @@ function changeKindOf({ vault, vaultBefore, vaultGone }: VaultChange): "added" |
 
 function detailsOf(change: VaultChange, changes: AssetChange[]): object {
   const { name: vaultName } = change.vault;
-  const ids = (of: AssetChange[]) =>
-    of.slice(0, MAX_NAMED_ASSETS).map(({ type, name }) => assetId({ vaultName, type, name }));
+  const ids = (assetChanges: AssetChange[]) =>
+    assetChanges.slice(0, MAX_NAMED_ASSETS).map(({ type, name }) => assetId({ vaultName, type, name }));
   const added = changes.filter(({ before, after }) => !before && after);
   const removed = changes.filter(({ before, after }) => before && !after);
   const updated = changes.filter(({ before, after }) => before && after && before.content !== after.content);

@@ -74,8 +74,8 @@ export interface Rescans {
    */
   requestForLostVault(vaultName: string, vaultIds: readonly string[]): Promise<LostVault>;
   /**
-   * Requests a re-scan of a vault of the inventory, because this service has written one of its secrets. Like an event of that
-   * vault, which may not be delivered to this service.
+   * Requests a re-scan of a vault of the inventory, because this service has written one of its secrets. Has the same effect as
+   * an event of that vault, because the events of a vault may not be delivered to this service.
    */
   requestForChange(vaultName: string): Promise<void>;
   /**
@@ -204,9 +204,9 @@ export function createRescans(deps: RescansDeps): Rescans {
       // Also after a failed re-scan. Its own message is redelivered, but waiting re-scans get no other message.
       if (wasWorkerFree) await wakeNextRescan();
     }
-    // Without a free worker, this sends no message: messages would multiply with those of `watch`. A waiting re-scan gets a
-    // message when another re-scan or a scan ends, or when a scan's worker has no further vault. A scan's worker also runs one
-    // between two vaults.
+    // Without a free worker, no message is sent here: `watch` also sends one, so messages would multiply. A waiting re-scan gets
+    // a message when another re-scan or a scan ends, or when a scan's worker has no further vault. A scan's worker also runs a
+    // waiting re-scan between two vaults.
   }
 
   async function wakeNextRescan(): Promise<void> {
@@ -307,7 +307,7 @@ export function createRescans(deps: RescansDeps): Rescans {
       // Without a limit: the caller is a scan's worker between two vaults, so the re-scan occupies no further worker.
       await withWorker(row, Number.POSITIVE_INFINITY, requestId);
     } catch (error) {
-      // The row records the failure, and its own message or that of `watch` retries it. The scan must not fail with it.
+      // The row records the failure, and a message of the re-scan or of `watch` retries it. The scan must not fail with it.
       log.warn("Re-scan of a vault failed", { vault: row.vaultName, reason: error instanceof Error ? error.name : "" });
     }
   }
@@ -361,8 +361,8 @@ function waitAfterRead(storedVault: VaultRecord | undefined, clock: Clock): numb
 }
 
 /**
- * Returns a random due re-scan without a worker, or undefined. Re-scans that failed are excluded, because their own message or
- * that of `watch` retries them. One request per 100 re-scans.
+ * Returns a random due re-scan without a worker, or undefined. Re-scans that failed are excluded, because their own message or a
+ * message of `watch` retries them. One request per 100 re-scans.
  */
 async function findWaitingRescan({
   tables,

@@ -55,6 +55,7 @@ export interface ScanEnd {
 }
 
 type Ending = NonNullable<ScanRecord["ending"]>;
+/** The decided result of a scan, without the members that are added when it is stored. */
 type Decision = Omit<Ending, "entryId" | "finishedAt">;
 
 export function createScanEnd(deps: EndDeps): ScanEnd {

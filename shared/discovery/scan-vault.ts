@@ -171,8 +171,8 @@ export async function readVault(
   return {
     changes: changes.length,
     async write() {
-      // Nothing changed, or only fields from which no other module derives data: only the vault's own row is written. Not if a
-      // crashed worker left a partial write (`interrupted`), which `apply` completes.
+      // Only the vault's own row is written if nothing changed, or only fields from which no other module derives data. If a
+      // crashed worker left a partial write (`interrupted`), `apply` completes that write.
       if (
         changes.length === 0 &&
         storedRecord &&
@@ -208,7 +208,7 @@ async function removeVault(
     const prepare = () => deps.prepareChange({ vault, vaultBefore: vault, vaultGone: true });
     removedAssets = await deps.writer.forget(storedVault, owner, prepare, planned.listedAt);
   }
-  const names = removedAssets.map(assetId);
+  const removedIds = removedAssets.map(assetId);
   return {
     vaultName: planned.name,
     subscriptionId: planned.subscriptionId,
@@ -217,7 +217,7 @@ async function removeVault(
     tally: { ...emptyTally(), removed: removedAssets.length },
     added: [],
     updated: [],
-    removed: names.slice(0, MAX_NAMED_CHANGES),
+    removed: removedIds.slice(0, MAX_NAMED_CHANGES),
     finishedAt: nowText,
   };
 }
@@ -248,8 +248,8 @@ function outcomeOf(
   nowText: string,
 ): VaultOutcome {
   const changes = results.flatMap((result) => result.changes);
-  const names = (of: AssetChange[]) =>
-    of.map(({ type, name }) => assetId({ vaultName: vault.name, type, name })).slice(0, MAX_NAMED_CHANGES);
+  const idsOf = (assetChanges: AssetChange[]) =>
+    assetChanges.map(({ type, name }) => assetId({ vaultName: vault.name, type, name })).slice(0, MAX_NAMED_CHANGES);
   const added = changes.filter((change) => !change.before && change.after);
   const removed = changes.filter((change) => change.before && !change.after);
   const updated = changes.filter(({ before, after }) => before && after && before.content !== after.content);
@@ -262,9 +262,9 @@ function outcomeOf(
     outcome: failures.length === 0 ? "succeeded" : listed === 0 ? "failed" : "partial",
     failures,
     tally: { ...tally, added: added.length, updated: updated.length, removed: removed.length },
-    added: names(added),
-    updated: names(updated),
-    removed: names(removed),
+    added: idsOf(added),
+    updated: idsOf(updated),
+    removed: idsOf(removed),
     finishedAt: nowText,
   };
 }

@@ -76,9 +76,9 @@ export interface WorkDeps {
   claims: Claims;
   end: ScanEnd;
   /** Runs a re-scan that waits for a free worker, between two vaults. */
-  between: (requestId: string) => Promise<void>;
+  runWaitingRescan: (requestId: string) => Promise<void>;
   /** Starts a waiting re-scan when this worker finds no further vault. */
-  workerFreed: () => Promise<void>;
+  onWorkerFreed: () => Promise<void>;
   readVault: (planned: PlannedVault, options: Parameters<typeof readVault>[1]) => Promise<VaultRead>;
   clock: Clock;
   randomness: Randomness;
@@ -113,7 +113,7 @@ export interface ScanWork {
   vaultFailed(scanId: string, index: string): Promise<void>;
 }
 
-/** What the steps of a worker use. */
+/** Dependencies of the steps of a worker. */
 type Work = WorkDeps & { runningScans: ReturnType<typeof createRunningScans> };
 
 export function createScanWork(deps: WorkDeps): ScanWork {
@@ -139,10 +139,10 @@ async function scanPlanned(deps: Work, { scan, claims: claimed, waiting }: Plann
     return hasOtherWorkers ? await deps.claims.findWaiting(scan) : waiting.shift();
   };
   const results = await Promise.allSettled(
-    claimed.map((claim, at) =>
+    claimed.map((claim, index) =>
       scanChain(deps, scanId, claim, {
         worker: PLAN_WORKER,
-        until: startedAt + (at === 0 ? MAX_CHAIN_MS : CONCURRENT_PHASE_MS),
+        until: startedAt + (index === 0 ? MAX_CHAIN_MS : CONCURRENT_PHASE_MS),
         next,
       }),
     ),
@@ -156,20 +156,20 @@ async function scanPlanned(deps: Work, { scan, claims: claimed, waiting }: Plann
 async function scanVaults(deps: Work, message: z.infer<typeof VaultMessage>, delivery: number): Promise<void> {
   const { scanId } = message;
   const until = deps.clock.now().getTime() + MAX_CHAIN_MS;
-  const firstClaimResult = await firstClaim(deps, message, delivery);
-  if (!firstClaimResult) return;
+  const firstVault = await startFirstVault(deps, message, delivery);
+  if (!firstVault) return;
   // The worker that handed this vault off claimed a second one. The chain continues there, in that worker or in a message. So
   // a handed-off vault has no next one here.
   const next = async () => {
-    const scan = isHandedOff(firstClaimResult.rowKey) ? undefined : await deps.runningScans.read(scanId);
+    const scan = isHandedOff(firstVault.rowKey) ? undefined : await deps.runningScans.read(scanId);
     return scan && (await deps.claims.findWaiting(scan));
   };
-  await scanChain(deps, scanId, firstClaimResult, { worker: message.index, until, next });
+  await scanChain(deps, scanId, firstVault, { worker: message.index, until, next });
   // Also needed if the worker continued in a message, because its background write may have finished the last vault.
   await finishIfLast(deps, scanId);
 }
 
-async function firstClaim(
+async function startFirstVault(
   deps: Work,
   { scanId, index }: z.infer<typeof VaultMessage>,
   delivery: number,
@@ -192,10 +192,10 @@ async function firstClaim(
  * Scans one vault after the other until none is left, the worker's time is over, or the scan has ended. Then waits for the
  * background write.
  */
-async function scanChain(deps: Work, scanId: string, firstClaimResult: ScanVault, chain: Chain): Promise<void> {
+async function scanChain(deps: Work, scanId: string, firstVault: ScanVault, chain: Chain): Promise<void> {
   const background: BackgroundWrite = { written: Promise.resolve() };
   try {
-    await runChain(deps, scanId, firstClaimResult, chain, background);
+    await runChain(deps, scanId, firstVault, chain, background);
   } finally {
     await background.written;
   }
@@ -204,16 +204,16 @@ async function scanChain(deps: Work, scanId: string, firstClaimResult: ScanVault
 async function runChain(
   deps: Work,
   scanId: string,
-  firstClaimResult: ScanVault,
+  firstVault: ScanVault,
   chain: Chain,
   background: BackgroundWrite,
 ): Promise<void> {
-  for (let currentClaim = firstClaimResult; ; ) {
+  for (let currentClaim = firstVault; ; ) {
     const scan = await deps.runningScans.read(scanId);
     if (!scan) return;
-    await withHeartbeat(deps, scanId, currentClaim, () => deps.between(scan.requestId));
+    await withHeartbeat(deps, scanId, currentClaim, () => deps.runWaitingRescan(scan.requestId));
     const next = await scanClaimed(deps, scan, currentClaim, chain, background);
-    if (next === "noneLeft") await deps.workerFreed();
+    if (next === "noneLeft") await deps.onWorkerFreed();
     if (typeof next === "string") return;
     currentClaim = next;
     if (deps.clock.now().getTime() < chain.until) continue;

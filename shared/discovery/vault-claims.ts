@@ -71,6 +71,7 @@ export interface Claims {
   readClaimed(scanId: string, index: string): Promise<StoredVault | undefined>;
   /** Returns whether the claim's row still exists: the vault is neither finished nor handed off. */
   exists(scanId: string, rowKey: string): Promise<boolean>;
+  /** Returns whether any worker has claimed a vault of the scan. */
   hasClaimed(scanId: string): Promise<boolean>;
 }
 

@@ -5,9 +5,9 @@ import type { Clock } from "../platform/runtime.ts";
 import { MINUTE_MS } from "../platform/time.ts";
 import { listVaults } from "./plan-vaults.ts";
 
-/** A search is given up after this time. */
+/** Maximum duration of a search in one subscription. */
 const MAX_SEARCH_MS = 8 * MINUTE_MS;
-/** Listings of vaults are used again for this time. */
+/** Time for which the listing of a subscription's vaults is reused. */
 const MAX_LISTING_AGE_MS = 10 * MINUTE_MS;
 
 /**
@@ -25,7 +25,7 @@ export function createVaultFinder(deps: {
   clock: Clock;
 }): FindVault {
   const { resourceManager, watched, clock } = deps;
-  /** So that a walk that finds rows of many lost vaults does not list a subscription for each of them. */
+  /** Listings by subscription. Without them, a walk of the reconciliation would list a subscription once for each lost vault. */
   const listings = new Map<string, { at: number; listing: Awaited<ReturnType<typeof listVaults>> }>();
 
   /** Returns the listing of the last minutes. */

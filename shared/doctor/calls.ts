@@ -7,7 +7,7 @@ import type { OutgoingCall } from "./outgoing-call.ts";
 
 /**
  * Every outgoing call of the service: the feature that needs it, the permission, where it is documented, and how to check it. A
- * test holds docs/permissions.md and docs/permissions-options.md to this table.
+ * test compares docs/permissions.md and docs/permissions-options.md with this table.
  */
 export const CALLS: readonly OutgoingCall[] = [
   ...ownCalls,

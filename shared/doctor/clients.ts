@@ -68,7 +68,7 @@ const LIMITS: Partial<CallLimits> = {
 
 export type Clients = ReturnType<typeof createClients>;
 
-/** Creates the clients of Azure and Microsoft Graph that the check uses. They are those of the service, with fewer retries. */
+/** Creates the clients of Azure and Microsoft Graph that the check uses. The service uses the same clients, with more retries. */
 export function createClients(deps: DoctorDeps) {
   const services = { ...deps, limits: LIMITS };
   const arm = createArm(services);

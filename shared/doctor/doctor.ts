@@ -17,7 +17,7 @@ export interface CheckedCall {
   outcome: Outcome;
   /** Number of resources for which the call works. */
   works: number;
-  /** Number of resources for which it was checked. */
+  /** Number of resources for which the call was checked. */
   checked: number;
   /** The results that are not `works`, and those with a `detail`. */
   findings: Result[];
@@ -25,7 +25,7 @@ export interface CheckedCall {
 
 /** The result of a check of all calls. */
 export interface Checkup {
-  /** Whether everything works that is needed: see `NOT_OK`. */
+  /** False if a required call has an outcome in `NOT_OK`. Calls that are `optional` don't count. */
   ok: boolean;
   /** Time of the check, ISO 8601. */
   checkedAt: string;
@@ -48,7 +48,7 @@ const NOT_OK: ReadonlySet<Outcome> = new Set(["answeredWithBlanks", "permissionM
 /** Number of calls that are checked at the same time. Each sends a few requests, and the check must end within two minutes. */
 const CONCURRENT_CALLS = 6;
 
-/** Milliseconds after which a check no longer waits for calls that did not end at the time limit by themselves. */
+/** Time after which a check no longer waits for calls that have not ended although its time limit has passed. */
 const MAX_WAIT_MS = CHECK_TIMEOUT_MS + 10 * SECOND_MS;
 
 /** Creates the doctor. @param calls - Default: all calls. Tests check some of them, and set a shorter wait. */

@@ -14,7 +14,7 @@ export interface OutgoingCall {
   /** Page and section that explain the permission, below docs/. */
   page: string;
   /**
-   * True if the service works without the permission, or if it is needed only in some places. A missing one is then no error.
+   * True if the service works without the permission, or if only some resources need it. A missing permission is then no error.
    */
   optional?: true;
   /** Makes the call, or finds out by other reads whether it would work. Returns a result for each resource. */

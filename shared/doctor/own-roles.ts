@@ -46,20 +46,22 @@ export async function readOwnRoles(
     definitions.set(roleDefinitionId, permissions);
     held.push({ scope: scope.toLowerCase().replace(/\/$/, ""), permissions });
   }
-  // The start of every scope inside the subscription.
-  const below = `/subscriptions/${subscriptionId}/`.toLowerCase();
+  const prefixOfNarrowerScopes = `/subscriptions/${subscriptionId}/`.toLowerCase();
   const scopesWith = (action: Action) =>
-    held.filter(({ permissions }) => permissions.some((one) => allows(one, action))).map(({ scope }) => scope);
+    held
+      .filter(({ permissions }) => permissions.some((rolePermission) => allows(rolePermission, action)))
+      .map(({ scope }) => scope);
   return {
     scopesWith,
-    permit: (action) => scopesWith(action).some((scope) => !scope.startsWith(below)),
+    permit: (action) => scopesWith(action).some((scope) => !scope.startsWith(prefixOfNarrowerScopes)),
   };
 }
 
-function allows(one: RoleDefinition["permissions"][number], action: Action): boolean {
+function allows(rolePermission: RoleDefinition["permissions"][number], action: Action): boolean {
+  const { actions, notActions, dataActions, notDataActions } = rolePermission;
   return "action" in action
-    ? permits(one.actions, one.notActions, action.action.toLowerCase())
-    : permits(one.dataActions, one.notDataActions, action.dataAction.toLowerCase());
+    ? permits(actions, notActions, action.action.toLowerCase())
+    : permits(dataActions, notDataActions, action.dataAction.toLowerCase());
 }
 
 /** Returns the roles, or the failure that prevents reading them. */

@@ -31,7 +31,8 @@ export function createReports({ subscriptions, rolesIn, resourceOf }: Sample, si
   }
 
   /**
-   * As `attempt`, for one resource of a type. If the sample has none, reports whether the identity's roles permit `actions`.
+   * Makes a call for one resource of a type, like `attempt`. If the sampled subscriptions have no such resource, reports whether
+   * the identity's roles permit `actions`.
    */
   async function onResource(
     type: string,
@@ -42,8 +43,8 @@ export function createReports({ subscriptions, rolesIn, resourceOf }: Sample, si
     const found = await resourceOf(type).catch(undefinedAfterFailure);
     if (!found) return await inSubscriptions(actions, commandFor);
     const subscriptionId = found.id.split("/")[2] ?? "";
-    const one = async () => void (await work(found.id, found.properties));
-    return [await attempt(found.id, one, () => commandFor(subscriptionId))];
+    const call = async () => void (await work(found.id, found.properties));
+    return [await attempt(found.id, call, () => commandFor(subscriptionId))];
   }
 
   /** Reports for each sampled subscription whether the identity's roles permit these actions in all of it. */
@@ -74,8 +75,8 @@ export function createReports({ subscriptions, rolesIn, resourceOf }: Sample, si
    * Reports where the identity's roles permit an action. Used for writes, which a check must not try. `works` if a role permits
    * it anywhere in the sampled subscriptions.
    *
-   * @param on - `name`: only on the resource of this name. `id`: its resource ID, if known, so that roles at a scope above it
-   * count too, and a missing one is certain. `except`: not on the resource of this name.
+   * With `name`, only roles on the resource of this name count. With its resource ID `id`, roles at a scope above it count too,
+   * and it is certain whether a role is missing. With `except`, roles on the resource of this name don't count.
    */
   async function whereHeld(
     action: Action,
@@ -92,12 +93,14 @@ export function createReports({ subscriptions, rolesIn, resourceOf }: Sample, si
       if (roles === undefined || roles instanceof CloudFailure) unknown ??= notProven(resource, rolesUnknown(roles));
       else found.push(...roles.scopesWith(action));
     }
-    const isNamed = (scope: string, one: string) => scope.endsWith(`/${one.toLowerCase()}`);
-    const isAbove = (scope: string, one: string) => `${one.toLowerCase()}/`.startsWith(`${scope}/`);
-    // Roles of management groups are listed too.
-    const isAboveSubscription = (scope: string) => !scope.startsWith(`/subscriptions/${own}/`);
+    const isNamed = (scope: string, resourceName: string) => scope.endsWith(`/${resourceName.toLowerCase()}`);
+    const contains = (scope: string, resourceId: string) => `${resourceId.toLowerCase()}/`.startsWith(`${scope}/`);
+    // The list also has the roles at the subscription and at its management groups.
+    const containsSubscription = (scope: string) => !scope.startsWith(`/subscriptions/${own}/`);
     const isOn = (scope: string) =>
-      id !== undefined ? isAboveSubscription(scope) || isAbove(scope, id) : name === undefined || isNamed(scope, name);
+      id !== undefined
+        ? containsSubscription(scope) || contains(scope, id)
+        : name === undefined || isNamed(scope, name);
     const scopes = [...new Set(found)].filter(
       (scope) => isOn(scope) && (except === undefined || !isNamed(scope, except)),
     );

@@ -50,7 +50,7 @@ const outOfScopeSince = instant.meta({
 const Renewal = z
   .object({
     renewedBy: z.enum(RENEWERS).meta({
-      description: `Renewer of the certificate. ${RENEWERS.map((one) => `\`${one}\`: ${RENEWER_NAMES[one].label}`).join("; ")}.`,
+      description: `Renewer of the certificate. ${RENEWERS.map((renewer) => `\`${renewer}\`: ${RENEWER_NAMES[renewer].label}`).join("; ")}.`,
     }),
     windowStart: instant.nullable().meta({ description: "Start of the renewal window. Null if unknown." }),
     windowEnd: instant.nullable().meta({ description: "End of the renewal window. Null if unknown." }),

@@ -72,7 +72,11 @@ export function announcedKeys(type: AssetType, expiry: number | null, name: stri
   return type === "certificate" ? [key, expiryKey(RENEWED, expiry ?? undefined, name, vault)] : [key];
 }
 
-/** Returns the row key bounds of a range of expiries in seconds. */
+/**
+ * Returns the row key bounds of a range of expiries in seconds.
+ *
+ * @param unset - Whether assets without an expiry belong to the range.
+ */
 export const expiryBounds = (index: ExpiryIndex, from: number, before: number, unset: boolean) => ({
   from: expiryPrefix(index) + boundText(from),
   // Keys with an expiry sort before "~". Keys without one sort after it and before "~~".
@@ -80,8 +84,9 @@ export const expiryBounds = (index: ExpiryIndex, from: number, before: number, u
 });
 
 /**
- * Row key of a vault's fence in each of its partitions: after every `e!` and before every `n!`, in no list's range. A fence is
- * a row whose ETag each write of the vault's rows requires, so that late requests of a crashed worker fail (vault-claim.ts).
+ * Row key of a vault's fence in each of its partitions. It sorts after every `e!` and before every `n!`, so that no list reads
+ * it. A fence is a row whose ETag each write of the vault's rows requires, so that late requests of a crashed worker fail
+ * (vault-claim.ts).
  */
 const FENCE = "f!";
 export const fenceKey = (vaultName: string): string => `${FENCE}${vaultName.toLowerCase()}`;

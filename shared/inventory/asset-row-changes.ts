@@ -19,8 +19,8 @@ export interface AssetChange {
 /**
  * An index entry that a worker announces before it writes the entry, as the tuple `[type, name, expiry, mark]`. `expiry` is in
  * unix seconds, null for none. A certificate with a renewal plan has a second entry, with the negative of the time at which it
- * needs attention. Earlier versions accept such an entry, and remove a row that does not exist. `mark` identifies the asset's
- * stored state at that time (`contentMark`): null if the asset did not exist. Earlier versions wrote no mark.
+ * needs attention. Earlier versions accept the second entry: for them it means a row that does not exist. `mark` identifies the
+ * asset's stored state at that time (`contentMark`): null if the asset did not exist. Earlier versions wrote no mark.
  */
 export const PendingEntry = z.tuple([
   z.enum(ASSET_TYPES),

@@ -18,7 +18,10 @@ export interface Moment {
   warningDays: number;
 }
 
-/** Returns the status of an asset by days. `expiresOn` is in unix seconds. Certificates may have a plan (renewal.ts). */
+/**
+ * Returns the status of an asset by the time until its expiry. `expiresOn` is in unix seconds. The status of a certificate with a
+ * renewal plan follows from the plan instead (renewal.ts).
+ */
 export function statusOf(expiresOn: number | undefined, moment: Moment): Status {
   if (expiresOn === undefined) return "healthy";
   const remainingMs = expiresOn * 1000 - moment.now;

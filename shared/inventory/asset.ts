@@ -59,9 +59,9 @@ export const Credential = z.object({
       description: "Sign-in names of the application's owners. Absent when no list contained them.",
       example: ["payments@acme.example"],
     }),
-  /** When each client secret of the application expires, including this one. Unix seconds, sorted; null for never. */
+  /** Expiry of each client secret of the application, including this one. Unix seconds, sorted; null for never. */
   secretsUntil: z.array(z.int().nullable()),
-  /** When each certificate expires with which the application signs in. Unix seconds, sorted; null for never. */
+  /** Expiry of each certificate with which the application signs in. Unix seconds, sorted; null for never. */
   certificatesUntil: z.array(z.int().nullable()).optional(),
   /** Whether the application has federated credentials. Undefined if they were not read. */
   federated: z.boolean().optional(),
@@ -92,8 +92,8 @@ export const RotationPolicy = z.object({
 
 /**
  * A stored asset. Times of the vault are whole unix seconds, as in Key Vault. Each asset has six copies: by name and by expiry,
- * in the partitions of all assets, of its subscription and of its vault (asset-keys.ts). Each copy is complete, so that a list
- * needs no second query.
+ * in the partitions of all assets, of its subscription and of its vault. A certificate with a renewal plan has nine
+ * (asset-keys.ts). Each copy is complete, so that a list needs no second query.
  */
 export const AssetRecord = z.object({
   type: z.enum(ASSET_TYPES),
@@ -140,7 +140,7 @@ export const AssetRecord = z.object({
    * so that every scan retries.
    */
   listing: z.string(),
-  /** Hash of all fields above except `firstSeenAt`. A scan writes the asset only if it differs. */
+  /** Hash of the members above except those in `NO_CONTENT`. A scan writes the asset only if the hash differs. */
   content: z.string(),
 });
 export type AssetRecord = z.infer<typeof AssetRecord>;
@@ -268,7 +268,7 @@ const CONTENT_MEMBERS = (Object.keys(AssetRecord.shape) as (keyof AssetRecord)[]
   .filter((name) => !NO_CONTENT.includes(name))
   .sort();
 
-/** Returns the content hash of an asset over all visible fields. */
+/** Returns the content hash of an asset: the hash of its members except those in `NO_CONTENT`. */
 export function contentHash(asset: Omit<AssetRecord, "content" | "firstSeenAt"> & Partial<AssetRecord>): string {
   const entries: [string, unknown][] = [];
   for (const name of CONTENT_MEMBERS) {

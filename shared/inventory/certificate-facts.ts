@@ -15,7 +15,7 @@ export const CertificateFacts = z.object({
   /** Validity of the issued certificate, in Unix seconds. */
   notBefore: z.int().optional(),
   notAfter: z.int().optional(),
-  /** Validity that the policy orders. */
+  /** Validity in months that the vault's policy requests for a new version. */
   orderedMonths: z.int().optional(),
   /** Whether the private key can be read. */
   exportable: z.boolean().optional(),
@@ -26,9 +26,12 @@ export type CertificateFacts = z.infer<typeof CertificateFacts>;
 export const RenewalCheck = z.object({
   /** Identifier of the certificate's version, by RFC 9773. */
   id: z.string(),
-  /** The last known window. Its own times are those of its first answer. Absent if the authority never named one. */
+  /**
+   * The last known window. Its `checkedAt` and `retryAfter` are those of the first answer that had this window. Absent if the
+   * authority never suggested a window.
+   */
   window: AriWindow.optional(),
-  /** When the authority was last asked, and when to ask it again. Unix seconds. */
+  /** When the authority was last asked for the window, and when to ask it again. Unix seconds. */
   checkedAt: z.int(),
   retryAfter: z.int(),
   /** Why the last request returned no window. */
@@ -44,7 +47,7 @@ export const RenewalChecks = z.object({
   configuration: z.string().optional(),
   /** When the next check is due. Unix seconds. */
   nextAt: z.int(),
-  /** By lower-case name. */
+  /** The last check of each certificate, by the certificate's lower-case name. */
   checks: z.record(z.string(), RenewalCheck),
 });
 export type RenewalChecks = z.infer<typeof RenewalChecks>;

@@ -89,6 +89,7 @@ export interface LoggedChange {
   members: string[];
 }
 
+/** Filter of the list of changes. Undefined members do not filter. */
 export interface ChangeFilter {
   since?: Date | undefined;
   /** Exclusive end. */
@@ -156,10 +157,10 @@ function membersThatDiffer(before: AssetRecord, after: AssetRecord): string[] {
 
 /** Returns the value as JSON with sorted members, because tags have no order. */
 const sorted = (value: unknown): string | undefined =>
-  JSON.stringify(value, (_, one: unknown) =>
-    typeof one === "object" && one !== null && !Array.isArray(one)
-      ? Object.fromEntries(Object.entries(one).sort(([a], [b]) => (a < b ? -1 : 1)))
-      : one,
+  JSON.stringify(value, (_, member: unknown) =>
+    typeof member === "object" && member !== null && !Array.isArray(member)
+      ? Object.fromEntries(Object.entries(member).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : member,
   );
 
 function countsOf(items: readonly PackedItem[]): ChangeRecord["counts"] {

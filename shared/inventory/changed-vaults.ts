@@ -13,8 +13,8 @@ import { expiriesColumn, expiriesOf, VAULTS, VaultRecord, Vaults } from "./vault
  */
 
 /**
- * The fields of a vault that totals are computed from. `listedAt` changes with every scan, so it marks only holders of
- * credentials as changed (`isCountedEqually`).
+ * The fields of a vault that totals are computed from. `listedAt` changes with every scan, so a new `listedAt` alone does not
+ * mark a vault as changed. It marks only a holder of credentials (`isCountedEqually`).
  */
 export const CountedState = VaultRecord.pick({
   name: true,
@@ -140,7 +140,7 @@ export function readMark(row: Partial<ChangedVault>, owners: boolean): VaultChan
 export type VaultChange = Change<CountedState>;
 
 /** Returns whether totals count both states equally. */
-export function isCountedEqually(one: CountedState | undefined, other: CountedState | undefined): boolean {
+export function isCountedEqually(a: CountedState | undefined, b: CountedState | undefined): boolean {
   const countedValues = (vault: CountedState | undefined): string =>
     JSON.stringify(
       vault && [
@@ -153,7 +153,7 @@ export function isCountedEqually(one: CountedState | undefined, other: CountedSt
         sourceOf(vault) === "keyVault" ? null : vault.listedAt,
       ],
     );
-  return countedValues(one) === countedValues(other);
+  return countedValues(a) === countedValues(b);
 }
 
 /**

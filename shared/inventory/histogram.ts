@@ -30,6 +30,7 @@ export interface Histogram {
 /**
  * Returns the histogram of packed expiries.
  *
+ * @param unsetInstant - The packed value of an asset without an expiry.
  * @param startOf - Returns the time under which an expiry outside of the windows is counted. Default: the start of its day.
  */
 export function histogramOf(

@@ -98,7 +98,7 @@ export function exclusionReason(
 
 /**
  * Returns the owners of an asset: for vault assets the value of the tag named by `ownerTag`, for credentials the owners of the
- * application. Empty if there is none. A text without a value, or of spaces, names no owner.
+ * application. Empty if there is none. An empty value, or one of spaces only, names no owner.
  */
 export function ownersOf(asset: Pick<AssetRecord, "tags" | "credential">, ownerTag: string): string[] {
   if (asset.credential) return (asset.credential.owners ?? []).filter((owner) => owner.trim() !== "");

@@ -170,7 +170,7 @@ export function createInventory(deps: {
       for (const vault of vaults) {
         if (sourceOf(vault) !== "keyVault") continue;
         const id = vault.subscriptionId.toLowerCase();
-        const subscriptionCounts = counts.get(id) ?? NO_VAULTS();
+        const subscriptionCounts = counts.get(id) ?? noVaults();
         subscriptionCounts.vaults++;
         if ((vault.failedScans ?? 0) > 0) subscriptionCounts.unreadable++;
         if (Object.keys(vault.failures ?? {}).length > 0) subscriptionCounts.failing++;
@@ -217,7 +217,7 @@ export function createInventory(deps: {
   }
 }
 
-const NO_VAULTS = (): SubscriptionCounts => ({ vaults: 0, unreadable: 0, failing: 0, assets: 0, withEvents: 0 });
+const noVaults = (): SubscriptionCounts => ({ vaults: 0, unreadable: 0, failing: 0, assets: 0, withEvents: 0 });
 
 function rethrowBusyAsConflict(error: unknown): never {
   if (!(error instanceof VaultBusy)) throw error;

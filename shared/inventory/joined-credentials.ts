@@ -4,11 +4,12 @@ import { type AssetPlace, type AssetRecord, Assets, credentialIds, otherNamesOf 
 import { namePrefix, partitions } from "./asset-keys.ts";
 
 /**
- * Returns the asset that stands for a token-signing certificate, by the place of another of its entries. The directory has
- * several entries for such a certificate. Earlier versions stored an asset for each, so alerts and exemptions may name one that
- * no longer exists. Sends one request for the credentials of the application.
+ * Returns the asset of a token-signing certificate. The directory has several entries for such a certificate, and the service
+ * stores one asset for all of them. Earlier versions stored an asset for each entry, so alerts and exemptions may name an asset
+ * that no longer exists. Sends one request for the credentials of the application.
  *
- * @returns undefined if the place is not that of another entry
+ * @param place - The place at which an earlier version stored another entry of the certificate.
+ * @returns undefined if no stored certificate has such an entry.
  */
 export async function assetWithEntry(place: AssetPlace, tables: Tables): Promise<AssetRecord | undefined> {
   const { type, vaultName } = place;

@@ -62,6 +62,7 @@ const PAGE_ROWS = 1000;
 /** Number of vault rows that are read concurrently, for the last listings that the totals don't contain. */
 const MAX_CONCURRENT_READS = 8;
 
+/** Filter and order of a list of assets. Absent members do not filter. */
 export interface AssetFilter {
   type?: AssetType;
   status?: Status;
@@ -138,7 +139,7 @@ export interface AssetQueries {
    * for the totals. With the status `warning` or `critical`, also one request per 1,000 late or expired certificates with a
    * renewal plan. If the totals are insufficient, also one per 1,000 vaults.
    *
-   * @param moment - Decides the statuses. A cursor continues with that of the first page.
+   * @param moment - Decides the statuses. A cursor contains the moment of the first page, which is then used instead.
    * @throws {Problem} invalidCursor for a cursor of other filters; invalidRequest for an order that the filter excludes.
    */
   list(filter: AssetFilter, request: PageRequest, moment: Moment): Promise<Page<FoundAsset>>;
@@ -204,7 +205,7 @@ export function createAssetQueries(deps: {
       }),
     );
     const indexedTotal = sum([...counts.values()], ({ byDays, renewed }) => byDays + renewed);
-    // Also groups that the filter excludes: their assets are in the same partition.
+    // Includes the groups that the filter excludes, because their assets are in the same partition.
     const hasRenewed = types.includes("certificate") && totals.groups.some(({ renewed }) => renewed !== undefined);
     const matchesUnindexed = unindexedFilter(filter, ownerTag);
     // Groups whose assets must be filtered out while rows are read, because they are in the same partition.
@@ -400,7 +401,7 @@ function firstPageSize(rowsWanted: number, share: number): number {
   return Math.min(rowsWanted, Math.ceil(expected + 2 * Math.sqrt(expected * (1 - clampedShare))) + 1);
 }
 
-/** Returns the range of expiries that matches expiresBefore and expiresAfter. Undefined if none of them is given. */
+/** Returns the range of expiries that matches `expiresBefore` and `expiresAfter`. Undefined if neither is given. */
 function datesOf(filter: AssetFilter): ExpiryRange | undefined {
   const ranges: ExpiryRange[] = [];
   if (filter.expiresBefore) {
@@ -444,6 +445,7 @@ interface Head {
   row: Row<AssetRecord>;
 }
 
+/** The rows of one range, in the order of their keys. */
 interface Stream {
   type: AssetType;
   heads: AsyncGenerator<Head>;
@@ -451,7 +453,7 @@ interface Stream {
   isCut: boolean;
 }
 
-/** What all streams of a list share. */
+/** The state that all streams of a list share. */
 interface StreamSource {
   tables: Tables;
   partitionKey: string;
@@ -504,7 +506,10 @@ function renewedIndex({ status, dates, moment }: CountQuery): IndexRange {
   };
 }
 
-/** Equal sort keys are ordered by type. So a range of a later type starts at the cursor's key, and the others after it. */
+/**
+ * Returns whether a row comes after the cursor's row. Rows with equal sort keys are ordered by type: a row of a later type with
+ * the cursor's key comes after it.
+ */
 const isAfterCursor = (cursor: z.infer<typeof Cursor> | undefined, type: AssetType, key: string): boolean =>
   cursor === undefined || (type > cursor.t ? key >= cursor.k : key > cursor.k);
 
@@ -522,14 +527,14 @@ function openStream(
       : type > cursor.t
         ? { from: prefix + cursor.k }
         : { after: prefix + cursor.k };
-  const self: Stream = { type, isCut: false, heads: heads() };
+  const stream: Stream = { type, isCut: false, heads: heads() };
   async function* heads(): AsyncGenerator<Head> {
-    const open = (begin: Pick<Range, "from" | "after">, pageSize: number) =>
+    const pagesFrom = (begin: Pick<Range, "from" | "after">, pageSize: number) =>
       tables.pages(Assets, { partitionKey, ...begin, before: bounds.before, pageSize: Math.min(PAGE_ROWS, pageSize) });
-    let pages = open(from, rows.first);
+    let pages = pagesFrom(from, rows.first);
     for (let read = 0; ; ) {
       if (budget.pages <= 0) {
-        self.isCut = true;
+        stream.isCut = true;
         return;
       }
       budget.pages--;
@@ -539,11 +544,11 @@ function openStream(
         if (!accepts || accepts(row)) yield { key: row.rowKey.slice(prefix.length), type, row };
       // The first request returned too few rows. Continue with the maximum that may be needed.
       if (read === 0 && page.value.length === rows.first)
-        pages = open({ after: page.value.at(-1)!.rowKey }, Math.max(1, rows.most - rows.first));
+        pages = pagesFrom({ after: page.value.at(-1)!.rowKey }, Math.max(1, rows.most - rows.first));
       read += page.value.length;
     }
   }
-  return self;
+  return stream;
 }
 
 /**
@@ -563,17 +568,17 @@ function openLateStream(
     statusOfAsset(asset, moment) === status &&
     (!dates || (asset.expiresOn! >= dates.from && asset.expiresOn! < dates.before));
   async function* heads(): AsyncGenerator<Head> {
-    let found: Head[] = [];
+    let matching: Head[] = [];
     const range = { partitionKey, ...lateBounds(Math.floor(moment.now / 1000) + 1) };
     for await (const rows of tables.pages(Assets, range)) {
       for (const row of rows) {
         if (!matches(row)) continue;
         const key = expiryKey(RENEWED, row.expiresOn, row.name, row.vaultName).slice(expiryPrefix(RENEWED).length);
-        if (isAfterCursor(cursor, "certificate", key)) found.push({ key, type: "certificate", row });
+        if (isAfterCursor(cursor, "certificate", key)) matching.push({ key, type: "certificate", row });
       }
-      if (found.length > 2 * most) found = found.sort(byKey).slice(0, most);
+      if (matching.length > 2 * most) matching = matching.sort(byKey).slice(0, most);
     }
-    yield* found.sort(byKey);
+    yield* matching.sort(byKey);
   }
   return { type: "certificate", isCut: false, heads: heads() };
 }

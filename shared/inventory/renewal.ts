@@ -13,7 +13,10 @@ import { type Moment, type Status, statusOf } from "./asset-status.ts";
 export const RENEWERS = ["keyVaultPolicy", "acmebot", "certManager", "thisService", "observed", "none"] as const;
 export type Renewer = (typeof RENEWERS)[number];
 
-/** Names of renewers: in lists and messages, and as the subject of a sentence. The page has a copy (parts/renewers.ts). */
+/**
+ * Names of renewers: `label` for lists and messages, `subject` as the subject of a sentence. The page has a copy
+ * (parts/renewers.ts).
+ */
 export const RENEWER_NAMES: Record<Renewer, { label: string; subject: string }> = {
   keyVaultPolicy: { label: "Key Vault policy", subject: "Its policy" },
   acmebot: { label: "Acmebot", subject: "Acmebot" },
@@ -27,9 +30,9 @@ export const RENEWER_NAMES: Record<Renewer, { label: string; subject: string }> 
 export const WINDOW_SOURCES = ["ari", "policy", "cadence", "tags"] as const;
 type WindowSource = (typeof WINDOW_SOURCES)[number];
 
-/** The last renewals that are stored and shown. */
+/** Maximum number of renewals that are stored and shown: the newest ones. */
 const MAX_RENEWALS = 5;
-/** The oldest version is only the predecessor of the first renewal. */
+/** Maximum number of versions that are stored: each renewal's version, and the version that the first of them replaced. */
 export const MAX_VERSION_DATES = MAX_RENEWALS + 1;
 
 /** When a policy renews a certificate. Both members are absent if the policy does not state it. */
@@ -318,7 +321,7 @@ export function explainStatus(
   const planned = plannedOf(facts);
   const status = statusOfAsset(facts, moment);
   if (facts.expiresOn === undefined) return { rule: "days", reason: "The asset has no expiry date." };
-  const text = (seconds: number) => `${new Date(seconds * 1000).toISOString().slice(0, 16).replace("T", " ")} UTC`;
+  const utcText = (seconds: number) => `${new Date(seconds * 1000).toISOString().slice(0, 16).replace("T", " ")} UTC`;
   if (!planned) {
     const reasons = {
       healthy: `The asset expires in more than ${warningDays} days.`,
@@ -329,22 +332,22 @@ export function explainStatus(
     return { rule: "days", reason: reasons[status] };
   }
   const { warningAt, criticalAt } = renewalInstantsOf(planned, moment);
-  const expiry = `The certificate expires on ${text(planned.expiresOn)}.`;
+  const expiry = `The certificate expires on ${utcText(planned.expiresOn)}.`;
   if (status === "expired")
     return { rule: planned.hasWindow ? "window" : "lifetime", reason: "The certificate has expired." };
   if (!planned.hasWindow) {
-    const starts = `Its status is warning from ${text(warningAt)} and critical from ${text(criticalAt)}`;
+    const starts = `Its status is warning from ${utcText(warningAt)} and critical from ${utcText(criticalAt)}`;
     return {
       rule: "lifetime",
       reason: `${expiry} ${starts}: the days of the policy, but at most a third and a sixth of its lifetime before expiry.`,
     };
   }
-  const windowEnd = text(planned.attentionAt - 1);
+  const windowEnd = utcText(planned.attentionAt - 1);
   if (status === "healthy")
     return { rule: "window", reason: `Its renewer has until ${windowEnd} to renew it. ${expiry}` };
   const lateReason = `Its renewer should have renewed it by ${windowEnd}. ${expiry}`;
   if (status === "warning")
-    return { rule: "window", reason: `${lateReason} Its status becomes critical on ${text(criticalAt)}.` };
+    return { rule: "window", reason: `${lateReason} Its status becomes critical on ${utcText(criticalAt)}.` };
   return moment.now >= (planned.expiresOn - criticalDays * DAY_SECONDS) * 1000
     ? { rule: "days", reason: `${lateReason} It expires within ${criticalDays} days.` }
     : { rule: "window", reason: `${lateReason} Half of the time between the two has passed.` };

@@ -20,7 +20,10 @@ import { type PlannedCertificate, renewalInstantsOf, statusByPlan } from "./rene
  * certificates by expiry, subtract the certificates with a plan by expiry, and add them by their plans.
  */
 
-/** A certificate is stored as three 32-bit numbers: its expiry and `attentionAt` in unix seconds, and 1 if its renewal window is known. */
+/**
+ * A certificate is stored as three 32-bit numbers: its expiry and `attentionAt` in unix seconds, and 1 if its renewal window is
+ * known.
+ */
 const WORDS_PER_CERTIFICATE = 3;
 
 /** Counts of the certificates with a plan in some vaults. */
@@ -94,6 +97,7 @@ export function renewedOfVault(packed: Uint8Array | undefined, sign: 1 | -1): Re
  */
 export type RenewedHistograms = [expiries: Histogram, warnings: Histogram, criticals: Histogram];
 
+/** Returns the histograms of the certificates with a plan in some vaults. */
 export function renewedHistograms(
   vaults: readonly { certificateRenewals?: Uint8Array | undefined }[],
   windows: readonly Window[],
@@ -157,8 +161,8 @@ export function renewedOfTotals(
         countUntil(expiries, Math.ceil(moment.now / 1000)),
       ];
       if (counts.includes(undefined)) return undefined;
-      // Statuses follow each other: healthy, warning, critical, expired. `counts` has the certificates that reached each of
-      // them, so those that have a status now are those that reached it, minus those that reached the next one.
+      // Statuses follow each other: healthy, warning, critical, expired. `counts` has the number of certificates that reached
+      // each status. The number with a status now is the number that reached it, minus the number that reached the next status.
       const index = STATUSES.indexOf(status);
       return counts[index]! - (counts[index + 1] ?? 0);
     },

@@ -33,9 +33,9 @@ export const SCOPE_KEY = "m!scope";
 
 /** Looks up subscriptions in the scope. IDs can be in upper or lower case. */
 export interface Scope {
-  /** When it left the scope, ISO 8601. Undefined if it is in scope. */
+  /** Returns when a subscription left the scope, ISO 8601. Undefined if it is in scope. */
   leftAt(subscriptionId: string): string | undefined;
-  /** The name given by a user, or the display name in Azure. Undefined if neither is known. */
+  /** Returns a subscription's name: as given by a user, or else its display name in Azure. Undefined if neither is known. */
   nameOf(subscriptionId: string): string | undefined;
 }
 
@@ -58,6 +58,9 @@ export function scopeOf(record: ScopeRecord | undefined): Scope {
 export const readScopeRow = (tables: Tables): Promise<Row<ScopeRecord> | undefined> =>
   tables.get(ScopeRows, VAULTS, SCOPE_KEY);
 
-/** Reads the scope. One request. In an answer to a request, an unreadable scope counts as empty, and the answer says so. */
+/**
+ * Reads the scope. One request. For the answer to a GET request, a scope that can't be read is ignored: every subscription is
+ * then in scope, and the answer says that a row could not be read.
+ */
 export const readScope = async (tables: Tables): Promise<Scope> =>
   scopeOf(await undefinedIfLeftOut(readScopeRow(tables)));

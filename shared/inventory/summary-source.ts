@@ -57,8 +57,8 @@ export interface SummarySource {
   /** Numbers of assets that expire on each day of the summary. */
   endsByDay: Record<AssetType, number[]>;
   /**
-   * Returns how many assets of each type expire next, up to a time before which at least `atLeast` expire in total, or all that
-   * ever expire.
+   * Returns a time before which at least `atLeast` unexpired assets expire, and how many of each type do so. If fewer assets ever
+   * expire, returns all of them.
    */
   countNextToExpire(atLeast: number): NextExpiryCounts;
 }
@@ -169,7 +169,7 @@ function summaryFromTotals(
   const countingContext: CountingContext = { now: moment.now, licensed, scope };
   const todayIndex = Math.floor(moment.now / DAY_MS) - PAST_DAYS - totals.firstDay;
   const isInTime = todayIndex >= 0 && days.secret.length >= todayIndex + PAST_DAYS + NEXT_DAYS;
-  // The first window contains the time of the renewal, the others the critical and the warning threshold.
+  // The first window contains the time at which the totals were computed, the others the critical and the warning threshold.
   const ranges = STATUSES.map((status) => rangeOf(status, moment));
   const from = Math.ceil(moment.now / 1000);
   // Without assets, `countBetween` shows only whether the bounds of a range are within the windows.

@@ -54,6 +54,7 @@ export interface OwnersOfTag {
   assets: number;
 }
 
+/** The unpacked totals for a summary. */
 export interface SummaryTotals extends Pick<SummaryLayout, "windows" | "firstDay"> {
   /** Numbers of assets that expire on each day from the first one on. */
   days: Record<AssetType, number[]>;

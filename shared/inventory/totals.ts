@@ -104,7 +104,7 @@ export function exactWindows({ now, criticalDays, warningDays }: Moment): Window
   });
 }
 
-/** An entity has at most 1 MiB. */
+/** Maximum size of the totals in bytes, because an entity has at most 1 MiB. */
 const MAX_BYTES = 900_000;
 
 /**
@@ -192,7 +192,10 @@ export interface StoredRenewals {
   thresholds: Thresholds;
 }
 
-/** Returns null if there are none, undefined if an earlier version wrote the row, if it is corrupt, or without windows. */
+/**
+ * Returns the counts of certificates with a renewal plan. Null if there are no such certificates. Undefined if an earlier version
+ * wrote the row, if it is corrupt, or if `windows` was not read.
+ */
 export function readRenewals({
   renewals,
   renewalExpiries,

@@ -70,6 +70,7 @@ export interface StoredVault {
   fences: VaultFences | undefined;
 }
 
+/** A valid claim, with which its worker writes the vault's assets under the fences. */
 export interface Claim {
   readonly fences: VaultFences;
   /**
@@ -286,6 +287,7 @@ export async function busyOnConflict<T>(name: string, write: () => Promise<T>): 
   }
 }
 
+/** Returns the fence of a vault in one partition. Sends no request. */
 export const openFence = (tables: Tables, partitionKey: string, vaultName: string, owner: string, etag?: string) =>
   tables.fence(AssetFences, partitionKey, fenceKey(vaultName), { owner, etag });
 

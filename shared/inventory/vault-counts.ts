@@ -47,8 +47,9 @@ const SUMMARY_COLUMNS = [
   "lastEventAt",
 ] as const;
 
-/** A range of rows that starts with the scope's row and continues with the vaults. */
+/** The rows of a range that starts with the scope's row and continues with the vaults. Members of other kinds are absent. */
 const ScopeAndVaults = entity("Vaults", z.object({ ...VaultRecord.shape, ...ScopeRecord.shape }).partial());
+/** The rows of a range that starts with the totals, continues with the marks of changed vaults, and ends with the scope. */
 const TotalsAndScope = entity(
   "Vaults",
   z.object({ ...TotalsRecord.shape, ...ChangedVault.shape, ...ScopeRecord.shape }).partial(),
@@ -253,8 +254,8 @@ export interface TotalsAndChanges<T> {
 }
 
 /**
- * Maximum number of changed vaults, in addition to half of all vaults. With more changes, reading all vault rows is not more
- * expensive.
+ * The totals are used while at most this number plus half of all vaults changed. With more changes, reading all vault rows is
+ * not more expensive.
  */
 const MAX_CHANGED = 500;
 const MAX_ATTEMPTS = 3;
@@ -324,7 +325,7 @@ interface ListTotals extends Pick<Totals, "subscriptions" | "windows" | "seenAt"
   renewals: StoredRenewals | null;
 }
 
-/** Small, and exact for ranges of statuses until the next scan. */
+/** Reads the columns for counts by status, which are small. These counts are exact until the next scan. */
 const BY_STATUS: TotalsReading<ListTotals> = {
   columns: ["summary", "seenAt", "windows", "renewals", "thresholds"],
   owners: false,
@@ -337,7 +338,7 @@ const BY_STATUS: TotalsReading<ListTotals> = {
   },
 };
 
-/** Larger, and also exact for ranges of whole days. */
+/** Reads larger columns, whose counts are also exact for ranges of whole days. */
 const BY_DAY: TotalsReading<ListTotals> = {
   columns: ["windows", "subscriptions", "expiries", "seenAt", "renewals", "renewalExpiries", "thresholds"],
   owners: false,
@@ -365,6 +366,11 @@ export const groupOfSubscription = (
   renewed: undefined,
 });
 
+/**
+ * Returns the group of a single vault.
+ *
+ * @param sign - -1 for the earlier state of a changed vault, whose counts are subtracted from the totals.
+ */
 export const groupOf = (vault: SummaryRow, sign: 1 | -1): VaultGroup => ({
   name: vault.name,
   source: vault.source,
@@ -396,9 +402,10 @@ const createListedAtLookup = (
 };
 
 /** Returns the key of the group to which an asset belongs: its subscription, or its holder. */
-export const groupKey = (of: Pick<AssetRecord, "source" | "subscriptionId" | "vaultName">): string =>
-  sourceOf(of) === "keyVault" ? of.subscriptionId.toLowerCase() : of.vaultName.toLowerCase();
+export const groupKey = (asset: Pick<AssetRecord, "source" | "subscriptionId" | "vaultName">): string =>
+  sourceOf(asset) === "keyVault" ? asset.subscriptionId.toLowerCase() : asset.vaultName.toLowerCase();
 
+/** Returns the key of a group: its subscription, or its holder. */
 export const keyOfGroup = (group: VaultGroup): string => groupKey({ ...group, vaultName: group.name ?? "" });
 
 /** Returns the keys of groups that are excluded from a query although their assets are in the queried partitions. */

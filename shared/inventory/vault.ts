@@ -33,7 +33,7 @@ export const DiagnosticSetting = z.object({
 
 /** Numbers of a vault's assets of one type by owner, for summaries. */
 export const OwnerCounts = z.object({
-  /** The owner tag of the counting. If another tag is configured now, the next scan recounts. */
+  /** The owner tag under which the owners were counted. If another tag is configured now, the next scan counts them again. */
   tag: z.string(),
   owners: z.array(z.tuple([z.string(), z.int()])),
   /** Assets of owners that are not in the list. */
@@ -69,7 +69,7 @@ export const VaultDescription = z.object({
 });
 export type VaultDescription = z.infer<typeof VaultDescription>;
 
-/** 32-bit numbers. */
+/** The bytes of 32-bit numbers. */
 const PackedExpiries = bytesMember(({ length }) => length % Uint32Array.BYTES_PER_ELEMENT === 0);
 
 /** Results of a vault's scans. They stay until a scan replaces them. */
@@ -89,7 +89,7 @@ export const ScanResults = z.object({
   /** Hashes over all list entries and over all assets, by type. */
   listings: perType(z.string()),
   contents: perType(z.string()),
-  /** For keys and certificates. Absent in rows of earlier versions. */
+  /** When the details of keys and certificates were last read, by seventh. Absent in rows of earlier versions. */
   details: z.object({ certificate: ReadSevenths.optional(), key: ReadSevenths.optional() }).optional(),
   /**
    * Hashes over the responses from which the stored assets of a type were derived. Absent if the responses were not read all at
@@ -113,7 +113,7 @@ export const ScanResults = z.object({
 export type ScanResults = z.infer<typeof ScanResults>;
 
 /**
- * A stored vault. A new field belongs into one of three parts, which decides what a scan does with it. A scan replaces
+ * A stored vault. It has three parts, and the part of a new field decides what a scan does with it. A scan replaces
  * `VaultDescription` and keeps `ScanResults`. The rest belongs to the writer of the row.
  */
 export const VaultRecord = z.object({

@@ -85,7 +85,8 @@ export async function writeHolder(content: HolderContent, deps: HolderWriting): 
     const contents = fingerprint(ownAssets.map((asset) => [asset.name, asset.content]));
     // No owner tag: the owners of credentials are those of their application.
     vault.owners = { ...vault.owners, [type]: countOwners(ownAssets, effectiveOwnerTag(vault, "")) };
-    const partlyWritten = new Set(stored.pending.filter(([of]) => of === type).map(([, pending]) => pending));
+    const pendingOfType = stored.pending.filter(([pendingType]) => pendingType === type);
+    const partlyWritten = new Set(pendingOfType.map(([, pendingName]) => pendingName));
     if (vaultBefore?.contents[type] === contents && partlyWritten.size === 0) continue;
     vault.contents[type] = contents;
     vault.listings[type] = contents;

@@ -63,8 +63,8 @@ export type PrepareDerivedData = () => Promise<WriteDerivedData>;
  * 4. The asset rows in the vault's own partition.
  * 5. The vault's row with totals and fingerprints. This transaction also ends the claim and logs the changes.
  *
- * If a worker crashes, the vault's row still has the content of before the change, and the claim lists the entries that the
- * worker may have written. The next worker repeats the writes. Asset rows are written under the fences of their partitions, so
+ * If a worker crashes, the vault's row still has its content before the change, and the claim lists the entries that the worker
+ * may have written. The next worker repeats the writes. Asset rows are written under the fences of their partitions, so
  * that late requests of a crashed or slow worker fail.
  */
 export interface InventoryWriter {

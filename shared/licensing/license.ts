@@ -16,7 +16,10 @@ export interface License {
   tenantId: string | undefined;
 }
 
-/** Why a license is not valid; `malformed` also before its start, `expired` also during the grace period. */
+/**
+ * Why a license is not valid. A license whose start is in the future is `malformed`. A license is `expired` from its expiry date
+ * on, although it stays valid during the grace period.
+ */
 export const LICENSE_REASONS = [
   "missing",
   "malformed",

@@ -9,7 +9,7 @@ import type { LicenseKey } from "./vendor-keys.ts";
 /** Length of the grace period in days, during which an expired license keeps its tier. */
 export const GRACE_DAYS = 14;
 
-/** A license from further in the future is not valid yet. */
+/** A license whose start is further in the future than this is not valid yet. */
 const MAX_CLOCK_SKEW_MS = MINUTE_MS;
 
 const CORE_FEATURES = ["discovery", "compliance", "alerts", "subscriptions", "audit", "settings"] as const;

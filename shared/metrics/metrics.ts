@@ -31,7 +31,7 @@ export interface Metrics {
    * for each further 1,000. Label values are from fixed lists, never names.
    */
   text(): Promise<string>;
-  /** Sends the numbers of assets by status and the score to telemetry. Costs the same as in `text`. */
+  /** Sends the numbers of assets by status and the score to telemetry. Reads the same rows for them as `text`. */
   record(): Promise<void>;
 }
 

@@ -15,6 +15,7 @@ export interface Gauge {
   samples: readonly Sample[];
 }
 
+/** The current value of one series of a metric. Labels distinguish the series. */
 export interface Sample {
   labels?: Readonly<Record<string, string>>;
   value: number;

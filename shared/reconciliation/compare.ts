@@ -26,7 +26,7 @@ export interface Compared {
   readonly difference: DifferenceKind | undefined;
 }
 
-/** Parts whose first page is requested concurrently. */
+/** Maximum number of parts whose first page is requested concurrently. */
 const OPEN_AT_ONCE = 16;
 
 /** Returns a hash over all members of a row's value. */

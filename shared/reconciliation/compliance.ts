@@ -110,7 +110,9 @@ export async function resultsVersion(tables: Tables, vaultName: string): Promise
   return `${resultsRow.row?.etag ?? resultsRow.unreadable?.etag} ${fence?.etag}`;
 }
 
-/** Returns the fence of a vault's results. One that can't be read is not open, because no evaluation can write with it. */
+/**
+ * Returns the fence of a vault's results. A fence that can't be read counts as not open, because no evaluation can write with it.
+ */
 async function readFence(
   tables: Tables,
   vaultName: string,
@@ -226,7 +228,7 @@ function problemOf(results: Results, expectedVault: EvaluatedVault | undefined):
     return "another subscription";
   if (!talliesAgree(row, assets)) return "tallies differ from the details";
   if (dueOf(assets) !== row.dueAt) return "the due time differs from the details";
-  if (row.exemptions.some((one) => one.failing !== isAssetFailing(assets, one.asset, one.checkId)))
+  if (row.exemptions.some(({ failing, asset, checkId }) => failing !== isAssetFailing(assets, asset, checkId)))
     return "exemptions differ from the details";
   return findingsAgree(expectedVault.vault.name, assets, findings) ? undefined : "findings differ from the details";
 }
@@ -234,7 +236,7 @@ function problemOf(results: Results, expectedVault: EvaluatedVault | undefined):
 const sameNames = (a: ReadonlySet<string>, b: ReadonlyMap<string, unknown>): boolean =>
   a.size === b.size && [...a].every((name) => b.has(name));
 
-/** Returns the earliest time at which a result of the assets may change, without a change of the assets. */
+/** Returns the earliest time at which a result of the assets may change although the assets don't change. */
 function dueOf(assets: ReadonlyMap<string, AssetState>): number | undefined {
   const due = [...assets.values()].flatMap(({ dueAt }) => (dueAt === undefined ? [] : [dueAt]));
   return due.length === 0 ? undefined : due.reduce((earliest, dueAt) => Math.min(earliest, dueAt));

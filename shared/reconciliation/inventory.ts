@@ -18,16 +18,16 @@ import { indexRange, parseIndexKey, readRowOrCorrupt } from "./suspected-differe
 /** Number of suspected rows that are read again concurrently, each with its original. */
 const READS_AT_ONCE = 8;
 
-/** Problems found in a vault's own partition. */
+/** Problems found in a vault's own partition, and the assets in it. */
 export interface InspectedVault {
   /** Keys of rows in the vault's partition that can't be read, and of rows by expiry that do not match the rows by name. */
   readonly rows: readonly string[];
   /**
-   * Types of assets for which the vault's row does not match the assets' rows. Compared are the fingerprint of their list (a
-   * hash of names and contents) and their packed expiries (all expiry dates in one binary column).
+   * Types of assets for which the vault's row does not match the assets' rows. The vault's row has a fingerprint of each type's
+   * list (a hash of names and contents), all expiry dates in one binary column, and the renewals of certificates in another.
    */
   readonly types: readonly AssetType[];
-  /** Its assets, as `<type>.<name>`. */
+  /** All assets of the vault, as `<type>.<name>`. */
   readonly assets: ReadonlySet<string>;
 }
 

@@ -11,7 +11,7 @@ import { indexRange, readRowOrCorrupt, type SuspectedDifference } from "./suspec
  * the vault is scanned again. Until then, none of its other rows is removed, so that lists and the score stay complete.
  */
 
-/** Maximum number of the vault's assets that are read. They contain the resource IDs that the vault may have. */
+/** Maximum number of the vault's assets whose rows are read. A row names the resource ID of its vault. */
 const ROWS_READ = 20;
 
 /** A vault whose own row is missing although the vault exists, or is expected to. */

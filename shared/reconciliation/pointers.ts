@@ -42,7 +42,7 @@ interface PointerKind {
   readonly entity: Entity<unknown>;
   /** Returns the ID of the record to which a row points. */
   readonly recordIdOf: (row: Row<unknown>) => string;
-  /** Whether the key ends with the ID of the record, so that it is known for a row that can't be read. */
+  /** Whether the key ends with the ID of the record. The ID is then known even if the row can't be read. */
   readonly hasIdInKey: boolean;
 }
 
@@ -150,21 +150,23 @@ export async function findPointerFaults<T>(
   for (const key of missing) suspected.push({ key, kind: records.kinds.find(({ prefix }) => key.startsWith(prefix))! });
   const faults: PointerFault[] = [];
   for (const { key, kind } of suspected) {
-    const fault = await recheck(tables, records, { key, kind, recordRowKey: expected.get(key), unreadable });
+    const recordRowKey = expected.get(key);
+    const fault = await recheck(tables, records, { key, kind, recordRowKey, unreadableRecords: unreadable });
     if (fault) faults.push(fault);
   }
   return { faults, unreadable, rows };
 }
 
 /**
- * Reads a suspected pointer again with the records that it may belong to. Undefined if it is right or this can't be decided.
+ * Reads a suspected pointer again with the records that it may belong to. Undefined if the pointer is right, or if this can't be
+ * decided.
  */
 async function recheck<T>(
   tables: Tables,
   records: PointedRecords<T>,
-  suspect: { key: string; kind: PointerKind; recordRowKey: string | undefined; unreadable: number },
+  suspect: { key: string; kind: PointerKind; recordRowKey: string | undefined; unreadableRecords: number },
 ): Promise<PointerFault | undefined> {
-  const { key, kind, unreadable } = suspect;
+  const { key, kind, unreadableRecords } = suspect;
   const { partitionKey, recordKey } = records;
   const pointer = await readRowOrCorrupt(tables, kind.entity, partitionKey, key);
   const pointedRowKey = pointer.row
@@ -172,10 +174,10 @@ async function recheck<T>(
     : kind.hasIdInKey
       ? recordKey(idInKey(key))
       : undefined;
-  // The record that the walk read may have ended since, and the pointer may belong to a newer one. So both are read.
+  // The record that the walk read may have ended since, and the pointer may belong to a newer record. So both records are read.
   const recordRowKeys = new Set([suspect.recordRowKey, pointedRowKey].filter((rowKey) => rowKey !== undefined));
-  // The pointer may be right: one of the records that it may belong to can't be read.
-  if (recordRowKeys.size === 0 && unreadable > 0) return undefined;
+  // The pointer may be right: its record may be one of those that can't be read.
+  if (recordRowKeys.size === 0 && unreadableRecords > 0) return undefined;
   for (const recordRowKey of recordRowKeys) {
     const record = await readRowOrCorrupt(tables, records.entity, partitionKey, recordRowKey);
     if (record.unreadable) return undefined;
@@ -187,7 +189,7 @@ async function recheck<T>(
     if (pointedRowKey === recordRowKey) return undefined;
     return { key, kind: "stale", repair: overwrite(correct, pointer.row.etag) };
   }
-  // It may belong to a newer record, which only the next walk reads.
+  // An unreadable pointer whose key does not contain an ID may belong to a newer record, which only the next walk reads.
   if (pointer.unreadable && pointedRowKey === undefined && suspect.recordRowKey !== undefined) return undefined;
   const etag = pointer.row?.etag ?? pointer.unreadable?.etag;
   return etag === undefined ? undefined : { key, kind: "extra", repair: remove(kind.entity, key, etag) };

@@ -186,8 +186,8 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
   }
 
   /**
-   * Recomputes the totals of the inventory and of compliance. Wrong totals are recorded in the audit log, and counted as the
-   * fault that `fault` returns.
+   * Recomputes the totals of the inventory and of compliance. Wrong totals are recorded in the audit log and counted by their
+   * kind of fault, such as `stale`.
    */
   async function repairTotals({ walkId, caller }: WalkIdentity): Promise<FaultCounts> {
     const { criticalExpiryDays, warningExpiryDays } = await deps.settings.values();
@@ -195,7 +195,7 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
     const inventory = {
       target: { type: "inventory", id: "totals" },
       type: "inventory.mended",
-      fault: () => findTotalsFault(tables),
+      findFault: () => findTotalsFault(tables),
       renew: async () => {
         await renewTotals(tables, { now: clock.now().getTime(), ...expiryDays });
       },
@@ -203,16 +203,16 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
     const compliance = {
       target: { type: "compliance", id: "totals" },
       type: "compliance.mended",
-      fault: () => deps.compliance.findTotalsFault(),
+      findFault: () => deps.compliance.findTotalsFault(),
       renew: () => deps.compliance.renewTotals({ all: true }),
     };
     const mended = noFaults();
-    for (const { target, type, fault, renew } of [inventory, compliance]) {
-      const wrong = await fault();
-      if (wrong === undefined) await renew();
+    for (const { target, type, findFault, renew } of [inventory, compliance]) {
+      const fault = await findFault();
+      if (fault === undefined) await renew();
       else {
-        await audited(deps.audit, { type, caller, target, details: { walkId, totals: wrong } }, renew);
-        mended[wrong]++;
+        await audited(deps.audit, { type, caller, target, details: { walkId, totals: fault } }, renew);
+        mended[fault]++;
       }
     }
     return mended;
@@ -230,6 +230,7 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
     );
     const left = outcomes.flatMap(({ vault, left: reason }) => (reason === undefined ? [] : [{ vault, reason }]));
     const { result } = step;
+    // A skipped check is also left to the next walk. Its name takes the place of a vault's name.
     if (result?.skipped) left.push({ vault: result.skipped.check, reason: result.skipped.reason });
     for (const { vault, reason } of left) log.warn("A vault is left to the next reconciliation", { vault, reason });
     return {

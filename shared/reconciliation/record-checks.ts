@@ -39,6 +39,7 @@ export interface CheckContext extends RecordCheckDeps {
   readonly walk: WalkIdentity;
 }
 
+/** Result of one check. */
 export interface CheckResult {
   /** Number of rows that were repaired, by the kind of fault. */
   readonly mended: Partial<FaultCounts>;

@@ -30,9 +30,9 @@ import { type FaultCounts, noFaults } from "./walk-record.ts";
  * them.
  */
 
-/** Attempts to check a vault that a scan is writing. */
+/** Maximum number of attempts to check a vault that a scan is writing. */
 const MAX_ATTEMPTS = 3;
-/** Rows named in an audit entry. Its counts are complete. */
+/** Maximum number of rows that an audit entry names. Its counts include all. */
 const MAX_NAMED_ROWS = 20;
 
 /** The parts of other modules with which the reconciliation repairs rows. */

@@ -15,8 +15,8 @@ import { indexRange, readRowOrCorrupt, type SuspectedDifference, suspectedRow } 
 import type { Stage } from "./walk-record.ts";
 
 /**
- * The stages of a walk of the reconciliation. Each stage compares rows of other partitions, in steps, and yields the suspected
- * differences of each step with the position after it.
+ * The stages of a walk of the reconciliation. Each stage compares rows of different partitions, in steps. It yields the
+ * suspected differences of each step with the position after the step.
  *
  * Every asset has rows in three partitions: of its vault, of its subscription, and of all assets. Every vault has its own row
  * and a copy of it under its subscription.
@@ -43,14 +43,17 @@ const MAX_SUSPECTED_PER_STEP = 5000;
 /** Sorts after the keys of all rows of a partition: the position after a completed partition. */
 const AFTER_ALL = "~";
 
-/** A step's result. All rows up to its position are checked once its suspected differences are resolved. */
+/**
+ * A step's result. All rows up to its position (`at` and `after`, see `Position`) are checked once its suspected differences are
+ * resolved.
+ */
 export interface Step {
   readonly at: string;
   readonly after: string;
   readonly suspected: readonly SuspectedDifference[];
   readonly vaults: number;
   readonly rows: number;
-  /** For a step that repaired the differences that it found. */
+  /** Set by steps of the stage `records`, which repair the differences that they find. */
   readonly result?: Awaited<ReturnType<typeof runCheck>>;
   /** Whether it is the stage's last step. */
   readonly ends?: boolean;

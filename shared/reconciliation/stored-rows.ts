@@ -69,11 +69,11 @@ export interface StoredKind {
   readonly partition: string;
   /** The row key. With `*` at the end: all row keys with this prefix. */
   readonly key: string;
-  /** Tells the rows from those of other kinds with such keys. */
+  /** Distinguishes the rows from those of other kinds that have the same key prefix. */
   readonly isOfKind?: ((rowKey: string, partitionKey: string) => boolean) | undefined;
 }
 
-/** Declares the rows of one kind. The meaning of each key prefix is in the module of its entity. */
+/** Declares the rows of one kind. The file that declares the entity explains its key prefixes. */
 const rows = (
   entity: Entity<unknown>,
   partition: string,
@@ -81,13 +81,13 @@ const rows = (
   isOfKind?: StoredKind["isOfKind"],
 ): StoredKind => ({ entity, partition, key, isOfKind });
 
-/** A run of a module; the row `active` names the run in progress. */
+/** Declares the rows of a module's runs, and the row `active`, which names the run in progress. */
 const runs = (entity: Entity<unknown>, partition: string): StoredKind[] => [
   rows(entity, partition, "*", (key) => key !== "active"),
   rows(activeRuns(entity.table), partition, "active"),
 ];
 
-/** The signed lists that name the signed rows of a partition, with which older and removed rows are detected. */
+/** Declares the signed lists that name the signed rows of a partition. With them, the service detects older and removed rows. */
 const lists = ({ table }: Entity<unknown>, partition: string): StoredKind =>
   rows(listEntity(table), partition, `${LIST_PREFIX}*`);
 
@@ -260,7 +260,7 @@ const MAX_PARTITIONS = 200;
  * reported when it is used.
  *
  * @param onCorrupt - Receives each row that can't be read.
- * @returns the number of other rows.
+ * @returns the number of rows that can be read.
  */
 export async function readKinds(
   tables: Tables,

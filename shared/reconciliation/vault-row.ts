@@ -11,7 +11,11 @@ import { readRowOrCorrupt } from "./suspected-differences.ts";
  * in one transaction.
  */
 
-/** Returns the fault of the row under the key of a copy, with its repair. Undefined if the row is right. */
+/**
+ * Returns the fault of a copy of a vault's row, with its repair. Undefined if the copy is right.
+ *
+ * @param key - Row key of the copy. It may belong to no vault, or to another subscription than the vault's.
+ */
 export async function copyFault(
   tables: Tables,
   vault: Row<VaultRecord> | undefined,

@@ -6,7 +6,7 @@ import { entity } from "../platform/storage/entity.ts";
  * runs, so its record contains the position.
  */
 
-/** The stages of a walk, in this order. Each compares other partitions; stages.ts describes them. */
+/** The stages of a walk, in this order. Each stage compares different partitions. stages.ts describes them. */
 export const STAGES = ["vaults", "partitions", "subscriptions", "all", "records"] as const;
 export type Stage = (typeof STAGES)[number];
 
@@ -14,8 +14,8 @@ export type Stage = (typeof STAGES)[number];
 export const MAX_NAMED_LEFT = 100;
 
 /**
- * Numbers of repaired faults by kind. Of rows that follow from other rows: `missing`, `extra` (should not exist), `stale` (has
- * other values) and `unreadable`.
+ * Numbers of repaired faults by kind. The first four kinds are faults of rows that follow from other rows: a row can be
+ * `missing`, `extra` (should not exist), `stale` (has other values) or `unreadable`.
  */
 export const FaultCounts = z.object({
   missing: z.int(),

@@ -93,7 +93,7 @@ export function createStoredSecrets(
   const nameOf = (id: string): string => `${owner.namePrefix}-${id}`;
   const cache = new Map<string, { readAtMs: number; value: Promise<string | undefined> }>();
 
-  function vault(): ServiceKeyVault {
+  function requireVault(): ServiceKeyVault {
     if (deps.vault) return deps.vault;
     throw new Problem(
       "conflict",
@@ -103,7 +103,7 @@ export function createStoredSecrets(
 
   return {
     async write(value, purpose) {
-      const keyVault = vault();
+      const keyVault = requireVault();
       const now = clock.now();
       const id = `${randomness.ulid(now)}-${hashOf(purpose)}`;
       await tables.put(rows, partitionKey, PREFIX + id, { since: now.toISOString() });
@@ -126,7 +126,7 @@ export function createStoredSecrets(
       const nowMs = clock.now().getTime();
       const cached = cache.get(id);
       if (cached && nowMs - cached.readAtMs < CACHE_MS) return await cached.value;
-      const value = vault().readSecret(nameOf(id), version);
+      const value = requireVault().readSecret(nameOf(id), version);
       for (const [cachedId, { readAtMs }] of cache) if (nowMs - readAtMs >= CACHE_MS) cache.delete(cachedId);
       cache.set(id, { readAtMs: nowMs, value });
       try {
@@ -155,7 +155,7 @@ export function createStoredSecrets(
           if (createdAt > createdBefore || referenced.some((secret) => secret.id === id)) continue;
           const name = nameOf(id);
           const removal = audited(audit, { ...owner.removed, caller, details: { name } }, () =>
-            vault().removeSecret(name),
+            requireVault().removeSecret(name),
           );
           await removal
             .then(() => tables.remove(rows, partitionKey, rowKey))

@@ -25,7 +25,7 @@ export interface Override {
 }
 export type Overrides = { readonly [key: string]: Override };
 
-/** The values of each source, of which only those of the environment were validated, at the start. */
+/** The values of each source. Only the values of the environment were already validated, when the process started. */
 export interface Layers {
   overrides: Overrides;
   /** Values as text, by setting key. */
@@ -103,7 +103,7 @@ function candidatesFor(key: SettingKey, { overrides, appConfiguration, config }:
   return { candidates, ignored };
 }
 
-/** Returns the pair of thresholds to use: see `resolve`. There is always one, because the defaults don't conflict. */
+/** Returns the pair of thresholds to use: see `resolve`. There always is such a pair, because the defaults don't conflict. */
 function settleThresholds(candidatesByKey: CandidatesByKey): {
   criticalExpiryDays: Resolved;
   warningExpiryDays: Resolved;

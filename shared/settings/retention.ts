@@ -43,8 +43,8 @@ export interface HistoryStore {
   readonly type: HistoryType;
   stats(): Promise<HistoryStats>;
   /**
-   * Removes entries older than `cut.before`, which is `cut.retentionDays` ago, as many as one call can remove in well under the
-   * platform's 230 seconds. Can be repeated.
+   * Removes entries older than `cut.before`, which is `cut.retentionDays` ago. One call removes as many entries as it can in well
+   * under 230 seconds, the platform's time limit for a request. Can be repeated.
    *
    * @throws {Problem} if the history can't be purged in its current state
    */

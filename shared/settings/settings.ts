@@ -82,8 +82,8 @@ export interface Settings {
    */
   fresh(): Promise<SettingValues | undefined>;
   /**
-   * Like `fresh`, but while App Configuration can't be read, returns the values with its last known ones. Undefined if this
-   * instance has never read App Configuration.
+   * Like `fresh`, but uses the last known values of App Configuration while it can't be read. Undefined if this instance has never
+   * read App Configuration.
    */
   freshOrLastKnown(): Promise<SettingValues | undefined>;
   /** Returns the last loaded values without waiting. Undefined before the first load. The logger reads its level from them. */
@@ -507,7 +507,7 @@ function withoutOverride(key: SettingKey, layers: Layers): Overrides {
   return overrides;
 }
 
-/** @throws {Problem} invalidRequest if the expiry thresholds, which are in one category, conflict after a change of it. */
+/** @throws {Problem} invalidRequest if the expiry thresholds, which are in one category, conflict after a change of the category. */
 function requireNoConflict(keys: readonly SettingKey[], layers: Layers): void {
   const conflict = keys.includes("criticalExpiryDays") ? thresholdConflict(layers) : undefined;
   if (!conflict) return;

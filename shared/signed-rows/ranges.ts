@@ -12,10 +12,11 @@ import { SUBSCRIPTIONS_PARTITION, SubscriptionRow } from "../subscriptions/added
 /**
  * The rows that decide who may do what, who is notified, and how the service behaves. Each kind of row here is an entity with
  * `signed: "adopted"`: unsigned rows of earlier versions are accepted until this version has signed them. The rows of a
- * `listed` range are named in 16 signed lists, so that older, returned and removed rows are detected. Snoozes and subscriptions
- * are signed but not listed, because an earlier version reads their whole partitions and could not read a list. `fixedKeys` are
- * rows that always exist, so that their removal is detected even without the list. A table has at most one listed range,
- * because the key vault stores the sequences of lists by table.
+ * `listed` range are named in 16 signed lists. With them, the service detects that a row was removed, that a removed row was
+ * restored, or that a row was replaced by an older copy of it. Snoozes and subscriptions are signed but not listed, because an
+ * earlier version reads their whole partitions and could not read a list. `fixedKeys` are rows that always exist, so that their
+ * removal is detected even without the list. A table has at most one listed range, because the key vault stores the sequences of
+ * lists by table.
  */
 export const SIGNED_RANGES: readonly SignedRange[] = [
   { table: User.table, partitionKey: USERS_PARTITION, listed: true, fixedKeys: [DIRECTORY_KEY] },

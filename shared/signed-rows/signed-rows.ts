@@ -17,8 +17,9 @@ export interface SigningStatus {
 }
 
 /**
- * The signed rows of users, single sign-on, settings and alerts. The service signs the rows of an earlier version once, and then
- * compares them every minute with their lists, which show older, returned and removed rows.
+ * The signed rows of users, single sign-on, settings and alerts (all are in ranges.ts). The service signs the rows of an earlier
+ * version once. Then it compares the rows every minute with their lists, to detect that someone removed a row, restored a removed
+ * row, or replaced a row by an older copy of it.
  *
  * The key vault stores the state, so that someone who can write only tables can't make the service accept other rows. The state
  * says since when the rows are signed, until when unsigned rows of earlier versions are accepted, and whether that time is over
@@ -41,11 +42,14 @@ export interface SignedRows {
    * @param findings - The result of `inspect` that the person has seen. It is only recorded in the audit log.
    */
   accept(findings: readonly Finding[], options: { requestId: string; remove?: readonly RowLocation[] }): Promise<void>;
-  /** Lets an earlier version write rows: the next start of this version signs them again. Only for a stopped app. */
+  /**
+   * Lets an earlier version of the service write rows. This version signs the rows again when it next starts. Only for a stopped
+   * app.
+   */
   forget(): Promise<void>;
 }
 
-const sharedKey = (others: readonly string[]) =>
+const sharedKeyWarning = (others: readonly string[]) =>
   `The key row-signing in the service's key vault also signs the rows of other storage accounts: ${others.join(", ")}. Someone who can write the tables of both can copy rows from one to the other. Give each deployment its own key vault. If a deployment is gone, remove its account from the tag "stores" of the key.`;
 
 /** Maximum number of accepted rows that the audit entry names. */
@@ -77,7 +81,7 @@ export function createSignedRows(deps: {
     return { signed, sequences };
   }
 
-  /** Signs the rows that have no signature. Returns the state after it. */
+  /** Signs the rows that have no signature. Returns the state afterwards. */
   async function signRows(state: Required<SigningState>, from: SignedPartitions): Promise<SigningState> {
     // Decided before the rows are signed, so that the last pass starts after the grace period and misses no accepted row.
     const isOver = clock.now().getTime() >= Date.parse(state.signed.unsignedUntil);
@@ -138,7 +142,7 @@ export function createSignedRows(deps: {
         const { signed } = await states.read();
         if (!signed?.complete) return { status: "starting" };
         const { others } = await states.registerStore();
-        return { status: "signed", since: signed.at, ...(others.length > 0 && { detail: sharedKey(others) }) };
+        return { status: "signed", since: signed.at, ...(others.length > 0 && { detail: sharedKeyWarning(others) }) };
       } catch (error) {
         return { status: "unknown", detail: error instanceof Error ? error.message : "failed" };
       }

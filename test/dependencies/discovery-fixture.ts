@@ -178,8 +178,8 @@ export class Deployment {
   /** Calls that notified the compliance module about assets whose references changed. */
   readonly compliance: { vaultName: string; assets: string[] }[] = [];
   readonly assets = new Map<string, FoundAsset>();
-  usage: Pick<Usage, "of" | "lastSignIn"> = {
-    of: async () => ({ lastAt: undefined, readers: [], more: false, logs: [] }),
+  usage: Pick<Usage, "ofAsset" | "lastSignIn"> = {
+    ofAsset: async () => ({ lastAt: undefined, readers: [], more: false, logs: [] }),
     lastSignIn: async () => undefined,
   };
   licensed = true;

@@ -175,7 +175,7 @@ test("a reader is reported with the version that it read, but the service's own 
       resource: expect.objectContaining({ id: `entra/${live.cloud.app.objectId}`, kind: "principal" }),
     }),
   ]);
-  const usage = await logs.usage.of(db);
+  const usage = await logs.usage.ofAsset(db);
   expect(usage.readers).toEqual([
     expect.objectContaining({
       id: live.cloud.app.objectId,
@@ -198,7 +198,7 @@ test("only successful reads of the vault's secrets count, in both tables of vaul
   logRead({ objectId: "", appId: "" });
   const found = [...(await readWorkspace(logs.source)), ...(await readWorkspace(logs.source, former.id))];
   expect(edgesIn(found).map(({ resource }) => resource.name)).toEqual([READER, "ada@acme.example"]);
-  expect((await logs.usage.of(db)).readers.map(({ id, userName }) => [id, userName]).sort()).toEqual([
+  expect((await logs.usage.ofAsset(db)).readers.map(({ id, userName }) => [id, userName]).sort()).toEqual([
     [READER, undefined],
     [OTHER, "ada@acme.example"],
   ]);
@@ -212,7 +212,7 @@ test("a reader in several workspaces has the name of its last read", async () =>
   logRead({ table: "AzureDiagnostics", objectId: OTHER, userName: "ada@acme.example", at });
   for (const unit of [workspace().id, former.id]) await readWorkspace(logs.source, unit);
   const lastAt = new Date(at).toISOString();
-  expect(await logs.usage.of(db)).toMatchObject({
+  expect(await logs.usage.ofAsset(db)).toMatchObject({
     lastAt,
     readers: [{ id: OTHER, userName: "ada@acme.example", lastAt }],
   });
@@ -253,12 +253,12 @@ test("a day with two million log rows costs 24 queries, also with failures and t
   }
   expect(countQueries()).toBe(24);
   expect(notSeenIn(await readWorkspace(instances[0]!.source))).toEqual([]);
-  const [reader] = (await instances[0]!.usage.of({ ...db, name: "generated-3" })).readers;
+  const [reader] = (await instances[0]!.usage.ofAsset({ ...db, name: "generated-3" })).readers;
   // Each row counts once although the same days are queried 24 times. Each of the 40 pairs of a secret and a reader has 50,000
   // rows a day on eight days: the day itself and the seven days before it, which the first query includes.
   expect(reader!.uses).toBeGreaterThan(7.8 * 50_000);
   expect(reader!.uses).toBeLessThanOrEqual(8 * 50_000);
-  expect((await instances[0]!.usage.of(db)).readers).toEqual([expect.objectContaining({ id: OTHER, uses: 1 })]);
+  expect((await instances[0]!.usage.ofAsset(db)).readers).toEqual([expect.objectContaining({ id: OTHER, uses: 1 })]);
 });
 
 test("the period of a partial response is queried again", async () => {
@@ -272,7 +272,7 @@ test("the period of a partial response is queried again", async () => {
   const partial = await readWorkspace(logs.source);
   expect(edgesIn(partial).length).toBeLessThan(9);
   expect(notSeenIn(partial)).toEqual(["incomplete"]);
-  expect((await logs.usage.of(db)).logs).toEqual([
+  expect((await logs.usage.ofAsset(db)).logs).toEqual([
     expect.objectContaining({ readTo: undefined, failure: expect.objectContaining({ code: "incomplete" }) }),
   ]);
   // The next query is after midnight, because each test starts in the middle of a day.
@@ -428,7 +428,7 @@ test("a reader without a role, access policy or reference is reported as unexpec
   expect(await readUnexpected()).toEqual([[READER, "db"]]);
   // The first digit identifies the reader: READER, OTHER, the managed identity of `shop`, and a user. The user is expected
   // because a group has access, whose members are unknown.
-  expect((await logs.usage.of(db)).readers.map(({ id, expected }) => [id[0], expected]).sort()).toEqual([
+  expect((await logs.usage.ofAsset(db)).readers.map(({ id, expected }) => [id[0], expected]).sort()).toEqual([
     ["3", false],
     ["4", true],
     ["6", true],
@@ -473,7 +473,7 @@ test("a secret is unused if complete logs show no read during the days of the po
   for (const daysAgo of [1, 2, 3]) listed(daysAgo);
   await readWorkspace(logs.source);
   // Logs of three days are not sufficient, because the policy is five days.
-  expect([await logs.unused.of(VAULT), changed]).toEqual([[], []]);
+  expect([await logs.unused.usesOf(VAULT), changed]).toEqual([[], []]);
 
   const complete = createInstances().start();
   for (const daysAgo of [4, 5, 6]) listed(daysAgo);
@@ -482,7 +482,7 @@ test("a secret is unused if complete logs show no read during the days of the po
   const first = now() - 6 * DAY_MS;
   await readWorkspace(complete.source);
   const day = (at: number) => new Date(at).toISOString().slice(0, 10);
-  expect(await complete.unused.of(VAULT)).toEqual([
+  expect(await complete.unused.usesOf(VAULT)).toEqual([
     { asset: "secret.db", unused: true, evidence: `No log shows a read after ${day(now() - 5.5 * DAY_MS)}.` },
     { asset: "secret.my-API", unused: false, evidence: "A log shows a read within the last 5 days." },
     { asset: "secret.never", unused: true, evidence: expect.stringContaining(`since ${day(first)}, the start of`) },
@@ -496,7 +496,7 @@ test("a secret is unused if complete logs show no read during the days of the po
   // A vault whose log has ended is no longer evaluated.
   control().moveClock(3 * DAY_MS);
   await readWorkspace(complete.source);
-  expect(await complete.unused.of(VAULT)).toEqual([]);
+  expect(await complete.unused.usesOf(VAULT)).toEqual([]);
   expect(changed.slice(2)).toEqual([[VAULT, "secret.db", "secret.my-API", "secret.never"]]);
 });
 
@@ -557,7 +557,7 @@ test("after a crash at any write, the next hour's worker continues and counts ea
     control().moveClock(HOUR_MS);
     const nextWorker = start();
     expect(edgesIn(await readWorkspace(nextWorker.source)).map(({ name }) => name)).toEqual(["api", "db"]);
-    expect((await nextWorker.usage.of(db)).readers).toEqual([expect.objectContaining({ uses: 1, name: "shop" })]);
+    expect((await nextWorker.usage.ofAsset(db)).readers).toEqual([expect.objectContaining({ uses: 1, name: "shop" })]);
     expect(await nextWorker.usage.lastSignIn({ appId: READER, keyId: OTHER })).toEqual(expect.any(Date));
     expect(await nextWorker.usage.unreadSignIns()).toEqual([]);
     if (!survived) continue;

@@ -290,7 +290,7 @@ test("an unresolved reference is reported once until it is resolved", async () =
       }),
     ]),
   );
-  const references = await deployment.start().dependencies.references.of("KV-one");
+  const references = await deployment.start().dependencies.references.ofVault("KV-one");
   expect(references.map(({ asset, resolved }) => `${asset} ${resolved}`).sort()).toEqual([
     "secret.db false",
     "secret.db true",

@@ -666,7 +666,7 @@ describe("a service connection's secret", () => {
       for (let crashAt = 1; ; crashAt++) {
         const steps = { taken: 0, crashAt, when };
         // A proof is a stored row: the connection has signed in as this application. A new address has no proofs yet.
-        const proofs = createConnectionProofs({ tables, clock }).of(`https://${when}-${crashAt}.example`);
+        const proofs = createConnectionProofs({ tables, clock }).inOrganization(`https://${when}-${crashAt}.example`);
         const crashing = { client: crashable(client, steps), proofs: crashable(proofs, steps), resourceManagers };
         const hasCrashed = await crashed(replaceConnectionSecret(crashing, place("deploy"), signInAs(), secret));
         if (!hasCrashed) break;
@@ -687,7 +687,7 @@ describe("a service connection's secret", () => {
   test("has a proof for 60 days that its connection signed in as the application", async () => {
     let nowMs = Date.now();
     const testClock = { now: () => new Date(nowMs) };
-    const proofs = createConnectionProofs({ tables, clock: testClock }).of("https://dated.example");
+    const proofs = createConnectionProofs({ tables, clock: testClock }).inOrganization("https://dated.example");
     const hasProof = (application = signInAs()) => proofs.isProven(place("deploy"), application);
     await proofs.store(place("deploy"), signInAs());
     nowMs += 60 * DAY_MS - 1;
@@ -697,7 +697,7 @@ describe("a service connection's secret", () => {
   });
 
   test("has no proof if another program wrote its row, so that it must sign in again", async () => {
-    const proofs = createConnectionProofs({ tables, clock }).of("https://planted.example");
+    const proofs = createConnectionProofs({ tables, clock }).inOrganization("https://planted.example");
     await proofs.store(place("deploy"), signInAs());
     expect(await proofs.exists(place("deploy"), signInAs())).toBe(true);
     const { projectId, connectionId } = place("deploy");
@@ -737,7 +737,7 @@ describe("a service connection's secret", () => {
       "It no longer exists, or the service's identity has no access to it.",
     ]);
     // A connection that signed in before may only be hidden for a while, so it still counts.
-    const proofs = createConnectionProofs({ tables, clock }).of("https://hidden.example");
+    const proofs = createConnectionProofs({ tables, clock }).inOrganization("https://hidden.example");
     await proofs.store(unknown, signInAs());
     const resourceManagers = ["https://management.azure.com"];
     expect(await signInProblem({ client, proofs, resourceManagers }, unknown, signInAs())).toBeUndefined();
@@ -766,7 +766,7 @@ describe("a service connection's secret", () => {
         return { ...(await client.connection(...args))!, ...changingState };
       },
     };
-    const proofs = createConnectionProofs({ tables, clock }).of("https://changing.example");
+    const proofs = createConnectionProofs({ tables, clock }).inOrganization("https://changing.example");
     const resourceManagers = ["https://management.azure.com"];
     const secret = addClientSecret("changing");
     const connections = { client: clientWithChangingState, proofs, resourceManagers };

@@ -272,8 +272,8 @@ export function createScanFixture(connectionString: string, wrap: (tables: Table
     onEnded: async () => {},
     renewTotals: () => totals.renew(),
     // Called by workers between two vaults, and by a worker without a further vault.
-    between: rescans.runWaitingRescan,
-    workerFreed: rescans.onWorkerFreed,
+    runWaitingRescan: rescans.runWaitingRescan,
+    onWorkerFreed: rescans.onWorkerFreed,
     onScanRemoved: rescans.wakeNextRescan,
     readVault: (planned, options) => readVault(planned, options, vaultDeps),
     clock,

@@ -11,7 +11,7 @@ const PROBE_ACTION = "microsoft.web/sites/read";
 
 /** Distinguishes an empty subscription from one that the identity can't read. Resource Graph returns no rows for both. */
 export interface AccessCheck {
-  /** Makes one call. @throws {CloudFailure} accessDenied if the identity can't list vaults, which a scan needs too. */
+  /** Lists vaults, in one call. @throws {CloudFailure} accessDenied if the identity can't list them, which a scan needs too. */
   requireAccess(subscriptionId: string, signal: AbortSignal | undefined): Promise<void>;
   /**
    * Returns the coverage item for a subscription in which Resource Graph lists no resources; undefined if a role of the

@@ -26,9 +26,10 @@ const SLOWEST_SECONDS = 4 * HOUR_SECONDS;
 
 /**
  * Finds references of API Management services to key vaults: named values, which can be refreshed on request, certificates
- * of backends, and certificates of host names. Named values and backend certificates are not in Resource Graph.
+ * of backends, and certificates of host names. Resource Graph returns the services with their host names, but not their named
+ * values and backend certificates.
  *
- * subscription-reading.ts calls `find` for each of these resources that Resource Graph returns.
+ * subscription-reading.ts calls `find` for each service that Resource Graph returns.
  */
 export const apiManagement: Finder = {
   types: ["microsoft.apimanagement/service"],

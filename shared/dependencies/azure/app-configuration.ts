@@ -7,7 +7,7 @@ const properties = z.object({ endpoint: z.string() });
  * Finds references of App Configuration stores: key-values that refer to a key vault. The library of each app decides when
  * it reads such a secret again. The key-values are not in Azure Resource Manager.
  *
- * subscription-reading.ts calls `find` for each of these resources that Resource Graph returns. `blind` means that the service
+ * subscription-reading.ts calls `find` for each store that Resource Graph returns. `blind` means that the service
  * can't observe when the resource loads a new version.
  */
 export const appConfiguration: Finder = {

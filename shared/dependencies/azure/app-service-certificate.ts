@@ -15,7 +15,7 @@ const RESOLVED = new Set(["Initialized", "Succeeded", "WaitingOnCertificateOrder
 /**
  * Finds certificates that App Service imported from a key vault. App Service reads a new version within a day.
  *
- * subscription-reading.ts calls `find` for each of these resources that Resource Graph returns.
+ * subscription-reading.ts calls `find` for each certificate that Resource Graph returns.
  */
 export const appServiceCertificate: Finder = {
   types: ["microsoft.web/certificates"],

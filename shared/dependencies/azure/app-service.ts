@@ -9,7 +9,7 @@ const RESOLVED = new Set(["Resolved", "Initialized"]);
  * vault. App Service refreshes the references of app settings on request, and all references once a day.
  * https://learn.microsoft.com/azure/app-service/app-service-key-vault-references
  *
- * subscription-reading.ts calls `find` for each of these resources that Resource Graph returns.
+ * subscription-reading.ts calls `find` for each app and slot that Resource Graph returns.
  */
 export const appService: Finder = {
   types: ["microsoft.web/sites", "microsoft.web/sites/slots"],

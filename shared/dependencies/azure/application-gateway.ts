@@ -13,10 +13,10 @@ const certificates = z
 const properties = z.object({ sslCertificates: certificates, trustedRootCertificates: certificates });
 
 /**
- * Application gateways check for new certificates every four hours:
+ * Finds certificates of application gateways that come from key vaults. Gateways check for new versions every four hours:
  * https://learn.microsoft.com/azure/application-gateway/key-vault-certs
  *
- * subscription-reading.ts calls `find` for each of these resources that Resource Graph returns.
+ * subscription-reading.ts calls `find` for each gateway that Resource Graph returns.
  */
 export const applicationGateway: Finder = {
   types: ["microsoft.network/applicationgateways"],

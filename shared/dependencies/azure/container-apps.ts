@@ -14,7 +14,7 @@ const certificate = z.object({ certificateKeyVaultProperties: z.object({ keyVaul
  * Finds references of container apps: secrets that come from a key vault. The platform reads them every half hour and then
  * restarts all active revisions: https://learn.microsoft.com/azure/container-apps/manage-secrets
  *
- * subscription-reading.ts calls `find` for each of these resources that Resource Graph returns. `blind` means that the service
+ * subscription-reading.ts calls `find` for each container app that Resource Graph returns. `blind` means that the service
  * can't observe when the resource loads a new version.
  */
 export const containerApp: Finder = {

@@ -7,7 +7,7 @@ import { ASSET_NAME, type KeyVaultNames, type NamedAsset } from "./key-vault-nam
  * Finds references of data factories: linked services whose fields are secrets of a key vault. Each run reads them when it
  * starts. https://learn.microsoft.com/azure/data-factory/store-credentials-in-key-vault
  *
- * subscription-reading.ts calls `find` for each of these resources that Resource Graph returns.
+ * subscription-reading.ts calls `find` for each factory that Resource Graph returns.
  */
 export const dataFactory: Finder = {
   types: ["microsoft.datafactory/factories"],

@@ -12,7 +12,7 @@ const properties = z.object({
  * Finds keys of disk encryption sets. The key's URL always has a version. With automatic rotation, the set uses a new
  * version within an hour nevertheless (`follows`): https://learn.microsoft.com/azure/virtual-machines/disk-encryption
  *
- * subscription-reading.ts calls `find` for each of these resources that Resource Graph returns.
+ * subscription-reading.ts calls `find` for each set that Resource Graph returns.
  */
 export const diskEncryptionSet: Finder = {
   types: ["microsoft.compute/diskencryptionsets"],

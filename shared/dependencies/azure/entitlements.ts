@@ -20,6 +20,7 @@ export interface Entitlements {
   failures: CloudFailure[];
 }
 
+/** A user, a group or a service principal, with the assets that it may read. */
 export interface Principal {
   /** `User`, `Group`, `ServicePrincipal` …. Undefined if only an access policy names the principal. */
   type?: string;
@@ -98,8 +99,8 @@ function addPolicies(
 ): void {
   for (const { objectId, permissions } of policies) {
     const types = readableTypes({
-      secrets: (permissions?.secrets ?? []).some((one) => GET.test(one)),
-      keys: (permissions?.keys ?? []).some((one) => USE_KEY.test(one)),
+      secrets: (permissions?.secrets ?? []).some((permission) => GET.test(permission)),
+      keys: (permissions?.keys ?? []).some((permission) => USE_KEY.test(permission)),
     });
     for (const asset of assetsOf(vaultName, types)) add(objectId, undefined, { asset, role: "access policy" });
   }

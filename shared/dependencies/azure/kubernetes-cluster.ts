@@ -22,7 +22,7 @@ const properties = z.object({
  * Finds keys and vaults of Kubernetes clusters: the key that encrypts their secrets, and the vaults their add-on identity
  * may read. Which secrets pods mount is only known inside the cluster.
  *
- * subscription-reading.ts calls `find` for each of these resources that Resource Graph returns. `blind` means that the service
+ * subscription-reading.ts calls `find` for each cluster that Resource Graph returns. `blind` means that the service
  * can't observe when the resource loads a new version. `entitled` means that the identity may read the asset, but no use of it
  * was found.
  */

@@ -30,7 +30,7 @@ export function vaultOfConnection(properties: unknown): string | undefined {
 /**
  * Finds connections of the Azure Key Vault connector. They open a whole vault.
  *
- * subscription-reading.ts calls `find` for each of these resources that Resource Graph returns.
+ * subscription-reading.ts calls `find` for each connection that Resource Graph returns.
  */
 export const apiConnection: Finder = {
   types: ["microsoft.web/connections"],
@@ -92,8 +92,8 @@ function connectionParameterOf({ host }: Inputs): string {
 }
 
 /**
- * Parses `/secrets/@{encodeURIComponent('name')}/value`, with `versions/<version>` before `value` if it is pinned. Names the
- * whole vault if only a run can evaluate the name.
+ * Parses `/secrets/@{encodeURIComponent('name')}/value`, with `versions/<version>` before `value` if the reference is pinned.
+ * Returns the whole vault if only a run can evaluate the name.
  */
 function assetOf(text: unknown): NamedAsset | undefined {
   const { vaultName, path } = text as { vaultName: string; path: string };
@@ -108,8 +108,8 @@ function assetOf(text: unknown): NamedAsset | undefined {
 }
 
 /**
- * Returns the text of a segment that is an expression with a literal text, as the designer writes it. Other segments as they
- * are.
+ * Returns the text of a segment that is an expression with a literal text, as the designer writes it. Returns other segments
+ * unchanged.
  */
 const unwrapLiteral = (segment: string): string =>
   /^@\{(?:encodeURIComponent\()*'([^']*)'\)*\}$/.exec(segment)?.[1] ?? segment;

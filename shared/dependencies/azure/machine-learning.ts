@@ -7,7 +7,7 @@ const properties = z.object({ keyVault: z.string().nullish() });
 /**
  * Finds vaults of Machine Learning workspaces. Each workspace has its own vault for the secrets of its connections.
  *
- * subscription-reading.ts calls `find` for each of these resources that Resource Graph returns. `blind` means that the service
+ * subscription-reading.ts calls `find` for each workspace that Resource Graph returns. `blind` means that the service
  * can't observe when the resource loads a new version.
  */
 export const machineLearning: Finder = {

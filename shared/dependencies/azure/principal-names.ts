@@ -25,8 +25,8 @@ export async function namesOfPrincipals(
   query: (text: string) => AsyncGenerator<unknown[]>,
 ): Promise<Map<string, Pick<Resource, "name" | "identityOf">>> {
   const names = new Map<string, Pick<Resource, "name" | "identityOf">>();
-  for (let at = 0; at < principalIds.length; at += IDS_PER_QUERY) {
-    for await (const rows of query(managedIdentities(principalIds.slice(at, at + IDS_PER_QUERY)))) {
+  for (let start = 0; start < principalIds.length; start += IDS_PER_QUERY) {
+    for await (const rows of query(managedIdentities(principalIds.slice(start, start + IDS_PER_QUERY)))) {
       for (const { id, type, system, user } of rows.flatMap((one) => row.safeParse(one).data ?? [])) {
         const name = parseResourceId(id)?.names.join("/");
         if (name === undefined) continue;

@@ -55,7 +55,7 @@ export const managedIdentities = (principalIds: readonly string[]): string => `r
 | project id, type, system = tostring(identity.principalId), user = tostring(properties.principalId)
 | order by id asc`;
 
-/** @param ids - At most 200. */
+/** Queries resources with their properties by ID. @param ids - At most 200. */
 export const resourcesById = (ids: readonly string[]): string => `resources
 | where id in~ (${list(ids)})
 | project ${ROW}, properties

@@ -43,8 +43,8 @@ export function readRow(given: unknown): ResourceRow | undefined {
 const idOf = (given: unknown): string | undefined => z.object({ id }).safeParse(given).data?.id;
 
 /**
- * Reports a row that can't be read. Without an ID it is unknown which resource it is, so nothing of the subscription may be
- * deleted.
+ * Returns the coverage item for a row that can't be read. A row without an ID may be any resource of the subscription. The item
+ * then covers the whole subscription, so that no stored dependency of the subscription is deleted.
  */
 export const unreadableRow = (row: unknown, subscriptionId: string): NotSeen => ({
   scope: idOf(row) ?? `/subscriptions/${subscriptionId}`,
@@ -53,6 +53,7 @@ export const unreadableRow = (row: unknown, subscriptionId: string): NotSeen => 
   remedy: "No action needed: the next run retries.",
 });
 
+/** Returns the coverage item for a scope that could not be read. */
 export const notSeenOf = (scope: string, { code, message, remedy }: CloudFailure): NotSeen => ({
   scope,
   code,
@@ -60,6 +61,7 @@ export const notSeenOf = (scope: string, { code, message, remedy }: CloudFailure
   remedy,
 });
 
+/** Returns the consumer that a row describes, without its kind. */
 export const resourceOf = ({ id, name, tags }: ResourceRow): Omit<Resource, "kind"> => ({
   id,
   name,

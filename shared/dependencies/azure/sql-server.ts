@@ -7,7 +7,7 @@ import { unlessManagedHsm } from "./key-vault-names.ts";
  * server uses a new version within a day nevertheless (`follows`). The encryption protector, which names the key, is not in
  * Resource Graph.
  *
- * subscription-reading.ts calls `find` for each of these resources that Resource Graph returns.
+ * subscription-reading.ts calls `find` for each server that Resource Graph returns.
  */
 export const sqlServer: Finder = {
   types: ["microsoft.sql/servers"],

@@ -12,7 +12,7 @@ const properties = z.object({
 /**
  * Finds keys that encrypt storage accounts. An account whose key has no version checks for a new version every day.
  *
- * subscription-reading.ts calls `find` for each of these resources that Resource Graph returns.
+ * subscription-reading.ts calls `find` for each account that Resource Graph returns.
  */
 export const storageAccount: Finder = {
   types: ["microsoft.storage/storageaccounts"],

@@ -37,7 +37,7 @@ const IDS_PER_QUERY = 200;
 /** Scope of coverage items about principals. It is the first part of their IDs. */
 const PRINCIPALS = "entra";
 
-/** What the readings of all subscriptions share. */
+/** Dependencies that the readings of all subscriptions share. */
 export interface ReadingDeps {
   config: Config;
   /** Clients of Azure APIs, for the finders of references. */
@@ -214,8 +214,8 @@ export function createSubscriptionReading(
     async *changes(since: Date): AsyncGenerator<ReadingItem> {
       const { changed, deleted, vaultsChanged } = await changedTargets(query, since);
       for (const id of deleted) yield { gone: id };
-      for (let at = 0; at < changed.length; at += IDS_PER_QUERY) {
-        yield* findInRows(resourcesById(changed.slice(at, at + IDS_PER_QUERY)));
+      for (let start = 0; start < changed.length; start += IDS_PER_QUERY) {
+        yield* findInRows(resourcesById(changed.slice(start, start + IDS_PER_QUERY)));
       }
       if (vaultsChanged) yield* principals();
     },

@@ -39,7 +39,7 @@ const scaleSet = z.object({
 /**
  * Finds certificates that were installed on virtual machines at their creation.
  *
- * subscription-reading.ts calls `find` for each of these resources that Resource Graph returns.
+ * subscription-reading.ts calls `find` for each machine that Resource Graph returns.
  */
 export const virtualMachine: Finder = {
   types: ["microsoft.compute/virtualmachines"],
@@ -60,6 +60,7 @@ export const virtualMachineExtension: Finder = {
   find: (row, { names }) => usesIn(row, observedBy(propertiesOf(row, extension), ""), names.ofUrl),
 };
 
+/** Finds certificates of scale sets: installed ones, and those that the extension keeps up to date. */
 export const virtualMachineScaleSet: Finder = {
   types: ["microsoft.compute/virtualmachinescalesets"],
   kind: () => "virtualMachine",

@@ -3,7 +3,7 @@ import { unlessMissing } from "../../platform/azure/failure.ts";
 import { MINUTE_MS } from "../../platform/time.ts";
 import type { ConsumerCheck, PlannedConsumer } from "../../rotation/consumer.ts";
 import type { KeyVaultNames } from "../azure/key-vault-names.ts";
-import { afterPart, type KindOfConsumer, namesIn, namesSecret } from "./consumer-kind.ts";
+import { type KindOfConsumer, namesIn, namesSecret, throwUnclear } from "./consumer-kind.ts";
 
 /** Largest assumed difference between the clocks of this service and of API Management, which reports when it read a secret. */
 const MAX_CLOCK_DIFFERENCE_MS = 2 * MINUTE_MS;
@@ -43,9 +43,9 @@ export function apiManagementConsumers(apiManagement: ApiManagement, names: KeyV
     async refresh(consumer) {
       const values = await readNamedValues(consumer);
       for (const [index, { id }] of values.entries()) {
-        // `afterPart` marks a failure after the first refresh as unclear, because the consumer has already changed.
+        // `throwUnclear` marks a failure after the first refresh as unclear, because the consumer has already changed.
         const refreshed = apiManagement.refreshSecret(id);
-        await (index > 0 ? refreshed.catch(afterPart) : refreshed);
+        await (index > 0 ? refreshed.catch(throwUnclear) : refreshed);
       }
       const readAt = values.map(({ id, keyVault }) => [id.toLowerCase(), keyVault?.lastStatus?.at ?? ""]);
       return { changedMeanwhile: [], mark: JSON.stringify(Object.fromEntries(readAt)) };

@@ -3,7 +3,7 @@ import { type CloudFailure, failure, unlessMissing } from "../../platform/azure/
 import { resourceName } from "../../platform/azure/resource-id.ts";
 import type { PlannedConsumer } from "../../rotation/consumer.ts";
 import type { KeyVaultNames } from "../azure/key-vault-names.ts";
-import { afterPart, type KindOfConsumer, NOTHING_CHANGED, namesSecret } from "./consumer-kind.ts";
+import { type KindOfConsumer, NOTHING_CHANGED, namesSecret, throwUnclear } from "./consumer-kind.ts";
 
 const RESOLVED = "Resolved";
 /** Statuses that pass without an action of a user. */
@@ -18,18 +18,18 @@ const PASSING_STATUSES = ["Initialized", "FetchTimedOut"];
 export function appServiceConsumers(appService: AppService, names: KeyVaultNames): KindOfConsumer {
   /** Returns the references to the secret; undefined if the site does not exist. */
   async function allReferences(consumer: PlannedConsumer): Promise<KeyVaultReference[] | undefined> {
-    const found = await unlessMissing(appService.references(consumer.id));
-    return found?.entries.filter(({ reference }) => namesSecret(names.ofReference(reference), consumer));
+    const list = await unlessMissing(appService.references(consumer.id));
+    return list?.entries.filter(({ reference }) => namesSecret(names.ofReference(reference), consumer));
   }
 
   /** Returns the unpinned references to the secret; undefined if the site does not exist. */
-  async function references(consumer: PlannedConsumer): Promise<KeyVaultReference[] | undefined> {
-    const found = await allReferences(consumer);
-    return found?.filter(({ reference }) => names.ofReference(reference)?.version === undefined);
+  async function unpinnedReferences(consumer: PlannedConsumer): Promise<KeyVaultReference[] | undefined> {
+    const all = await allReferences(consumer);
+    return all?.filter(({ reference }) => names.ofReference(reference)?.version === undefined);
   }
 
-  const unresolvedText = (found: readonly KeyVaultReference[]): string | undefined => {
-    const unresolved = found.find(({ status }) => status !== RESOLVED);
+  const unresolvedText = (references: readonly KeyVaultReference[]): string | undefined => {
+    const unresolved = references.find(({ status }) => status !== RESOLVED);
     return unresolved && `App Service can't follow ${unresolved.name}: ${unresolved.status}.`;
   };
 
@@ -37,36 +37,36 @@ export function appServiceConsumers(appService: AppService, names: KeyVaultNames
     canCheck: () => true,
 
     async currentProblem(consumer) {
-      const found = (await allReferences(consumer)) ?? [];
-      const lasting = unresolvedText(found.filter(({ status }) => !PASSING_STATUSES.includes(status)));
+      const all = (await allReferences(consumer)) ?? [];
+      const lasting = unresolvedText(all.filter(({ status }) => !PASSING_STATUSES.includes(status)));
       if (lasting !== undefined) return { text: lasting, canPass: false };
       // A reference with an active version was resolved before, so the app can use the secret.
-      const passing = unresolvedText(found.filter(({ activeVersion }) => activeVersion === undefined));
+      const passing = unresolvedText(all.filter(({ activeVersion }) => activeVersion === undefined));
       return passing === undefined ? undefined : { text: passing, canPass: true };
     },
 
     async refresh(consumer, { version, restart }) {
       await appService.refresh(consumer.id);
       if (!restart) return NOTHING_CHANGED;
-      const current = await references(consumer).catch(afterPart);
+      const current = await unpinnedReferences(consumer).catch(throwUnclear);
       // After a restart the app would get no value for an unresolved reference, or the previous value. A reference whose
       // version App Service does not report counts as current.
       const outdated = current?.filter(
         ({ status, activeVersion = version }) => status !== RESOLVED || activeVersion !== version,
       );
       if (outdated?.length) throw notRefreshed(consumer, outdated);
-      await appService.restart(consumer.id).catch(afterPart);
+      await appService.restart(consumer.id).catch(throwUnclear);
       return NOTHING_CHANGED;
     },
 
     async check(consumer, version) {
-      const found = await references(consumer);
-      if (found === undefined || found.length === 0) return { holds: "gone" };
-      const problem = unresolvedText(found);
+      const references = await unpinnedReferences(consumer);
+      if (references === undefined || references.length === 0) return { holds: "gone" };
+      const problem = unresolvedText(references);
       if (problem !== undefined) return { holds: "old", problem };
       // If some settings have the new version and some the old one, the value that the app uses is unknown.
-      const current = found.filter(({ activeVersion }) => activeVersion === version).length;
-      if (current < found.length) return { holds: current === 0 ? "old" : "unknown" };
+      const current = references.filter(({ activeVersion }) => activeVersion === version).length;
+      if (current < references.length) return { holds: current === 0 ? "old" : "unknown" };
       const { availability } = await appService.state(consumer.id);
       const limited = availability !== undefined && availability !== "Normal";
       return limited ? { holds: "unknown", problem: `The app's availability is ${availability}.` } : { holds: "new" };

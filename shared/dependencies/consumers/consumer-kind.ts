@@ -19,7 +19,10 @@ export interface KindOfConsumer {
    * Returns why the consumer can't use the secret now, as `ConsumersOfSecrets.currentProblem`. Left out if that can't be seen.
    */
   currentProblem?(consumer: PlannedConsumer): Promise<ConsumerProblem | undefined>;
-  /** Returns `PlannedConsumer.newPlace`. Left out for consumers that store no copy of a client secret. */
+  /**
+   * Returns whether the consumer stores a copy of a client secret that no rotation wrote (`PlannedConsumer.newPlace`). Left out
+   * for consumers that store no copy of a client secret.
+   */
   isNewPlace?(consumer: PlannedConsumer): Promise<boolean>;
   /**
    * Makes the consumer read the current version. Safe to repeat. Left out if consumers of this kind can't be refreshed.
@@ -62,7 +65,7 @@ export const NOTHING_CHANGED: RefreshResult = { changedMeanwhile: [] };
  *
  * @throws {CloudFailure} with `unclear` set; other errors unchanged.
  */
-export function afterPart(error: unknown): never {
+export function throwUnclear(error: unknown): never {
   if (!(error instanceof CloudFailure) || error.unclear) throw error;
   // `unclear` depends on the code only, and is true for `timedOut`.
   const { message, remedy, retryAfterSeconds } = error;

@@ -53,8 +53,8 @@ export function createConsumersOfSecrets(deps: {
   };
 
   /**
-   * Returns how a consumer gets a new version of the secret. `automatic`: it reads it by itself. `action`: the service
-   * refreshes it. `blind`: the service can't tell when. `willBreak`: never, it keeps the old one.
+   * Returns how a consumer gets a new version of the secret. `automatic`: the consumer reads it without help. `action`: the
+   * service refreshes the consumer. `blind`: the service can't tell when. `willBreak`: never, the consumer keeps the old version.
    */
   function howOf({ resource, evidence, pinned, refresh: { how } }: Edge): PlannedConsumer["how"] {
     if (pinned !== undefined) return "willBreak";
@@ -129,9 +129,9 @@ export function createConsumersOfSecrets(deps: {
 }
 
 /**
- * Values of `howOf`, in the order of how long a consumer may keep the old value. The longest is always, then unknown, then
- * until it reads the new value by itself, then until the service refreshes it. If a resource uses a secret several times, the
- * first that applies counts.
+ * Values of `howOf`, sorted by how long a consumer may keep the old value: `willBreak` forever, `blind` for an unknown time,
+ * `automatic` until it reads the new value, and `action` until the service refreshes it. If a resource uses a secret several
+ * times, the first value that applies to one of its uses counts.
  */
 const SLOWEST_FIRST = ["willBreak", "blind", "automatic", "action"] as const;
 

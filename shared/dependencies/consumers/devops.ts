@@ -4,7 +4,7 @@ import { NO_SIGN_IN } from "../../devops/service-connections.ts";
 import { type CallTarget, type CloudFailure, failure } from "../../platform/azure/failure.ts";
 import type { ConsumerCheck, PlannedConsumer } from "../../rotation/consumer.ts";
 import { devopsPlace } from "../devops/ids.ts";
-import { afterPart, type KindOfConsumer } from "./consumer-kind.ts";
+import { type KindOfConsumer, throwUnclear } from "./consumer-kind.ts";
 
 // Gives new values to consumers in Azure DevOps (variable groups and service connections) during a rotation. Also checks which
 // version of the secret a consumer has (`holds`): `new`, `old`, `unknown`, or `gone` if it no longer uses the secret.
@@ -58,8 +58,8 @@ export function variableGroupConsumers(deps: DevopsDeps): KindOfConsumer {
       const changedMeanwhile: string[] = [];
       for (const [index, place] of copies.entries()) {
         const replaced = location.organization.replaceVariable(place, secret);
-        // `afterPart` marks a failure after the first variable as unclear, because the group has already changed.
-        const { changedByOthers } = await (index > 0 ? replaced.catch(afterPart) : replaced);
+        // `throwUnclear` marks a failure after the first variable as unclear, because the group has already changed.
+        const { changedByOthers } = await (index > 0 ? replaced.catch(throwUnclear) : replaced);
         changedMeanwhile.push(...changedByOthers);
       }
       return { changedMeanwhile };
@@ -132,7 +132,7 @@ export function serviceConnectionConsumers(deps: DevopsDeps): KindOfConsumer {
   };
 }
 
-const isSameName = (one: string, other: string): boolean => one.toLowerCase() === other.toLowerCase();
+const isSameName = (a: string, b: string): boolean => a.toLowerCase() === b.toLowerCase();
 
 /** Returns the variables of a group that are listed as copies of the secret. */
 const copiesOf = (

@@ -7,7 +7,7 @@ import { applicationHolder, type Edge, type Resource } from "../edge.ts";
 import type { EdgeSource, NotSeen, ReadingItem } from "../edge-source.ts";
 import { connectionId, connectionsOf, groupId, groupsOf } from "./ids.ts";
 
-/** Names of secrets: https://learn.microsoft.com/azure/key-vault/general/about-keys-secrets-certificates#object-identifiers */
+/** Names of vaults and secrets: https://learn.microsoft.com/azure/key-vault/general/about-keys-secrets-certificates#object-identifiers */
 const VAULT_NAME = /^[A-Za-z][A-Za-z0-9-]{1,22}[A-Za-z0-9]$/;
 const SECRET_NAME = /^[0-9A-Za-z-]{1,127}$/;
 
@@ -32,10 +32,10 @@ export function devopsSource(deps: { devops: Pick<Devops, "organization">; tenan
       const organization = await deps.devops.organization();
       if (!organization) return;
       const tenantId = (await deps.tenantId()).toLowerCase();
-      const at = { organization, projectId: unit, signal };
-      yield* readList(at, "variableGroups", (group: VariableGroup) => itemsOfGroup(at, group));
-      yield* readList(at, "connections", (connection: ServiceConnection) =>
-        itemsOfConnection(at, connection, tenantId),
+      const project = { organization, projectId: unit, signal };
+      yield* readList(project, "variableGroups", (group: VariableGroup) => itemsOfGroup(project, group));
+      yield* readList(project, "connections", (connection: ServiceConnection) =>
+        itemsOfConnection(project, connection, tenantId),
       );
     },
   };
@@ -76,13 +76,13 @@ const LASTING = new Set<CloudFailure["code"]>(["accessDenied", "notFound", "refu
 
 const notSeen = (scope: string, { code, message, remedy }: CloudFailure): NotSeen => ({ scope, code, message, remedy });
 
-function itemsOfGroup(at: ProjectContext, group: VariableGroup): ReadingItem[] {
+function itemsOfGroup(project: ProjectContext, group: VariableGroup): ReadingItem[] {
   const resource: Resource = {
-    id: groupId(at.organization.name, at.projectId, group.id),
+    id: groupId(project.organization.name, project.projectId, group.id),
     kind: "devopsVariableGroup",
     name: toSingleLine(group.name),
   };
-  if (group.type !== "AzureKeyVault") return [{ resource, edges: copiesIn(at, resource, group) }];
+  if (group.type !== "AzureKeyVault") return [{ resource, edges: copiesIn(project, resource, group) }];
   const vaultName = group.providerData?.vault ?? "";
   const names = Object.keys(group.variables ?? {});
   if (!VAULT_NAME.test(vaultName) || !names.every((name) => SECRET_NAME.test(name))) {
@@ -126,9 +126,9 @@ function copiesIn({ organization, projectId }: ProjectContext, resource: Resourc
     }));
 }
 
-function itemsOfConnection(at: ProjectContext, connection: ServiceConnection, tenantId: string): ReadingItem[] {
+function itemsOfConnection(project: ProjectContext, connection: ServiceConnection, tenantId: string): ReadingItem[] {
   const resource: Resource = {
-    id: connectionId(at.organization.name, at.projectId, connection.id),
+    id: connectionId(project.organization.name, project.projectId, connection.id),
     kind: "devopsServiceConnection",
     name: toSingleLine(connection.name),
   };

@@ -24,8 +24,8 @@ export interface SettingsClients {
 }
 
 /**
- * Resource types in lower case: the settings of the first are read from the App Service API, those of the second are properties
- * in Resource Graph.
+ * Resource types in lower case. The settings of `SITE_TYPES` are read from the App Service API. The environment variables of
+ * `CONTAINER_APP_TYPES` are properties in Resource Graph, and their secrets are read from the Container Apps API.
  */
 export const SITE_TYPES = ["microsoft.web/sites", "microsoft.web/sites/slots"];
 export const CONTAINER_APP_TYPES = ["microsoft.app/containerapps", "microsoft.app/jobs"];

@@ -22,7 +22,7 @@ import type { EdgeSource, ReadingItem } from "../edge-source.ts";
 import { CONTAINER_APP_TYPES, SITE_TYPES, settingsOf } from "./settings.ts";
 import { readVaultValues, type VaultValues } from "./vault-values.ts";
 
-/** Number of apps that are read concurrently, for the same reason as in `azure/subscription-reading.ts`. */
+/** Number of apps that are read concurrently. Azure Resource Manager allows an identity 25 reads a second in a subscription. */
 const APPS_AT_ONCE = 4;
 
 /** Maximum time for reading the values, out of the 20 minutes of a unit. */

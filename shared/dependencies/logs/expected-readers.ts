@@ -53,11 +53,11 @@ export function createExpectedReaders(tables: Tables): ExpectedReaders {
           .asset?.replace(/^\w+\./, "")
           .toLowerCase();
         const key = name ?? WHOLE_VAULT + (type ?? "");
-        const one = users.get(key) ?? { ids: new Set<string>(), groups: false };
-        one.ids.add(resource.id.toLowerCase());
+        const usersOfKey = users.get(key) ?? { ids: new Set<string>(), groups: false };
+        usersOfKey.ids.add(resource.id.toLowerCase());
         // The Azure source names principals `<type> <object ID>`.
-        if (/^Group /.test(resource.name) && resource.kind === "principal") one.groups = true;
-        users.set(key, one);
+        if (/^Group /.test(resource.name) && resource.kind === "principal") usersOfKey.groups = true;
+        users.set(key, usersOfKey);
       }
     return users;
   }

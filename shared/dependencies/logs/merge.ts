@@ -51,7 +51,8 @@ function mergedReader(
   nameOf: (appId: string) => string | undefined,
 ): Reader {
   const { callerId: id } = lines[0]!;
-  const last = <T>(of: (line: UseLine) => T | undefined): T | undefined => lines.map(of).findLast((one) => one);
+  const last = <T>(memberOf: (line: UseLine) => T | undefined): T | undefined =>
+    lines.map(memberOf).findLast((member) => member);
   const appId = last((line) => line.appId) ?? stored?.appId;
   const userName = last((line) => line.userName) ?? stored?.userName;
   const identityOf = last((line) => line.identityOf) ?? stored?.identityOf;
@@ -70,7 +71,7 @@ function mergedReader(
   };
 }
 
-/** Keeps the larger count of each day. Queries always count whole days. */
+/** Keeps the larger count of each day, because every query counts the whole day. */
 function mergedDays(stored: Reader["days"], lines: readonly UseLine[]): Reader["days"] {
   const days = new Map(stored);
   for (const [day, own] of Map.groupBy(lines, (line) => line.day)) {
@@ -103,7 +104,7 @@ export const mergedSignIn = (stored: SignInRecord | undefined, lines: readonly S
   lastAt: latest(stored?.lastAt, ...lines.map(({ lastAt }) => lastAt)),
 });
 
-/** ISO texts of one time zone sort by time. */
+/** Returns the latest of the given times. ISO texts of one time zone sort by time. */
 export const latest = (...instants: (string | undefined)[]): string =>
   instants
     .filter((one) => one !== undefined)

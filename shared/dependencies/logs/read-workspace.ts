@@ -39,7 +39,7 @@ import { unexpectedReaderOperation } from "./unexpected-readers.ts";
  * minutes. Hours have been observed.
  */
 const LATE_MS = 6 * HOUR_MS;
-/** Period of the first query. After a longer time without a query, the gap is not read. */
+/** Maximum period of a query, and the period of the first query. After a longer time without a query, the gap is not read. */
 const LONGEST_SPAN_MS = 7 * DAY_MS;
 /** After this many consecutive failures the shortest period is queried, because a long one may be the cause. */
 const FAILURES_BEFORE_SHORT = 3;
@@ -200,7 +200,7 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
   /**
    * Merges the result of a query into the rows of one kind, page by page, and deletes rows past their retention.
    *
-   * @param incoming - Lines of the query by row key. Emptied of the keys that have a row.
+   * @param incoming - Lines of the query by row key. Lines that were merged into a stored row are removed from the map.
    * @param also - Can change each record before it is written, and add operations that are written before it.
    */
   async function mergeRows<R extends { lastAt: string }, L>(
@@ -258,7 +258,7 @@ function spanOf({ readTo, failures }: WorkspaceRecord, now: Date): { from: Date;
   return { from: new Date(Math.floor(from / DAY_MS) * DAY_MS), to: new Date(now.getTime() + CLOCK_TOLERANCE_MS) };
 }
 
-/** Returns the changes of the workspace's own row after a query. A failure leaves the period that was read as it is. */
+/** Returns the changes of the workspace's own row after a query. A failure does not change the period that was read. */
 function progress(
   before: WorkspaceRecord,
   { from }: { from: Date },
@@ -284,4 +284,6 @@ const grouped = <T>(lines: readonly T[], keyOf: (line: T) => string): Map<string
 
 const isSame = (a: object, b: object): boolean => textOf(a) === textOf(b);
 const textOf = (value: object): string =>
-  JSON.stringify(value, (_, one: unknown) => (one instanceof Uint8Array ? Buffer.from(one).toString("base64") : one));
+  JSON.stringify(value, (_, member: unknown) =>
+    member instanceof Uint8Array ? Buffer.from(member).toString("base64") : member,
+  );

@@ -111,6 +111,7 @@ export const ReportedUnused = entity(TABLE, ReportedUnusedRecord);
 export const UNUSED = "unused";
 /** Maximum number of names in one row. With up to 127 characters each, compressed, they stay below the 1 MiB of a row. */
 export const NAMES_PER_ROW = 5000;
+/** Returns the key of one of a vault's rows in the partition `UNUSED`. The first row has the index 0 and the vault's own key. */
 export const furtherUnusedKey = (vaultKey: string, index: number): string =>
   index === 0 ? vaultKey : `${vaultKey}|${index}`;
 
@@ -124,6 +125,7 @@ export const assetUseKey = ({ vaultName, type, name }: { vaultName: string; type
   `${ASSET_USES}${text(vaultName)}|${type}|${text(name)}`;
 export const vaultUseKey = (vaultName: string): string => VAULT_USES + text(vaultName);
 export const signInKey = (appId: string, keyId: string): string => `${SIGN_INS}${text(appId)}|${text(keyId)}`;
+/** Returns the range of the rows of a partition whose keys have a prefix. */
 export const under = (partitionKey: string, prefix: string) => ({ partitionKey, from: prefix, before: keyEnd(prefix) });
 
 export const readersOf = ({ readers }: Pick<AssetUseRecord, "readers">): Reader[] =>

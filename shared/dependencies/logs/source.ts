@@ -38,7 +38,8 @@ export function createLogSource(deps: {
       for await (const rows of tables.pages(AssetUses, under(unit, ASSET_USES)))
         for (const row of rows) {
           const record = withoutKeys(row);
-          for (const one of readersOf(record).filter(({ lastAt }) => lastAt >= since)) addEdge(principals, record, one);
+          const recentReaders = readersOf(record).filter(({ lastAt }) => lastAt >= since);
+          for (const recentReader of recentReaders) addEdge(principals, record, recentReader);
         }
       for (const principal of principals.values()) yield principal satisfies ReadingItem;
       if (failure) {
@@ -61,7 +62,7 @@ function addEdge(
   reader: Reader,
 ): void {
   const { id, identityOf, operations, lastAt } = reader;
-  const found = principals.get(id) ?? {
+  const principal = principals.get(id) ?? {
     resource: {
       id: principalId(id),
       kind: "principal",
@@ -70,15 +71,15 @@ function addEdge(
     },
     edges: [],
   };
-  found.edges.push({
+  principal.edges.push({
     vaultName,
     type,
     name,
-    resource: found.resource,
+    resource: principal.resource,
     strength: "observed",
     evidence: operations.join(", "),
     refresh: { how: "blind" },
     lastReadOn: lastAt.slice(0, 10),
   });
-  principals.set(id, found);
+  principals.set(id, principal);
 }

@@ -33,7 +33,7 @@ export const unexpectedReaderOperation = (
     operations: reader.operations,
   });
 
-/** Returns an ID for a reader of an asset. Events of any time and any log have the same ID. */
+/** Returns an ID for a reader of an asset. All events of this reader and asset have it, whatever their time and log. */
 export const unexpectedReaderId = ({ vaultName, type, name, readerId }: UnexpectedReader): string =>
   fingerprint([vaultName.toLowerCase(), type, name.toLowerCase(), readerId.toLowerCase()]);
 

@@ -40,7 +40,7 @@ export interface UnusedSecrets {
    * Returns for each secret of a vault whether it is unused. Returns none if no log covers the number of days. Leaves out
    * disabled secrets, secrets that are too new, and secrets that this service syncs.
    */
-  of(vaultName: string): Promise<AssetUse[]>;
+  usesOf(vaultName: string): Promise<AssetUse[]>;
   /**
    * Finds secrets that became unused or used since the last call, and requests their compliance evaluation. Checks each vault
    * once a day.
@@ -94,7 +94,7 @@ export function createUnusedSecrets(deps: {
     return syncedSecrets;
   }
 
-  async function of(vaultName: string): Promise<AssetUse[]> {
+  async function usesOf(vaultName: string): Promise<AssetUse[]> {
     const now = clock.now();
     const logStart = await completeSince(vaultName, now);
     const days = await deps.days();
@@ -124,7 +124,7 @@ export function createUnusedSecrets(deps: {
   ): Promise<void> {
     // Assets (`secret.<name>`), with UNUSED_MARK in front of unused ones: a change of the state also changes the text.
     const reported = new Set(reportedRows.flatMap((row) => unpack(ReportedUnused, row, "assets", z.array(z.string()))));
-    const current = new Set((await of(vaultName)).map(({ asset, unused }) => (unused ? UNUSED_MARK : "") + asset));
+    const current = new Set((await usesOf(vaultName)).map(({ asset, unused }) => (unused ? UNUSED_MARK : "") + asset));
     const differences = [...current]
       .filter((one) => !reported.has(one))
       .concat([...reported].filter((one) => !current.has(one)));
@@ -148,7 +148,7 @@ export function createUnusedSecrets(deps: {
   }
 
   return {
-    of,
+    usesOf,
 
     async reportUnused() {
       const today = clock.now().toISOString().slice(0, 10);

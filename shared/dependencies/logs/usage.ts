@@ -60,7 +60,7 @@ export interface LogState {
 /** Answers queries about use from the logs of the configured workspaces. */
 export interface Usage extends SecretUsage {
   /** Returns the use of an asset. Makes three requests for each workspace. */
-  of(place: AssetPlace): Promise<AssetUsage>;
+  ofAsset(place: AssetPlace): Promise<AssetUsage>;
   /** Lists unexpected readers since a time. */
   unexpected(from: Date): AsyncGenerator<UnexpectedReader[]>;
 }
@@ -77,8 +77,8 @@ export function createUsage(deps: {
   const readWorkspaces = () => pMap(workspaceIds, (id) => reader.read(id), { concurrency: 2 });
 
   const readersIn = async (workspaceId: string, place: AssetPlace): Promise<{ readers: Reader[]; more: boolean }> => {
-    const found = await tables.get(AssetUses, workspaceId, assetUseKey(place));
-    return { readers: found ? readersOf(found) : [], more: found?.more === true };
+    const use = await tables.get(AssetUses, workspaceId, assetUseKey(place));
+    return { readers: use ? readersOf(use) : [], more: use?.more === true };
   };
 
   async function stateOf(workspaceId: string, vaultName: string): Promise<LogState> {
@@ -92,7 +92,7 @@ export function createUsage(deps: {
   }
 
   return {
-    async of(place) {
+    async ofAsset(place) {
       const found = await pMap(workspaceIds, (id) => readersIn(id, place), { concurrency: 4 });
       const logs = await pMap(workspaceIds, (id) => stateOf(id, place.vaultName), { concurrency: 4 });
       const byId = Map.groupBy(
@@ -112,20 +112,20 @@ export function createUsage(deps: {
         found.flatMap(({ readers }) => readers),
         ({ id }) => id,
       );
-      return [...byId.values()].flatMap((ones): OldVersionRead[] => {
-        // Tuples of a version and its last read. Reads of an old version count if no read of the new one followed.
-        const versions = ones.flatMap((one) => one.versions);
-        const newAt = latest("", ...versions.filter(([one]) => one === version).map(([, at]) => at));
-        const old = versions.filter(([one, at]) => one !== version && at > from && at > newAt);
-        const [last] = old.sort(([, a], [, b]) => (a > b ? -1 : 1));
-        return last ? [{ caller: nameOfReader(ones[0]!), version: last[0], at: new Date(last[1]) }] : [];
+      return [...byId.values()].flatMap((entries): OldVersionRead[] => {
+        // Tuples of a version and its last read. Reads of an old version count if no read of the new version followed.
+        const lastReads = entries.flatMap(({ versions }) => versions);
+        const newAt = latest("", ...lastReads.filter(([read]) => read === version).map(([, at]) => at));
+        const oldReads = lastReads.filter(([read, at]) => read !== version && at > from && at > newAt);
+        const [last] = oldReads.sort(([, a], [, b]) => (a > b ? -1 : 1));
+        return last ? [{ caller: nameOfReader(entries[0]!), version: last[0], at: new Date(last[1]) }] : [];
       });
     },
 
     async lastSignIn({ appId, keyId }) {
       await readWorkspaces();
-      const found = await pMap(workspaceIds, (id) => tables.get(SignIns, id, signInKey(appId, keyId)));
-      const last = latest("", ...found.map((one) => one?.lastAt));
+      const signIns = await pMap(workspaceIds, (id) => tables.get(SignIns, id, signInKey(appId, keyId)));
+      const last = latest("", ...signIns.map((signIn) => signIn?.lastAt));
       return last === "" ? undefined : new Date(last);
     },
 

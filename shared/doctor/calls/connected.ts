@@ -28,9 +28,9 @@ const devopsSteps =
   async (context: CheckContext): Promise<Result[]> => {
     if (!(await context.deps.devops.organization())) return off("No organization is connected.");
     const test = await context.devopsTest();
-    const found = test.steps.filter(({ step }) => steps.includes(step));
-    if (found.length === 0) return [notProven("the organization", "An earlier step failed.")];
-    return found.map((step) => {
+    const reportedSteps = test.steps.filter(({ step }) => steps.includes(step));
+    if (reportedSteps.length === 0) return [notProven("the organization", "An earlier step failed.")];
+    return reportedSteps.map((step) => {
       const { project, ok, code, detail, remedy } = step;
       const resource = project === null ? "the organization" : `project ${project}`;
       if (!ok) return { outcome: outcomeOf(code), resource, ...(detail && { detail }), ...(remedy && { remedy }) };
@@ -155,7 +155,7 @@ const tenants: OutgoingCall[] = [
   check: (context) => tenantChecks(context, name),
 }));
 
-/** Reports for some sync records of a provider whether the target can be read. Its states are read, but no value. */
+/** Reports for some sync records of a provider whether the target can be read. Reads the state of the target, but no value. */
 async function syncTargets(context: CheckContext, provider: string): Promise<Result[]> {
   const records = await context.syncRecords(provider);
   return await Promise.all(

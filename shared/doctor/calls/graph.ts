@@ -30,7 +30,7 @@ const withPermission =
     ];
   };
 
-/** As `withPermission`, for the first application that the tenant lists. */
+/** Makes a call that needs this permission, for the first application that the tenant lists. */
 const onApplication = (permission: string, work: (context: CheckContext, objectId: string) => Promise<Added>) =>
   withPermission(permission, async (context) => {
     const [application] = await context.applications();
@@ -154,8 +154,8 @@ export const graphCalls: readonly OutgoingCall[] = [
     optional: true,
     check: withPermission("Application.ReadWrite.OwnedBy", async (context) => {
       const held = await context.graphPermissions();
-      const writing = ["Application.ReadWrite.OwnedBy", "Application.ReadWrite.All", "Directory.ReadWrite.All"];
-      const permission = writing.find((one) => held.includes(one));
+      const sufficient = ["Application.ReadWrite.OwnedBy", "Application.ReadWrite.All", "Directory.ReadWrite.All"];
+      const permission = sufficient.find((name) => held.includes(name));
       if (permission === undefined)
         return {
           outcome: "permissionMissing",
