@@ -26,7 +26,11 @@ export interface KnownAddresses {
   without(user: UserRecord, address: string): AddressList;
 }
 
-/** @param keys - The first key hashes new addresses. Hashes under an older key stay valid while it is in the list. */
+/**
+ * Creates the functions that read and change a user's known addresses.
+ *
+ * @param keys - The first key hashes new addresses. Hashes under an older key stay valid while it is in the list.
+ */
 export function createKnownAddresses(keys: Config["JWT_SIGNING_KEYS"]): KnownAddresses {
   const hashOf = (user: UserRecord, address: string, { key }: (typeof keys)[number]) =>
     keyedHash(key, "address", `${userKey(user.username)}\0${address}`).slice(0, 32);

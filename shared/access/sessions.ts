@@ -49,7 +49,7 @@ export interface NewSession {
  * with a cookie.
  */
 export interface Sessions {
-  /** Creates a session with a new secret. @param details - Shown in the list of sessions, except for `provider`. */
+  /** Creates a session with a new secret. @param details - Stored with the session. */
   begin(
     user: string,
     details: Pick<SessionRecord, "by" | "provider" | "authenticatedAt" | "userAgent"> & { caller: Caller },

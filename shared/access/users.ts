@@ -67,7 +67,11 @@ export interface Users {
 /** Attempts to change a user while other writers change it. */
 const ATTEMPTS = 20;
 
-/** @param hasExpiredPassword - Returns whether the user's password can't be used any more. Default: none has expired. */
+/**
+ * Creates the functions that read and write users.
+ *
+ * @param hasExpiredPassword - Returns whether the user's password can't be used any more. Default: none has expired.
+ */
 export function createUsers(
   tables: Tables,
   hasExpiredPassword: (user: UserRow) => Promise<boolean> = async () => false,
