@@ -223,9 +223,14 @@ export function createSecondFactorEnrollment(deps: Dependencies): SecondFactorEn
       const user = await readUser(actor);
       if (!hasSecondFactor(user)) throw new Problem("conflict", "Add an authenticator app or a passkey first.");
       const { codes, hashes } = createCodes(user);
-      await withConfirmedIdentity(proof, user, eventOf("user.recoveryCodesReplaced", user, caller), async (confirmedUser) => {
-        await write(actor, confirmedUser, (latest) => ({ ...latest, recoveryCodes: hashes }));
-      });
+      await withConfirmedIdentity(
+        proof,
+        user,
+        eventOf("user.recoveryCodesReplaced", user, caller),
+        async (confirmedUser) => {
+          await write(actor, confirmedUser, (latest) => ({ ...latest, recoveryCodes: hashes }));
+        },
+      );
       return { recoveryCodes: codes };
     },
 

@@ -57,7 +57,11 @@ export interface Acknowledgements {
   /** Returns the acknowledgments of a rule by `alertKey`. One request per 1,000. */
   ofRule(ruleId: string): Promise<Map<string, Row<AcknowledgementRecord>>>;
   /** Returns a page of a rule's open alerts, sorted by item. Two requests per 1,000. @throws {Problem} notFound */
-  listOpen(ruleId: string, filter: { acknowledged?: boolean | undefined }, request: PageRequest): Promise<Page<OpenAlert>>;
+  listOpen(
+    ruleId: string,
+    filter: { acknowledged?: boolean | undefined },
+    request: PageRequest,
+  ): Promise<Page<OpenAlert>>;
   /** Returns a page of acknowledgments, sorted by rule and item. */
   list(filter: { ruleId?: string | undefined }, request: PageRequest): Promise<Page<AcknowledgementRecord>>;
   /**

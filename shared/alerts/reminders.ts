@@ -58,7 +58,9 @@ export function createFollowUps(deps: {
    */
   return async function followUps(rule: RuleRecord, run: EvaluationContext): Promise<FollowUps> {
     const now = run.now.getTime();
-    const alerts = [...(await trackedAlerts.ofRule(rule.ruleId)).values()].filter(({ item }) => matchesType(rule, item));
+    const alerts = [...(await trackedAlerts.ofRule(rule.ruleId)).values()].filter(({ item }) =>
+      matchesType(rule, item),
+    );
     /** Times of later follow-ups. */
     const laterTimes: number[] = [];
     /** Returns whether a follow-up is due. If not, records its time. */

@@ -57,7 +57,13 @@ export function createMailDelivery(deps: { mail: MailSender | undefined; attempt
           const seconds = Math.min(Math.max(1, answer.retryAfterSeconds), MAX_RETRY_AFTER_SECONDS);
           const error = `The mail provider throttles requests. Next attempt in ${seconds} seconds.`;
           if (test) return { status: "failed", error };
-          return { status: "waiting", throttled: true, attempts: part.attempts - 1, error, notBefore: timeAfter(seconds) };
+          return {
+            status: "waiting",
+            throttled: true,
+            attempts: part.attempts - 1,
+            error,
+            notBefore: timeAfter(seconds),
+          };
         }
         case "unavailable":
           return retry(part, test, answer.reason);

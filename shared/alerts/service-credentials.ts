@@ -30,7 +30,7 @@ export interface CredentialSource {
   expiring(by: Date): AsyncIterable<ServiceCredential>;
 }
 
-/** Returns credentials that reachedThresholds a threshold without a notification since, most urgent first. */
+/** Returns credentials that reached a threshold without a notification since, most urgent first. */
 export async function credentialItems(
   rule: RuleRecord,
   now: Date,
@@ -51,7 +51,7 @@ export async function credentialItems(
   return { items: unnotified.slice(0, limit), more: unnotified.length > limit };
 }
 
-/** Returns the lowest threshold that the credential reachedThresholds since its creation. */
+/** Returns the lowest threshold that the credential reached since its creation. */
 function reachedThreshold({ createdAt, expiresAt }: ServiceCredential, now: Date): number | undefined {
   const reachedThresholds = SERVICE_CREDENTIAL_DAYS.filter((days) => {
     const reachedAt = Date.parse(expiresAt) - days * DAY_MS;

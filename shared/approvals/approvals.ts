@@ -41,9 +41,9 @@ export interface ApprovalService {
   require(request: GuardedRequest): Promise<void>;
   /** Lists approvals, newest first. */
   list(state: ApprovalView["state"] | undefined, page: PageRequest): Promise<Page<ApprovalView>>;
-  /** @throws {Problem} notFound */
+  /** Returns an approval. @throws {Problem} notFound */
   get(id: string): Promise<ApprovalView>;
-  /** @throws {Problem} notFound, conflict (the actor's own request, or no longer pending) */
+  /** Approves a request. @throws {Problem} notFound, conflict (the actor's own request, or no longer pending) */
   approve(id: string, actor: Actor, caller: Caller): Promise<ApprovalView>;
   /** Rejects a request, or withdraws an approval that was not used. @throws {Problem} notFound, conflict */
   reject(id: string, actor: Actor, caller: Caller): Promise<ApprovalView>;
@@ -51,6 +51,7 @@ export interface ApprovalService {
   cleanUp(caller: Caller): Promise<void>;
 }
 
+/** Creates the approvals of guarded requests by a second administrator. */
 export function createApprovals(deps: {
   tables: Tables;
   administrators: Administrators;

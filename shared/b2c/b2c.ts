@@ -110,6 +110,7 @@ export interface B2c {
   cleanUp(caller: Caller): Promise<void>;
 }
 
+/** Creates the registrations of B2C tenants and the discovery of their credentials. */
 export function createB2c(deps: {
   tables: Tables;
   queues: Queues;

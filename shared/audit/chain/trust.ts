@@ -41,7 +41,11 @@ export interface Trust {
   vouch(): Promise<void>;
 }
 
-/** @param seeds - The configured keys. The first one signs. */
+/**
+ * Creates the set of trusted keys.
+ *
+ * @param seeds - The configured keys. The first one signs.
+ */
 export function createTrust(tables: Tables, seeds: Config["AUDIT_SIGNING_KEYS"]): Trust {
   const signingKeys = (seeds ?? []).map(signingKey);
   const signer = signingKeys[0];

@@ -47,6 +47,7 @@ interface Sequence {
   last: EntryName | undefined;
 }
 
+/** Creates the sequences of this process. */
 export function createSequences(randomness: Randomness, authentication: EntryAuthentication): Sequences {
   /** Sequences without a write in progress. A new one is created only if all are in use, so there are as many as writes at once. */
   const idle: Sequence[] = [];
