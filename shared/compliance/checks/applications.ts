@@ -98,7 +98,8 @@ const secretBesideCertificate = entraCheck("secret", {
     if (!credential?.certificatesUntil) return notApplicable("The application's certificates are unknown.");
     const expiry = expiresOn ?? null;
     if (!isValidAt(expiry, now)) return HAS_EXPIRED;
-    const latestExpiry = (of: readonly (number | null)[]) => (of.includes(null) ? null : Math.max(...(of as number[])));
+    const latestExpiry = (times: readonly (number | null)[]) =>
+      times.includes(null) ? null : Math.max(...(times as number[]));
     const validCertificates = credential.certificatesUntil.filter((until) => isValidAt(until, now));
     const expiries = [expiry, ...(validCertificates.length > 0 ? [latestExpiry(validCertificates)] : [])].filter(
       (end) => end !== null,
