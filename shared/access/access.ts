@@ -192,7 +192,8 @@ export function createAccess(deps: AccessDependencies): Access {
   const reservedUsernames = bootstrapUsername === undefined ? [] : [userKey(bootstrapUsername)];
   const passwordRules = { passwordSettings, clock, bootstrapUser: reservedUsernames[0] };
   const users = createUsers(tables, (user) => hasExpiredUnused(user, passwordRules));
-  // A new first signing key changes all hashes, so the service ignores the earlier failure counts. They expire within a day anyway.
+  // A new first signing key changes all hashes, so the service ignores the earlier failure counts. They expire within a day
+  // anyway.
   const hashName = (text: string) => keyedHash(config.JWT_SIGNING_KEYS[0]!.key, "sign-in", text);
   const failures = createSignInFailures({ tables, clock, hash: hashName });
   const addresses = createKnownAddresses(config.JWT_SIGNING_KEYS);

@@ -99,8 +99,8 @@ export function createFederatedSignIn(deps: {
   const { tables, users, sessions, audit, clock, reserved } = deps;
 
   /**
-   * Returns the name from the provider. Appends a part of the identity's hash if another user has the name. Without a valid name,
-   * returns `sso-` and a part of the hash.
+   * Returns the name from the provider. Appends a part of the identity's hash if another user has the name. If the name is
+   * not valid or reserved, returns `sso-` and a part of the hash.
    */
   async function availableUsername({ identity, name }: AuthenticatedPerson): Promise<string> {
     const id = identityId(identity);

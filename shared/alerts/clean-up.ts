@@ -25,9 +25,9 @@ import type { TrackedAlerts } from "./tracked-alerts.ts";
 const RETENTION_MS = 30 * DAY_MS;
 
 /**
- * Prefixes of the notification log's rows that are removed by age alone: `s!` a scan (written by earlier versions), `v!` a violation,
- * `c!` a credential of the service, `b!` a break-glass sign-in, `f!` a failure of scans, `w!` its weekly reminder, `z!` a
- * resolution.
+ * Prefixes of the notification log's rows that are removed by age alone: `s!` a scan (written by earlier versions), `v!` a
+ * violation, `c!` a credential of the service, `b!` a break-glass sign-in, `f!` a failure of scans, `w!` its weekly reminder,
+ * `z!` a resolution.
  */
 const EVENT_PREFIXES = ["s!", "v!", "c!", "b!", "f!", "w!", "z!"];
 

@@ -17,7 +17,9 @@ export interface EscalationChannels {
    * Otherwise the given rule, which sends a mail if the escalation has recipients of its own.
    */
   channelOf(rule: RuleRecord): Promise<RuleRecord>;
-  /** Returns the other rule whose channel opens incidents for escalated alerts, and must close them. Undefined if there is none. */
+  /**
+   * Returns the other rule whose channel opens incidents for escalated alerts, and must close them. Undefined if there is none.
+   */
   incidentsOf(rule: RuleRecord): Promise<RuleRecord | undefined>;
   /**
    * Returns the resolutions to send. A rule without resolution notifications sends only those that close an escalation's

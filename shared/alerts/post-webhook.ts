@@ -197,8 +197,8 @@ const isPermanentRejection = ({ status }: OutgoingAnswer): boolean =>
 const textOf = (body: Buffer): string => body.toString("utf8").toWellFormed();
 
 /**
- * Returns the seconds of Retry-After: https://www.rfc-editor.org/rfc/rfc9110#field.retry-after. Dates are ignored, because webhook
- * receivers rarely send them.
+ * Returns the seconds of Retry-After: https://www.rfc-editor.org/rfc/rfc9110#field.retry-after. Dates are ignored, because
+ * webhook receivers rarely send them.
  */
 function retryAfterSeconds({ headers }: OutgoingAnswer): number | undefined {
   const value = headers["retry-after"];

@@ -32,8 +32,8 @@ export const isRestoreMarker = (table: string, row: { partitionKey: string; rowK
   table === RestoreMarkers.table && row.partitionKey === RESTORE && row.rowKey === RESTORE;
 
 /**
- * Maximum time that alerts are held. By default, a full scan ends within a day, and the next evaluation of a rule with a weekly
- * digest within a week after it.
+ * Maximum time that alerts are held. By default, full scans run daily, and a rule with a weekly digest is evaluated within a week
+ * after the scan.
  */
 const MAX_HOLD_MS = 14 * DAY_MS;
 /**

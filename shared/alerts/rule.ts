@@ -207,7 +207,8 @@ export function tagOf(text: string): { name: string; value: string | undefined }
 
 /**
  * The facts about an asset, a violation or another item with which filters are compared. A filter on an undefined member does not
- * match, with two exceptions. An item without a severity matches any severity. An item without a source counts as from a key vault.
+ * match, with two exceptions. An item without a severity matches any severity. An item without a source counts as from a key
+ * vault.
  */
 export interface Subject {
   vaultName?: string | undefined;

@@ -54,7 +54,11 @@ export interface Audit extends AuditRecorder {
   export(request: ExportRequest, reader?: Caller): Promise<ExportPart>;
   /** Seals the intervals that are over. A timer calls it. */
   seal(): Promise<Sealing>;
-  /** Verifies the entries of a period against their digests, or their codes while they are not sealed. @throws {Problem} invalidCursor */
+  /**
+   * Verifies the entries of a period against their digests, or their codes while they are not sealed.
+   *
+   * @throws {Problem} invalidCursor
+   */
   verify(request: VerifyRequest, reader?: Caller): Promise<Verification>;
   /**
    * Compares the index with all entries and repairs it, sealed or not (index-repair.ts). A repair is recorded in the log, with

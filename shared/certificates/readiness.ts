@@ -5,8 +5,8 @@ import type { RenewalCheck } from "../inventory/certificate-facts.ts";
 import { RENEWERS, type Renewal, type Renewer, renewalOf } from "../inventory/renewal.ts";
 
 /**
- * Determines whether certificates are ready for shorter lifetimes: how often each is renewed under the limits of public authorities, who
- * renews it, and which renewals would fail. Pure functions of the stored facts.
+ * Determines whether certificates are ready for shorter lifetimes: how often each is renewed under the limits of public
+ * authorities, who renews it, and which renewals would fail. Pure functions of the stored facts.
  */
 
 /** Limits for which the renewals are counted, besides today's: the last two of the dated limits. */

@@ -56,9 +56,9 @@ export function summarizeReferences(references: Iterable<Reference | AssetUse>):
 }
 
 /**
- * Limits references to `MAX_PACKED_BYTES`, because authors of app settings can name any number of assets of any vault. If they are too
- * large, removes the examples. If they are still too large, counts references to the last assets as references to the vault as
- * a whole.
+ * Limits references to `MAX_PACKED_BYTES`, because authors of app settings can name any number of assets of any vault. If they
+ * are too large, removes the examples. If they are still too large, counts references to the last assets as references to the
+ * vault as a whole.
  */
 function limitSize(facts: VaultReferences): VaultReferences {
   const fits = (candidate: VaultReferences) => (packReferences(candidate)?.length ?? 0) <= MAX_PACKED_BYTES;

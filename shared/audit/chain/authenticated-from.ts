@@ -8,8 +8,8 @@ import type { ChainEnd } from "./chain.ts";
 import { type PublicKeys, readStatement, type SigningKey, signStatement } from "./signing.ts";
 
 /**
- * Determines since when every entry must have an authentication code. Versions up to the build f8ec7568 wrote entries without one. Digests
- * contain this time. Until the first digest, the row of the first interval has a signed statement with it.
+ * Determines since when every entry must have an authentication code. Versions up to the build f8ec7568 wrote entries without
+ * one. Digests contain this time. Until the first digest, the row of the first interval has a signed statement with it.
  */
 
 /**

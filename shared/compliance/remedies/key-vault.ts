@@ -242,7 +242,10 @@ const createCertificateVersion = (target: Target): Remediation =>
     ),
   );
 
-/** Remediation of a certificate that is valid for too long. A new version of a public certificate must not exceed the limit of today. */
+/**
+ * Remediation of a certificate that is valid for too long. A new version of a public certificate must not exceed the limit of
+ * today.
+ */
 export function shortenCertificate(target: Target): Remediation {
   const limit = target.facts.publiclyTrusted ? publicLimitAt(target.now) : undefined;
   const months = limit ? monthsWithin(limit.days) : MAX_CERTIFICATE_MONTHS;
