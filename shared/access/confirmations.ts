@@ -31,6 +31,8 @@ export function confirmedAtOf(user: UserRecord, id: string, authenticatedAt?: st
  */
 export function confirmationsWith(user: UserRecord, id: string, at: string): NonNullable<UserRecord["confirmations"]> {
   const oldest = Date.parse(at) - FRESH_MS - CLOCK_SKEW_MS;
-  const others = (user.confirmations ?? []).filter((other) => other.id !== id && Date.parse(other.at) > oldest);
-  return [...others.slice(1 - MAX_CONFIRMATIONS), { id, at }];
+  const recentConfirmations = (user.confirmations ?? []).filter(
+    (confirmation) => confirmation.id !== id && Date.parse(confirmation.at) > oldest,
+  );
+  return [...recentConfirmations.slice(1 - MAX_CONFIRMATIONS), { id, at }];
 }

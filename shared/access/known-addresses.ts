@@ -48,10 +48,10 @@ export function createKnownAddresses(keys: Config["JWT_SIGNING_KEYS"]): KnownAdd
 
     with(user, address, now) {
       const expiredBefore = now.getTime() - ADDRESS_LIFETIME_MS;
-      const others = without(user, address).filter(({ lastAt }) => Date.parse(lastAt) > expiredBefore);
-      if (address === UNKNOWN_ADDRESS) return others;
+      const otherAddresses = without(user, address).filter(({ lastAt }) => Date.parse(lastAt) > expiredBefore);
+      if (address === UNKNOWN_ADDRESS) return otherAddresses;
       const newest = { hash: hashOf(user, address, keys[0]!), lastAt: now.toISOString() };
-      return [newest, ...others].slice(0, MAX_ADDRESSES);
+      return [newest, ...otherAddresses].slice(0, MAX_ADDRESSES);
     },
 
     without,

@@ -15,7 +15,7 @@ export interface GivenFactor {
   passkey?: PasskeyAssertion | undefined;
 }
 
-/** What a user can send as a second factor. */
+/** The second factors that a user can send. */
 export interface FactorChallenge {
   methods: SecondFactorMethod[];
   /** Options for `navigator.credentials.get`. Null if the user has no passkey for this address. */

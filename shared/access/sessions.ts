@@ -103,7 +103,7 @@ export function createSessions(deps: {
         cookie: sessionCookie(cookieName, `${Buffer.from(user).toString("base64url")}.${secret}`, maxAge),
         sessionsWith(after) {
           const startMs = Date.parse(after.lastSignInAt!);
-          const others = (after.sessions ?? [])
+          const otherSessions = (after.sessions ?? [])
             // Excludes this session itself, which is already stored if the response to the write was lost and the write is
             // repeated.
             .filter((stored) => stored.id !== idOf(secret) && isSessionValid(stored, after, startMs))
@@ -119,7 +119,7 @@ export function createSessions(deps: {
             ...(caller.address !== undefined && { address: caller.address }),
             ...(userAgent !== undefined && { userAgent }),
           };
-          return { sessions: [session, ...others.slice(0, MAX_SESSIONS - 1)] };
+          return { sessions: [session, ...otherSessions.slice(0, MAX_SESSIONS - 1)] };
         },
       };
     },

@@ -87,7 +87,7 @@ interface SignInResult {
   method?: SecondFactorMethod | undefined;
 }
 
-/** Where a sign-in comes from, and the session to store with it. */
+/** The address of a sign-in, and the session to store with it. */
 interface SignInDetails {
   address: string;
   /** True if the user recently signed in from the address. */

@@ -185,9 +185,9 @@ export function userOperations(
         : replace(User, key, after, before.etag),
   ];
   if (directoryCategory(before) === directoryCategory(after)) return operations;
-  const others = (directory?.administrators ?? []).filter((administrator) => administrator !== key);
+  const otherAdministrators = (directory?.administrators ?? []).filter((administrator) => administrator !== key);
   const newDirectory = {
-    administrators: isAdministrator(after) ? [...others, key] : others,
+    administrators: isAdministrator(after) ? [...otherAdministrators, key] : otherAdministrators,
     total: (directory?.total ?? 0) + (after ? 1 : 0) - (before ? 1 : 0),
   };
   operations.push(

@@ -129,10 +129,10 @@ export function createAcknowledgements(deps: {
   /** Returns the open alerts that a request acknowledges, by key. */
   async function alertsOf(request: Parameters<Acknowledgements["create"]>[0]): Promise<Map<string, TrackedAlert>> {
     const { ruleId, itemId = "", historyId } = request;
-    const open = await trackedAlerts.ofRule(ruleId);
+    const openAlerts = await trackedAlerts.ofRule(ruleId);
     if (historyId === undefined) {
       const lowerCaseId = itemId.toLowerCase();
-      return new Map([...open].filter(([, { item }]) => item.id.toLowerCase() === lowerCaseId));
+      return new Map([...openAlerts].filter(([, { item }]) => item.id.toLowerCase() === lowerCaseId));
     }
     // The delivery of an escalation names the rule that sends it, and in `escalatedFrom` the rule of the alerts.
     const delivery = await deps.history.get(historyId);
@@ -142,7 +142,7 @@ export function createAcknowledgements(deps: {
       const trackedItem = trackedItemOf(item);
       return trackedItem ? [alertKey(trackedItem)] : [];
     });
-    return new Map(keys.flatMap((key) => (open.has(key) ? [[key, open.get(key)!] as const] : [])));
+    return new Map(keys.flatMap((key) => (openAlerts.has(key) ? [[key, openAlerts.get(key)!] as const] : [])));
   }
 
   return {
@@ -150,8 +150,8 @@ export function createAcknowledgements(deps: {
 
     async listOpen(ruleId, { acknowledged }, request) {
       await rules.get(ruleId);
-      const [open, acknowledgements] = await Promise.all([trackedAlerts.ofRule(ruleId), ofRule(ruleId)]);
-      const alerts = [...open].map(([key, row]): OpenAlert & { key: string } => {
+      const [openAlerts, acknowledgements] = await Promise.all([trackedAlerts.ofRule(ruleId), ofRule(ruleId)]);
+      const alerts = [...openAlerts].map(([key, row]): OpenAlert & { key: string } => {
         const stored = acknowledgements.get(key);
         // The acknowledgment of an earlier alert about the same item does not count.
         const acknowledgement = stored?.since === row.since ? withoutKeys(stored) : undefined;
@@ -233,9 +233,11 @@ export function createAcknowledgements(deps: {
     async cleanUp(ruleIds) {
       const acknowledged = Map.groupBy(await readRows(""), ({ ruleId }) => ruleId);
       for (const [ruleId, rows] of acknowledged) {
-        const open = ruleIds.has(ruleId) ? await trackedAlerts.ofRule(ruleId) : new Map<string, TrackedAlert>();
+        const openAlerts = ruleIds.has(ruleId) ? await trackedAlerts.ofRule(ruleId) : new Map<string, TrackedAlert>();
         const prefix = rowKeyOf(ruleId, "");
-        const obsolete = rows.filter(({ rowKey, since }) => open.get(rowKey.slice(prefix.length))?.since !== since);
+        const obsolete = rows.filter(
+          ({ rowKey, since }) => openAlerts.get(rowKey.slice(prefix.length))?.since !== since,
+        );
         await tables.write(
           AcknowledgementRows.table,
           ACKNOWLEDGEMENTS,

@@ -79,8 +79,8 @@ export function createAssetNotifications(deps: {
 
   /** Returns the ID of the last notification about an open alert. */
   async function idOfOpen(ruleId: string, key: string): Promise<string[]> {
-    const open = await tables.get(TrackedRows, ruleId, key, { onCorrupt: (row) => countLeftOut(row) });
-    return open ? [open.deliveryId] : [];
+    const openAlert = await tables.get(TrackedRows, ruleId, key, { onCorrupt: (row) => countLeftOut(row) });
+    return openAlert ? [openAlert.deliveryId] : [];
   }
 
   /** Returns the IDs of the newest notifications of these rules in a period. */

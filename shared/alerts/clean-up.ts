@@ -111,10 +111,10 @@ export function createCleanUp(deps: {
 
   /** Removes rows of escalations, except those of open alerts, so that they are not escalated again. */
   async function removeEscalationRows(ruleId: string, retainedFrom: Date): Promise<void> {
-    const open = new Set(
+    const keysOfOpenAlerts = new Set(
       [...(await trackedAlerts.ofRule(ruleId)).values()].map(({ item, since }) => escalationKey(item, since)),
     );
-    await removeEventRows(ruleId, ESCALATION_PREFIX, retainedFrom, open);
+    await removeEventRows(ruleId, ESCALATION_PREFIX, retainedFrom, keysOfOpenAlerts);
   }
 
   /**

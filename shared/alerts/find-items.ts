@@ -150,7 +150,7 @@ export function createItemFinder(deps: ItemFinderDeps) {
     state: Partial<StateRecord> = {},
   ): Promise<FoundItems> {
     const toSend = await notifications.unnotified(rule.ruleId, await deps.resolutionsToSend(rule, resolved));
-    // Also resolutions that were already sent, but whose alert's row remained because of a crash or a late write.
+    // These include resolutions that were already sent, but whose alert's row remained because of a crash or a late write.
     const silent = resolved.filter((item) => !toSend.includes(item));
     const remainingItems = Math.max(0, MAX_ITEMS - newItems.items.length);
     return {

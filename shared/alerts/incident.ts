@@ -15,7 +15,7 @@ export interface Incident {
   /** `open`: the alert is new or continues. `close`: the alert is resolved. */
   action: "open" | "close";
   urgency: Urgency;
-  /** What is wrong, which receivers shorten to their limit with `subjectWithin`. */
+  /** The problem. Receivers shorten the headline to their limit with `subjectWithin`. */
   headline: Headline;
   /** Details, with the urgency in words first. */
   facts: [label: string, value: string][];

@@ -137,10 +137,10 @@ export function createWebhookDelivery(deps: {
   async function alreadyResolved(row: DeliveryRecord, items: readonly Item[]): Promise<Item[]> {
     const openedItems = items.filter(({ kind }) => kind !== "renewed" && kind !== "recovered");
     if (row.test || !openedItems.some(trackedItemOf)) return [];
-    const open = await deps.trackedAlerts.ofRule(row.escalatedFrom ?? row.ruleId);
+    const openAlerts = await deps.trackedAlerts.ofRule(row.escalatedFrom ?? row.ruleId);
     return openedItems.filter((item) => {
       const tracked = trackedItemOf(item);
-      return tracked !== undefined && !open.has(alertKey(tracked));
+      return tracked !== undefined && !openAlerts.has(alertKey(tracked));
     });
   }
 

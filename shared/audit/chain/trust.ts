@@ -49,7 +49,7 @@ export interface Trust {
 export function createTrust(tables: Tables, seeds: Config["AUDIT_SIGNING_KEYS"]): Trust {
   const signingKeys = (seeds ?? []).map(signingKey);
   const signer = signingKeys[0];
-  const configured = new Map(signingKeys.map(({ kid, privateKey }) => [kid, createPublicKey(privateKey)]));
+  const configuredKeys = new Map(signingKeys.map(({ kid, privateKey }) => [kid, createPublicKey(privateKey)]));
   let signerVouched = false;
 
   async function vouched() {
@@ -62,7 +62,7 @@ export function createTrust(tables: Tables, seeds: Config["AUDIT_SIGNING_KEYS"])
       }
     }
     const keys = withVouched(
-      configured,
+      configuredKeys,
       rows.map(({ statement }) => statement),
     );
     const isValid = ({ statement }: { statement: string }) => "payload" in readVoucher(statement, keys);

@@ -23,7 +23,7 @@ export interface EntryWrite {
   replaced?: { link: string | undefined };
 }
 
-/** What a write stores: the columns of the entry's row, and operations for the same transaction. */
+/** The rows of a write: the columns of the entry's row, and operations for the same transaction. */
 export interface LinkedRows {
   columns: { entry: string; link?: string | undefined; mac?: string | undefined };
   operations: Operation[];

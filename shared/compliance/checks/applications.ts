@@ -46,7 +46,7 @@ const isValidAt = (until: number | null, now: number): boolean => until === null
 const HAS_EXPIRED = notApplicable("It has expired.");
 
 /**
- * Of an application's valid secrets, only the one that expires last passes. The others should be deleted. Secrets that share
+ * Only the valid secret of an application that expires last passes. The others should be deleted. Secrets that share
  * the last expiry all fail.
  */
 const onlySecret = entraCheck("secret", {

@@ -280,7 +280,7 @@ const enableAutoRenewal = (target: Target): Remediation =>
     ),
   );
 
-/** Where to look when a renewer is late. Undefined for the policy and without a renewer. */
+/** How to find the cause of a late renewal, by renewer. The vault's policy and certificates without a renewer have no entry. */
 const RENEWER_CHECKS: Partial<Record<Renewer, string>> = {
   acmebot:
     "Look for the failed renewal in the log of Acmebot's Functions app, and renew the certificate in its dashboard.",
