@@ -266,7 +266,7 @@ const listOpenAlerts = endpoint({
   }),
   responds: { 200: pageOf(OpenAlertEntry, "OpenAlertList") },
   handle: async ({ params, query, services }) => {
-    const page = await services.alerts.acknowledgements.open(
+    const page = await services.alerts.acknowledgements.listOpen(
       params.rule_id,
       { acknowledged: query.acknowledged },
       pageRequest(query),
@@ -300,7 +300,7 @@ const acknowledgeAlerts = endpoint({
     idOf: ({ items: [first] }) => (first ? `${first.ruleId} ${first.acknowledgedAt}` : null),
     async answer({ id, services }) {
       const [ruleId = "", acknowledgedAt] = id.split(" ");
-      const ofRule = [...(await services.alerts.acknowledgements.of(ruleId)).values()];
+      const ofRule = [...(await services.alerts.acknowledgements.ofRule(ruleId)).values()];
       const acknowledged = ofRule.filter((one) => one.acknowledgedAt === acknowledgedAt);
       if (acknowledged.length === 0) throw notFound("The acknowledgment");
       return acknowledgedView(acknowledged);

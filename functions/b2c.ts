@@ -227,7 +227,7 @@ export const timers = [
   timer({
     name: "discoverDueTenants",
     schedule: { setting: "B2C_SCHEDULE" },
-    handle: ({ services }) => services.b2c.tick(),
+    handle: ({ services }) => services.b2c.enqueueDue(),
   }),
   timer({
     name: "cleanUpTenants",

@@ -71,7 +71,7 @@ async function requireConfirmable(
   const { requireStepUp, requireApproval } = await settings.values();
   if (change.requireStepUp === true && !requireStepUp && !access.stepUp.isFresh(actor))
     throw await access.stepUp.problem(actor);
-  if (change.requireApproval === true && !requireApproval && !(await access.administrators.areTwo())) {
+  if (change.requireApproval === true && !requireApproval && !(await access.administrators.hasAtLeastTwo())) {
     throw new Problem(
       "conflict",
       "requireApproval needs two active administrators, because each approves the requests of the other. Make another user an administrator first.",

@@ -62,8 +62,9 @@ import { entraView, userView } from "./views.ts";
  * request, and the endpoints under /auth call it to sign users in and out and to manage them.
  */
 export interface Access {
-  /** Signs in with a password: see `SignIn`. */
+  /** Signs in with a password and returns a token: see `SignIn`. */
   signIn: SignIn["signIn"];
+  /** Signs in with a password and returns a session cookie: see `SignIn`. */
   signInToSession: SignIn["signInToSession"];
   /** The addresses with a recent successful sign-in. Sign-ins from them don't wait behind those from other addresses. */
   recentAddresses: Pick<RecentAddresses, "has">;
@@ -78,7 +79,7 @@ export interface Access {
    *
    * @returns The session at the identity provider, if the actor's current session is by single sign-on. That session stays active.
    */
-  signOut(actor: Actor, how: SignOutScope, caller: Caller): Promise<ProviderSession | undefined>;
+  signOut(actor: Actor, scope: SignOutScope, caller: Caller): Promise<ProviderSession | undefined>;
   /**
    * Returns the actor that a credential belongs to, or the problem with which to reject the request (401, for tokens of Entra
    * also 403 and 503). Costs one uncached read of the user's row, and one write when a session is extended or an API token is
@@ -163,7 +164,7 @@ export interface AccessDependencies {
   passwordSettings?: PasswordSettings;
   /** Keys that encrypt TOTP secrets. Without them, users can't enroll an authenticator app. */
   secondFactorKeys?: RowKeys | undefined;
-  /** Reads role assignments, for the first password. Without it, there are none. */
+  /** Reads role assignments, for the first password. Default: finds no role assignment. */
   readAssignment?: (id: string) => Promise<AssignmentRecord | undefined>;
   /** Verifies access tokens of Entra. Without it, none is accepted. */
   entra?: EntraTokens;
@@ -191,7 +192,8 @@ export function createAccess(deps: AccessDependencies): Access {
   const reservedUsernames = bootstrapUsername === undefined ? [] : [userKey(bootstrapUsername)];
   const passwordRules = { passwordSettings, clock, bootstrapUser: reservedUsernames[0] };
   const users = createUsers(tables, (user) => hasExpiredUnused(user, passwordRules));
-  // A new first signing key discards the failure counts, which would expire within a day anyway.
+  // A new first signing key changes all hashes, so the service ignores the earlier failure counts. They expire within a day
+  // anyway.
   const hashName = (text: string) => keyedHash(config.JWT_SIGNING_KEYS[0]!.key, "sign-in", text);
   const failures = createSignInFailures({ tables, clock, hash: hashName });
   const addresses = createKnownAddresses(config.JWT_SIGNING_KEYS);
@@ -224,9 +226,10 @@ export function createAccess(deps: AccessDependencies): Access {
   });
 
   /**
-   * Returns true if a user who signed in with the password must enroll a second factor first. Never if nobody could enroll one
-   * here, because nobody could then change the setting. While the stored settings can't be read, everyone must: an administrator
-   * can then still sign in, and find the row in the audit log.
+   * Returns true if a user who signed in with the password must enroll a second factor first. False if this deployment supports
+   * no second factor: otherwise administrators could not sign in to change the setting. While the stored settings can't be read,
+   * every user without a second factor must enroll one. Administrators can then still sign in and find the unreadable row in the
+   * audit log.
    */
   async function mustEnroll(user: UserRow): Promise<boolean> {
     if (hasSecondFactor(user) || !(totpSecrets.available || passkeys.available)) return false;
@@ -275,22 +278,22 @@ export function createAccess(deps: AccessDependencies): Access {
 
     noSession: sessionCookie(SESSION_COOKIE, "", 0),
 
-    async signOut(actor, how, caller) {
+    async signOut(actor, scope, caller) {
       const user = await users.find(actor.username);
       if (!user) return undefined;
       const event = {
         type: "user.signedOut",
         caller,
         target: { type: "user", id: user.rowKey },
-        details: { ...how },
+        details: { ...scope },
       };
       await audited(audit, event, async () => {
         const { credential } = actor;
-        if (how.everywhere) {
+        if (scope.everywhere) {
           await users.change(user, (latest) => ({
             ...latest,
             ...revokedTokenMembers(latest, clock),
-            ...clearedApiTokens(how),
+            ...clearedApiTokens(scope),
           }));
         } else if (credential.kind === "session") await sessions.end(user, credential.id);
         else if (credential.kind === "token") {

@@ -67,6 +67,8 @@ export interface Administration {
 const MAX_CONCURRENT_READS = 16;
 
 /**
+ * Creates the administration of users.
+ *
  * @param deps.roleMapped - Returns true if single sign-on assigns the roles of its users.
  * @param deps.passwordSignIn - Decides whether a user may sign in with a password now.
  * @param deps.passwordSettings - The settings of passwords that administrators set.
@@ -95,7 +97,8 @@ export function createAdministration(deps: {
   const viewOf = async (user: ViewedUser) => accountView(user, await failures.lockedUntil(userKey(user.username)));
 
   /**
-   * Throws `conflict` for a change that single sign-on or the user decides: the role of an SSO user, the caller's own password.
+   * Throws `conflict` for a new password of the caller, and for changes that only single sign-on makes: the password or identity
+   * of an SSO user, and a role that the role mapping assigns. Also if the new identity is blocked or linked to another user.
    */
   async function requireAllowedChange(
     user: UserRow,
@@ -133,7 +136,7 @@ export function createAdministration(deps: {
   function applyChange(current: UserRow, change: UserChange, passwordHash: string | undefined): UserRecord {
     const { email, role = current.role, state = current.state, sso } = change;
     const isDisabled = state === "disabled" && current.state === "active";
-    // Another identity or none (`null`). A person who signed in with the earlier one must not keep access.
+    // The identity is replaced or removed (`null`). A person who signed in with it must not keep access.
     const isUnlinked = sso !== undefined && current.sso !== undefined && !isSameIdentity(current.sso, sso);
     const isReset = passwordHash !== undefined;
     return {

@@ -9,12 +9,15 @@ export interface Administrators {
   uidOf(username: string): Promise<string | undefined>;
   /** Returns whether a user, by username or ID, is an administrator, active or not. */
   isAdministrator(id: string): Promise<boolean>;
-  /** Returns what decides who can sign in as a user, by username or ID: it changes with the account, the password and the identity. */
+  /**
+   * Returns a value that changes if another person may be able to sign in as the user: with a new account of the same name, and
+   * with another password or SSO identity. Undefined for an unknown username or ID.
+   */
   accountOf(id: string): Promise<unknown>;
   /** Returns what identifies the actor for good: the `uid` of a user, or the name of an Entra principal. */
   idOf(actor: Actor): Promise<string>;
   /** Returns whether there are at least two active administrators. Reads the list of users. */
-  areTwo(): Promise<boolean>;
+  hasAtLeastTwo(): Promise<boolean>;
 }
 
 export function createAdministrators({ tables, users }: { tables: Tables; users: Users }): Administrators {
@@ -36,12 +39,12 @@ export function createAdministrators({ tables, users }: { tables: Tables; users:
       return user ? uidOf(user) : username;
     },
 
-    async areTwo() {
+    async hasAtLeastTwo() {
       const range = { partitionKey: USERS_PARTITION, before: AFTER_USERS, onCorrupt: "leaveOut" as const };
-      let found = 0;
+      let activeAdministrators = 0;
       for await (const rows of tables.pages(User, { ...range, select: ["role", "state"] })) {
-        found += rows.filter(({ role, state }) => role === "admin" && state === "active").length;
-        if (found >= 2) return true;
+        activeAdministrators += rows.filter(({ role, state }) => role === "admin" && state === "active").length;
+        if (activeAdministrators >= 2) return true;
       }
       return false;
     },

@@ -3,10 +3,10 @@ import { USERNAME } from "./user.ts";
 
 /**
  * The start of the text of an API token. The whole text is `clm_`, then 32 random bytes, the user and the CRC32 of that text,
- * all in base62, for example `clm_4fT…`. Secret scanners recognize the format, and a typo is detected without a storage read,
- * as GitHub does (https://github.blog/engineering/platform-security/behind-githubs-new-authentication-token-formats/). The user
- * in the text lets the service verify the token with one read of the user's row. Tokens of earlier versions don't name their
- * user.
+ * all in base62, for example `clm_4fT…`. Secret scanners recognize the format, and the CRC32 reveals a typo without a storage
+ * read. The source of the format is
+ * https://github.blog/engineering/platform-security/behind-githubs-new-authentication-token-formats/. The user in the text lets
+ * the service verify the token with one read of the user's row. Tokens of earlier versions don't name their user.
  */
 export const API_TOKEN_PREFIX = "clm_";
 

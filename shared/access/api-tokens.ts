@@ -85,8 +85,8 @@ export interface ApiTokens {
    */
   create(actor: Actor, wanted: z.output<typeof NewApiToken>, caller: Caller): Promise<CreatedApiToken>;
   /**
-   * Lists tokens: of the given user by name; without a user the actor's own, or for an administrator those of all users in the
-   * order of their ids.
+   * Lists tokens: those of the given user, by name. Without a user, an administrator gets those of all users in the order of
+   * their IDs, and other actors get their own.
    *
    * @throws {Problem} forbidden
    */
@@ -108,6 +108,7 @@ export interface ApiTokens {
 /** An API token that expires soon, as alerts show it. */
 interface ExpiringToken {
   id: string;
+  /** Kind of the credential in messages: always `API token`. */
   what: string;
   name: string;
   owner: string;
@@ -115,7 +116,11 @@ interface ExpiringToken {
   expiresAt: string;
 }
 
-/** @param deps.maxIdleDays - Days since the last SSO sign-in after which the tokens of an SSO user are rejected. */
+/**
+ * Creates the functions that verify and manage API tokens.
+ *
+ * @param deps.maxIdleDays - Days since the last SSO sign-in after which the tokens of an SSO user are rejected.
+ */
 export function createApiTokens(deps: {
   tables: Tables;
   users: Users;
@@ -329,8 +334,8 @@ function createTokenReader({
   const isPastListing = ({ expiresAt }: { expiresAt: string }) => Date.parse(expiresAt) + EXPIRED_SHOWN_MS <= nowMs();
 
   /**
-   * Returns the rows whose user still lists the token. Reads the users after the rows: a token and its user's list are written
-   * together.
+   * Returns the rows whose user still lists the token. The users must be read after the rows. One transaction writes a token's
+   * row and its user's list, so a list that is read later contains each valid token of these rows.
    */
   async function withOwners<T extends { user: string; rowKey: string }>(
     rows: readonly T[],

@@ -19,8 +19,9 @@ const SKEW_MS = MINUTE_MS;
  * Creates the function that authenticates each request. It returns the actor of a credential, or the problem with which to
  * reject the request: 401, and for tokens of Entra also 403 and 503.
  *
- * @param deps.ensureBootstrapAdministrator - Resolves once the bootstrap administrator matches the configuration. A reset
- * revokes earlier tokens, so it must come first. Returns a function that throws for a user for whom that is unknown.
+ * @param deps.ensureBootstrapAdministrator - Resolves once the bootstrap administrator matches the configuration. It runs
+ * before a credential is checked, because a reset revokes earlier tokens. Its result is a function that throws for the bootstrap
+ * administrator if the service can't read whether the configured password changed.
  */
 export function createAuthentication(deps: {
   tokens: Tokens;
@@ -36,8 +37,8 @@ export function createAuthentication(deps: {
   const { tokens, users, sessions, apiTokens, entra, mustEnroll, ensureBootstrapAdministrator, clock } = deps;
 
   /**
-   * Returns true if a token is from the future, so that no revocation until then would end it. The time of the user's newest sign-in
-   * is allowed, because it follows the last revocation, by an instance whose clock may be ahead.
+   * Returns true if a token claims a future time of issue. A revocation before that time would not end the token. The time of
+   * the user's newest sign-in is allowed, because an instance whose clock is ahead may have written it.
    */
   function isFromFuture(issuedAt: Date, { lastSignInAt }: UserRow): boolean {
     const newestMs = lastSignInAt === undefined ? 0 : Date.parse(lastSignInAt);

@@ -35,7 +35,8 @@ const mark = z.object({
   kid: z.string(),
   proof: z.string(),
   /**
-   * Used when the signing key was removed. Not the hash in the user's row, which changes when the user changes the password.
+   * Hash of the configured password. It replaces `proof` once the signing key of `proof` is removed. The hash in the user's row
+   * can't do that, because it changes when the user changes the password.
    */
   passwordHash: z.string(),
   /** Time at which the deployer set the first password (first-password.ts), which works once. */
@@ -153,9 +154,9 @@ async function bootstrapAdministrator(deps: Dependencies): Promise<void> {
  * `maxAgeMs` or after a failure.
  *
  * @param bootstrapUser - Result of `userKey` for the configured username; undefined if there is none.
- * @returns a function that returns a check of the user who signs in. The check throws `StorageCorrupt` for the bootstrap
- *   administrator if a stored row can't be read that shows whether the configured password changed, because the user's password
- *   and tokens may be outdated.
+ * @returns a function that returns a check of the user who signs in. If a stored row is unreadable, the service can't tell
+ *   whether the configured password changed, so the password and tokens of the bootstrap administrator may be outdated. The check
+ *   then throws `StorageCorrupt` for this user.
  */
 export function createBootstrapCheck(deps: Dependencies, bootstrapUser: string | undefined) {
   let last: { startedAtMs: number; done: Promise<void> } | undefined;

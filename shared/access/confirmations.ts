@@ -22,9 +22,17 @@ export function confirmedAtOf(user: UserRecord, id: string, authenticatedAt?: st
   return newest.length === 0 ? undefined : new Date(Math.max(...newest));
 }
 
-/** Returns the user's recent confirmations with one more, newest last. It replaces the earlier one of its token or session. */
+/**
+ * Returns the user's recent confirmations with a new one as the last. The new confirmation replaces an earlier one of the same
+ * token or session.
+ *
+ * @param id - ID of the token or session.
+ * @param at - Time of the new confirmation, ISO 8601.
+ */
 export function confirmationsWith(user: UserRecord, id: string, at: string): NonNullable<UserRecord["confirmations"]> {
   const oldest = Date.parse(at) - FRESH_MS - CLOCK_SKEW_MS;
-  const others = (user.confirmations ?? []).filter((other) => other.id !== id && Date.parse(other.at) > oldest);
-  return [...others.slice(1 - MAX_CONFIRMATIONS), { id, at }];
+  const recentConfirmations = (user.confirmations ?? []).filter(
+    (confirmation) => confirmation.id !== id && Date.parse(confirmation.at) > oldest,
+  );
+  return [...recentConfirmations.slice(1 - MAX_CONFIRMATIONS), { id, at }];
 }

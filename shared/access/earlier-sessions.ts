@@ -31,15 +31,16 @@ export const earlierSessionKey = (user: string, id: string): string => `${SESSIO
 /** Sessions of earlier versions, in rows of their own. */
 export interface EarlierSessions {
   /** Reads a session of the user, valid or not. Costs one read. */
-  find(user: UserRow, id: string): Promise<EarlierSession | undefined>;
-  /** Returns the sessions of the user in rows of their own, valid or not. */
+  find(user: UserRow, id: string): Promise<ExtendableSession | undefined>;
+  /** Lists the user's sessions of earlier versions, valid or not. */
   ofUser(user: UserRow): Promise<SessionRecord[]>;
   /** Deletes a session. False if it does not exist. */
   end(user: UserRow, id: string): Promise<boolean>;
   /** Deletes sessions whose idle timeout is over. */
-  cleanUp(now: number): Promise<void>;
+  cleanUp(nowMs: number): Promise<void>;
 }
-interface EarlierSession {
+/** A session of an earlier version, and the function that extends it. */
+interface ExtendableSession {
   session: SessionRecord;
   /** Sets a new idle expiry. Does nothing if another request has extended or deleted the session. */
   extend(idleEndsAt: string): Promise<unknown>;
@@ -69,7 +70,7 @@ export function createEarlierSessions(tables: Tables): EarlierSessions {
 
     end: (user, id) => tables.remove(EarlierSession, USERS_PARTITION, earlierSessionKey(user.rowKey, id)),
 
-    async cleanUp(now) {
+    async cleanUp(nowMs) {
       const range = { partitionKey: USERS_PARTITION, from: SESSIONS, before: keyEnd(SESSIONS) };
       for await (const rows of tables.pages(EarlierSession, {
         ...range,
@@ -78,7 +79,7 @@ export function createEarlierSessions(tables: Tables): EarlierSessions {
       })) {
         for (const { rowKey, etag, idleEndsAt } of rows) {
           // A session that was just used has another ETag, and its row stays.
-          if (Date.parse(idleEndsAt) <= now)
+          if (Date.parse(idleEndsAt) <= nowMs)
             await undefinedIfChanged(tables.remove(EarlierSession, USERS_PARTITION, rowKey, etag));
         }
       }

@@ -194,7 +194,11 @@ function claimedIssuer(token: string): string {
   }
 }
 
-/** @throws {Error} if the issuer's metadata can't be read or is not valid. */
+/**
+ * Reads the issuer's metadata and returns its key set, which reads and caches the keys.
+ *
+ * @throws {Error} if the metadata can't be read or is not valid.
+ */
 async function openKeySet(issuer: Issuer): Promise<RemoteJWKSet> {
   const response = await fetch(issuer.metadata, { redirect: "error", signal: AbortSignal.timeout(TIMEOUT_MS) });
   if (!response.ok) throw new Error(`${issuer.metadata} returned status ${response.status}`);

@@ -31,7 +31,11 @@ const RETRY_AFTER_SECONDS = 5;
 const queueFull = () =>
   retryLater("rateLimited", "Too many sign-ins are in progress. Wait a moment.", RETRY_AFTER_SECONDS);
 
-/** @param maxWaiting - Maximum length of each queue, without the request in progress. */
+/**
+ * Creates an empty queue.
+ *
+ * @param maxWaiting - Maximum length of each queue, without the request in progress.
+ */
 export function createFairQueue(maxWaiting: Record<QueuePosition["queue"], number>): FairQueue {
   const queues = { known: createOwnerQueue(maxWaiting.known), unknown: createOwnerQueue(maxWaiting.unknown) };
   let isBusy = false;

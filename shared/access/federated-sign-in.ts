@@ -81,7 +81,11 @@ export interface FederatedSignIn {
 /** Attempts to sign in while another request creates or changes the user. */
 const ATTEMPTS = 5;
 
-/** @param deps.reserved - Usernames that SSO users can't get, in lower case. */
+/**
+ * Creates the sign-in of people whom an identity provider authenticated.
+ *
+ * @param deps.reserved - Usernames that SSO users can't get, in lower case.
+ */
 export function createFederatedSignIn(deps: {
   tables: Tables;
   users: Users;
@@ -95,7 +99,8 @@ export function createFederatedSignIn(deps: {
   const { tables, users, sessions, audit, clock, reserved } = deps;
 
   /**
-   * Returns the name from the provider if it is available, else with a suffix from the identity. `sso-…` without a valid name.
+   * Returns the name from the provider. Appends a part of the identity's hash if another user has the name. If the name is
+   * not valid or reserved, returns `sso-` and a part of the hash.
    */
   async function availableUsername({ identity, name }: AuthenticatedPerson): Promise<string> {
     const id = identityId(identity);
@@ -161,14 +166,14 @@ export function createFederatedSignIn(deps: {
       const user = await users.change(existing, (latest) => {
         // The decisions above apply to the row that was read. If another writer changed the user, start again.
         if (latest.etag !== existing.etag) return undefined;
-        const changes = role !== latest.role || email !== latest.email;
+        const isChanged = role !== latest.role || email !== latest.email;
         const withRole = role === latest.role ? latest : { ...latest, role, ...revokedTokenMembers(latest, clock) };
         const signedInRow = {
           ...withRole,
           email,
           ...signInMembers(withRole, clock),
           lastSsoSignInAt: clock.now().toISOString(),
-          ...(changes && newRevision(deps)),
+          ...(isChanged && newRevision(deps)),
         };
         return { ...signedInRow, ...session.sessionsWith(signedInRow) };
       });
@@ -273,7 +278,7 @@ const sessionOf = (
   caller,
 });
 
-/** Retries after a conflict: another host signs in the same person, or the username was taken in between. */
+/** Retries after a conflict: another instance signed in the same person, or another user got the username in between. */
 async function retryOnConflict<T>(work: () => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {

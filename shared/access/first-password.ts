@@ -175,7 +175,7 @@ function rejectionReasonOf(
   if (!isDeployer(createdBy) || !isDeployer(updatedBy)) return "another identity than the deployer wrote it";
   if (scope.toLowerCase() !== expected.vaultId.toLowerCase()) return "it is not on the service's key vault";
   const ageMs = expected.now.getTime() - Date.parse(updatedOn ?? "");
-  // Also true for a time that can't be parsed.
+  // The condition is also true for a time that can't be parsed.
   if (!(ageMs <= MAX_AGE_MS && ageMs >= -CLOCK_SKEW_MS)) return "it was not written within the last 15 minutes";
   const commitment = `${DESCRIPTION_PREFIX}${createHash("sha256").update(verifier).digest("base64url")}`;
   const [stored, computed] = [Buffer.from(description ?? ""), Buffer.from(commitment)];

@@ -26,7 +26,11 @@ export interface KnownAddresses {
   without(user: UserRecord, address: string): AddressList;
 }
 
-/** @param keys - The first key hashes new addresses. Hashes under an older key stay valid while it is in the list. */
+/**
+ * Creates the functions that read and change a user's known addresses.
+ *
+ * @param keys - The first key hashes new addresses. Hashes under an older key stay valid while it is in the list.
+ */
 export function createKnownAddresses(keys: Config["JWT_SIGNING_KEYS"]): KnownAddresses {
   const hashOf = (user: UserRecord, address: string, { key }: (typeof keys)[number]) =>
     keyedHash(key, "address", `${userKey(user.username)}\0${address}`).slice(0, 32);
@@ -44,10 +48,10 @@ export function createKnownAddresses(keys: Config["JWT_SIGNING_KEYS"]): KnownAdd
 
     with(user, address, now) {
       const expiredBefore = now.getTime() - ADDRESS_LIFETIME_MS;
-      const others = without(user, address).filter(({ lastAt }) => Date.parse(lastAt) > expiredBefore);
-      if (address === UNKNOWN_ADDRESS) return others;
+      const otherAddresses = without(user, address).filter(({ lastAt }) => Date.parse(lastAt) > expiredBefore);
+      if (address === UNKNOWN_ADDRESS) return otherAddresses;
       const newest = { hash: hashOf(user, address, keys[0]!), lastAt: now.toISOString() };
-      return [newest, ...others].slice(0, MAX_ADDRESSES);
+      return [newest, ...otherAddresses].slice(0, MAX_ADDRESSES);
     },
 
     without,

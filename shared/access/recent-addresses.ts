@@ -4,9 +4,9 @@ import { UNKNOWN_ADDRESS } from "./known-addresses.ts";
 const MAX_ADDRESSES = 1_000;
 
 /**
- * The IP addresses from which any user recently signed in on this instance. Only a few sign-ins from other addresses at once
- * are counted for the rate limit, and read their user's row, which says whether the address is known (`KnownAddresses`).
- * Sign-ins from these addresses don't wait for that. The list has no other effect.
+ * The IP addresses from which any user recently signed in on this instance. Sign-ins from other addresses wait if too many of
+ * them count for the rate limit or read their user's row at once. Sign-ins from recent addresses don't wait there. The list has
+ * no other effect: the user's row says whether the address is known for this user (`KnownAddresses`).
  */
 export interface RecentAddresses {
   has(address: string): boolean;

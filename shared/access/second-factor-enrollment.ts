@@ -39,6 +39,7 @@ type Added = z.infer<typeof MethodAdded>;
  * factor if the user has one. `confirmTotp` and `confirmPasskey` need neither: they complete what the same user has started.
  */
 export interface SecondFactorEnrollment {
+  /** Returns the methods of the actor. */
   view(actor: Actor): Promise<SecondFactorView>;
   /** Returns what the user can send as a second factor. */
   challenge(actor: Actor): Promise<FactorChallenge>;
@@ -53,7 +54,8 @@ export interface SecondFactorEnrollment {
   /**
    * Returns the options with which a browser creates a passkey.
    *
-   * @throws {Problem} invalidRequest (password or second factor), tooManyAttempts, conflict (no password, no address, too many).
+   * @throws {Problem} invalidRequest (password or second factor), tooManyAttempts, conflict (no password, no `PUBLIC_BASE_URL`,
+   * too many passkeys).
    */
   startPasskey(actor: Actor, proof: IdentityProof, caller: Caller): Promise<z.infer<typeof PasskeyStarted>>;
   /** Adds the passkey. @throws {Problem} invalidRequest (an invalid answer), alreadyExists, conflict. */
@@ -87,7 +89,7 @@ interface Dependencies {
 
 export function createSecondFactorEnrollment(deps: Dependencies): SecondFactorEnrollment {
   const { users, verification, totpSecrets, passkeys, audit, clock, randomness } = deps;
-  const { confirmed, write, createCodes, add } = createSecondFactorWriter(deps);
+  const { withConfirmedIdentity, write, createCodes, add } = createSecondFactorWriter(deps);
 
   async function readUser(actor: Actor): Promise<UserRow> {
     const user = await users.find(actor.username);
@@ -124,7 +126,7 @@ export function createSecondFactorEnrollment(deps: Dependencies): SecondFactorEn
     async startTotp(actor, proof, caller) {
       const user = await readUser(actor);
       const event = eventOf("user.secondFactorStarted", user, caller, { method: "totp" });
-      return await confirmed(proof, user, event, async (confirmedUser) => {
+      return await withConfirmedIdentity(proof, user, event, async (confirmedUser) => {
         const { encrypted, secret, uri } = await totpSecrets.create({ uid: uidOf(user), username: user.username });
         const expiresAt = new Date(clock.now().getTime() + PENDING_MS).toISOString();
         const pendingTotp = { secret: encrypted, expiresAt };
@@ -158,7 +160,7 @@ export function createSecondFactorEnrollment(deps: Dependencies): SecondFactorEn
     async startPasskey(actor, proof, caller) {
       const user = await readUser(actor);
       const event = eventOf("user.secondFactorStarted", user, caller, { method: "passkey" });
-      return await confirmed(proof, user, event, async (confirmedUser) => {
+      return await withConfirmedIdentity(proof, user, event, async (confirmedUser) => {
         if (secondFactorOf(confirmedUser).passkeys.length >= MAX_PASSKEYS) throw tooManyPasskeys();
         return { options: await passkeys.creationOptions(passkeyUserOf(confirmedUser)) };
       });
@@ -187,7 +189,7 @@ export function createSecondFactorEnrollment(deps: Dependencies): SecondFactorEn
           const isFirst = !hasSecondFactor({ secondFactor: latest });
           // Another request has added a second factor meanwhile, and this challenge was requested without one.
           if (!isFirst && !hasSecondFactor(user)) throw invalidPasskey();
-          // An authenticator app that was started with the password alone can't be confirmed any more.
+          // Discards a TOTP secret that was requested before there was a second factor, and so with the password alone.
           const pendingTotp = isFirst ? undefined : latest.pendingTotp;
           return { ...latest, passkeys: [...latest.passkeys, added], usedChallenges, pendingTotp };
         });
@@ -200,7 +202,7 @@ export function createSecondFactorEnrollment(deps: Dependencies): SecondFactorEn
       const isTotp = methodId === TOTP_ID && totp !== undefined;
       if (!isTotp && !stored.some(({ id }) => id === methodId)) throw notFound("This method");
       const details = { method: isTotp ? "totp" : "passkey", id: methodId };
-      await confirmed(
+      await withConfirmedIdentity(
         proof,
         user,
         eventOf("user.secondFactorRemoved", user, caller, details),
@@ -221,9 +223,14 @@ export function createSecondFactorEnrollment(deps: Dependencies): SecondFactorEn
       const user = await readUser(actor);
       if (!hasSecondFactor(user)) throw new Problem("conflict", "Add an authenticator app or a passkey first.");
       const { codes, hashes } = createCodes(user);
-      await confirmed(proof, user, eventOf("user.recoveryCodesReplaced", user, caller), async (confirmedUser) => {
-        await write(actor, confirmedUser, (latest) => ({ ...latest, recoveryCodes: hashes }));
-      });
+      await withConfirmedIdentity(
+        proof,
+        user,
+        eventOf("user.recoveryCodesReplaced", user, caller),
+        async (confirmedUser) => {
+          await write(actor, confirmedUser, (latest) => ({ ...latest, recoveryCodes: hashes }));
+        },
+      );
       return { recoveryCodes: codes };
     },
 
@@ -258,10 +265,10 @@ const eventOf = (type: string, user: UserRow, caller: Caller, details: Record<st
 /** Creates the functions that write a user's second factor. */
 function createSecondFactorWriter(deps: Pick<Dependencies, "users" | "identity" | "audit" | "clock" | "randomness">) {
   const { users, identity, audit, randomness } = deps;
-  return { confirmed, write, createCodes, add };
+  return { withConfirmedIdentity, write, createCodes, add };
 
   /** Confirms the user's identity, then does the work between two audit entries. A failed confirmation is recorded. */
-  async function confirmed<T>(
+  async function withConfirmedIdentity<T>(
     proof: IdentityProof,
     user: UserRow,
     event: ReturnType<typeof eventOf>,

@@ -15,7 +15,7 @@ export interface GivenFactor {
   passkey?: PasskeyAssertion | undefined;
 }
 
-/** What a user can send as a second factor. */
+/** The second factors that a user can send. */
 export interface FactorChallenge {
   methods: SecondFactorMethod[];
   /** Options for `navigator.credentials.get`. Null if the user has no passkey for this address. */
@@ -68,7 +68,7 @@ export function createSecondFactorVerification(deps: {
   const { totpSecrets, passkeys, clock, randomness } = deps;
 
   /** Returns a verified factor whose use is written once, also if a write was applied and its answer was lost. */
-  function verified(
+  function createVerifiedFactor(
     method: SecondFactorMethod,
     use: (latest: SecondFactor) => SecondFactor | undefined,
   ): VerifiedFactor {
@@ -94,7 +94,7 @@ export function createSecondFactorVerification(deps: {
       throw error;
     });
     if (step === undefined) return undefined;
-    return verified("totp", (latest) => {
+    return createVerifiedFactor("totp", (latest) => {
       if (latest.totp?.secret !== totp.secret || step <= latest.totp.lastStep) return undefined;
       return { ...latest, totp: { ...latest.totp, lastStep: step, lastUsedAt: clock.now().toISOString() } };
     });
@@ -103,7 +103,7 @@ export function createSecondFactorVerification(deps: {
   function verifyRecoveryCode(user: UserRow, code: string): VerifiedFactor | undefined {
     const hash = recoveryCodeHash(uidOf(user), code);
     if (!secondFactorOf(user).recoveryCodes.includes(hash)) return undefined;
-    return verified("recoveryCode", (latest) => {
+    return createVerifiedFactor("recoveryCode", (latest) => {
       if (!latest.recoveryCodes.includes(hash)) return undefined;
       return { ...latest, recoveryCodes: latest.recoveryCodes.filter((stored) => stored !== hash) };
     });
@@ -113,7 +113,7 @@ export function createSecondFactorVerification(deps: {
     const answer = await passkeys.verifyAssertion(passkeyUserOf(user), assertion);
     if (!answer) return undefined;
     const { passkeyId, counter, challenge } = answer;
-    return verified("passkey", (latest) => {
+    return createVerifiedFactor("passkey", (latest) => {
       const stored = latest.passkeys.find(({ id }) => id === passkeyId);
       const usedChallenges = withChallenge(latest, challenge, clock);
       // A counter that does not grow shows a copied authenticator (WebAuthn 3, 6.1.1). Authenticators without one send 0.
@@ -154,7 +154,7 @@ export function withChallenge(
   clock: Clock,
 ): AnsweredChallenge[] | undefined {
   if (usedChallenges.some(({ id }) => id === challenge.id)) return undefined;
-  // A minute longer than needed, because the clocks of two instances can differ.
-  const now = clock.now().getTime() - MINUTE_MS;
-  return [...usedChallenges.filter(({ until }) => Date.parse(until) > now), challenge];
+  // Kept a minute longer than needed, because the clocks of two instances can differ.
+  const retainedFromMs = clock.now().getTime() - MINUTE_MS;
+  return [...usedChallenges.filter(({ until }) => Date.parse(until) > retainedFromMs), challenge];
 }

@@ -49,7 +49,7 @@ export interface NewSession {
  * with a cookie.
  */
 export interface Sessions {
-  /** Creates a session with a new secret. @param details - Shown in the list of sessions, except for `provider`. */
+  /** Creates a session with a new secret. @param details - Stored with the session. */
   begin(
     user: string,
     details: Pick<SessionRecord, "by" | "provider" | "authenticatedAt" | "userAgent"> & { caller: Caller },
@@ -103,7 +103,7 @@ export function createSessions(deps: {
         cookie: sessionCookie(cookieName, `${Buffer.from(user).toString("base64url")}.${secret}`, maxAge),
         sessionsWith(after) {
           const startMs = Date.parse(after.lastSignInAt!);
-          const others = (after.sessions ?? [])
+          const otherSessions = (after.sessions ?? [])
             // Excludes this session itself, which is already stored if the response to the write was lost and the write is
             // repeated.
             .filter((stored) => stored.id !== idOf(secret) && isSessionValid(stored, after, startMs))
@@ -119,7 +119,7 @@ export function createSessions(deps: {
             ...(caller.address !== undefined && { address: caller.address }),
             ...(userAgent !== undefined && { userAgent }),
           };
-          return { sessions: [session, ...others.slice(0, MAX_SESSIONS - 1)] };
+          return { sessions: [session, ...otherSessions.slice(0, MAX_SESSIONS - 1)] };
         },
       };
     },

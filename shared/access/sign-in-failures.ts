@@ -75,6 +75,8 @@ export interface SignInFailures {
 }
 
 /**
+ * Creates the counter of failed sign-ins.
+ *
  * @param deps.hash - Hashes a username or address to hex. Usernames are not stored because people sometimes type a password
  * into the username field.
  */
@@ -127,7 +129,7 @@ export function createSignInFailures(deps: {
     begin: ({ username, address, isKnownAddress }) =>
       repeatOnConflict(async () => {
         const { partition, nameKey, pairKey, pair, name, now } = await read(username, address);
-        const waitMs = isKnownAddress ? pairWait(pair, now) : Math.max(pairWait(pair, now), nameWait(name, now));
+        const waitMs = isKnownAddress ? pairWaitMs(pair, now) : Math.max(pairWaitMs(pair, now), nameWaitMs(name, now));
         if (waitMs > 0) return { waitSeconds: Math.ceil(waitMs / SECOND_MS) };
         const pairCount = withOneMoreFailure(pair, now, PAIR_BLOCK_MS);
         const etags = await tables.transaction(Failures.table, partition, [
@@ -151,7 +153,7 @@ export function createSignInFailures(deps: {
       let waitMs = 0;
       for await (const rows of tables.pages(Failures, range)) {
         for (const row of rows) {
-          waitMs = Math.max(waitMs, row.rowKey === nameKey ? nameWait(row, now) : pairWait(row, now));
+          waitMs = Math.max(waitMs, row.rowKey === nameKey ? nameWaitMs(row, now) : pairWaitMs(row, now));
         }
       }
       return waitMs > 0 ? new Date(now + waitMs) : undefined;
@@ -186,11 +188,13 @@ export function createSignInFailures(deps: {
 const failuresOf = (row: Count | undefined, now: number): number =>
   row && Date.parse(row.expiresAt) > now ? row.count : 0;
 
-function pairWait(row: Count | undefined, now: number): number {
+/** Returns how long a pair is still blocked. 0 if it is not. */
+function pairWaitMs(row: Count | undefined, now: number): number {
   return row && failuresOf(row, now) >= PAIR_LIMIT ? Date.parse(row.lastAt) + PAIR_BLOCK_MS - now : 0;
 }
 
-function nameWait(row: Count | undefined, now: number): number {
+/** Returns how long further sign-ins of a username are still delayed. 0 if they are not. */
+function nameWaitMs(row: Count | undefined, now: number): number {
   const over = failuresOf(row, now) - NAME_LIMIT;
   if (!row || over <= 0) return 0;
   return Math.max(0, Date.parse(row.lastAt) + Math.min(SECOND_MS * 2 ** over, MAX_NAME_DELAY_MS) - now);

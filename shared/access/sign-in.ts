@@ -79,7 +79,7 @@ interface AwaitingFactor {
   user: UserRow;
 }
 
-/** The result of a sign-in: the user after it, or why it was rejected. Neither after a wrong password. */
+/** The result of a sign-in: the user after it, or why it was rejected. After a wrong password, no member is set. */
 interface SignInResult {
   rejection?: Problem | undefined;
   signedIn?: UserRow | undefined;
@@ -87,7 +87,7 @@ interface SignInResult {
   method?: SecondFactorMethod | undefined;
 }
 
-/** Where a sign-in comes from, and the session to store with it. */
+/** The address of a sign-in, and the session to store with it. */
 interface SignInDetails {
   address: string;
   /** True if the user recently signed in from the address. */
@@ -109,7 +109,11 @@ const MAX_CONCURRENT_READS = 4;
 /** Returns the client address of a request, or UNKNOWN_ADDRESS. */
 export const addressOf = (caller: Caller): string => caller.address ?? UNKNOWN_ADDRESS;
 
-/** @param deps.limiter - Limits sign-ins per username from unknown addresses. Its keys are keyed hashes of usernames. */
+/**
+ * Creates the sign-in with username and password.
+ *
+ * @param deps.limiter - Limits sign-ins per username from unknown addresses. Its keys are keyed hashes of usernames.
+ */
 export function createSignIn(deps: {
   users: Users;
   passwords: Passwords;
@@ -143,8 +147,8 @@ export function createSignIn(deps: {
   }
 
   /**
-   * For a user who does not exist, the audit entry contains only a hash: people sometimes type a password into the username
-   * field.
+   * Returns the target of the audit entry. For an unknown user it contains only a hash, because people sometimes type a password
+   * into the username field.
    */
   const targetOf = (name: string, user: UserRow | undefined) => ({
     type: "user",
@@ -180,7 +184,7 @@ export function createSignIn(deps: {
     return { signedIn };
   }
 
-  /** After too many failures from a known address, it loses its priority. */
+  /** Removes an address from the user's known addresses after too many failures from it. */
   async function forgetAddress(
     user: UserRow,
     attempt: CountedAttempt,
@@ -191,8 +195,8 @@ export function createSignIn(deps: {
   }
 
   /**
-   * Verifies the second factor of a sign-in with a correct password. Outside of the queue, which must not wait for the key vault
-   * with the key of TOTP secrets.
+   * Verifies the second factor of a sign-in with a correct password. Runs outside of the queue of sign-ins: reading the key of
+   * TOTP secrets from the key vault must not delay other sign-ins.
    */
   async function verifySecondFactor(
     { attempt, user }: AwaitingFactor,
@@ -200,7 +204,7 @@ export function createSignIn(deps: {
     { address, isKnownAddress, session }: SignInDetails,
   ): Promise<SignInResult> {
     if (!isFactorGiven(given)) {
-      // Neither a failure nor a success, which would reset the count of wrong codes.
+      // A missing factor is no failure. It must not count as a success either, which would reset the count of wrong codes.
       await failures.withdraw(attempt);
       return { rejection: await secondFactorProblem(secondFactor, "secondFactorRequired", user) };
     }

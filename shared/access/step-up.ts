@@ -85,7 +85,7 @@ export function createStepUp(deps: {
       // The endpoint rejects API tokens and Entra tokens before. Here the check also narrows the type.
       if (credential.kind === "apiToken" || credential.kind === "entra" || !hasSecondFactor(user))
         throw await problemOf(actor, user);
-      const at = clock.now();
+      const confirmedAt = clock.now();
       const event = { type: "user.confirmed", caller, target: { type: "user", id: user.rowKey } };
       await audited(
         audit,
@@ -94,11 +94,11 @@ export function createStepUp(deps: {
           // `latest` is the user's row at the moment of the write, which may have lost the session since it was read.
           identity.confirmFactor(user, given, caller, (latest) => {
             requireSignedIn(actor, latest);
-            return { ...latest, confirmations: confirmationsWith(latest, credential.id, at.toISOString()) };
+            return { ...latest, confirmations: confirmationsWith(latest, credential.id, confirmedAt.toISOString()) };
           }),
         (method) => ({ details: { secondFactor: method } }),
       );
-      return new Date(at.getTime() + FRESH_MS).toISOString();
+      return new Date(confirmedAt.getTime() + FRESH_MS).toISOString();
     },
   };
 }

@@ -24,8 +24,8 @@ interface Claims {
 
 /** The service's own access tokens: JSON Web Tokens that a password sign-in returns and that later requests send. */
 export interface Tokens {
-  /** Returns a token that is valid for one hour from `at`, signed with the first signing key. */
-  issue(user: { username: string; uid: string }, at: Date): Promise<string>;
+  /** Returns a token that is valid for one hour from `issuedAt`, signed with the first signing key. */
+  issue(user: { username: string; uid: string }, issuedAt: Date): Promise<string>;
   /**
    * Returns the claims, or undefined if the text is not an unexpired token of this service, signed with any of the signing
    * keys. A token that is valid for more than one hour is invalid even if its signature is correct.
@@ -54,14 +54,14 @@ export function createTokens(deps: { config: TokenConfig; clock: Clock; randomne
   const keys = new Map([...config.JWT_SIGNING_KEYS].reverse().map(({ kid, key }) => [kid, key]));
 
   return {
-    async issue({ username, uid }, at) {
-      const iat = at.getTime() / 1000;
+    async issue({ username, uid }, issuedAt) {
+      const iat = issuedAt.getTime() / 1000;
       return await new SignJWT({ iat, exp: iat + TOKEN_SECONDS, uid })
         .setProtectedHeader({ alg: ALGORITHM, kid: signingKey.kid, typ: TYPE })
         .setIssuer(config.JWT_ISSUER)
         .setAudience(config.JWT_AUDIENCE)
         .setSubject(username)
-        .setJti(randomness.ulid(at))
+        .setJti(randomness.ulid(issuedAt))
         .sign(signingKey.key);
     },
 

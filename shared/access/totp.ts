@@ -36,12 +36,16 @@ export interface TotpSecrets {
    * Returns the time step whose code this is: the current one, the one before or the one after. Undefined for a wrong code.
    *
    * @throws {Problem} conflict without the service's own key vault. @throws {CloudFailure}
-   * @throws {UnreadableTotpSecret} if the secret was changed or copied from another user.
+   * @throws {UnreadableTotpSecret} if the secret was changed or copied from another user, or its key was deleted.
    */
   stepOf(encrypted: string, uid: string, code: string, now: Date): Promise<number | undefined>;
 }
 
-/** @param deps.keys - Keys of AES-256. Undefined without the service's own key vault. */
+/**
+ * Creates the functions that encrypt and verify TOTP secrets.
+ *
+ * @param deps.keys - Keys of AES-256. Undefined without the service's own key vault.
+ */
 export function createTotpSecrets(deps: { keys: RowKeys | undefined; randomness: Randomness }): TotpSecrets {
   const { randomness } = deps;
 

@@ -67,7 +67,11 @@ export interface Users {
 /** Attempts to change a user while other writers change it. */
 const ATTEMPTS = 20;
 
-/** @param hasExpiredPassword - Returns whether the user's password can't be used any more. Default: none has expired. */
+/**
+ * Creates the functions that read and write users.
+ *
+ * @param hasExpiredPassword - Returns whether the user's password can't be used any more. Default: none has expired.
+ */
 export function createUsers(
   tables: Tables,
   hasExpiredPassword: (user: UserRow) => Promise<boolean> = async () => false,
@@ -181,9 +185,9 @@ export function userOperations(
         : replace(User, key, after, before.etag),
   ];
   if (directoryCategory(before) === directoryCategory(after)) return operations;
-  const others = (directory?.administrators ?? []).filter((administrator) => administrator !== key);
+  const otherAdministrators = (directory?.administrators ?? []).filter((administrator) => administrator !== key);
   const newDirectory = {
-    administrators: isAdministrator(after) ? [...others, key] : others,
+    administrators: isAdministrator(after) ? [...otherAdministrators, key] : otherAdministrators,
     total: (directory?.total ?? 0) + (after ? 1 : 0) - (before ? 1 : 0),
   };
   operations.push(

@@ -38,8 +38,9 @@ export type AcknowledgementRecord = z.infer<typeof AcknowledgementRecord>;
 export const AcknowledgementRows = entity("AlertSnoozes", AcknowledgementRecord);
 const ACKNOWLEDGEMENTS = "acknowledgements";
 /**
- * Returns the row key of an acknowledgment. `alert` is the key of `alertKey`, such as `a!<vault>!<type>!<name>`; empty: the
- * prefix of the rule's rows.
+ * Returns the row key of an acknowledgment.
+ *
+ * @param alert - Result of `alertKey`, such as `a!<vault>!<type>!<name>`. Empty to get the prefix of the rule's row keys.
  */
 const rowKeyOf = (ruleId: string, alert: string): string => `${ruleId}|${alert}`;
 
@@ -51,11 +52,16 @@ export interface OpenAlert extends TrackedAlert {
   acknowledgement: AcknowledgementRecord | undefined;
 }
 
+/** The acknowledgments of open alerts, for the endpoints and for the evaluation of rules. */
 export interface Acknowledgements {
   /** Returns the acknowledgments of a rule by `alertKey`. One request per 1,000. */
-  of(ruleId: string): Promise<Map<string, Row<AcknowledgementRecord>>>;
+  ofRule(ruleId: string): Promise<Map<string, Row<AcknowledgementRecord>>>;
   /** Returns a page of a rule's open alerts, sorted by item. Two requests per 1,000. @throws {Problem} notFound */
-  open(ruleId: string, filter: { acknowledged?: boolean | undefined }, request: PageRequest): Promise<Page<OpenAlert>>;
+  listOpen(
+    ruleId: string,
+    filter: { acknowledged?: boolean | undefined },
+    request: PageRequest,
+  ): Promise<Page<OpenAlert>>;
   /** Returns a page of acknowledgments, sorted by rule and item. */
   list(filter: { ruleId?: string | undefined }, request: PageRequest): Promise<Page<AcknowledgementRecord>>;
   /**
@@ -91,17 +97,18 @@ export function createAcknowledgements(deps: {
   const { tables, rules, trackedAlerts, audit, clock } = deps;
 
   /**
-   * Returns the key and the open alert about the asset that a joined credential belongs to. Undefined if the alert is not about
-   * an entry of a token-signing certificate that became part of another asset.
+   * Returns the key and the open alert about the asset that a resolved item became part of. Undefined if the item is not an entry
+   * of a token-signing certificate that another asset now contains.
    */
-  async function alertOfJoined(of: TrackedItem, ruleId: string): Promise<[string, TrackedAlert] | undefined> {
-    const place = placeOf(of);
+  async function alertOfJoined(resolvedItem: TrackedItem, ruleId: string): Promise<[string, TrackedAlert] | undefined> {
+    const place = placeOf(resolvedItem);
     const asset = place && (await assetWithEntry(place, tables));
     if (!asset) return undefined;
     const id = assetId(asset).toLowerCase();
-    return [...(await trackedAlerts.of(ruleId))].find(([, { item }]) => {
-      if (item.kind === "asset") return of.kind === "asset" && item.id.toLowerCase() === id;
-      const isSameCheck = item.kind === "violation" && of.kind === "violation" && item.checkId === of.checkId;
+    return [...(await trackedAlerts.ofRule(ruleId))].find(([, { item }]) => {
+      if (item.kind === "asset") return resolvedItem.kind === "asset" && item.id.toLowerCase() === id;
+      const isSameCheck =
+        item.kind === "violation" && resolvedItem.kind === "violation" && item.checkId === resolvedItem.checkId;
       return isSameCheck && item.resourceId.toLowerCase() === id;
     });
   }
@@ -114,7 +121,7 @@ export function createAcknowledgements(deps: {
     return acknowledgements;
   }
 
-  async function of(ruleId: string): Promise<Map<string, Row<AcknowledgementRecord>>> {
+  async function ofRule(ruleId: string): Promise<Map<string, Row<AcknowledgementRecord>>> {
     const prefix = rowKeyOf(ruleId, "");
     return new Map((await readRows(prefix)).map((row) => [row.rowKey.slice(prefix.length), row]));
   }
@@ -122,10 +129,10 @@ export function createAcknowledgements(deps: {
   /** Returns the open alerts that a request acknowledges, by key. */
   async function alertsOf(request: Parameters<Acknowledgements["create"]>[0]): Promise<Map<string, TrackedAlert>> {
     const { ruleId, itemId = "", historyId } = request;
-    const open = await trackedAlerts.of(ruleId);
+    const openAlerts = await trackedAlerts.ofRule(ruleId);
     if (historyId === undefined) {
       const lowerCaseId = itemId.toLowerCase();
-      return new Map([...open].filter(([, { item }]) => item.id.toLowerCase() === lowerCaseId));
+      return new Map([...openAlerts].filter(([, { item }]) => item.id.toLowerCase() === lowerCaseId));
     }
     // The delivery of an escalation names the rule that sends it, and in `escalatedFrom` the rule of the alerts.
     const delivery = await deps.history.get(historyId);
@@ -135,16 +142,16 @@ export function createAcknowledgements(deps: {
       const trackedItem = trackedItemOf(item);
       return trackedItem ? [alertKey(trackedItem)] : [];
     });
-    return new Map(keys.flatMap((key) => (open.has(key) ? [[key, open.get(key)!] as const] : [])));
+    return new Map(keys.flatMap((key) => (openAlerts.has(key) ? [[key, openAlerts.get(key)!] as const] : [])));
   }
 
   return {
-    of,
+    ofRule,
 
-    async open(ruleId, { acknowledged }, request) {
+    async listOpen(ruleId, { acknowledged }, request) {
       await rules.get(ruleId);
-      const [open, acknowledgements] = await Promise.all([trackedAlerts.of(ruleId), of(ruleId)]);
-      const alerts = [...open].map(([key, row]): OpenAlert & { key: string } => {
+      const [openAlerts, acknowledgements] = await Promise.all([trackedAlerts.ofRule(ruleId), ofRule(ruleId)]);
+      const alerts = [...openAlerts].map(([key, row]): OpenAlert & { key: string } => {
         const stored = acknowledgements.get(key);
         // The acknowledgment of an earlier alert about the same item does not count.
         const acknowledgement = stored?.since === row.since ? withoutKeys(stored) : undefined;
@@ -170,7 +177,7 @@ export function createAcknowledgements(deps: {
       const alerts = await alertsOf(request);
       if (alerts.size === 0)
         throw notFound(`An open alert of this rule about ${(itemId ?? historyId ?? "").slice(0, 300)}`);
-      const existing = await of(ruleId);
+      const existing = await ofRule(ruleId);
       const now = clock.now().toISOString();
       const created = [...alerts].flatMap(([key, { item, since }]): [string, AcknowledgementRecord][] => {
         if (existing.get(key)?.since === since) return [];
@@ -197,7 +204,7 @@ export function createAcknowledgements(deps: {
     async remove(id, caller) {
       const ruleId = id.slice(0, id.indexOf("."));
       const row = isUlid(ruleId)
-        ? [...(await of(ruleId)).values()].find(
+        ? [...(await ofRule(ruleId)).values()].find(
             (stored) => acknowledgementId(stored).toLowerCase() === id.toLowerCase(),
           )
         : undefined;
@@ -210,7 +217,7 @@ export function createAcknowledgements(deps: {
 
     async removeResolved(ruleId, resolved) {
       if (resolved.length === 0) return;
-      const acknowledgements = await of(ruleId);
+      const acknowledgements = await ofRule(ruleId);
       for (const item of resolved) {
         const row = acknowledgements.get(alertKey(item.of));
         if (!row || row.since !== item.since) continue;
@@ -226,9 +233,11 @@ export function createAcknowledgements(deps: {
     async cleanUp(ruleIds) {
       const acknowledged = Map.groupBy(await readRows(""), ({ ruleId }) => ruleId);
       for (const [ruleId, rows] of acknowledged) {
-        const open = ruleIds.has(ruleId) ? await trackedAlerts.of(ruleId) : new Map<string, TrackedAlert>();
+        const openAlerts = ruleIds.has(ruleId) ? await trackedAlerts.ofRule(ruleId) : new Map<string, TrackedAlert>();
         const prefix = rowKeyOf(ruleId, "");
-        const obsolete = rows.filter(({ rowKey, since }) => open.get(rowKey.slice(prefix.length))?.since !== since);
+        const obsolete = rows.filter(
+          ({ rowKey, since }) => openAlerts.get(rowKey.slice(prefix.length))?.since !== since,
+        );
         await tables.write(
           AcknowledgementRows.table,
           ACKNOWLEDGEMENTS,

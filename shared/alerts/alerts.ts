@@ -50,13 +50,14 @@ export type { NewViolation, ViolationSource } from "./violation-items.ts";
  */
 
 /**
- * Milliseconds that a test waits until its delivery is complete, such as for the mail provider's report. Later reports appear
- * in the history.
+ * Maximum milliseconds for which the test of a rule waits for the result of its notification, such as the mail provider's report.
+ * Later reports appear in the history.
  */
 const TEST_WAIT_MS = 12_000;
-/** Maximum seconds of one wait within a test delivery. A longer wait is left to the queue. */
+/** Maximum seconds that the test of a rule waits for the next step. A queue message continues after longer waits. */
 const TEST_STEP_SECONDS = 6;
 
+/** The services and settings that `createAlerts` needs. */
 export interface AlertsDependencies {
   tables: Tables;
   queues: Queues;
@@ -136,7 +137,7 @@ const MAX_IDENTITY_WAIT_MS = 5_000;
 /** Creates the alerts module: rules, evaluation, delivery, history, snoozes and acknowledgments. */
 export function createAlerts(deps: AlertsDependencies): Alerts {
   const { tables, queues, settings, audit, config, clock, randomness, log } = deps;
-  // Neither an error nor an unreachable sign-in service may stop a delivery, which is about this very problem.
+  // An error or an unreachable sign-in service must not stop a delivery: the message may be about this very problem.
   const identityForMessage = async (): Promise<Principal | undefined> =>
     await Promise.race([
       deps.identity?.().catch(() => undefined),
@@ -146,7 +147,7 @@ export function createAlerts(deps: AlertsDependencies): Alerts {
     ...portalOf(config),
     publicBaseUrl: config.PUBLIC_BASE_URL,
     subscriptionName: (await readScope(tables)).nameOf,
-    // Only for messages that name it, because reading it can take time.
+    // Only messages about denied access name the service's identity. Reading the identity can take time.
     ...(items.some(isDeniedAccess) && { identity: await identityForMessage() }),
   });
   const owners = createOwners({ tables, audit, domains: config.ALERT_OWNER_DOMAINS, clock });

@@ -45,16 +45,16 @@ export function createAssetNotifications(deps: {
 }): AssetNotifications {
   const { tables } = deps;
 
-  /** Returns where a rule's log has rows about the asset: prefixes of the keys of notifications, and keys of open alerts. */
+  /** Returns where a rule's notification log can have rows about the asset: prefixes of row keys, and row keys of open alerts. */
   async function keysOf(assetId: string): Promise<{ prefixes: string[]; openKeys: string[] }> {
     const places = placesOf(assetId);
     const onCorrupt = (row: StorageCorrupt) => countLeftOut(row);
-    const found = await Promise.all(
+    const storedAssets = await Promise.all(
       places.map(({ vaultName, type, name }) =>
         tables.get(Assets, partitions.vault(vaultName), nameKey(type, name, vaultName), { onCorrupt }),
       ),
     );
-    const assets = found.filter((asset) => asset !== undefined);
+    const assets = storedAssets.filter((asset) => asset !== undefined);
     // The ID of a credential does not contain its type. The asset has it, unless it was deleted.
     const alerts = (assets.length > 0 ? assets : places).map(assetAlertKey);
     return {
@@ -79,8 +79,8 @@ export function createAssetNotifications(deps: {
 
   /** Returns the ID of the last notification about an open alert. */
   async function idOfOpen(ruleId: string, key: string): Promise<string[]> {
-    const open = await tables.get(TrackedRows, ruleId, key, { onCorrupt: (row) => countLeftOut(row) });
-    return open ? [open.deliveryId] : [];
+    const openAlert = await tables.get(TrackedRows, ruleId, key, { onCorrupt: (row) => countLeftOut(row) });
+    return openAlert ? [openAlert.deliveryId] : [];
   }
 
   /** Returns the IDs of the newest notifications of these rules in a period. */

@@ -18,12 +18,13 @@ export type AutomationType =
   | "unexpectedReader"
   | "rowUnreadable";
 
-/** An event that may cause a notification. Its text is created when it is sent; undefined if the event is no longer current. */
+/** An event that may cause a notification. */
 export interface PendingNotice {
   /** Unique id. */
   id: string;
   /** Time of the event. Events before the rule's activation are ignored. Undefined for a current state without a start time. */
   at?: string;
+  /** Returns the text of the notification. Called when it is sent. Undefined if the event is no longer current. */
   notice(): Promise<Omit<AutomationItem, "kind" | "id" | "at"> | undefined>;
 }
 
@@ -47,7 +48,7 @@ export async function automationItems(
   limit: number,
 ): Promise<{ items: AutomationItem[]; more: boolean }> {
   const type = rule.alertType as AutomationType;
-  // `from` is the time of the last evaluation. Since the activation, there was none yet.
+  // `from` is the time of the last evaluation, or of the activation if the rule was not evaluated since.
   const isFirst = from.toISOString() === rule.activeSince;
   const start = isFirst && PERSISTING_TYPES.has(type) ? new Date(0) : new Date(from.getTime() - LATE_MS);
   // Empty: events of any age.
@@ -67,8 +68,8 @@ export async function automationItems(
 }
 
 /**
- * Yields the ids of the rule's events that the sources list: events since `from` and current states. Of failures that persist,
- * also earlier events, because the first evaluation after the rule is activated again lists them.
+ * Yields the ids of the rule's events that the sources list: events since `from` and current states. For failures that persist,
+ * it also yields earlier events, because the first evaluation after a new activation of the rule reports them.
  */
 export async function* listedAutomationIds(
   rule: RuleRecord,

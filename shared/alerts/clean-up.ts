@@ -17,17 +17,17 @@ import type { Snoozes } from "./snoozes.ts";
 import type { TrackedAlerts } from "./tracked-alerts.ts";
 
 /**
- * The daily clean-up of the alerts' tables. The notification log has a row for each notification of a rule, so that none is
- * sent twice.
+ * The daily clean-up of the alerts' tables. The notification log has a row for each notification of a rule, so that no
+ * notification is sent twice.
  */
 
 /** Minimum time from the asset's expiry, or from the notification, until the row of the notification is removed. */
 const RETENTION_MS = 30 * DAY_MS;
 
 /**
- * Prefixes of the notification log's rows that are removed by age alone: `s!` a scan (of an earlier version), `v!` a violation,
- * `c!` a credential of the service, `b!` a break-glass sign-in, `f!` a failure of scans, `w!` its weekly reminder, `z!` a
- * resolution.
+ * Prefixes of the notification log's rows that are removed by age alone: `s!` a scan (written by earlier versions), `v!` a
+ * violation, `c!` a credential of the service, `b!` a break-glass sign-in, `f!` a failure of scans, `w!` its weekly reminder,
+ * `z!` a resolution.
  */
 const EVENT_PREFIXES = ["s!", "v!", "c!", "b!", "f!", "w!", "z!"];
 
@@ -39,7 +39,7 @@ export function createCleanUp(deps: {
   rules: AlertRules;
   snoozes: Snoozes;
   acknowledgements: Pick<Acknowledgements, "cleanUp">;
-  trackedAlerts: Pick<TrackedAlerts, "of">;
+  trackedAlerts: Pick<TrackedAlerts, "ofRule">;
   automation: readonly AutomationSource[];
   clock: Clock;
   log: Logger;
@@ -111,10 +111,10 @@ export function createCleanUp(deps: {
 
   /** Removes rows of escalations, except those of open alerts, so that they are not escalated again. */
   async function removeEscalationRows(ruleId: string, retainedFrom: Date): Promise<void> {
-    const open = new Set(
-      [...(await trackedAlerts.of(ruleId)).values()].map(({ item, since }) => escalationKey(item, since)),
+    const keysOfOpenAlerts = new Set(
+      [...(await trackedAlerts.ofRule(ruleId)).values()].map(({ item, since }) => escalationKey(item, since)),
     );
-    await removeEventRows(ruleId, ESCALATION_PREFIX, retainedFrom, open);
+    await removeEventRows(ruleId, ESCALATION_PREFIX, retainedFrom, keysOfOpenAlerts);
   }
 
   /**

@@ -127,8 +127,7 @@ export function createMailDeliveries(deps: {
   }
 
   /**
-   * Writes the outcome of a mail into its delivery. Items that did not reach an owner go to the rule's recipients. `looks`
-   * counts the requests to the provider for the mail's status.
+   * Writes the outcome of a mail into its delivery. Items that did not reach an owner go to the rule's recipients.
    */
   async function reportOutcome(entry: { deliveryId: string; part: number }, mail: MailProgress): Promise<void> {
     const isReplaced = await repeatOnConflict(async () => {

@@ -16,7 +16,8 @@ import type { AlertRules } from "./rules.ts";
 import type { TrackedAlerts } from "./tracked-alerts.ts";
 
 /**
- * Bounds of the seconds until a delivery requests a slot of its receiver again. Within them: half the time that it has waited.
+ * Bounds of the seconds until a delivery requests a slot of its receiver again. Between the bounds, the delivery waits half of
+ * the time that it has already waited.
  */
 const MIN_SLOT_WAIT_SECONDS = 2;
 const MAX_SLOT_WAIT_SECONDS = 60;
@@ -38,7 +39,7 @@ export function createWebhookDeliveries(deps: {
   rules: AlertRules;
   history: Pick<History, "updateLists">;
   outgoing: Outgoing;
-  trackedAlerts: Pick<TrackedAlerts, "of">;
+  trackedAlerts: Pick<TrackedAlerts, "ofRule">;
   attempts: Attempts;
   writer: DeliveryWriter;
   links: (items: readonly Item[]) => Promise<Links>;
@@ -73,7 +74,8 @@ export function createWebhookDeliveries(deps: {
   /** Runs the due steps of all parts. Returns the seconds until the next step, or undefined if the delivery is complete. */
   async function advanceAll(delivery: Row<DeliveryRecord>, rule: RuleRecord | undefined): Promise<number | undefined> {
     let row = delivery;
-    // Before the first attempt. `posted` counts the items that were sent to an incident service one by one.
+    // The intent is recorded before the first attempt. `posted` counts the items that were sent to an incident service one by
+    // one.
     if (row.parts.every(({ attempts, posted = 0 }) => attempts === 0 && posted === 0)) await recordIntent(row);
     for (let index = 0; index < row.parts.length; index++) row = await advance(row, index, rule);
     row = await conclude(row);
@@ -91,7 +93,7 @@ export function createWebhookDeliveries(deps: {
     );
     const waitedSeconds = (clock.now().getTime() - Date.parse(dueAt)) / SECOND_MS;
     const seconds = Math.min(MAX_SLOT_WAIT_SECONDS, Math.max(MIN_SLOT_WAIT_SECONDS, Math.floor(waitedSeconds / 2)));
-    await history.updateLists(withoutKeys(await write(row, { nextAt: deps.attempts.after(seconds) })));
+    await history.updateLists(withoutKeys(await write(row, { nextAt: deps.attempts.timeAfter(seconds) })));
     return seconds;
   }
 

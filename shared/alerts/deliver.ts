@@ -62,7 +62,7 @@ export function createDeliveryWorker(deps: {
   audit: Pick<Audit, "append">;
   mail: MailSender | undefined;
   outgoing: Outgoing;
-  trackedAlerts: Pick<TrackedAlerts, "of">;
+  trackedAlerts: Pick<TrackedAlerts, "ofRule">;
   owners: Pick<Owners, "resolver">;
   limits: MailRateLimits;
   ownerMailsPerDay: number;

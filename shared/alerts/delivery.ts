@@ -114,6 +114,7 @@ export type DeliveryRecord = z.infer<typeof DeliveryRecord>;
 export const Deliveries = entity("AlertDeliveries", DeliveryRecord);
 /** Row key of the only row in a delivery's partition. */
 export const DELIVERY_ROW = "0";
+/** Returns all items of a delivery. */
 export const itemsIn = ({ news }: DeliveryRecord): Item[] => unpackBytes(news, z.array(ItemSchema));
 
 /** Number of items that lists include. */
@@ -158,6 +159,7 @@ export function mailParts(recipients: readonly string[], members: Pick<Part, "it
 export const itemsOf = <T>({ items }: Part, all: readonly T[]): T[] =>
   items === undefined ? [...all] : items.flatMap((index) => all[index] ?? []);
 
+/** Returns whether a part has no next step. */
 export const isFinal = ({ status }: Part): boolean =>
   status === "delivered" || status === "failed" || status === "cancelled";
 
@@ -176,6 +178,7 @@ function statusOfFinal(parts: readonly Part[]): DeliveryStatus {
   return parts.some(({ status }) => status === "failed") ? "failed" : "cancelled";
 }
 
+/** Returns the number of attempts of the part that had the most. */
 export const attemptsOf = (parts: readonly Part[]): number =>
   parts.reduce((most, { attempts }) => Math.max(most, attempts), 0);
 

@@ -22,8 +22,8 @@ export function nextDigest(frequency: DigestFrequency, now: Date): Date {
 }
 
 /**
- * Returns whether an enabled rule is due: always without a digest, else if a digest time has passed since its last evaluation
- * `at`.
+ * Returns whether a rule is due. An enabled rule that notifies at once is always due. A digest is due if a digest time has passed
+ * since the rule's last evaluation.
  */
-export const isDue = (rule: RuleRecord, at: Date, now: Date): boolean =>
-  rule.enabled && (rule.deliveryMode === "immediate" || lastDigest(rule.digestFrequency, now) > at);
+export const isDue = (rule: RuleRecord, evaluatedAt: Date, now: Date): boolean =>
+  rule.enabled && (rule.deliveryMode === "immediate" || lastDigest(rule.digestFrequency, now) > evaluatedAt);

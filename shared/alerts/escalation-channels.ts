@@ -13,18 +13,20 @@ import type { ResolvedItem } from "./tracked-alerts.ts";
 /** The channels of a rule's escalations. */
 export interface EscalationChannels {
   /**
-   * Returns the rule whose channel sends the escalations: the named rule, or the rule itself if that one is deleted or
-   * disabled.
+   * Returns the rule through whose channel escalations are sent: the rule that `escalation.ruleId` names, if it is enabled.
+   * Otherwise the given rule, which sends a mail if the escalation has recipients of its own.
    */
   channelOf(rule: RuleRecord): Promise<RuleRecord>;
-  /** Returns the rule that opens incidents for escalated alerts, which needs their resolution. Undefined if there is none. */
+  /**
+   * Returns the other rule whose channel opens incidents for escalated alerts, and must close them. Undefined if there is none.
+   */
   incidentsOf(rule: RuleRecord): Promise<RuleRecord | undefined>;
   /**
    * Returns the resolutions to send. A rule without resolution notifications sends only those that close an escalation's
    * incident.
    */
   resolutionsToSend(rule: RuleRecord, resolved: ResolvedItem[]): Promise<ResolvedItem[]>;
-  /** Returns the resolutions of escalated alerts. Requests as in `NotificationLog.unnotified`. */
+  /** Returns the resolutions of escalated alerts. Costs as many requests as `NotificationLog.unnotified`. */
   escalatedAmong(ruleId: string, resolved: readonly ResolvedItem[]): Promise<ResolvedItem[]>;
 }
 

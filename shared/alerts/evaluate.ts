@@ -184,7 +184,7 @@ export function createEvaluation(
         followUpAt: earlier(before.followUpAt, followUpAfter(rule, [...foundItems.items, ...foundItems.adopted], now)),
       };
       if (foundItems.items.length > 0) row = await notify(rule, row, after, foundItems.items, { now, held });
-      // Written also while alerts are held, because the time decides up to when they are.
+      // The state is also written while deliveries are held, because its time decides until when they are held.
       else if (foundItems.more || row === undefined || held || isWorthWriting(rule, row, after))
         row = await commit(rule, row, after);
       if (foundItems.more) continue;

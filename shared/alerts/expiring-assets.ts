@@ -152,8 +152,9 @@ export function itemsOf(
   if (rule.alertType === "lateRenewal" && !late) return [];
   const remainingMs = expiresOn * 1000 - now.getTime();
   // Several thresholds reached together cause one notification, for the lowest.
-  const reached = rule.alertType === "lateRenewal" ? [0] : thresholds.filter((days) => remainingMs <= days * DAY_MS);
-  if (reached.length === 0) return [];
+  const reachedThresholds =
+    rule.alertType === "lateRenewal" ? [0] : thresholds.filter((days) => remainingMs <= days * DAY_MS);
+  if (reachedThresholds.length === 0) return [];
   const [owner] = ownersOf(asset, ownerTag);
   return [
     {
@@ -166,7 +167,7 @@ export function itemsOf(
       subscriptionId,
       ...(owner === undefined ? {} : { owner }),
       expiresOn,
-      threshold: Math.min(...reached),
+      threshold: Math.min(...reachedThresholds),
       ...(late && { late }),
       ...(credential === undefined ? {} : { credential: credentialOfItem(credential) }),
     },
@@ -249,7 +250,7 @@ function sourcesOf(rule: RuleRecord, thresholds: readonly number[], span: Span, 
       .filter(({ count }) => count > 0)
       .map(({ partitionKey, type: assetType }) => ({ partitionKey, type: assetType, range: window }));
   }
-  const reached = thresholds.flatMap((days) => {
+  const reachedRanges = thresholds.flatMap((days) => {
     const range = { from: secondAfter(span.from, days), before: secondAfter(span.to, days), unset: false };
     return partitionsWithAll.flatMap((part) =>
       types
@@ -263,7 +264,7 @@ function sourcesOf(rule: RuleRecord, thresholds: readonly number[], span: Span, 
       type: assetType,
       range: window,
     })),
-    ...reached,
+    ...reachedRanges,
   ];
 }
 

@@ -44,6 +44,7 @@ export interface FoundItems {
   adopted: ScanFailureItem[];
 }
 
+/** The stores and sources that the finder reads. */
 export interface ItemFinderDeps {
   tables: Tables;
   snoozes: Snoozes;
@@ -87,8 +88,8 @@ export function createItemFinder(deps: ItemFinderDeps) {
         // evaluation.
         if (!progress.followed || context.vaults!.revision <= progress.revision || newItems.more)
           return withoutResolutions(newItems);
-        const { ofType, others } = ofKind((await trackedAlerts.of(rule.ruleId)).values(), "asset");
-        const { resolved, silent } = forRule(rule, await endedAssets(rule, ofType, span, context.vaults!, deps));
+        const { ofType, others } = ofKind((await trackedAlerts.ofRule(rule.ruleId)).values(), "asset");
+        const { resolved, silent } = separateSilent(rule, await endedAssets(rule, ofType, span, context.vaults!, deps));
         return await withResolutions(rule, newItems, resolved, [...others, ...silent]);
       }
       case "complianceViolation": {
@@ -98,17 +99,17 @@ export function createItemFinder(deps: ItemFinderDeps) {
         if (!progress.followed || newItems.more) return withoutResolutions(newItems, newItems.state);
         const reading = await context.violations();
         if (!mayHaveEnded(reading, from, progress.violationVaults)) return withoutResolutions(newItems, newItems.state);
-        const { ofType, others } = ofKind((await trackedAlerts.of(rule.ruleId)).values(), "violation");
+        const { ofType, others } = ofKind((await trackedAlerts.ofRule(rule.ruleId)).values(), "violation");
         // All violations are checked if the rule's scope changed since the last check.
         const since = progress.violationVaults === undefined ? new Date(0) : from;
-        const { resolved, silent } = forRule(rule, await endedViolations(ofType, since, reading, tables));
+        const { resolved, silent } = separateSilent(rule, await endedViolations(ofType, since, reading, tables));
         const closed = [...others, ...silent];
         const result = await withResolutions(rule, newItems, resolved, closed, newItems.state);
         return result.more ? result : { ...result, state: { ...result.state, violationVaults: reading.vaults } };
       }
       case "scanFailure": {
         const since = { from, scansSeen: progress.scansSeen };
-        const alerts = () => trackedAlerts.of(rule.ruleId);
+        const alerts = () => trackedAlerts.ofRule(rule.ruleId);
         const result = await scanFailures(rule, since, { tables, notifications, alerts }, MAX_ITEMS);
         const state = { scansSeen: result.scansSeen };
         // Earlier versions reported each scan, so the current failures were already reported.
@@ -149,7 +150,7 @@ export function createItemFinder(deps: ItemFinderDeps) {
     state: Partial<StateRecord> = {},
   ): Promise<FoundItems> {
     const toSend = await notifications.unnotified(rule.ruleId, await deps.resolutionsToSend(rule, resolved));
-    // Also resolutions that were already sent, but whose alert's row remained because of a crash or a late write.
+    // These include resolutions that were already sent, but whose alert's row remained because of a crash or a late write.
     const silent = resolved.filter((item) => !toSend.includes(item));
     const remainingItems = Math.max(0, MAX_ITEMS - newItems.items.length);
     return {
@@ -162,8 +163,8 @@ export function createItemFinder(deps: ItemFinderDeps) {
   }
 }
 
-/** Returns the resolutions to send and to apply silently. An incident is only closed by a message. */
-const forRule = (
+/** Separates resolutions to send from silent ones. A rule that opens incidents sends all, because only a message closes them. */
+const separateSilent = (
   { deliveryMethod }: RuleRecord,
   { resolved, joined }: Awaited<ReturnType<typeof endedAssets>>,
 ): { resolved: ResolvedItem[]; silent: ResolvedItem[] } =>

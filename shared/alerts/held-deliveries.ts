@@ -26,8 +26,8 @@ import { nextMailbox } from "./mailbox-states.ts";
  */
 export interface HeldDeliveries {
   /**
-   * Holds a pending delivery: its status becomes `inDoubt`. Any other status stays. Corrects the lists and mailboxes of a
-   * delivery that was stored as held.
+   * Holds a pending delivery: its status becomes `inDoubt`. Any other status stays. If an earlier call crashed
+   * after this change, completes its changes of the lists and mailboxes.
    */
   hold(deliveryId: string): Promise<void>;
   /** Returns the number of held deliveries, or a lower bound above 10,000. Costs two requests for up to 1,000. */
@@ -139,7 +139,7 @@ export function createHeldDeliveries(deps: {
         status: "pending",
         nextAt: now,
       }));
-      // If the message is not sent, the next evaluation of the rules sends it.
+      // If the queue message is not sent, the next evaluation of the rules sends it.
       await queues.send(DELIVERY_QUEUE, { deliveryId });
       return delivery;
     },

@@ -28,6 +28,7 @@ import {
 export const HistoryRow = entity("AlertHistory", DeliverySummary);
 const HISTORY = "history";
 
+/** Filters of a list of deliveries. An omitted member matches all. */
 export interface HistoryFilter {
   start?: Date | undefined;
   /** Exclusive. */
@@ -99,7 +100,7 @@ export interface History {
   countsSince(since: Date): Promise<Record<DeliveryStatus, number>>;
   /** Returns the ids of pending deliveries whose next step was due before this time: their queue message was probably lost. */
   overdue(before: Date): Promise<string[]>;
-  /** Returns the store for the retention settings. */
+  /** Returns the history as a store whose entries the retention settings purge. */
   store(): HistoryStore;
 }
 
@@ -129,7 +130,7 @@ export function createHistory(tables: Tables): History {
         .flatMap((former) => keysOf(ruleId, deliveryId, former))
         .filter((key, index, keys) => keys.indexOf(key) === index && !entries.some(({ rowKey }) => rowKey === key))
         .map((key) => remove(HistoryRow, key));
-      // Without a transaction, which fails if an entry to remove does not exist. Not every held delivery has all of them.
+      // Writes without a transaction, which would fail for a missing row: a held delivery may lack some stale entries.
       if (delivery.heldAt !== undefined) return await tables.write(HistoryRow.table, HISTORY, [...entries, ...stale]);
       try {
         await tables.transaction(HistoryRow.table, HISTORY, [...entries, ...stale]);

@@ -15,7 +15,7 @@ export interface Incident {
   /** `open`: the alert is new or continues. `close`: the alert is resolved. */
   action: "open" | "close";
   urgency: Urgency;
-  /** What is wrong, which receivers shorten to their limit with `subjectWithin`. */
+  /** The problem. Receivers shorten the headline to their limit with `subjectWithin`. */
   headline: Headline;
   /** Details, with the urgency in words first. */
   facts: [label: string, value: string][];
@@ -42,7 +42,7 @@ export function incidentOf(
   const history = historyLink(links, deliveryId);
   const isResolved = isResolution(item);
   const assignOwner = isResolved ? undefined : line.place?.assignOwner;
-  // By its level too, because "critical" is also a status of assets and a severity of PagerDuty.
+  // The text contains the level too, because "critical" is also a status of assets and a severity of PagerDuty.
   const urgency = `${line.label.toLowerCase()} (level ${URGENCIES.indexOf(line.urgency) + 1} of ${URGENCIES.length}, 1 is the highest)`;
   return {
     key: `clm-${createHash("sha256").update(`${ruleId}|${identity}`).digest("hex").slice(0, 36)}`,

@@ -266,7 +266,7 @@ export const thresholdOf = (rowKey: string): number => Number(rowKey.slice(rowKe
 
 /**
  * Returns the key in the notification log. A new expiry or a lower threshold is a new notification. The key of an asset begins
- * like its key in the index by expiry (`e!`). The other prefixes name the kind of item, here and in `endKey` (`z!`),
+ * like its key in the index by expiry (`e!`). The other prefixes name the kind of item, here and in `resolutionKey` (`z!`),
  * `escalationKey` (`x!`) and `automationKey` (`m!`). The keys of `alertKey`, for tracked alerts, are a separate set.
  */
 export function notificationKey(item: Item): string {
@@ -281,7 +281,7 @@ export function notificationKey(item: Item): string {
       return `f!${keyText(item.id)}!${item.scanId}`;
     case "renewed":
     case "recovered":
-      return endKey(item.of, item.since);
+      return resolutionKey(item.of, item.since);
     case "stillFailing":
       return `w!${alertKey(item.of)}!${keyText(item.since)}!${item.times}`;
     case "escalated":
@@ -299,16 +299,16 @@ export function notificationKey(item: Item): string {
  * Returns the key that marks the resolution of an alert as sent. `since`, the alert's start, distinguishes it from later
  * alerts.
  */
-export const endKey = (of: TrackedItem, since: string): string =>
-  `${RESOLUTION_PREFIX}${alertKey(of)}!${keyText(since)}`;
+export const resolutionKey = (item: TrackedItem, since: string): string =>
+  `${RESOLUTION_PREFIX}${alertKey(item)}!${keyText(since)}`;
 
 /** Prefix of keys that mark the resolutions of alerts as sent. */
 export const RESOLUTION_PREFIX = "z!";
 
 /** Prefix of keys that mark alerts as escalated. */
 export const ESCALATION_PREFIX = "x!";
-export const escalationKey = (of: TrackedItem, since: string): string =>
-  `${ESCALATION_PREFIX}${alertKey(of)}!${keyText(since)}`;
+export const escalationKey = (item: TrackedItem, since: string): string =>
+  `${ESCALATION_PREFIX}${alertKey(item)}!${keyText(since)}`;
 
 /** Prefix of keys that mark events of automation as sent. */
 export const AUTOMATION_PREFIX = "m!";

@@ -194,6 +194,6 @@ export function partsAfterReport(
   const { fallback: recipients = [] } = delivery;
   const isReplaced = next.status === "failed" && next.owner !== undefined && recipients.length > 0;
   const written = isReplaced ? { ...next, replaced: true } : next;
-  const parts = delivery.parts.map((existing, at) => (at === index ? written : existing));
+  const parts = delivery.parts.map((existing, position) => (position === index ? written : existing));
   return isReplaced ? [...parts, ...replacementsOf(next, { recipients }, itemsIn(delivery))] : parts;
 }

@@ -64,8 +64,8 @@ export const containsEntry = ({ waiting, mail }: MailboxRecord, entry: Entry): b
 export const entriesToSend = ({ waiting, mail }: MailboxRecord): Entry[] => [...(mail?.entries ?? []), ...waiting];
 
 /**
- * Compares mailboxes by priority: most urgent first, then rule recipients before owners, because anyone who can edit tags can
- * name any number of owners, then the oldest.
+ * Compares mailboxes by priority: the most urgent first, then rule recipients before owners, then the oldest. Owners are later
+ * because anyone who can edit tags can name any number of owners.
  */
 export function byPriority(a: MailboxRecord, b: MailboxRecord): number {
   const [first, second] = [priorityOf(a), priorityOf(b)];

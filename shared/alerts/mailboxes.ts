@@ -85,8 +85,7 @@ interface MailboxDeps {
   /** Returns the content of a mail. */
   compose(sources: readonly MessageSource[]): Promise<MailContent>;
   /**
-   * Writes the outcome of a part into its delivery. Does nothing if the outcome is already known. `looks` counts the requests
-   * to the provider for the mail's status.
+   * Writes the outcome of a part into its delivery. Does nothing if the outcome is already known.
    */
   report(entry: Entry, mail: MailProgress): Promise<void>;
   clock: Clock;
@@ -205,8 +204,8 @@ async function send(
   const etags = await tables.transaction(Mailboxes.table, MAILBOXES, operations);
   // The mail of a delivery that was held after a restore may have been sent under this operation id.
   const wasHeld = contents.some(({ delivery }) => delivery.heldAt !== undefined);
-  const known = wasHeld ? await mails.findOutcome(mail) : undefined;
-  const outcome = known ?? (await mails.send(mail, content, test));
+  const earlierOutcome = wasHeld ? await mails.findOutcome(mail) : undefined;
+  const outcome = earlierOutcome ?? (await mails.send(mail, content, test));
   const sending = { ...started, etag: etags.get(box.rowKey)! };
   await writeOutcome(deps, nextMailbox(sending, { type: "answered", outcome }, now)!, now);
   return "sent";

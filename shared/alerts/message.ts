@@ -206,11 +206,12 @@ function expiryOf(item: Item): number {
   return "expiresOn" in subject ? subject.expiresOn : Number.POSITIVE_INFINITY;
 }
 
-function isNewer(one: Pick<DistinctItem, "item" | "createdAt">, other: Pick<DistinctItem, "item" | "createdAt">) {
-  const [a, b] = [one.item, other.item];
+/** Returns whether the first item replaces the second, which is about the same thing. */
+function isNewer(first: Pick<DistinctItem, "item" | "createdAt">, second: Pick<DistinctItem, "item" | "createdAt">) {
+  const [a, b] = [first.item, second.item];
   if (a.kind === "asset" && b.kind === "asset" && a.expiresOn === b.expiresOn && a.threshold !== b.threshold)
     return a.threshold < b.threshold;
-  return one.createdAt > other.createdAt;
+  return first.createdAt > second.createdAt;
 }
 
 /** Adds the names of the rules behind a line. None if all lines of the message have the same rule. */

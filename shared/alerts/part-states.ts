@@ -29,9 +29,9 @@ export type PartEvent =
 /** Returns the part after an event, or undefined if the event is rejected. */
 export function nextPart(part: Part, event: PartEvent, now: Date): Part | undefined {
   if (event.type === "answered") return part.status === "sending" ? withOutcome(part, event.outcome, now) : undefined;
-  const at = now.toISOString();
-  if ((part.status !== "waiting" && part.status !== "sending") || (part.notBefore ?? "") > at) return undefined;
-  if (part.status === "sending" && (part.leasedUntil ?? "") > at) return undefined;
+  const nowText = now.toISOString();
+  if ((part.status !== "waiting" && part.status !== "sending") || (part.notBefore ?? "") > nowText) return undefined;
+  if (part.status === "sending" && (part.leasedUntil ?? "") > nowText) return undefined;
   if (event.rule !== "active") {
     const error = `The rule was ${event.rule} before this was sent.`;
     return withOutcome(part, { status: "cancelled", error }, now);

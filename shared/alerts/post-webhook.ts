@@ -20,7 +20,7 @@ import { cloudEventOf, signatureHeaders } from "./webhook.ts";
 
 /** Posts deliveries of alerts to webhooks, chat services (Teams, Slack) and incident services (PagerDuty, ServiceNow). */
 
-/** Milliseconds in which a worker starts incidents. Including the last requests, this stays below the lease of a part. */
+/** Milliseconds in which a worker opens and closes incidents. With the last requests, this stays below the lease of a part. */
 const INCIDENTS_MS = 60 * SECOND_MS;
 /** Maximum number of incidents per step, after which another step continues. */
 const MAX_INCIDENTS_PER_STEP = 50;
@@ -41,12 +41,12 @@ export function createWebhookDelivery(deps: {
   rules: Pick<AlertRules, "readSecret">;
   outgoing: Outgoing;
   attempts: Attempts;
-  trackedAlerts: Pick<TrackedAlerts, "of">;
+  trackedAlerts: Pick<TrackedAlerts, "ofRule">;
   links: (items: readonly Item[]) => Promise<Links>;
   clock: Clock;
 }): WebhookDelivery {
   const { rules, outgoing, clock } = deps;
-  const { after, retry } = deps.attempts;
+  const { timeAfter, retry } = deps.attempts;
 
   /** Returns the headers and the body of a delivery to a webhook or a chat service. */
   async function requestOf(row: DeliveryRecord, secret: WebhookSecret) {
@@ -96,7 +96,7 @@ export function createWebhookDelivery(deps: {
       while (posted < items.length) {
         if (posted - from >= MAX_INCIDENTS_PER_STEP || performance.now() > deadline) {
           // The attempt was successful so far, so it does not count.
-          return { ...progress(undefined), status: "waiting", attempts: part.attempts - 1, notBefore: after(1) };
+          return { ...progress(undefined), status: "waiting", attempts: part.attempts - 1, notBefore: timeAfter(1) };
         }
         try {
           lastResponse = await apply(incidentOf(row, items[posted]!, links));
@@ -137,10 +137,10 @@ export function createWebhookDelivery(deps: {
   async function alreadyResolved(row: DeliveryRecord, items: readonly Item[]): Promise<Item[]> {
     const openedItems = items.filter(({ kind }) => kind !== "renewed" && kind !== "recovered");
     if (row.test || !openedItems.some(trackedItemOf)) return [];
-    const open = await deps.trackedAlerts.of(row.escalatedFrom ?? row.ruleId);
+    const openAlerts = await deps.trackedAlerts.ofRule(row.escalatedFrom ?? row.ruleId);
     return openedItems.filter((item) => {
       const tracked = trackedItemOf(item);
-      return tracked !== undefined && !open.has(alertKey(tracked));
+      return tracked !== undefined && !openAlerts.has(alertKey(tracked));
     });
   }
 
@@ -177,7 +177,10 @@ export function createWebhookDelivery(deps: {
 }
 
 /**
- * https://developer.pagerduty.com/docs/send-alert-event: 202 for accepted events. @throws {UnexpectedResponse}; {Unreachable}
+ * Sends an event to PagerDuty, which returns 202 if it accepts the event: https://developer.pagerduty.com/docs/send-alert-event
+ *
+ * @throws {UnexpectedResponse}
+ * @throws {Unreachable}
  */
 async function postEvent(outgoing: Outgoing, url: string, event: object): Promise<OutgoingAnswer> {
   const headers = { "content-type": "application/json", "user-agent": "credential-lifecycle" };
@@ -193,7 +196,10 @@ const isPermanentRejection = ({ status }: OutgoingAnswer): boolean =>
 /** Returns the body as text. The body is truncated, possibly within a character. */
 const textOf = (body: Buffer): string => body.toString("utf8").toWellFormed();
 
-/** https://www.rfc-editor.org/rfc/rfc9110#field.retry-after, in seconds only, because webhook receivers rarely send dates. */
+/**
+ * Returns the seconds of Retry-After: https://www.rfc-editor.org/rfc/rfc9110#field.retry-after. Dates are ignored, because
+ * webhook receivers rarely send them.
+ */
 function retryAfterSeconds({ headers }: OutgoingAnswer): number | undefined {
   const value = headers["retry-after"];
   return value !== undefined && /^\d{1,6}$/.test(value) ? Number(value) : undefined;

@@ -37,7 +37,7 @@ export function createPreview(deps: {
 }) {
   const { tables, clock } = deps;
 
-  /** @param rule - A stored or planned rule. */
+  /** Returns the preview of a stored or planned rule. */
   return async function preview(rule: RuleRecord): Promise<Preview> {
     const now = clock.now();
     const forecast = await deps.evaluation.forecast(rule);

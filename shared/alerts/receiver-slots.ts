@@ -1,7 +1,7 @@
 import { SECOND_MS } from "../platform/time.ts";
 
-// The host handles 16 to 24 messages of a queue at once (host.json: batchSize, newBatchThreshold). These limits leave most of them
-// to the receivers that respond, however many others use their whole time limit.
+// The host handles 16 to 24 messages of a queue at once (host.json: batchSize, newBatchThreshold). The limits below reserve most
+// of these messages for receivers that respond, even if many other receivers answer no request before its timeout.
 
 /** Maximum number of deliveries in progress to one receiver that responds, on an instance. */
 const PER_RECEIVER = 4;

@@ -30,6 +30,7 @@ export const REMINDER_MS = 7 * DAY_MS;
  * Delay before the next check of an alert that is due but can't be escalated, because it is snoozed, exempt or acknowledged.
  */
 const RECHECK_MS = DAY_MS;
+/** Number of concurrent reads. */
 const PARALLEL = 8;
 
 /** Reminders and escalations of a rule's open alerts. */
@@ -45,7 +46,7 @@ export function createFollowUps(deps: {
   tables: Tables;
   trackedAlerts: TrackedAlerts;
   notifications: NotificationLog;
-  acknowledgements: Pick<Acknowledgements, "of">;
+  acknowledgements: Pick<Acknowledgements, "ofRule">;
   snoozes: Pick<Snoozes, "split">;
   ownerTag: string;
 }) {
@@ -57,7 +58,9 @@ export function createFollowUps(deps: {
    */
   return async function followUps(rule: RuleRecord, run: EvaluationContext): Promise<FollowUps> {
     const now = run.now.getTime();
-    const alerts = [...(await trackedAlerts.of(rule.ruleId)).values()].filter(({ item }) => matchesType(rule, item));
+    const alerts = [...(await trackedAlerts.ofRule(rule.ruleId)).values()].filter(({ item }) =>
+      matchesType(rule, item),
+    );
     /** Times of later follow-ups. */
     const laterTimes: number[] = [];
     /** Returns whether a follow-up is due. If not, records its time. */
@@ -87,7 +90,7 @@ export function createFollowUps(deps: {
     const { escalation } = rule;
     if (!escalation) return { items: [], mustRecheck: false };
     const { afterDays } = escalation;
-    const acknowledged = await deps.acknowledgements.of(rule.ruleId);
+    const acknowledged = await deps.acknowledgements.ofRule(rule.ruleId);
     const due = alerts.filter(
       ({ item, since }) =>
         acknowledged.get(alertKey(item))?.since !== since && isDueAt(Date.parse(since) + afterDays * DAY_MS),

@@ -32,6 +32,7 @@ export function ofKind<K extends TrackedAlert["item"]["kind"]>(alerts: Iterable<
 
 /** Up to this many assets of one vault and type are read individually. For more, all assets of the vault are read. */
 const MAX_SINGLE_READS = 20;
+/** Number of concurrent reads. */
 const PARALLEL = 8;
 /** Maximum delay from the time of a compliance evaluation until its rows are written. */
 const LATE_MS = 10 * MINUTE_MS;
@@ -41,7 +42,7 @@ interface EndedAlerts {
   /** Alerts to notify about. */
   resolved: ResolvedItem[];
   /**
-   * Alerts about an entry of a token-signing certificate, whose asset now stands for all its entries. The alert about that asset
+   * Alerts about former assets that became entries of another asset, a token-signing certificate. The alert about that asset
    * continues, so nothing was resolved for a person, but each alert's incident must be closed.
    */
   joined: ResolvedItem[];
@@ -61,11 +62,11 @@ async function withoutJoined(ended: readonly ResolvedItem[], tables: Tables): Pr
 }
 
 /** Returns the place of the asset that an alert is about. Undefined for an alert about something else. */
-export const placeOf = (of: TrackedItem): AssetPlace | undefined =>
-  of.kind === "asset"
-    ? of
-    : of.kind === "violation"
-      ? placesOf(of.resourceId).find(({ type }) => type === of.resourceType)
+export const placeOf = (item: TrackedItem): AssetPlace | undefined =>
+  item.kind === "asset"
+    ? item
+    : item.kind === "violation"
+      ? placesOf(item.resourceId).find(({ type }) => type === item.resourceType)
       : undefined;
 
 /**
@@ -104,7 +105,7 @@ export async function endedAssets(
         const { expiresOn, version } = asset;
         const isOnTime = !needsAttention(asset, span.to.getTime());
         if (expiresOn === of.expiresOn)
-          // The window of the renewal changed, or no renewer is known any more: then its days until expiry matter.
+          // The renewal is no longer late: its window changed, or no renewer is known any more.
           return rule.alertType === "lateRenewal" && (isOnTime || asset.renewal?.windowEnd === undefined)
             ? [{ kind: "recovered", id: of.id, of, since, reason: "mended" }]
             : [];

@@ -31,7 +31,10 @@ const RESTORE = "restore";
 export const isRestoreMarker = (table: string, row: { partitionKey: string; rowKey: string }): boolean =>
   table === RestoreMarkers.table && row.partitionKey === RESTORE && row.rowKey === RESTORE;
 
-/** Longer than a full scan and the first evaluation after it take: by default, the two run daily and, for a digest, weekly. */
+/**
+ * Maximum time that alerts are held. By default, full scans run daily, and a rule with a weekly digest is evaluated within a week
+ * after the scan.
+ */
 const MAX_HOLD_MS = 14 * DAY_MS;
 /**
  * A time that is further in the future cannot be right: instances use the table service's clock. In a service without a key
@@ -95,7 +98,7 @@ const FULL_SCAN_ENDS: readonly ScanStatus[] = ["completed", "partial", "timedOut
 async function endOfFullScan(tables: Tables, startedAfter: string): Promise<string | undefined> {
   let end: string | undefined;
   const select = ["mode", "subscriptions", "status", "createdAt", "finishedAt"] as const;
-  // The list of scans is newest first. Without a scan that can't be read, alerts are held longer.
+  // The list of scans is newest first. A scan that can't be read is skipped, so alerts may be held longer.
   for await (const rows of tables.pages(Scans, { partitionKey: SCAN_LIST, select, onCorrupt: () => {} })) {
     for (const { mode, subscriptions, status, createdAt, finishedAt } of rows) {
       if (createdAt <= startedAfter) return end;

@@ -18,7 +18,7 @@ export type Outcome = Partial<Part> & Pick<Part, "status">;
 /** The schedule of retries. */
 export interface Attempts {
   /** Returns the time that many seconds from now, ISO 8601. */
-  after(seconds: number): string;
+  timeAfter(seconds: number): string;
   /**
    * Returns the outcome of a failed attempt: a retry later, or a final failure after the last attempt. A test has one attempt,
    * because a user waits for its result.
@@ -31,16 +31,16 @@ export interface Attempts {
 
 /** Creates the schedule of retries. */
 export function createAttempts({ clock, randomness }: { clock: Clock; randomness: Randomness }): Attempts {
-  const after = (seconds: number): string => new Date(clock.now().getTime() + seconds * SECOND_MS).toISOString();
+  const timeAfter = (seconds: number): string => new Date(clock.now().getTime() + seconds * SECOND_MS).toISOString();
   return {
-    after,
+    timeAfter,
     retry(part, test, error, more = {}, seconds = 0) {
       // `attemptsBefore`: the attempts before a critical item restarted the schedule.
       const pause = BACK_OFF_SECONDS[part.attempts - (part.attemptsBefore ?? 0) - 1];
       if (test || pause === undefined) return { ...more, status: "failed", error };
       const jittered = Math.ceil(pause * (1 + randomness.number() / 5));
       const wait = Math.max(jittered, Math.min(seconds, MAX_RETRY_AFTER_SECONDS));
-      return { status: "waiting", ...more, error, notBefore: after(wait) };
+      return { status: "waiting", ...more, error, notBefore: timeAfter(wait) };
     },
   };
 }

@@ -34,8 +34,8 @@ export function createRuleNotifications(
   const { tables, queues, notifications, trackedAlerts, acknowledgements, history, log } = deps;
 
   /**
-   * Closes the tracked alerts of resolved items, and removes their acknowledgments: these first, so that after a crash the next
-   * evaluation finds the alerts and repeats both.
+   * Removes the acknowledgments of resolved items, then closes their tracked alerts. In this order, the next evaluation after a
+   * crash still finds the alerts and repeats both steps.
    */
   async function close(ruleId: string, resolved: readonly Pick<ResolvedItem, "of" | "since">[]): Promise<void> {
     await acknowledgements.removeResolved(ruleId, resolved);
@@ -46,7 +46,7 @@ export function createRuleNotifications(
    * Commits a delivery of items and completes it.
    *
    * @param after - The state of the rule after the delivery.
-   * @param how - `held`: the delivery may have been sent before the tables were restored, so an administrator decides.
+   * @param options - `held`: the delivery may have been sent before the tables were restored, so an administrator decides.
    * `channel`, for an escalation: the rule whose recipients get it.
    */
   async function notify(
@@ -156,7 +156,7 @@ export function newDelivery(
 const isResolution = (item: Item): item is ResolvedItem => item.kind === "renewed" || item.kind === "recovered";
 
 /**
- * Returns the items that the rule itself sends. A rule that sends no resolutions closes them only for its escalation's rule.
+ * Returns the items that the rule itself sends. A rule without resolution notifications sends no resolutions.
  */
 export const itemsFor = ({ tellRecovery }: RuleRecord, items: Item[]): Item[] =>
   tellRecovery === false ? items.filter((item) => !isResolution(item)) : items;

@@ -63,9 +63,9 @@ export interface WrittenSecret {
  * row is written before the secret and removed after it, so that no secret is orphaned.
  */
 export interface RuleSecrets {
-  /** @throws {Problem} conflict if the service has no key vault of its own. */
+  /** Does nothing if the service has a key vault of its own. @throws {Problem} conflict if it has none. */
   requireVault(): void;
-  /** @throws {CloudFailure}; {Problem} conflict without a key vault. */
+  /** Returns a rule's secret. Undefined if there is none. @throws {CloudFailure}; {Problem} conflict without a key vault. */
   read(rule: RuleRecord): Promise<WebhookSecret | undefined>;
   /** Writes the secret of a rule if it changes.
    *

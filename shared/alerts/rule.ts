@@ -59,7 +59,7 @@ export type Severity = (typeof SEVERITIES)[number];
 
 export const MAX_THRESHOLDS = 10;
 export const MAX_THRESHOLD_DAYS = 365;
-/** Ten mails of 50 recipients. */
+/** Maximum number of recipients of a rule: ten mails of 50 recipients. */
 export const MAX_RECIPIENTS = 500;
 
 export const RuleFilters = z
@@ -206,8 +206,9 @@ export function tagOf(text: string): { name: string; value: string | undefined }
 }
 
 /**
- * The facts that filters are compared with, of an asset, a violation or another item. An undefined member matches no filter on
- * it, with two exceptions: without a severity, an item matches any; without a source, it counts as from a key vault.
+ * The facts about an asset, a violation or another item with which filters are compared. A filter on an undefined member does not
+ * match, with two exceptions. An item without a severity matches any severity. An item without a source counts as from a key
+ * vault.
  */
 export interface Subject {
   vaultName?: string | undefined;

@@ -34,9 +34,9 @@ import { createRuleSecrets, type WrittenSecret } from "./rule-secrets.ts";
 export interface AlertRules {
   /** Returns a rule. Undefined for an unknown id. */
   find(ruleId: string): Promise<Row<RuleRecord> | undefined>;
-  /** @throws {Problem} notFound */
+  /** Returns a rule. @throws {Problem} notFound */
   get(ruleId: string): Promise<Row<RuleRecord>>;
-  /** One request per 1,000 rules. */
+  /** Returns all rules that can be read. One request per 1,000 rules. */
   all(): Promise<Row<RuleRecord>[]>;
   /** Returns the IDs of all rules, also of those whose row can't be read. */
   ids(): Promise<ReadonlySet<string>>;
@@ -48,7 +48,11 @@ export interface AlertRules {
   planned(given: NewRule, caller: Caller): Promise<RuleRecord>;
   /** Returns the rule that `change` would write. Writes nothing. @throws {Problem} notFound; invalidRequest. */
   plannedChange(ruleId: string, given: RuleChange, caller: Caller): Promise<RuleRecord>;
-  /** @throws {Problem} invalidRequest; alreadyExists for a duplicate name; conflict without a key vault; unavailable. */
+  /**
+   * Creates a rule.
+   *
+   * @throws {Problem} invalidRequest; alreadyExists for a duplicate name; conflict without a key vault; unavailable.
+   */
   create(given: NewRule, caller: Caller): Promise<ChangedRule>;
   /** Changes any subset of the fields.
    *
@@ -262,11 +266,11 @@ function createRuleReader(tables: Tables) {
   }
 
   async function ids(): Promise<Set<string>> {
-    const found = new Set<string>();
+    const ruleIds = new Set<string>();
     const range = { partitionKey: RULES, from: RULE_PREFIX, before: keyEnd(RULE_PREFIX), select: [] };
     for await (const rows of tables.pages(RuleKeys, range))
-      for (const { rowKey } of rows) found.add(rowKey.slice(RULE_PREFIX.length));
-    return found;
+      for (const { rowKey } of rows) ruleIds.add(rowKey.slice(RULE_PREFIX.length));
+    return ruleIds;
   }
 }
 
@@ -327,7 +331,7 @@ function createRulePlans({
     return { before, newRule, etag: row.etag };
   }
 
-  /** @throws {Problem} if the rule whose channel sends the escalations is this rule or does not exist. */
+  /** Checks the rule whose channel sends the escalations. @throws {Problem} if it is this rule or does not exist. */
   async function checkEscalation({ ruleId, escalation }: RuleRecord): Promise<void> {
     const channelRuleId = escalation?.ruleId;
     if (channelRuleId === undefined) return;
@@ -337,7 +341,7 @@ function createRulePlans({
 }
 
 const RULE = "The alert rule";
-/** Rules of which only the keys are read, so that a row that can't be read has its key too. */
+/** Reads only the keys of rules, so that a rule whose content can't be read is also listed. */
 const RuleKeys = keysOnly(Rules);
 
 const targetOf = ({ ruleId }: RuleRecord) => ({ type: "alertRule", id: ruleId });

@@ -28,7 +28,7 @@ export interface MailDelivery {
 /** Creates the client that sends one mail and tracks it at the provider, so that no mail is sent twice. */
 export function createMailDelivery(deps: { mail: MailSender | undefined; attempts: Attempts }): MailDelivery {
   const { mail } = deps;
-  const { after, retry } = deps.attempts;
+  const { timeAfter, retry } = deps.attempts;
 
   /** Returns the outcome of a response with a definite status. */
   function outcomeOf(part: Part, answer: MailAnswer): Outcome {
@@ -39,7 +39,7 @@ export function createMailDelivery(deps: { mail: MailSender | undefined; attempt
       case "refused":
         return { status: "failed", error: answer.reason };
       case "accepted":
-        return { status: "accepted", notBefore: after(STATUS_DELAY_SECONDS[part.looks]!) };
+        return { status: "accepted", notBefore: timeAfter(STATUS_DELAY_SECONDS[part.looks]!) };
       default:
         throw new Error(`Unexpected response ${answer.kind}.`);
     }
@@ -57,7 +57,13 @@ export function createMailDelivery(deps: { mail: MailSender | undefined; attempt
           const seconds = Math.min(Math.max(1, answer.retryAfterSeconds), MAX_RETRY_AFTER_SECONDS);
           const error = `The mail provider throttles requests. Next attempt in ${seconds} seconds.`;
           if (test) return { status: "failed", error };
-          return { status: "waiting", throttled: true, attempts: part.attempts - 1, error, notBefore: after(seconds) };
+          return {
+            status: "waiting",
+            throttled: true,
+            attempts: part.attempts - 1,
+            error,
+            notBefore: timeAfter(seconds),
+          };
         }
         case "unavailable":
           return retry(part, test, answer.reason);
@@ -83,7 +89,7 @@ export function createMailDelivery(deps: { mail: MailSender | undefined; attempt
         };
       }
       const retryAfterSeconds = answer.kind === "throttled" ? answer.retryAfterSeconds : 0;
-      return { status: "accepted", looks, notBefore: after(Math.max(seconds, retryAfterSeconds)) };
+      return { status: "accepted", looks, notBefore: timeAfter(Math.max(seconds, retryAfterSeconds)) };
     },
 
     async findOutcome(part) {
@@ -103,7 +109,7 @@ export function createMailDelivery(deps: { mail: MailSender | undefined; attempt
       }
       const throttled = answer.kind === "throttled";
       const retryAfterSeconds = throttled ? answer.retryAfterSeconds : 0;
-      const notBefore = after(Math.max(seconds, retryAfterSeconds));
+      const notBefore = timeAfter(Math.max(seconds, retryAfterSeconds));
       return { status: "sending", looks, error: reason, notBefore, ...(throttled && { throttled }) };
     },
   };

@@ -53,9 +53,9 @@ export async function credentialItems(
 
 /** Returns the lowest threshold that the credential reached since its creation. */
 function reachedThreshold({ createdAt, expiresAt }: ServiceCredential, now: Date): number | undefined {
-  const reached = SERVICE_CREDENTIAL_DAYS.filter((days) => {
+  const reachedThresholds = SERVICE_CREDENTIAL_DAYS.filter((days) => {
     const reachedAt = Date.parse(expiresAt) - days * DAY_MS;
     return reachedAt > Date.parse(createdAt) && reachedAt <= now.getTime();
   });
-  return reached.at(-1);
+  return reachedThresholds.at(-1);
 }

@@ -56,7 +56,7 @@ function cardOf({ headline, intro, lines, why, histories, mainLink }: Message, l
           body: [
             text(subjectWithin(headline, MAX_TEXT), { size: "large", weight: "bolder" }),
             text(intro),
-            // In the body, because Teams shows the card's own actions below all texts.
+            // The main link is in the body, because Teams shows the card's own actions below all texts.
             ...(mainLink
               ? [
                   {

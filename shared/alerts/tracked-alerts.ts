@@ -6,7 +6,7 @@ import { alertKey, type Item, type RecoveredItem, type RenewedItem, TrackedItem,
 
 /**
  * A tracked alert: an open alert of a rule about an item that will be resolved, such as an expiring asset. It is stored in the
- * table of the notification log. Alerts from before this row existed have none, so their resolution is not sent.
+ * table of the notification log. Alerts of versions without such rows have none, so their resolution is not sent.
  */
 export const TrackedAlert = z.object({
   /** The delivery of the last notification. Can be empty in rows of earlier versions. */
@@ -32,9 +32,9 @@ export type ResolvedItem = RenewedItem | RecoveredItem;
 /** The open alerts of each rule. */
 export interface TrackedAlerts {
   /** Returns the open alerts of a rule by `alertKey`. One request per 1,000. */
-  of(ruleId: string): Promise<Map<string, Row<TrackedAlert>>>;
+  ofRule(ruleId: string): Promise<Map<string, Row<TrackedAlert>>>;
   /** Returns the writes that track the alerts of a delivery. */
-  operations(deliveryId: string, at: string, items: readonly Item[]): Operation[];
+  operations(deliveryId: string, notifiedAt: string, items: readonly Item[]): Operation[];
   /**
    * Removes resolved alerts, except those that were opened again. One request per 1,000 of the rule's alerts, and the removals.
    */
@@ -43,7 +43,7 @@ export interface TrackedAlerts {
 
 /** Creates the store of open alerts. */
 export function createTrackedAlerts(tables: Tables): TrackedAlerts {
-  async function of(ruleId: string): Promise<Map<string, Row<TrackedAlert>>> {
+  async function ofRule(ruleId: string): Promise<Map<string, Row<TrackedAlert>>> {
     const alerts = new Map<string, Row<TrackedAlert>>();
     const range = { partitionKey: ruleId, from: OPEN_PREFIX, before: keyEnd(OPEN_PREFIX) };
     for await (const rows of tables.pages(TrackedRows, range))
@@ -52,23 +52,23 @@ export function createTrackedAlerts(tables: Tables): TrackedAlerts {
   }
 
   return {
-    of,
+    ofRule,
 
-    operations(deliveryId, at, items) {
+    operations(deliveryId, notifiedAt, items) {
       return items.flatMap((sent): Operation[] => {
         const item = trackedItemOf(sent);
         if (!item || sent.kind === "escalated" || sent.kind === "renewed" || sent.kind === "recovered") return [];
         const isReminder = sent.kind === "stillFailing";
         // An asset's item has `since` if the rule already notified about this expiry, by a higher threshold.
-        const since = isReminder ? sent.since : ((item.kind === "asset" ? item.since : undefined) ?? at);
-        const row = { deliveryId, since, toldAt: at, times: isReminder ? sent.times + 1 : 1, item };
+        const since = isReminder ? sent.since : ((item.kind === "asset" ? item.since : undefined) ?? notifiedAt);
+        const row = { deliveryId, since, toldAt: notifiedAt, times: isReminder ? sent.times + 1 : 1, item };
         return [put(TrackedRows, trackedKey(item), row)];
       });
     },
 
     async close(ruleId, resolved) {
       if (resolved.length === 0) return;
-      const alerts = await of(ruleId);
+      const alerts = await ofRule(ruleId);
       const removals = resolved.flatMap((item): Operation[] => {
         const row = alerts.get(alertKey(item.of));
         return row && row.since === item.since ? [remove(TrackedRows, row.rowKey, row.etag)] : [];

@@ -123,8 +123,8 @@ export const Application = z
   .meta({ id: "Application" });
 
 /** Converts an application to the form in API responses. */
-export function applicationView(found: FoundApplication, moment: Moment): z.infer<typeof Application> {
-  const { app, reasons, policy, tenantId, serviceObjectIds, lastSeenAt } = found;
+export function applicationView(application: FoundApplication, moment: Moment): z.infer<typeof Application> {
+  const { app, reasons, policy, tenantId, serviceObjectIds, lastSeenAt } = application;
   return {
     appId: app.appId,
     objectId: app.objectId,

@@ -63,7 +63,10 @@ const MESSAGE_DELAY_SECONDS = 30;
 const MAX_REQUEUE_SECONDS = 60;
 /** Time before a changed application is read again if the directory does not show the change yet, or can't be read. */
 const REFRESH_PAUSE_MS = 15 * SECOND_MS;
-/** Number of further reads of a changed application. With their pauses more than five minutes, which replicas may lag. */
+/**
+ * Number of further reads of a changed application. With their pauses, they take five minutes, as long as a replica of the
+ * directory may be behind.
+ */
 const MAX_REFRESHES = 20;
 /** Time for which details of a single application are cached. */
 const DETAILS_CACHE_MS = DAY_MS;
@@ -85,8 +88,8 @@ export interface ApplicationsService {
   /** Returns a discovery run. @throws {Problem} notFound */
   run(runId: string): Promise<RunRecord>;
   /**
-   * Requests that one application is read again, because this service has changed its client secrets. Sends a message: a
-   * failure to read is retried and reaches nobody else.
+   * Requests that one application is read again, because this service has changed its client secrets. It sends a
+   * message, so that a failed read is retried and does not fail the caller.
    */
   requestRefresh(application: Omit<ApplicationRefresh, "attempts">): Promise<void>;
   /** Handles one message of the queue. */
@@ -114,6 +117,7 @@ export interface ApplicationsService {
   moment(): Promise<Moment>;
 }
 
+/** Creates the discovery and the lists of applications. */
 export function createApplications(
   deps: DiscoverDeps & {
     audit: Pick<Audit, "append">;

@@ -14,7 +14,9 @@ export interface ApplicationCoverage {
   isDiscovered: boolean;
 }
 
-/** Key of the row that names the run in progress starts with a lower-case letter, which sorts after all runs. */
+/**
+ * First key after all runs. The key of the row that names the run in progress starts with a lower-case letter, so it is later.
+ */
 const AFTER_RUNS = "a";
 /** The newest run may be in progress. The one before it has ended. */
 const NEWEST_RUNS = 2;

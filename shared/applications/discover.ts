@@ -68,6 +68,7 @@ export type DirectoryReader = Pick<
   | "grantedPermissions"
 >;
 
+/** The services that a discovery of applications needs. */
 export interface DiscoverDeps extends HolderDiscoveryDeps {
   graph: DirectoryReader;
   /** Tenant of the Graph client. */
@@ -144,8 +145,8 @@ export async function discover(leasedRun: LeasedRun<RunRecord>, deps: DiscoverDe
 const MAX_EARLIER_IDENTITIES = 20;
 
 /**
- * Returns the identities that the service used before the current one, newest first. Without application permissions it may have
- * been a user who tried the service. That user stays visible as an owner.
+ * Returns the identities that the service used before the current one, newest first. Leaves out an identity without application
+ * permissions: it may be a user who tried the service, and who must still count as an owner.
  */
 const earlierIdentitiesOf = (before: StateRecord | undefined, current: string | undefined): string[] => {
   const { rights, earlierIdentities } = before ?? {};
@@ -236,8 +237,8 @@ function contentsFromLists(
         applicationsByBucket?.get(bucket),
         principalsByBucket?.get(bucket),
       ];
-      // An application joins what the lists of applications and of service principals have. For a list that could not be
-      // read, the stored part of the application counts instead.
+      // The content of an application comes from the lists of applications and of service principals. If a list could not be
+      // read, the stored part of the application replaces it.
       const basedOn = (stored: ReadonlyMap<string, ApplicationRecord>) => {
         const content = new Map<string, ReadApplication>();
         const ids = new Set([

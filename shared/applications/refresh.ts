@@ -45,7 +45,7 @@ export async function refreshApplication(
   await fence.take();
   const signal = AbortSignal.timeout(READING_TIMEOUT_MS);
   const app = await graph.findApplication({ objectId }, signal);
-  const has = (keyId: string) => app?.passwords.some((one) => one.keyId === keyId) ?? false;
+  const has = (keyId: string) => app?.passwords.some((password) => password.keyId === keyId) ?? false;
   // A replica that lags must not overwrite newer rows. The caller repeats the message.
   const isShown = (added === undefined || has(added)) && (removed === undefined || !has(removed));
   if (!isShown) return false;

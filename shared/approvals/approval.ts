@@ -9,7 +9,7 @@ export const APPROVAL_STATES = ["pending", "approved", "rejected", "used", "expi
 
 const approval = z.object({
   state: z.enum(APPROVAL_STATES),
-  /** What the request does: the summary of its endpoint. */
+  /** The effect of the request: the summary of its endpoint. */
   summary: z.string(),
   method: z.string(),
   /** Path with the request's parameters. */

@@ -41,9 +41,9 @@ export interface ApprovalService {
   require(request: GuardedRequest): Promise<void>;
   /** Lists approvals, newest first. */
   list(state: ApprovalView["state"] | undefined, page: PageRequest): Promise<Page<ApprovalView>>;
-  /** @throws {Problem} notFound */
+  /** Returns an approval. @throws {Problem} notFound */
   get(id: string): Promise<ApprovalView>;
-  /** @throws {Problem} notFound, conflict (the actor's own request, or no longer pending) */
+  /** Approves a request. @throws {Problem} notFound, conflict (the actor's own request, or no longer pending) */
   approve(id: string, actor: Actor, caller: Caller): Promise<ApprovalView>;
   /** Rejects a request, or withdraws an approval that was not used. @throws {Problem} notFound, conflict */
   reject(id: string, actor: Actor, caller: Caller): Promise<ApprovalView>;
@@ -51,6 +51,7 @@ export interface ApprovalService {
   cleanUp(caller: Caller): Promise<void>;
 }
 
+/** Creates the approvals of guarded requests by a second administrator. */
 export function createApprovals(deps: {
   tables: Tables;
   administrators: Administrators;
@@ -152,17 +153,17 @@ export function createApprovals(deps: {
       await repeatOnConflict(async () => {
         const now = clock.now();
         const ownRequests = (await readAll()).filter((row) => row.requesterId === requesterId);
-        const open = ownRequests.filter((row) => ["pending", "approved"].includes(stateOf(row, now)));
+        const openRequests = ownRequests.filter((row) => ["pending", "approved"].includes(stateOf(row, now)));
         const unused = ownRequests.filter(
           ({ state, expiresAt }) => state !== "used" && Date.parse(expiresAt) > now.getTime(),
         );
-        const same = open.filter(({ digest }) => digests.includes(digest));
-        const approved = same.find(({ state }) => state === "approved");
+        const sameRequests = openRequests.filter(({ digest }) => digests.includes(digest));
+        const approved = sameRequests.find(({ state }) => state === "approved");
         if (approved && (await use(approved, guarded.caller))) return;
-        const pending = same.find(({ state }) => state === "pending");
+        const pending = sameRequests.find(({ state }) => state === "pending");
         if (pending) throw approvalRequired(pending.rowKey, pending);
         // The first digest is that of the current key. Approvals of a former key stay usable.
-        await request(guarded, requesterId, digests[0]!, { open: open.length, unused: unused.length });
+        await request(guarded, requesterId, digests[0]!, { open: openRequests.length, unused: unused.length });
       }, ATTEMPTS);
     },
 

@@ -4,8 +4,8 @@ import { canonicalJson } from "../audit/canonical.ts";
 import { redact } from "../audit/redact.ts";
 import type { GuardedRequest } from "../platform/http/admission.ts";
 
-// What an approval is bound to, and what the approver sees of it. Both come from the validated request, so that an approver sees
-// what is executed.
+// The digest that binds an approval to its request, and the details that the approver sees. Both come from the validated request,
+// so that the approver sees exactly the request that runs.
 
 /**
  * Returns the digests of a request under each key. They bind an approval to the requester, the endpoint, the whole validated

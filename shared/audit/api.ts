@@ -54,7 +54,7 @@ interface Filters {
   search?: string;
 }
 
-/** @throws {Problem} invalidRequest if the period ends before it starts. */
+/** Converts the parameters of a request to a query. @throws {Problem} invalidRequest if the period ends before it starts. */
 export function auditQuery({
   start_date: start,
   end_date: end,

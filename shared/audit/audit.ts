@@ -54,7 +54,11 @@ export interface Audit extends AuditRecorder {
   export(request: ExportRequest, reader?: Caller): Promise<ExportPart>;
   /** Seals the intervals that are over. A timer calls it. */
   seal(): Promise<Sealing>;
-  /** @throws {Problem} invalidCursor */
+  /**
+   * Verifies the entries of a period against their digests, or their codes while they are not sealed.
+   *
+   * @throws {Problem} invalidCursor
+   */
   verify(request: VerifyRequest, reader?: Caller): Promise<Verification>;
   /**
    * Compares the index with all entries and repairs it, sealed or not (index-repair.ts). A repair is recorded in the log, with
@@ -63,6 +67,7 @@ export interface Audit extends AuditRecorder {
   repairIndex(caller: Caller, details: Record<string, unknown>): Promise<IndexRepair>;
   /** Deletes old sealed entries. @throws {Problem} conflict if nothing is sealed because `AUDIT_SIGNING_KEYS` is not set. */
   purge(retentionDays: number, caller: Caller): Promise<PurgeResult>;
+  /** Returns the number of sealed entries and the time range of the log. */
   statistics(): Promise<AuditStatistics>;
   /** Prepares the log of a stopped app for an earlier version (rollback.ts). */
   prepareForRollback(): Promise<void>;
@@ -75,6 +80,7 @@ export interface Audit extends AuditRecorder {
   requireKeys(): Promise<void>;
 }
 
+/** The services and settings that `createAudit` needs. */
 export interface AuditDependencies {
   tables: Tables;
   clock: Clock;
@@ -89,6 +95,7 @@ export interface AuditDependencies {
   unicodeFont?: string;
 }
 
+/** Creates the audit log. */
 export function createAudit({ tables, clock, randomness, config, log, anchor, unicodeFont }: AuditDependencies): Audit {
   const trust = createTrust(tables, config.AUDIT_SIGNING_KEYS);
   const { append, refused, reading } = createWriter({ tables, clock, randomness, trust });

@@ -7,7 +7,7 @@ import { redact } from "./redact.ts";
 /** Format of an event type, in entries and filters. */
 export const EVENT_TYPE = /^[a-z][A-Za-z0-9]{0,49}(\.[a-z][A-Za-z0-9]{0,49}){1,3}$/;
 
-/** Maximum length of `before`, `after` and `details` as JSON, in characters. An entry says if more was left out. */
+/** Maximum length of `before`, `after` and `details` as JSON, in characters. A longer value is replaced by its length. */
 export const MAX_DETAIL_CHARACTERS = 16_384;
 /** Maximum length of a name, so that with every character escaped it still fits into a row key (1,024 characters). */
 const MAX_ACTOR_CHARACTERS = 256;

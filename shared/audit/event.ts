@@ -10,7 +10,7 @@ export interface AuditEvent {
   /** The event type, as `thing.happened` in camelCase: `user.signedIn`, `settings.changed`. */
   type: string;
   caller: Caller;
-  /** `intent` is recorded before an action outside the service, such as a call to Azure. The others are recorded after it. */
+  /** `intent` is recorded before an action that changes storage or a cloud service. The other outcomes are recorded after it. */
   outcome: "success" | "failure" | "refused" | "intent";
   target?: { type: string; id: string };
   before?: unknown;

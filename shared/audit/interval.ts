@@ -13,9 +13,10 @@ export const SEAL_DELAY_MS = MINUTE_MS;
 /** The start of an interval, in milliseconds since 1970, which identifies it. */
 export type Interval = number;
 
-export const intervalOf = (at: number): Interval => Math.floor(at / INTERVAL_MS) * INTERVAL_MS;
+/** Returns the interval that contains a time, in milliseconds since 1970. */
+export const intervalOf = (timeMs: number): Interval => Math.floor(timeMs / INTERVAL_MS) * INTERVAL_MS;
 
-/** `2026-11-21T10:40Z`: sorts by time and is a valid table key. */
+/** Returns the name of an interval: `2026-11-21T10:40Z`. Names sort by time and are valid table keys. */
 export const intervalName = (interval: Interval): string => `${new Date(interval).toISOString().slice(0, 16)}Z`;
 
 /** Parses an interval's name. NaN if the name is invalid. */
@@ -25,10 +26,10 @@ export const intervalFrom = (name: string): Interval => Date.parse(name);
 export const isIntervalName = (name: string): boolean =>
   /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}Z$/.test(name) && intervalFrom(name) % INTERVAL_MS === 0;
 
-/** The day an interval lies in: `2026-11-21`. */
+/** Returns the day of an interval: `2026-11-21`. */
 export const dayOf = (interval: Interval): string => intervalName(interval).slice(0, 10);
 
-/** The time of day at which an interval starts: `10:40`. */
+/** Returns the time of day at which an interval starts: `10:40`. */
 export const timeOf = (interval: Interval): string => intervalName(interval).slice(11, 16);
 
 /** Yields the intervals of `from <= interval < to` in batches. A batch has at most `atMost` intervals, all of one day. */
@@ -48,7 +49,7 @@ export function* intervalsByDay(
   if (batch.length > 0) yield batch;
 }
 
-/** The interval is sealed, so no entry can be added to it. */
+/** Thrown if an entry can't be added because its interval is sealed. */
 export class IntervalSealed extends Error {
   override readonly name = "IntervalSealed";
 

@@ -18,13 +18,13 @@ export interface FoundRow<T> {
  */
 export async function* readRows<T>(
   tables: Tables,
-  e: Entity<T>,
+  kind: Entity<T>,
   range: Range & { readonly select?: readonly (keyof T & string)[] },
 ): AsyncGenerator<FoundRow<T>[], void> {
   let broken: FoundRow<T>[] = [];
   const onCorrupt = ({ rowKey }: StorageCorrupt) => broken.push({ rowKey, value: undefined });
   const lenient: Range = { ...range, onCorrupt };
-  for await (const page of tables.pages(e, lenient)) {
+  for await (const page of tables.pages(kind, lenient)) {
     const rows = page.map((value): FoundRow<T> => ({ rowKey: value.rowKey, value }));
     yield broken.length === 0 ? rows : [...rows, ...broken].sort(byKey);
     broken = [];
@@ -36,12 +36,12 @@ const byKey = (a: { rowKey: string }, b: { rowKey: string }): number => (a.rowKe
 /** Reads one row: undefined if it does not exist, without a value if it is invalid. */
 export async function readRow<T>(
   tables: Tables,
-  e: Entity<T>,
+  kind: Entity<T>,
   partitionKey: string,
   rowKey: string,
 ): Promise<FoundRow<T> | undefined> {
   try {
-    const value = await tables.get(e, partitionKey, rowKey);
+    const value = await tables.get(kind, partitionKey, rowKey);
     return value && { rowKey, value };
   } catch (error) {
     if (!(error instanceof StorageCorrupt)) throw error;
@@ -52,11 +52,11 @@ export async function readRow<T>(
 /** Returns the ETag of a row, valid or not. Undefined if it does not exist. */
 export async function etagOf(
   tables: Tables,
-  e: Entity<object>,
+  kind: Entity<object>,
   partitionKey: string,
   rowKey: string,
 ): Promise<string | undefined> {
   const range = { partitionKey, from: rowKey, before: `${rowKey}\u0001`, pageSize: 1, select: [] };
-  for await (const [row] of tables.pages(e, range)) return row?.etag;
+  for await (const [row] of tables.pages(kind, range)) return row?.etag;
   return undefined;
 }

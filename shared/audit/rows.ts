@@ -28,6 +28,7 @@ const LAST = "~last|";
 export const lastRowKey = (sequence: string): string => `${LAST}${sequence}`;
 /** The keys of the rows of last entries of a day. They sort between the two kinds of marks. */
 export const LAST_ROWS = { from: LAST, before: `${LAST}~` };
+/** A mark of an interval, without its content: see `openMark` and `bornMark`. */
 export const Mark = entity("AuditEntries", z.object({}));
 /**
  * The born mark of an interval. If the interval is closed, it has a signed statement that says so. Intervals that an earlier
@@ -93,6 +94,7 @@ export const KEYS_PARTITION = "keys";
 /** The partition and row key of the record that the log was prepared for an earlier version (rollback.ts). */
 export const ROLLBACK = "rollback";
 
+/** A combination of filters. Without members, it matches all entries. */
 export interface EntryFilter {
   actor?: string | undefined;
   eventType?: string | undefined;

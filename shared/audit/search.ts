@@ -38,10 +38,10 @@ export async function searchEntries(
     });
     for await (const rows of rowPages) {
       const indexed = rows.map(({ rowKey, value }) => ({ rowKey, position: rowKey.slice(prefix.length), value }));
-      const found = await readIndexed(tables, indexed, span.isAuthentic);
-      findings.push(...found.findings);
+      const page = await readIndexed(tables, indexed, span.isAuthentic);
+      findings.push(...page.findings);
       const entries = new Map(
-        found.items.map((entry) => [prefix + position(entry.id, Date.parse(entry.occurredAt)), entry]),
+        page.items.map((entry) => [prefix + position(entry.id, Date.parse(entry.occurredAt)), entry]),
       );
       yield indexed.map(({ rowKey }) => ({ rowKey, entry: entries.get(rowKey) }));
     }
@@ -50,7 +50,7 @@ export async function searchEntries(
   const { items, ...page } = await filteredPage(request, {
     filters: queryName(query),
     matches: ({ entry }: { rowKey: string; entry: AuditEntry | undefined }) =>
-      entry !== undefined && textsOf(entry).some((one) => one.toLowerCase().includes(text)),
+      entry !== undefined && textsOf(entry).some((entryText) => entryText.toLowerCase().includes(text)),
     pages,
   });
   return {

@@ -13,7 +13,7 @@ import { INTERVAL_MS, type Interval, intervalFrom, intervalName } from "./interv
 import type { StoredEntry } from "./stored-entries.ts";
 import { entriesEnd } from "./verify/check-unsealed.ts";
 
-/** What a list shows of the log: entries within its time range that this service wrote. */
+/** The part of the log that lists show: entries within its time range that this service wrote. */
 export interface Span {
   /** Start of the first interval that is not purged. Undefined if nothing is sealed. */
   from: Interval | undefined;
@@ -48,7 +48,7 @@ export function createSpan(deps: { tables: Tables; clock: Clock; trust: Trust })
 
   return async () => {
     const now = clock.now().getTime();
-    // Also read again if the clock was set back.
+    // The bounds are also read again if the clock was set back.
     if (!kept || now >= kept.until || now < kept.until - KEPT_MS) {
       const bounds = readBounds();
       kept = { until: now + KEPT_MS, bounds };

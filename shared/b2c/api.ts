@@ -122,8 +122,8 @@ export const TenantView = z
 const STATE_OF = { completed: "discovered", partial: "partial", failed: "failing" } as const;
 
 /** Converts a tenant to the form in API responses. */
-export function tenantView(found: RegisteredTenant): z.infer<typeof TenantView> {
-  const { row, status } = found;
+export function tenantView(tenant: RegisteredTenant): z.infer<typeof TenantView> {
+  const { row, status } = tenant;
   const { runId, ended, failures = [], secretEnds } = status;
   // The tenant's date applies only if the registration still uses the secret for which it was found.
   const expiryFromTenant = secretEnds?.of === row.clientSecret.id ? secretEnds.at : undefined;
@@ -138,7 +138,7 @@ export function tenantView(found: RegisteredTenant): z.infer<typeof TenantView> 
     tenantType: status.tenantType ?? null,
     state: runId !== undefined ? "discovering" : ended === undefined ? "new" : STATE_OF[ended],
     lastDiscoveredAt: status.lastDiscoveredAt ?? null,
-    nextDiscoveryAt: nextDiscoveryAt(found) ?? null,
+    nextDiscoveryAt: nextDiscoveryAt(tenant) ?? null,
     counts: status.counts ?? null,
     failure: failures[0] ?? null,
     failures,

@@ -99,7 +99,7 @@ export interface B2c {
   /** Returns a discovery run. @throws {Problem} notFound */
   run(tenantId: string, runId: string): Promise<RunRecord>;
   /** Enqueues the discovery of all tenants that are due, and the rest of interrupted removals. A timer calls it. */
-  tick(): Promise<void>;
+  enqueueDue(): Promise<void>;
   /** Handles a message of the queue. */
   handle(message: TenantMessage, caller: Caller): Promise<void>;
   /** Handles a message whose last delivery failed: its run ends as failed. */
@@ -110,6 +110,7 @@ export interface B2c {
   cleanUp(caller: Caller): Promise<void>;
 }
 
+/** Creates the registrations of B2C tenants and the discovery of their credentials. */
 export function createB2c(deps: {
   tables: Tables;
   queues: Queues;
@@ -291,7 +292,7 @@ export function createB2c(deps: {
       return await runs(tenantId).get(runId);
     },
 
-    async tick() {
+    async enqueueDue() {
       const tenants = await registry.all();
       for (const { row } of tenants) if (row.removing) await send({ tenantId: row.tenantId }, 0);
       const due = tenants.filter((tenant) => !tenant.row.removing && isDue(tenant));

@@ -45,6 +45,7 @@ export interface Removal {
   sweep(): Promise<void>;
 }
 
+/** Creates the removal of tenants. */
 export function createRemoval(deps: {
   tables: Tables;
   audit: Pick<Audit, "append">;

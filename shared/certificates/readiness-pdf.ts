@@ -9,6 +9,7 @@ import type { Readiness, ReadinessFilter, ReadinessSummary } from "./readiness.t
 
 /** The PDF of the readiness report: the sums, who renews, why renewals would fail, and a line for each certificate. */
 
+/** The filter and the sums of the report. */
 interface ReportContext {
   filter: ReadinessFilter;
   summary: ReadinessSummary;
@@ -29,6 +30,7 @@ const PROBLEMS: Record<Readiness["problems"][number]["code"], string> = {
   orderNotMet: "The authority issued another validity than ordered",
 };
 
+/** Returns the PDF of the readiness report. */
 export async function readinessDocument(items: readonly Readiness[], context: ReportContext): Promise<Uint8Array> {
   const { createdAt, unicodeFont } = context;
   const facts = { title: TITLE, createdAt, unicodeFont };

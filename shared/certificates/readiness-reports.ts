@@ -29,6 +29,7 @@ const MAX_PAGES = 10;
 /** Maximum number of vaults' rows that are read at the same time. */
 const MAX_CONCURRENT_READS = 16;
 
+/** The readiness of certificates as a list, a CSV file and a PDF. */
 export interface ReadinessReports {
   /**
    * Lists certificates by name, with the sums unless a cursor is given. The sums read all certificates: one request per 1,000,
@@ -47,10 +48,11 @@ export interface ReadinessReports {
     filter: ReadinessFilter,
     cursor: string | undefined,
   ): Promise<{ items: FoundReadiness[]; nextCursor: string | null }>;
-  /** @throws {Problem} invalidRequest when there are more than `MAX_PDF_CERTIFICATES`. */
+  /** Returns the PDF. @throws {Problem} invalidRequest when there are more than `MAX_PDF_CERTIFICATES` certificates. */
   pdf(filter: ReadinessFilter): Promise<Uint8Array>;
 }
 
+/** Creates the readiness reports. */
 export function createReadinessReports(deps: {
   inventory: Pick<Inventory, "assets" | "moment" | "renewalChecks">;
   /** Returns the uses of the certificates of one vault, or of all. Undefined if consumers are not known. */
@@ -139,33 +141,33 @@ export function createReadinessReports(deps: {
 
     async part(filter, cursor) {
       const uses = await usesOf(filter.vault);
-      const found: Readiness[] = [];
+      const judged: Readiness[] = [];
       let next: string | null | undefined = cursor;
-      while (next !== null && found.length < CERTIFICATES_PER_PART) {
-        const limit = Math.min(MAX_LIMIT, CERTIFICATES_PER_PART - found.length);
+      while (next !== null && judged.length < CERTIFICATES_PER_PART) {
+        const limit = Math.min(MAX_LIMIT, CERTIFICATES_PER_PART - judged.length);
         const { page, moment } = await certificates(filter, { limit, offset: 0, cursor: next });
-        found.push(...page.items.map((asset) => judge(asset, moment.now, uses)));
+        judged.push(...page.items.map((asset) => judge(asset, moment.now, uses)));
         next = page.nextCursor;
       }
-      return { items: await withChecks(found), nextCursor: next ?? null };
+      return { items: await withChecks(judged), nextCursor: next ?? null };
     },
 
     async pdf(filter) {
       const uses = await usesOf(filter.vault);
       const counter = new ReadinessCounter();
-      const found: Readiness[] = [];
+      const judged: Readiness[] = [];
       for await (const { assets, now } of all(filter)) {
-        found.push(...assets.map((asset) => judge(asset, now, uses)));
-        if (found.length <= MAX_PDF_CERTIFICATES) continue;
+        judged.push(...assets.map((asset) => judge(asset, now, uses)));
+        if (judged.length <= MAX_PDF_CERTIFICATES) continue;
         throw new Problem(
           "invalidRequest",
           `A PDF contains at most ${MAX_PDF_CERTIFICATES} certificates, and there are more. Filter by vault or subscription, or use GET /compliance/certificates/readiness/csv, which has no limit.`,
         );
       }
-      for (const one of found) counter.add(one);
+      for (const readiness of judged) counter.add(readiness);
       const { now } = await inventory.moment();
       const { readinessDocument } = await import("./readiness-pdf.ts");
-      return await readinessDocument(found, {
+      return await readinessDocument(judged, {
         filter,
         summary: { ...counter.sum(), consumersKnown: uses !== undefined },
         createdAt: new Date(now),

@@ -5,8 +5,8 @@ import type { RenewalCheck } from "../inventory/certificate-facts.ts";
 import { RENEWERS, type Renewal, type Renewer, renewalOf } from "../inventory/renewal.ts";
 
 /**
- * Whether certificates are ready for shorter lifetimes: how often each is renewed under the limits of public authorities, who
- * renews it, and which renewals would fail. Pure functions of the stored facts.
+ * Determines whether certificates are ready for shorter lifetimes: how often each is renewed under the limits of public
+ * authorities, who renews it, and which renewals would fail. Pure functions of the stored facts.
  */
 
 /** Limits for which the renewals are counted, besides today's: the last two of the dated limits. */
@@ -51,6 +51,7 @@ interface CertificateUse {
 export type CertificateUses = ReadonlyMap<string, CertificateUse>;
 const useKey = (vaultName: string, name: string): string => `${vaultName}/${name}`.toLowerCase();
 
+/** The readiness of one certificate. */
 export interface Readiness {
   asset: AssetRecord;
   owner: string | undefined;
@@ -165,6 +166,7 @@ interface RenewerSum {
   renewalsPerYear: RenewalsPerYear;
 }
 
+/** Numbers of certificates and their renewals. */
 interface ReadinessSum {
   certificates: number;
   ready: number;

@@ -81,12 +81,12 @@ export async function checkRenewals(
       if (deadline.aborted || deps.signal.aborted) return;
       asked++;
       // Without a check in the vault's row, the last known window is the one that is stored with the certificate.
-      const known = last?.window ?? assets.get(name)!.ari;
+      const lastWindow = last?.window ?? assets.get(name)!.ari;
       try {
         const window = await renewalInformation.windowOf(directory, id, deps.signal);
         checks[name] = {
           id,
-          window: keepIfSame(known, window),
+          window: keepIfSame(lastWindow, window),
           checkedAt: window.checkedAt,
           retryAfter: window.retryAfter,
         };
@@ -96,7 +96,7 @@ export async function checkRenewals(
         const { message: reason, retryAfter } = error;
         checks[name] = {
           id,
-          ...(known && { window: known }),
+          ...(lastWindow && { window: lastWindow }),
           checkedAt: now,
           retryAfter,
           failure: reason,
@@ -131,8 +131,8 @@ function windowsOf(renewalChecks: RenewalChecks, changed: ReadonlySet<string>): 
 export const readChecks = (bytes: Uint8Array): RenewalChecks | undefined =>
   undefinedIfNotPacked(() => unpackBytes(bytes, RenewalChecks));
 
-const isSame = (one: AriWindow | undefined, other: AriWindow | undefined): boolean =>
-  one?.windowStart === other?.windowStart && one?.windowEnd === other?.windowEnd;
+const isSame = (first: AriWindow | undefined, second: AriWindow | undefined): boolean =>
+  first?.windowStart === second?.windowStart && first?.windowEnd === second?.windowEnd;
 
 /** Keeps the times of an unchanged window, so that reading it again does not change the asset. */
 const keepIfSame = (last: AriWindow | undefined, window: AriWindow): AriWindow =>

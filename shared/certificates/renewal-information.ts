@@ -50,10 +50,10 @@ export class NoRenewalInformation extends Error {
   /** True if the authority did not answer, or was overloaded (429 and 5xx). */
   readonly isUnreachable: boolean;
 
-  constructor(message: string, how: { retryAfter: number; isUnreachable?: boolean }) {
+  constructor(message: string, details: { retryAfter: number; isUnreachable?: boolean }) {
     super(message);
-    this.retryAfter = how.retryAfter;
-    this.isUnreachable = how.isUnreachable ?? false;
+    this.retryAfter = details.retryAfter;
+    this.isUnreachable = details.isUnreachable ?? false;
   }
 }
 
@@ -86,6 +86,7 @@ export function certificateIdOf(facts: CertificateFacts | undefined): string | u
   return parts.map((part) => part.toString("base64url")).join(".");
 }
 
+/** Creates the client of the configured certificate authorities. */
 export function createRenewalInformation(deps: {
   config: Pick<Config, "ARI_DIRECTORIES">;
   clock: Clock;
@@ -93,13 +94,13 @@ export function createRenewalInformation(deps: {
 }): RenewalInformation {
   const { clock } = deps;
   const directories = deps.config.ARI_DIRECTORIES;
-  const named = new Set(directories.map(({ directory }) => hostAndPort(new URL(directory))));
+  const configuredHosts = new Set(directories.map(({ directory }) => hostAndPort(new URL(directory))));
   const outgoing =
     deps.outgoing ??
     createOutgoing({
       ...LIMITS,
       // The environment names the directories, so that they can be in the service's own network.
-      allowedNetwork: (url) => (named.has(hostAndPort(url)) ? "named" : "public"),
+      allowedNetwork: (url) => (configuredHosts.has(hostAndPort(url)) ? "named" : "public"),
       plainHttp: () => false,
       remedy: "ARI_DIRECTORIES names the authorities that may be asked.",
     });
@@ -200,7 +201,7 @@ export function createRenewalInformation(deps: {
 
     directoryOf(issuer) {
       const text = issuer?.toLowerCase();
-      return text && directories.find((one) => text.includes(one.issuer.toLowerCase()))?.directory;
+      return text && directories.find(({ issuer: name }) => text.includes(name.toLowerCase()))?.directory;
     },
 
     windowOf: (directory, certificateId, signal) =>

@@ -22,6 +22,7 @@ export interface ScoreOfSubscription extends Score {
   name: string;
 }
 
+/** The score by check and by subscription. */
 export interface Breakdown {
   /** The checks with violations, those that lower the score the most first. Checks with exempt violations only are last. */
   checks: FailingCheck[];
@@ -36,7 +37,11 @@ const NAMES_OF_DIRECTORIES: Readonly<Record<string, string>> = {
   b2c: "B2C tenants",
 };
 
-/** @param scope - Names of the subscriptions. */
+/**
+ * Returns the failing checks and the score of each subscription.
+ *
+ * @param scope - Names of the subscriptions.
+ */
 export function breakdownOf(overview: CountedOverview, scope: Scope): Breakdown {
   const counts = [...countByCheck(overview)];
   const checks = counts

@@ -16,6 +16,7 @@ export const SEVERITY_WEIGHTS: Record<Severity, number> = { critical: 10, high: 
 export const RESOURCE_TYPES = ["vault", "secret", "key", "certificate"] as const;
 export type ResourceType = (typeof RESOURCE_TYPES)[number];
 
+/** The result of a check for one resource. */
 export interface Evaluation {
   result: "pass" | "fail" | "notApplicable";
   /** The facts that the result is based on. It never contains the remaining time, so that it does not change daily. */
@@ -53,6 +54,7 @@ export interface AssetResource {
   references?: ReferenceFacts | undefined;
 }
 
+/** The members that all checks have. */
 interface CheckFacts {
   /** Lower-case words with hyphens, such as `secret-expired`. Violations of the same severity are sorted by it. */
   id: string;
@@ -82,9 +84,14 @@ interface CheckFacts {
   successors?: readonly string[];
 }
 
+/** A check of key vaults. */
 export interface VaultCheck extends CheckFacts {
   resourceType: "vault";
-  /** @param references - References to the vault as a whole, and to objects that it does not contain. */
+  /**
+   * Evaluates a vault.
+   *
+   * @param references - References to the vault as a whole, and to objects that it does not contain.
+   */
   evaluate(vault: VaultRecord, references?: ReferenceFacts): Evaluation;
 }
 

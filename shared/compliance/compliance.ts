@@ -45,6 +45,7 @@ const MAX_INLINE_ASSETS = 2000;
 const MAX_INLINE_SECONDS = 300;
 const MAX_CONCURRENT_READS = 4;
 
+/** The score of all checks, with the last evaluation. */
 export interface ScoreResponse extends Score {
   exempted: number;
   /** Time of the newest evaluation of any vault. Null before the first. */
@@ -164,6 +165,7 @@ export interface Assessment {
   createdAt: Date;
 }
 
+/** Creates the compliance module: connects the evaluation of checks, the results and the exemptions. */
 export function createCompliance(deps: {
   tables: Tables;
   queues: Queues;
@@ -344,7 +346,7 @@ export function createCompliance(deps: {
 
 const firstPage = (limit: number): PageRequest => ({ limit, offset: 0, cursor: undefined });
 
-/** @throws {Problem} notFound */
+/** Returns the results of a framework. @throws {Problem} notFound */
 function frameworkOf(overview: CountedOverview, id: string): FrameworkResult {
   const framework = frameworkResults(overview).find((result) => result.id === id.toLowerCase());
   if (!framework) throw notFound(`The framework ${id.slice(0, 64)}`);

@@ -17,10 +17,11 @@ export function expandIds(text: string): string[] {
     const range = /^((?:\d+\.)+)(\d+)-\1(\d+)$/.exec(part);
     if (!range) return [part];
     const [, stem, first, last] = range;
-    return Array.from({ length: Number(last) - Number(first) + 1 }, (_, at) => `${stem}${Number(first) + at}`);
+    return Array.from({ length: Number(last) - Number(first) + 1 }, (_, index) => `${stem}${Number(first) + index}`);
   });
 }
 
+/** A control of a framework with its checks. */
 export interface Control {
   id: string;
   title: string;

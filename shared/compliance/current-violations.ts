@@ -81,6 +81,7 @@ export interface ViolationReading {
   findExisting(violations: readonly AlertedViolation[]): Promise<Map<string, { exempted: boolean }>>;
 }
 
+/** Creates the reader of the current results from an overview. */
 export function createViolationReading(tables: Tables, overview: Overview): ViolationReading {
   const vaults = new Map(overview.vaults.map((vault) => [vault.name.toLowerCase(), vault]));
 

@@ -42,6 +42,7 @@ const MAX_CONCURRENT_SENDS = 16;
  * references.
  */
 export interface EvaluationWork {
+  /** Sends a message of the queue. */
   send(message: EvaluateMessage, delaySeconds?: number): Promise<void>;
   /** Handles one message of the queue. */
   handle(message: EvaluateMessage): Promise<void>;
@@ -63,6 +64,7 @@ export interface EvaluationWork {
   namesOfAllVaults(vaults: readonly string[]): Promise<Set<string>>;
 }
 
+/** Creates the sender and handler of the queue's messages. */
 export function createEvaluationWork(deps: {
   tables: Tables;
   queues: Queues;

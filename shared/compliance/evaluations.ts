@@ -21,6 +21,7 @@ export interface EvaluationStatus {
   failedVaults: string[];
 }
 
+/** Returns whether no vault is left to evaluate. False for an unknown evaluation. */
 export const hasEnded = (evaluation: EvaluationStatus | undefined): boolean =>
   evaluation?.status === "completed" || evaluation?.status === "partial";
 
@@ -29,15 +30,17 @@ export const hasEnded = (evaluation: EvaluationStatus | undefined): boolean =>
  * of the score gets its progress in the same request.
  */
 export interface EvaluationStore {
+  /** Stores a requested evaluation, and its copy as the newest one. */
   store(record: EvaluationRecord): Promise<void>;
   /** Changes an evaluation's row and its copy. `compute` returns the new record, or undefined to leave it unchanged. */
   change(evaluationId: string, compute: (record: EvaluationRecord) => EvaluationRecord | undefined): Promise<void>;
-  /** Returns undefined for an unknown or removed evaluation. */
+  /** Returns the progress of an evaluation. Undefined for an unknown or removed evaluation. */
   status(evaluationId: string, overview: Overview): Promise<EvaluationStatus | undefined>;
   /** Removes evaluations that were requested before this time. */
   removeOlderThan(instant: Date): Promise<void>;
 }
 
+/** Creates the store of requested evaluations. */
 export function createEvaluations({ tables }: { tables: Tables }): EvaluationStore {
   return {
     async store(record) {
@@ -84,6 +87,7 @@ export function createEvaluations({ tables }: { tables: Tables }): EvaluationSto
   };
 }
 
+/** Returns the progress of an evaluation whose messages were not sent yet. */
 export const queuedStatus = ({
   evaluationId,
   requestedAt,

@@ -119,7 +119,7 @@ interface EvaluatorDeps {
   log: Logger;
 }
 
-/** What the steps of an evaluation use. */
+/** The services and functions that the steps of an evaluation use. */
 interface Evaluating extends Required<Omit<EvaluatorDeps, "ownerTag">>, ReturnType<typeof createResultWriter> {
   ensureThresholds(checkContext: Context): Promise<void>;
 }
@@ -130,9 +130,11 @@ interface EvaluationRequest {
   /** Whether the references to the vault are read again. Then the vault itself is evaluated in any case. */
   references: boolean;
   evaluationId?: string | undefined;
+  /** True to rewrite all rows of the vault's results. */
   repair?: boolean;
 }
 
+/** Creates the evaluator of vaults. */
 export function createEvaluator(deps: EvaluatorDeps): Evaluator {
   const { tables, ownerTag = DEFAULT_OWNER_TAG, references = async () => [], licensed = async () => true } = deps;
   const ensureThresholds = createThresholds(tables, ownerTag);
@@ -173,7 +175,7 @@ async function readContext({ settings, clock }: Pick<EvaluatorDeps, "settings" |
   return { now: clock.now().getTime(), criticalDays: values.criticalExpiryDays, warningDays: values.warningExpiryDays };
 }
 
-/** Creates `ensureThresholds`. */
+/** Creates the method `ensureThresholds`. */
 function createThresholds(tables: Tables, ownerTag: string): Evaluator["ensureThresholds"] {
   let stored: Promise<void> | undefined;
   async function store({ now, criticalDays, warningDays }: Context): Promise<void> {

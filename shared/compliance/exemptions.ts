@@ -34,6 +34,7 @@ import { isAssetFailing, loadState } from "./vault-state.ts";
  * `ExemptionStore`.
  */
 
+/** An exemption to create. */
 export interface ExemptionRequest {
   checkId: string;
   scope: { type: ExemptionRecord["scopeType"]; id?: string | undefined };
@@ -61,17 +62,23 @@ const isAssetExemption = (id: string): boolean => id.split(".")[1] === "asset";
  * row, with whether the asset fails the check. Exemptions expire automatically, because readers compare `until` with the clock.
  */
 export interface ExemptionStore {
-  /** @throws {Problem} invalidRequest; forbidden; alreadyExists when the check has an active exemption with that scope. */
+  /**
+   * Creates an exemption.
+   *
+   * @throws {Problem} invalidRequest; forbidden; alreadyExists when the check has an active exemption with that scope.
+   */
   create(request: ExemptionRequest, caller: Caller): Promise<Exemption>;
-  /** @throws {Problem} notFound; forbidden; preconditionFailed when `ifMatch` is stale. */
+  /** Removes an exemption. @throws {Problem} notFound; forbidden; preconditionFailed when `ifMatch` is stale. */
   remove(id: string, caller: Caller, ifMatch?: string): Promise<void>;
-  /** @throws {Problem} notFound */
+  /** Returns an exemption. @throws {Problem} notFound */
   get(id: string): Promise<Exemption>;
   /** Lists all exemptions by ID, including expired ones. One request per 1,000. */
   list(request: PageRequest): Promise<Page<Exemption>>;
+  /** Returns all exemptions, including expired ones. */
   all(): Promise<Exemption[]>;
 }
 
+/** Creates the store of exemptions. */
 export function createExemptions(deps: {
   tables: Tables;
   audit: Pick<Audit, "append">;
@@ -138,7 +145,8 @@ export function createExemptions(deps: {
     const key = assetKey(asset.type, asset.name);
     // A new exemption also replaces one that followed to the asset from another entry of its certificate.
     const otherExemptions = row.exemptions.filter(
-      (one) => one.id !== id && !(isActiveAfter && one.checkId === checkId && one.asset === key),
+      (exemption) =>
+        exemption.id !== id && !(isActiveAfter && exemption.checkId === checkId && exemption.asset === key),
     );
     const entry = { id, checkId, asset: key, until, failing: isAssetFailing(assets, key, checkId) };
     const exemptions = isActiveAfter ? [...otherExemptions, entry] : otherExemptions;
@@ -259,7 +267,7 @@ export function createExemptions(deps: {
   };
 }
 
-/** @throws {Problem} forbidden when only an administrator may create or remove the exemption. */
+/** Checks the caller's role. @throws {Problem} forbidden when only an administrator may create or remove the exemption. */
 function requireRole({ role }: Caller, until: Date, now: number): void {
   if (role !== "operator" || until.getTime() <= now + OPERATOR_EXEMPTION_DAYS * DAY_MS) return;
   const remedy = `An operator can create and remove exemptions that expire within ${OPERATOR_EXEMPTION_DAYS} days. Choose an earlier expiry, or ask an administrator.`;

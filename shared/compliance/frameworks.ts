@@ -14,6 +14,7 @@ export interface CheckResult extends Counts, Pick<Check, "id" | "title" | "sever
   basis: string;
 }
 
+/** The result of a control, with the sums over its checks. */
 export interface ControlResult {
   id: string;
   title: string;
@@ -24,6 +25,7 @@ export interface ControlResult {
   checks: CheckResult[];
 }
 
+/** The result of a framework with its controls. */
 export interface FrameworkResult extends Pick<Score, "score" | "passed" | "failed" | "total"> {
   id: FrameworkId;
   name: string;

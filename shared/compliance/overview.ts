@@ -127,7 +127,11 @@ export async function readCountedOverview(
   if (totalsAndChanges) {
     const { totals, changed, broadExemptions, evaluation } = totalsAndChanges;
     // `groups`: sums over the vaults of a subscription, or a holder. `apart`: vaults that the totals list individually.
-    const allVaults = [...totals.groups, ...totals.apart, ...[...changed.values()].flatMap((one) => one.now ?? [])];
+    const allVaults = [
+      ...totals.groups,
+      ...totals.apart,
+      ...[...changed.values()].flatMap((change) => change.now ?? []),
+    ];
     const isExcluded = await readExclusions(allVaults.some(isHolder));
     const exemptVaults = new Set<string>();
     for (const { scopeType, scopeId } of broadExemptions.values())
@@ -138,6 +142,7 @@ export async function readCountedOverview(
   return await readOverview(tables, now, readExclusions);
 }
 
+/** The stored totals, and what changed after they were computed. */
 interface TotalsAndChanges {
   totals: ResultTotals;
   /** Vaults that changed after the totals were computed, by lower-case name. */
@@ -203,6 +208,7 @@ export const exemptionId = (checkId: string, scopeType: ExemptionRecord["scopeTy
 
 export const isActive = ({ until }: { until: string }, now: number): boolean => Date.parse(until) > now;
 
+/** Numbers of pairs of a check and a resource. */
 export interface Counts {
   passed: number;
   /** Failed pairs without an exemption. */
@@ -235,5 +241,7 @@ export function countExempted(
   failed: number,
 ): number {
   if (overview.exemptionFor(id, vault)) return failed;
-  return vault.exemptions.filter((one) => one.checkId === id && one.failing && isActive(one, overview.now)).length;
+  return vault.exemptions.filter(
+    (exemption) => exemption.checkId === id && exemption.failing && isActive(exemption, overview.now),
+  ).length;
 }

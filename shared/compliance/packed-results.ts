@@ -110,6 +110,7 @@ const byKey = (a: AssetState, b: AssetState): number => {
   return left < right ? -1 : left > right ? 1 : 0;
 };
 
+/** Returns the chunks of a vault's details: all assets with their results, by key. */
 export const detailChunks = (assets: Iterable<AssetState>): Chunk[] =>
   chunksOf([...assets].sort(byKey), ASSETS_PER_ROW, storedAsset, ({ facts }) => facts);
 
@@ -150,6 +151,7 @@ export const findingChunks = (findings: readonly Finding[]): Chunk[] =>
 
 const storedFinding = ([name, since, evidence]: Finding): StoredFinding => [name, since, evidence];
 
+/** Returns the findings by name, ignoring case. */
 export function sortedFindings(findings: readonly Finding[]): Finding[] {
   const keyed = findings.map((finding) => ({ finding, key: finding[0].toLowerCase() }));
   keyed.sort((a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : 0));
@@ -168,6 +170,7 @@ export function unpackFindings(bytes: Uint8Array, packedFacts?: Uint8Array): Fin
 export const findingsHash = (bytes: Uint8Array, packedFacts?: Uint8Array): string =>
   hashOf(unpackBytes(bytes, StoredFindings), unpackFacts(packedFacts));
 
+/** Maximum number of new violations in one row. */
 export const NEW_VIOLATIONS_PER_ROW = 1000;
 
 export const packNewViolations = (items: readonly NewViolationItem[]): Uint8Array<ArrayBuffer> => pack(items);

@@ -84,7 +84,7 @@ export async function readAssetsThatPassed(
     readLate(),
     ...passedIntervals(moments).flatMap(({ from, before }) =>
       ASSET_TYPES.map(async (type) => {
-        // False: without assets that have no expiry.
+        // The last argument, false, leaves out assets that have no expiry.
         const range = { partitionKey: partitions.all, ...expiryBounds(type, from, before, false) };
         const select = ["name", "vaultName"] as const;
         for await (const rows of tables.pages(Assets, { ...range, select })) {

@@ -1,7 +1,7 @@
 import type { AssetRecord } from "../inventory/asset.ts";
 import { DAY_SECONDS } from "../platform/time.ts";
 
-/** Whether a certificate is publicly trusted, and for how long it is valid. */
+/** Determines whether a certificate is publicly trusted, and for how long it is valid. */
 
 /**
  * Matches issuers of certificate authorities that Key Vault integrates with, such as `CN=AlphaSSL, O=GlobalSign nv-sa`. An

@@ -56,20 +56,20 @@ export function summarizeReferences(references: Iterable<Reference | AssetUse>):
 }
 
 /**
- * Limits references to that size, because authors of app settings can name any number of assets of any vault. If they are too
- * large, removes the examples. If they are still too large, counts references to the last assets as references to the vault as
- * a whole.
+ * Limits references to `MAX_PACKED_BYTES`, because authors of app settings can name any number of assets of any vault. If they
+ * are too large, removes the examples. If they are still too large, counts references to the last assets as references to the
+ * vault as a whole.
  */
 function limitSize(facts: VaultReferences): VaultReferences {
-  const fits = (some: VaultReferences) => (packReferences(some)?.length ?? 0) <= MAX_PACKED_BYTES;
+  const fits = (candidate: VaultReferences) => (packReferences(candidate)?.length ?? 0) <= MAX_PACKED_BYTES;
   if (fits(facts)) return facts;
   const wholeVault = facts.get(WHOLE_VAULT);
   const withoutExamples = [...facts]
     .filter(([key]) => key !== WHOLE_VAULT)
-    .map(([key, one]): [string, ReferenceFacts] => [key, { ...one, examples: [] }]);
+    .map(([key, assetFacts]): [string, ReferenceFacts] => [key, { ...assetFacts, examples: [] }]);
   for (let count = withoutExamples.length; ; count = Math.floor(count / 2)) {
     const limited = new Map(withoutExamples.slice(0, count));
-    const remainder = sum([wholeVault, ...withoutExamples.slice(count).map(([, one]) => one)]);
+    const remainder = sum([wholeVault, ...withoutExamples.slice(count).map(([, assetFacts]) => assetFacts)]);
     if (remainder) limited.set(WHOLE_VAULT, remainder);
     if (count === 0 || fits(limited)) return limited;
   }
@@ -81,7 +81,7 @@ export function factsOfAsset(
   { type, name }: { type: AssetType; name: string },
 ): ReferenceFacts | undefined {
   const types: AssetType[] = type === "certificate" ? ["certificate", "secret", "key"] : [type];
-  return sum(types.map((one) => references.get(assetKey(one, name))));
+  return sum(types.map((assetType) => references.get(assetKey(assetType, name))));
 }
 
 /**

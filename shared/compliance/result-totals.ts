@@ -91,18 +91,20 @@ export function computeTotals(
   const latestEvaluationId = vaults.reduce((most, { evaluationId }) => (evaluationId > most ? evaluationId : most), "");
   const packed: ResultTotals = {
     vaults: vaults.length,
-    groups: groups.map(([, own]) => {
-      const { subscriptionId, name } = own[0]!;
+    groups: groups.map(([, members]) => {
+      const { subscriptionId, name } = members[0]!;
       return {
         subscriptionId: HOLDER_SUBSCRIPTIONS.includes(subscriptionId) ? subscriptionId : subscriptionId.toLowerCase(),
         holder: HOLDER_SUBSCRIPTIONS.includes(subscriptionId) ? name : "",
-        tallies: Buffer.from(packTallies(sumTallies(own))).toString("base64"),
-        evaluated: own
-          .map((one): [string, string] => [one.evaluatedAt, one.name.toLowerCase()])
+        tallies: Buffer.from(packTallies(sumTallies(members))).toString("base64"),
+        evaluated: members
+          .map((vault): [string, string] => [vault.evaluatedAt, vault.name.toLowerCase()])
           .reduce(laterEvaluation),
-        covered: [...Map.groupBy(own, ({ evaluationId }) => evaluationId)]
+        covered: [...Map.groupBy(members, ({ evaluationId }) => evaluationId)]
           .sort(([a], [b]) => (a < b ? -1 : 1))
-          .map(([evaluationId, some]) => coverageOf(evaluationId, some, evaluationId < latestEvaluationId)),
+          .map(([evaluationId, coveredVaults]) =>
+            coverageOf(evaluationId, coveredVaults, evaluationId < latestEvaluationId),
+          ),
       };
     }),
     apart: vaults.filter(isIndividual).sort(byName).map(packResults),
@@ -112,7 +114,7 @@ export function computeTotals(
   return totals.length <= MAX_PACKED_BYTES ? { sequence, totals } : { sequence };
 }
 
-/** Returns undefined if the data is corrupt. */
+/** Unpacks stored totals. Undefined if there are none or the data is corrupt. */
 export function readTotals({ totals }: Partial<TotalsRecord>): ResultTotals | undefined {
   return totals && undefinedIfNotPacked(() => unpackBytes(totals, Packed));
 }
@@ -177,7 +179,7 @@ export function applyChanges(
 ): CurrentCounts | undefined {
   const individualVaults = new Set(totals.exempt);
   const isIndividual = (name: string) => individualVaults.has(name) || changed.has(name);
-  // An exemption of a vault was added after the totals, so its results must be counted apart from the group's sum.
+  // If an exemption of a vault was added after the totals, the vault's results must be counted apart from the group's sum.
   for (const name of current.exempt) if (!isIndividual(name)) return undefined;
 
   const groups = new Map(
@@ -186,11 +188,11 @@ export function applyChanges(
       {
         ...group,
         sum: unpackTallies(Buffer.from(group.tallies, "base64")),
-        covered: group.covered.map((one) => ({ ...one })),
+        covered: group.covered.map((coverage) => ({ ...coverage })),
       },
     ]),
   );
-  const individual = new Map(totals.apart.map((one) => [one.name.toLowerCase(), unpackResults(one)]));
+  const individual = new Map(totals.apart.map((results) => [results.name.toLowerCase(), unpackResults(results)]));
   /** Times of the newest evaluation of groups whose last evaluated vault changed. The group's time before that is unknown. */
   const removedTimes: string[] = [];
   for (const [name, { before, now }] of changed) {
@@ -206,7 +208,7 @@ export function applyChanges(
       const covered = group.covered.find(({ evaluationId }) => evaluationId === before.evaluationId);
       if (covered) {
         covered.vaults--;
-        covered.named = covered.named.filter(([one]) => one !== name);
+        covered.named = covered.named.filter(([vaultName]) => vaultName !== name);
       }
     }
     if (now) individual.set(name, now);
@@ -220,9 +222,9 @@ export function applyChanges(
     ...countedGroups.map(({ evaluated }) => evaluated[0]),
     ...vaults.map(({ evaluatedAt }) => evaluatedAt),
   ];
-  const evaluatedAt = instants.reduce((newest, at) => (at > newest ? at : newest), "");
+  const evaluatedAt = instants.reduce((newest, instant) => (instant > newest ? instant : newest), "");
   // The newest time in the totals belongs to a vault that was removed, and only the vaults' rows tell the next older time.
-  if (removedTimes.some((at) => at > evaluatedAt)) return undefined;
+  if (removedTimes.some((time) => time > evaluatedAt)) return undefined;
   const vaultsLeft = countVaultsLeft(
     current.evaluation,
     countedGroups.flatMap(({ covered }) => covered),

@@ -40,6 +40,7 @@ export async function violationsByOwner(tables: Tables, overview: Overview): Pro
     examined += entries.length;
     for (const { slice, finding } of entries) {
       if (exemptionIdOf(slice, finding, overview) !== null) continue;
+      // `finding[3]` are the facts of the failing resource, such as its owners.
       const ownersOfFinding = new Set(finding[3]?.owners);
       if (ownersOfFinding.size === 0) withoutOwner[slice.check.severity]++;
       for (const owner of ownersOfFinding) {

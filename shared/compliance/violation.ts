@@ -71,9 +71,9 @@ export async function readListingTimes(tables: Tables, vaults: readonly VaultOve
 /** Returns the ID of the active exemption of one failing resource: its own, else one of its vault or a larger scope. */
 export function exemptionIdOf({ check, vault }: Slice, [name]: Finding, overview: Overview): string | null {
   const { id, resourceType } = check;
-  const ofAsset =
+  const assetExemption =
     resourceType === "vault" ? undefined : findAssetExemption(vault, id, assetKey(resourceType, name), overview.now);
-  return ofAsset?.id ?? overview.exemptionFor(id, vault)?.id ?? null;
+  return assetExemption?.id ?? overview.exemptionFor(id, vault)?.id ?? null;
 }
 
 const findAssetExemption = (vault: VaultOverview, checkId: string, asset: string, now: number) =>

@@ -206,12 +206,12 @@ function exemptionsOf(
     const asset = assetWithEntry.get(exemption.asset) ?? exemption.asset;
     return { ...exemption, asset, failing: isAssetFailing(results.assets, asset, exemption.checkId) };
   });
-  const isReplacedBy = (one: (typeof moved)[number], other: (typeof moved)[number]) =>
-    other.asset === one.asset &&
-    other.checkId === one.checkId &&
-    // Of two that last equally long one stays too: they cover one failure.
-    (other.until > one.until || (other.until === one.until && other.id < one.id));
-  return moved.filter((one) => !moved.some((other) => isReplacedBy(one, other)));
+  const isReplacedBy = (exemption: (typeof moved)[number], other: (typeof moved)[number]) =>
+    other.asset === exemption.asset &&
+    other.checkId === exemption.checkId &&
+    // Of two exemptions with the same end, the one with the lower ID stays.
+    (other.until > exemption.until || (other.until === exemption.until && other.id < exemption.id));
+  return moved.filter((exemption) => !moved.some((other) => isReplacedBy(exemption, other)));
 }
 
 function equalsExcept(row: VaultState, record: VaultState, ignored: (keyof VaultState)[]): boolean {
@@ -259,7 +259,7 @@ function* findingOperations(previous: OpenedState, next: NewState): Generator<Op
 /** Returns the writes of rows with failures that did not exist before. */
 function* newViolationOperations(previous: OpenedState, next: NewState): Generator<Operation> {
   const { name, id: vaultId, subscriptionId } = next.vault;
-  // Part of the keys, so that two attempts with the same time don't overwrite each other's rows.
+  // The attempt ID is part of the keys, so that two attempts with the same time don't overwrite each other's rows.
   const attemptId = randomUUID();
   let chunk = 0;
   let items: NewViolationItem[] = [];

@@ -104,7 +104,7 @@ describe("the resolution of an alert about an asset", () => {
       { reason: "disabled" },
       { renewedUntil: dayAfterStart(400).toISOString(), since: START, expiresOn: dayAfterStart(7).toISOString() },
     ]);
-    expect((await fixture.instance().acknowledgements.open(rule.ruleId, {}, FIRST_PAGE)).total).toBe(0);
+    expect((await fixture.instance().acknowledgements.listOpen(rule.ruleId, {}, FIRST_PAGE)).total).toBe(0);
   });
 
   test("describes the latest alert if a new expiry within a threshold opened another one", async () => {
@@ -156,7 +156,7 @@ describe("the resolution of an alert about an asset", () => {
     await fixture.writeAssets("kv-a", [secret("one", 100)]);
     await run(0.1);
     expect(notified(received())).toEqual([["new kv-a.secret.one"]]);
-    expect((await fixture.instance().acknowledgements.open(rule.ruleId, {}, FIRST_PAGE)).total).toBe(0);
+    expect((await fixture.instance().acknowledgements.listOpen(rule.ruleId, {}, FIRST_PAGE)).total).toBe(0);
   });
 
   test("is sent once even if a late write restores the alert's row", async () => {
@@ -461,13 +461,13 @@ describe("escalation and acknowledgment", () => {
     const { items } = await history.list({ ruleId: rule.ruleId }, FIRST_PAGE);
     const created = await acknowledgements.create({ ruleId: rule.ruleId, historyId: items[0]!.deliveryId }, caller);
     expect(created.map(({ itemId }) => itemId).sort()).toEqual(["kv-a.secret.one", "kv-a.secret.two"]);
-    expect((await acknowledgements.open(rule.ruleId, { acknowledged: true }, FIRST_PAGE)).total).toBe(2);
+    expect((await acknowledgements.listOpen(rule.ruleId, { acknowledged: true }, FIRST_PAGE)).total).toBe(2);
     await run(2);
     expect(bossMails()).toHaveLength(0);
     // The new expiry of the first asset is still within a threshold. That opens another alert.
     await fixture.writeAssets("kv-a", [secret("one", 25), secret("two", 400)]);
     await run(2.1);
-    expect((await acknowledgements.open(rule.ruleId, {}, FIRST_PAGE)).items).toMatchObject([
+    expect((await acknowledgements.listOpen(rule.ruleId, {}, FIRST_PAGE)).items).toMatchObject([
       { item: { id: "kv-a.secret.one" }, acknowledgement: undefined },
     ]);
     await run(3.2);

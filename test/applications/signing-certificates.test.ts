@@ -191,7 +191,7 @@ test("two assets of an earlier version become one; exemption, snooze and acknowl
   await run();
   expect([itemsOf(expiring), itemsOf(violated), itemsOf(snoozed)]).toEqual(notified);
   for (const { rule } of [expiring, violated]) {
-    const { items } = await alerts.instance().acknowledgements.open(rule.ruleId, {}, ALL_ITEMS);
+    const { items } = await alerts.instance().acknowledgements.listOpen(rule.ruleId, {}, ALL_ITEMS);
     expect(items.filter(({ item }) => JSON.stringify(item).includes(dropped))).toEqual([]);
     expect(items.length).toBeGreaterThan(0);
     // The acknowledgment follows to the alert about the asset that stays.

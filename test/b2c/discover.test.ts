@@ -159,19 +159,19 @@ describe("discovery of a tenant", () => {
 /** Number of discoveries that ended, according to the audit log. */
 const endedDiscoveries = () => fixture.events.filter(({ type }) => type === "b2cTenant.discovered").length;
 
-describe("the timer (b2c.tick)", () => {
+describe("the timer (b2c.enqueueDue)", () => {
   test("starts the discovery of a due tenant once, and again after the tenant's interval", async () => {
     const { row } = await fixture.register("partners", { discoveryIntervalHours: 2 });
     await fixture.register("outlet", { autoDiscover: false });
-    await fixture.b2c.tick();
-    await fixture.b2c.tick();
+    await fixture.b2c.enqueueDue();
+    await fixture.b2c.enqueueDue();
     await fixture.drain();
     expect(endedDiscoveries()).toBe(1);
     await fixture.pass(HOUR_MS);
-    await fixture.b2c.tick();
+    await fixture.b2c.enqueueDue();
     expect(fixture.messages).toEqual([]);
     await fixture.pass(HOUR_MS + 2 * MINUTE_MS);
-    await fixture.b2c.tick();
+    await fixture.b2c.enqueueDue();
     await fixture.drain();
     expect(endedDiscoveries()).toBe(2);
     expect((await fixture.b2c.get(row.tenantId)).status.counts?.applications).toBe(7);
@@ -179,7 +179,7 @@ describe("the timer (b2c.tick)", () => {
 
   test("starts a new discovery after the message of the last discovery failed for good", async () => {
     const { row } = await fixture.register("partners");
-    await fixture.b2c.tick();
+    await fixture.b2c.enqueueDue();
     const tenantMessage = fixture.messages.shift()!.message;
     await fixture.b2c.handle(tenantMessage, caller); // Starts a run and sends the message of the run.
     const { message: runMessage } = fixture.messages.shift()!;
@@ -197,7 +197,7 @@ describe("the timer (b2c.tick)", () => {
 
   test("starts no discovery without a license", async () => {
     const { row } = await fixture.register("partners");
-    await fixture.b2c.tick();
+    await fixture.b2c.enqueueDue();
     await fixture.b2c.handle(fixture.messages.shift()!.message, caller); // Starts a run while there is still a license.
     fixture.state.licensed = false;
     // The started run ends and writes 8 assets, but without a license assets of tenants are not counted.
@@ -208,7 +208,7 @@ describe("the timer (b2c.tick)", () => {
     const uncounted = await fixture.inventory.assets.list({ source: "b2c", counted: false }, PAGE, moment);
     expect([uncounted.total, uncounted.items[0]?.notCounted]).toEqual([8, "noLicense"]);
     await fixture.pass(25 * HOUR_MS); // The tenant is due again: its interval is 24 hours.
-    for (let call = 0; call < 3; call++) await fixture.b2c.tick();
+    for (let call = 0; call < 3; call++) await fixture.b2c.enqueueDue();
     expect(fixture.messages).toEqual([]);
     // The audit log gets one entry a day.
     expect(fixture.events.filter(({ type }) => type === "b2cTenant.unlicensed")).toHaveLength(1);

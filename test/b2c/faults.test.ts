@@ -110,7 +110,7 @@ test("a discovery that crashes at a write is resumed and reads the whole tenant"
 
 test("duplicate messages on two hosts cause one run", async () => {
   const { row } = await fixture.register("partners");
-  await fixture.b2c.tick();
+  await fixture.b2c.enqueueDue();
   const [tenantMessage] = fixture.messages.splice(0);
   const [first, second] = [fixture.instance().b2c, fixture.instance().b2c];
   live.cloud.control.resetCounts();

@@ -326,7 +326,7 @@ describe("a registration", () => {
       break;
     }
     await expect(fixture.register("partners")).rejects.toMatchObject({ code: "conflict" });
-    await fixture.b2c.tick();
+    await fixture.b2c.enqueueDue();
     await fixture.drain();
     await expect(fixture.b2c.get(row.tenantId)).rejects.toMatchObject({ code: "notFound" });
     expect(await fixture.assets()).toEqual([]);

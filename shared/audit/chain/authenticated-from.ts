@@ -8,8 +8,8 @@ import type { ChainEnd } from "./chain.ts";
 import { type PublicKeys, readStatement, type SigningKey, signStatement } from "./signing.ts";
 
 /**
- * Since when every entry must have an authentication code. Versions up to the build f8ec7568 wrote entries without one. Digests
- * contain this time. Until the first digest, the row of the first interval has a signed statement with it.
+ * Determines since when every entry must have an authentication code. Versions up to the build f8ec7568 wrote entries without
+ * one. Digests contain this time. Until the first digest, the row of the first interval has a signed statement with it.
  */
 
 /**
@@ -34,8 +34,8 @@ export const rollbackStatement = (end: ChainEnd | undefined, signer: SigningKey)
   signStatement("audit-rollback", { newest: end?.hash ?? null }, signer);
 
 /**
- * Returns since when every entry must have a code. Undefined if none needs one: an earlier version sealed last, or may have
- * written the entries since then, because the log was prepared for it. Costs one or two requests.
+ * Returns since when every entry must have a code. Undefined if no entry needs one, because an earlier version sealed last or
+ * the log was prepared for an earlier version (rollback.ts). Costs one or two requests.
  *
  * @param end - The newest digest.
  */

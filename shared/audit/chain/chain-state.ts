@@ -9,6 +9,7 @@ import { type Purges, purgedTo, readPurges } from "./purge-record.ts";
 import type { PublicKeys } from "./signing.ts";
 import type { Trust } from "./trust.ts";
 
+/** The services that reading the log and its digests needs. */
 export interface ReadingDependencies {
   tables: Tables;
   clock: Clock;

@@ -31,6 +31,7 @@ export interface ChainEnd {
   verified: boolean;
 }
 
+/** The services that reading the chain needs, and the trusted keys. */
 export interface ChainDependencies {
   tables: Tables;
   clock: Clock;
@@ -102,6 +103,7 @@ async function newestInRange(
   return { verified, unverified, isEmpty };
 }
 
+/** Returns the end of a chain whose newest digest is this one. */
 export const endOf = (digest: Digest, hash: string, verified: boolean): ChainEnd => ({
   interval: intervalFrom(digest.interval),
   number: digest.number,

@@ -20,6 +20,7 @@ const MAX_LISTED = 100;
 /** Maximum number of rows that are read once more before they are reported as missing. */
 const MAX_READ_AGAIN = 1_000;
 
+/** The services that the check needs, and the limits of the log. */
 export interface AuthenticityDependencies {
   tables: Tables;
   authentication: EntryAuthentication;
@@ -35,7 +36,9 @@ export interface Falsification extends Finding {
   interval: string;
 }
 
+/** The check of one interval. The caller adds all its rows and then finishes it. */
 export interface IntervalCheck {
+  /** Adds a row of the interval. @param entry - Undefined if the row is not an entry. */
   add(row: StoredEntry, entry: AuditEntry | undefined): void;
   /**
    * Returns what was changed, removed or inserted. `total` also counts what is not listed. `withoutCode` counts the entries that were
@@ -87,10 +90,12 @@ function lastEntryRow(
   const row = { partitionKey, rowKey, text: undefined, link: value?.link, mac: value?.mac };
   const authenticity = value ? authentication.check(row) : "invalid";
   const link = authenticity === "authentic" ? readLink(value?.link) : undefined;
-  // A key may have been removed from the configuration after the last entry. It counts as missing if there are entries of the sequence.
+  // An unknown key may have been removed from the configuration after the last entry. The row then counts as missing if there are
+  // entries of its sequence.
   return { rowKey, link, isForged: authenticity === "invalid" };
 }
 
+/** Creates the check of an interval that is not sealed yet. */
 export function createIntervalCheck(deps: AuthenticityDependencies, interval: Interval): IntervalCheck {
   const { tables, authentication, authenticatedFrom = Number.POSITIVE_INFINITY, keptFrom = 0 } = deps;
   const partitionKey = entriesPartition(interval);

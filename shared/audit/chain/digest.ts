@@ -42,7 +42,7 @@ export const Digest = z.object({
   authenticatedFrom: z.string().optional(),
   /** Number of entries without a code that were accepted because an earlier version may have written them. */
   withoutCode: z.int().optional(),
-  /** What was changed, removed or inserted before the interval was sealed; `total` also counts what is not listed. */
+  /** Findings about changes before the interval was sealed. `total` also counts findings that are not listed. */
   falsified: z
     .object({
       total: z.int(),
@@ -61,7 +61,7 @@ export const Digest = z.object({
 });
 export type Digest = z.infer<typeof Digest>;
 
-/** What a row under the key of a digest contains. */
+/** The content of a row under the key of a digest. */
 export type DigestReading =
   | { state: "genuine"; digest: Digest; hash: string; kid: string }
   /** `claims` is the unverified content. */

@@ -22,6 +22,7 @@ export interface AuthenticatedRow {
  */
 export type Authenticity = "authentic" | "absent" | "unknownKey" | "invalid";
 
+/** Makes and checks the authentication codes of rows. */
 export interface EntryAuthentication {
   /** Returns the code of a row, made with the first configured key. Undefined without a key. */
   sign: ((row: Omit<AuthenticatedRow, "mac">) => string) | undefined;
@@ -31,7 +32,11 @@ export interface EntryAuthentication {
 /** Label of the derivation (RFC 5869), which separates these keys from every other use of the setting. */
 const LABEL = "audit log: authentication of entries";
 
-/** @param seeds - The configured keys. The first one makes codes, all check them. */
+/**
+ * Creates the functions that make and check authentication codes.
+ *
+ * @param seeds - The configured keys. The first one makes codes, all check them.
+ */
 export function createEntryAuthentication(seeds: Config["AUDIT_SIGNING_KEYS"]): EntryAuthentication {
   const keys = new Map(
     (seeds ?? []).map(({ kid, key }) => [kid, Buffer.from(hkdfSync("sha256", key, new Uint8Array(), LABEL, 32))]),

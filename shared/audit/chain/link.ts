@@ -4,7 +4,7 @@ import { type Interval, intervalFrom } from "../interval.ts";
 /**
  * Links between the entries of one process. Each process writes its entries in sequences, one write of a sequence at a time. The
  * link of an entry has the entry's number in its sequence and names entries that the process wrote before. So the removal of an
- * entry shows as soon as the process has written another one, without a request more per entry.
+ * entry shows as soon as the process has written another one, without an additional request per entry.
  */
 
 /** Names an entry by its row, with the lowest count that it can have. */

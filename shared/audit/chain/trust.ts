@@ -41,11 +41,15 @@ export interface Trust {
   vouch(): Promise<void>;
 }
 
-/** @param seeds - The configured keys. The first one signs. */
+/**
+ * Creates the set of trusted keys.
+ *
+ * @param seeds - The configured keys. The first one signs.
+ */
 export function createTrust(tables: Tables, seeds: Config["AUDIT_SIGNING_KEYS"]): Trust {
   const signingKeys = (seeds ?? []).map(signingKey);
   const signer = signingKeys[0];
-  const configured = new Map(signingKeys.map(({ kid, privateKey }) => [kid, createPublicKey(privateKey)]));
+  const configuredKeys = new Map(signingKeys.map(({ kid, privateKey }) => [kid, createPublicKey(privateKey)]));
   let signerVouched = false;
 
   async function vouched() {
@@ -58,7 +62,7 @@ export function createTrust(tables: Tables, seeds: Config["AUDIT_SIGNING_KEYS"])
       }
     }
     const keys = withVouched(
-      configured,
+      configuredKeys,
       rows.map(({ statement }) => statement),
     );
     const isValid = ({ statement }: { statement: string }) => "payload" in readVoucher(statement, keys);

@@ -8,10 +8,12 @@ const MAX_CHANGE_CHARACTERS = 400;
 /** Maximum length of a list in characters. A longer list is shortened to its first MAX_LISTED members, if it has more. */
 const MAX_LIST_CHARACTERS = 60;
 const MAX_LISTED = 3;
+/** Depth of members from which a value is shown as one text. */
 const MAX_DEPTH = 3;
 
 /** One line of the document: an entry, or an intent together with its outcome. */
 export interface PdfEvent {
+  /** Time under which the entry is listed, ISO 8601. */
   at: string;
   /** Time of the event, if the entry has a later time. */
   happenedAt: string | undefined;

@@ -149,11 +149,11 @@ const ANCHORS: Record<Verification["anchor"]["state"], string> = {
 /** Heights in a table of counts, in points. */
 const TABLE_HEADING_HEIGHT = 17;
 const TABLE_ROW_HEIGHT = 14;
-/** The three tables of counts. `of` returns the name by which a table counts an event. Positions and widths in points. */
-const COUNTS: { title: string; x: number; width: number; of(event: PdfEvent): string }[] = [
-  { title: "Event", x: MARGIN, width: 240, of: ({ eventType }) => eventType },
-  { title: "Actor", x: MARGIN + 255, width: 240, of: ({ actor }) => actor },
-  { title: "Outcome", x: MARGIN + 510, width: 180, of: ({ outcome }) => outcome },
+/** The three tables of counts. `nameOf` returns the name by which a table counts an event. Positions and widths in points. */
+const COUNTS: { title: string; x: number; width: number; nameOf(event: PdfEvent): string }[] = [
+  { title: "Event", x: MARGIN, width: 240, nameOf: ({ eventType }) => eventType },
+  { title: "Actor", x: MARGIN + 255, width: 240, nameOf: ({ actor }) => actor },
+  { title: "Outcome", x: MARGIN + 510, width: 180, nameOf: ({ outcome }) => outcome },
 ];
 
 /** Draws three tables side by side: by event, by actor, by outcome. Repeats of a rejected request count individually. */
@@ -164,7 +164,7 @@ function writeCounts(sheet: Sheet, events: readonly PdfEvent[]): void {
     return;
   }
   sheet.y -= 2;
-  const tables = COUNTS.map((table) => ({ ...table, rows: countEvents(events, table.of) }));
+  const tables = COUNTS.map((table) => ({ ...table, rows: countEvents(events, table.nameOf) }));
   const longest = Math.max(...tables.map(({ rows }) => rows.length));
   if (sheet.y - TABLE_HEADING_HEIGHT - longest * TABLE_ROW_HEIGHT < CONTENT_BOTTOM) sheet.nextPage();
   const top = sheet.y;
@@ -186,9 +186,9 @@ function writeCounts(sheet: Sheet, events: readonly PdfEvent[]): void {
 }
 
 /** Returns the number of events by name, the most frequent first. */
-function countEvents(events: readonly PdfEvent[], of: (event: PdfEvent) => string): [string, number][] {
+function countEvents(events: readonly PdfEvent[], nameOf: (event: PdfEvent) => string): [string, number][] {
   const times = new Map<string, number>();
-  for (const event of events) times.set(of(event), (times.get(of(event)) ?? 0) + event.count);
+  for (const event of events) times.set(nameOf(event), (times.get(nameOf(event)) ?? 0) + event.count);
   const sorted = [...times].sort(([a, m], [b, n]) => n - m || (a < b ? -1 : 1));
   if (sorted.length <= MAX_COUNTED) return sorted;
   const others = sorted.slice(MAX_COUNTED - 1);

@@ -57,18 +57,18 @@ async function firstWithDigest(tables: Tables, end: Interval): Promise<Interval 
 
 async function removeRange(
   tables: Tables,
-  e: Entity<object>,
+  kind: Entity<object>,
   range: { partitionKey: string; from?: string; before: string },
 ): Promise<void> {
-  for await (const page of tables.pages(e, { ...range, select: [] })) {
+  for await (const page of tables.pages(kind, { ...range, select: [] })) {
     const keys = page.map(({ rowKey }) => rowKey);
-    await removeRows(tables, e, range.partitionKey, keys);
+    await removeRows(tables, kind, range.partitionKey, keys);
   }
 }
 
-const removeRows = (tables: Tables, e: Entity<object>, partitionKey: string, rowKeys: string[]): Promise<void> =>
-  tables.write(e.table, partitionKey, removals(e, rowKeys));
+const removeRows = (tables: Tables, kind: Entity<object>, partitionKey: string, rowKeys: string[]): Promise<void> =>
+  tables.write(kind.table, partitionKey, removals(kind, rowKeys));
 
-function* removals(e: Entity<object>, rowKeys: string[]) {
-  for (const rowKey of rowKeys) yield remove(e, rowKey);
+function* removals(kind: Entity<object>, rowKeys: string[]) {
+  for (const rowKey of rowKeys) yield remove(kind, rowKey);
 }

@@ -64,6 +64,7 @@ export interface Sealing {
   falsified?: number;
 }
 
+/** The services that sealing needs. */
 export interface SealDependencies {
   tables: Tables;
   clock: Clock;
@@ -119,7 +120,7 @@ export function createSealer(deps: SealDependencies): () => Promise<Sealing> {
       const mayHaveEntries = await closeIntervals(tables, batch, signer);
       const range = { from: batch[0]!, to: batch.at(-1)! + INTERVAL_MS };
       const entries = byInterval(mayHaveEntries ? storedEntries(tables, range) : noEntries());
-      // After the intervals were closed, so that these rows name all of their entries.
+      // Read after the intervals were closed, so that these rows name all entries of the intervals.
       const lastRows = await readLastRows(tables, authentication, entriesPartition(batch[0]!));
       for (const interval of batch) {
         const check = createIntervalCheck(checkDeps, interval);
@@ -147,8 +148,8 @@ export function createSealer(deps: SealDependencies): () => Promise<Sealing> {
       sealed += batch.length;
     }
     await writeAnchor(chain.end!, chain.beginning, anchored);
-    const found = falsifiedTotal > 0 ? { falsified: falsifiedTotal } : {};
-    return { configured: true, sealed, more: due > sealed, ...loss, ...found };
+    const falsified = falsifiedTotal > 0 ? { falsified: falsifiedTotal } : {};
+    return { configured: true, sealed, more: due > sealed, ...loss, ...falsified };
   };
 
   /** Writes the newest digest and the beginning to the anchor, unless it already contains them. */

@@ -156,6 +156,9 @@ async function checkEntries(
   return result.entries;
 }
 
-async function* fingerprints<T>(source: AsyncIterable<T>, of: (item: T) => Fingerprint): AsyncGenerator<Fingerprint> {
-  for await (const item of source) yield of(item);
+async function* fingerprints<T>(
+  source: AsyncIterable<T>,
+  convert: (item: T) => Fingerprint,
+): AsyncGenerator<Fingerprint> {
+  for await (const item of source) yield convert(item);
 }

@@ -55,6 +55,7 @@ export interface IndexCheck {
   ): Promise<{ filters: number; filtersChecked: number }>;
 }
 
+/** Creates the comparison of the index with the entries that a verification reads. */
 export function createIndexCheck(tables: Tables): IndexCheck {
   /** The expected positions of each filter, by the filter's prefix. */
   const expected = new Map<string, string[]>([[indexPrefix({}), []]]);
@@ -88,7 +89,7 @@ export function createIndexCheck(tables: Tables): IndexCheck {
       const checked = filters.slice(0, MAX_FILTERS);
       const compare = ([prefix, positions]: [string, string[]]) => differences(prefix, positions, { from, to });
       const all: Difference[] = [];
-      for await (const some of pMapIterable(checked, compare, { concurrency: FILTERS_AT_ONCE })) all.push(...some);
+      for await (const found of pMapIterable(checked, compare, { concurrency: FILTERS_AT_ONCE })) all.push(...found);
       const remaining: Difference[] = [];
       for (const difference of all.slice(0, isIndexed ? MAX_CHECKED_AGAIN : undefined))
         if (!isIndexed || (await stillDiffers(difference, isIndexed))) remaining.push(difference);
@@ -102,8 +103,9 @@ export function createIndexCheck(tables: Tables): IndexCheck {
     positions: string[],
     range: { from: Interval; to: Interval },
   ): Promise<Difference[]> {
-    const within = (at: string) => instantOf(at) >= range.from && instantOf(at) < range.to;
-    const missing = new Set(positions.filter(within));
+    const isInRange = (entryPosition: string) =>
+      instantOf(entryPosition) >= range.from && instantOf(entryPosition) < range.to;
+    const missing = new Set(positions.filter(isInRange));
     const inserted: string[] = [];
     const bounds = { partitionKey: INDEX_PARTITION, ...indexRange(prefix, range.from, range.to) };
     for await (const page of readRows(tables, IndexRow, { ...bounds, select: ["id"] })) {

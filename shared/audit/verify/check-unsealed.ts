@@ -51,7 +51,7 @@ export async function checkUnsealed(
   let withoutCode = 0;
   for (let day = Math.floor(range.from / DAY_MS) * DAY_MS; day < range.to; day += DAY_MS) {
     const [from, to] = [Math.max(range.from, day), Math.min(range.to, day + DAY_MS)];
-    // Before the entries: a row of a last entry names only entries that exist by then.
+    // Read before the entries, because a row of a last entry names only entries that already exist.
     const lastRows = await readLastRows(tables, authentication, entriesPartition(day));
     const stored = byInterval(index.watch(storedEntries(tables, { from, to })));
     for (let interval = from; interval < to; interval += INTERVAL_MS) {

@@ -31,6 +31,7 @@ export const MAX_ATTEMPTS = 100;
 /** Attempts to write an entry to an interval that was reopened. */
 const REOPEN_ATTEMPTS = 3;
 
+/** The services that writing an entry needs. */
 export interface EntryWriterDependencies {
   tables: Tables;
   clock: Clock;

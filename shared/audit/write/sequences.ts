@@ -23,7 +23,7 @@ export interface EntryWrite {
   replaced?: { link: string | undefined };
 }
 
-/** What a write stores: the columns of the entry's row, and operations for the same transaction. */
+/** The rows of a write: the columns of the entry's row, and operations for the same transaction. */
 export interface LinkedRows {
   columns: { entry: string; link?: string | undefined; mac?: string | undefined };
   operations: Operation[];
@@ -47,6 +47,7 @@ interface Sequence {
   last: EntryName | undefined;
 }
 
+/** Creates the sequences of this process. */
 export function createSequences(randomness: Randomness, authentication: EntryAuthentication): Sequences {
   /** Sequences without a write in progress. A new one is created only if all are in use, so there are as many as writes at once. */
   const idle: Sequence[] = [];

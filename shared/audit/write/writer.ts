@@ -20,6 +20,7 @@ export interface Writer extends AuditRecorder {
   reading(event: AuditEvent): Promise<void>;
 }
 
+/** Creates the recorder of events, which writes each event or counts its repeats. */
 export function createWriter(deps: Omit<EntryWriterDependencies, "sequences"> & { randomness: Randomness }): Writer {
   const { clock, randomness, trust } = deps;
   const sequences = createSequences(randomness, trust.authentication);

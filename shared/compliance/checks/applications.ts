@@ -46,7 +46,7 @@ const isValidAt = (until: number | null, now: number): boolean => until === null
 const HAS_EXPIRED = notApplicable("It has expired.");
 
 /**
- * Of an application's valid secrets, only the one that expires last passes. The others should be deleted. Secrets that share
+ * Only the valid secret of an application that expires last passes. The others should be deleted. Secrets that share
  * the last expiry all fail.
  */
 const onlySecret = entraCheck("secret", {
@@ -98,7 +98,8 @@ const secretBesideCertificate = entraCheck("secret", {
     if (!credential?.certificatesUntil) return notApplicable("The application's certificates are unknown.");
     const expiry = expiresOn ?? null;
     if (!isValidAt(expiry, now)) return HAS_EXPIRED;
-    const latestExpiry = (of: readonly (number | null)[]) => (of.includes(null) ? null : Math.max(...(of as number[])));
+    const latestExpiry = (times: readonly (number | null)[]) =>
+      times.includes(null) ? null : Math.max(...(times as number[]));
     const validCertificates = credential.certificatesUntil.filter((until) => isValidAt(until, now));
     const expiries = [expiry, ...(validCertificates.length > 0 ? [latestExpiry(validCertificates)] : [])].filter(
       (end) => end !== null,

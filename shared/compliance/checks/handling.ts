@@ -34,7 +34,7 @@ export const handlingChecks: AssetCheck[] = [
     evaluate: ({ asset: { issuer, renewal } }) => {
       if (!issuer) return notApplicable("Its issuer could not be read.");
       const evidence = `It is issued by ${issuer.slice(0, 500)}.`;
-      // Whether the renewer is late is the result of certificate-auto-renewal. The policy needs an integrated authority.
+      // A late renewal fails certificate-auto-renewal, not this check. Only the vault's policy needs an integrated authority.
       if (renewal && renewal.renewedBy !== "keyVaultPolicy")
         return pass(`${evidence} ${RENEWER_NAMES[renewal.renewedBy].subject} renews it.`);
       return INTEGRATED_AUTHORITIES.test(issuer) ? pass(evidence) : fail(evidence);

@@ -1,4 +1,4 @@
-/** Checks that no text of these frameworks requires, with the reason. */
+/** Checks that are mapped to no control, with the reason. */
 
 const EXPIRES_SOON_REASON =
   "An asset that expires soon has not expired, so no framework text is violated. Only Microsoft's benchmark v2, a preview, asks for a number of days in advance.";
@@ -27,7 +27,7 @@ export const UNMAPPED: Readonly<Record<string, string>> = {
   "vault-reference-resolved": REFERENCES_REASON,
 };
 
-/** Reasons for expired resources of other kinds, for frameworks that have no matching control. */
+/** Kinds of resources for which a framework has no control, although checks of expiry or lifetime exist, with the reason. */
 export const SILENT_FRAMEWORKS: readonly { framework: string; about: string; reason: string }[] = [
   {
     framework: "CIS Microsoft Azure Foundations",

@@ -65,8 +65,8 @@ const deleteLater = (kind: Kind, target: Target, condition: string): string =>
   );
 
 /**
- * For a credential that expires soon or is valid for too long: create a new one, and delete the old one once every consumer
- * uses the new one.
+ * Remediation of a credential that expires soon or is valid for too long: create a new one, and delete the old one once every
+ * consumer uses the new one.
  */
 export const renewCredential =
   (kind: Kind) =>
@@ -85,8 +85,8 @@ export const renewCredential =
   };
 
 /**
- * For an expired credential. Entra accepts no sign-in with it, so a newer one may be in use already: list the credentials
- * first. An expired certificate may still sign tokens of a service principal.
+ * Remediation of an expired credential. Entra accepts no sign-in with it, so a newer one may be in use already: list the
+ * credentials first. An expired certificate may still sign tokens of a service principal.
  */
 export const retireCredential =
   (kind: Kind) =>
@@ -104,7 +104,7 @@ export const retireCredential =
       ),
     );
 
-/** For a secret that the application does not need, because it has a better credential. */
+/** Remediation of a secret that the application does not need, because it has a better credential. */
 export const removeUnneeded =
   (precondition: string) =>
   (target: Target): Remediation => {
@@ -127,7 +127,7 @@ export const addOwner = (target: Target): Remediation =>
 
 const GRAPH = "https://graph.microsoft.com/beta/trustFramework/keySets";
 
-/** For a key of a B2C tenant's custom policies. Its name is `<key set>-<16 hexadecimal digits>`. */
+/** Remediation of a key of a B2C tenant's custom policies. Its name is `<key set>-<16 hexadecimal digits>`. */
 export const createPolicyKey = (target: Target): Remediation => {
   const keySet = target.name.replace(/-[0-9a-f]{16}$/i, "");
   return remedy(
@@ -144,8 +144,8 @@ export const createPolicyKey = (target: Target): Remediation => {
 const PROVIDERS = "https://graph.microsoft.com/v1.0/identity/identityProviders";
 
 /**
- * For any credential of a B2C tenant. Its holder is the entry that takes the place of a vault in the inventory. The holder's
- * name says whether the credential belongs to an application, a policy or an identity provider.
+ * Remediation of any credential of a B2C tenant. Its holder is the entry that takes the place of a vault in the inventory. The
+ * holder's name says whether the credential belongs to an application, a policy or an identity provider.
  */
 export const b2cRemedy =
   (kind: Kind | "key", application: (target: Target) => Remediation) =>

@@ -112,7 +112,7 @@ const explainTooOld = (remedy: Remediation): Remediation => ({
   portal: `The current version has been valid for too long to set an expiration date on it. ${remedy.portal}`,
 });
 
-/** For an asset without an expiration date. */
+/** Remediation of an asset without an expiration date. */
 export const setExpiry =
   (type: Versioned) =>
   (target: Target): Remediation => {
@@ -123,7 +123,7 @@ export const setExpiry =
     return setExpiryOnCurrentVersion(type, target, expiresAt, ", or the day by which it will be replaced");
   };
 
-/** For an asset that is valid for too long. */
+/** Remediation of an asset that is valid for too long. */
 export const shortenValidity =
   (type: Versioned) =>
   (target: Target): Remediation => {
@@ -139,7 +139,7 @@ export const shortenValidity =
 
 export const replaceVersion = (type: Versioned) => createVersion[type];
 
-/** For an expired asset: replace it, or disable it if nothing needs it. */
+/** Remediation of an expired asset: replace it, or disable it if nothing needs it. */
 export const replaceOrDisable =
   (type: keyof typeof MENU) =>
   (target: Target): Remediation => {
@@ -154,7 +154,7 @@ export const replaceOrDisable =
     };
   };
 
-/** For a secret without a read in the logs. A consumer may still read it once a year. */
+/** Remediation of a secret without a read in the logs. A consumer may still read it once a year. */
 export const disableUnused = (target: Target): Remediation => ({
   portal: `Ask its owner whether anything still needs it, such as a yearly job. If nothing does: ${portalPath("secret", target)} > current version > Enabled: No. You can enable it again. After some weeks without failures, delete it; soft delete keeps it for a while.`,
   cli: joinLines(
@@ -180,7 +180,7 @@ export const setContentType = (target: Target): Remediation => ({
 const isEllipticCurve = (keyType: string | undefined): boolean => keyType?.toUpperCase().startsWith("EC") ?? false;
 const isInHardware = (keyType: string | undefined): boolean => keyType?.toUpperCase().endsWith("-HSM") ?? false;
 
-/** For a weak key: a new version with an approved type and size, of the same family, in hardware if the old one is. */
+/** Remediation of a weak key: a new version with an approved type and size, of the same family, in hardware if the old one is. */
 export const createStrongerKey = (target: Target): Remediation => {
   const { keyType } = target.facts;
   const kty = `${isEllipticCurve(keyType) ? "EC" : "RSA"}${isInHardware(keyType) ? "-HSM" : ""}`;
@@ -242,7 +242,10 @@ const createCertificateVersion = (target: Target): Remediation =>
     ),
   );
 
-/** For a certificate that is valid for too long. A new version of a public certificate must not exceed the limit of today. */
+/**
+ * Remediation of a certificate that is valid for too long. A new version of a public certificate must not exceed the limit of
+ * today.
+ */
 export function shortenCertificate(target: Target): Remediation {
   const limit = target.facts.publiclyTrusted ? publicLimitAt(target.now) : undefined;
   const months = limit ? monthsWithin(limit.days) : MAX_CERTIFICATE_MONTHS;
@@ -255,7 +258,7 @@ export function shortenCertificate(target: Target): Remediation {
   );
 }
 
-/** For a weak certificate key: a new version with an approved key of the same family. */
+/** Remediation of a weak certificate key: a new version with an approved key of the same family. */
 export const createStrongerCertificate = (target: Target): Remediation =>
   isEllipticCurve(target.facts.keyType)
     ? certificateRemediation(
@@ -277,7 +280,7 @@ const enableAutoRenewal = (target: Target): Remediation =>
     ),
   );
 
-/** Where to look when a renewer is late. Undefined for the policy and without a renewer. */
+/** How to find the cause of a late renewal, by renewer. The vault's policy and certificates without a renewer have no entry. */
 const RENEWER_CHECKS: Partial<Record<Renewer, string>> = {
   acmebot:
     "Look for the failed renewal in the log of Acmebot's Functions app, and renew the certificate in its dashboard.",
@@ -287,7 +290,7 @@ const RENEWER_CHECKS: Partial<Record<Renewer, string>> = {
   observed: "The times of earlier versions show that something renews it. Find out why it stopped.",
 };
 
-/** For a certificate whose renewer is late: find out why, and see what the vault has. */
+/** Remediation of a certificate whose renewer is late: find out why, and see what the vault has. */
 function checkRenewer(target: Target, advice: string): Remediation {
   return certificateRemediation(
     `${advice} See the versions at ${portalPath("certificate", target)}.`,
@@ -301,13 +304,13 @@ function checkRenewer(target: Target, advice: string): Remediation {
 
 const adviceOf = ({ facts: { renewedBy } }: Target): string | undefined => renewedBy && RENEWER_CHECKS[renewedBy];
 
-/** For a certificate that is not renewed: make its renewer work again, or let the policy renew it. */
+/** Remediation of a certificate that is not renewed: make its renewer work again, or let the policy renew it. */
 export function restoreRenewal(target: Target): Remediation {
   const advice = adviceOf(target);
   return advice === undefined ? enableAutoRenewal(target) : checkRenewer(target, advice);
 }
 
-/** For a certificate that expires soon: make its renewer work again, or create a version. */
+/** Remediation of a certificate that expires soon: make its renewer work again, or create a version. */
 export function renewCertificate(target: Target): Remediation {
   const advice = adviceOf(target);
   return advice === undefined ? createCertificateVersion(target) : checkRenewer(target, advice);

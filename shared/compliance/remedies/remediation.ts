@@ -1,4 +1,4 @@
-/** What a remediation contains, and helpers that quote names for shells, Bicep and sentences. Names are not trusted. */
+/** The form of a remediation, and functions that quote names for shells, Bicep and sentences. Names are not trusted. */
 import { DAY_MS, SECOND_MS } from "../../platform/time.ts";
 import type { AssetFacts } from "../finding-facts.ts";
 

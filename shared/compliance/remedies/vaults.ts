@@ -130,7 +130,7 @@ export const enableAuditLog = (target: Target): Remediation => ({
   bicepNote: COMPLETE_TEMPLATE_NOTE,
 });
 
-/** For an app or other resource whose reference to a vault, or to a secret or certificate in it, does not resolve. */
+/** Remediation of an app or other resource whose reference to a vault, or to a secret or certificate in it, does not resolve. */
 export const fixReference = (target: Target): Remediation => {
   const { vault, name } = target;
   // A violation of the vault itself has the vault's name. It is about references to an object that the vault does not contain.

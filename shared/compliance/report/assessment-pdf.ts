@@ -28,7 +28,7 @@ import {
 import { drawTrend } from "./trend.ts";
 
 /**
- * The assessor's report: a PDF with a framework's results. reports.ts reads the data and calls it.
+ * The assessor's report: a PDF with a framework's results. reports.ts reads the data and calls `assessmentDocument`.
  */
 
 /** Subscriptions that the last scan did not read. Vaults in them may be missing from the report. */
@@ -38,6 +38,7 @@ export interface UnreadSubscriptions {
   isListRead: boolean;
 }
 
+/** The data of the report besides the assessment. */
 interface ReportContext {
   /** Length of the period in days. */
   days: number;

@@ -29,9 +29,9 @@ export interface ComplianceReports {
     filter: ViolationFilter,
     cursor: string | undefined,
   ): Promise<{ csv: string; nextCursor: string | null }>;
-  /** @throws {Problem} invalidRequest when there are more than `MAX_PDF_VIOLATIONS`. */
+  /** Returns a PDF of violations. @throws {Problem} invalidRequest when there are more than `MAX_PDF_VIOLATIONS`. */
   violationsPdf(filter: ViolationFilter): Promise<Uint8Array>;
-  /** @throws {Problem} notFound */
+  /** Returns a framework's results as CSV. @throws {Problem} notFound */
   frameworkCsv(id: string): Promise<{ id: FrameworkId; csv: string }>;
   /**
    * Returns an assessor's report.
@@ -42,6 +42,7 @@ export interface ComplianceReports {
   frameworkPdf(id: string, days?: number): Promise<{ id: FrameworkId; data: Uint8Array }>;
 }
 
+/** Creates the files of compliance results. */
 export function createComplianceReports(deps: {
   compliance: Pick<Compliance, "violations" | "framework" | "assessment">;
   /** Returns the number of key vaults none of whose lists the last scan could read. */
@@ -93,8 +94,8 @@ export function createComplianceReports(deps: {
       const assessment = await compliance.assessment(id, { days, violationsPerCheck: EVIDENCE_PER_CHECK });
       const { assessmentDocument } = await import("./assessment-pdf.ts");
       const [unread, vaults] = await Promise.all([unreadSubscriptions(), unreadableVaults()]);
-      const about = { days, unread, unreadableVaults: vaults, unicodeFont };
-      return { id: assessment.framework.id, data: await assessmentDocument(assessment, about) };
+      const reportContext = { days, unread, unreadableVaults: vaults, unicodeFont };
+      return { id: assessment.framework.id, data: await assessmentDocument(assessment, reportContext) };
     },
   };
 }

@@ -18,6 +18,7 @@ const ROW_SIZE = 7.5;
 /** Returns a time as `2026-11-21 10:00:00`, in UTC. */
 export const instantText = (date: Date | string): string => new Date(date).toISOString().slice(0, 19).replace("T", " ");
 
+/** Adds the heading of a section. */
 export function addSection(sheet: Sheet, title: string): void {
   sheet.y -= 8;
   // Start a new page if the heading would be separated from what follows: a table's heading and a row of three lines.
@@ -45,7 +46,9 @@ export function addTable(sheet: Sheet, columns: readonly Column[], rows: readonl
   sheet.y -= 4;
 }
 
+/** Returns a cell with these paragraphs. */
 export const cell = (...paragraphs: string[]): Cell => ({ paragraphs });
+/** Returns a cell with a number. */
 export const number = (value: number, color?: Cell["color"]): Cell => ({
   paragraphs: [String(value)],
   ...(color && { color }),
@@ -54,9 +57,10 @@ export const number = (value: number, color?: Cell["color"]): Cell => ({
 export const severityCell = (severity: Severity): Cell =>
   severity === "critical" ? { paragraphs: [severity], color: ALARM_COLOR } : cell(severity);
 
-export const statusCell = (status: string, words: string): Cell => {
+/** Returns a cell with the text of a control's status, in the color of the status. */
+export const statusCell = (status: string, text: string): Cell => {
   const color = status === "fail" ? ALARM_COLOR : status === "pass" ? GOOD_COLOR : undefined;
-  return { paragraphs: [words], ...(color && { color }) };
+  return { paragraphs: [text], ...(color && { color }) };
 };
 
 /** Widths are in points and add up to the width of a landscape A4 page without its margins. */

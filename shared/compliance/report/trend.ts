@@ -46,8 +46,8 @@ export function drawTrend(sheet: Sheet, history: readonly DayScore[]): void {
     });
     sheet.label(String(score), { x: LEFT - 20, y: lineY - 2.5 });
   }
-  for (const [at, day] of history.entries()) {
-    const previousDay = history[at - 1];
+  for (const [index, day] of history.entries()) {
+    const previousDay = history[index - 1];
     if (previousDay)
       page.drawLine({
         start: { x: x(previousDay), y: y(previousDay) },

@@ -8,6 +8,7 @@ import { addEvidenceTable, addSection, instantText, TEXT_SIZE } from "./tables.t
 
 /** The PDF export of violations: their evidence, grouped by check, with one remediation per check. */
 
+/** The filter and the time of the report. */
 interface ReportContext {
   filter: ViolationFilter;
   createdAt: Date;
@@ -39,7 +40,7 @@ function filterText(filter: ViolationFilter): string {
 function totalsText(violations: readonly Violation[]): string {
   const open = violations.filter(({ exempted }) => !exempted);
   const bySeverity = SEVERITIES.flatMap((severity) => {
-    const count = open.filter((one) => one.severity === severity).length;
+    const count = open.filter((violation) => violation.severity === severity).length;
     return count > 0 ? [`${count} ${severity}`] : [];
   });
   const severities = bySeverity.length > 0 ? ` (${bySeverity.join(", ")})` : "";
