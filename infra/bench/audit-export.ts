@@ -272,7 +272,10 @@ function assertEachOnce(expected: ReadonlySet<string>, exportedIds: readonly str
   );
 }
 
-/** Verifies the seals and signatures of an exported log and returns a remark for the table. @throws Error if a check fails. */
+/**
+ * Verifies the seals and signatures of an exported log and returns a remark for the table.
+ * @throws Error if a check fails.
+ */
 async function verifyOffline(parts: unknown[], key: SigningKey): Promise<string> {
   const keys = new Map([[key.kid, createPublicKey(signingKey(key).privateKey)]]);
   const { intact, entries, unsealed, findings } = await verifyExport(parts, keys);

@@ -51,7 +51,7 @@ export async function measureIdleDay(): Promise<Section> {
     const requests = timers.reduce((sum, { times, requests = 0 }) => sum + times * requests, 0);
     return {
       title: "A day without changes",
-      how: `${VAULTS} vaults of ${PER_VAULT} assets, scanned and evaluated, with a PRO license, without alert rules, rotations and sync records. Table requests of each timer and its messages: the least of ${ROUNDS} runs, times the default schedule. Nothing is due: sealing ten minutes of the audit log, and each part of the reconciliation, cost more.`,
+      how: `${VAULTS} vaults of ${PER_VAULT} assets, scanned and evaluated, with a PRO license, without alert rules, rotations and sync records. Table requests of each timer and its messages: the fewestRequests of ${ROUNDS} runs, times the default schedule. Nothing is due: sealing ten minutes of the audit log, and each part of the reconciliation, cost more.`,
       figures: [
         {
           what: "executions of timers a day",
@@ -81,7 +81,7 @@ export async function measureIdleDay(): Promise<Section> {
 
 /** Runs a timer several times and returns the smallest number of table requests of a run. */
 async function countRequests(service: Service, timer: string): Promise<number> {
-  let least = Number.POSITIVE_INFINITY;
+  let fewestRequests = Number.POSITIVE_INFINITY;
   for (let round = 0; round < ROUNDS; round++) {
     service.clearTableRequests();
     const response = await fetch(`${service.url}/__host/timers/${timer}`, { method: "POST" });
@@ -94,9 +94,9 @@ async function countRequests(service: Service, timer: string): Promise<number> {
     ) {
       countBefore = service.tableRequests().length;
     }
-    least = Math.min(least, service.tableRequests().length);
+    fewestRequests = Math.min(fewestRequests, service.tableRequests().length);
   }
-  return least;
+  return fewestRequests;
 }
 
 /** Returns how often a schedule runs on an ordinary day: a Wednesday, not the first day of a month. */

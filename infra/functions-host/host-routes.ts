@@ -21,7 +21,7 @@ export interface Listeners {
 
 /**
  * Route `POST /admin/functions/{name}`: runs a function that has no route, with `input` of the JSON body as its message:
- * https://learn.microsoft.com/azure/azure-functions/functions-manually-run-non-http The platform requires its master key. A
+ * https://learn.microsoft.com/azure/azure-functions/functions-manually-run-non-http. The platform requires its master key. A
  * local host requires no key, like Core Tools.
  */
 export function adminRoute(listeners: Listeners): HostRoute {

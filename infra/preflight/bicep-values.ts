@@ -46,7 +46,7 @@ export function evaluate(expression: Expression, scope: Scope): Value {
     case "object":
       return objectOf(expression.entries, of);
     case "name":
-      return named(expression.name, scope);
+      return valueOfName(expression.name, scope);
     case "member":
       return memberOrUnknown(of(expression.of), expression.name);
     case "index": {
@@ -90,7 +90,7 @@ function objectOf(entries: (Expression & { kind: "object" })["entries"], of: (on
   return object;
 }
 
-function named(name: string, scope: Scope): Value {
+function valueOfName(name: string, scope: Scope): Value {
   if (scope.names.has(name)) return scope.names.get(name);
   const variable = scope.file.variables.find((one) => one.name === name);
   return variable ? evaluate(variable.value, scope) : UNKNOWN;

@@ -32,7 +32,7 @@ interface Run {
 }
 
 /** The templates, and the parsed files of infra/terraform/tests. */
-export interface Refusing {
+export interface RefusalCheckInput {
   files: InfraFiles;
   bicep: ReadonlyMap<string, BicepFile>;
   modules: readonly TerraformModule[];
@@ -49,7 +49,7 @@ interface Requirement {
 }
 
 /** Checks every validation, check and precondition. */
-export function checkRefusals({ files, bicep, modules, tests }: Refusing): Finding[] {
+export function checkRefusals({ files, bicep, modules, tests }: RefusalCheckInput): Finding[] {
   const runs = [...tests.values()].flatMap(runsOf);
   const requirements = modules
     .filter(({ folder }) => !folder.includes("/examples/"))
@@ -68,8 +68,8 @@ export function checkRefusals({ files, bicep, modules, tests }: Refusing): Findi
   };
   return requirements.flatMap((requirement) => {
     const { file, line, subject } = requirement;
-    const own = runs.filter(({ folder }) => folder === requirement.folder);
-    const refused = own.filter(({ failures }) => failures.includes(subject));
+    const moduleRuns = runs.filter(({ folder }) => folder === requirement.folder);
+    const refused = moduleRuns.filter(({ failures }) => failures.includes(subject));
     return [
       ...(refused.length === 0
         ? [{ file, line, message: `no test in infra/terraform/tests expects that ${subject} fails` }]
@@ -77,7 +77,7 @@ export function checkRefusals({ files, bicep, modules, tests }: Refusing): Findi
       ...refused
         .filter((run) => holds(requirement, run))
         .map((run) => ({ file, line, message: `${subject} does not refuse the values of the test ${run.name}` })),
-      ...own
+      ...moduleRuns
         .filter((run) => !refused.includes(run) && !holds(requirement, run))
         .map((run) => ({ file, line, message: `${subject} refuses the values of the test ${run.name}` })),
       ...(requirement.folder === MAIN_MODULE

@@ -48,7 +48,10 @@ export const part: Part = {
           },
         );
 
-        /** Sends a request to a function of the worker. @returns The status and the body */
+        /**
+         * Sends a request to a function of the worker.
+         * @returns The status and the body
+         */
         const call = async (target: LoadedFunction, method: string, headers: Record<string, string>, body?: string) => {
           const given = Object.entries({ "x-forwarded-for": "127.0.0.1:5000", ...headers });
           const { value, error } = await worker.invoke(target, {

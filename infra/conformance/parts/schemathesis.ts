@@ -95,7 +95,10 @@ interface Scenario {
   checks?: Record<string, { name: string; status: string; failure_info?: { failure?: { message?: string } } }[]>;
 }
 
-/** Runs Schemathesis as the administrator with this token. @throws {Error} with the program's output if it wrote no report */
+/**
+ * Runs Schemathesis as the administrator with this token.
+ * @throws {Error} with the program's output if it wrote no report
+ */
 async function runSchemathesis(url: string, token: string): Promise<Run> {
   const folder = mkdtempSync(path.join(tmpdir(), "schemathesis-"));
   const report = path.join(folder, "report.ndjson");

@@ -170,7 +170,7 @@ function write(
   { oid }: Claims,
   body: Record<string, unknown> | undefined,
 ): ServiceResponse {
-  const given = (body?.properties ?? {}) as Pick<
+  const requested = (body?.properties ?? {}) as Pick<
     RoleAssignment,
     "principalId" | "principalType" | "roleDefinitionId" | "description"
   >;
@@ -180,7 +180,7 @@ function write(
     id: `${scope}/providers/Microsoft.Authorization/roleAssignments/${name}`,
     name,
     scope,
-    ...given,
+    ...requested,
     createdBy: existing?.createdBy ?? oid,
     createdOn: existing?.createdOn ?? now,
     updatedBy: oid,
@@ -191,9 +191,9 @@ function write(
   return { status: 201, body: roleAssignmentResource(written) };
 }
 
-/** The assignments of one principal at a scope and above. Only the declared ones with a condition are known. */
+/** Returns a principal's role assignments at a scope and above. They are those that a test declared with a condition. */
 function assignedTo({ governance }: ArmOptions, scope: string, subscription: string, principalId: string): object[] {
-  const declared = governance.of(subscription).conditions ?? [];
+  const declared = governance.rulesOf(subscription).conditions ?? [];
   return declared
     .map((one) => ({ ...one, scope: one.scope ?? `/subscriptions/${subscription}` }))
     .filter((one) => appliesTo(one.scope, scope))

@@ -79,12 +79,12 @@ class FileDeployment {
       attempt(deployment, file, parameter.line, () => this.#checkLimits(parameter, deployment));
     for (const resource of resources.filter(({ existing }) => !existing)) {
       attempt(deployment, file, resource.line, () => {
-        for (const names of this.#rounds(resource)) deployment.resources.push(this.#deployed(resource, names));
+        for (const names of this.#iterations(resource)) deployment.resources.push(this.#deployed(resource, names));
       });
     }
     for (const module of modules) {
       attempt(deployment, file, module.line, () => {
-        for (const names of this.#rounds(module)) this.#called(module, names).collect(deployment);
+        for (const names of this.#iterations(module)) this.#called(module, names).collect(deployment);
       });
     }
   }
@@ -132,12 +132,12 @@ class FileDeployment {
    * Returns the names for each iteration of a declaration's loop, without those whose condition is false. A declaration without a
    * loop has one iteration.
    */
-  #rounds({ condition, loop }: Resource | Module): Names[] {
+  #iterations({ condition, loop }: Resource | Module): Names[] {
     const names = this.#names({});
-    const rounds = loop
+    const iterations = loop
       ? entriesOf(evaluate(loop.over, names)).map(([key, value]) => names.bind(loop.variables, key, value))
       : [names];
-    return rounds.filter((round) => !condition || evaluate(condition, round) === true);
+    return iterations.filter((iteration) => !condition || evaluate(condition, iteration) === true);
   }
 
   /**
@@ -208,9 +208,9 @@ class FileDeployment {
     if (module && rest[0] === "outputs") {
       // Only the whole reference `module.outputs.name` is resolved: more members are members of the output.
       if (rest.length !== 2) return undefined;
-      const [round] = this.#rounds(module);
-      if (!round) throw new EvaluationError(`${root} is read, but not deployed`);
-      return this.#called(module, round).output(rest[1]!);
+      const [iteration] = this.#iterations(module);
+      if (!iteration) throw new EvaluationError(`${root} is read, but not deployed`);
+      return this.#called(module, iteration).output(rest[1]!);
     }
     const resource = this.#file.resources.find(({ name }) => name === root);
     return resource && rest.length > 0 ? this.#memberOf(resource, rest, expression, names) : undefined;
@@ -221,13 +221,13 @@ class FileDeployment {
     const index = indexIn(expression);
     const position = index && textOf(evaluate(index, names));
     // An index counts all iterations of a loop, so none may be left out because of its condition.
-    const rounds = resource.existing
+    const iterations = resource.existing
       ? [this.#names({})]
-      : this.#rounds({ ...resource, ...(index && { condition: TRUE }) });
-    const round = rounds[Number(position ?? 0)];
-    if (!round) throw new EvaluationError(`${resource.name} is read, but not created`);
+      : this.#iterations({ ...resource, ...(index && { condition: TRUE }) });
+    const iteration = iterations[Number(position ?? 0)];
+    if (!iteration) throw new EvaluationError(`${resource.name} is read, but not created`);
     const nameOf = property(resource.body, "name");
-    const name = nameOf ? textOf(evaluate(nameOf, round)) : "";
+    const name = nameOf ? textOf(evaluate(nameOf, iteration)) : "";
     const member = members
       .filter((one) => one !== "properties")
       .map(snake)

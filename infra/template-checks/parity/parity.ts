@@ -139,7 +139,7 @@ function compareResource(kind: Kind, bicep: BicepResource, terraform: TerraformR
 function missingFrom(leaves: readonly string[], only: readonly string[]): string[] {
   return only.filter((one) => {
     const parent = one.split(".").slice(0, -1).join(".");
-    // What the table says of `lifecycle` is needed, whether or not the block is there. Other blocks may be optional.
+    // Arguments of `lifecycle` are always expected. Those of another block are expected only if the block is there.
     const expected = parent === "" || parent === "lifecycle" || leaves.some((leaf) => leaf.startsWith(`${parent}.`));
     return expected && !leaves.some((leaf) => isCompared(leaf, [one]));
   });

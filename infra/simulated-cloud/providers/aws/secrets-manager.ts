@@ -40,7 +40,7 @@ interface Secret {
 type Body = Record<string, unknown>;
 
 /**
- * Simulates AWS Secrets Manager: https://docs.aws.amazon.com/secretsmanager/latest/apireference A secret that is scheduled for
+ * Simulates AWS Secrets Manager: https://docs.aws.amazon.com/secretsmanager/latest/apireference. A secret that is scheduled for
  * deletion can only be described and restored until its recovery window ends.
  */
 export class SecretsManager {
