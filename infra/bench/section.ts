@@ -26,11 +26,15 @@ export interface Section {
   figures: Figure[];
 }
 
-/** @param unit - Appended to the limit, such as ` s`. */
+/**
+ * Returns the bound `value ≤ limit`.
+ * @param unit - Appended to the limit, such as ` s`.
+ */
 export const atMost = (value: number, limit: number, unit = ""): Bound => ({
   text: `≤ ${limit}${unit}`,
   holds: value <= limit,
 });
+/** Returns the bound `value = expected`. */
 export const equalTo = (value: number, expected: number): Bound => ({
   text: `= ${expected}`,
   holds: value === expected,
