@@ -14,12 +14,12 @@ const KEYS_PER_VAULT = 300;
 const HOSTS = 2;
 
 /**
- * Benchmark `pace`: a full scan of vaults that need furtherVaults requests than the service may send in ten seconds. The simulated cloud
+ * Benchmark `pace`: a full scan of vaults that need more requests than the service may send in ten seconds. The simulated cloud
  * counts the requests in the busiest ten seconds.
  */
 export async function pace(): Promise<Section> {
   const furtherVaults = Array.from({ length: VAULTS }, (_, index) => ({
-    name: `kv-furtherVaults-${index}`,
+    name: `kv-more-${index}`,
     sku: "standard" as const,
     generate: { secrets: 0, keys: KEYS_PER_VAULT, certificates: 0 },
   }));

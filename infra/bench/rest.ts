@@ -51,7 +51,7 @@ export async function measureIdleDay(): Promise<Section> {
     const requests = timers.reduce((sum, { times, requests = 0 }) => sum + times * requests, 0);
     return {
       title: "A day without changes",
-      how: `${VAULTS} vaults of ${PER_VAULT} assets, scanned and evaluated, with a PRO license, without alert rules, rotations and sync records. Table requests of each timer and its messages: the fewestRequests of ${ROUNDS} runs, times the default schedule. Nothing is due: sealing ten minutes of the audit log, and each part of the reconciliation, cost more.`,
+      how: `${VAULTS} vaults of ${PER_VAULT} assets, scanned and evaluated, with a PRO license, without alert rules, rotations and sync records. Table requests of each timer and its messages: the least of ${ROUNDS} runs, times the default schedule. Nothing is due: sealing ten minutes of the audit log, and each part of the reconciliation, cost more.`,
       figures: [
         {
           what: "executions of timers a day",

@@ -204,12 +204,12 @@ function bicepGraph(files: ReadonlyMap<string, BicepFile>): Graph {
     // Several files can call the same file, so its node collects the references of all calls.
     for (const { body, condition, loop, path: target, line } of modules) {
       const called = path.posix.join(path.posix.dirname(filePath), target);
-      const known = graph.get(`${called} call`)?.needs ?? [];
+      const existingNeeds = graph.get(`${called} call`)?.needs ?? [];
       graph.set(`${called} call`, {
         name: `call of ${called}`,
         file: filePath,
         line,
-        needs: [...known, `${filePath} call`, ...needsOf([body, condition, loop?.over])],
+        needs: [...existingNeeds, `${filePath} call`, ...needsOf([body, condition, loop?.over])],
       });
     }
   }
@@ -267,8 +267,8 @@ function terraformGraph(modules: readonly TerraformModule[]): Graph {
         return value ? keysOf(value) : [];
       });
       const add = (key: string, needs: string[]) => {
-        const known = graph.get(key)?.needs ?? [];
-        graph.set(key, { name: key, file: folder, line: call.line, needs: [...known, ...needs] });
+        const existingNeeds = graph.get(key)?.needs ?? [];
+        graph.set(key, { name: key, file: folder, line: call.line, needs: [...existingNeeds, ...needs] });
       };
       add(`${target} call`, [`${folder} call`, ...waits]);
       for (const [name, { value }] of call.attributes) add(`${target} var.${name}`, keysOf(value));

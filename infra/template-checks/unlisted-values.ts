@@ -53,8 +53,8 @@ export function checkListed(
   const ofTerraform = [...terraform].flatMap(([key, one]) => {
     const [type, name] = key.split(" ") as [string, string];
     const kinds = KINDS.filter(({ azurerm }) => azurerm === type);
-    const own = invariantsOf(type, name).flatMap(({ terraform: values = {} }) => Object.keys(values));
-    const listedPaths = own.concat(
+    const ownPaths = invariantsOf(type, name).flatMap(({ terraform: values = {} }) => Object.keys(values));
+    const listedPaths = ownPaths.concat(
       kinds.flatMap(({ arm, pairs, inside, only }) => {
         // A separate resource in Bicep can be a block of another resource in Terraform, so the names differ.
         const invariants = table.filter((invariant) => invariant.type === arm && (invariant.name === undefined || invariant.name === name || inside));

@@ -110,7 +110,7 @@ function readDeleted(
     (one) => one.type === type && one.name.toLowerCase() === name && one.location === location,
   );
   if (deletedResource === undefined)
-    return failure(404, "ResourceNotFound", `The deleted resource '${name}' was not deletedResource in '${location}'.`);
+    return failure(404, "ResourceNotFound", `The deleted resource '${name}' was not found in '${location}'.`);
   const namespace = type.split("/")[0]!;
   return {
     status: 200,

@@ -48,13 +48,13 @@ export function roleAssignmentsRoute(
         const filter = query.get("$filter") ?? "";
         const [, assignee] = /^assignedTo\('([0-9a-f-]{36})'\)$/i.exec(filter) ?? [];
         if (assignee !== undefined) {
-          const own =
+          const assigned =
             assignee === claims.oid
               ? options.authorization.assignmentsIn(subscription!).map((one) => ownAssignment(one, subscription!))
               : options.store.access.assignments.filter(
                   (one) => one.principalId === assignee && (appliesTo(one.scope, scope) || appliesTo(scope, one.scope)),
                 );
-          return page(options, request, own, PAGE_SIZE, roleAssignmentResource);
+          return page(options, request, assigned, PAGE_SIZE, roleAssignmentResource);
         }
         const [, atScope, principal] =
           /^(?:(atScope\(\))(?: and assignedTo\('([0-9a-f-]{36})'\))?)?$/i.exec(filter) ?? [];
@@ -81,10 +81,10 @@ export function roleAssignmentsRoute(
       const error =
         subscriptionId === undefined ? undefined : subscriptionError(options, subscriptionId, claims, action);
       if (error !== undefined) return error;
-      const own = options.authorization
+      const testAssignment = options.authorization
         .assignmentsIn(subscriptionId ?? "")
         .find((one) => roleIdOf(one) === name.toLowerCase());
-      const [roleName] = Object.entries(ROLES).find(([, id]) => id === name.toLowerCase()) ?? [own && "Own role"];
+      const [roleName] = Object.entries(ROLES).find(([, id]) => id === name.toLowerCase()) ?? [testAssignment && "Own role"];
       if (roleName === undefined) {
         return failure(
           404,
@@ -157,8 +157,8 @@ function assignmentRoute(options: ArmOptions, request: IncomingRequest): Route |
           ? { status: 204 }
           : failure(404, "RoleAssignmentNotFound", `The role assignment '${name}' is not found.`);
       }
-      const [found] = verb === "delete" ? assignments.splice(index, 1) : [assignments[index]];
-      return { status: 200, body: roleAssignmentResource(found!) };
+      const [assignment] = verb === "delete" ? assignments.splice(index, 1) : [assignments[index]];
+      return { status: 200, body: roleAssignmentResource(assignment!) };
     },
   };
 }

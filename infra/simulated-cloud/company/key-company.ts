@@ -7,7 +7,7 @@ const RESOURCE_GROUP = "rg-keys";
 /** A GUID, because secrets name the resources by their IDs in tags. */
 const SUBSCRIPTION_ID = "45454545-4545-4545-8545-454545454545";
 
-/** Declares a resource and, for each type childSegments it, one child: `queues/orders/authorizationRules/app` has two levels. */
+/** Declares a resource and, for each type below it, one child: `queues/orders/authorizationRules/app` has two levels. */
 function withChild(type: string, name: string, path: string, more: Partial<CompanyChild> = {}): CompanyResource {
   const childSegments = path.split("/").filter((part) => part !== "");
   const child = (index: number): Pick<CompanyChild, "children"> =>

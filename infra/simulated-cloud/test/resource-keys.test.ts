@@ -25,14 +25,14 @@ async function versionOf(kind: KeyKind): Promise<string> {
   return /([0-9-]+)'\.$/.exec(body.error.message)![1]!;
 }
 const listKeys = async (kind: KeyKind) => arm("POST", `${idOf(kind)}/${kind.list}`, await versionOf(kind));
-/** Regenerates the key with the index, by the kind's headerLines parameter. */
+/** Regenerates the key with the index, by the kind's own parameter. */
 async function regenerate(kind: KeyKind, index: number): Promise<ArmResponse> {
   const isStore = kind.type.endsWith("configurationStores");
   const key = isStore ? `${idOf(kind).split("/").at(-1)}-${kind.keys[index]}` : kind.keys[index]!;
   const path = `${idOf(kind)}/${kind.regenerate}${kind.parameter === undefined ? `/${key}` : ""}`;
   return arm("POST", path, await versionOf(kind), kind.parameter && { [kind.parameter]: key });
 }
-/** Current values of the keys in the kind's order, from the cloud's headerLines history. */
+/** Current values of the keys in the kind's order, from the cloud's own history. */
 function currentOf(kind: KeyKind): [string, string][] {
   const history = cloud.control.consumers.keys(idOf(kind));
   return kind.keys.map((key) => [key, history.find((one) => one.key === key && one.until === undefined)!.value]);
@@ -86,7 +86,7 @@ test.each(KEY_KINDS.map((kind) => [kind.type, kind] as const))("%s rejects an un
   expect(cloud.control.consumers.keys(idOf(kind))).toEqual(history);
 });
 
-test("each call needs its headerLines action", async () => {
+test("each call needs its own action", async () => {
   const kind = kindOf("Microsoft.Storage/storageAccounts");
   const allow = (actions: string[]) =>
     cloud.control.allowOnly([
@@ -192,7 +192,7 @@ test.each([
     401,
   ],
   ["Microsoft.Search/searchServices", "srch-acme.search.localhost", "/servicestats?api-version=2024-07-01", 403],
-])("%s accepts its current key in the header api-key, and rejects no key and a replaced key", async (type, host, path, rejected) => {
+])("%s accepts a current key in the header api-key, but no replaced key", async (type, host, path, rejected) => {
   const kind = kindOf(type);
   const [[key, value]] = currentOf(kind) as [[string, string]];
   const status = async () => (await request(host, path, { headers: { "api-key": value } })).status;

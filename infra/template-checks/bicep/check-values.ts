@@ -121,7 +121,7 @@ function checkEnumeration(
   key: string,
   local: ReadonlySet<string>,
 ): void {
-  const allowed = type.split(" | ").filter((one) => one !== "string");
+  const listedValues = type.split(" | ").filter((one) => one !== "string");
   const parameter = value.kind === "name" && scope.file.parameters.find(({ name }) => name === value.name);
   const values = parameter
     ? parameter.decorators.flatMap((decorator) => allowedValues(decorator) ?? [])
@@ -129,8 +129,8 @@ function checkEnumeration(
       ? [value.value]
       : [];
   for (const one of values) {
-    if (!allowed.includes(String(one)))
-      scope.add(line, `${key} is ${JSON.stringify(one)}, not one of ${allowed.join(", ")}`);
+    if (!listedValues.includes(String(one)))
+      scope.add(line, `${key} is ${JSON.stringify(one)}, not one of ${listedValues.join(", ")}`);
   }
   if (values.length === 0) scope.matches(value, "string", line, key, local);
 }

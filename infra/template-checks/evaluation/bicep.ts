@@ -147,8 +147,8 @@ class FileDeployment {
   #called(module: Module, names: Names): FileDeployment {
     const place = this.#placeOf(property(module.body, "scope"), names);
     const key = `${module.name} ${idOfPlace(place)}`;
-    const known = this.#modules.get(key);
-    if (known) return known;
+    const existing = this.#modules.get(key);
+    if (existing) return existing;
     const target = path.posix.join(path.posix.dirname(this.#file.path), module.path);
     const file = this.#context.files.get(target);
     if (!file) throw new EvaluationError(`there is no file ${target}`);
@@ -307,10 +307,10 @@ function memberOfJson(text: string, member: string | undefined): Value {
 }
 
 function memoized(work: () => Value): () => Value {
-  let known: { value: Value } | undefined;
+  let cached: { value: Value } | undefined;
   return () => {
-    known ??= { value: work() };
-    return known.value;
+    cached ??= { value: work() };
+    return cached.value;
   };
 }
 

@@ -74,9 +74,9 @@ export function checkEvaluated(templates: Templates): Finding[] {
 function checkLimitsAreSampled(results: readonly Result[]): Finding[] {
   const limited = results.flatMap(({ bicep, terraform }) => [...bicep.limited, ...terraform.limited]);
   const keyOf = ({ file, name }: LimitedParameter) => `${file} ${name}`;
-  const given = new Set(limited.filter(({ isGiven }) => isGiven).map(keyOf));
+  const sampledKeys = new Set(limited.filter(({ isGiven }) => isGiven).map(keyOf));
   return limited
-    .filter((one) => !given.has(keyOf(one)))
+    .filter((one) => !sampledKeys.has(keyOf(one)))
     .map((one) =>
       findingAt(one, `no sample gives ${one.name} a valid value other than its default: add one to evaluation/samples.ts`),
     );
@@ -285,15 +285,15 @@ const settingsOf = ({
  */
 function checkSettings(templates: Templates, results: readonly Result[]): Finding[] {
   const different = results.flatMap((result) => {
-    const [own, other] = settingsOf(result);
-    if (!own || !other) return [];
-    return Object.entries(own.settings)
+    const [inBicep, inTerraform] = settingsOf(result);
+    if (!inBicep || !inTerraform) return [];
+    return Object.entries(inBicep.settings)
       .filter(([name]) => !SET_ELSEWHERE.has(name))
-      .filter(([name, value]) => withoutHash(textOf(value)) !== withoutHash(textOf(other.settings[name] ?? null)))
+      .filter(([name, value]) => withoutHash(textOf(value)) !== withoutHash(textOf(inTerraform.settings[name] ?? null)))
       .map(([name, value]) =>
         findingAt(
-          own.resource,
-          `${name}: with ${result.sample.name}, Bicep sets ${textOf(value)}, Terraform ${textOf(other.settings[name] ?? null)}`,
+          inBicep.resource,
+          `${name}: with ${result.sample.name}, Bicep sets ${textOf(value)}, Terraform ${textOf(inTerraform.settings[name] ?? null)}`,
         ),
       );
   });

@@ -120,13 +120,13 @@ function mustBeUnshared(one: DeployedResource): boolean {
 
 /** Checks that the names of a deployment are valid and that none occurs twice. */
 function checkEach({ resources }: Deployment): Finding[] {
-  const seen = new Set<string>();
+  const usedKeys = new Set<string>();
   return resources.flatMap((one) => {
     const name = nameOf(one);
     const type = armTypeOf(one);
     const key = `${type} ${one.scope} ${name}`;
-    const isTwice = seen.has(key) && name !== "null" && type.split("/").length === 2;
-    seen.add(key);
+    const isTwice = usedKeys.has(key) && name !== "null" && type.split("/").length === 2;
+    usedKeys.add(key);
     const rule = NAME_RULES[type];
     return [
       ...(rule && !rule.test(name) ? [findingAt(one, `${one.symbol}: ${name} is no valid name of ${type}`)] : []),

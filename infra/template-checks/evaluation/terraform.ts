@@ -144,8 +144,8 @@ class ModuleDeployment {
   #call(block: Block, names: Names): ModuleDeployment {
     const name = block.labels[0]!;
     const each = block.attributes.has("for_each") ? textOf(evaluate(EACH_KEY, names)) : "";
-    const known = this.#called.get(`${name} ${each}`);
-    if (known) return known;
+    const existing = this.#called.get(`${name} ${each}`);
+    if (existing) return existing;
     const folder = path.posix.join(this.#module.folder, text(block.attributes.get("source")?.value) ?? "");
     const module = this.#context.modules.find((one) => one.folder === folder);
     if (!module) throw new EvaluationError(`there is no module ${folder}`);
