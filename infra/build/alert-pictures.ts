@@ -111,7 +111,7 @@ const scanFailure = (change: Partial<ScanFailureItem>): ScanFailureItem => ({
   scanId: "01KAJ4K3M0T5Q8W2Z7X9C1V6BN",
   subscriptionId: SUBSCRIPTION,
   code: "accessDenied",
-  // As `failureOfAnswer` of shared/platform/azure/failure.ts writes them.
+  // The texts that `failureOfAnswer` of shared/platform/azure/failure.ts writes.
   message:
     "Could not list secrets (key vault kv-hr-prod): the service's identity does not have the required permission (ForbiddenByRbac).",
   remedy:

@@ -63,7 +63,7 @@ function renderPdf(name: string, document: Uint8Array): void {
 
 /**
  * Returns the audit entries of one invented event. Four kinds of events take turns by `index`: a changed setting, a created
- * alert rule (the intent, then the result), a refused request, and a finished scan.
+ * alert rule (the intent, then the result), a denied request, and a finished scan.
  */
 function eventAt(index: number, at: number): AuditEntry[] {
   const actors = ["admin", "ann@acme.example", "Мария", "山田太郎"];

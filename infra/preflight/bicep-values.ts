@@ -27,7 +27,7 @@ export interface DeploymentCloud {
   tenantId: string;
   location: string;
   uniqueString(...values: string[]): string;
-  /** Called if a template refuses its parameters with the function `fail`. */
+  /** Called if a template rejects its parameters with the function `fail`. */
   refuse(message: string): void;
 }
 
@@ -106,7 +106,7 @@ function memberOrUnknown(value: Value, name: string): Value {
 function operation(operator: string, parts: Expression[], valueOf: (one: Expression) => Value): Value {
   if (operator === "!" && parts.length === 1) {
     const value = valueOf(parts[0]!);
-    // The same sign follows a value that is not null, such as `network!.outputs`.
+    // The sign `!` also follows a value that is not null, such as in `network!.outputs`. It then changes nothing.
     return typeof value === "boolean" ? !value : value;
   }
   const [left, right] = parts.map(valueOf);

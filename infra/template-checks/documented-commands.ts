@@ -11,7 +11,7 @@ import { bicepSettings } from "./parity/settings.ts";
 import { bicepValue } from "./parity/values.ts";
 import { blocks, type TerraformModule } from "./terraform/check.ts";
 
-/** Variables that the text of the pages tells the reader to set. */
+/** Variables that the reader sets, because the text of the pages says so. */
 const SET_BY_READER = ["TOKEN", "SERVICE", "ID", "USERNAME", "PASSWORD"];
 
 /** A setting of `npm run doctor`, which no deployment has. */

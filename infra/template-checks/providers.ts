@@ -97,7 +97,7 @@ function checkExample(
   });
 }
 
-/** What every `provider` block of an example needs, with the reason. */
+/** Arguments that every `provider` block of an example needs, with the reason. */
 const PROVIDER_ARGUMENTS: Record<string, [isRight: (value: Expression | undefined) => boolean, reason: string]> = {
   subscription_id: [
     (value) => value !== undefined,

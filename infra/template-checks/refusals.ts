@@ -1,7 +1,7 @@
 // Checks that the templates reject invalid parameters. The invalid values come from the runs of `terraform test` with
 // `expect_failures` (infra/terraform/tests). Those runs need the provider, so this check evaluates the conditions of both
 // languages with the values instead. It finds a condition that always holds, and a condition without a test. The checks in
-// evaluation/ find a condition that refuses valid values.
+// evaluation/ find a condition that rejects valid values.
 
 import path from "node:path";
 import type { BicepFile } from "./bicep/parse.ts";
@@ -27,7 +27,7 @@ interface Run {
   /** Folder of the tested module. */
   folder: string;
   variables: { [name: string]: Value };
-  /** What the run expects to fail: `var.name`, `check.name` or `type.name` of a resource with a precondition. */
+  /** Names that the run expects to fail: `var.name`, `check.name` or `type.name` of a resource with a precondition. */
   failures: string[];
 }
 
@@ -142,7 +142,7 @@ function requirementsOf(module: TerraformModule): Requirement[] {
 
 /** Blocks with a condition that must hold. */
 const CONDITION_BLOCKS = new Set(["validation", "assert", "precondition"]);
-/** What fails if a condition in a block does not hold, by the type of the block. */
+/** The name that fails (see `Run.failures`) if a condition in a block does not hold, by the type of the block. */
 const SUBJECTS: Record<string, (block: Block) => string> = {
   variable: ({ labels }) => `var.${labels[0]}`,
   check: ({ labels }) => `check.${labels[0]}`,

@@ -19,7 +19,7 @@ const RSA_SHA1 = "http://www.w3.org/2000/09/xmldsig#rsa-sha1";
 /** How the identity provider answers a sign-in. */
 interface Answer {
   attributes?: Record<string, string[]>;
-  /** What is signed: `assertion`, `response` or both. Default: the assertion. */
+  /** The signed parts: `assertion`, `response` or both. Default: the assertion. */
   sign?: ("assertion" | "response")[];
   encrypt?: boolean;
   algorithm?: string;

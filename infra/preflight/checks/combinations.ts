@@ -56,7 +56,7 @@ export function checkCombinations(context: Context): CheckResult {
   return { summary: `${Object.keys(values).length} given${note}`, findings };
 }
 
-/** The finding for parameters that the templates refuse for a reason that this file does not check. */
+/** Returns the finding for parameters that the templates reject for a reason that this file does not check. */
 const refusal = ({ parameters }: Context, message: string): Finding => ({
   code: "parameter.refused",
   severity: "stops",

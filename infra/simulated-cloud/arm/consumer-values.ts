@@ -39,7 +39,7 @@ export interface WorkingGap extends SecretLocation {
   to?: string;
 }
 
-/** As UsedValues, with times in Unix milliseconds. Each value keeps the secret that the setting referred to at that time. */
+/** Like `UsedValues`, with times in Unix milliseconds. Each value keeps the secret that the setting referred to at that time. */
 interface ValueSeries extends SecretLocation {
   resource: string;
   evidence: string;

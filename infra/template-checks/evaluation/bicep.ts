@@ -10,7 +10,7 @@ import type { DeployedResource, Deployment, Place } from "./deployed.ts";
 import { EvaluationError, entriesOf, evaluate, type Names, textOf, type Value } from "./evaluate.ts";
 import { exceededLimits, isLimited } from "./limits.ts";
 
-/** What a deployment of a Bicep file needs. */
+/** Inputs of a deployment of a Bicep file. */
 export interface BicepSample {
   files: ReadonlyMap<string, BicepFile>;
   /** Returns the text of a file that a template loads. */
@@ -122,7 +122,7 @@ class FileDeployment {
     };
   }
 
-  /** Returns the id of the resource that another one names as its scope. */
+  /** Returns the id of the resource that an expression names as the scope of another resource. */
   #idOf(expression: Expression, names: Names): string {
     const id = { line: expression.line, kind: "member", of: expression, name: "id" } as const;
     return textOf(evaluate(id, names));
@@ -216,7 +216,7 @@ class FileDeployment {
     return resource && rest.length > 0 ? this.#memberOf(resource, rest, expression, names) : undefined;
   }
 
-  /** Returns a member of a resource: its name, or text for what only Azure knows. */
+  /** Returns a member of a resource: its name, or a placeholder for a value that only Azure knows. */
   #memberOf(resource: Resource, members: string[], expression: Expression, names: Names): Value {
     const index = indexIn(expression);
     const position = index && textOf(evaluate(index, names));

@@ -68,8 +68,8 @@ export function checkEvaluated(templates: Templates): Finding[] {
 }
 
 /**
- * Checks that the samples give each parameter that refuses values a valid value other than its default. Without one, nothing
- * shows that the parameter accepts any value.
+ * Checks that the samples give each parameter with limits a valid value other than its default. Otherwise nothing shows that the
+ * template accepts any value but the default.
  */
 function checkLimitsAreSampled(results: readonly Result[]): Finding[] {
   const limited = results.flatMap(({ bicep, terraform }) => [...bicep.limited, ...terraform.limited]);

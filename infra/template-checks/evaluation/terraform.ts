@@ -10,7 +10,7 @@ import { parseRange, subnetOf } from "./address-range.ts";
 import type { Deployment, Place } from "./deployed.ts";
 import { EvaluationError, entriesOf, evaluate, type Names, textOf, type Value } from "./evaluate.ts";
 
-/** What a deployment of a Terraform module needs. */
+/** Inputs of a deployment of a Terraform module. */
 export interface TerraformSample {
   modules: readonly TerraformModule[];
   /** Returns the text of a file that a module reads. */
@@ -233,7 +233,7 @@ class ModuleDeployment {
     return values[member] ?? null;
   }
 
-  /** Returns a member of a resource: its name, or text for what only Azure knows. */
+  /** Returns a member of a resource: its name, or a placeholder for a value that only Azure knows. */
   #memberOf(type: string, symbol: string, members: string[], expression: Expression, names: Names): Value {
     const block = this.blocks("resource").find(
       ({ block: { labels } }) => labels[0] === type && labels[1] === symbol,
@@ -273,7 +273,10 @@ const EACH_KEY: Expression = {
   name: "key",
 };
 
-/** Returns the blocks whose condition does not hold, each with its message. Terraform also refuses what it can't evaluate. */
+/**
+ * Returns the blocks whose condition does not hold, each with its message. Terraform also rejects values for which it can't evaluate
+ * a condition.
+ */
 function refusalsIn(conditions: readonly Block[], names: Names): { line: number; message: string }[] {
   return conditions.flatMap(({ attributes, line }) => {
     const condition = attributes.get("condition")?.value;
