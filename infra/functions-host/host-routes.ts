@@ -118,7 +118,8 @@ function peakMemory(): number {
 export function recordModules(appFolder: string): Set<string> {
   const loadedModules = new Set<string>();
   const prefix = pathToFileURL(appFolder + sep).href;
-  // This registers only a `resolve` hook: a `load` hook would bypass Module.prototype.require, through which the core module is provided.
+  // This registers only a `resolve` hook: a `load` hook would bypass Module.prototype.require, through which the core
+  // module is provided.
   registerHooks({
     resolve: (specifier, context, next) => {
       const result = next(specifier, context);

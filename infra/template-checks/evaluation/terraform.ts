@@ -274,8 +274,8 @@ const EACH_KEY: Expression = {
 };
 
 /**
- * Returns the blocks whose condition does not hold, each with its message. Terraform also rejects values for which it can't evaluate
- * a condition.
+ * Returns the blocks whose condition does not hold, each with its message. Terraform also rejects values for which it
+ * can't evaluate a condition.
  */
 function refusalsIn(conditions: readonly Block[], names: Names): { line: number; message: string }[] {
   return conditions.flatMap(({ attributes, line }) => {

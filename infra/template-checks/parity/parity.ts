@@ -78,7 +78,8 @@ export function checkParity(
 function compareResource(kind: Kind, bicep: BicepResource, terraform: TerraformResource): Finding[] {
   const findings: Finding[] = [];
   const subject = `${bicep.resource.name} (${terraform.file}:${terraform.line})`;
-  // No Bicep file calls an entry point, but Terraform calls the same module. So the conditions of Terraform's calls are not compared.
+  // No Bicep file calls an entry point, but Terraform calls the same module. So the conditions of Terraform's calls
+  // are not compared.
   const terraformCondition = bicep.isEntryPoint ? terraform.ownCondition : terraform.condition;
   if (bicep.condition !== terraformCondition && !kind.inside) {
     findings.push(

@@ -50,11 +50,8 @@ const RENAMED_PLAN: Change[] = [
   [`${TERRAFORM}/app.tf`, "azurerm_service_plan.plan.id", "azurerm_service_plan.app_plan.id"],
 ];
 const moved = (from: string, to: string): string => `moved {\n  from = ${from}\n  to   = ${to}\n}\n\n`;
-const beforePlan = (text: string): Change => [
-  `${TERRAFORM}/app.tf`,
-  "# The user-assigned identity makes",
-  `${text}# The identity`,
-];
+const FUNCTION_APP = 'resource "azurerm_function_app_flex_consumption" "function_app" {';
+const beforeFunctionApp = (text: string): Change => [`${TERRAFORM}/app.tf`, FUNCTION_APP, `${text}${FUNCTION_APP}`];
 const RENAMED_MODULE: Change[] = [[`${TERRAFORM}/main.tf`, 'module "rotation" {', 'module "rotated_groups" {']];
 const PARAMETERS = `${BICEP}/main.parameters.json`;
 
@@ -69,13 +66,13 @@ const newDefault = (name: string, snake: string, bicep: [string, string], row: [
 test.each<[what: string, changes: Change[]]>([
   [
     "a resource with another name and a moved block",
-    [...RENAMED_PLAN, beforePlan(moved("azurerm_service_plan.plan", "azurerm_service_plan.app_plan"))],
+    [...RENAMED_PLAN, beforeFunctionApp(moved("azurerm_service_plan.plan", "azurerm_service_plan.app_plan"))],
   ],
   [
     "a resource that was moved twice",
     [
       ...RENAMED_PLAN,
-      beforePlan(
+      beforeFunctionApp(
         moved("azurerm_service_plan.plan", "azurerm_service_plan.flex_plan") +
           moved("azurerm_service_plan.flex_plan", "azurerm_service_plan.app_plan"),
       ),
@@ -83,9 +80,12 @@ test.each<[what: string, changes: Change[]]>([
   ],
   [
     "a module call with another name and a moved block",
-    [...RENAMED_MODULE, beforePlan(moved("module.rotation", "module.rotated_groups"))],
+    [...RENAMED_MODULE, beforeFunctionApp(moved("module.rotation", "module.rotated_groups"))],
   ],
-  ["a moved block of an older version", [beforePlan(moved("azurerm_service_plan.first", "azurerm_service_plan.plan"))]],
+  [
+    "a moved block of an older version",
+    [beforeFunctionApp(moved("azurerm_service_plan.first", "azurerm_service_plan.plan"))],
+  ],
   [
     "another condition of a loop with the same keys",
     [[`${TERRAFORM}/main.tf`, "id => id if var.watch_roles_enabled", "id => id if var.watch_roles_enabled == true"]],
@@ -164,22 +164,22 @@ test.each<[what: string, changes: Change[], message: RegExp]>([
   ],
   [
     "a resource that no release has",
-    [beforePlan('resource "terraform_data" "second" {\n  input = 1\n}\n\n')],
+    [beforeFunctionApp('resource "terraform_data" "second" {\n  input = 1\n}\n\n')],
     /terraform_data.second is not in .*addresses.json/,
   ],
   [
     "a moved block to nothing",
-    [beforePlan(moved("azurerm_service_plan.old", "azurerm_service_plan.new"))],
+    [beforeFunctionApp(moved("azurerm_service_plan.old", "azurerm_service_plan.new"))],
     /leads to azurerm_service_plan.new, which is not declared/,
   ],
   [
     "a moved block from what is still there",
-    [beforePlan(moved("azurerm_key_vault.vault", "azurerm_service_plan.plan"))],
+    [beforeFunctionApp(moved("azurerm_key_vault.vault", "azurerm_service_plan.plan"))],
     /leads from azurerm_key_vault.vault, which is still declared/,
   ],
   [
     "a renamed resource under its old name",
-    [RENAMED_PLAN[0]!, beforePlan(moved("azurerm_service_plan.plan", "azurerm_service_plan.app_plan"))],
+    [RENAMED_PLAN[0]!, beforeFunctionApp(moved("azurerm_service_plan.plan", "azurerm_service_plan.app_plan"))],
     /azurerm_service_plan.plan is not declared/,
   ],
   [
