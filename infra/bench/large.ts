@@ -47,7 +47,12 @@ export async function large(): Promise<Section> {
         comparedWith: `${tables.length} requests`,
         bound: atMost(tables.length / assetsFound, 0.15),
       },
-      processorTime("processor time per 1,000 assets", (1000 * ms) / assetsFound, 1000, `${(ms / 1000).toFixed(0)} s in all`),
+      processorTime(
+        "processor time per 1,000 assets",
+        (1000 * ms) / assetsFound,
+        1000,
+        `${(ms / 1000).toFixed(0)} s in all`,
+      ),
       {
         what: "seconds",
         value: seconds.toFixed(0),

@@ -185,7 +185,14 @@ async function renderComplianceReports(): Promise<void> {
   const { score, passed, failed, total } = framework;
   const history = Array.from({ length: 90 }, (_, index) => {
     const date = new Date(now - (89 - index) * 86_400_000).toISOString().slice(0, 10);
-    return { date, score: score - (89 - index) / 4 + (index % 7) / 2, passed, failed, total, edition: index < 30 ? 1 : 2 };
+    return {
+      date,
+      score: score - (89 - index) / 4 + (index % 7) / 2,
+      passed,
+      failed,
+      total,
+      edition: index < 30 ? 1 : 2,
+    };
   });
   const violations = CHECKS.flatMap((check) => {
     const page = violationsOf(check, overview, 20);

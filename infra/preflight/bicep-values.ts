@@ -33,40 +33,40 @@ export interface DeploymentCloud {
 
 /** Returns the value of an expression. UNKNOWN if it depends on a value or function that is not known before the deployment. */
 export function evaluate(expression: Expression, scope: Scope): Value {
-  const valueOf = (one: Expression): Value => evaluate(one, scope);
+  const evaluateInScope = (one: Expression): Value => evaluate(one, scope);
   switch (expression.kind) {
     case "literal":
       return expression.value;
     case "template": {
-      const parts = expression.parts.map(valueOf);
+      const parts = expression.parts.map(evaluateInScope);
       return parts.some((part) => part === UNKNOWN || isObject(part)) ? UNKNOWN : parts.join("");
     }
     case "array":
-      return expression.items.map(valueOf);
+      return expression.items.map(evaluateInScope);
     case "object":
-      return objectOf(expression.entries, valueOf);
+      return objectOf(expression.entries, evaluateInScope);
     case "name":
       return valueOfName(expression.name, scope);
     case "member":
-      return memberOrUnknown(valueOf(expression.of), expression.name);
+      return memberOrUnknown(evaluateInScope(expression.of), expression.name);
     case "index": {
-      const list = valueOf(expression.of);
-      const index = valueOf(expression.index);
+      const list = evaluateInScope(expression.of);
+      const index = evaluateInScope(expression.index);
       if (index === UNKNOWN || list === UNKNOWN) return UNKNOWN;
       return Array.isArray(list) ? list[Number(index)] : memberOrUnknown(list, String(index));
     }
     case "conditional": {
-      const test = valueOf(expression.test);
-      return test === UNKNOWN ? UNKNOWN : valueOf(test ? expression.whenTrue : expression.whenFalse);
+      const test = evaluateInScope(expression.test);
+      return test === UNKNOWN ? UNKNOWN : evaluateInScope(test ? expression.whenTrue : expression.whenFalse);
     }
     case "for": {
-      const items = loopScopes(expression.variables, valueOf(expression.over), scope);
+      const items = loopScopes(expression.variables, evaluateInScope(expression.over), scope);
       return items?.map((inner) => evaluate(expression.result[0]!, inner)) ?? UNKNOWN;
     }
     case "call":
       return call(expression.name, expression.args, scope);
     case "operation":
-      return operation(expression.operator, expression.parts, valueOf);
+      return operation(expression.operator, expression.parts, evaluateInScope);
   }
 }
 
@@ -80,12 +80,15 @@ export function loopScopes(variables: readonly string[], list: Value, scope: Sco
   });
 }
 
-function objectOf(entries: (Expression & { kind: "object" })["entries"], valueOf: (one: Expression) => Value): Value {
+function objectOf(
+  entries: (Expression & { kind: "object" })["entries"],
+  evaluateInScope: (one: Expression) => Value,
+): Value {
   const object: { [name: string]: Value } = {};
   for (const { key, keyExpression, value } of entries) {
-    const name = key ?? (keyExpression && valueOf(keyExpression));
+    const name = key ?? (keyExpression && evaluateInScope(keyExpression));
     // An unknown name, for example an identity's ID. The member is kept under a name that no template uses.
-    object[typeof name === "string" ? name : "?"] = valueOf(value);
+    object[typeof name === "string" ? name : "?"] = evaluateInScope(value);
   }
   return object;
 }
@@ -103,13 +106,13 @@ function memberOrUnknown(value: Value, name: string): Value {
 }
 
 /** Evaluates an operator of one or two operands. UNKNOWN for other operators. */
-function operation(operator: string, parts: Expression[], valueOf: (one: Expression) => Value): Value {
+function operation(operator: string, parts: Expression[], evaluateInScope: (one: Expression) => Value): Value {
   if (operator === "!" && parts.length === 1) {
-    const value = valueOf(parts[0]!);
+    const value = evaluateInScope(parts[0]!);
     // The sign `!` also follows a value that is not null, such as in `network!.outputs`. It then changes nothing.
     return typeof value === "boolean" ? !value : value;
   }
-  const [left, right] = parts.map(valueOf);
+  const [left, right] = parts.map(evaluateInScope);
   if (operator === "==") return left === UNKNOWN || right === UNKNOWN ? UNKNOWN : sameValue(left, right);
   if (operator === "!=") return left === UNKNOWN || right === UNKNOWN ? UNKNOWN : !sameValue(left, right);
   if (operator === "??") return left ?? right;

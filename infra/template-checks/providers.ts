@@ -189,7 +189,10 @@ function checkApplier(module: TerraformModule): Finding[] {
 
 /** Returns all expressions of a block. */
 function expressionsOf(block: Block): Expression[] {
-  const withSubexpressions = (expression: Expression): Expression[] => [expression, ...children(expression).flatMap(withSubexpressions)];
+  const withSubexpressions = (expression: Expression): Expression[] => [
+    expression,
+    ...children(expression).flatMap(withSubexpressions),
+  ];
   return [
     ...[...block.attributes.values()].flatMap(({ value }) => withSubexpressions(value)),
     ...block.blocks.flatMap(expressionsOf),

@@ -57,7 +57,9 @@ export function checkListed(
     const listedPaths = ownPaths.concat(
       kinds.flatMap(({ arm, pairs, inside, only }) => {
         // A separate resource in Bicep can be a block of another resource in Terraform, so the names differ.
-        const invariants = table.filter((invariant) => invariant.type === arm && (invariant.name === undefined || invariant.name === name || inside));
+        const invariants = table.filter(
+          (invariant) => invariant.type === arm && (invariant.name === undefined || invariant.name === name || inside),
+        );
         const paths = [
           ...invariants.flatMap(({ values = {} }) => Object.keys(values)),
           ...Object.entries(only?.bicep ?? {}).flatMap(([path, reason]) =>

@@ -38,7 +38,9 @@ export const part: Part = {
           "functions and triggers are those of the local host",
           /^\d{3}, no difference$/,
           async () => {
-            const inWorker = worker.functions.map(({ name, trigger }) => nameAndTrigger({ name, trigger: trigger.type }));
+            const inWorker = worker.functions.map(({ name, trigger }) =>
+              nameAndTrigger({ name, trigger: trigger.type }),
+            );
             const inLocalHost = local.map(nameAndTrigger);
             const differing = [
               ...inWorker.filter((one) => !inLocalHost.includes(one)),
@@ -79,7 +81,8 @@ export const part: Part = {
             const localResponse = await fetch(service.url + path, { headers, redirect: "manual" });
             await localResponse.arrayBuffer();
             const { status } = await call(read, "GET", headers);
-            if (String(status) !== String(localResponse.status)) differences.push(`${path}: ${status}, not ${localResponse.status}`);
+            if (String(status) !== String(localResponse.status))
+              differences.push(`${path}: ${status}, not ${localResponse.status}`);
           }
           return `${reads.length} paths, ${differences.join("; ") || "no difference"}`;
         };

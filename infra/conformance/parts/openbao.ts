@@ -39,7 +39,11 @@ export const part: Part = {
             if (!/No (data|value) found/.test(String((error as { stderr?: string }).stderr))) throw error;
             return undefined;
           });
-          return storedValue === sourceValue(service) ? "the value" : storedValue === undefined ? "no value" : "another value";
+          return storedValue === sourceValue(service)
+            ? "the value"
+            : storedValue === undefined
+              ? "no value"
+              : "another value";
         };
         const metadata = async (name: string) =>
           JSON.parse(await bao("kv", "metadata", "get", "-mount=secret", "-format=json", name)).data;

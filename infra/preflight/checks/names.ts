@@ -83,7 +83,8 @@ async function findingsFor(
   );
   if (answer.nameAvailable) return [];
   const deletedPath = `${provider}/locations/${parameters.location}/${deleted}/${name}`;
-  const deletedResource = deleted && (await unlessMissing(arm.call({ path: deletedPath, apiVersion, target }, Deleted)));
+  const deletedResource =
+    deleted && (await unlessMissing(arm.call({ path: deletedPath, apiVersion, target }, Deleted)));
   if (!deletedResource) {
     return [
       {

@@ -19,7 +19,13 @@ const WEB_VERSIONS = ["2023-12-01", "2024-04-01", "2024-11-01"];
 export function governanceRoute(options: ArmOptions, request: IncomingRequest): Route | undefined {
   const [, subscription, rest] = /^\/subscriptions\/([^/]+)\/(.+?)\/?$/i.exec(decodeURI(request.path)) ?? [];
   if (subscription === undefined || rest === undefined) return undefined;
-  const call = { options, request, subscription, path: rest.toLowerCase(), rules: options.governance.rulesOf(subscription) };
+  const call = {
+    options,
+    request,
+    subscription,
+    path: rest.toLowerCase(),
+    rules: options.governance.rulesOf(subscription),
+  };
   return (
     policyRoute(call) ??
     nameRoute(call) ??

@@ -84,7 +84,9 @@ export function roleAssignmentsRoute(
       const testAssignment = options.authorization
         .assignmentsIn(subscriptionId ?? "")
         .find((one) => roleIdOf(one) === name.toLowerCase());
-      const [roleName] = Object.entries(ROLES).find(([, id]) => id === name.toLowerCase()) ?? [testAssignment && "Own role"];
+      const [roleName] = Object.entries(ROLES).find(([, id]) => id === name.toLowerCase()) ?? [
+        testAssignment && "Own role",
+      ];
       if (roleName === undefined) {
         return failure(
           404,

@@ -111,7 +111,12 @@ function keySet(index: number): CompanyKeySet {
     id: `B2C_1A_${name}${index < 3 ? "KeyContainer" : `_${Math.floor(index / 3)}`}`,
     keys: [
       { name: `first ${index}`, what: keyKind, use: "sig", ...(index % 4 !== 1 && { expiresInDays: daysOf(index) }) },
-      { name: `second ${index}`, what: keyKind, use: "sig", ...(index % 4 === 2 && { expiresInDays: daysOf(index + 7) }) },
+      {
+        name: `second ${index}`,
+        what: keyKind,
+        use: "sig",
+        ...(index % 4 === 2 && { expiresInDays: daysOf(index + 7) }),
+      },
     ],
   };
 }

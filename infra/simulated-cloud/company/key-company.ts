@@ -11,7 +11,9 @@ const SUBSCRIPTION_ID = "45454545-4545-4545-8545-454545454545";
 function withChild(type: string, name: string, path: string, more: Partial<CompanyChild> = {}): CompanyResource {
   const childSegments = path.split("/").filter((part) => part !== "");
   const child = (index: number): Pick<CompanyChild, "children"> =>
-    index >= childSegments.length ? {} : { children: { [childSegments[index]!]: [{ name: childSegments[index + 1]!, ...child(index + 2) }] } };
+    index >= childSegments.length
+      ? {}
+      : { children: { [childSegments[index]!]: [{ name: childSegments[index + 1]!, ...child(index + 2) }] } };
   return { type, name, resourceGroup: RESOURCE_GROUP, ...more, ...child(0) };
 }
 

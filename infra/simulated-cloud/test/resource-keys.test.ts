@@ -165,7 +165,14 @@ const request = (host: string, path: string, init: RequestInit = {}) => {
 function accountInformation(account: string, key: string): Promise<Response> {
   const headers = { "x-ms-date": new Date().toUTCString(), "x-ms-version": "2023-11-03" };
   const headerLines = Object.entries(headers).map(([name, value]) => `${name}:${value}`);
-  const text = ["GET", ...Array(11).fill(""), ...headerLines, `/${account}/`, "comp:properties", "restype:account"].join("\n");
+  const text = [
+    "GET",
+    ...Array(11).fill(""),
+    ...headerLines,
+    `/${account}/`,
+    "comp:properties",
+    "restype:account",
+  ].join("\n");
   const signature = createHmac("sha256", Buffer.from(key, "base64")).update(text).digest("base64");
   return request(`${account}.blob.localhost`, "/?restype=account&comp=properties", {
     headers: { ...headers, authorization: `SharedKey ${account}:${signature}` },

@@ -78,14 +78,21 @@ function checkLimitsAreSampled(results: readonly Result[]): Finding[] {
   return limited
     .filter((one) => !sampledKeys.has(keyOf(one)))
     .map((one) =>
-      findingAt(one, `no sample gives ${one.name} a valid value other than its default: add one to evaluation/samples.ts`),
+      findingAt(
+        one,
+        `no sample gives ${one.name} a valid value other than its default: add one to evaluation/samples.ts`,
+      ),
     );
 }
 
 /** Replaces the hash in names, which each language computes in its own way. */
 export const withoutHash = (value: string): string => value.replace(/(?<![0-9a-f])[0-9a-f]{13}(?![0-9a-f])/g, "#");
 
-const findingAt = ({ file, line }: { file: string; line: number }, message: string): Finding => ({ file, line, message });
+const findingAt = ({ file, line }: { file: string; line: number }, message: string): Finding => ({
+  file,
+  line,
+  message,
+});
 
 /**
  * Custom roles whose names differ between the languages. In Terraform each policy has a role of its own, with the policy's
@@ -246,7 +253,9 @@ function checkOutputs({ bicep, modules }: Templates, results: readonly Result[])
   const names = new Set([...declared.keys()].map((name) => name.toLowerCase()));
   const missing = Object.keys(OUTPUTS)
     .filter((name) => !names.has(name))
-    .map((name) => findingAt({ file: main.path, line: 1 }, `no language has the output ${name} any more, which users read`));
+    .map((name) =>
+      findingAt({ file: main.path, line: 1 }, `no language has the output ${name} any more, which users read`),
+    );
   const wrong = [result.bicep.outputs, result.terraform.outputs].flatMap((outputs) =>
     Object.entries(outputs).flatMap(([name, value]) => {
       const key = name.toLowerCase();

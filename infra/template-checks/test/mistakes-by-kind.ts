@@ -29,7 +29,9 @@ const VARIABLES = `${TERRAFORM}/variables.tf`;
 const inBoth = (original: string, replacement: string): Change[] =>
   [MAIN, SERVICE].map((file) => [file, original, replacement] as const);
 const inWatch = (original: string, replacement: string): Change[] =>
-  ["subscription", "management-group"].map((scope) => [`${BICEP}/watch/${scope}.bicep`, original, replacement] as const);
+  ["subscription", "management-group"].map(
+    (scope) => [`${BICEP}/watch/${scope}.bicep`, original, replacement] as const,
+  );
 
 const mistake = (
   kind: string,
@@ -83,7 +85,13 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     "the vault has the tier with hardware keys",
     /vault: properties.sku.name must be standard/,
     [[`${MODULES}/vault.bicep`, "name: 'standard'", "name: 'premium'"]],
-    [[`${TERRAFORM}/vault.tf`, 'sku_name                      = "standard"', 'sku_name                      = "premium"']],
+    [
+      [
+        `${TERRAFORM}/vault.tf`,
+        'sku_name                      = "standard"',
+        'sku_name                      = "premium"',
+      ],
+    ],
   ),
   mistake(
     "value",
@@ -245,7 +253,13 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     "scope",
     "the policy's role is for the group of a wrong segment",
     /event_deployer_definition: its scope must be \S+rg-service, but is/,
-    [[`${BICEP}/events-policy/subscription.bicep`, "split(storageAccountId, '/')[4]", "split(storageAccountId, '/')[6]"]],
+    [
+      [
+        `${BICEP}/events-policy/subscription.bicep`,
+        "split(storageAccountId, '/')[4]",
+        "split(storageAccountId, '/')[6]",
+      ],
+    ],
     [
       [
         `${TERRAFORM}/events-policy/subscription/main.tf`,
@@ -410,7 +424,13 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     "the check of the alerts' recipients always holds",
     /check.alerts_notify_somebody does not refuse/,
     [],
-    [[`${TERRAFORM}/alerts.tf`, "length(var.operator_email_addresses) > 0", "length(var.operator_email_addresses) >= 0"]],
+    [
+      [
+        `${TERRAFORM}/alerts.tf`,
+        "length(var.operator_email_addresses) > 0",
+        "length(var.operator_email_addresses) >= 0",
+      ],
+    ],
   ),
   mistake(
     "refusal",
@@ -553,7 +573,13 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     "an output of an example is another output",
     /the output service_url must be the module's output/,
     [],
-    [[`${TERRAFORM}/examples/minimal/outputs.tf`, "module.service.service_url", "module.service.service_key_vault_name"]],
+    [
+      [
+        `${TERRAFORM}/examples/minimal/outputs.tf`,
+        "module.service.service_url",
+        "module.service.service_key_vault_name",
+      ],
+    ],
   ),
   mistake(
     "example",
@@ -573,7 +599,13 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     "a policy is assigned in another subscription",
     /has var.subscription_id, not var.other_subscription_id/,
     [],
-    [[`${TERRAFORM}/examples/several-subscriptions/main.tf`, "/subscriptions/${var.other_sub", "/subscriptions/${var.sub"]],
+    [
+      [
+        `${TERRAFORM}/examples/several-subscriptions/main.tf`,
+        "/subscriptions/${var.other_sub",
+        "/subscriptions/${var.sub",
+      ],
+    ],
   ),
   mistake("command", "a documented command passes a parameter that does not exist", /has no parameter principal$/, [
     ["docs/permissions.md", "--parameters principalId=", "--parameters principal="],

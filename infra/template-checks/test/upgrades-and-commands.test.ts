@@ -238,7 +238,13 @@ test.each<[what: string, changes: Change[], message: RegExp]>([
   ],
   [
     "a function that the check does not know",
-    [[`${TERRAFORM}/main.tf`, "toset(var.rotation_resource_group_ids)", "toset(sort(var.rotation_resource_group_ids))"]],
+    [
+      [
+        `${TERRAFORM}/main.tf`,
+        "toset(var.rotation_resource_group_ids)",
+        "toset(sort(var.rotation_resource_group_ids))",
+      ],
+    ],
     /the function sort is not known to this check/,
   ],
   [
