@@ -105,7 +105,9 @@ export function roleAssignmentsRoute(
             type: "BuiltInRole",
             description: "",
             assignableScopes: ["/"],
-            permissions: own ? permission([...own.actions], [...own.dataActions]) : (PERMISSIONS[roleName] ?? []),
+            permissions: testAssignment
+              ? permission([...testAssignment.actions], [...testAssignment.dataActions])
+              : (PERMISSIONS[roleName] ?? []),
           },
         },
       };
