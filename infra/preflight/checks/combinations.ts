@@ -14,7 +14,7 @@ export function checkCombinations(context: Context): CheckResult {
   const isNetworkOff = values.networkEnabled !== true;
   const subnets = SUBNETS.filter((one) => textParameter(context, one));
   const findings: Finding[] = [];
-  /** Adds a finding that another value of one parameter avoids. */
+  /** Adds a finding about a parameter. Its remedy is to set the parameter `fix` to a value. */
   const add = (severity: Finding["severity"], parameter: string, message: string, [fix, value]: [string, boolean]) =>
     findings.push({
       code: severity === "stops" ? "parameter.refused" : "parameter.ignored",

@@ -85,7 +85,7 @@ test("a policy assignment leads to its definition, also through an initiative", 
   });
 });
 
-test("names of others and of deleted resources are not available", async () => {
+test("a name that somebody else uses, or that a deleted resource had, is not available", async () => {
   const type = "Microsoft.KeyVault/vaults";
   const id = `${BASE}/resourceGroups/rg/providers/${type}/kv-old`;
   cloud.control.governance.set(ID, {

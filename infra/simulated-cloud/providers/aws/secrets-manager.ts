@@ -28,7 +28,7 @@ interface Secret {
   description?: string | undefined;
   tags: Map<string, string>;
   versions: Version[];
-  /** Unix milliseconds, also `changed`. */
+  /** `created` and `changed` are in Unix milliseconds. */
   created: number;
   changed: number;
   /** End of the recovery window in Unix milliseconds, if the secret is scheduled for deletion. */
