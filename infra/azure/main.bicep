@@ -300,10 +300,11 @@ output SERVICE_STORAGE_ACCOUNT_ID string = service.outputs.storageAccountId
 output SERVICE_EVENT_IDENTITY_ID string = service.outputs.eventIdentityId
 output SERVICE_FUNCTION_APP_ID string = service.outputs.functionAppId
 output SERVICE_FUNCTION_APP_NAME string = service.outputs.functionAppName
-// What an Azure Monitor private link scope must include.
+// The resources that an Azure Monitor private link scope must include.
 output SERVICE_LOG_ANALYTICS_WORKSPACE_ID string = service.outputs.logAnalyticsWorkspaceId
 output SERVICE_APPLICATION_INSIGHTS_ID string = service.outputs.applicationInsightsId
-// What the firewall of a monitored vault must allow: the subnet, or with natGatewayEnabled the address. Empty: no fixed source.
+// The source of the service's calls that the firewall of a monitored vault must allow: the subnet, or with natGatewayEnabled the
+// address. Both are empty if the service has no fixed source.
 output SERVICE_SUBNET_ID string = service.outputs.subnetId
 output SERVICE_IP_ADDRESS string = service.outputs.ipAddress
 output SERVICE_IDENTITY_PRINCIPAL_ID string = service.outputs.identityPrincipalId

@@ -157,12 +157,13 @@ param telemetryHeadersSecretName string = ''
 @description('Further app settings by name, such as schedules and limits (docs/deploy.md). Use key vault references for secrets.')
 param additionalSettings object = {}
 
-// Existing subnets have the network and the gateway of their owner.
+// Existing subnets are in a network of their owner, who also decides about its NAT gateway. So the templates create neither.
 var networkCreated = networkEnabled && empty(functionSubnetResourceId)
 var natGatewayCreated = networkEnabled && empty(functionSubnetResourceId) && natGatewayEnabled
 var appPrivateEndpointCreated = networkEnabled && appPrivateEndpointEnabled
 
-// Stops the deployment before it creates anything, since every resource waits for the first one.
+// Combinations of parameters that are not valid. With one of them, `fail` stops the deployment before it creates anything, because
+// every other resource waits for the identity, whose name contains the call.
 var natGatewayRefused = natGatewayEnabled && !networkCreated
 var subnetMissing = empty(functionSubnetResourceId) != empty(privateEndpointSubnetResourceId)
 var appEndpointRefused = appPrivateEndpointEnabled && !networkEnabled

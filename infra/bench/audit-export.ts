@@ -80,16 +80,16 @@ export async function auditExport(): Promise<Section> {
         const { parts, largest, exportedIds, bodies } = result;
         assertEachOnce(ids, exportedIds);
         const intact = format === "json" ? await verifyOffline(bodies, key) : "";
-        const how = `${format}, ${encoding === "gzip" ? "gzip" : "plain"}`;
+        const exportName = `${format}, ${encoding === "gzip" ? "gzip" : "plain"}`;
         figures.push(
           {
-            what: `${how}: parts`,
+            what: `${exportName}: parts`,
             value: `${parts}, the largest ${megabytes(largest)} unpacked${intact}`,
             comparedWith: `${formatCount(exportedIds.length)} entries, each once; ${formatCount(service.tableRequests().length)} table requests`,
             bound: equalTo(exportedIds.length, ENTRIES),
           },
           processorTime(
-            `${how}: processor time per 1,000 entries`,
+            `${exportName}: processor time per 1,000 entries`,
             (1000 * ms) / exportedIds.length,
             EXPORT_LIMIT_MS,
             "",
@@ -257,10 +257,10 @@ function readCsv(text: string): string[][] {
     rows.push(row);
     row = [];
   }
-  const [heading, ...below] = rows;
-  if (row.length > 0 || below.some(({ length }) => length !== heading?.length))
+  const [heading, ...rowsBelowHeading] = rows;
+  if (row.length > 0 || rowsBelowHeading.some(({ length }) => length !== heading?.length))
     throw new Error("A row does not have as many cells as the heading.");
-  return below;
+  return rowsBelowHeading;
 }
 
 function assertEachOnce(expected: ReadonlySet<string>, exportedIds: readonly string[]): void {
@@ -272,7 +272,10 @@ function assertEachOnce(expected: ReadonlySet<string>, exportedIds: readonly str
   );
 }
 
-/** Verifies the seals and signatures of an exported log and returns a remark for the table. @throws Error if a check fails. */
+/**
+ * Verifies the seals and signatures of an exported log and returns a remark for the table.
+ * @throws Error if a check fails.
+ */
 async function verifyOffline(parts: unknown[], key: SigningKey): Promise<string> {
   const keys = new Map([[key.kid, createPublicKey(signingKey(key).privateKey)]]);
   const { intact, entries, unsealed, findings } = await verifyExport(parts, keys);

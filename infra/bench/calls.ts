@@ -27,11 +27,11 @@ export async function calls(): Promise<Section> {
     const changedDelta = await scan("delta");
     const unchangedFull = await scan("full");
 
-    const callsFigure = (what: string, measured: { calls: number }, least: number, comparedWith: string): Figure => ({
+    const callsFigure = (what: string, measured: { calls: number }, minimum: number, comparedWith: string): Figure => ({
       what: `calls, ${what}`,
-      value: `${measured.calls}, ${ratio(measured.calls, least)}`,
-      comparedWith: `${least}, ${comparedWith}`,
-      bound: atMost(measured.calls / least, 1.05),
+      value: `${measured.calls}, ${ratio(measured.calls, minimum)}`,
+      comparedWith: `${minimum}, ${comparedWith}`,
+      bound: atMost(measured.calls / minimum, 1.05),
     });
     const tablesPerVaultFigure = (what: string, { tables }: { tables: number }, limit: number): Figure => ({
       what: `table requests per vault, ${what}`,

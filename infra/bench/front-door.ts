@@ -137,7 +137,10 @@ type Measured<T> = CrowdDone & { result: T; ms: number };
 function startCrowd(service: Service) {
   const child = fork(path.resolve(import.meta.dirname, "front-door-clients.ts"));
   return {
-    /** Runs the work while the clients send requests. @throws Error if the clients finished before the work did. */
+    /**
+     * Runs the work while the clients send requests.
+     * @throws Error if the clients finished before the work did.
+     */
     async during<T>(crowd: Pick<Crowd, "clients" | "requests">, work: () => Promise<T>): Promise<Measured<T>> {
       const childExit = new AbortController();
       const { result, ms } = await withProcessorTime(service.url, async () => {

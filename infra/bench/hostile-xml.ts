@@ -67,7 +67,7 @@ function parsedDocuments(): { name: string; xml: string }[] {
     `<samlp:Response xmlns:samlp="urn:oasis:names:tc:SAML:2.0:protocol">${inside}</samlp:Response>`;
   const repeat = (count: number, piece: (index: number) => string) =>
     Array.from({ length: count }, (_, index) => piece(index)).join("");
-  const prefixes = repeat(63, (at) => ` xmlns:n${at}="u"`);
+  const prefixes = repeat(63, (index) => ` xmlns:n${index}="u"`);
   return [
     { name: "4,998 elements, parsed", xml: response("<a/>".repeat(4_997)) },
     { name: "2,499 elements with a prefix each, parsed", xml: response('<a xmlns:n="u"/>'.repeat(2_498)) },
@@ -76,7 +76,7 @@ function parsedDocuments(): { name: string; xml: string }[] {
       xml: response(`<a${prefixes}>${"<b>".repeat(48)}${"</b>".repeat(48)}</a>`),
     },
     { name: "4,900 elements below 64 prefixes, parsed", xml: response(`<a${prefixes}>${"<b/>".repeat(4_900)}</a>`) },
-    { name: "256 different names, parsed", xml: response(repeat(4_900, (at) => `<a${at % 255}/>`)) },
+    { name: "256 different names, parsed", xml: response(repeat(4_900, (index) => `<a${index % 255}/>`)) },
     { name: "250 KiB of text, parsed", xml: response("&amp;".repeat(50 * 1024)) },
   ];
 }

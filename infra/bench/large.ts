@@ -34,23 +34,28 @@ export async function large(): Promise<Section> {
     );
     const { scan, tables } = result;
     const { memory } = await processFigures(service.url);
-    const found = scan.progress.assetsFound as number;
+    const assetsFound = scan.progress.assetsFound as number;
     const seconds = (Date.parse(scan.finishedAt) - Date.parse(scan.startedAt)) / 1000;
     const figures: Figure[] = [
       {
         what: "assets found",
-        value: `${found}, ${scan.status}`,
+        value: `${assetsFound}, ${scan.status}`,
         comparedWith: `${ASSETS} in the vaults`,
-        bound: equalTo(found, ASSETS),
+        bound: equalTo(assetsFound, ASSETS),
       },
       peakMemory("peak resident memory of the functions process", memory.peak),
       {
         what: "table requests per asset",
-        value: ratio(tables.length, found),
+        value: ratio(tables.length, assetsFound),
         comparedWith: `${tables.length} requests`,
-        bound: atMost(tables.length / found, 0.15),
+        bound: atMost(tables.length / assetsFound, 0.15),
       },
-      processorTime("processor time per 1,000 assets", (1000 * ms) / found, 1000, `${(ms / 1000).toFixed(0)} s in all`),
+      processorTime(
+        "processor time per 1,000 assets",
+        (1000 * ms) / assetsFound,
+        1000,
+        `${(ms / 1000).toFixed(0)} s in all`,
+      ),
       {
         what: "seconds",
         value: seconds.toFixed(0),

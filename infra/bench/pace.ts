@@ -18,7 +18,7 @@ const HOSTS = 2;
  * counts the requests in the busiest ten seconds.
  */
 export async function pace(): Promise<Section> {
-  const more = Array.from({ length: VAULTS }, (_, index) => ({
+  const furtherVaults = Array.from({ length: VAULTS }, (_, index) => ({
     name: `kv-more-${index}`,
     sku: "standard" as const,
     generate: { secrets: 0, keys: KEYS_PER_VAULT, certificates: 0 },
@@ -37,7 +37,7 @@ export async function pace(): Promise<Section> {
               sku: "standard",
               generate: { secrets: 0, keys: 0, certificates: CERTIFICATES },
             },
-            ...more,
+            ...furtherVaults,
           ],
         },
       ],
@@ -51,7 +51,7 @@ export async function pace(): Promise<Section> {
     const assets = HARDWARE_KEYS + CERTIFICATES + VAULTS * KEYS_PER_VAULT;
     const seconds = (Date.parse(scan.finishedAt) - Date.parse(scan.startedAt)) / 1000;
     // Shortest possible duration: the first period's requests are sent at once, and each further period starts ten seconds later.
-    const least = (Math.ceil((2 * HARDWARE_KEYS) / KEY_VAULT_PACE.hardwareKeysPerVault) - 1) * 10;
+    const minimumSeconds = (Math.ceil((2 * HARDWARE_KEYS) / KEY_VAULT_PACE.hardwareKeysPerVault) - 1) * 10;
     const perPeriod = (what: string, requests: number, limit: number, comparedWith: string): Figure => ({
       what: `requests in the busiest ten seconds, ${what}`,
       value: String(requests),
@@ -83,9 +83,9 @@ export async function pace(): Promise<Section> {
         perPeriod("the region", ofRegion, HOSTS * KEY_VAULT_PACE.perRegion, "20,000 that Azure allows"),
         {
           what: "seconds of the scan",
-          value: `${seconds.toFixed(0)}, ${ratio(seconds, least)}`,
-          comparedWith: `${least}, which the limit of hardware keys alone takes; ${calls.total} calls`,
-          bound: atMost(seconds, 6 * least, " s"),
+          value: `${seconds.toFixed(0)}, ${ratio(seconds, minimumSeconds)}`,
+          comparedWith: `${minimumSeconds}, which the limit of hardware keys alone takes; ${calls.total} calls`,
+          bound: atMost(seconds, 6 * minimumSeconds, " s"),
         },
       ],
     };

@@ -81,7 +81,7 @@ export async function measureIdleDay(): Promise<Section> {
 
 /** Runs a timer several times and returns the smallest number of table requests of a run. */
 async function countRequests(service: Service, timer: string): Promise<number> {
-  let least = Number.POSITIVE_INFINITY;
+  let fewestRequests = Number.POSITIVE_INFINITY;
   for (let round = 0; round < ROUNDS; round++) {
     service.clearTableRequests();
     const response = await fetch(`${service.url}/__host/timers/${timer}`, { method: "POST" });
@@ -94,9 +94,9 @@ async function countRequests(service: Service, timer: string): Promise<number> {
     ) {
       countBefore = service.tableRequests().length;
     }
-    least = Math.min(least, service.tableRequests().length);
+    fewestRequests = Math.min(fewestRequests, service.tableRequests().length);
   }
-  return least;
+  return fewestRequests;
 }
 
 /** Returns how often a schedule runs on an ordinary day: a Wednesday, not the first day of a month. */

@@ -2,11 +2,11 @@
 
 /** A row of the table. */
 export interface Figure {
-  /** What is measured. Identifies the row: docs/cost.md and `--check` refer to it. */
+  /** The measured quantity. Identifies the row: docs/cost.md and `--check` refer to it. */
   what: string;
   /** The measured value with its unit, often followed by its ratio to the value in `comparedWith`. */
   value: string;
-  /** What the value is compared with, or a remark. Can be empty. */
+  /** The value's baseline, or a remark. Can be empty. */
   comparedWith: string;
   bound?: Bound;
 }
@@ -26,11 +26,15 @@ export interface Section {
   figures: Figure[];
 }
 
-/** @param unit - Appended to the limit, such as ` s`. */
+/**
+ * Returns the bound `value ≤ limit`.
+ * @param unit - Appended to the limit, such as ` s`.
+ */
 export const atMost = (value: number, limit: number, unit = ""): Bound => ({
   text: `≤ ${limit}${unit}`,
   holds: value <= limit,
 });
+/** Returns the bound `value = expected`. */
 export const equalTo = (value: number, expected: number): Bound => ({
   text: `= ${expected}`,
   holds: value === expected,

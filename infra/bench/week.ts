@@ -8,8 +8,8 @@ const MAX_CALL_RATIO = 0.55;
 /** Longest time until a scan detects a change that is visible in the vault's list. Default schedules scan every six hours. */
 const LISTED_CHANGE_HOURS = 6;
 /**
- * Number of days for a change that only the asset's details show. They are read again after DETAIL_REFRESH_DAYS, seven by
- * default.
+ * Longest time until a scan detects a change that only the asset's details show. A scan reads the details again after
+ * DETAIL_REFRESH_DAYS, seven by default.
  */
 const UNLISTED_CHANGE_HOURS = 7 * 24;
 

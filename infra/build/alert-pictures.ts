@@ -19,9 +19,9 @@ import { findBrowser } from "../../test/support/chromium.ts";
 
 const SUBSCRIPTION = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
 const TENANT = "0f8fad5b-d9cb-469f-a165-70867728950e";
-const AT = "2026-11-21T10:00:00.000Z";
+const NOW = "2026-11-21T10:00:00.000Z";
 const DAY_SECONDS = 86_400;
-const unixSeconds = (days: number): number => Math.floor(Date.parse(AT) / 1000 + days * DAY_SECONDS);
+const unixSeconds = (days: number): number => Math.floor(Date.parse(NOW) / 1000 + days * DAY_SECONDS);
 const instant = (days: number): string => new Date(unixSeconds(days) * 1000).toISOString();
 
 const links: Links = {
@@ -111,12 +111,12 @@ const scanFailure = (change: Partial<ScanFailureItem>): ScanFailureItem => ({
   scanId: "01KAJ4K3M0T5Q8W2Z7X9C1V6BN",
   subscriptionId: SUBSCRIPTION,
   code: "accessDenied",
-  // As `failureOfAnswer` of shared/platform/azure/failure.ts writes them.
+  // The texts that `failureOfAnswer` of shared/platform/azure/failure.ts writes.
   message:
     "Could not list secrets (key vault kv-hr-prod): the service's identity does not have the required permission (ForbiddenByRbac).",
   remedy:
     "Give the service's identity the role Key Vault Reader on this vault, or, where it uses access policies, list for secrets, list, get and getrotationpolicy for keys, and list and get for certificates.",
-  at: AT,
+  at: NOW,
   ...change,
 });
 
@@ -130,7 +130,7 @@ const automation = (change: Partial<AutomationItem>): AutomationItem => ({
   done: "A new secret was created and saved to kv-identity-prod.",
   safe: "Both secrets are valid.",
   next: "Restart app-orders, then retry the step.",
-  at: AT,
+  at: NOW,
   appId: "97471835-12cd-444d-ae9b-dc205f8336bf",
   rotationId: "01KAJ4K3M0T5Q8W2Z7X9C1V6BR",
   ...change,
@@ -216,7 +216,7 @@ function messages(): [name: string, alertType: AlertType, items: Item[]][] {
         },
       ],
     ],
-    ["break-glass", "breakGlass", [{ kind: "breakGlass", id: "1", username: "admin", address: "192.0.2.1", at: AT }]],
+    ["break-glass", "breakGlass", [{ kind: "breakGlass", id: "1", username: "admin", address: "192.0.2.1", at: NOW }]],
     [
       "digest",
       "expiration",
@@ -285,7 +285,7 @@ export async function renderAlerts(folder: string): Promise<void> {
     write(`slack-${name}`, slackPage(slackOf(message)));
     write(`teams-${name}`, teamsPage(teamsOf(message)));
     const incident = incidentOf(delivery, items[0]!, links);
-    const event = pagerDutyEvent(incident, "0".repeat(32), { ruleName: delivery.ruleName, alertType, createdAt: AT });
+    const event = pagerDutyEvent(incident, "0".repeat(32), { ruleName: delivery.ruleName, alertType, createdAt: NOW });
     write(`incident-${name}`, incidentPage(event, fieldsOf(incident)));
   }
   if (!findBrowser()) {
@@ -323,10 +323,10 @@ const deliveryOf = (alertType: AlertType, newsTotal: number): Omit<DeliveryRecor
   deliveryMode: "immediate",
   test: false,
   requestedBy: "system",
-  createdAt: AT,
+  createdAt: NOW,
   status: "pending",
   parts: [],
-  nextAt: AT,
+  nextAt: NOW,
   revivals: 0,
   newsTotal,
 });

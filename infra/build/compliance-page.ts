@@ -33,7 +33,7 @@ const joinNames = (checks: Iterable<string>): string => [...checks].map(code).jo
 /** Returns the name of the Azure policy, which is in quotes in the `basis` text of each entry of policies.ts. */
 const policyIn = (basis: string): string => /"(.+)"/.exec(basis)![1]!;
 
-/** The numbers by which checks judge: name, value, and the checks. */
+/** The numbers that checks compare with: name, value, and the checks. */
 const LIMITS: [string, string, string][] = [
   [
     "critical threshold",

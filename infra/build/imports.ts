@@ -143,18 +143,18 @@ function findCycles(edges: Map<string, Set<string>>): string[][] {
   const order = new Map<string, number>();
   const lowest = new Map<string, number>();
   /** Visited nodes whose component is not complete yet. The last nodes form the next component. */
-  const open: string[] = [];
+  const unfinished: string[] = [];
   const cycles: string[][] = [];
   const visit = (node: string): void => {
     order.set(node, order.size);
     lowest.set(node, order.get(node)!);
-    open.push(node);
+    unfinished.push(node);
     for (const next of edges.get(node) ?? []) {
       if (!order.has(next)) visit(next);
-      if (open.includes(next)) lowest.set(node, Math.min(lowest.get(node)!, lowest.get(next)!));
+      if (unfinished.includes(next)) lowest.set(node, Math.min(lowest.get(node)!, lowest.get(next)!));
     }
     if (lowest.get(node) !== order.get(node)) return;
-    const group = open.splice(open.indexOf(node));
+    const group = unfinished.splice(unfinished.indexOf(node));
     if (group.length > 1) cycles.push(group.sort());
   };
   for (const node of edges.keys()) if (!order.has(node)) visit(node);

@@ -64,7 +64,7 @@ export async function buildRelease(folder: string): Promise<Release> {
     const files = new Map([
       ...appFiles,
       ["host.json", readFileSync(path.join(ROOT, "host.json"))],
-      // Without dependencies, because deployments must not install any.
+      // package.json has no dependencies, because deployments must not install any.
       ["package.json", jsonFile({ ...described, type, main, engines })],
       ...["LICENSE", "CHANGELOG.md"].map((file) => [file, readFileSync(path.join(ROOT, file))] as const),
       ["THIRD-PARTY-LICENSES.txt", strToU8(licencesText(bundled, legal))],
@@ -129,7 +129,7 @@ const digestOf = (files: Map<string, Uint8Array>): string =>
  * all users.
  */
 function zipOf(files: Map<string, Uint8Array>): Uint8Array {
-  // Of the zip format: the system whose file attributes follow, and these attributes, in the upper 16 of 32 bits.
+  // Values of the zip format: the system whose file attributes follow, and these attributes, in the upper 16 of 32 bits.
   const UNIX = 3;
   const REGULAR_FILE_READABLE_BY_ALL = (0o100644 << 16) >>> 0;
   const options = { mtime: new Date(1980, 0, 1), os: UNIX, attrs: REGULAR_FILE_READABLE_BY_ALL };

@@ -63,7 +63,7 @@ function renderPdf(name: string, document: Uint8Array): void {
 
 /**
  * Returns the audit entries of one invented event. Four kinds of events take turns by `index`: a changed setting, a created
- * alert rule (the intent, then the result), a refused request, and a finished scan.
+ * alert rule (the intent, then the result), a denied request, and a finished scan.
  */
 function eventAt(index: number, at: number): AuditEntry[] {
   const actors = ["admin", "ann@acme.example", "Мария", "山田太郎"];
@@ -142,10 +142,10 @@ const verification: Verification = {
 
 /** Returns the compliance results of three vaults, with passed and failed checks. */
 function overviewOf(now: number): Overview {
-  const vaults = ["kv-payments-prod", "kv-identity-prod", "kv-data-staging"].map((name, at): VaultOverview => {
+  const vaults = ["kv-payments-prod", "kv-identity-prod", "kv-data-staging"].map((name, index): VaultOverview => {
     // Invented numbers of failures, which differ by check and vault.
-    const failed = (check: Check) => (check.resourceType === "vault" ? 0 : [3, 0, 1, 8, 0][(check.code + at) % 5]!);
-    const tallies = CHECKS.map((check) => [check.code, { passed: 12 + at, failed: failed(check) }] as const);
+    const failed = (check: Check) => (check.resourceType === "vault" ? 0 : [3, 0, 1, 8, 0][(check.code + index) % 5]!);
+    const tallies = CHECKS.map((check) => [check.code, { passed: 12 + index, failed: failed(check) }] as const);
     return {
       name,
       subscriptionId: "7c9e6679-7425-40de-944b-e07fc1f90ae7",
@@ -153,7 +153,7 @@ function overviewOf(now: number): Overview {
       failures: [],
       exemptions: [],
       createdAt: new Date(now).toISOString(),
-      evaluatedAt: new Date(now - at * 3_600_000).toISOString(),
+      evaluatedAt: new Date(now - index * 3_600_000).toISOString(),
       gone: false,
     };
   });
@@ -165,12 +165,12 @@ function violationsOf(check: Check, overview: Overview, maximum: number): Violat
   const all = overview.vaults.flatMap((vault) => {
     const failed = vault.tallies.get(check.code)?.failed ?? 0;
     const slice = { check, vault, from: 0, count: failed, failed };
-    return Array.from({ length: failed }, (_, at) => {
-      const facts = { owners: [["payments@acme.example", "Мария Иванова", "山田太郎"][at % 3]!], keyType: "EC-HSM" };
+    return Array.from({ length: failed }, (_, index) => {
+      const facts = { owners: [["payments@acme.example", "Мария Иванова", "山田太郎"][index % 3]!], keyType: "EC-HSM" };
       const evidence = "Its expiration date is 2026-11-17T09:30:00Z.";
-      const since = Math.floor(overview.now / 1000) - at * 86_400;
+      const since = Math.floor(overview.now / 1000) - index * 86_400;
       // A stored finding is a tuple: name of the asset, start in Unix seconds, evidence, and further facts.
-      return violationOf(slice, [`acquirer-api-password-${at + 1}`, since, evidence, facts], overview, new Map());
+      return violationOf(slice, [`acquirer-api-password-${index + 1}`, since, evidence, facts], overview, new Map());
     });
   });
   if (all.length === 0) return undefined;
@@ -183,9 +183,16 @@ async function renderComplianceReports(): Promise<void> {
   const overview = overviewOf(now);
   const framework = frameworkResults(overview).find(({ id }) => id === "pci-dss-4.0.1")!;
   const { score, passed, failed, total } = framework;
-  const history = Array.from({ length: 90 }, (_, at) => {
-    const date = new Date(now - (89 - at) * 86_400_000).toISOString().slice(0, 10);
-    return { date, score: score - (89 - at) / 4 + (at % 7) / 2, passed, failed, total, edition: at < 30 ? 1 : 2 };
+  const history = Array.from({ length: 90 }, (_, index) => {
+    const date = new Date(now - (89 - index) * 86_400_000).toISOString().slice(0, 10);
+    return {
+      date,
+      score: score - (89 - index) / 4 + (index % 7) / 2,
+      passed,
+      failed,
+      total,
+      edition: index < 30 ? 1 : 2,
+    };
   });
   const violations = CHECKS.flatMap((check) => {
     const page = violationsOf(check, overview, 20);

@@ -75,7 +75,10 @@ if (failures > 0) console.error(`\n${failures} cases failed`);
 // Storage of the tests stays open until the process ends.
 process.exit(failures > 0 ? 1 : 0);
 
-/** Runs a part, prints each case and writes the result. @returns the number of failed cases */
+/**
+ * Runs a part, prints each case and writes the result.
+ * @returns the number of failed cases
+ */
 async function runPart(part: Part): Promise<number> {
   console.log(`\n· ${part.name}: ${part.description}`);
   const cases: PartCase[] = [];

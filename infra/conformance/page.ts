@@ -62,7 +62,10 @@ This page lists programs that other people wrote, and what the built service and
 Azurite and the simulated cloud. \`npm run conformance\` fetches the programs, repeats the cases and writes this page
 ([testing](testing.md#foreign-programs)). A GitHub workflow runs it every week.`;
 
-/** Returns docs/works-with.md. @param results - The last result of each part, undefined for parts that were never run */
+/**
+ * Returns docs/works-with.md.
+ * @param results - The last result of each part, undefined for parts that were never run
+ */
 export function worksWithPage(parts: readonly Part[], results: ReadonlyMap<string, Result | undefined>): string {
   const rows = parts.flatMap((part) => part.programs.map((id) => summaryRow(part, id, results.get(part.name))));
   const details = parts.flatMap((part) => {

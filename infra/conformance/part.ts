@@ -12,14 +12,14 @@ import type { ProgramId } from "./programs.ts";
 export interface Part {
   /** Name on the command line. The file has the same name. */
   name: string;
-  /** What it shows, for `--list`. */
+  /** Description of the part, for `--list`. */
   description: string;
   programs: readonly ProgramId[];
   /** Runtimes on this machine. If one is missing, the run fails and says how to get it. */
   needs: readonly Need[];
   /** Environment variable with the path of the program, if no registry has it. Without the variable the part is not run. */
   variable?: string;
-  /** What does not work or was not tried, as sentences for docs/works-with.md. */
+  /** Features that do not work or were not tried, as sentences for docs/works-with.md. */
   limits?: readonly string[];
   /** Starts the programs, yields the cases one by one, and stops what it started, also if the caller ends early. */
   run(): AsyncGenerator<PartCase>;

@@ -15,14 +15,20 @@ export interface Target {
   targetName: string;
 }
 
-/** Starts the service with a PRO license, and scans. @param environment - With the address of the foreign program */
+/**
+ * Starts the service with a PRO license, and scans.
+ * @param environment - With the address of the foreign program
+ */
 export async function startSync(environment: Record<string, string>): Promise<Service> {
   const service = await Service.start({ company: "small", env: { LICENSE_KEY: await licence(), ...environment } });
   await service.scan();
   return service;
 }
 
-/** Configures a provider. @returns `configured`, or why the service rejected the configuration */
+/**
+ * Configures a provider.
+ * @returns `configured`, or why the service rejected the configuration
+ */
 export async function configure(service: Service, provider: string, configuration: object): Promise<string> {
   const { status, body } = await service.admin("POST", `/api/automation/sync/providers/${provider}`, configuration);
   return status === 200 ? "configured" : `${status} ${body.detail}`;
@@ -38,7 +44,10 @@ export class Copy {
     this.#path = path;
   }
 
-  /** Creates a record, which runs at once. @throws {Error} if the service rejects it */
+  /**
+   * Creates a record, which runs at once.
+   * @throws {Error} if the service rejects it
+   */
   static async create(service: Service, target: Target): Promise<Copy> {
     const source = { sourceVault: SOURCE.vault, sourceSecret: SOURCE.name };
     const { status, body, text } = await service.admin("POST", RECORDS, { ...source, ...target });
@@ -46,7 +55,10 @@ export class Copy {
     return new Copy(service, `${RECORDS}/${body.recordId}`);
   }
 
-  /** Waits until the run has ended. @returns The state of the record, with the code of the failure */
+  /**
+   * Waits until the run has ended.
+   * @returns The state of the record, with the code of the failure
+   */
   async state(): Promise<string> {
     for (;;) {
       const { state, failure, running } = (await this.#service.admin("GET", `${this.#path}/status`)).body;

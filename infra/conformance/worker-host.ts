@@ -127,7 +127,11 @@ export class WorkerHost {
     }
   }
 
-  /** Invokes a function. @param data - The input of its trigger. @returns The result: the return value, or the error */
+  /**
+   * Invokes a function.
+   * @param data - The input of its trigger.
+   * @returns The result: the return value, or the error
+   */
   async invoke({ id, trigger }: LoadedFunction, data: Message): Promise<{ value?: Message; error?: string }> {
     const invocation = { invocationId: randomUUID(), functionId: id, inputData: [{ name: trigger.name, data }] };
     const { invocationResponse } = await this.#ask({ invocationRequest: { ...invocation, triggerMetadata: {} } });
@@ -135,7 +139,10 @@ export class WorkerHost {
     return isSuccess(result) ? { value: returnValue } : { error: result?.exception?.message ?? "failed" };
   }
 
-  /** Sends a message, and returns the one that answers it. @throws {Error} after the time limit, with the worker's output */
+  /**
+   * Sends a message, and returns the one that answers it.
+   * @throws {Error} after the time limit, with the worker's output
+   */
   async #ask(content: Message): Promise<Message> {
     const requestId = randomUUID();
     const answer = new Promise<Message>((resolve) => this.#waiting.set(requestId, resolve));

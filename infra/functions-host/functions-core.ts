@@ -159,7 +159,10 @@ type WriteLog = (
   invocation?: { hookData: object; context: unknown },
 ) => void;
 
-/** Runs a registered function between its preInvocation and postInvocation hooks. @throws the error of the function */
+/**
+ * Runs a registered function between its preInvocation and postInvocation hooks.
+ * @throws the error of the function
+ */
 async function runInvocation(
   request: InvocationRequest,
   registered: RegisteredFunction,

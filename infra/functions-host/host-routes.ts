@@ -21,7 +21,7 @@ export interface Listeners {
 
 /**
  * Route `POST /admin/functions/{name}`: runs a function that has no route, with `input` of the JSON body as its message:
- * https://learn.microsoft.com/azure/azure-functions/functions-manually-run-non-http The platform requires its master key. A
+ * https://learn.microsoft.com/azure/azure-functions/functions-manually-run-non-http. The platform requires its master key. A
  * local host requires no key, like Core Tools.
  */
 export function adminRoute(listeners: Listeners): HostRoute {
@@ -118,7 +118,8 @@ function peakMemory(): number {
 export function recordModules(appFolder: string): Set<string> {
   const loadedModules = new Set<string>();
   const prefix = pathToFileURL(appFolder + sep).href;
-  // Only a `resolve` hook: a `load` hook would bypass Module.prototype.require, through which the core module is provided.
+  // This registers only a `resolve` hook: a `load` hook would bypass Module.prototype.require, through which the core
+  // module is provided.
   registerHooks({
     resolve: (specifier, context, next) => {
       const result = next(specifier, context);

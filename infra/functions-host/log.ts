@@ -57,7 +57,7 @@ function levelFilter(levels: Record<string, string>, quiet: boolean): (source: s
   const minimum = quiet ? LEVELS_BY_SEVERITY.indexOf("warning") : 0;
   return (source) => {
     const rule = rules.find(([prefix]) => source === prefix || source.startsWith(`${prefix}.`))?.[1] ?? levels.default;
-    const configured = LEVELS_BY_SEVERITY.indexOf((rule ?? "information").toLowerCase() as LogLevel);
-    return Math.max(minimum, configured === -1 ? LEVELS_BY_SEVERITY.indexOf("information") : configured);
+    const lowestLevel = LEVELS_BY_SEVERITY.indexOf((rule ?? "information").toLowerCase() as LogLevel);
+    return Math.max(minimum, lowestLevel === -1 ? LEVELS_BY_SEVERITY.indexOf("information") : lowestLevel);
   };
 }

@@ -127,11 +127,11 @@ function changesOf(node: Node, parent: Node | undefined, text: string): Edit[] {
           replaceWith("always the default", `(${source(right)})`),
         ];
       }
-      const at = left.end + text.slice(left.end, right.start).indexOf(operator);
+      const operatorStart = left.end + text.slice(left.end, right.start).indexOf(operator);
       return (OPERATOR_REPLACEMENTS[operator] ?? []).map((other) => [
         "another operator",
-        at,
-        at + operator.length,
+        operatorStart,
+        operatorStart + operator.length,
         other,
       ]);
     }

@@ -16,7 +16,7 @@ export interface TestRun {
 
 /** Time limit of a command that is not a test run: a compilation or a lint run. */
 const COMMAND_LIMIT_SECONDS = 600;
-/** The kept part of a command's output, its end, which is shown if the command fails. */
+/** Maximum stored length of a command's output. The end of the output is stored, and shown if the command fails. */
 const MAX_OUTPUT_CHARACTERS = 20_000;
 /** Folder of the page (the web UI), which has its own compiler configuration. */
 const PAGE = "functions/web/";

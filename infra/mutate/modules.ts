@@ -76,10 +76,10 @@ export function readTests(root: string): (file: string) => string[] {
     const folder = path.posix.dirname(file);
     const testsInFolder = all.filter((test) => test.startsWith(`${folder}/`));
     const configured = testsOf(root, file).flatMap((wanted) => {
-      const found = all.filter((test) => test === wanted || test.startsWith(`${wanted}/`));
-      if (found.length === 0)
+      const matchingTests = all.filter((test) => test === wanted || test.startsWith(`${wanted}/`));
+      if (matchingTests.length === 0)
         throw new Error(`The test ${wanted} of ${file} does not exist. Correct infra/mutate/modules.ts.`);
-      return found;
+      return matchingTests;
     });
     return [...new Set([...importing, ...testsInFolder, ...configured])];
   };

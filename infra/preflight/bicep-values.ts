@@ -27,46 +27,46 @@ export interface DeploymentCloud {
   tenantId: string;
   location: string;
   uniqueString(...values: string[]): string;
-  /** Called if a template refuses its parameters with the function `fail`. */
+  /** Called if a template rejects its parameters with the function `fail`. */
   refuse(message: string): void;
 }
 
 /** Returns the value of an expression. UNKNOWN if it depends on a value or function that is not known before the deployment. */
 export function evaluate(expression: Expression, scope: Scope): Value {
-  const of = (one: Expression): Value => evaluate(one, scope);
+  const evaluateInScope = (one: Expression): Value => evaluate(one, scope);
   switch (expression.kind) {
     case "literal":
       return expression.value;
     case "template": {
-      const parts = expression.parts.map(of);
+      const parts = expression.parts.map(evaluateInScope);
       return parts.some((part) => part === UNKNOWN || isObject(part)) ? UNKNOWN : parts.join("");
     }
     case "array":
-      return expression.items.map(of);
+      return expression.items.map(evaluateInScope);
     case "object":
-      return objectOf(expression.entries, of);
+      return objectOf(expression.entries, evaluateInScope);
     case "name":
-      return named(expression.name, scope);
+      return valueOfName(expression.name, scope);
     case "member":
-      return memberOrUnknown(of(expression.of), expression.name);
+      return memberOrUnknown(evaluateInScope(expression.of), expression.name);
     case "index": {
-      const list = of(expression.of);
-      const index = of(expression.index);
+      const list = evaluateInScope(expression.of);
+      const index = evaluateInScope(expression.index);
       if (index === UNKNOWN || list === UNKNOWN) return UNKNOWN;
       return Array.isArray(list) ? list[Number(index)] : memberOrUnknown(list, String(index));
     }
     case "conditional": {
-      const test = of(expression.test);
-      return test === UNKNOWN ? UNKNOWN : of(test ? expression.whenTrue : expression.whenFalse);
+      const test = evaluateInScope(expression.test);
+      return test === UNKNOWN ? UNKNOWN : evaluateInScope(test ? expression.whenTrue : expression.whenFalse);
     }
     case "for": {
-      const items = loopScopes(expression.variables, of(expression.over), scope);
+      const items = loopScopes(expression.variables, evaluateInScope(expression.over), scope);
       return items?.map((inner) => evaluate(expression.result[0]!, inner)) ?? UNKNOWN;
     }
     case "call":
       return call(expression.name, expression.args, scope);
     case "operation":
-      return operation(expression.operator, expression.parts, of);
+      return operation(expression.operator, expression.parts, evaluateInScope);
   }
 }
 
@@ -80,17 +80,20 @@ export function loopScopes(variables: readonly string[], list: Value, scope: Sco
   });
 }
 
-function objectOf(entries: (Expression & { kind: "object" })["entries"], of: (one: Expression) => Value): Value {
+function objectOf(
+  entries: (Expression & { kind: "object" })["entries"],
+  evaluateInScope: (one: Expression) => Value,
+): Value {
   const object: { [name: string]: Value } = {};
   for (const { key, keyExpression, value } of entries) {
-    const name = key ?? (keyExpression && of(keyExpression));
+    const name = key ?? (keyExpression && evaluateInScope(keyExpression));
     // An unknown name, for example an identity's ID. The member is kept under a name that no template uses.
-    object[typeof name === "string" ? name : "?"] = of(value);
+    object[typeof name === "string" ? name : "?"] = evaluateInScope(value);
   }
   return object;
 }
 
-function named(name: string, scope: Scope): Value {
+function valueOfName(name: string, scope: Scope): Value {
   if (scope.names.has(name)) return scope.names.get(name);
   const variable = scope.file.variables.find((one) => one.name === name);
   return variable ? evaluate(variable.value, scope) : UNKNOWN;
@@ -103,13 +106,13 @@ function memberOrUnknown(value: Value, name: string): Value {
 }
 
 /** Evaluates an operator of one or two operands. UNKNOWN for other operators. */
-function operation(operator: string, parts: Expression[], of: (one: Expression) => Value): Value {
+function operation(operator: string, parts: Expression[], evaluateInScope: (one: Expression) => Value): Value {
   if (operator === "!" && parts.length === 1) {
-    const value = of(parts[0]!);
-    // The same sign follows a value that is not null, such as `network!.outputs`.
+    const value = evaluateInScope(parts[0]!);
+    // The sign `!` also follows a value that is not null, such as in `network!.outputs`. It then changes nothing.
     return typeof value === "boolean" ? !value : value;
   }
-  const [left, right] = parts.map(of);
+  const [left, right] = parts.map(evaluateInScope);
   if (operator === "==") return left === UNKNOWN || right === UNKNOWN ? UNKNOWN : sameValue(left, right);
   if (operator === "!=") return left === UNKNOWN || right === UNKNOWN ? UNKNOWN : !sameValue(left, right);
   if (operator === "??") return left ?? right;

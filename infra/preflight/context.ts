@@ -80,7 +80,10 @@ const GroupAnswer = z.object({
   properties: z.object({ provisioningState: z.string().nullish() }).nullish(),
 });
 
-/** Reads the service's resource group and its resources. @throws {CloudFailure} */
+/**
+ * Reads the service's resource group and its resources.
+ * @throws {CloudFailure}
+ */
 export async function readResourceGroup(arm: Arm, plan: Plan): Promise<ResourceGroup> {
   const planned = plan.resources.find(({ type }) => type === RESOURCE_GROUP);
   const id = planned?.id ?? plan.scopes.find((one) => one.includes("/resourceGroups/"))!;

@@ -113,20 +113,20 @@ function languageOf(option: string): "bicep" | "terraform" {
 
 /** Returns the parameters of the file, changed by the options. */
 async function readParameters() {
-  const given = options.parameters
+  const fromFile = options.parameters
     ? await parametersModule.readParametersFile(definitions, options.parameters)
     : { language: "bicep" as const, values: {} };
   const assignments = (options.set ?? []).map((one) => parametersModule.parseAssignment(definitions, one));
   const values: Record<string, Value> = {
     environmentName: "lifecycle",
-    ...given.values,
+    ...fromFile.values,
     ...(options.name !== undefined && { environmentName: options.name }),
     ...(options.location !== undefined && { location: options.location }),
     ...(options.network && { networkEnabled: true }),
     ...Object.fromEntries(assignments),
   };
   return {
-    language: write ?? given.language,
+    language: write ?? fromFile.language,
     parameters: parametersModule.createParameters(definitions, values),
   };
 }

@@ -34,7 +34,7 @@ export interface Plan {
   resources: PlannedResource[];
   /** IDs of subscriptions and resource groups. */
   scopes: string[];
-  /** Messages with which the templates refuse the parameters. */
+  /** Messages with which the templates reject the parameters. */
   refusals: string[];
   /** Services to which created subnets are delegated, such as `Microsoft.App/environments`. */
   delegations: string[];

@@ -13,7 +13,10 @@ import { planDeployment } from "./plan.ts";
 /** Writes nothing: preflight reports failures itself. */
 const SILENT = { debug() {}, info() {}, warn() {}, error() {} };
 
-/** Runs all checks. @throws {CloudFailure} if nobody is signed in, or the subscription can't be read. */
+/**
+ * Runs all checks.
+ * @throws {CloudFailure} if nobody is signed in, or the subscription can't be read.
+ */
 export async function preflight(input: {
   templates: ReadonlyMap<string, BicepFile>;
   subscriptionId: string;

@@ -8,10 +8,10 @@ export function uniqueString(...values: readonly string[]): string {
   let [low, high] = [0, 0];
   /** Length of the whole blocks of eight bytes: four for each lane. */
   const blocks = bytes.length - (bytes.length % 8);
-  for (let at = 0; at < blocks; at += 8) {
-    low = rotate(low ^ mixLow(bytes.readUInt32LE(at)), 19) + high;
+  for (let offset = 0; offset < blocks; offset += 8) {
+    low = rotate(low ^ mixLow(bytes.readUInt32LE(offset)), 19) + high;
     low = (Math.imul(low, 5) + 0x561ccd1b) >>> 0;
-    high = rotate(high ^ mixHigh(bytes.readUInt32LE(at + 4)), 13) + low;
+    high = rotate(high ^ mixHigh(bytes.readUInt32LE(offset + 4)), 13) + low;
     high = (Math.imul(high, 5) + 0x0bcaa747) >>> 0;
   }
   // The last block is filled with zeros.

@@ -14,7 +14,7 @@ interface SuggestedWindow {
 const RETRY_AFTER_SECONDS = 21_600;
 
 /**
- * The public authority `LetsEncrypt`, as far as it tells when to renew a certificate: ACME's directory and renewal information
+ * Simulates the part of `LetsEncrypt` that says when to renew a certificate: ACME's directory and renewal information
  * (RFC 9773). It suggests a window from two thirds of the validity on that lasts a tenth of the validity.
  */
 export class AcmeAuthority {
@@ -32,7 +32,7 @@ export class AcmeAuthority {
     return `Let's Encrypt=${this.#origin}/directory`;
   }
 
-  /** Suggests another window for the current version of a certificate, as after an announced revocation. */
+  /** Suggests another window for a certificate's current version. Authorities do so before they revoke certificates. */
   suggest(vault: string, certificate: string, window: SuggestedWindow): void {
     const version = this.#resources.vault(vault)?.collections.certificates.get(certificate)?.versions.at(-1);
     if (version === undefined) throw new Error(`Unknown certificate ${vault}/${certificate}`);
@@ -86,8 +86,8 @@ function serialOf(version: CertificateVersion): string {
 }
 
 function defaultWindow({ notBefore = 0, expires = 0 }: CertificateVersion): SuggestedWindow {
-  const at = (share: number) => new Date((notBefore + (expires - notBefore) * share) * 1000).toISOString();
-  return { start: at(2 / 3), end: at(2 / 3 + 0.1) };
+  const atShare = (share: number) => new Date((notBefore + (expires - notBefore) * share) * 1000).toISOString();
+  return { start: atShare(2 / 3), end: atShare(2 / 3 + 0.1) };
 }
 
 const problem = (status: number, type: string, detail: string): ServiceResponse => ({

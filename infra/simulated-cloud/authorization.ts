@@ -137,7 +137,7 @@ export class Authorization {
   }
 }
 
-/** Returns whether a scope is the other one or below it. */
+/** Returns whether a scope is `outer` or below it. */
 const within = (scope: string, outer: string): boolean => scope === outer || scope.startsWith(`${outer}/`);
 
 /** Returns whether one of the granted actions, with `*` as wildcard, matches the action. */

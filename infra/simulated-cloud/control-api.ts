@@ -103,7 +103,7 @@ export function controlApi(control: Control, request: IncomingRequest): ServiceR
     case "governance": {
       const subscription = query.get("subscription") ?? "";
       if (method === "PUT") control.governance.set(subscription, body);
-      return ok(control.governance.of(subscription));
+      return ok(control.governance.rulesOf(subscription));
     }
     case "subscriptions":
       return subscriptions(control, method, rest, body);
@@ -162,7 +162,11 @@ export function controlApi(control: Control, request: IncomingRequest): ServiceR
   }
 }
 
-/** @param number - Position of the mail, from 1. Undefined: the newest. @param part - `content`: only the mail itself. */
+/**
+ * Returns a page with the list of mails and the selected mail, or only the content of the selected mail.
+ * @param number - Position of the mail, from 1. Undefined: the newest.
+ * @param part - `content`: only the content of the mail. Undefined: the page.
+ */
 function mailView(mails: StoredMail[], number: string | undefined, part: string | undefined): ServiceResponse {
   if (part === undefined) return mailList(mails, number === undefined ? undefined : Number(number));
   const mail = mails[Number(number) - 1];

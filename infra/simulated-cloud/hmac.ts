@@ -1,7 +1,7 @@
 import { createHash, createHmac, timingSafeEqual } from "node:crypto";
 import type { IncomingRequest } from "./http.ts";
 
-/** Maximum clock skew of the client: 15 minutes in both services. */
+/** Maximum clock skew of the client: 15 minutes in Communication Services and in App Configuration. */
 const MAX_SKEW_MS = 15 * 60 * 1000;
 
 const SIGNED_HEADERS = "x-ms-date;host;x-ms-content-sha256";

@@ -1,7 +1,8 @@
+// Renders a page with the accepted mails, for people who try out the service. The control API serves it at
+// /control/mails/view.
+
 import type { ServiceResponse } from "./http.ts";
 import type { StoredMail } from "./mail.ts";
-
-/** A page with the accepted mails, for people who try out the service. The control API serves it at /control/mails/view. */
 
 /**
  * Returns the list of mails, newest first, with the selected one below it.

@@ -33,7 +33,7 @@ const DAY_MS = 86_400_000;
 
 /**
  * Values for a TLS server. `key` and `certificate` hold the same text: the private key and the certificate, both in PEM. Node
- * takes from it the block that it needs.
+ * reads the block that it needs.
  */
 export interface ServerCertificate {
   key: string;

@@ -60,8 +60,8 @@ export async function parseTemplates(files: InfraFiles, previous?: Templates): P
     if (path.endsWith(".bicep")) {
       bicep.set(path, (isUnchanged && previous.bicep.get(path)) || (await parseBicep(path, text)));
     } else if (path.endsWith(".tf") || path.endsWith(".tftest.hcl")) {
-      const known = isUnchanged ? (previous.terraform.get(path) ?? previous.tests.get(path)) : undefined;
-      (path.endsWith(".tf") ? terraform : tests).set(path, known ?? (await parseTerraform(path, text)));
+      const unchangedFile = isUnchanged ? (previous.terraform.get(path) ?? previous.tests.get(path)) : undefined;
+      (path.endsWith(".tf") ? terraform : tests).set(path, unchangedFile ?? (await parseTerraform(path, text)));
     }
   }
   return { files, bicep, terraform, tests, policy: await parsePolicy(files) };

@@ -38,7 +38,8 @@ const CONDITIONS: Record<string, readonly string[]> = {
   [`${OWN_ZONES} or contains({private_dns_zone_resource_ids}, sites) and ${APP_ENDPOINT}`]: [
     "app_private_dns_zone_group",
   ],
-  // Without a condition too: watch/ is deployed on its own for a management group, and by the service for subscriptions.
+  // Two conditions each: the service deploys the files of watch/ for subscriptions if watch_roles_enabled is true. A person deploys
+  // them for a management group, then without a condition.
   "{watch_roles_enabled}": ["key_vault_reader_role", "inventory_reader_role", "dependency_reader_role"],
   "": ["key_vault_reader_role", "inventory_reader_role", "dependency_reader_role"],
   ...Object.fromEntries(

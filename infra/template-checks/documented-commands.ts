@@ -11,7 +11,7 @@ import { bicepSettings } from "./parity/settings.ts";
 import { bicepValue } from "./parity/values.ts";
 import { blocks, type TerraformModule } from "./terraform/check.ts";
 
-/** Variables that the text of the pages tells the reader to set. */
+/** Variables that the reader sets, because the text of the pages says so. */
 const SET_BY_READER = ["TOKEN", "SERVICE", "ID", "USERNAME", "PASSWORD"];
 
 /** A setting of `npm run doctor`, which no deployment has. */
@@ -63,28 +63,28 @@ type PageFinding = Omit<Finding, "file">;
 
 /** Returns the shell blocks of a page: for each, its commands and the variables that earlier blocks of the section set. */
 function shellBlocks(page: string): { commands: Command[]; earlier: string[] }[] {
-  const found: { commands: Command[]; earlier: string[] }[] = [];
-  let open: Command[] | undefined;
+  const result: { commands: Command[]; earlier: string[] }[] = [];
+  let currentBlock: Command[] | undefined;
   let earlier: string[] = [];
   let continues = false;
   for (const [index, text] of page.split("\n").entries()) {
-    if (open === undefined) {
+    if (currentBlock === undefined) {
       if (/^#+ /.test(text)) earlier = [];
-      if (/^\s*```(sh|bash)$/.test(text)) open = [];
+      if (/^\s*```(sh|bash)$/.test(text)) currentBlock = [];
     } else if (/^\s*```$/.test(text)) {
-      found.push({ commands: open, earlier: [...earlier] });
-      earlier.push(...open.flatMap((command) => assignedIn(command.text)));
-      open = undefined;
+      result.push({ commands: currentBlock, earlier: [...earlier] });
+      earlier.push(...currentBlock.flatMap((command) => assignedIn(command.text)));
+      currentBlock = undefined;
       continues = false;
     } else {
       const command = text.replace(/\s#.*$/, "");
-      if (continues) open.at(-1)!.text += ` ${command}`;
-      else open.push({ text: command, line: index + 1 });
+      if (continues) currentBlock.at(-1)!.text += ` ${command}`;
+      else currentBlock.push({ text: command, line: index + 1 });
       continues = command.endsWith("\\");
-      if (continues) open.at(-1)!.text = open.at(-1)!.text.slice(0, -1);
+      if (continues) currentBlock.at(-1)!.text = currentBlock.at(-1)!.text.slice(0, -1);
     }
   }
-  return found;
+  return result;
 }
 
 /** Returns the variables that a command sets. */
@@ -102,7 +102,7 @@ function checkBlock(
   { files, modules, scripts, outputs }: Context,
 ): PageFinding[] {
   const findings: PageFinding[] = [];
-  const known = new Set([...SET_BY_READER, ...outputs, ...earlier]);
+  const definedVariables = new Set([...SET_BY_READER, ...outputs, ...earlier]);
   /** Folder in the repository. Undefined after a command that leads elsewhere. */
   let folder: string | undefined = ".";
   for (const { text, line } of commands) {
@@ -110,19 +110,19 @@ function checkBlock(
     const exported = EXPORTS.exec(text)?.[1]?.trim().split(/\s+/);
     if (exported) {
       // Terraform's outputs are not in the environment, unlike those of azd.
-      for (const name of outputs) known.delete(name);
+      for (const name of outputs) definedVariables.delete(name);
       const module = modules.find((one) => one.folder === folder);
       const names = module ? blocks(module, "output").map(({ block }) => block.labels[0]!) : [];
       for (const name of exported) {
-        known.add(name.toUpperCase());
+        definedVariables.add(name.toUpperCase());
         if (module && !names.includes(name)) add(`${folder} has no output ${name}`);
       }
     }
     for (const part of text.split(/&&|;/)) {
       const [, target] = /^\s*cd (\S+)/.exec(part) ?? [];
-      const [, made] = /^\s*(?:mkdir|git clone) (.*)/.exec(part) ?? [];
+      const [, createdFolder] = /^\s*(?:mkdir|git clone) (.*)/.exec(part) ?? [];
       const [, script] = /\bnpm run ([\w:-]+)/.exec(part) ?? [];
-      if (made !== undefined) folder = undefined;
+      if (createdFolder !== undefined) folder = undefined;
       if (folder === undefined) continue;
       if (target !== undefined) {
         folder = path.posix.join(folder, target);
@@ -134,9 +134,9 @@ function checkBlock(
       else if (!scripts.includes(script)) add(`package.json has no script ${script}`);
     }
     for (const [, name] of text.matchAll(/\$\{?([A-Z][A-Z0-9_]*)/g))
-      if (!known.has(name!) && !assignedIn(text).includes(name!))
+      if (!definedVariables.has(name!) && !assignedIn(text).includes(name!))
         add(`nothing before this command sets ${name}: neither the section nor an output of the deployment`);
-    for (const name of assignedIn(text)) known.add(name);
+    for (const name of assignedIn(text)) definedVariables.add(name);
   }
   return findings;
 }

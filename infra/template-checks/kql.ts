@@ -1,4 +1,4 @@
-// Checks that a KQL query uses tables, columns and functions that exist, and searches for messages that somebody writes.
+// Checks that a KQL query uses tables, columns and functions that exist, and returns the messages that it searches for.
 
 const words = (text: string): string[] => text.trim().split(/\s+/);
 

@@ -149,12 +149,12 @@ function checkSubnets(bicep: ReadonlyMap<string, BicepFile>, graph: Graph): Find
 
 function reachableFrom(graph: Graph, start: string): ReadonlySet<string> {
   const reached = new Set<string>();
-  const open = [start];
-  while (open.length > 0) {
-    for (const key of graph.get(open.pop()!)?.needs ?? []) {
+  const pending = [start];
+  while (pending.length > 0) {
+    for (const key of graph.get(pending.pop()!)?.needs ?? []) {
       if (reached.has(key)) continue;
       reached.add(key);
-      open.push(key);
+      pending.push(key);
     }
   }
   return reached;
@@ -176,40 +176,40 @@ function namesIn(expression: Expression): string[] {
 function bicepGraph(files: ReadonlyMap<string, BicepFile>): Graph {
   const graph = new Map<string, Node>();
   for (const file of files.values()) {
-    const { path: own, variables, resources, modules } = file;
+    const { path: filePath, variables, resources, modules } = file;
     const keyOf = (name: string): string[] => {
-      if (variables.some((one) => one.name === name)) return [`${own} var ${name}`];
-      if (resources.some((one) => one.name === name)) return [`${own} ${snake(name)}`];
+      if (variables.some((one) => one.name === name)) return [`${filePath} var ${name}`];
+      if (resources.some((one) => one.name === name)) return [`${filePath} ${snake(name)}`];
       const module = modules.find((one) => one.name === name);
-      return module ? [path.posix.join(path.posix.dirname(own), module.path)] : [];
+      return module ? [path.posix.join(path.posix.dirname(filePath), module.path)] : [];
     };
     const needsOf = (parts: readonly (Expression | undefined)[]) =>
       parts.flatMap((part) => (part ? namesIn(part).flatMap(keyOf) : []));
     for (const { name, value, line } of variables)
-      graph.set(`${own} var ${name}`, { name: `var ${name}`, file: own, line, needs: needsOf([value]) });
+      graph.set(`${filePath} var ${name}`, { name: `var ${name}`, file: filePath, line, needs: needsOf([value]) });
     for (const { name, body, condition, loop, line } of resources)
-      graph.set(`${own} ${snake(name)}`, {
+      graph.set(`${filePath} ${snake(name)}`, {
         name: snake(name),
-        file: own,
+        file: filePath,
         line,
-        needs: [`${own} call`, ...needsOf([body, condition, loop?.over])],
+        needs: [`${filePath} call`, ...needsOf([body, condition, loop?.over])],
       });
-    const calledFiles = modules.map((module) => path.posix.join(path.posix.dirname(own), module.path));
-    graph.set(own, {
-      name: own,
-      file: own,
+    const calledFiles = modules.map((module) => path.posix.join(path.posix.dirname(filePath), module.path));
+    graph.set(filePath, {
+      name: filePath,
+      file: filePath,
       line: 1,
-      needs: [...resources.map(({ name }) => `${own} ${snake(name)}`), ...calledFiles],
+      needs: [...resources.map(({ name }) => `${filePath} ${snake(name)}`), ...calledFiles],
     });
     // Several files can call the same file, so its node collects the references of all calls.
     for (const { body, condition, loop, path: target, line } of modules) {
-      const called = path.posix.join(path.posix.dirname(own), target);
-      const known = graph.get(`${called} call`)?.needs ?? [];
+      const called = path.posix.join(path.posix.dirname(filePath), target);
+      const existingNeeds = graph.get(`${called} call`)?.needs ?? [];
       graph.set(`${called} call`, {
         name: `call of ${called}`,
-        file: own,
+        file: filePath,
         line,
-        needs: [...known, `${own} call`, ...needsOf([body, condition, loop?.over])],
+        needs: [...existingNeeds, `${filePath} call`, ...needsOf([body, condition, loop?.over])],
       });
     }
   }
@@ -267,8 +267,8 @@ function terraformGraph(modules: readonly TerraformModule[]): Graph {
         return value ? keysOf(value) : [];
       });
       const add = (key: string, needs: string[]) => {
-        const known = graph.get(key)?.needs ?? [];
-        graph.set(key, { name: key, file: folder, line: call.line, needs: [...known, ...needs] });
+        const existingNeeds = graph.get(key)?.needs ?? [];
+        graph.set(key, { name: key, file: folder, line: call.line, needs: [...existingNeeds, ...needs] });
       };
       add(`${target} call`, [`${folder} call`, ...waits]);
       for (const [name, { value }] of call.attributes) add(`${target} var.${name}`, keysOf(value));

@@ -53,7 +53,7 @@ export function checkCommands(files: InfraFiles, bicep: ReadonlyMap<string, Bice
       [...page.matchAll(COMMAND)].flatMap(({ 0: command, 1: kind, 2: template, index }) => {
         const parameters = bicep.get(template!)?.parameters.map(({ name }) => name);
         const scope = bicep.get(template!)?.scope;
-        const passed = [...command.slice(command.indexOf("--parameters")).matchAll(/(?<=\s)(\w+)=/g)].map(
+        const passedNames = [...command.slice(command.indexOf("--parameters")).matchAll(/(?<=\s)(\w+)=/g)].map(
           ([, name]) => name!,
         );
         const line = page.slice(0, index).split("\n").length;
@@ -63,7 +63,7 @@ export function checkCommands(files: InfraFiles, bicep: ReadonlyMap<string, Bice
           ...(isOtherScope
             ? [{ file, line, message: `${template} has the target scope ${scope}, not that of az deployment ${kind}` }]
             : []),
-          ...passed
+          ...passedNames
             .filter((name) => !parameters.includes(name))
             .map((name) => ({ file, line, message: `${template} has no parameter ${name}` })),
         ];

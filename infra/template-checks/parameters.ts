@@ -113,7 +113,7 @@ const describeParameter = ({ name, type, decorators, defaultValue }: Parameter):
   );
 
 /**
- * Checks that both languages refuse the same combinations of parameters. Terraform does so with a validation that reads other
+ * Checks that both languages reject the same combinations of parameters. Terraform does so with a validation that reads other
  * variables, service.bicep with `fail`, whose message names the parameter.
  */
 export function compareRefusals(bicep: ReadonlyMap<string, BicepFile>, module: TerraformModule | undefined): Finding[] {

@@ -97,7 +97,7 @@ function checkExample(
   });
 }
 
-/** What every `provider` block of an example needs, with the reason. */
+/** Arguments that every `provider` block of an example needs, with the reason. */
 const PROVIDER_ARGUMENTS: Record<string, [isRight: (value: Expression | undefined) => boolean, reason: string]> = {
   subscription_id: [
     (value) => value !== undefined,
@@ -172,7 +172,7 @@ function checkProviderBlocks(example: TerraformModule): Finding[] {
 /** The source of the main module in an example. */
 const SERVICE_MODULE = "../..";
 
-/** Checks that no resource has a value that is another one if another person applies. `terraform_data` keeps the first one. */
+/** Checks that no resource has a value that depends on who runs `terraform apply`. `terraform_data` keeps the first value. */
 function checkApplier(module: TerraformModule): Finding[] {
   return [...blocks(module, "resource"), ...blocks(module, "module"), ...blocks(module, "locals")]
     .filter(({ block }) => block.labels[0] !== STATE_ONLY)
@@ -189,34 +189,37 @@ function checkApplier(module: TerraformModule): Finding[] {
 
 /** Returns all expressions of a block. */
 function expressionsOf(block: Block): Expression[] {
-  const below = (expression: Expression): Expression[] => [expression, ...children(expression).flatMap(below)];
+  const withSubexpressions = (expression: Expression): Expression[] => [
+    expression,
+    ...children(expression).flatMap(withSubexpressions),
+  ];
   return [
-    ...[...block.attributes.values()].flatMap(({ value }) => below(value)),
+    ...[...block.attributes.values()].flatMap(({ value }) => withSubexpressions(value)),
     ...block.blocks.flatMap(expressionsOf),
   ];
 }
 
 /**
  * Returns the resource types and delegations of the module at `source`, and of the modules that it calls.
- * @param above Folders of the calling modules: a module that calls itself ends the search.
+ * @param callingFolders Folders of the calling modules: a module that calls itself ends the search.
  */
 function typesBelow(
   caller: TerraformModule,
   source: Expression | undefined,
   modules: readonly TerraformModule[],
   fromPolicy: readonly string[],
-  above: readonly string[] = [],
+  callingFolders: readonly string[] = [],
 ): string[] {
   const folder = path.posix.join(caller.folder, text(source) ?? "");
   const module = modules.find((one) => one.folder === folder);
-  if (!module || above.includes(folder)) return [];
+  if (!module || callingFolders.includes(folder)) return [];
   return [
     ...terraformTypes(module),
     ...terraformDelegations(module),
     // Terraform deploys the templates of the policy as JSON, so their types are not among its resources.
     ...(folder.includes("/events-policy/") ? fromPolicy : []),
     ...blocks(module, "module").flatMap(({ block }) =>
-      typesBelow(module, block.attributes.get("source")?.value, modules, fromPolicy, [...above, folder]),
+      typesBelow(module, block.attributes.get("source")?.value, modules, fromPolicy, [...callingFolders, folder]),
     ),
   ];
 }

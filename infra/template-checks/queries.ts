@@ -33,7 +33,7 @@ const DAY_HOURS = 24;
 /** Hours per unit of a KQL timespan: days, hours, minutes. */
 const HOURS_PER_UNIT: Record<string, number> = { d: DAY_HOURS, h: 1, m: 1 / 60 };
 
-/** What the query of an alert must contain, by its file: a query without it misses what its alert is about. */
+/** Conditions that the query of an alert must contain, by its file. Without them, the alert does not fire for its cause. */
 const REQUIRED_CONDITIONS: Record<string, readonly string[]> = {
   // The statuses with which a scan ends without its results.
   "failed-scans.kql": ['tostring(scan.status) in ("failed", "timedOut")'],

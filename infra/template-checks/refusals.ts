@@ -1,7 +1,7 @@
 // Checks that the templates reject invalid parameters. The invalid values come from the runs of `terraform test` with
 // `expect_failures` (infra/terraform/tests). Those runs need the provider, so this check evaluates the conditions of both
 // languages with the values instead. It finds a condition that always holds, and a condition without a test. The checks in
-// evaluation/ find a condition that refuses valid values.
+// evaluation/ find a condition that rejects valid values.
 
 import path from "node:path";
 import type { BicepFile } from "./bicep/parse.ts";
@@ -27,12 +27,12 @@ interface Run {
   /** Folder of the tested module. */
   folder: string;
   variables: { [name: string]: Value };
-  /** What the run expects to fail: `var.name`, `check.name` or `type.name` of a resource with a precondition. */
+  /** Names that the run expects to fail: `var.name`, `check.name` or `type.name` of a resource with a precondition. */
   failures: string[];
 }
 
 /** The templates, and the parsed files of infra/terraform/tests. */
-export interface Refusing {
+export interface RefusalCheckInput {
   files: InfraFiles;
   bicep: ReadonlyMap<string, BicepFile>;
   modules: readonly TerraformModule[];
@@ -49,7 +49,7 @@ interface Requirement {
 }
 
 /** Checks every validation, check and precondition. */
-export function checkRefusals({ files, bicep, modules, tests }: Refusing): Finding[] {
+export function checkRefusals({ files, bicep, modules, tests }: RefusalCheckInput): Finding[] {
   const runs = [...tests.values()].flatMap(runsOf);
   const requirements = modules
     .filter(({ folder }) => !folder.includes("/examples/"))
@@ -68,8 +68,8 @@ export function checkRefusals({ files, bicep, modules, tests }: Refusing): Findi
   };
   return requirements.flatMap((requirement) => {
     const { file, line, subject } = requirement;
-    const own = runs.filter(({ folder }) => folder === requirement.folder);
-    const refused = own.filter(({ failures }) => failures.includes(subject));
+    const moduleRuns = runs.filter(({ folder }) => folder === requirement.folder);
+    const refused = moduleRuns.filter(({ failures }) => failures.includes(subject));
     return [
       ...(refused.length === 0
         ? [{ file, line, message: `no test in infra/terraform/tests expects that ${subject} fails` }]
@@ -77,7 +77,7 @@ export function checkRefusals({ files, bicep, modules, tests }: Refusing): Findi
       ...refused
         .filter((run) => holds(requirement, run))
         .map((run) => ({ file, line, message: `${subject} does not refuse the values of the test ${run.name}` })),
-      ...own
+      ...moduleRuns
         .filter((run) => !refused.includes(run) && !holds(requirement, run))
         .map((run) => ({ file, line, message: `${subject} refuses the values of the test ${run.name}` })),
       ...(requirement.folder === MAIN_MODULE
@@ -142,7 +142,7 @@ function requirementsOf(module: TerraformModule): Requirement[] {
 
 /** Blocks with a condition that must hold. */
 const CONDITION_BLOCKS = new Set(["validation", "assert", "precondition"]);
-/** What fails if a condition in a block does not hold, by the type of the block. */
+/** The name that fails (see `Run.failures`) if a condition in a block does not hold, by the type of the block. */
 const SUBJECTS: Record<string, (block: Block) => string> = {
   variable: ({ labels }) => `var.${labels[0]}`,
   check: ({ labels }) => `check.${labels[0]}`,

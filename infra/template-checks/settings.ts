@@ -202,8 +202,8 @@ function compareWithTables(
     const setting = settings.find((one) => one.name === name && one.condition === condition);
     if (setting?.value === value) return [];
     const place = settings.find((one) => one.name === name) ?? { file, line: 1 };
-    const found = settings.filter((one) => one.name === name).map((one) => `"${one.value}" if "${one.condition}"`);
-    const message = `${name} must be "${value}"${condition && ` if "${condition}"`}, but is ${setting ? `"${setting.value}"` : (found[0] ?? "not set")}`;
+    const actual = settings.filter((one) => one.name === name).map((one) => `"${one.value}" if "${one.condition}"`);
+    const message = `${name} must be "${value}"${condition && ` if "${condition}"`}, but is ${setting ? `"${setting.value}"` : (actual[0] ?? "not set")}`;
     return [{ file: place.file, line: place.line, message }];
   });
 }

@@ -27,14 +27,14 @@ export function checkListed(
   bicep: readonly BicepResource[],
   terraform: ReadonlyMap<string, TerraformResource>,
 ): Finding[] {
-  const pinsOf = (type: string, name: string) =>
+  const invariantsOf = (type: string, name: string) =>
     table.filter((one) => one.type === type && (one.name === undefined || one.name === name));
   const isBelow = (leaf: string, path: string) => leaf === path || leaf.startsWith(`${path}.`);
   const ofBicep = bicep.flatMap((one) => {
     const name = snake(one.resource.name);
     const kinds = KINDS.filter(({ arm }) => arm === one.resource.type);
-    const pinned = [
-      ...pinsOf(one.resource.type, name).flatMap(({ values = {} }) => Object.keys(values)),
+    const listedPaths = [
+      ...invariantsOf(one.resource.type, name).flatMap(({ values = {} }) => Object.keys(values)),
       // Checked by `checkEventTypes` (invariants.ts).
       "properties.filter.includedEventTypes",
       ...kinds.flatMap(({ only }) =>
@@ -44,7 +44,7 @@ export function checkListed(
       ),
     ];
     return leavesOf(one.resource.body)
-      .filter((leaf) => !isCovered(leaf) && !pinned.some((path) => isBelow(leaf, path)))
+      .filter((leaf) => !isCovered(leaf) && !listedPaths.some((path) => isBelow(leaf, path)))
       .filter((leaf) => !isItem(bicepValue(one, leaf)))
       .map((leaf) =>
         findingAt(one, `${one.resource.name}: ${leaf} is not in the table of values: ${bicepValue(one, leaf)}`),
@@ -53,13 +53,15 @@ export function checkListed(
   const ofTerraform = [...terraform].flatMap(([key, one]) => {
     const [type, name] = key.split(" ") as [string, string];
     const kinds = KINDS.filter(({ azurerm }) => azurerm === type);
-    const own = pinsOf(type, name).flatMap(({ terraform: values = {} }) => Object.keys(values));
-    const pinned = own.concat(
+    const ownPaths = invariantsOf(type, name).flatMap(({ terraform: values = {} }) => Object.keys(values));
+    const listedPaths = ownPaths.concat(
       kinds.flatMap(({ arm, pairs, inside, only }) => {
         // A separate resource in Bicep can be a block of another resource in Terraform, so the names differ.
-        const pins = table.filter((pin) => pin.type === arm && (pin.name === undefined || pin.name === name || inside));
+        const invariants = table.filter(
+          (invariant) => invariant.type === arm && (invariant.name === undefined || invariant.name === name || inside),
+        );
         const paths = [
-          ...pins.flatMap(({ values = {} }) => Object.keys(values)),
+          ...invariants.flatMap(({ values = {} }) => Object.keys(values)),
           ...Object.entries(only?.bicep ?? {}).flatMap(([path, reason]) =>
             reason.startsWith("always ") ? [path] : [],
           ),
@@ -73,7 +75,7 @@ export function checkListed(
           ...pairs
             .filter(({ bicep: path, presence }) => !presence && paths.includes(path))
             .map((pair) => pair.terraform),
-          ...pins.flatMap(({ terraform: values = {} }) => Object.keys(values)),
+          ...invariants.flatMap(({ terraform: values = {} }) => Object.keys(values)),
         ];
       }),
     );
@@ -82,7 +84,7 @@ export function checkListed(
       .map(({ labels }) => `${labels[0]}.for_each`);
     return [...argumentsOf(one.block), ...lists]
       .filter((leaf) => !isCovered(leaf) && !META_ARGUMENTS.has(leaf.split(".")[0]!))
-      .filter((leaf) => !pinned.some((path) => isBelow(leaf, path)))
+      .filter((leaf) => !listedPaths.some((path) => isBelow(leaf, path)))
       .filter((leaf) => !isItem(terraformValue(one, { bicep: "", terraform: leaf })))
       .map((leaf) =>
         findingAt(

@@ -15,7 +15,7 @@ const RENAMED: Record<string, string> = {
   "scope = var.resource_group_id": "the module's permissions are in this resource group",
 };
 
-/** What each example switches on or off (its README.md says so), by its folder. Other values are variables. */
+/** Options that each example turns on or off, as its README.md says, by its folder. Other values are variables. */
 const EXAMPLE_OPTIONS: Record<string, Record<string, string>> = {
   "bring-your-own": {
     network_enabled: "true",

@@ -1,6 +1,6 @@
 # Alerts operators when the service itself has a problem. docs/operate.md explains how to respond to each alert.
 
-# A warning of plan and apply, which don't fail.
+# Plan and apply print a failed check as a warning, and don't fail.
 check "alerts_notify_somebody" {
   assert {
     condition     = length(var.operator_email_addresses) > 0
@@ -77,8 +77,8 @@ resource "azurerm_monitor_scheduled_query_rules_alert_v2" "poison_queues_alert" 
   }
 }
 
-# The query returns one row with the number of scans, so that no scan counts as 0. A service that is younger than a day has no
-# row and never fires the alert, hence the time range of two days, the maximum of Azure Monitor.
+# The query returns one row with the number of scans, which is 0 if there was no scan. For a service that is younger than a day it
+# returns no row, so the alert does not fire. To recognize such a service, the time range is two days, the maximum of Azure Monitor.
 resource "azurerm_monitor_scheduled_query_rules_alert_v2" "no_scan_alert" {
   name                      = "alert-${var.environment_name}-no-scan"
   resource_group_name       = local.resource_group_name

@@ -1,4 +1,5 @@
-# A store to change settings without the service's API. The service reads it with its identity.
+# An App Configuration store, in which administrators can change settings without the service's API. The service reads it with its
+# identity.
 resource "azurerm_app_configuration" "app_configuration" {
   count = var.app_configuration_enabled ? 1 : 0
 
@@ -32,7 +33,8 @@ resource "azurerm_app_configuration" "app_configuration" {
 }
 
 locals {
-  # Empty without a key or a client ID. Azure needs the client ID of the identity, which a deployer may not be able to read.
+  # The client ID of the key's identity in a list, which is empty without a key or a client ID. App Configuration needs the client
+  # ID. It is a variable, because a deployer may not be able to read it from the identity.
   settings_key_client_ids = var.customer_managed_key != null ? compact([var.customer_managed_key.user_assigned_identity.client_id]) : []
 }
 

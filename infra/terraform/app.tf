@@ -11,12 +11,12 @@ resource "azurerm_service_plan" "plan" {
   tags                = local.tags
   os_type             = "Linux"
   sku_name            = "FC1"
-  # Turning it on later replaces the plan and the app. The data stays.
+  # Turning zone balancing on later replaces the plan and the app. The data stays.
   zone_balancing_enabled = var.zone_redundant
 }
 
-# Remembers who applied first. Otherwise each apply of another person would change a setting of the app and restart it, and that
-# person could set the first password.
+# Stores the object ID of the person who applied first. Without it, an apply by another person would change a setting of the app
+# and restart the app, and that person could set the first password.
 resource "terraform_data" "deployer" {
   input = data.azurerm_client_config.current.object_id
 
@@ -25,8 +25,8 @@ resource "terraform_data" "deployer" {
   }
 }
 
-# The user-assigned identity makes the service's calls. The app's system-assigned identity only resolves the key vault
-# references.
+# The service calls Azure with the user-assigned identity. The platform uses the app's system-assigned identity only to read the
+# secrets that app settings refer to.
 resource "azurerm_function_app_flex_consumption" "function_app" {
   name                                           = local.function_app_name
   resource_group_name                            = local.resource_group_name
@@ -80,11 +80,13 @@ resource "azurerm_function_app_flex_consumption" "function_app" {
   app_settings = merge(
     var.additional_settings,
     {
-      # Without these limits, the C library keeps a tenth of an instance of 512 MB as freed memory of its threads (BENCHMARKS.md).
+      # Two limits of the C library's memory allocator. Without them, it keeps freed memory of its threads: a tenth of the memory of
+      # an instance with 512 MB (BENCHMARKS.md).
       MALLOC_ARENA_MAX       = "2"
       MALLOC_TRIM_THRESHOLD_ = "131072"
-      # AzureWebJobsStorage in capitals. The provider adds this setting with an empty key, unless it is set in any spelling, and
-      # drops it from its state in its own spelling only. Azure and the host ignore case. Empty: the settings below are used.
+      # The setting AzureWebJobsStorage, in capitals. Without it, the provider would add the setting with an empty key. In the usual
+      # spelling, the provider would drop it from its state, so each plan would contain a change. Azure and the host ignore case.
+      # They treat the empty value as not set, and use the settings below.
       AZUREWEBJOBSSTORAGE                       = ""
       AzureWebJobsStorage__blobServiceUri       = azurerm_storage_account.storage_account.primary_blob_endpoint
       AzureWebJobsStorage__queueServiceUri      = azurerm_storage_account.storage_account.primary_queue_endpoint

@@ -1,4 +1,5 @@
-# Mail with the service's identity, from a domain that Azure manages (DoNotReply@....azurecomm.net).
+# Communication Services, with which the service sends mail from a domain that Azure manages (DoNotReply@....azurecomm.net). The
+# service signs in with its identity.
 resource "azurerm_email_communication_service" "email_service" {
   count = var.mail_enabled ? 1 : 0
 
@@ -34,8 +35,8 @@ resource "azurerm_communication_service_email_domain_association" "linked_domain
   email_service_domain_id  = azurerm_email_communication_service_domain.email_domain[0].id
 }
 
-# Broader than sending: this resource supports no custom role, and no built-in role is narrower. Assigned for this resource
-# only.
+# This role permits more than sending mail: the resource supports no custom role, and no built-in role is narrower. The role is
+# assigned for this resource only.
 resource "azurerm_role_assignment" "mail_role" {
   count = var.mail_enabled ? 1 : 0
 

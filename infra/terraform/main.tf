@@ -1,3 +1,6 @@
+# The resource group and the identity of the service, values that the other files use, and the modules that are deployed to other
+# scopes.
+
 data "azurerm_client_config" "current" {}
 
 locals {
@@ -33,8 +36,8 @@ resource "azurerm_user_assigned_identity" "identity" {
   tags                = local.tags
 }
 
-# Permissions in the deployment's subscription. A provider creates resources in one subscription, so each further subscription
-# calls this module with its own provider (examples/several-subscriptions).
+# Events of the deployment's own subscription. A provider creates resources in one subscription, so for each further subscription
+# you call this module with another provider (examples/several-subscriptions).
 module "events" {
   source = "./events"
   count  = var.events_enabled ? 1 : 0
@@ -47,6 +50,7 @@ module "events" {
   sender_role_id     = azurerm_role_assignment.topic_sender_role.id
 }
 
+# Permissions of the service in scopes outside of its resource group.
 module "watch" {
   source   = "./watch"
   for_each = local.assigned_subscription_ids

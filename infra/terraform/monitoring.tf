@@ -1,5 +1,5 @@
-# Logs and metrics of the service, and a workbook to view them. Written with the service's identity: local authentication is
-# off.
+# Logs and metrics of the service, and a workbook to view them. The service writes them with its identity, because local
+# authentication is off.
 resource "azurerm_log_analytics_workspace" "log_analytics_workspace" {
   count = var.log_analytics_workspace_resource_id == "" ? 1 : 0
 
@@ -10,7 +10,7 @@ resource "azurerm_log_analytics_workspace" "log_analytics_workspace" {
   sku                          = "PerGB2018"
   retention_in_days            = var.log_retention_days
   local_authentication_enabled = false
-  # Who may read a resource may read its logs. The provider's default, but not Azure's.
+  # Permits a person who may read a resource to read its logs. This is the provider's default, but not Azure's.
   allow_resource_only_permissions = true
   internet_ingestion_access_type  = var.monitoring_public_network_access_enabled ? "Enabled" : "Disabled"
   internet_query_access_type      = var.monitoring_public_network_access_enabled ? "Enabled" : "Disabled"
@@ -20,7 +20,7 @@ locals {
   log_analytics_workspace_id = var.log_analytics_workspace_resource_id == "" ? azurerm_log_analytics_workspace.log_analytics_workspace[0].id : var.log_analytics_workspace_resource_id
 }
 
-# Queries of the workspace, with the person who ran them. Its owner decides for an existing workspace.
+# Logs each query of the workspace with the person who ran it. For an existing workspace, its owner decides about such logs.
 resource "azurerm_monitor_diagnostic_setting" "workspace_diagnostics" {
   count = var.diagnostic_settings_enabled && var.log_analytics_workspace_resource_id == "" ? 1 : 0
 

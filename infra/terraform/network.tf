@@ -10,7 +10,7 @@ resource "azurerm_virtual_network" "virtual_network" {
 }
 
 locals {
-  # Existing subnets have the network and the gateway of their owner.
+  # Existing subnets are in a network of their owner, who also decides about its NAT gateway. So this module creates neither.
   network_created            = var.network_enabled && var.function_subnet_resource_id == ""
   nat_gateway_created        = var.network_enabled && var.function_subnet_resource_id == "" && var.nat_gateway_enabled
   function_subnet_id         = local.network_created ? azurerm_subnet.function_subnet[0].id : var.function_subnet_resource_id
@@ -21,7 +21,8 @@ locals {
   subnet_bits = 26 - tonumber(split("/", var.network_address_prefix)[1])
 }
 
-# Without rules of its own: Azure's default rules allow calls inside the network and to the internet, and deny calls from it.
+# The group has no rules of its own: Azure's default rules allow calls inside the network and to the internet, and deny calls from
+# the internet.
 resource "azurerm_network_security_group" "network_security_group" {
   count = local.network_created ? 1 : 0
 
@@ -94,11 +95,11 @@ resource "azurerm_subnet" "private_endpoint_subnet" {
   resource_group_name  = local.resource_group_name
   virtual_network_name = azurerm_virtual_network.virtual_network[0].name
   address_prefixes     = [cidrsubnet(var.network_address_prefix, local.subnet_bits, 1)]
-  # Private endpoints ignore the security group otherwise.
+  # Without this policy, private endpoints ignore the security group.
   private_endpoint_network_policies = "NetworkSecurityGroupEnabled"
 }
 
-# A NAT gateway, so that the app calls with one fixed public address.
+# A NAT gateway, so that all calls of the app come from one fixed public address.
 resource "azurerm_public_ip" "public_ip_address" {
   count = local.nat_gateway_created ? 1 : 0
 

@@ -14,12 +14,12 @@ output "service_key_vault_id" {
 }
 
 output "service_storage_account_id" {
-  description = "Input of events/ and events-policy/ of other scopes."
+  description = "Resource ID of the storage account, which events/ and events-policy/ of other scopes need."
   value       = azurerm_storage_account.storage_account.id
 }
 
 output "service_event_identity_id" {
-  description = "Input of events/ and events-policy/ of other scopes."
+  description = "Resource ID of the identity with which topics deliver, which events/ and events-policy/ of other scopes need."
   value       = azurerm_user_assigned_identity.event_identity.id
 
   # Topics of other subscriptions wait for the role too.
@@ -27,12 +27,12 @@ output "service_event_identity_id" {
 }
 
 output "service_vault_events_queue_id" {
-  description = "Queue of the events."
+  description = "Resource ID of the queue to which Event Grid delivers."
   value       = azurerm_storage_queue.vault_events_queue.id
 }
 
 output "service_resource_group_id" {
-  description = "Input of events-policy/."
+  description = "Resource ID of the resource group of the service, which events-policy/ needs."
   value       = local.resource_group_id
 }
 
@@ -42,7 +42,7 @@ output "service_function_app_id" {
 }
 
 output "service_identity_principal_id" {
-  description = "Input of watch/ at a management group."
+  description = "Object ID of the identity of the service, which watch/ at a management group needs."
   value       = azurerm_user_assigned_identity.identity.principal_id
 }
 

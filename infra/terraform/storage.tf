@@ -1,4 +1,5 @@
-# The service's state (tables), its work (queues) and its package (one blob container). Accessible with Entra identities only.
+# The storage account of the service: its data (tables), its messages (queues) and its deployment package (one blob container).
+# Only Entra identities can access it.
 resource "azurerm_storage_account" "storage_account" {
   name                            = "st${local.suffix}"
   resource_group_name             = local.resource_group_name
@@ -113,7 +114,7 @@ resource "azurerm_storage_queue" "vault_events_queue" {
   storage_account_id = azurerm_storage_account.storage_account.id
 }
 
-# Blobs contain the host's locks and the platform's package.
+# The Functions host stores its locks in blobs, and the platform reads the deployment package from a blob.
 resource "azurerm_role_assignment" "blob_role" {
   scope                = azurerm_storage_account.storage_account.id
   role_definition_name = "Storage Blob Data Owner"

@@ -1,4 +1,5 @@
-# The service's own key vault: its signing keys, the first administrator's password, webhook addresses, the audit anchor.
+# The service's own key vault: its signing keys, the first administrator's password, webhook addresses and the audit anchor (the
+# hash of the newest audit log digest).
 resource "azurerm_key_vault" "vault" {
   name                          = "kv-${local.suffix}"
   resource_group_name           = local.resource_group_name

@@ -1,5 +1,5 @@
 // Permissions of the policy in the service's own resource group. docs/permissions-options.md lists the Azure calls that need each
-// permission. The policy assigns no role.
+// permission. None of them allows the policy to assign a role.
 param environmentName string
 param storageAccountId string
 param eventIdentityId string
@@ -13,7 +13,7 @@ resource eventIdentity 'Microsoft.ManagedIdentity/userAssignedIdentities@2024-11
   name: split(eventIdentityId, '/')[8]
 }
 
-// Allows the policy to give the topics their identity.
+// Allows the policy to give each topic that it creates the identity with which the topic delivers events.
 resource identityOperatorRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   name: guid(eventIdentity.id, principalId, 'Managed Identity Operator')
   scope: eventIdentity

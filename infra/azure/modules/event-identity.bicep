@@ -1,5 +1,5 @@
-// The identity with which every Event Grid topic of this service delivers. One identity for all topics needs one role assignment,
-// and a policy can use it without the right to assign roles.
+// The identity with which every Event Grid topic of this service delivers events. One identity for all topics needs one role
+// assignment, and a policy that creates topics can use it without the right to assign roles.
 param name string
 param location string
 param tags object

@@ -28,7 +28,7 @@ resource logAnalyticsWorkspace 'Microsoft.OperationalInsights/workspaces@2025-02
   }
 }
 
-// Queries of the workspace, with the person who ran them. Its owner decides for an existing workspace.
+// Logs each query of the workspace with the person who ran it. For an existing workspace, its owner decides about such logs.
 resource workspaceDiagnostics 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = if (diagnosticSettingsEnabled && empty(logAnalyticsWorkspaceResourceId)) {
   name: 'all-logs'
   scope: logAnalyticsWorkspace
@@ -85,5 +85,5 @@ resource workbook 'Microsoft.Insights/workbooks@2023-06-01' = {
 
 output logAnalyticsWorkspaceId string = workspaceId
 output applicationInsightsId string = applicationInsights.id
-// An address, not a credential, because local authentication is off.
+// With local authentication off, this text is only an address and no credential.
 output applicationInsightsConnectionString string = applicationInsights.properties.ConnectionString

@@ -1,4 +1,4 @@
-// A NAT gateway, so that the app calls with one fixed public address.
+// A NAT gateway, so that all calls of the app come from one fixed public address.
 param environmentName string
 param location string
 param tags object

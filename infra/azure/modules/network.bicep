@@ -17,7 +17,8 @@ resource virtualNetwork 'Microsoft.Network/virtualNetworks@2024-07-01' = {
   }
 }
 
-// Without rules of its own: Azure's default rules allow calls inside the network and to the internet, and deny calls from it.
+// The group has no rules of its own: Azure's default rules allow calls inside the network and to the internet, and deny calls from
+// the internet.
 resource networkSecurityGroup 'Microsoft.Network/networkSecurityGroups@2024-07-01' = {
   name: 'nsg-${environmentName}'
   location: location
@@ -65,7 +66,7 @@ resource privateEndpointSubnet 'Microsoft.Network/virtualNetworks/subnets@2024-0
   properties: {
     addressPrefix: cidrSubnet(networkAddressPrefix, 26, 1)
     networkSecurityGroup: { id: networkSecurityGroup.id }
-    // Private endpoints ignore the security group otherwise.
+    // Without this policy, private endpoints ignore the security group.
     privateEndpointNetworkPolicies: 'NetworkSecurityGroupEnabled'
   }
   // Azure can change only one subnet of a network at a time.

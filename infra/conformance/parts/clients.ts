@@ -154,7 +154,10 @@ export const part: Part = {
   },
 };
 
-/** Returns what a program printed for a task. @throws {Error} with the end of its output, if it did not print the task */
+/**
+ * Returns what a program printed for a task.
+ * @throws {Error} with the end of its output, if it did not print the task
+ */
 function resultIn(lines: string, task: string): string {
   const line = lines.split("\n").find((one) => one.startsWith(`${task}: `));
   if (line === undefined) throw new Error(`The program did not do it. ${lines.slice(-300)}`);
@@ -182,7 +185,8 @@ async function expectedResults(service: Service): Promise<Record<string, string>
 }
 
 /**
- * Runs a command. @returns its standard output and standard error
+ * Runs a command.
+ * @returns its standard output and standard error
  *
  * @throws {Error} with the end of both if it fails, and with all of both as its `cause`
  */

@@ -76,10 +76,10 @@ async function* runTests(keycloakUrl: string): AsyncGenerator<PartCase> {
     child.stderr.on("data", (data) => (errors += data));
     const [code] = await once(child, "close");
     const lines = existsSync(cases) ? readFileSync(cases, "utf8").trim().split("\n") : [];
-    const found = lines.map((line) => JSON.parse(line) as Case);
-    for (const one of found) yield { program: "keycloak", ...one, name: `${protocol}: ${one.name}` };
+    const finishedCases = lines.map((line) => JSON.parse(line) as Case);
+    for (const one of finishedCases) yield { program: "keycloak", ...one, name: `${protocol}: ${one.name}` };
     // The tests failed outside of a case, or did not start.
-    if (code !== 0 && found.every(({ passed }) => passed))
+    if (code !== 0 && finishedCases.every(({ passed }) => passed))
       yield {
         program: "keycloak",
         name: `${protocol}: the tests run to their end`,

@@ -6,7 +6,7 @@ import { runPython } from "../python.ts";
 
 const TEXT = "text/plain; version=0.0.4; charset=utf-8";
 
-/** What python/parse_metrics.py prints. */
+/** Output of python/parse_metrics.py. */
 interface Parsed {
   families: { name: string; type: string; help: string; samples: number }[];
   /** Series that occur more than once. */

@@ -60,7 +60,7 @@ export const part: Part = {
         yield await runCase("configuration", "configured", () => configure(service, "aws", { ...KEY, region: REGION }));
         const options = { endpoint, region: REGION, credentials: KEY };
         for (const store of [secretsManager(options), parameterStore(options)]) {
-          const at = (name: string) => `${store.service}: ${name}`;
+          const caseName = (name: string) => `${store.service}: ${name}`;
           const target = (): Target => ({
             targetProvider: "aws",
             targetService: store.service,
@@ -77,33 +77,33 @@ export const part: Part = {
           const first = target();
           const name = first.targetName;
           let copy: Copy;
-          yield await runCase(at("a secret is copied"), "inSync, the value", async () => {
+          yield await runCase(caseName("a secret is copied"), "inSync, the value", async () => {
             copy = await Copy.create(service, first);
             return `${await copy.state()}, ${await compareWithSource(name)}`;
           });
-          yield await runCase(at("tags name the owner"), "credential-lifecycle", async () => {
+          yield await runCase(caseName("tags name the owner"), "credential-lifecycle", async () => {
             const tags = await store.tags(name);
             return tags.find(({ Key }) => Key === "managed-by")?.Value ?? "no tag";
           });
-          yield await runCase(at("a second run writes nothing"), "inSync, 1 version", async () => {
+          yield await runCase(caseName("a second run writes nothing"), "inSync, 1 version", async () => {
             const state = await copy.sync();
             return `${state}, ${await store.countVersions(name)} version`;
           });
-          yield await runCase(at("a new version of the source is copied"), "inSync, the value", async () => {
+          yield await runCase(caseName("a new version of the source is copied"), "inSync, the value", async () => {
             rotateSource(service, `rotated for ${store.service}`);
             return `${await copy.sync()}, ${await compareWithSource(name)}`;
           });
-          yield await runCase(at("changed by hand: restored"), "changed, inSync, the value", async () => {
+          yield await runCase(caseName("changed by hand: restored"), "changed, inSync, the value", async () => {
             await store.write(name, "by hand");
             const before = (await compareValue(name, "by hand")) === "the value" ? "changed" : "not changed";
             return `${before}, ${await copy.sync()}, ${await compareWithSource(name)}`;
           });
-          yield await runCase(at("deleted by hand: created again"), "no value, inSync, the value", async () => {
+          yield await runCase(caseName("deleted by hand: created again"), "no value, inSync, the value", async () => {
             await store.delete(name);
             return `${await compareWithSource(name)}, ${await copy.sync()}, ${await compareWithSource(name)}`;
           });
           yield await runCase(
-            at("belongs to somebody else: not overwritten"),
+            caseName("belongs to somebody else: not overwritten"),
             "failing targetNotOwned, the value",
             async () => {
               const foreign = target();
@@ -112,7 +112,7 @@ export const part: Part = {
               return `${state}, ${await compareValue(foreign.targetName, "theirs")}`;
             },
           );
-          yield await runCase(at("record deleted with its copy"), "removed, no value", async () => {
+          yield await runCase(caseName("record deleted with its copy"), "removed, no value", async () => {
             return `${await copy.remove()}, ${await compareWithSource(name)}`;
           });
         }

@@ -38,24 +38,29 @@ export const part: Part = {
           "functions and triggers are those of the local host",
           /^\d{3}, no difference$/,
           async () => {
-            const here = worker.functions.map(({ name, trigger }) => nameAndTrigger({ name, trigger: trigger.type }));
-            const there = local.map(nameAndTrigger);
+            const inWorker = worker.functions.map(({ name, trigger }) =>
+              nameAndTrigger({ name, trigger: trigger.type }),
+            );
+            const inLocalHost = local.map(nameAndTrigger);
             const differing = [
-              ...here.filter((one) => !there.includes(one)),
-              ...there.filter((one) => !here.includes(one)),
+              ...inWorker.filter((one) => !inLocalHost.includes(one)),
+              ...inLocalHost.filter((one) => !inWorker.includes(one)),
             ];
-            return `${here.length}, ${differing.join("; ") || "no difference"}`;
+            return `${inWorker.length}, ${differing.join("; ") || "no difference"}`;
           },
         );
 
-        /** Sends a request to a function of the worker. @returns The status and the body */
+        /**
+         * Sends a request to a function of the worker.
+         * @returns The status and the body
+         */
         const call = async (target: LoadedFunction, method: string, headers: Record<string, string>, body?: string) => {
-          const given = Object.entries({ "x-forwarded-for": "127.0.0.1:5000", ...headers });
+          const allHeaders = Object.entries({ "x-forwarded-for": "127.0.0.1:5000", ...headers });
           const { value, error } = await worker.invoke(target, {
             http: {
               method,
               url: `${service.url}/${target.trigger.route}`,
-              nullableHeaders: Object.fromEntries(given.map(([name, text]) => [name, { value: text }])),
+              nullableHeaders: Object.fromEntries(allHeaders.map(([name, text]) => [name, { value: text }])),
               nullableQuery: {},
               nullableParams: {},
               ...(body !== undefined && { body: { bytes: Buffer.from(body) } }),
@@ -73,10 +78,11 @@ export const part: Part = {
           const differences: string[] = [];
           for (const read of reads) {
             const path = `/${read.trigger.route}`;
-            const there = await fetch(service.url + path, { headers, redirect: "manual" });
-            await there.arrayBuffer();
+            const localResponse = await fetch(service.url + path, { headers, redirect: "manual" });
+            await localResponse.arrayBuffer();
             const { status } = await call(read, "GET", headers);
-            if (String(status) !== String(there.status)) differences.push(`${path}: ${status}, not ${there.status}`);
+            if (String(status) !== String(localResponse.status))
+              differences.push(`${path}: ${status}, not ${localResponse.status}`);
           }
           return `${reads.length} paths, ${differences.join("; ") || "no difference"}`;
         };

@@ -63,7 +63,8 @@ export const part: Part = {
 };
 
 /**
- * Runs a linter. @returns `none`, or the rules that the description breaks, with their number
+ * Runs a linter.
+ * @returns `none`, or the rules that the description breaks, with their number
  *
  * @throws {Error} with the linter's output, if it is not JSON
  */

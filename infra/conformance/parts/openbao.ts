@@ -34,12 +34,16 @@ export const part: Part = {
         const settings = { address, caCertificate: readFileSync(authority, "utf8") };
         /** Compares the value in OpenBao with that of the source in Key Vault. */
         const value = async (name: string) => {
-          const found = await bao("kv", "get", "-mount=secret", "-field=value", name).catch((error: unknown) => {
+          const storedValue = await bao("kv", "get", "-mount=secret", "-field=value", name).catch((error: unknown) => {
             // "No data found": the newest version is deleted. "No value found": there is no version at all.
             if (!/No (data|value) found/.test(String((error as { stderr?: string }).stderr))) throw error;
             return undefined;
           });
-          return found === sourceValue(service) ? "the value" : found === undefined ? "no value" : "another value";
+          return storedValue === sourceValue(service)
+            ? "the value"
+            : storedValue === undefined
+              ? "no value"
+              : "another value";
         };
         const metadata = async (name: string) =>
           JSON.parse(await bao("kv", "metadata", "get", "-mount=secret", "-format=json", name)).data;

@@ -98,7 +98,7 @@ export const part: Part = {
         });
         // Pebble responds 400 to the key identifier of another authority.
         yield await runCase("a certificate that Pebble did not issue", /answered 400/, async () => {
-          // With the name of Pebble's authority, so that the service asks Pebble for it.
+          // The certificate has the name of Pebble's authority, so that the service asks Pebble about it.
           service.cloud.control.putCertificate("kv-acme", {
             name: "foreign",
             issuer: "Pebble of another company",

@@ -19,7 +19,7 @@ const RSA_SHA1 = "http://www.w3.org/2000/09/xmldsig#rsa-sha1";
 /** How the identity provider answers a sign-in. */
 interface Answer {
   attributes?: Record<string, string[]>;
-  /** What is signed: `assertion`, `response` or both. Default: the assertion. */
+  /** The signed parts: `assertion`, `response` or both. Default: the assertion. */
   sign?: ("assertion" | "response")[];
   encrypt?: boolean;
   algorithm?: string;
@@ -79,7 +79,10 @@ export const part: Part = {
         );
       });
 
-      /** Starts a sign-in. @returns The browser, and the query with which it is sent to the provider */
+      /**
+       * Starts a sign-in.
+       * @returns The browser, and the query with which it is sent to the provider
+       */
       const start = async () => {
         const browser = new Browser(service);
         const answer = await browser.send(new URL(`${ORIGIN}/auth/sso/login`));
@@ -106,7 +109,10 @@ export const part: Part = {
         async () => JSON.stringify(await idp("request", { query: { ...query, RelayState: "another" } })),
       );
 
-      /** Signs a person in. @returns the browser and what the sign-in led to */
+      /**
+       * Signs a person in.
+       * @returns the browser and what the sign-in led to
+       */
       const signIn = async ({ attributes = {}, sign = ["assertion"], encrypt = false, algorithm }: Answer) => {
         const { browser, query } = await start();
         const all = { Role: ["Everyone"], uid: ["uma"], mail: ["uma@acme.example"], ...attributes };

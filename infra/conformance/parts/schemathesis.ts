@@ -76,7 +76,7 @@ function isOtherMediaType(failure: string, document: { paths: Record<string, Rec
   return responses["200"]?.["x-other-media-types"]?.some((other) => other.startsWith(type)) ?? false;
 }
 
-/** What this file reads of an operation in the OpenAPI document. */
+/** The members of an operation in the OpenAPI document that this file reads. */
 interface Operation {
   responses?: Record<string, { "x-other-media-types"?: string[] }>;
 }
@@ -88,14 +88,17 @@ interface Run {
   failures: Map<string, string[]>;
 }
 
-/** What this file reads of a scenario in the report: the requests of one operation in one phase. */
+/** The members of a scenario in the report that this file reads. A scenario has the requests of one operation in one phase. */
 interface Scenario {
   label?: string;
   interactions?: Record<string, unknown>;
   checks?: Record<string, { name: string; status: string; failure_info?: { failure?: { message?: string } } }[]>;
 }
 
-/** Runs Schemathesis as the administrator with this token. @throws {Error} with the program's output if it wrote no report */
+/**
+ * Runs Schemathesis as the administrator with this token.
+ * @throws {Error} with the program's output if it wrote no report
+ */
 async function runSchemathesis(url: string, token: string): Promise<Run> {
   const folder = mkdtempSync(path.join(tmpdir(), "schemathesis-"));
   const report = path.join(folder, "report.ndjson");

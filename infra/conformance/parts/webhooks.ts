@@ -8,7 +8,7 @@ import { runPython } from "../python.ts";
 /** A name that a person chose in Azure, with characters of several scripts and of markup. */
 const TAG = 'Zoë "O\'Neil" <b>&amp; 株式会社';
 
-/** What python/parse_event.py prints. */
+/** Output of python/parse_event.py. */
 interface Event {
   id: string;
   source: string;

@@ -14,7 +14,7 @@ export function checkCombinations(context: Context): CheckResult {
   const isNetworkOff = values.networkEnabled !== true;
   const subnets = SUBNETS.filter((one) => textParameter(context, one));
   const findings: Finding[] = [];
-  /** Adds a finding that another value of one parameter avoids. */
+  /** Adds a finding about a parameter. Its remedy is to set the parameter `fix` to a value. */
   const add = (severity: Finding["severity"], parameter: string, message: string, [fix, value]: [string, boolean]) =>
     findings.push({
       code: severity === "stops" ? "parameter.refused" : "parameter.ignored",
@@ -56,7 +56,7 @@ export function checkCombinations(context: Context): CheckResult {
   return { summary: `${Object.keys(values).length} given${note}`, findings };
 }
 
-/** The finding for parameters that the templates refuse for a reason that this file does not check. */
+/** Returns the finding for parameters that the templates reject for a reason that this file does not check. */
 const refusal = ({ parameters }: Context, message: string): Finding => ({
   code: "parameter.refused",
   severity: "stops",

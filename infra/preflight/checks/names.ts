@@ -83,8 +83,9 @@ async function findingsFor(
   );
   if (answer.nameAvailable) return [];
   const deletedPath = `${provider}/locations/${parameters.location}/${deleted}/${name}`;
-  const found = deleted && (await unlessMissing(arm.call({ path: deletedPath, apiVersion, target }, Deleted)));
-  if (!found) {
+  const deletedResource =
+    deleted && (await unlessMissing(arm.call({ path: deletedPath, apiVersion, target }, Deleted)));
+  if (!deletedResource) {
     return [
       {
         code: "name.taken",
@@ -96,7 +97,7 @@ async function findingsFor(
       },
     ];
   }
-  const { vaultId, configurationStoreId, scheduledPurgeDate, purgeProtectionEnabled } = found.properties;
+  const { vaultId, configurationStoreId, scheduledPurgeDate, purgeProtectionEnabled } = deletedResource.properties;
   const isOwn = (vaultId ?? configurationStoreId ?? "").toLowerCase() === (resource.id ?? "").toLowerCase();
   const message = `A deleted resource has the name until ${scheduledPurgeDate ?? "it is purged"}.`;
   const location = `--location ${parameters.location}`;

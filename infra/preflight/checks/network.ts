@@ -128,14 +128,15 @@ const noPurgeProtection = (id: string): Finding => ({
 /** Checks that the client ID of the customer-managed key is that of its identity, the only parameter that names an identity. */
 function clientIdFindings(context: Context, id: string, actual: string | null | undefined): Finding[] {
   const key = context.parameters.values.customerManagedKey;
-  const given = isObject(key) ? key.userAssignedIdentityClientId : undefined;
-  if (typeof given !== "string" || given === "" || !actual || given === actual.toLowerCase()) return [];
+  const givenClientId = isObject(key) ? key.userAssignedIdentityClientId : undefined;
+  if (typeof givenClientId !== "string" || givenClientId === "" || !actual || givenClientId === actual.toLowerCase())
+    return [];
   return [
     {
       code: "existing.clientId",
       severity: "stops",
       subject: id,
-      message: `The client ID ${given} of the customer-managed key is not the one of its identity, with which App Configuration reads the key.`,
+      message: `The client ID ${givenClientId} of the customer-managed key is not the one of its identity, with which App Configuration reads the key.`,
       remedy: `Set userAssignedIdentityClientId to ${actual.toLowerCase()}.`,
       command: `az identity show --ids ${quote(id)} --query clientId`,
     },

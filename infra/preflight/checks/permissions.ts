@@ -31,7 +31,7 @@ export async function checkPermissions(context: Context): Promise<CheckResult> {
       const permissions = await permissionsAt(context, scope);
       const missing = [...actions].filter((action) => !permissions.some((one) => allows(one, action)));
       findings.push(...missingFindings(context, scope, missing));
-      // Only at subscriptions and resource groups: `/subscriptions/GUID/resourceGroups/NAME` has five parts.
+      // Conditions are only read at subscriptions and resource groups: `/subscriptions/GUID/resourceGroups/NAME` has five parts.
       if (actions.has("Microsoft.Authorization/roleAssignments/write") && scope.split("/").length <= 5)
         findings.push(...(await conditionFindings(context, scope)));
     } catch (error) {

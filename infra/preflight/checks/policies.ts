@@ -27,10 +27,10 @@ export async function checkPolicies(context: Context): Promise<CheckResult> {
     proposals = context.proposed.size;
     const plan = proposals === 0 ? context.plan : context.planWith(Object.fromEntries(context.proposed));
     for (const scope of plan.scopes) {
-      const found = (policies.get(existingScope(context, scope)) ?? []).flatMap((one) =>
+      const newFindings = (policies.get(existingScope(context, scope)) ?? []).flatMap((one) =>
         findingsOf({ ...context, plan }, one, scope),
       );
-      for (const one of found) {
+      for (const one of newFindings) {
         const key = `${one.code} ${one.subject}`;
         findings.set(key, findings.get(key) ?? one);
       }
@@ -141,8 +141,8 @@ function candidates(context: Context, policy: AssignedPolicy): Change[] {
 function tagCandidates({ parameters, proposed }: Context, policy: AssignedPolicy, texts: string[]): Change[] {
   // Tags in field names such as `tags['owner']`, `tags[owner]` and `tags.owner`.
   const inRule = [...JSON.stringify(policy.rule.if).matchAll(/tags(?:\['|\[|\.)([\w -]+)/g)].map(([, name]) => name!);
-  const given = proposed.get("tags") ?? parameters.values.tags ?? {};
-  const tags = isObject(given) ? given : {};
+  const currentTags = proposed.get("tags") ?? parameters.values.tags ?? {};
+  const tags = isObject(currentTags) ? currentTags : {};
   const names = [...new Set([...texts, ...inRule])];
   return names.flatMap((tag) =>
     [...texts.filter((one) => one !== tag), "VALUE"].map((value) => ({

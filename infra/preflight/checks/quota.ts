@@ -54,7 +54,7 @@ export async function checkQuota(context: Context): Promise<CheckResult> {
       usages.set(path, list?.entries ?? []);
     }
     const usage = usages.get(path)!.find((one) => one.name.value.toLowerCase() === name.toLowerCase());
-    // Not reported, or the resource provider is not registered.
+    // Azure does not report the quota, or the resource provider is not registered.
     if (!usage) continue;
     checked++;
     if (usage.currentValue + created.length <= usage.limit) continue;

@@ -81,7 +81,10 @@ export interface AssignedPolicy {
   referenceId: string | undefined;
 }
 
-/** Returns the enforced policies at a scope, without exempted ones. @throws {CloudFailure} if they can't be read. */
+/**
+ * Returns the enforced policies at a scope, without exempted ones.
+ * @throws {CloudFailure} if they can't be read.
+ */
 export async function assignedPolicies(arm: Arm, scope: string, now = new Date()): Promise<AssignedPolicy[]> {
   const list = <T>(type: string, apiVersion: string, entry: z.ZodType<T>) =>
     arm.list(

@@ -32,7 +32,7 @@ class ExpressionParser {
   readonly #functions: Functions;
   /** False if the text has characters that are no part of an expression. */
   readonly #complete: boolean;
-  #at = 0;
+  #position = 0;
 
   constructor(text: string, functions: Functions) {
     this.#functions = functions;
@@ -52,11 +52,11 @@ class ExpressionParser {
   parse(): Value {
     if (!this.#complete) return UNKNOWN;
     const value = this.#expression();
-    return this.#at === this.#tokens.length ? value : UNKNOWN;
+    return this.#position === this.#tokens.length ? value : UNKNOWN;
   }
 
   #expression(): Value {
-    const token = this.#tokens[this.#at++];
+    const token = this.#tokens[this.#position++];
     if (token === undefined) return UNKNOWN;
     let value: Value = UNKNOWN;
     if ("text" in token) value = token.text;
@@ -69,7 +69,7 @@ class ExpressionParser {
   #named(name: string): Value {
     if (!this.#takes("(")) return { true: true, false: false, null: null }[name.toLowerCase()] ?? UNKNOWN;
     const args: Value[] = [];
-    while (this.#at < this.#tokens.length && !this.#takes(")")) {
+    while (this.#position < this.#tokens.length && !this.#takes(")")) {
       args.push(this.#expression());
       this.#takes(",");
     }
@@ -84,7 +84,7 @@ class ExpressionParser {
     let result = value;
     for (;;) {
       if (this.#takes(".")) {
-        const token = this.#tokens[this.#at++];
+        const token = this.#tokens[this.#position++];
         // The tokenizer reads `a.b` as one name.
         const path = token !== undefined && "name" in token ? token.name.split(".") : ["?"];
         for (const name of path) result = memberOf(result, name);
@@ -97,9 +97,9 @@ class ExpressionParser {
   }
 
   #takes(sign: string): boolean {
-    const token = this.#tokens[this.#at];
+    const token = this.#tokens[this.#position];
     if (token === undefined || !("sign" in token) || token.sign !== sign) return false;
-    this.#at++;
+    this.#position++;
     return true;
   }
 }

@@ -39,7 +39,7 @@ export interface WorkingGap extends SecretLocation {
   to?: string;
 }
 
-/** As UsedValues, with times in Unix milliseconds. Each value keeps the secret that the setting referred to at that time. */
+/** Like `UsedValues`, with times in Unix milliseconds. Each value keeps the secret that the setting referred to at that time. */
 interface ValueSeries extends SecretLocation {
   resource: string;
   evidence: string;
@@ -172,14 +172,14 @@ export class ConsumerValues {
     if (clientSecret !== undefined) {
       const { settlesAt, startsOn, expiresOn, removedAt = Number.POSITIVE_INFINITY } = clientSecret;
       const [worksFrom, worksUntil] = [Math.max(settlesAt, startsOn * 1000), Math.min(removedAt, expiresOn * 1000)];
-      return outside({ from, to }, [{ from: worksFrom, to: worksUntil }]).map((gap) => ({
+      return uncoveredParts({ from, to }, [{ from: worksFrom, to: worksUntil }]).map((gap) => ({
         ...gap,
         why: gap.to <= worksFrom ? "notYet" : removedAt <= expiresOn * 1000 ? "removed" : "expired",
       }));
     }
     const accepted = this.#issuers.get(secretKey(location)) ?? this.#versions(location);
     const times = accepted.filter((one) => one.value === value);
-    return outside({ from, to }, times).map((gap) => ({ ...gap, why: "refused" }));
+    return uncoveredParts({ from, to }, times).map((gap) => ({ ...gap, why: "refused" }));
   }
 
   /** Returns all current and former values of a vault secret. */
@@ -208,12 +208,12 @@ export class ConsumerValues {
 }
 
 /** Returns the parts of an interval that no other interval covers. */
-function outside(
+function uncoveredParts(
   interval: { from: number; to: number },
-  others: readonly { from: number; to: number }[],
+  coveringIntervals: readonly { from: number; to: number }[],
 ): { from: number; to: number }[] {
   let uncovered = [interval];
-  for (const { from, to } of others) {
+  for (const { from, to } of coveringIntervals) {
     uncovered = uncovered.flatMap((part) =>
       [
         { from: part.from, to: Math.min(part.to, from) },

@@ -19,7 +19,7 @@ export interface GovernanceCall {
 }
 
 /** Creates a route that first checks that the subscription exists and is readable. */
-export function governed(
+export function governedRoute(
   { options, subscription, path, rules }: GovernanceCall,
   route: Pick<Route, "name" | "versions"> & { action: string; scope?: string },
   answer: (claims: Claims) => ServiceResponse,

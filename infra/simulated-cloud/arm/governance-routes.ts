@@ -3,7 +3,7 @@
 
 import type { IncomingRequest, ServiceResponse } from "../http.ts";
 import { GLOBAL_TYPES, type Governance, PROVIDERS, REGIONS } from "./governance.ts";
-import { type GovernanceCall, governed, noSuchLocation } from "./governance-call.ts";
+import { type GovernanceCall, governedRoute, noSuchLocation } from "./governance-call.ts";
 import { nameRoute } from "./name-routes.ts";
 import { policyRoute } from "./policy-routes.ts";
 import { type ArmOptions, failure, page, type Route } from "./request-context.ts";
@@ -19,7 +19,13 @@ const WEB_VERSIONS = ["2023-12-01", "2024-04-01", "2024-11-01"];
 export function governanceRoute(options: ArmOptions, request: IncomingRequest): Route | undefined {
   const [, subscription, rest] = /^\/subscriptions\/([^/]+)\/(.+?)\/?$/i.exec(decodeURI(request.path)) ?? [];
   if (subscription === undefined || rest === undefined) return undefined;
-  const call = { options, request, subscription, path: rest.toLowerCase(), rules: options.governance.of(subscription) };
+  const call = {
+    options,
+    request,
+    subscription,
+    path: rest.toLowerCase(),
+    rules: options.governance.rulesOf(subscription),
+  };
   return (
     policyRoute(call) ??
     nameRoute(call) ??
@@ -29,9 +35,9 @@ export function governanceRoute(options: ArmOptions, request: IncomingRequest): 
 
 function listRoute(call: GovernanceCall): Route | undefined {
   const { options, request, subscription, path, rules } = call;
-  /** Returns the route of a list. @param scope - Scope of the check of permissions, if it is not the subscription. */
+  /** Returns the route of a list. Permissions are checked at `scope`, by default at the subscription. */
   const list = (name: string, versions: readonly string[], action: string, entries: () => object[], scope?: string) =>
-    governed(call, { name, versions, action, ...(scope !== undefined && { scope }) }, () =>
+    governedRoute(call, { name, versions, action, ...(scope !== undefined && { scope }) }, () =>
       page(options, request, entries(), PAGE_SIZE, (one) => one),
     );
   // https://learn.microsoft.com/rest/api/resources/providers/list
@@ -72,6 +78,7 @@ function listRoute(call: GovernanceCall): Route | undefined {
 }
 
 /**
+ * Returns the route of a list of quotas:
  * https://learn.microsoft.com/rest/api/storagerp/usages/list-by-location,
  * https://learn.microsoft.com/rest/api/virtualnetwork/usages/list
  */
@@ -86,7 +93,7 @@ function usageRoute(call: GovernanceCall): Route | undefined {
       : ["VirtualNetworks", "NatGateways", "StandardSkuPublicIpAddresses", "PrivateEndpoints"];
   const versions = namespace === "storage" ? ["2023-05-01", "2024-01-01", "2025-01-01"] : ["2024-05-01", "2024-07-01"];
   const route = { name: "arm.listUsages", versions, action: `${provider}/locations/usages/read` };
-  return governed(call, route, () => {
+  return governedRoute(call, route, () => {
     if (!REGIONS.some(({ name }) => name === location)) return noSuchLocation(location!);
     const value = names.map((name) => ({
       unit: "Count",
@@ -100,24 +107,24 @@ function usageRoute(call: GovernanceCall): Route | undefined {
 }
 
 /**
- * https://learn.microsoft.com/rest/api/authorization/permissions. Azure documents the lists of resource groups and resources;
- * it also answers for subscriptions.
+ * Returns the route of a list of the caller's permissions: https://learn.microsoft.com/rest/api/authorization/permissions.
+ * Azure documents it for resource groups and resources only, but it also works for subscriptions.
  */
 function permissionRoute(call: GovernanceCall): Route | undefined {
   const { options, request, subscription, path, rules } = call;
   const match = /^(?:(.+)\/)?providers\/microsoft\.authorization\/permissions$/.exec(path);
   if (match === null) return undefined;
   // The path of a resource group or resource. Undefined for the subscription itself.
-  const below = match[1];
-  const scope = `/subscriptions/${subscription}${below ? `/${below}` : ""}`.toLowerCase();
+  const pathInSubscription = match[1];
+  const scope = `/subscriptions/${subscription}${pathInSubscription ? `/${pathInSubscription}` : ""}`.toLowerCase();
   const route = {
     name: "arm.listPermissions",
     versions: PERMISSION_VERSIONS,
     action: "Microsoft.Authorization/permissions/read",
     scope,
   };
-  return governed(call, route, () => {
-    const group = /^resourcegroups\/([^/]+)/.exec(below ?? "")?.[1];
+  return governedRoute(call, route, () => {
+    const group = /^resourcegroups\/([^/]+)/.exec(pathInSubscription ?? "")?.[1];
     if (group !== undefined && findGroup(call, group) === undefined) return noSuchGroup(group);
     const permissions = (rules.permissions ?? [{ actions: ["*"] }]).filter((one) =>
       `${scope}/`.startsWith(`${(one.scope ?? `/subscriptions/${subscription}`).toLowerCase()}/`),
@@ -131,7 +138,11 @@ function permissionRoute(call: GovernanceCall): Route | undefined {
   });
 }
 
-/** https://learn.microsoft.com/rest/api/resources/resource-groups/get, …/resources/list-by-resource-group */
+/**
+ * Returns the route of a resource group or of the list of its resources:
+ * https://learn.microsoft.com/rest/api/resources/resource-groups/get,
+ * https://learn.microsoft.com/rest/api/resources/resources/list-by-resource-group
+ */
 function groupRoute(call: GovernanceCall): Route | undefined {
   const { options, request, subscription, path } = call;
   const [, name, resources] = /^resourcegroups\/([^/]+)(\/resources)?$/.exec(path) ?? [];
@@ -146,7 +157,7 @@ function groupRoute(call: GovernanceCall): Route | undefined {
     action,
     scope,
   };
-  return governed(call, route, () => {
+  return governedRoute(call, route, () => {
     const group = findGroup(call, name);
     if (group === undefined) return noSuchGroup(name);
     if (resources) return page(options, request, group.resources, PAGE_SIZE, (one) => one);
@@ -173,7 +184,7 @@ function findGroup({ options, subscription, rules }: GovernanceCall, name: strin
   const vaults = [...options.resources.vaults.values()]
     .filter((one) => one.subscriptionId === subscription.toLowerCase() && isInGroup(one.id))
     .map(({ id, name: vaultName }) => ({ id, name: vaultName, type: "Microsoft.KeyVault/vaults" }));
-  const others = [...options.store.all()]
+  const otherResources = [...options.store.all()]
     .filter((one) => one.subscriptionId === subscription.toLowerCase() && isInGroup(one.id))
     .map(({ id, name: resourceName, type }) => ({ id, name: resourceName, type: type.type }));
   const declaredResources = (declared?.resources ?? []).map(({ type, name: resourceName }) => ({
@@ -181,7 +192,7 @@ function findGroup({ options, subscription, rules }: GovernanceCall, name: strin
     name: resourceName,
     type,
   }));
-  const resources = [...vaults, ...others, ...declaredResources];
+  const resources = [...vaults, ...otherResources, ...declaredResources];
   if (declared === undefined && resources.length === 0) return undefined;
   const spelling = declared?.name ?? resources[0]!.id.split("/")[4]!;
   return {

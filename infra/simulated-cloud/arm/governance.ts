@@ -60,7 +60,8 @@ export class GovernanceStore {
     else this.#rules.set(subscriptionId.toLowerCase(), rules);
   }
 
-  of(subscriptionId: string): Governance {
+  /** Returns the rules of a subscription. Empty, which means the defaults, if no test set any. */
+  rulesOf(subscriptionId: string): Governance {
     return this.#rules.get(subscriptionId.toLowerCase()) ?? {};
   }
 }

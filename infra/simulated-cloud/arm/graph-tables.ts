@@ -5,7 +5,7 @@ import type { ArmResource, Properties } from "./resource-store.ts";
 import { roleAssignmentResource } from "./role-assignments.ts";
 import { vaultResource } from "./vault-resource.ts";
 
-/** Returns the rows of a table. Without `subscriptions`, of all that the caller can see. */
+/** Returns the rows of a table for these subscriptions. Without `subscriptions`: for all that the caller can see. */
 type Source = (options: ArmOptions, subscriptions: readonly string[] | undefined) => Generator<Row>;
 
 /** The tables of Resource Graph by name. Each contains only the rows that the caller may read. */
@@ -94,7 +94,7 @@ function* vaultRow(options: ArmOptions, name: string): Generator<Row> {
 
 const USER_IDENTITY = "Microsoft.ManagedIdentity/userAssignedIdentities";
 
-/** Returns the user-assigned identities that resources of the company have. They exist only as far as a resource names them. */
+/** Returns the user-assigned identities of the company's resources. Only identities that a resource names exist. */
 function* userIdentityRows({ store, authorization }: ArmOptions, subscriptionId: string): Generator<Row> {
   const identities = [...store.all()].flatMap(({ identity }) => Object.entries(identity?.userAssignedIdentities ?? {}));
   for (const [id, { principalId, clientId }] of new Map(identities)) {

@@ -2,7 +2,7 @@
 
 import type { ServiceResponse } from "../http.ts";
 import { REGIONS } from "./governance.ts";
-import { type GovernanceCall, governed, noSuchLocation, textMembers } from "./governance-call.ts";
+import { type GovernanceCall, governedRoute, noSuchLocation, textMembers } from "./governance-call.ts";
 import { failure, KEY_VAULT_VERSIONS, type Route } from "./request-context.ts";
 
 interface NameService {
@@ -59,19 +59,20 @@ const SERVICES: readonly NameService[] = [
   },
 ];
 
+/** Returns the route of a request about an available name or a deleted resource. Undefined for other requests. */
 export function nameRoute(call: GovernanceCall): Route | undefined {
   const { request, path } = call;
   const service = SERVICES.find((one) => one.path === path);
   if (service && request.method === "POST") {
     const { versions, action } = service;
-    return governed(call, { name: "arm.checkName", versions, action }, () => checkName(call, service));
+    return governedRoute(call, { name: "arm.checkName", versions, action }, () => checkName(call, service));
   }
   const [, namespace, location, kind, name] =
     /^providers\/([^/]+)\/locations\/([^/]+)\/(deleted\w+)\/([^/]+)$/.exec(path) ?? [];
   const owner = SERVICES.find((one) => one.deleted === kind && one.path.startsWith(`providers/${namespace}/`));
   if (owner === undefined || request.method !== "GET") return undefined;
   const action = `${owner.type.split("/")[0]}/locations/${kind}/read`;
-  return governed(call, { name: "arm.getDeleted", versions: owner.versions, action }, () =>
+  return governedRoute(call, { name: "arm.getDeleted", versions: owner.versions, action }, () =>
     readDeleted(call, owner, location!, name!),
   );
 }
@@ -105,24 +106,24 @@ function readDeleted(
   name: string,
 ): ServiceResponse {
   if (!REGIONS.some((region) => region.name === location)) return noSuchLocation(location);
-  const found = rules.deleted?.find(
+  const deletedResource = rules.deleted?.find(
     (one) => one.type === type && one.name.toLowerCase() === name && one.location === location,
   );
-  if (found === undefined)
+  if (deletedResource === undefined)
     return failure(404, "ResourceNotFound", `The deleted resource '${name}' was not found in '${location}'.`);
   const namespace = type.split("/")[0]!;
   return {
     status: 200,
     body: {
-      id: `/subscriptions/${subscription}/providers/${namespace}/locations/${location}/${deleted}/${found.name}`,
-      name: found.name,
+      id: `/subscriptions/${subscription}/providers/${namespace}/locations/${location}/${deleted}/${deletedResource.name}`,
+      name: deletedResource.name,
       type: `${namespace}/${deleted}`,
       properties: {
-        [type === "Microsoft.KeyVault/vaults" ? "vaultId" : "configurationStoreId"]: found.id,
+        [type === "Microsoft.KeyVault/vaults" ? "vaultId" : "configurationStoreId"]: deletedResource.id,
         location,
         deletionDate: "2026-11-01T00:00:00Z",
         scheduledPurgeDate: "2027-01-30T00:00:00Z",
-        purgeProtectionEnabled: found.purgeProtection,
+        purgeProtectionEnabled: deletedResource.purgeProtection,
       },
     },
   };

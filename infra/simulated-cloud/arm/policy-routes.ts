@@ -3,7 +3,7 @@
 
 import type { ServiceResponse } from "../http.ts";
 import type { GovernancePolicy } from "./governance.ts";
-import { type GovernanceCall, governed } from "./governance-call.ts";
+import { type GovernanceCall, governedRoute } from "./governance-call.ts";
 import { failure, page, type Route } from "./request-context.ts";
 
 const PAGE_SIZE = 100;
@@ -11,20 +11,21 @@ const POLICY_VERSIONS = ["2021-06-01", "2022-06-01", "2023-04-01", "2024-04-01"]
 const EXEMPTION_VERSIONS = ["2020-07-01-preview", "2022-07-01-preview"];
 const AUTHORIZATION = "providers/Microsoft.Authorization";
 
+/** Returns the route of a request about policies. Undefined for other requests. */
 export function policyRoute(call: GovernanceCall): Route | undefined {
   if (call.request.method !== "GET") return undefined;
-  const [, below, list] =
+  const [, pathInSubscription, list] =
     /^(?:(.+)\/)?providers\/microsoft\.authorization\/(policyassignments|policyexemptions)$/.exec(call.path) ?? [];
-  if (list !== undefined) return listRoute(call, below, list);
+  if (list !== undefined) return listRoute(call, pathInSubscription, list);
   const [, kind, name] =
     /(?:^|\/)providers\/microsoft\.authorization\/(policydefinitions|policysetdefinitions)\/([^/]+)$/.exec(call.path) ??
     [];
   return kind === undefined ? undefined : definitionRoute(call, kind, name!);
 }
 
-function listRoute(call: GovernanceCall, below: string | undefined, list: string): Route {
+function listRoute(call: GovernanceCall, pathInSubscription: string | undefined, list: string): Route {
   const { options, request, subscription, rules } = call;
-  const scope = `/subscriptions/${subscription}${below ? `/${below}` : ""}`;
+  const scope = `/subscriptions/${subscription}${pathInSubscription ? `/${pathInSubscription}` : ""}`;
   const areAssignments = list === "policyassignments";
   const route = {
     name: areAssignments ? "arm.listPolicyAssignments" : "arm.listPolicyExemptions",
@@ -34,7 +35,7 @@ function listRoute(call: GovernanceCall, below: string | undefined, list: string
       : "Microsoft.Authorization/policyExemptions/read",
     scope,
   };
-  return governed(call, route, () => {
+  return governedRoute(call, route, () => {
     const filter = request.query.get("$filter");
     if (filter !== "atScope()")
       return failure(400, "InvalidFilterInQueryString", `The filter '${filter}' is not supported. Use atScope().`);
@@ -105,7 +106,7 @@ function definitionRoute(call: GovernanceCall, kind: string, name: string): Rout
       ? "Microsoft.Authorization/policySetDefinitions/read"
       : "Microsoft.Authorization/policyDefinitions/read",
   };
-  return governed(call, route, (): ServiceResponse => {
+  return governedRoute(call, route, (): ServiceResponse => {
     if (policy === undefined)
       return failure(
         404,
@@ -125,11 +126,11 @@ function definitionRoute(call: GovernanceCall, kind: string, name: string): Rout
       return { status: 200, body: { id: `${id}/policyDefinitions/${policy.name}`, name: policy.name, properties } };
     }
     // The initiative passes each of its parameters on to its only policy.
-    const passed = Object.keys(parameters).map((key) => [key, { value: `[parameters('${key}')]` }]);
+    const passedParameters = Object.keys(parameters).map((key) => [key, { value: `[parameters('${key}')]` }]);
     const member = {
       policyDefinitionId: `${id}/policyDefinitions/${policy.name}`,
       policyDefinitionReferenceId: `${policy.name}-1`,
-      parameters: Object.fromEntries(passed),
+      parameters: Object.fromEntries(passedParameters),
     };
     const properties = { displayName: policy.name, policyType: "Custom", parameters, policyDefinitions: [member] };
     return { status: 200, body: { id: `${id}/policySetDefinitions/${policy.name}`, name: policy.name, properties } };

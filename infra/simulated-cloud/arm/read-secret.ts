@@ -22,8 +22,8 @@ export function readSecret(
   if (vault === undefined) return { problem: "noVault" };
   const { reach } = vault.settings;
   if (reach === "privateOnly") return { problem: "unreachable" };
-  const allowed = principals === undefined || store.access.mayReadSecrets(principals, vault);
-  if (reach === "firewalled" || !allowed) return { problem: "notAllowed" };
+  const canRead = principals === undefined || store.access.mayReadSecrets(principals, vault);
+  if (reach === "firewalled" || !canRead) return { problem: "notAllowed" };
   const item = vault.collections.secrets.get(location.secret) ?? vault.collections.certificates.get(location.secret);
   if (item === undefined) return { problem: "noSecret" };
   const version = versionOf(item, location.version);

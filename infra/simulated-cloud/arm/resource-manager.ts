@@ -111,7 +111,7 @@ function subscriptionRoute(options: ArmOptions, request: IncomingRequest, id: st
   }
   if (path === "locations") {
     const answer = inSubscription("Microsoft.Resources/subscriptions/locations/read", (one) =>
-      locations(one.id, options.governance.of(one.id)),
+      locations(one.id, options.governance.rulesOf(one.id)),
     );
     return { name: "arm.listLocations", versions: SUBSCRIPTION_VERSIONS, subscription: id, answer };
   }

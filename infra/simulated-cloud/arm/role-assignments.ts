@@ -48,13 +48,13 @@ export function roleAssignmentsRoute(
         const filter = query.get("$filter") ?? "";
         const [, assignee] = /^assignedTo\('([0-9a-f-]{36})'\)$/i.exec(filter) ?? [];
         if (assignee !== undefined) {
-          const own =
+          const assigned =
             assignee === claims.oid
               ? options.authorization.assignmentsIn(subscription!).map((one) => ownAssignment(one, subscription!))
               : options.store.access.assignments.filter(
                   (one) => one.principalId === assignee && (appliesTo(one.scope, scope) || appliesTo(scope, one.scope)),
                 );
-          return page(options, request, own, PAGE_SIZE, roleAssignmentResource);
+          return page(options, request, assigned, PAGE_SIZE, roleAssignmentResource);
         }
         const [, atScope, principal] =
           /^(?:(atScope\(\))(?: and assignedTo\('([0-9a-f-]{36})'\))?)?$/i.exec(filter) ?? [];
@@ -81,10 +81,12 @@ export function roleAssignmentsRoute(
       const error =
         subscriptionId === undefined ? undefined : subscriptionError(options, subscriptionId, claims, action);
       if (error !== undefined) return error;
-      const own = options.authorization
+      const testAssignment = options.authorization
         .assignmentsIn(subscriptionId ?? "")
         .find((one) => roleIdOf(one) === name.toLowerCase());
-      const [roleName] = Object.entries(ROLES).find(([, id]) => id === name.toLowerCase()) ?? [own && "Own role"];
+      const [roleName] = Object.entries(ROLES).find(([, id]) => id === name.toLowerCase()) ?? [
+        testAssignment && "Own role",
+      ];
       if (roleName === undefined) {
         return failure(
           404,
@@ -103,7 +105,9 @@ export function roleAssignmentsRoute(
             type: "BuiltInRole",
             description: "",
             assignableScopes: ["/"],
-            permissions: own ? permission([...own.actions], [...own.dataActions]) : (PERMISSIONS[roleName] ?? []),
+            permissions: testAssignment
+              ? permission([...testAssignment.actions], [...testAssignment.dataActions])
+              : (PERMISSIONS[roleName] ?? []),
           },
         },
       };
@@ -157,8 +161,8 @@ function assignmentRoute(options: ArmOptions, request: IncomingRequest): Route |
           ? { status: 204 }
           : failure(404, "RoleAssignmentNotFound", `The role assignment '${name}' is not found.`);
       }
-      const [found] = verb === "delete" ? assignments.splice(index, 1) : [assignments[index]];
-      return { status: 200, body: roleAssignmentResource(found!) };
+      const [assignment] = verb === "delete" ? assignments.splice(index, 1) : [assignments[index]];
+      return { status: 200, body: roleAssignmentResource(assignment!) };
     },
   };
 }
@@ -170,7 +174,7 @@ function write(
   { oid }: Claims,
   body: Record<string, unknown> | undefined,
 ): ServiceResponse {
-  const given = (body?.properties ?? {}) as Pick<
+  const requested = (body?.properties ?? {}) as Pick<
     RoleAssignment,
     "principalId" | "principalType" | "roleDefinitionId" | "description"
   >;
@@ -180,7 +184,7 @@ function write(
     id: `${scope}/providers/Microsoft.Authorization/roleAssignments/${name}`,
     name,
     scope,
-    ...given,
+    ...requested,
     createdBy: existing?.createdBy ?? oid,
     createdOn: existing?.createdOn ?? now,
     updatedBy: oid,
@@ -191,9 +195,9 @@ function write(
   return { status: 201, body: roleAssignmentResource(written) };
 }
 
-/** The assignments of one principal at a scope and above. Only the declared ones with a condition are known. */
+/** Returns a principal's role assignments at a scope and above. They are those that a test declared with a condition. */
 function assignedTo({ governance }: ArmOptions, scope: string, subscription: string, principalId: string): object[] {
-  const declared = governance.of(subscription).conditions ?? [];
+  const declared = governance.rulesOf(subscription).conditions ?? [];
   return declared
     .map((one) => ({ ...one, scope: one.scope ?? `/subscriptions/${subscription}` }))
     .filter((one) => appliesTo(one.scope, scope))

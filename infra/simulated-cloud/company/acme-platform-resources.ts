@@ -26,7 +26,7 @@ export function platformResources(pick: NamePicker): CompanyResource[] {
 
 /**
  * Returns gateways, Front Door and CDN profiles, and certificates of web apps and container apps. Some reference the newest
- * version of a certificate ("followed"), others a fixed one ("bound").
+ * version of a certificate, others a fixed version (pinned).
  */
 function networkResources(pick: NamePicker): CompanyResource[] {
   const vault = "kv-platform-edge";

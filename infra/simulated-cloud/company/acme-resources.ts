@@ -116,7 +116,7 @@ function teamApp(team: string, index: number, pick: NamePicker): CompanyResource
   };
 }
 
-/** Returns a team's function app. Every second one shares an identity with the others. */
+/** Returns a team's function app. Every second app has the shared identity `id-importers`, and the others have their own. */
 function importerApp(team: string, index: number): CompanyResource {
   const vault = `kv-${team}-prod`;
   const shared = index % 2 === 0;

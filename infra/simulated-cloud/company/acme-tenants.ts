@@ -34,7 +34,7 @@ const REGIONS = [
   "Mexico",
 ];
 
-/** Name of the application with which the service signs in to each tenant. */
+/** Names of the applications with which the service signs in to the customers' and to the partners' tenant. */
 export const SHOP_REGISTRATION = "Shop Credential Lifecycle";
 export const PARTNER_REGISTRATION = "Partner Credential Lifecycle";
 
@@ -105,13 +105,18 @@ function shopApplication(shop: string, region: string, index: number): CompanyAp
 
 /** Declares one of 24 key sets, which have 48 keys together. */
 function keySet(index: number): CompanyKeySet {
-  const what = (["rsa", "secret", "certificate"] as const)[index % 3]!;
-  const name = { rsa: "TokenSigning", secret: "ProviderSecret", certificate: "SamlSigning" }[what];
+  const keyKind = (["rsa", "secret", "certificate"] as const)[index % 3]!;
+  const name = { rsa: "TokenSigning", secret: "ProviderSecret", certificate: "SamlSigning" }[keyKind];
   return {
     id: `B2C_1A_${name}${index < 3 ? "KeyContainer" : `_${Math.floor(index / 3)}`}`,
     keys: [
-      { name: `first ${index}`, what, use: "sig", ...(index % 4 !== 1 && { expiresInDays: daysOf(index) }) },
-      { name: `second ${index}`, what, use: "sig", ...(index % 4 === 2 && { expiresInDays: daysOf(index + 7) }) },
+      { name: `first ${index}`, what: keyKind, use: "sig", ...(index % 4 !== 1 && { expiresInDays: daysOf(index) }) },
+      {
+        name: `second ${index}`,
+        what: keyKind,
+        use: "sig",
+        ...(index % 4 === 2 && { expiresInDays: daysOf(index + 7) }),
+      },
     ],
   };
 }

@@ -46,7 +46,7 @@ const RENEWERS: Renewer[] = [
     },
     timings: ALL_TIMINGS,
   },
-  // Known only by its earlier versions.
+  // Only the times of the certificate's earlier versions show that it is renewed regularly.
   { name: "cadence", renewsAt: 0.7, declaration: { issuer: "Unknown", renewal: EMAIL_ONLY }, timings: ALL_TIMINGS },
   {
     name: "by-hand",

@@ -9,9 +9,11 @@ const SUBSCRIPTION_ID = "45454545-4545-4545-8545-454545454545";
 
 /** Declares a resource and, for each type below it, one child: `queues/orders/authorizationRules/app` has two levels. */
 function withChild(type: string, name: string, path: string, more: Partial<CompanyChild> = {}): CompanyResource {
-  const below = path.split("/").filter((part) => part !== "");
+  const childSegments = path.split("/").filter((part) => part !== "");
   const child = (index: number): Pick<CompanyChild, "children"> =>
-    index >= below.length ? {} : { children: { [below[index]!]: [{ name: below[index + 1]!, ...child(index + 2) }] } };
+    index >= childSegments.length
+      ? {}
+      : { children: { [childSegments[index]!]: [{ name: childSegments[index + 1]!, ...child(index + 2) }] } };
   return { type, name, resourceGroup: RESOURCE_GROUP, ...more, ...child(0) };
 }
 
@@ -47,18 +49,18 @@ const RESOURCES: readonly CompanyResource[] = [
 
 /** Finds the resource with keys of each kind: its ID, and its names joined by slashes. */
 function locate(type: string): { id: string; names: string } {
-  const [namespace, first, ...below] = type.split("/");
+  const [namespace, first, ...childSegments] = type.split("/");
   const matches = RESOURCES.flatMap((root) => {
     if (root.type !== `${namespace}/${first}`) return [];
     const names = [root.name];
     let current: CompanyChild = root;
-    for (const collection of below) {
+    for (const collection of childSegments) {
       const child = current.children?.[collection]?.[0];
       if (child === undefined) return [];
       names.push(child.name);
       current = child;
     }
-    const segments = names.flatMap((name, index) => [[first!, ...below][index]!, name]);
+    const segments = names.flatMap((name, index) => [[first!, ...childSegments][index]!, name]);
     const id = `/subscriptions/${SUBSCRIPTION_ID}/resourceGroups/${RESOURCE_GROUP}/providers/${namespace}/${segments.join("/")}`;
     return [{ id, names: names.join("/") }];
   });
@@ -67,7 +69,7 @@ function locate(type: string): { id: string; names: string } {
 }
 
 /**
- * A secret with the first key of a resource and the tags of Microsoft's rotation tutorial:
+ * Returns a secret with the first key of a resource and the tags of Microsoft's rotation tutorial:
  * https://learn.microsoft.com/azure/key-vault/secrets/tutorial-rotation-dual
  */
 function secretOf(type: string, key: string, index: number): CompanySecret {

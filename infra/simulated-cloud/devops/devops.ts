@@ -64,16 +64,16 @@ export class Devops {
    * Changes the response to tokens, the rate limit or the users of the organization. Omitted members stay.
    * @throws {Error} for an unknown token mode.
    */
-  set(to: { tokenMode?: unknown; slowed?: unknown; members?: unknown }): void {
-    if (to.tokenMode !== undefined) {
-      const mode = TOKEN_MODES.find((one) => one === to.tokenMode);
-      if (mode === undefined && to.tokenMode !== null) throw new Error("Unknown token mode");
+  set(changes: { tokenMode?: unknown; slowed?: unknown; members?: unknown }): void {
+    if (changes.tokenMode !== undefined) {
+      const mode = TOKEN_MODES.find((one) => one === changes.tokenMode);
+      if (mode === undefined && changes.tokenMode !== null) throw new Error("Unknown token mode");
       this.tokenMode = mode;
     }
-    if (to.slowed !== undefined) this.slowed = to.slowed as Devops["slowed"];
-    if (to.members !== undefined) {
+    if (changes.slowed !== undefined) this.slowed = changes.slowed as Devops["slowed"];
+    if (changes.members !== undefined) {
       this.members.clear();
-      for (const member of to.members as string[]) this.members.add(member);
+      for (const member of changes.members as string[]) this.members.add(member);
     }
   }
 

@@ -120,8 +120,8 @@ function betaRouteOf({ method, segments }: IncomingRequest, tenants: Tenants): R
 }
 
 /**
- * Returns the route of a request to version 1.0. The path is a set, such as `applications` or `applications(appId='…')`, then
- * an object ID or an action, or both.
+ * Returns the route of a request to version 1.0. The path starts with an OData entity set, such as `applications` or
+ * `applications(appId='…')`. An object ID or an action follows, or both.
  */
 function routeOf({ method, segments, query }: IncomingRequest): Route {
   const [, set = "", second, third, ...more] = segments;

@@ -76,8 +76,8 @@ function parseRequestedSecret(request: IncomingRequest, now: number) {
   if (body === undefined) return "Unable to read JSON request payload.";
   const credential = body.passwordCredential ?? {};
   if (typeof credential !== "object" || Array.isArray(credential)) return "Invalid value for 'passwordCredential'.";
-  const { displayName = null, startDateTime, endDateTime, ...others } = credential as Record<string, unknown>;
-  const [unknown] = Object.keys(others);
+  const { displayName = null, startDateTime, endDateTime, ...otherMembers } = credential as Record<string, unknown>;
+  const [unknown] = Object.keys(otherMembers);
   if (unknown !== undefined) return `A property '${unknown}' can't be set on a new password credential.`;
   if (displayName !== null && typeof displayName !== "string") return "Invalid value for 'displayName'.";
   const startsOn = secondsOf(startDateTime) ?? now;

@@ -39,7 +39,10 @@ export const logoutResponse = ({
 }: Record<"id" | "issuer" | "destination" | "inResponseTo", string>) =>
   `<samlp:LogoutResponse ${NAMESPACES} ID="${id}" Version="2.0" IssueInstant="${new Date().toISOString()}" Destination="${escapeHtml(destination)}" InResponseTo="${escapeHtml(inResponseTo)}"><saml:Issuer>${escapeHtml(issuer)}</saml:Issuer><samlp:Status><samlp:StatusCode Value="urn:oasis:names:tc:SAML:2.0:status:Success"/></samlp:Status></samlp:LogoutResponse>`;
 
-/** Returns the URL that carries a message by HTTP-Redirect (SAML Bindings, section 3.4). @param key - Undefined: unsigned. */
+/**
+ * Returns the URL that carries a message by HTTP-Redirect (SAML Bindings, section 3.4).
+ * @param key - Undefined: unsigned.
+ */
 export function redirectUrl(
   destination: string,
   parameter: "SAMLRequest" | "SAMLResponse",

@@ -87,7 +87,7 @@ export function wrap(xml: string, attack: Wrapping, forge: (xml: string) => stri
       response.insertBefore(extensions, first(response, PROTOCOL, "Status"));
       break;
     }
-    // As 6, with the original one in an Object of the signature.
+    // As in attack 6, but the original assertion is in an Object of the signature.
     case 8: {
       const forgedElement = forged(assertion);
       const original = unsigned(assertion);

@@ -30,7 +30,10 @@ ${buttons.join("\n")}
 `;
 }
 
-/** Renders the page that asks whether to sign out. @param form - The provider's form with the ID `op.logoutForm`. */
+/**
+ * Renders the page that asks whether to sign out.
+ * @param form - The provider's form with the ID `op.logoutForm`.
+ */
 export function signOutPage(form: string): string {
   return `<!doctype html>
 <html lang="en">

@@ -40,7 +40,7 @@ export type ServiceNowIncident = Record<string, string> & { sys_id: string; numb
 
 /**
  * Simulates the Table API of a ServiceNow instance for incidents, under `/servicenow` on the control port.
- * https://www.servicenow.com/docs/bundle/zurich-api-reference/page/integrate/inbound-rest/concept/c_TableAPI.html A real
+ * https://www.servicenow.com/docs/bundle/zurich-api-reference/page/integrate/inbound-rest/concept/c_TableAPI.html. A real
  * instance ignores unknown fields. Here they are rejected, so that a client's mistake is detected.
  */
 export class ServiceNow {

@@ -33,7 +33,7 @@ export class KeyVaultTraffic {
   }
 }
 
-/** Number of times before `#first` that are kept. */
+/** Maximum number of times that `#times` keeps before the index `#first`. */
 const MAX_OLD_TIMES = 10_000;
 
 /** Counts the requests to one vault or region, and remembers the largest number in any period. */

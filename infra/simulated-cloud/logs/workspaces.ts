@@ -89,7 +89,7 @@ export class Workspaces {
     });
     this.all = [
       workspace("law-operations", ["AZKVAuditLogs", "AADServicePrincipalSignInLogs"]),
-      // No vault writes to this workspace any more. Tests add its events.
+      // No vault writes to this workspace. Tests add its events.
       workspace("law-former", ["AzureDiagnostics"], []),
     ];
   }

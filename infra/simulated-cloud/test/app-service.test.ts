@@ -129,13 +129,13 @@ async function activeVersion(id: string, setting = "DB"): Promise<string | undef
 test("a reference has a status that shows whether it was resolved, or why not", async () => {
   const { status, body } = await arm("GET", referencesPath(idOf("app-spellings")), API_VERSION);
   expect(status).toBe(200);
-  const found = Object.fromEntries(
+  const referencesByName = Object.fromEntries(
     body.value.map(({ name, properties }: { name: string; properties: { status: string } }) => [
       name,
       properties.status,
     ]),
   );
-  expect(found).toEqual({
+  expect(referencesByName).toEqual({
     A: "Resolved",
     B: "Resolved",
     C: "Resolved",

@@ -85,7 +85,7 @@ test("a policy assignment leads to its definition, also through an initiative", 
   });
 });
 
-test("names of others and of deleted resources are not available", async () => {
+test("a name that somebody else uses, or that a deleted resource had, is not available", async () => {
   const type = "Microsoft.KeyVault/vaults";
   const id = `${BASE}/resourceGroups/rg/providers/${type}/kv-old`;
   cloud.control.governance.set(ID, {
@@ -101,8 +101,8 @@ test("names of others and of deleted resources are not available", async () => {
     expect(await availability(name)).toMatchObject({ nameAvailable: false, reason: "AlreadyExists" });
   expect(await availability("1")).toMatchObject({ nameAvailable: false, reason: "AccountNameInvalid" });
   const deleted = `${BASE}/providers/Microsoft.KeyVault/locations/westeurope/deletedVaults`;
-  const found = await arm("GET", `${deleted}/kv-old`, "2026-02-01");
-  expect(found.body.properties).toMatchObject({ vaultId: id, purgeProtectionEnabled: true });
+  const deletedVault = await arm("GET", `${deleted}/kv-old`, "2026-02-01");
+  expect(deletedVault.body.properties).toMatchObject({ vaultId: id, purgeProtectionEnabled: true });
   expect((await arm("GET", `${deleted}/kv-free`, "2026-02-01")).status).toBe(404);
 });
 

@@ -4,7 +4,8 @@ import { KEY_KINDS, type KeyKind } from "../arm/key-kinds.ts";
 import { type Cloud, startCloud } from "../cloud.ts";
 import { type ArmCall, type ArmResponse, armClient } from "./arm-client.ts";
 
-// Tests resources with two keys in the simulated cloud: the list and regenerate calls of each kind, and the proof of a key.
+// Tests resources with two keys in the simulated cloud: the list and regenerate calls of each kind, and calls that
+// only a current key can sign.
 
 let cloud: Cloud;
 let arm: ArmCall;
@@ -64,9 +65,9 @@ test.each(KEY_KINDS.map((kind) => [kind.type, kind] as const))("%s lists and reg
   expect(changed).toEqual([kind.keys[1]]);
   expect(JSON.stringify((await listKeys(kind)).body)).toContain(after.get(kind.keys[1]!));
 
-  const [replaced, made] = cloud.control.consumers.keys(idOf(kind)).filter(({ key }) => key === kind.keys[1]);
-  expect(replaced).toMatchObject({ value: before.get(kind.keys[1]!), until: made!.from });
-  expect(made!.regeneration).toMatchObject({ requestId, by: expect.any(String) });
+  const [replaced, created] = cloud.control.consumers.keys(idOf(kind)).filter(({ key }) => key === kind.keys[1]);
+  expect(replaced).toMatchObject({ value: before.get(kind.keys[1]!), until: created!.from });
+  expect(created!.regeneration).toMatchObject({ requestId, by: expect.any(String) });
 });
 
 test.each(KEY_KINDS.map((kind) => [kind.type, kind] as const))("%s rejects an unknown key", async (_, kind) => {
@@ -160,11 +161,18 @@ const request = (host: string, path: string, init: RequestInit = {}) => {
   const { port } = new URL(cloud.environment.AZURE_RESOURCE_MANAGER_ENDPOINT!);
   return fetch(`https://${host}:${port}${path}`, init);
 };
-/** Signs "Get Account Information" of a storage account. */
+/** Sends the request "Get Account Information" to a storage account, signed with a key. */
 function accountInformation(account: string, key: string): Promise<Response> {
   const headers = { "x-ms-date": new Date().toUTCString(), "x-ms-version": "2023-11-03" };
-  const own = Object.entries(headers).map(([name, value]) => `${name}:${value}`);
-  const text = ["GET", ...Array(11).fill(""), ...own, `/${account}/`, "comp:properties", "restype:account"].join("\n");
+  const headerLines = Object.entries(headers).map(([name, value]) => `${name}:${value}`);
+  const text = [
+    "GET",
+    ...Array(11).fill(""),
+    ...headerLines,
+    `/${account}/`,
+    "comp:properties",
+    "restype:account",
+  ].join("\n");
   const signature = createHmac("sha256", Buffer.from(key, "base64")).update(text).digest("base64");
   return request(`${account}.blob.localhost`, "/?restype=account&comp=properties", {
     headers: { ...headers, authorization: `SharedKey ${account}:${signature}` },
@@ -191,7 +199,7 @@ test.each([
     401,
   ],
   ["Microsoft.Search/searchServices", "srch-acme.search.localhost", "/servicestats?api-version=2024-07-01", 403],
-])("%s proves a key in the header api-key", async (type, host, path, rejected) => {
+])("%s accepts a current key in the header api-key, but no replaced key", async (type, host, path, rejected) => {
   const kind = kindOf(type);
   const [[key, value]] = currentOf(kind) as [[string, string]];
   const status = async () => (await request(host, path, { headers: { "api-key": value } })).status;
@@ -205,6 +213,7 @@ test("a regenerated connection string of App Configuration reads the store, and 
   const read = async (secret: string) => {
     const { port } = new URL(cloud.environment.AZURE_RESOURCE_MANAGER_ENDPOINT!);
     const [host, path] = [`appcs-acme-keys.azconfig.localhost:${port}`, "/kv?api-version=1.0"];
+    // The SHA-256 hash of an empty body.
     const [date, hash] = [new Date().toUTCString(), "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="];
     const signature = createHmac("sha256", Buffer.from(secret, "base64"))
       .update(`GET\n${path}\n${date};${host};${hash}`)

@@ -132,14 +132,14 @@ export function certificateFrom(declared: CompanyCertificate, vault: string, mom
 function earlierVersions({ renewals }: CompanyCertificate, version: CertificateVersion): CertificateVersion[] {
   const { count, everyDays } = renewals ?? { count: 0, everyDays: 0 };
   return Array.from({ length: count }, (_, index) => {
-    const before = Math.round((count - index) * everyDays * DAY_SECONDS);
+    const secondsBefore = Math.round((count - index) * everyDays * DAY_SECONDS);
     return {
       ...version,
       id: versionFrom(`${version.id}/${count - index}`),
-      created: version.created - before,
-      updated: version.created - before,
-      notBefore: version.notBefore! - before,
-      expires: version.expires! - before,
+      created: version.created - secondsBefore,
+      updated: version.created - secondsBefore,
+      notBefore: version.notBefore! - secondsBefore,
+      expires: version.expires! - secondsBefore,
     };
   });
 }

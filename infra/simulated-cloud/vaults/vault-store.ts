@@ -35,6 +35,7 @@ export interface Subscription {
   vaults: Set<string>;
 }
 
+/** Declaration of an item by its kind. */
 export type DeclarationOf = { secrets: CompanySecret; keys: CompanyKey; certificates: CompanyCertificate };
 
 /**
@@ -345,7 +346,10 @@ export interface ItemChange {
   contentType?: string | null;
 }
 
-/** Creates an item with one version from its declaration. @param at Unix seconds from which its days count */
+/**
+ * Creates an item with one version from its declaration.
+ * @param at Unix seconds from which its days count
+ */
 function itemFrom<K extends AssetKind>(
   kind: K,
   declared: DeclarationOf[K],
@@ -361,7 +365,7 @@ function subscriptionId(declared: CompanySubscription): string {
   return (declared.id ?? guidFrom(`subscription ${declared.name}`)).toLowerCase();
 }
 
-/** Returns the secret whose current value may be another after a change. A purged secret had none any more. */
+/** Returns the secret whose current value may differ after a change. A purge changes none: a deleted secret has no value. */
 function secretOf(change: Change): { vault: string; name: string } | undefined {
   switch (change.what) {
     case "item":

@@ -73,7 +73,7 @@ function checkValue(
     const parts = value.kind === "call" && value.name === "union" ? value.args.flatMap(branches) : [value];
     for (const part of parts) {
       if (part.kind === "object") checkObject(scope, part, object, resource, local, false, parts.length === 1);
-      else scope.matches(part, "object", line, key ?? "", local);
+      else scope.requireType(part, "object", line, key ?? "", local);
     }
   } else if (type.endsWith("[]")) {
     // Values of the items: those in an array, and the result of a `for` loop, also of a loop in place of the array.
@@ -82,9 +82,9 @@ function checkValue(
     );
     for (const item of items)
       checkValue(scope, { key, value: item, line: item.line }, type.slice(0, -2), resource, local);
-    if (value.kind !== "array" && value.kind !== "for") scope.matches(value, "array", line, key ?? "", local);
+    if (value.kind !== "array" && value.kind !== "for") scope.requireType(value, "array", line, key ?? "", local);
   } else if (["string", "int", "bool"].includes(type)) {
-    scope.matches(value, type, line, key ?? "", local);
+    scope.requireType(value, type, line, key ?? "", local);
     const problem = boundProblem(value, modifiers);
     if (problem) scope.add(line, `${key} ${problem}`);
   } else if (type !== "any" && type !== "object") checkEnumeration(scope, value, type, line, key ?? "", local);
@@ -121,7 +121,7 @@ function checkEnumeration(
   key: string,
   local: ReadonlySet<string>,
 ): void {
-  const allowed = type.split(" | ").filter((one) => one !== "string");
+  const listedValues = type.split(" | ").filter((one) => one !== "string");
   const parameter = value.kind === "name" && scope.file.parameters.find(({ name }) => name === value.name);
   const values = parameter
     ? parameter.decorators.flatMap((decorator) => allowedValues(decorator) ?? [])
@@ -129,10 +129,10 @@ function checkEnumeration(
       ? [value.value]
       : [];
   for (const one of values) {
-    if (!allowed.includes(String(one)))
-      scope.add(line, `${key} is ${JSON.stringify(one)}, not one of ${allowed.join(", ")}`);
+    if (!listedValues.includes(String(one)))
+      scope.add(line, `${key} is ${JSON.stringify(one)}, not one of ${listedValues.join(", ")}`);
   }
-  if (values.length === 0) scope.matches(value, "string", line, key, local);
+  if (values.length === 0) scope.requireType(value, "string", line, key, local);
 }
 
 /** Returns the possible results of a conditional expression, so that each is checked. */

@@ -42,7 +42,7 @@ class FileCheck {
     for (const module of modules) this.#checkModule(module);
     for (const output of outputs) {
       checkNames(this.#scope, output.value);
-      this.#scope.matches(output.value, output.type, output.line, `output ${output.name}`);
+      this.#scope.requireType(output.value, output.type, output.line, `output ${output.name}`);
     }
     for (const { name, line } of [...parameters, ...variables]) {
       if (!this.#scope.used.has(name)) this.#scope.add(line, `${name} is never used`);
@@ -60,14 +60,14 @@ class FileCheck {
       }
       if (decorator.name !== "allowed" || decorator.args[0]?.kind !== "array") continue;
       for (const value of decorator.args[0].items)
-        this.#scope.matches(value, type, value.line, `allowed value of ${name}`);
+        this.#scope.requireType(value, type, value.line, `allowed value of ${name}`);
       if (defaultValue?.kind === "literal" && !allowedValues(decorator)?.includes(defaultValue.value)) {
         this.#scope.add(line, `the default of ${name} is not among its allowed values`);
       }
     }
     if (defaultValue) {
       checkNames(this.#scope, defaultValue);
-      this.#scope.matches(defaultValue, type, line, `default of ${name}`);
+      this.#scope.requireType(defaultValue, type, line, `default of ${name}`);
     }
   }
 
@@ -144,7 +144,7 @@ class FileCheck {
     for (const { key, value, line: entryLine } of entries) {
       const parameter = file.parameters.find((one) => one.name === key);
       if (!parameter) this.#scope.add(entryLine, `${target} has no parameter ${key}`);
-      else this.#scope.matches(value, parameter.type, entryLine, `parameter ${key}`, local);
+      else this.#scope.requireType(value, parameter.type, entryLine, `parameter ${key}`, local);
     }
     for (const parameter of file.parameters) {
       if (!parameter.defaultValue && !entries.some(({ key }) => key === parameter.name)) {
@@ -173,7 +173,7 @@ class FileCheck {
 
   #checkCondition(condition: Expression, loopVariables: readonly string[] = []): void {
     checkNames(this.#scope, condition, new Set(loopVariables));
-    this.#scope.matches(condition, "bool", condition.line, "condition");
+    this.#scope.requireType(condition, "bool", condition.line, "condition");
   }
 
   /** Checks the list of a `for` loop. Returns the names of its variables. */

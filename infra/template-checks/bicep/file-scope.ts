@@ -68,7 +68,13 @@ export class FileScope {
   }
 
   /** Adds a finding if the type of the value is known and differs from `type`. */
-  matches(value: Expression, type: string, line: number, what: string, local: ReadonlySet<string> = new Set()): void {
+  requireType(
+    value: Expression,
+    type: string,
+    line: number,
+    what: string,
+    local: ReadonlySet<string> = new Set(),
+  ): void {
     const valueKind = this.kind(value, local);
     if (valueKind !== undefined && valueKind !== kindOf(type))
       this.add(line, `${what} must be ${kindOf(type)}, but is ${valueKind}`);

@@ -41,7 +41,7 @@ export function subnetOf(range: string, length: number, index: number): string {
   return `${octets.join(".")}/${length}`;
 }
 
-/** Returns whether a range contains another one. */
+/** Returns whether the outer range contains the inner range. */
 export const includes = (outer: AddressRange, inner: AddressRange): boolean =>
   inner.first >= outer.first && lastOf(inner) <= lastOf(outer);
 

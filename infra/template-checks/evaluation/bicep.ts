@@ -10,7 +10,7 @@ import type { DeployedResource, Deployment, Place } from "./deployed.ts";
 import { EvaluationError, entriesOf, evaluate, type Names, textOf, type Value } from "./evaluate.ts";
 import { exceededLimits, isLimited } from "./limits.ts";
 
-/** What a deployment of a Bicep file needs. */
+/** Inputs of a deployment of a Bicep file. */
 export interface BicepSample {
   files: ReadonlyMap<string, BicepFile>;
   /** Returns the text of a file that a template loads. */
@@ -79,12 +79,12 @@ class FileDeployment {
       attempt(deployment, file, parameter.line, () => this.#checkLimits(parameter, deployment));
     for (const resource of resources.filter(({ existing }) => !existing)) {
       attempt(deployment, file, resource.line, () => {
-        for (const names of this.#rounds(resource)) deployment.resources.push(this.#deployed(resource, names));
+        for (const names of this.#iterations(resource)) deployment.resources.push(this.#deployed(resource, names));
       });
     }
     for (const module of modules) {
       attempt(deployment, file, module.line, () => {
-        for (const names of this.#rounds(module)) this.#called(module, names).collect(deployment);
+        for (const names of this.#iterations(module)) this.#called(module, names).collect(deployment);
       });
     }
   }
@@ -122,7 +122,7 @@ class FileDeployment {
     };
   }
 
-  /** Returns the id of the resource that another one names as its scope. */
+  /** Returns the id of the resource that an expression names as the scope of another resource. */
   #idOf(expression: Expression, names: Names): string {
     const id = { line: expression.line, kind: "member", of: expression, name: "id" } as const;
     return textOf(evaluate(id, names));
@@ -132,12 +132,12 @@ class FileDeployment {
    * Returns the names for each iteration of a declaration's loop, without those whose condition is false. A declaration without a
    * loop has one iteration.
    */
-  #rounds({ condition, loop }: Resource | Module): Names[] {
+  #iterations({ condition, loop }: Resource | Module): Names[] {
     const names = this.#names({});
-    const rounds = loop
+    const iterations = loop
       ? entriesOf(evaluate(loop.over, names)).map(([key, value]) => names.bind(loop.variables, key, value))
       : [names];
-    return rounds.filter((round) => !condition || evaluate(condition, round) === true);
+    return iterations.filter((iteration) => !condition || evaluate(condition, iteration) === true);
   }
 
   /**
@@ -147,8 +147,8 @@ class FileDeployment {
   #called(module: Module, names: Names): FileDeployment {
     const place = this.#placeOf(property(module.body, "scope"), names);
     const key = `${module.name} ${idOfPlace(place)}`;
-    const known = this.#modules.get(key);
-    if (known) return known;
+    const existing = this.#modules.get(key);
+    if (existing) return existing;
     const target = path.posix.join(path.posix.dirname(this.#file.path), module.path);
     const file = this.#context.files.get(target);
     if (!file) throw new EvaluationError(`there is no file ${target}`);
@@ -208,26 +208,26 @@ class FileDeployment {
     if (module && rest[0] === "outputs") {
       // Only the whole reference `module.outputs.name` is resolved: more members are members of the output.
       if (rest.length !== 2) return undefined;
-      const [round] = this.#rounds(module);
-      if (!round) throw new EvaluationError(`${root} is read, but not deployed`);
-      return this.#called(module, round).output(rest[1]!);
+      const [iteration] = this.#iterations(module);
+      if (!iteration) throw new EvaluationError(`${root} is read, but not deployed`);
+      return this.#called(module, iteration).output(rest[1]!);
     }
     const resource = this.#file.resources.find(({ name }) => name === root);
     return resource && rest.length > 0 ? this.#memberOf(resource, rest, expression, names) : undefined;
   }
 
-  /** Returns a member of a resource: its name, or text for what only Azure knows. */
+  /** Returns a member of a resource: its name, or a placeholder for a value that only Azure knows. */
   #memberOf(resource: Resource, members: string[], expression: Expression, names: Names): Value {
     const index = indexIn(expression);
     const position = index && textOf(evaluate(index, names));
     // An index counts all iterations of a loop, so none may be left out because of its condition.
-    const rounds = resource.existing
+    const iterations = resource.existing
       ? [this.#names({})]
-      : this.#rounds({ ...resource, ...(index && { condition: TRUE }) });
-    const round = rounds[Number(position ?? 0)];
-    if (!round) throw new EvaluationError(`${resource.name} is read, but not created`);
+      : this.#iterations({ ...resource, ...(index && { condition: TRUE }) });
+    const iteration = iterations[Number(position ?? 0)];
+    if (!iteration) throw new EvaluationError(`${resource.name} is read, but not created`);
     const nameOf = property(resource.body, "name");
-    const name = nameOf ? textOf(evaluate(nameOf, round)) : "";
+    const name = nameOf ? textOf(evaluate(nameOf, iteration)) : "";
     const member = members
       .filter((one) => one !== "properties")
       .map(snake)
@@ -307,10 +307,10 @@ function memberOfJson(text: string, member: string | undefined): Value {
 }
 
 function memoized(work: () => Value): () => Value {
-  let known: { value: Value } | undefined;
+  let cached: { value: Value } | undefined;
   return () => {
-    known ??= { value: work() };
-    return known.value;
+    cached ??= { value: work() };
+    return cached.value;
   };
 }
 

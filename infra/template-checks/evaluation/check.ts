@@ -52,7 +52,7 @@ export function checkEvaluated(templates: Templates): Finding[] {
   const results = SAMPLES.map((sample) => deploy(templates, sample));
   const findings = [
     ...results.flatMap(({ bicep, terraform }) => [...bicep.findings, ...terraform.findings]),
-    ...checkLimited(results),
+    ...checkLimitsAreSampled(results),
     ...checkReferences(templates.modules, templates.files.read),
     ...results.flatMap(compareDeployed),
     ...results.flatMap(({ bicep, terraform }) => [bicep, terraform].flatMap(checkScopes)),
@@ -68,24 +68,31 @@ export function checkEvaluated(templates: Templates): Finding[] {
 }
 
 /**
- * Checks that the samples give each parameter that refuses values a valid value other than its default. Without one, nothing
- * shows that the parameter accepts any value.
+ * Checks that the samples give each parameter with limits a valid value other than its default. Otherwise nothing shows that the
+ * template accepts any value but the default.
  */
-function checkLimited(results: readonly Result[]): Finding[] {
+function checkLimitsAreSampled(results: readonly Result[]): Finding[] {
   const limited = results.flatMap(({ bicep, terraform }) => [...bicep.limited, ...terraform.limited]);
   const keyOf = ({ file, name }: LimitedParameter) => `${file} ${name}`;
-  const given = new Set(limited.filter(({ isGiven }) => isGiven).map(keyOf));
+  const sampledKeys = new Set(limited.filter(({ isGiven }) => isGiven).map(keyOf));
   return limited
-    .filter((one) => !given.has(keyOf(one)))
+    .filter((one) => !sampledKeys.has(keyOf(one)))
     .map((one) =>
-      at(one, `no sample gives ${one.name} a valid value other than its default: add one to evaluation/samples.ts`),
+      findingAt(
+        one,
+        `no sample gives ${one.name} a valid value other than its default: add one to evaluation/samples.ts`,
+      ),
     );
 }
 
 /** Replaces the hash in names, which each language computes in its own way. */
 export const withoutHash = (value: string): string => value.replace(/(?<![0-9a-f])[0-9a-f]{13}(?![0-9a-f])/g, "#");
 
-const at = ({ file, line }: { file: string; line: number }, message: string): Finding => ({ file, line, message });
+const findingAt = ({ file, line }: { file: string; line: number }, message: string): Finding => ({
+  file,
+  line,
+  message,
+});
 
 /**
  * Custom roles whose names differ between the languages. In Terraform each policy has a role of its own, with the policy's
@@ -122,9 +129,9 @@ function comparedValues(resource: DeployedResource): Record<string, string> {
 function compareDeployed({ sample, bicep, terraform }: Result): Finding[] {
   const symbols = [...new Set(bicep.resources.map(({ symbol }) => symbol))];
   return symbols.flatMap((symbol) => {
-    const own = bicep.resources.filter((one) => one.symbol === symbol);
-    const kinds = KINDS.filter(({ arm, inside }) => arm === own[0]!.type && !inside);
-    const others = terraform.resources.filter(
+    const inBicep = bicep.resources.filter((one) => one.symbol === symbol);
+    const kinds = KINDS.filter(({ arm, inside }) => arm === inBicep[0]!.type && !inside);
+    const inTerraform = terraform.resources.filter(
       (one) => one.symbol === symbol && kinds.some(({ azurerm }) => azurerm === one.type),
     );
     // Properties that Terraform has inside another resource are compared by parity.
@@ -139,10 +146,10 @@ function compareDeployed({ sample, bicep, terraform }: Result): Finding[] {
         )
         .sort()
         .join("; ");
-    const [left, right] = [describe(own), describe(others)];
+    const [left, right] = [describe(inBicep), describe(inTerraform)];
     return left === right
       ? []
-      : [at(own[0]!, `${symbol}: with ${sample.name}, Bicep deploys "${left}", Terraform "${right}"`)];
+      : [findingAt(inBicep[0]!, `${symbol}: with ${sample.name}, Bicep deploys "${left}", Terraform "${right}"`)];
   });
 }
 
@@ -155,10 +162,10 @@ function checkScopes({ resources }: Deployment): Finding[] {
     const assignable = values["the assignable scopes"];
     return [
       ...(expected && !expected.includes(scope)
-        ? [at(one, `${symbol}: its scope must be ${expected.join(" or ")}, but is ${scope}`)]
+        ? [findingAt(one, `${symbol}: its scope must be ${expected.join(" or ")}, but is ${scope}`)]
         : []),
       ...(assignable !== undefined && assignable !== JSON.stringify([scope])
-        ? [at(one, `${symbol}: its assignable scopes must be its scope ${scope}, but are ${assignable}`)]
+        ? [findingAt(one, `${symbol}: its assignable scopes must be its scope ${scope}, but are ${assignable}`)]
         : []),
     ];
   });
@@ -189,14 +196,14 @@ function checkSubnets({ resources }: Deployment): Finding[] {
     return subnets.flatMap(({ subnet, range }, index) => [
       ...(range.length === SUBNET_LENGTH && includes(outer, range)
         ? []
-        : [at(subnet, `${subnet.symbol}: must be a /${SUBNET_LENGTH} inside of the network`)]),
+        : [findingAt(subnet, `${subnet.symbol}: must be a /${SUBNET_LENGTH} inside of the network`)]),
       ...(subnets.slice(0, index).some((other) => overlap(other.range, range))
-        ? [at(subnet, `${subnet.symbol}: overlaps with another subnet`)]
+        ? [findingAt(subnet, `${subnet.symbol}: overlaps with another subnet`)]
         : []),
     ]);
   } catch (error) {
     if (!(error instanceof EvaluationError)) throw error;
-    return [at(network, error.message)];
+    return [findingAt(network, error.message)];
   }
 }
 
@@ -226,7 +233,7 @@ function checkTags({ files }: Templates, { terraform }: Sample, { resources }: D
       return expected
         .filter(([name, value]) => tags[name] !== value)
         .map(([name, value]) =>
-          at(one, `${one.symbol}: its tag ${name} must be ${value}, but is ${textOf(tags[name] ?? null)}`),
+          findingAt(one, `${one.symbol}: its tag ${name} must be ${value}, but is ${textOf(tags[name] ?? null)}`),
         );
     });
 }
@@ -246,18 +253,20 @@ function checkOutputs({ bicep, modules }: Templates, results: readonly Result[])
   const names = new Set([...declared.keys()].map((name) => name.toLowerCase()));
   const missing = Object.keys(OUTPUTS)
     .filter((name) => !names.has(name))
-    .map((name) => at({ file: main.path, line: 1 }, `no language has the output ${name} any more, which users read`));
+    .map((name) =>
+      findingAt({ file: main.path, line: 1 }, `no language has the output ${name} any more, which users read`),
+    );
   const wrong = [result.bicep.outputs, result.terraform.outputs].flatMap((outputs) =>
     Object.entries(outputs).flatMap(([name, value]) => {
       const key = name.toLowerCase();
       const place = declared.get(name)!;
-      if (key === "service_version") return value === null ? [at(place, `${name} has no value`)] : [];
+      if (key === "service_version") return value === null ? [findingAt(place, `${name} has no value`)] : [];
       const [expected, reason] = [OUTPUTS[key], OUTPUT_REASONS[key]];
       const shown = typeof value === "string" ? withoutHash(value) : value;
-      if (expected === undefined) return [at(place, `the output ${name} is not in OUTPUTS (samples.ts)`)];
+      if (expected === undefined) return [findingAt(place, `the output ${name} is not in OUTPUTS (samples.ts)`)];
       if (shown === expected) return [];
       const message = `with ${result.sample.name}, the output ${name} must be ${textOf(expected) || "empty"}, but is ${textOf(shown) || "empty"}`;
-      return [at(place, reason ? `${message}, since ${reason}` : message)];
+      return [findingAt(place, reason ? `${message}, since ${reason}` : message)];
     }),
   );
   return [...missing, ...wrong];
@@ -285,15 +294,15 @@ const settingsOf = ({
  */
 function checkSettings(templates: Templates, results: readonly Result[]): Finding[] {
   const different = results.flatMap((result) => {
-    const [own, other] = settingsOf(result);
-    if (!own || !other) return [];
-    return Object.entries(own.settings)
+    const [inBicep, inTerraform] = settingsOf(result);
+    if (!inBicep || !inTerraform) return [];
+    return Object.entries(inBicep.settings)
       .filter(([name]) => !SET_ELSEWHERE.has(name))
-      .filter(([name, value]) => withoutHash(textOf(value)) !== withoutHash(textOf(other.settings[name] ?? null)))
+      .filter(([name, value]) => withoutHash(textOf(value)) !== withoutHash(textOf(inTerraform.settings[name] ?? null)))
       .map(([name, value]) =>
-        at(
-          own.resource,
-          `${name}: with ${result.sample.name}, Bicep sets ${textOf(value)}, Terraform ${textOf(other.settings[name] ?? null)}`,
+        findingAt(
+          inBicep.resource,
+          `${name}: with ${result.sample.name}, Bicep sets ${textOf(value)}, Terraform ${textOf(inTerraform.settings[name] ?? null)}`,
         ),
       );
   });
@@ -312,7 +321,7 @@ function checkSettings(templates: Templates, results: readonly Result[]): Findin
       .filter((name) => settings[name] === replaced && !(index === 0 && name === STORAGE_KEY_SETTING))
       // Terraform sets it as an argument of its own.
       .filter((name) => !(index === 1 && name === "APPLICATIONINSIGHTS_CONNECTION_STRING"))
-      .map((name) => at(resource, `additionalSettings must not replace ${name}`)),
+      .map((name) => findingAt(resource, `additionalSettings must not replace ${name}`)),
   );
   return [...different, ...overridden];
 }

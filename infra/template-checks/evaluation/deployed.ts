@@ -1,4 +1,4 @@
-// What a deployment creates, with the values for a sample of parameters. Both languages produce this form.
+// The resources and outputs of a deployment, with the values for a sample of parameters. Both languages produce this form.
 
 import type { Finding } from "../expression.ts";
 import type { Value } from "./evaluate.ts";
@@ -17,7 +17,7 @@ export interface DeployedResource {
   body: { [key: string]: Value };
 }
 
-/** A parameter that refuses some values, in a deployment with a sample. */
+/** A parameter with limits (decorators or validations that reject values), in a deployment with a sample. */
 export interface LimitedParameter {
   file: string;
   line: number;
@@ -32,7 +32,7 @@ export interface Deployment {
   outputs: { [name: string]: Value };
   /** The parameters with limits or validations, also those of called files and modules. */
   limited: LimitedParameter[];
-  /** Expressions that could not be evaluated, and valid values that the templates refuse. */
+  /** Expressions that could not be evaluated, and valid values that the templates reject. */
   findings: Finding[];
 }
 

@@ -86,12 +86,12 @@ function evaluateLoop(loop: Extract<Expression, { kind: "for" }>, names: Names):
   const condition = loop.result.find(isCondition);
   // A loop with two results creates an object: the first is the key, the second the value.
   const [first, second] = loop.result.filter((part) => !isCondition(part));
-  const rounds = entriesOf(evaluate(loop.over, names))
+  const iterations = entriesOf(evaluate(loop.over, names))
     .map(([key, value]) => names.bind(loop.variables, key, value))
     .filter((inner) => condition?.kind !== "operation" || evaluate(condition.parts[0]!, inner) === true);
   return second
-    ? Object.fromEntries(rounds.map((inner) => [textOf(evaluate(first!, inner)), evaluate(second, inner)]))
-    : rounds.map((inner) => evaluate(first!, inner));
+    ? Object.fromEntries(iterations.map((inner) => [textOf(evaluate(first!, inner)), evaluate(second, inner)]))
+    : iterations.map((inner) => evaluate(first!, inner));
 }
 
 function evaluateOperation({ operator, parts }: Extract<Expression, { kind: "operation" }>, names: Names): Value {

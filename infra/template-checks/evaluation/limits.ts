@@ -1,4 +1,4 @@
-// Limits of Bicep parameters: the decorators that refuse values.
+// Limits of Bicep parameters: the decorators that reject values.
 
 import { allowedValues } from "../bicep/file-scope.ts";
 import type { Parameter } from "../bicep/parse.ts";

@@ -49,7 +49,7 @@ const armTypeOf = ({ type }: DeployedResource): string =>
 
 const nameOf = ({ body }: DeployedResource): string => textOf(body.name ?? null);
 
-const at = ({ file, line }: DeployedResource, message: string): Finding => ({ file, line, message });
+const findingAt = ({ file, line }: DeployedResource, message: string): Finding => ({ file, line, message });
 
 /**
  * Checks the names of all samples.
@@ -62,15 +62,15 @@ export function checkNames(results: readonly Result[], deploy: (sample: Sample) 
   return [
     ...results.flatMap(({ bicep, terraform }) => [bicep, terraform].flatMap(checkEach)),
     ...results.flatMap((result) =>
-      sameNames(
+      sharedNames(
         result,
         deploy(changed(result.sample, { environmentName: "another-environment" })),
-        isOwnName,
+        mustBeUnshared,
         "environmentName",
       ),
     ),
-    ...sameNames(service, deploy(changed(service.sample, { location: "northeurope" })), isGlobal, "location"),
-    ...sameNames(
+    ...sharedNames(service, deploy(changed(service.sample, { location: "northeurope" })), isGlobal, "location"),
+    ...sharedNames(
       service,
       deploy({
         ...service.sample,
@@ -93,7 +93,7 @@ const changed = (sample: Sample, parameters: { environmentName?: string; locatio
 });
 
 /** Returns a finding for each resource that has the same name in another deployment. */
-function sameNames(
+function sharedNames(
   result: Result,
   other: Result,
   applies: (resource: DeployedResource) => boolean,
@@ -104,7 +104,7 @@ function sameNames(
     const taken = new Set(other[language].resources.map(keyOf));
     return result[language].resources
       .filter((one) => applies(one) && taken.has(keyOf(one)))
-      .map((one) => at(one, `${one.symbol}: its name ${nameOf(one)} must depend on ${parameter}`));
+      .map((one) => findingAt(one, `${one.symbol}: its name ${nameOf(one)} must depend on ${parameter}`));
   });
 }
 
@@ -112,7 +112,7 @@ function sameNames(
  * Returns whether two deployments must not give a resource the same name. A resource inside of another resource, or with an
  * identifier of the deployment in its name (`<…>`), can't conflict with that of another deployment.
  */
-function isOwnName(one: DeployedResource): boolean {
+function mustBeUnshared(one: DeployedResource): boolean {
   const type = armTypeOf(one);
   const isInside = type.split("/").length > 2 || one.scope.startsWith("<") || type.startsWith("azurerm_");
   return !isInside && !FIXED.has(type) && !nameOf(one).includes("<") && nameOf(one) !== "null";
@@ -120,17 +120,17 @@ function isOwnName(one: DeployedResource): boolean {
 
 /** Checks that the names of a deployment are valid and that none occurs twice. */
 function checkEach({ resources }: Deployment): Finding[] {
-  const seen = new Set<string>();
+  const usedKeys = new Set<string>();
   return resources.flatMap((one) => {
     const name = nameOf(one);
     const type = armTypeOf(one);
     const key = `${type} ${one.scope} ${name}`;
-    const isTwice = seen.has(key) && name !== "null" && type.split("/").length === 2;
-    seen.add(key);
+    const isTwice = usedKeys.has(key) && name !== "null" && type.split("/").length === 2;
+    usedKeys.add(key);
     const rule = NAME_RULES[type];
     return [
-      ...(rule && !rule.test(name) ? [at(one, `${one.symbol}: ${name} is no valid name of ${type}`)] : []),
-      ...(isTwice ? [at(one, `${one.symbol}: another resource has the name ${name} too`)] : []),
+      ...(rule && !rule.test(name) ? [findingAt(one, `${one.symbol}: ${name} is no valid name of ${type}`)] : []),
+      ...(isTwice ? [findingAt(one, `${one.symbol}: another resource has the name ${name} too`)] : []),
     ];
   });
 }

@@ -47,7 +47,7 @@ export const REQUIRED = { environmentName: "a-name-of-20-letters", location: "we
 /** Name of the sample with all options, whose outputs are all set. */
 export const EVERY_OPTION = "every option";
 
-/** Every option that creates something, sets a setting or refuses some values. */
+/** A value for every option that creates a resource, sets a setting or has limits. */
 const OPTIONS = {
   storageReplication: "GZRS",
   instanceMemoryMb: 4096,

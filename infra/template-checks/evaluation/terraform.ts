@@ -10,7 +10,7 @@ import { parseRange, subnetOf } from "./address-range.ts";
 import type { Deployment, Place } from "./deployed.ts";
 import { EvaluationError, entriesOf, evaluate, type Names, textOf, type Value } from "./evaluate.ts";
 
-/** What a deployment of a Terraform module needs. */
+/** Inputs of a deployment of a Terraform module. */
 export interface TerraformSample {
   modules: readonly TerraformModule[];
   /** Returns the text of a file that a module reads. */
@@ -86,7 +86,7 @@ class ModuleDeployment {
       attempt(deployment, file, block.line, () => this.#checkValidations(block, file, deployment));
     for (const { block, file } of this.blocks("resource").filter((one) => one.block.labels[0] !== STATE_ONLY)) {
       attempt(deployment, file, block.line, () => {
-        for (const names of this.#rounds(block)) {
+        for (const names of this.#instances(block)) {
           const preconditions = block.blocks.find(({ type }) => type === "lifecycle")?.blocks ?? [];
           for (const { line, message } of refusalsIn(preconditions, names))
             deployment.findings.push({ file, line, message: `${block.labels[1]} refuses valid values: ${message}` });
@@ -99,7 +99,7 @@ class ModuleDeployment {
     }
     for (const { block, file } of this.blocks("module")) {
       attempt(deployment, file, block.line, () => {
-        for (const names of this.#rounds(block)) this.#call(block, names).collect(deployment);
+        for (const names of this.#instances(block)) this.#call(block, names).collect(deployment);
       });
     }
   }
@@ -129,7 +129,7 @@ class ModuleDeployment {
   }
 
   /** Returns the names for each instance of a block: one for each item of `for_each`, none if `count` is 0, otherwise one. */
-  #rounds(block: Block): Names[] {
+  #instances(block: Block): Names[] {
     const count = block.attributes.get("count")?.value;
     if (count) return evaluate(count, this.names({})) === 0 ? [] : [this.names({})];
     const each = block.attributes.get("for_each")?.value;
@@ -144,8 +144,8 @@ class ModuleDeployment {
   #call(block: Block, names: Names): ModuleDeployment {
     const name = block.labels[0]!;
     const each = block.attributes.has("for_each") ? textOf(evaluate(EACH_KEY, names)) : "";
-    const known = this.#called.get(`${name} ${each}`);
-    if (known) return known;
+    const existing = this.#called.get(`${name} ${each}`);
+    if (existing) return existing;
     const folder = path.posix.join(this.#module.folder, text(block.attributes.get("source")?.value) ?? "");
     const module = this.#context.modules.find((one) => one.folder === folder);
     if (!module) throw new EvaluationError(`there is no module ${folder}`);
@@ -187,9 +187,9 @@ class ModuleDeployment {
     if (root === "module") {
       if (rest.length !== 1 || expression.kind !== "member") return undefined;
       const call = this.blocks("module").find(({ block }) => block.labels[0] === name)?.block;
-      const [round] = call ? this.#rounds(call) : [];
-      if (!call || !round) throw new EvaluationError(`module.${name} is read, but not called`);
-      return this.#call(call, round).output(rest[0]!);
+      const [instance] = call ? this.#instances(call) : [];
+      if (!call || !instance) throw new EvaluationError(`module.${name} is read, but not called`);
+      return this.#call(call, instance).output(rest[0]!);
     }
     // Further members are members of the value.
     if (rest.length > 0 || expression.kind !== "member") return undefined;
@@ -233,18 +233,18 @@ class ModuleDeployment {
     return values[member] ?? null;
   }
 
-  /** Returns a member of a resource: its name, or text for what only Azure knows. */
+  /** Returns a member of a resource: its name, or a placeholder for a value that only Azure knows. */
   #memberOf(type: string, symbol: string, members: string[], expression: Expression, names: Names): Value {
     const block = this.blocks("resource").find(
       ({ block: { labels } }) => labels[0] === type && labels[1] === symbol,
     )?.block;
     const index = indexIn(expression);
     const key = index && evaluate(index, names);
-    const round =
-      block && this.#rounds(block).find((one) => typeof key !== "string" || evaluate(EACH_KEY, one) === key);
-    if (!block || !round) throw new EvaluationError(`${type}.${symbol} is read, but not created`);
+    const instanceNames =
+      block && this.#instances(block).find((one) => typeof key !== "string" || evaluate(EACH_KEY, one) === key);
+    if (!block || !instanceNames) throw new EvaluationError(`${type}.${symbol} is read, but not created`);
     const nameOf = block.attributes.get("name")?.value;
-    const name = nameOf ? textOf(evaluate(nameOf, round)) : "";
+    const name = nameOf ? textOf(evaluate(nameOf, instanceNames)) : "";
     const member = members.join("_");
     if (member === "name") return name;
     const instance = block.attributes.has("for_each") ? `(${name})` : "";
@@ -273,7 +273,10 @@ const EACH_KEY: Expression = {
   name: "key",
 };
 
-/** Returns the blocks whose condition does not hold, each with its message. Terraform also refuses what it can't evaluate. */
+/**
+ * Returns the blocks whose condition does not hold, each with its message. Terraform also rejects values for which it
+ * can't evaluate a condition.
+ */
 function refusalsIn(conditions: readonly Block[], names: Names): { line: number; message: string }[] {
   return conditions.flatMap(({ attributes, line }) => {
     const condition = attributes.get("condition")?.value;

@@ -37,7 +37,7 @@ export const COMMON_MEMBER_NAMES: Record<string, string> = {
   role_definition_resource_id: "id",
 };
 /** Names that are not replaced by their definitions, because the two languages define them differently. */
-const OPAQUE = new Set(["cloud", "suffix", "watched_subscription_ids", "scope", "scope_name"]);
+const NOT_REPLACED = new Set(["cloud", "suffix", "watched_subscription_ids", "scope", "scope_name"]);
 /** Bicep functions with the Terraform function that does the same. */
 const FUNCTION_NAMES: Record<string, string> = { toLower: "lower", loadTextContent: "file", union: "merge" };
 
@@ -132,15 +132,15 @@ export function callsOf(files: ReadonlyMap<string, BicepFile>, target: string): 
 /**
  * Returns the converter for the expressions of a Bicep file. It replaces a variable by its value, a parameter by the value that
  * the first caller passes, and a module output by its value.
- * @param open Names that are being replaced, each with its file, to stop at a cycle.
+ * @param replacedNames Names that are being replaced, each with its file, to stop at a cycle.
  */
 export function bicepNormalizer(
   files: ReadonlyMap<string, BicepFile>,
   file: BicepFile,
-  open: readonly string[] = [],
+  replacedNames: readonly string[] = [],
 ): Normalize {
-  const opened = (name: string) => [...open, `${file.path} ${name}`];
-  const isOpen = (name: string) => open.includes(`${file.path} ${name}`);
+  const withReplaced = (name: string) => [...replacedNames, `${file.path} ${name}`];
+  const isBeingReplaced = (name: string) => replacedNames.includes(`${file.path} ${name}`);
   const normalize: Normalize = (expression) => {
     if (expression.kind === "name") return nameText(expression.name);
     if (expression.kind === "member") return memberText(expression);
@@ -148,13 +148,13 @@ export function bicepNormalizer(
   };
 
   function nameText(name: string): string {
-    if (OPAQUE.has(snake(name)) || isOpen(name)) return `{${snake(name)}}`;
+    if (NOT_REPLACED.has(snake(name)) || isBeingReplaced(name)) return `{${snake(name)}}`;
     const variable = file.variables.find((one) => one.name === name);
-    if (variable) return bicepNormalizer(files, file, opened(name))(variable.value);
+    if (variable) return bicepNormalizer(files, file, withReplaced(name))(variable.value);
     const [call] = callsOf(files, file.path);
     const argument =
       file.parameters.some((one) => one.name === name) && call && property(property(call.module.body, "params"), name);
-    return argument ? bicepNormalizer(files, call.file, opened(name))(argument) : `{${snake(name)}}`;
+    return argument ? bicepNormalizer(files, call.file, withReplaced(name))(argument) : `{${snake(name)}}`;
   }
 
   function memberText(expression: Extract<Expression, { kind: "member" }>): string {
@@ -163,8 +163,8 @@ export function bicepNormalizer(
       const module = file.modules.find((one) => of.of.kind === "name" && one.name === of.of.name);
       const target = module && files.get(path.posix.join(path.posix.dirname(file.path), module.path));
       const output = target?.outputs.find((one) => one.name === expression.name);
-      if (target && output && !isOpen(expression.name))
-        return bicepNormalizer(files, target, opened(expression.name))(output.value);
+      if (target && output && !isBeingReplaced(expression.name))
+        return bicepNormalizer(files, target, withReplaced(expression.name))(output.value);
     }
     const names = dotted(expression);
     const call = callPath(expression);
@@ -188,15 +188,15 @@ function callPath(expression: Expression): string {
  * Returns the converter for the expressions of a Terraform module. It replaces a local by its value, and a variable by the
  * value that the calling module passes.
  * @param modules Modules that can call this module. Examples among them are ignored.
- * @param open Names that are being replaced, to stop at a cycle.
+ * @param replacedNames Names that are being replaced, to stop at a cycle.
  */
 export function terraformNormalizer(
   module: TerraformModule,
   modules: readonly TerraformModule[],
-  open: readonly string[] = [],
+  replacedNames: readonly string[] = [],
 ): Normalize {
-  const opened = (name: string) => [...open, `${module.folder} ${name}`];
-  const isOpen = (name: string) => open.includes(`${module.folder} ${name}`);
+  const withReplaced = (name: string) => [...replacedNames, `${module.folder} ${name}`];
+  const isBeingReplaced = (name: string) => replacedNames.includes(`${module.folder} ${name}`);
   /** Returns the value that the calling module passes for a variable. Without a caller, the name of the variable. */
   function variableText(name: string): string {
     for (const caller of modules.filter(({ folder }) => !folder.includes("/examples/"))) {
@@ -204,7 +204,7 @@ export function terraformNormalizer(
         const source = text(block.attributes.get("source")?.value) ?? "";
         const value = block.attributes.get(name)?.value;
         if (value && path.posix.join(caller.folder, source) === module.folder)
-          return terraformNormalizer(caller, modules, opened(name))(value);
+          return terraformNormalizer(caller, modules, withReplaced(name))(value);
       }
     }
     return `{${name}}`;
@@ -216,7 +216,7 @@ export function terraformNormalizer(
     const [root, name, ...rest] = names;
     const equivalent = EQUIVALENT_NAMES[names.join(".")];
     if (equivalent) return equivalent;
-    if (OPAQUE.has(name!) || isOpen(name!)) return `{${[name!, ...rest].map(snake).join(".")}}`;
+    if (NOT_REPLACED.has(name!) || isBeingReplaced(name!)) return `{${[name!, ...rest].map(snake).join(".")}}`;
     if (root === "var") return rest.length > 0 ? `{${name}.${rest.join("_")}}` : variableText(name!);
     if (root === "each") return `{each.${name}}`;
     if (root === "path") return "";
@@ -224,7 +224,7 @@ export function terraformNormalizer(
       const value = blocks(module, "locals")
         .find(({ block }) => block.attributes.has(name!))
         ?.block.attributes.get(name!);
-      return value ? terraformNormalizer(module, modules, opened(name!))(value.value) : `{${name}}`;
+      return value ? terraformNormalizer(module, modules, withReplaced(name!))(value.value) : `{${name}}`;
     }
     const member = rest.join("_");
     return `{${name}.${COMMON_MEMBER_NAMES[member] ?? member}}`;

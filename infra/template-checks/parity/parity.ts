@@ -78,7 +78,8 @@ export function checkParity(
 function compareResource(kind: Kind, bicep: BicepResource, terraform: TerraformResource): Finding[] {
   const findings: Finding[] = [];
   const subject = `${bicep.resource.name} (${terraform.file}:${terraform.line})`;
-  // An entry point of Bicep is called by nobody. Terraform calls the same module.
+  // No Bicep file calls an entry point, but Terraform calls the same module. So the conditions of Terraform's calls
+  // are not compared.
   const terraformCondition = bicep.isEntryPoint ? terraform.ownCondition : terraform.condition;
   if (bicep.condition !== terraformCondition && !kind.inside) {
     findings.push(
@@ -139,7 +140,7 @@ function compareResource(kind: Kind, bicep: BicepResource, terraform: TerraformR
 function missingFrom(leaves: readonly string[], only: readonly string[]): string[] {
   return only.filter((one) => {
     const parent = one.split(".").slice(0, -1).join(".");
-    // What the table says of `lifecycle` is needed, whether or not the block is there. Other blocks may be optional.
+    // Arguments of `lifecycle` are always expected. Those of another block are expected only if the block is there.
     const expected = parent === "" || parent === "lifecycle" || leaves.some((leaf) => leaf.startsWith(`${parent}.`));
     return expected && !leaves.some((leaf) => isCompared(leaf, [one]));
   });

@@ -13,7 +13,7 @@ export interface Kind {
   inside?: { name: string; argument: string };
   pairs: Pair[];
   /**
-   * What Azure uses if Bicep omits the property of an optional boolean argument, as the argument's value. Both languages may omit
+   * Azure's value of an optional boolean argument if Bicep omits its property, as the argument's value. Both languages may omit
    * the argument if the provider's default is the same. https://learn.microsoft.com/azure/templates/<type>
    */
   azureDefaults?: Record<string, boolean>;

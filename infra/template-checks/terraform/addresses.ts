@@ -32,12 +32,12 @@ interface Renamed {
 /** Checks that each recorded address is still declared with the same keys, or moved, and that each declared one is recorded. */
 export function checkAddresses(modules: readonly TerraformModule[]): Finding[] {
   return released(modules).flatMap((module) => {
-    const known = RECORDED[module.folder] ?? {};
+    const recordedKeys = RECORDED[module.folder] ?? {};
     const declared = declaredIn(module);
     const moves = movesIn(module);
     const renamed = renamedIn(module);
     const place = { file: `${module.folder}/main.tf`, line: 1 };
-    const missing = Object.keys(known).filter((address) => !declared.has(address));
+    const missing = Object.keys(recordedKeys).filter((address) => !declared.has(address));
     return [
       ...moves.flatMap(({ from, to, file, line }) => checkMove({ from, to, file, line }, module, modules, declared)),
       ...missing.flatMap((address) => {
@@ -53,8 +53,8 @@ export function checkAddresses(modules: readonly TerraformModule[]): Finding[] {
       }),
       ...[...declared].flatMap(([address, { keys, file, line }]) => {
         const source = renamed.find(({ to }) => to === address)?.from;
-        const expected = known[source ?? address];
-        const isMoved = moves.some(({ to, from }) => to === address && (from === address || !(from in known)));
+        const expected = recordedKeys[source ?? address];
+        const isMoved = moves.some(({ to, from }) => to === address && (from === address || !(from in recordedKeys)));
         if (isMoved || expected === keys) return [];
         const message =
           expected === undefined
@@ -120,8 +120,8 @@ export function withRecordedNames(
  * declaration of their type disappeared and exactly one is new.
  */
 function renamedIn(module: TerraformModule): Renamed[] {
-  const known = RECORDED[module.folder];
-  if (!known) return [];
+  const recordedKeys = RECORDED[module.folder];
+  if (!recordedKeys) return [];
   const declared = declaredIn(module);
   const moves = movesIn(module);
   /** Follows a chain of moves. */
@@ -130,13 +130,13 @@ function renamedIn(module: TerraformModule): Renamed[] {
     return next === undefined || steps === 0 ? address : endOf(next, steps - 1);
   };
   const typeOf = (address: string) => address.split(".")[0]!;
-  const missing = Object.keys(known).filter((address) => !declared.has(address));
+  const missing = Object.keys(recordedKeys).filter((address) => !declared.has(address));
   const moved = missing
     .map((from) => ({ from, to: endOf(from) }))
     .filter(({ from, to }) => from !== to && typeOf(from) === typeOf(to) && declared.has(to));
   const lost = missing.filter((address) => !moves.some(({ from }) => from === address));
   const added = [...declared.keys()].filter(
-    (address) => !(address in known) && !moves.some(({ to }) => to === address),
+    (address) => !(address in recordedKeys) && !moves.some(({ to }) => to === address),
   );
   const unmoved = lost.flatMap((from) => {
     const sameType = (address: string) => typeOf(address) === typeOf(from);
@@ -187,10 +187,10 @@ function movesIn(module: TerraformModule): { from: string; to: string; file: str
 
 function rename(block: Block, names: ReadonlyMap<string, string>): Block {
   const address = block.type === "module" ? `module.${block.labels[0]}` : block.labels.join(".");
-  const own = ["resource", "module"].includes(block.type) ? names.get(address) : undefined;
+  const newAddress = ["resource", "module"].includes(block.type) ? names.get(address) : undefined;
   return {
     ...block,
-    ...(own && { labels: [...block.labels.slice(0, -1), own] }),
+    ...(newAddress && { labels: [...block.labels.slice(0, -1), newAddress] }),
     attributes: new Map(
       [...block.attributes].map(([name, one]) => [name, { ...one, value: renameIn(one.value, names) }]),
     ),

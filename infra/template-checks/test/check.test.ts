@@ -13,8 +13,8 @@ import { allMistakes, type Mistake } from "./mistakes.ts";
 import { COMMON_MISTAKES } from "./mistakes-in-both.ts";
 
 // Tests `checkInfra`, which checks the Bicep templates, the Terraform configuration, the event policy and the documentation
-// pages about them. The real files must pass. Each test below changes one of these files in memory, as a person could by
-// mistake, and expects a finding. The test suite tries a random sample of the changes; a campaign (see
+// pages about them. The real files must pass. Most tests below change one or more of these files in memory, as a person could
+// by mistake, and expect a finding. The test suite tries a random sample of the changes; a campaign (see
 // test/support/sampling.ts) tries more.
 
 /** Number of mistakes to try in each sampled group: the mistakes in one resource type (`subject`), or all of one `kind`. */
@@ -90,9 +90,10 @@ const ALERTS = "infra/azure/modules/alerts.bicep";
 const PRIVATE_ENDPOINTS = "infra/azure/modules/private-endpoints.bicep";
 const ENDPOINTS = "infra/terraform/private-endpoints.tf";
 const ROLES = "Contributor and User Access Administrator, or Owner";
-/** A resource that would give the policy the need to assign roles. */
+/** A role assignment. If the event policy deployed it, the policy's identity would need the permission to assign roles. */
 const ROLE_ASSIGNMENT =
   '{ "type": "Microsoft.Authorization/roleAssignments", "apiVersion": "2022-04-01", "name": "one", "properties": {} }';
+
 // Each row: the file, a text in it, its replacement, and the expected finding.
 test.each([
   [POLICY, '"topicType"', '"topicKind"', /no property topicKind/],

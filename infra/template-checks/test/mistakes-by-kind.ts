@@ -17,19 +17,21 @@ export interface MistakeOfKind {
 /** The first occurrence of a text is replaced. Changes of one file are applied in order. */
 export type Change = readonly [file: string, original: string, replacement: string];
 
-const B = "infra/azure";
-const T = "infra/terraform";
-const MODULES = `${B}/modules`;
-const WORKBOOK = `${B}/workbook.json`;
-const SERVICE = `${B}/service.bicep`;
-const MAIN = `${B}/main.bicep`;
-const VARIABLES = `${T}/variables.tf`;
+const BICEP = "infra/azure";
+const TERRAFORM = "infra/terraform";
+const MODULES = `${BICEP}/modules`;
+const WORKBOOK = `${BICEP}/workbook.json`;
+const SERVICE = `${BICEP}/service.bicep`;
+const MAIN = `${BICEP}/main.bicep`;
+const VARIABLES = `${TERRAFORM}/variables.tf`;
 
 /** Changes a declaration that main.bicep and service.bicep both contain. */
 const inBoth = (original: string, replacement: string): Change[] =>
   [MAIN, SERVICE].map((file) => [file, original, replacement] as const);
 const inWatch = (original: string, replacement: string): Change[] =>
-  ["subscription", "management-group"].map((scope) => [`${B}/watch/${scope}.bicep`, original, replacement] as const);
+  ["subscription", "management-group"].map(
+    (scope) => [`${BICEP}/watch/${scope}.bicep`, original, replacement] as const,
+  );
 
 const mistake = (
   kind: string,
@@ -69,21 +71,27 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     [WORKBOOK, '"timeContextFromParameter": "range"', '"timeContextParameter": "range"'],
   ]),
   mistake("workbook", "an alert measures a column that its query does not return", /returns no column scans/, [
-    [`${B}/queries/no-scan.kql`, "| project scans", "| project count = scans"],
+    [`${BICEP}/queries/no-scan.kql`, "| project scans", "| project count = scans"],
   ]),
   mistake(
     "value",
     "App Configuration has a tier without private endpoints",
     /appConfiguration: sku.name must be standard/,
     [[`${MODULES}/app-configuration.bicep`, "name: 'standard'", "name: 'free'"]],
-    [[`${T}/app-configuration.tf`, '"standard"', '"free"']],
+    [[`${TERRAFORM}/app-configuration.tf`, '"standard"', '"free"']],
   ),
   mistake(
     "value",
     "the vault has the tier with hardware keys",
     /vault: properties.sku.name must be standard/,
     [[`${MODULES}/vault.bicep`, "name: 'standard'", "name: 'premium'"]],
-    [[`${T}/vault.tf`, 'sku_name                      = "standard"', 'sku_name                      = "premium"']],
+    [
+      [
+        `${TERRAFORM}/vault.tf`,
+        'sku_name                      = "standard"',
+        'sku_name                      = "premium"',
+      ],
+    ],
   ),
   mistake(
     "value",
@@ -96,21 +104,21 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
         "sku: { name: 'StandardV2' }\n  properties: { publicIpAddresses",
       ],
     ],
-    [[`${T}/network.tf`, 'sku_name            = "Standard"', 'sku_name            = "StandardV2"']],
+    [[`${TERRAFORM}/network.tf`, 'sku_name            = "Standard"', 'sku_name            = "StandardV2"']],
   ),
   mistake(
     "value",
     "events are kept for a minute only",
     /retryPolicy.eventTimeToLiveInMinutes must be 1440/,
-    [[`${B}/events/topic.bicep`, "eventTimeToLiveInMinutes: 1440", "eventTimeToLiveInMinutes: 1"]],
-    [[`${T}/events/main.tf`, "event_time_to_live    = 1440", "event_time_to_live    = 1"]],
+    [[`${BICEP}/events/topic.bicep`, "eventTimeToLiveInMinutes: 1440", "eventTimeToLiveInMinutes: 1"]],
+    [[`${TERRAFORM}/events/main.tf`, "event_time_to_live    = 1440", "event_time_to_live    = 1"]],
   ),
   mistake(
     "wiring",
     "mails have the address of another resource as their sender",
     /ALERT_SENDER_ADDRESS must be/,
     [[SERVICE, "mail!.outputs.alertSenderAddress", "mail!.outputs.communicationEndpoint"]],
-    [[`${T}/app.tf`, "email_domain[0].mail_from_sender_domain", "email_domain[0].from_sender_domain"]],
+    [[`${TERRAFORM}/app.tf`, "email_domain[0].mail_from_sender_domain", "email_domain[0].from_sender_domain"]],
   ),
   mistake(
     "wiring",
@@ -119,7 +127,7 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     [[SERVICE, "queueEndpoint: storage.outputs.queueEndpoint", "queueEndpoint: storage.outputs.tableEndpoint"]],
     [
       [
-        `${T}/app.tf`,
+        `${TERRAFORM}/app.tf`,
         "AzureWebJobsStorage__queueServiceUri      = azurerm_storage_account.storage_account.primary_queue_endpoint",
         "AzureWebJobsStorage__queueServiceUri      = azurerm_storage_account.storage_account.primary_table_endpoint",
       ],
@@ -130,17 +138,17 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     "an action is missing in all templates",
     /dependency_reader_definition: lacks Microsoft.Sql\/servers\/read/,
     inWatch("          'Microsoft.Sql/servers/read'\n", ""),
-    [[`${T}/watch/main.tf`, '      "Microsoft.Sql/servers/read",\n', ""]],
+    [[`${TERRAFORM}/watch/main.tf`, '      "Microsoft.Sql/servers/read",\n', ""]],
   ),
   mistake(
     "role",
     "an action is missing in all templates and in the documentation",
     /no role of the service permits Microsoft.Web\/sites\/slots\/restart\/action, which the call appService.restart needs/,
     [
-      [`${B}/rotation/resource-group.bicep`, "          'Microsoft.Web/sites/slots/restart/action'\n", ""],
+      [`${BICEP}/rotation/resource-group.bicep`, "          'Microsoft.Web/sites/slots/restart/action'\n", ""],
       ["docs/permissions-options.md", ", `Microsoft.Web/sites/slots/restart/action`", ""],
     ],
-    [[`${T}/rotation/main.tf`, '      "Microsoft.Web/sites/slots/restart/action",\n', ""]],
+    [[`${TERRAFORM}/rotation/main.tf`, '      "Microsoft.Web/sites/slots/restart/action",\n', ""]],
   ),
   mistake(
     "role",
@@ -148,14 +156,14 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     /event_deployer_definition: has Microsoft.Storage\/storageAccounts\/listkeys\/action/,
     [
       [
-        `${B}/events-policy/roles.bicep`,
+        `${BICEP}/events-policy/roles.bicep`,
         "'Microsoft.Storage/storageAccounts/write'",
         "'Microsoft.Storage/storageAccounts/write'\n          'Microsoft.Storage/storageAccounts/listkeys/action'",
       ],
     ],
     [
       [
-        `${T}/events-policy/roles/main.tf`,
+        `${TERRAFORM}/events-policy/roles/main.tf`,
         '"Microsoft.Storage/storageAccounts/write",',
         '"Microsoft.Storage/storageAccounts/write",\n      "Microsoft.Storage/storageAccounts/listkeys/action",',
       ],
@@ -167,7 +175,7 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     /alwaysReadyInstances: its default is 1, here 0/,
     [
       ...inBoth("param alwaysReadyInstances int = 0", "param alwaysReadyInstances int = 1"),
-      [`${B}/main.parameters.json`, "ALWAYS_READY_INSTANCES=0", "ALWAYS_READY_INSTANCES=1"],
+      [`${BICEP}/main.parameters.json`, "ALWAYS_READY_INSTANCES=0", "ALWAYS_READY_INSTANCES=1"],
     ],
     [[VARIABLES, "type        = number\n  default     = 0", "type        = number\n  default     = 1"]],
   ),
@@ -177,7 +185,7 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     /mailEnabled: its default is false, here true/,
     [
       ...inBoth("param mailEnabled bool = true", "param mailEnabled bool = false"),
-      [`${B}/main.parameters.json`, "MAIL_ENABLED=true", "MAIL_ENABLED=false"],
+      [`${BICEP}/main.parameters.json`, "MAIL_ENABLED=true", "MAIL_ENABLED=false"],
     ],
     [
       [
@@ -205,14 +213,14 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
         "uniqueString(subscription().subscriptionId, location)",
       ],
     ],
-    [[`${T}/main.tf`, "/${var.environment_name}/${var.location}", "/${var.location}"]],
+    [[`${TERRAFORM}/main.tf`, "/${var.environment_name}/${var.location}", "/${var.location}"]],
   ),
   mistake(
     "name",
     "two subscriptions have the same vault",
     /vault: its name kv-a-name-of-20-letters must depend on the subscription/,
     [[SERVICE, "'kv-${suffix}'", "'kv-${environmentName}'"]],
-    [[`${T}/vault.tf`, '"kv-${local.suffix}"', '"kv-${var.environment_name}"']],
+    [[`${TERRAFORM}/vault.tf`, '"kv-${local.suffix}"', '"kv-${var.environment_name}"']],
   ),
   mistake(
     "name",
@@ -221,7 +229,7 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     [[SERVICE, "'st${suffix}'", "'st${environmentName}${suffix}'"]],
     [
       [
-        `${T}/storage.tf`,
+        `${TERRAFORM}/storage.tf`,
         'name                            = "st${local.suffix}"',
         'name                            = "st${var.environment_name}${local.suffix}"',
       ],
@@ -232,7 +240,7 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     "the identity of two environments is the same",
     /event_identity: its name id-lifecycle-events must depend on environmentName/,
     [[SERVICE, "'id-${environmentName}-events'", "'id-lifecycle-events'"]],
-    [[`${T}/event-identity.tf`, '"id-${var.environment_name}-events"', '"id-lifecycle-events"']],
+    [[`${TERRAFORM}/event-identity.tf`, '"id-${var.environment_name}-events"', '"id-lifecycle-events"']],
   ),
   mistake("name", "two role assignments have the same name", /queue_role: another resource has the name guid/, [
     [
@@ -245,10 +253,16 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     "scope",
     "the policy's role is for the group of a wrong segment",
     /event_deployer_definition: its scope must be \S+rg-service, but is/,
-    [[`${B}/events-policy/subscription.bicep`, "split(storageAccountId, '/')[4]", "split(storageAccountId, '/')[6]"]],
     [
       [
-        `${T}/events-policy/subscription/main.tf`,
+        `${BICEP}/events-policy/subscription.bicep`,
+        "split(storageAccountId, '/')[4]",
+        "split(storageAccountId, '/')[6]",
+      ],
+    ],
+    [
+      [
+        `${TERRAFORM}/events-policy/subscription/main.tf`,
         "scope              = var.resource_group_id",
         "scope              = var.scope",
       ],
@@ -267,7 +281,7 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     ],
     [
       [
-        `${T}/rotation/main.tf`,
+        `${TERRAFORM}/rotation/main.tf`,
         'resource "azurerm_role_assignment" "rotation_operator_role" {\n  scope              = var.scope',
         'resource "azurerm_role_assignment" "rotation_operator_role" {\n  scope              = "/subscriptions/${local.parts[2]}"',
       ],
@@ -278,7 +292,7 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     "the role for logs is for a wrong segment of the workspace's id",
     /log_reader_definition: with logs\/workspace.bicep, Bicep deploys|log_reader_definition: its scope must be/,
     [],
-    [[`${T}/logs/main.tf`, "resourceGroups/${local.parts[4]}", "resourceGroups/${local.parts[8]}"]],
+    [[`${TERRAFORM}/logs/main.tf`, "resourceGroups/${local.parts[4]}", "resourceGroups/${local.parts[8]}"]],
   ),
   mistake(
     "order",
@@ -291,14 +305,14 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     "the app starts before it has its roles",
     /function_app must depend on blob_role|must depend on the resource group/,
     [[MAIN, "  dependsOn: [resourceGroup]\n", ""]],
-    [[`${T}/app.tf`, "    azurerm_role_assignment.blob_role,\n", ""]],
+    [[`${TERRAFORM}/app.tf`, "    azurerm_role_assignment.blob_role,\n", ""]],
   ),
   mistake(
     "order",
     "the app starts before its private endpoints exist",
     /function_app must depend on private_endpoint/,
     [[SERVICE, "  dependsOn: [privateEndpoints]\n", ""]],
-    [[`${T}/app.tf`, "    azurerm_private_endpoint.private_endpoint,\n", ""]],
+    [[`${TERRAFORM}/app.tf`, "    azurerm_private_endpoint.private_endpoint,\n", ""]],
   ),
   mistake(
     "order",
@@ -306,14 +320,14 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     /subscription_policy_remediation must depend on identity_operator_role/,
     [
       [
-        `${B}/events-policy/subscription.bicep`,
+        `${BICEP}/events-policy/subscription.bicep`,
         "dependsOn: [subscriptionTopicsRole, roles]",
         "dependsOn: [subscriptionTopicsRole]",
       ],
     ],
     [
       [
-        `${T}/events-policy/subscription/main.tf`,
+        `${TERRAFORM}/events-policy/subscription/main.tf`,
         "depends_on = [azurerm_role_assignment.subscription_topics_role, module.roles]",
         "depends_on = [azurerm_role_assignment.subscription_topics_role]",
       ],
@@ -324,7 +338,7 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     "the secrets are resolved before the app may read them",
     /app_settings must depend on vault_reference_role/,
     [[`${MODULES}/app.bicep`, "  dependsOn: [vaultReferenceRole]\n", ""]],
-    [[`${T}/main.tf`, "azurerm_role_assignment.topic_sender_role.id", "azurerm_role_assignment.queue_role.id"]],
+    [[`${TERRAFORM}/main.tf`, "azurerm_role_assignment.topic_sender_role.id", "azurerm_role_assignment.queue_role.id"]],
   ),
   mistake(
     "settings",
@@ -339,9 +353,9 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
       ],
     ],
     [
-      [`${T}/app.tf`, "  app_settings = merge(\n    var.additional_settings,\n", "  app_settings = merge(\n"],
+      [`${TERRAFORM}/app.tf`, "  app_settings = merge(\n    var.additional_settings,\n", "  app_settings = merge(\n"],
       [
-        `${T}/app.tf`,
+        `${TERRAFORM}/app.tf`,
         '{ DEPENDENCY_LITERAL_SCAN = "true" }\n',
         '{ DEPENDENCY_LITERAL_SCAN = "true" },\n    var.additional_settings\n',
       ],
@@ -360,7 +374,7 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     ],
     [
       [
-        `${T}/storage.tf`,
+        `${TERRAFORM}/storage.tf`,
         'queue_encryption_key_type       = var.customer_managed_key != null ? "Account" : "Service"',
         'queue_encryption_key_type       = "Account"',
       ],
@@ -410,7 +424,13 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     "the check of the alerts' recipients always holds",
     /check.alerts_notify_somebody does not refuse/,
     [],
-    [[`${T}/alerts.tf`, "length(var.operator_email_addresses) > 0", "length(var.operator_email_addresses) >= 0"]],
+    [
+      [
+        `${TERRAFORM}/alerts.tf`,
+        "length(var.operator_email_addresses) > 0",
+        "length(var.operator_email_addresses) >= 0",
+      ],
+    ],
   ),
   mistake(
     "refusal",
@@ -438,7 +458,7 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     ],
     [
       [
-        `${T}/outputs.tf`,
+        `${TERRAFORM}/outputs.tf`,
         "value       = azurerm_user_assigned_identity.event_identity.id",
         "value       = azurerm_user_assigned_identity.identity.id",
       ],
@@ -457,7 +477,7 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     ],
     [
       [
-        `${T}/outputs.tf`,
+        `${TERRAFORM}/outputs.tf`,
         "value       = azurerm_user_assigned_identity.identity.principal_id",
         "value       = azurerm_user_assigned_identity.identity.client_id",
       ],
@@ -474,7 +494,7 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
         "cidrSubnet(networkAddressPrefix, 26, 0)",
       ],
     ],
-    [[`${T}/network.tf`, "local.subnet_bits, 1)", "local.subnet_bits, 0)"]],
+    [[`${TERRAFORM}/network.tf`, "local.subnet_bits, 1)", "local.subnet_bits, 0)"]],
   ),
   mistake(
     "subnet",
@@ -487,7 +507,7 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
         "cidrSubnet(networkAddressPrefix, 26, 2)",
       ],
     ],
-    [[`${T}/network.tf`, "local.subnet_bits, 1)", "local.subnet_bits, 2)"]],
+    [[`${TERRAFORM}/network.tf`, "local.subnet_bits, 1)", "local.subnet_bits, 2)"]],
   ),
   mistake(
     "subnet",
@@ -500,7 +520,7 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
         "cidrSubnet(networkAddressPrefix, 25, 0)",
       ],
     ],
-    [[`${T}/network.tf`, "subnet_bits = 26 -", "subnet_bits = 27 -"]],
+    [[`${TERRAFORM}/network.tf`, "subnet_bits = 26 -", "subnet_bits = 27 -"]],
   ),
   mistake(
     "example",
@@ -509,7 +529,7 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     [],
     [
       [
-        `${T}/examples/existing-network/main.tf`,
+        `${TERRAFORM}/examples/existing-network/main.tf`,
         "function_subnet_resource_id         =",
         "subnet_id                           =",
       ],
@@ -522,7 +542,7 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     [],
     [
       [
-        `${T}/examples/bring-your-own/main.tf`,
+        `${TERRAFORM}/examples/bring-your-own/main.tf`,
         "= var.function_subnet_resource_id",
         "= var.private_endpoint_subnet_resource_id",
       ],
@@ -533,7 +553,7 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     "an example swaps the parts of a key",
     /key_name gets var.key_vault_resource_id/,
     [],
-    [[`${T}/examples/bring-your-own/main.tf`, "= var.key_name", "= var.key_vault_resource_id"]],
+    [[`${TERRAFORM}/examples/bring-your-own/main.tf`, "= var.key_name", "= var.key_vault_resource_id"]],
   ),
   mistake(
     "example",
@@ -542,7 +562,7 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     [],
     [
       [
-        `${T}/examples/several-subscriptions/main.tf`,
+        `${TERRAFORM}/examples/several-subscriptions/main.tf`,
         "module.service.service_event_identity_id",
         "module.service.service_storage_account_id",
       ],
@@ -553,7 +573,13 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     "an output of an example is another output",
     /the output service_url must be the module's output/,
     [],
-    [[`${T}/examples/minimal/outputs.tf`, "module.service.service_url", "module.service.service_key_vault_name"]],
+    [
+      [
+        `${TERRAFORM}/examples/minimal/outputs.tf`,
+        "module.service.service_url",
+        "module.service.service_key_vault_name",
+      ],
+    ],
   ),
   mistake(
     "example",
@@ -562,7 +588,7 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     [],
     [
       [
-        `${T}/examples/bring-your-own/main.tf`,
+        `${TERRAFORM}/examples/bring-your-own/main.tf`,
         "app_public_network_access_enabled   = false",
         "app_public_network_access_enabled   = true",
       ],
@@ -573,7 +599,13 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     "a policy is assigned in another subscription",
     /has var.subscription_id, not var.other_subscription_id/,
     [],
-    [[`${T}/examples/several-subscriptions/main.tf`, "/subscriptions/${var.other_sub", "/subscriptions/${var.sub"]],
+    [
+      [
+        `${TERRAFORM}/examples/several-subscriptions/main.tf`,
+        "/subscriptions/${var.other_sub",
+        "/subscriptions/${var.sub",
+      ],
+    ],
   ),
   mistake("command", "a documented command passes a parameter that does not exist", /has no parameter principal$/, [
     ["docs/permissions.md", "--parameters principalId=", "--parameters principal="],
@@ -583,14 +615,14 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     "the deployer changes with each apply",
     /terraform_data.deployer must ignore changes of input/,
     [],
-    [[`${T}/app.tf`, "ignore_changes = [input]", "ignore_changes = []"]],
+    [[`${TERRAFORM}/app.tf`, "ignore_changes = [input]", "ignore_changes = []"]],
   ),
   mistake(
     "tag",
     "azd does not find the resources",
     /its tag azd-env-name must be/,
     [[MAIN, "'azd-env-name': environmentName", "'azd-env-name': location"]],
-    [[`${T}/main.tf`, '"azd-env-name" = var.environment_name', '"azd-env-name" = var.location']],
+    [[`${TERRAFORM}/main.tf`, '"azd-env-name" = var.environment_name', '"azd-env-name" = var.location']],
   ),
   mistake(
     "value",
@@ -601,37 +633,37 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
       [`${MODULES}/app.bicep`, "maximumInstanceCount: maximumInstanceCount", "maximumInstanceCount: instanceMemoryMb"],
     ],
     [
-      [`${T}/app.tf`, "= var.instance_memory_mb", "= var.maximum_instance_count"],
-      [`${T}/app.tf`, "= var.maximum_instance_count\n\n", "= var.instance_memory_mb\n\n"],
+      [`${TERRAFORM}/app.tf`, "= var.instance_memory_mb", "= var.maximum_instance_count"],
+      [`${TERRAFORM}/app.tf`, "= var.maximum_instance_count\n\n", "= var.instance_memory_mb\n\n"],
     ],
   ),
   mistake(
     "query",
     "the alert about failed scans misses those that ran out of time",
     /must contain tostring\(scan.status\) in/,
-    [[`${B}/queries/failed-scans.kql`, '("failed", "timedOut")', '("failed")']],
+    [[`${BICEP}/queries/failed-scans.kql`, '("failed", "timedOut")', '("failed")']],
   ),
   mistake(
     "location",
     "the topic of a subscription has a region",
     /topic: location must be global, but is {location}/,
     [
-      [`${B}/events/topic.bicep`, "location: 'global'", "location: location"],
-      [`${B}/events/topic.bicep`, "param tags object", "param location string\nparam tags object"],
+      [`${BICEP}/events/topic.bicep`, "location: 'global'", "location: location"],
+      [`${BICEP}/events/topic.bicep`, "param tags object", "param location string\nparam tags object"],
       [
-        `${B}/events/subscription.bicep`,
+        `${BICEP}/events/subscription.bicep`,
         "    tags: tags\n    storage",
         "    location: location\n    tags: tags\n    storage",
       ],
     ],
-    [[`${T}/events/main.tf`, 'location            = "global"', "location            = var.location"]],
+    [[`${TERRAFORM}/events/main.tf`, 'location            = "global"', "location            = var.location"]],
   ),
   mistake(
     "condition",
     "mail is created without being asked for",
     /email_service must be created under the condition {mail_enabled}/,
     [[SERVICE, "= if (mailEnabled) {", "= if (!empty(mailDataLocation)) {"]],
-    [[`${T}/mail.tf`, "count = var.mail_enabled ? 1 : 0", 'count = var.mail_data_location != "" ? 1 : 0']],
+    [[`${TERRAFORM}/mail.tf`, "count = var.mail_enabled ? 1 : 0", 'count = var.mail_data_location != "" ? 1 : 0']],
   ),
   mistake(
     "reference",
@@ -640,7 +672,7 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     [],
     [
       [
-        `${T}/literal-scan/main.tf`,
+        `${TERRAFORM}/literal-scan/main.tf`,
         "literal_scanner_definition[0].role_definition_resource_id",
         "literal_scanner_definition[0].id",
       ],
@@ -653,7 +685,7 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     [],
     [
       [
-        `${T}/main.tf`,
+        `${TERRAFORM}/main.tf`,
         "event_identity_id  = azurerm_user_assigned_identity.event_identity.id",
         "event_identity_id  = azurerm_user_assigned_identity.event_identity.principal_id",
       ],
@@ -664,7 +696,7 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     "an argument for an ID gets a name",
     /service_plan_id must be a resource ID, but is "plan-/,
     [],
-    [[`${T}/app.tf`, "azurerm_service_plan.plan.id", "azurerm_service_plan.plan.name"]],
+    [[`${TERRAFORM}/app.tf`, "azurerm_service_plan.plan.id", "azurerm_service_plan.plan.name"]],
   ),
   mistake(
     "refusal",
@@ -691,7 +723,7 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     "a precondition refuses every valid value",
     /event_subscription refuses valid values: sender_role_id|topic refuses valid values: sender_role_id/,
     [],
-    [[`${T}/events/main.tf`, "var.sender_role_id != null", 'var.sender_role_id == "role"']],
+    [[`${TERRAFORM}/events/main.tf`, "var.sender_role_id != null", 'var.sender_role_id == "role"']],
   ),
   mistake(
     "value",
@@ -706,7 +738,7 @@ export const MISTAKES_BY_KIND: readonly MistakeOfKind[] = [
     ],
     [
       [
-        `${T}/app-configuration.tf`,
+        `${TERRAFORM}/app-configuration.tf`,
         "identity_client_id       = encryption.value",
         "identity_client_id       = var.customer_managed_key.user_assigned_identity.resource_id",
       ],

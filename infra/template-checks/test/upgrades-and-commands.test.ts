@@ -37,31 +37,28 @@ async function messagesAfter(changes: readonly Change[]): Promise<string[]> {
   );
 }
 
-const B = "infra/azure";
-const T = "infra/terraform";
-const OTHER = `${T}/examples/several-subscriptions`;
-const VARIABLES = `${T}/variables.tf`;
+const BICEP = "infra/azure";
+const TERRAFORM = "infra/terraform";
+const OTHER = `${TERRAFORM}/examples/several-subscriptions`;
+const VARIABLES = `${TERRAFORM}/variables.tf`;
 const DEPLOY = "docs/deploy.md";
 const OPTIONS = "docs/deploy-options.md";
 
 /** Renames the plan in Terraform. */
 const RENAMED_PLAN: Change[] = [
-  [`${T}/app.tf`, '"azurerm_service_plan" "plan" {', '"azurerm_service_plan" "app_plan" {'],
-  [`${T}/app.tf`, "azurerm_service_plan.plan.id", "azurerm_service_plan.app_plan.id"],
+  [`${TERRAFORM}/app.tf`, '"azurerm_service_plan" "plan" {', '"azurerm_service_plan" "app_plan" {'],
+  [`${TERRAFORM}/app.tf`, "azurerm_service_plan.plan.id", "azurerm_service_plan.app_plan.id"],
 ];
 const moved = (from: string, to: string): string => `moved {\n  from = ${from}\n  to   = ${to}\n}\n\n`;
-const beforePlan = (text: string): Change => [
-  `${T}/app.tf`,
-  "# The user-assigned identity makes",
-  `${text}# The identity`,
-];
-const RENAMED_MODULE: Change[] = [[`${T}/main.tf`, 'module "rotation" {', 'module "rotated_groups" {']];
-const PARAMETERS = `${B}/main.parameters.json`;
+const FUNCTION_APP = 'resource "azurerm_function_app_flex_consumption" "function_app" {';
+const beforeFunctionApp = (text: string): Change => [`${TERRAFORM}/app.tf`, FUNCTION_APP, `${text}${FUNCTION_APP}`];
+const RENAMED_MODULE: Change[] = [[`${TERRAFORM}/main.tf`, 'module "rotation" {', 'module "rotated_groups" {']];
+const PARAMETERS = `${BICEP}/main.parameters.json`;
 
 /** A new default everywhere: in both languages, for azd and in the table of a page. */
 const newDefault = (name: string, snake: string, bicep: [string, string], row: [string, string, string]): Change[] => [
-  [`${B}/main.bicep`, `param ${name} ${bicep[0]}`, `param ${name} ${bicep[1]}`],
-  [`${B}/service.bicep`, `param ${name} ${bicep[0]}`, `param ${name} ${bicep[1]}`],
+  [`${BICEP}/main.bicep`, `param ${name} ${bicep[0]}`, `param ${name} ${bicep[1]}`],
+  [`${BICEP}/service.bicep`, `param ${name} ${bicep[0]}`, `param ${name} ${bicep[1]}`],
   [PARAMETERS, `${snake.toUpperCase()}=${row[1]}`, `${snake.toUpperCase()}=${row[2]}`],
   [row[0], `\`${snake}\` | ${row[1]} |`, `\`${snake}\` | ${row[2]} |`],
 ];
@@ -69,13 +66,13 @@ const newDefault = (name: string, snake: string, bicep: [string, string], row: [
 test.each<[what: string, changes: Change[]]>([
   [
     "a resource with another name and a moved block",
-    [...RENAMED_PLAN, beforePlan(moved("azurerm_service_plan.plan", "azurerm_service_plan.app_plan"))],
+    [...RENAMED_PLAN, beforeFunctionApp(moved("azurerm_service_plan.plan", "azurerm_service_plan.app_plan"))],
   ],
   [
     "a resource that was moved twice",
     [
       ...RENAMED_PLAN,
-      beforePlan(
+      beforeFunctionApp(
         moved("azurerm_service_plan.plan", "azurerm_service_plan.flex_plan") +
           moved("azurerm_service_plan.flex_plan", "azurerm_service_plan.app_plan"),
       ),
@@ -83,19 +80,22 @@ test.each<[what: string, changes: Change[]]>([
   ],
   [
     "a module call with another name and a moved block",
-    [...RENAMED_MODULE, beforePlan(moved("module.rotation", "module.rotated_groups"))],
+    [...RENAMED_MODULE, beforeFunctionApp(moved("module.rotation", "module.rotated_groups"))],
   ],
-  ["a moved block of an older version", [beforePlan(moved("azurerm_service_plan.first", "azurerm_service_plan.plan"))]],
+  [
+    "a moved block of an older version",
+    [beforeFunctionApp(moved("azurerm_service_plan.first", "azurerm_service_plan.plan"))],
+  ],
   [
     "another condition of a loop with the same keys",
-    [[`${T}/main.tf`, "id => id if var.watch_roles_enabled", "id => id if var.watch_roles_enabled == true"]],
+    [[`${TERRAFORM}/main.tf`, "id => id if var.watch_roles_enabled", "id => id if var.watch_roles_enabled == true"]],
   ],
   [
     "the suffix of vaults from Bicep's own function",
     [
-      [`${B}/modules/storage.bicep`, ".${cloud.vaultDomain}'", "${environment().suffixes.keyvaultDns}'"],
+      [`${BICEP}/modules/storage.bicep`, ".${cloud.vaultDomain}'", "${environment().suffixes.keyvaultDns}'"],
       [
-        `${B}/modules/storage.bicep`,
+        `${BICEP}/modules/storage.bicep`,
         "// Domains and zones of each cloud.\nvar cloud = loadJsonContent('../clouds.json')[environment().name]\n\n",
         "",
       ],
@@ -127,13 +127,13 @@ test.each<[what: string, changes: Change[], message: RegExp]>([
   ],
   [
     "another version of the provider in an example",
-    [[`${T}/examples/minimal/versions.tf`, "~> 5.2", "~> 5.0"]],
+    [[`${TERRAFORM}/examples/minimal/versions.tf`, "~> 5.2", "~> 5.0"]],
     /azurerm must have the version "~> 5.2" of infra\/terraform, but has "~> 5.0"/,
   ],
-  ["no version of the provider", [[`${T}/logs/versions.tf`, '"~> 5.2"', '""']], /but has ""/],
+  ["no version of the provider", [[`${TERRAFORM}/logs/versions.tf`, '"~> 5.2"', '""']], /but has ""/],
   [
     "account keys in an example",
-    [[`${T}/examples/minimal/versions.tf`, "storage_use_azuread = true", "storage_use_azuread = false"]],
+    [[`${TERRAFORM}/examples/minimal/versions.tf`, "storage_use_azuread = true", "storage_use_azuread = false"]],
     /needs storage_use_azuread = true/,
   ],
   [
@@ -145,7 +145,7 @@ test.each<[what: string, changes: Change[], message: RegExp]>([
     "keys by position",
     [
       [
-        `${T}/main.tf`,
+        `${TERRAFORM}/main.tf`,
         "for_each = toset(var.literal_scan_subscription_ids)",
         "for_each = { for index, id in var.literal_scan_subscription_ids : index => id }",
       ],
@@ -159,34 +159,34 @@ test.each<[what: string, changes: Change[], message: RegExp]>([
 test.each<[what: string, changes: Change[], message: RegExp]>([
   [
     "a deleted resource",
-    [[`${T}/app.tf`, 'resource "terraform_data" "deployer" {', 'resource "terraform_data" "first" {']],
+    [[`${TERRAFORM}/app.tf`, 'resource "terraform_data" "deployer" {', 'resource "terraform_data" "first" {']],
     /terraform_data.deployer is now terraform_data.first/,
   ],
   [
     "a resource that no release has",
-    [beforePlan('resource "terraform_data" "second" {\n  input = 1\n}\n\n')],
+    [beforeFunctionApp('resource "terraform_data" "second" {\n  input = 1\n}\n\n')],
     /terraform_data.second is not in .*addresses.json/,
   ],
   [
     "a moved block to nothing",
-    [beforePlan(moved("azurerm_service_plan.old", "azurerm_service_plan.new"))],
+    [beforeFunctionApp(moved("azurerm_service_plan.old", "azurerm_service_plan.new"))],
     /leads to azurerm_service_plan.new, which is not declared/,
   ],
   [
     "a moved block from what is still there",
-    [beforePlan(moved("azurerm_key_vault.vault", "azurerm_service_plan.plan"))],
+    [beforeFunctionApp(moved("azurerm_key_vault.vault", "azurerm_service_plan.plan"))],
     /leads from azurerm_key_vault.vault, which is still declared/,
   ],
   [
     "a renamed resource under its old name",
-    [RENAMED_PLAN[0]!, beforePlan(moved("azurerm_service_plan.plan", "azurerm_service_plan.app_plan"))],
+    [RENAMED_PLAN[0]!, beforeFunctionApp(moved("azurerm_service_plan.plan", "azurerm_service_plan.app_plan"))],
     /azurerm_service_plan.plan is not declared/,
   ],
   [
     "count instead of one instance",
     [
       [
-        `${T}/vault.tf`,
+        `${TERRAFORM}/vault.tf`,
         'resource "azurerm_key_vault" "vault" {',
         'resource "azurerm_key_vault" "vault" {\n  count = 1\n',
       ],
@@ -197,7 +197,7 @@ test.each<[what: string, changes: Change[], message: RegExp]>([
     "the first apply's identity is not kept",
     [
       [
-        `${T}/main.tf`,
+        `${TERRAFORM}/main.tf`,
         "tags                     = merge(var.tags,",
         "tags                     = merge(var.tags, { by = data.azurerm_client_config.current.object_id },",
       ],
@@ -238,12 +238,18 @@ test.each<[what: string, changes: Change[], message: RegExp]>([
   ],
   [
     "a function that the check does not know",
-    [[`${T}/main.tf`, "toset(var.rotation_resource_group_ids)", "toset(sort(var.rotation_resource_group_ids))"]],
+    [
+      [
+        `${TERRAFORM}/main.tf`,
+        "toset(var.rotation_resource_group_ids)",
+        "toset(sort(var.rotation_resource_group_ids))",
+      ],
+    ],
     /the function sort is not known to this check/,
   ],
   [
     "a member that the check does not know",
-    [[`${B}/modules/storage.bicep`, "[environment().name]", "[environment().title]"]],
+    [[`${BICEP}/modules/storage.bicep`, "[environment().name]", "[environment().title]"]],
     /the member title of environment\(\) is not known to this check/,
   ],
   [
@@ -322,8 +328,8 @@ test.each<[what: string, changes: Change[], message: RegExp]>([
   [
     "an output that both languages lost",
     [
-      [`${B}/main.bicep`, "output SERVICE_STORAGE_ACCOUNT_ID string = service.outputs.storageAccountId\n", ""],
-      [`${T}/outputs.tf`, 'output "service_storage_account_id" {', 'output "service_account_id" {'],
+      [`${BICEP}/main.bicep`, "output SERVICE_STORAGE_ACCOUNT_ID string = service.outputs.storageAccountId\n", ""],
+      [`${TERRAFORM}/outputs.tf`, 'output "service_storage_account_id" {', 'output "service_account_id" {'],
     ],
     /no language has the output service_storage_account_id any more/,
   ],

@@ -33,7 +33,7 @@ resource "azurerm_eventgrid_system_topic" "topic" {
   }
 }
 
-# Drop events that can't be delivered within a day: a scan has found the changes by then.
+# Drops events that can't be delivered within a day: a scan has found the changes by then.
 resource "azurerm_eventgrid_system_topic_event_subscription" "event_subscription" {
   name                  = "lifecycle-${var.environment_name}"
   system_topic          = azurerm_eventgrid_system_topic.topic.name

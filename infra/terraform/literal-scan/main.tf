@@ -1,7 +1,7 @@
-# Permissions of the service in one subscription to find copies of secrets in settings. docs/permissions.md lists the call for
-# each.
+# Permissions of the service in one subscription to find settings of apps whose value is a copy of a secret in a vault.
+# docs/permissions.md lists the Azure calls that need each permission.
 
-# Reads the values of the secrets of every vault that uses Azure RBAC.
+# Permits reading the values of the secrets of every vault that uses Azure RBAC.
 resource "azurerm_role_assignment" "secrets_user_role" {
   scope                = var.scope
   role_definition_name = "Key Vault Secrets User"
@@ -9,8 +9,8 @@ resource "azurerm_role_assignment" "secrets_user_role" {
   principal_type       = "ServicePrincipal"
 }
 
-# Reads the settings of apps with their values (PRO). Website Contributor and Container Apps Contributor would suffice, but can
-# also change and deploy apps.
+# Permits reading the settings of apps with their values (PRO). The built-in roles Website Contributor and Container Apps
+# Contributor would suffice, but they can also change and deploy apps.
 resource "azurerm_role_definition" "literal_scanner_definition" {
   count = var.literal_scanner_role_definition_id == "" ? 1 : 0
 

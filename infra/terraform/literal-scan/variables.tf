@@ -9,7 +9,7 @@ variable "scope" {
 }
 
 variable "scope_name" {
-  description = "The subscription's GUID."
+  description = "The subscription's GUID, which is part of the name of the custom role."
   type        = string
 }
 

@@ -1,5 +1,5 @@
 # Permissions of the service in one Log Analytics workspace, to find out who reads the key vaults and which applications sign
-# in. docs/permissions.md lists the call for each.
+# in. docs/permissions.md lists the Azure calls that need each permission.
 
 locals {
   # /subscriptions/<subscription>/resourceGroups/<name>/providers/Microsoft.OperationalInsights/workspaces/<workspace>
@@ -7,7 +7,8 @@ locals {
   resource_group_id = "/subscriptions/${local.parts[2]}/resourceGroups/${local.parts[4]}"
 }
 
-# Reads three tables (PRO). Log Analytics Data Reader would suffice, but can read every table of the workspace.
+# Permits queries of three tables (PRO). The built-in role Log Analytics Data Reader would suffice, but it can read every table of
+# the workspace.
 resource "azurerm_role_definition" "log_reader_definition" {
   # Role names are unique in the tenant.
   name              = "Credential Lifecycle Log Reader (${var.environment_name}, ${local.parts[2]}, ${local.parts[4]})"

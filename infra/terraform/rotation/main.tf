@@ -1,13 +1,14 @@
 # Permissions of the service in one resource group, so that its resources load a rotated value. docs/permissions.md lists the
-# call for each.
+# Azure calls that need each permission.
 
 locals {
   # /subscriptions/<subscription>/resourceGroups/<name>
   parts = split("/", var.scope)
 }
 
-# Makes an app or a named value reload its secret (PRO). Website Contributor and API Management Service Contributor would
-# suffice, but can also deploy, delete and read secrets. Reading is left to the Dependency Reader role.
+# Permits making an app or a named value of API Management load its secret again (PRO). The built-in roles Website Contributor and
+# API Management Service Contributor would suffice, but they can also deploy, delete and read secrets. The permission to read these
+# resources is in the Dependency Reader role (watch/main.tf).
 resource "azurerm_role_definition" "rotation_operator_definition" {
   count = var.rotation_operator_role_definition_id == "" ? 1 : 0
 

@@ -1,7 +1,7 @@
 # Permissions of the service in one subscription, or in every subscription of a management group, also future ones.
-# docs/permissions.md lists the call for each.
+# docs/permissions.md lists the Azure calls that need each permission.
 
-# Reads vaults, and the properties of their contents. Never the value of a secret.
+# Permits reading vaults and the properties of their contents, but not the values of secrets.
 resource "azurerm_role_assignment" "key_vault_reader_role" {
   scope                = var.scope
   role_definition_name = "Key Vault Reader"
@@ -9,7 +9,7 @@ resource "azurerm_role_assignment" "key_vault_reader_role" {
   principal_type       = "ServicePrincipal"
 }
 
-# The built-in roles with the first and the last permission can read everything in the scope.
+# A custom role, because the built-in roles that can read subscriptions or diagnostic settings can read everything in the scope.
 resource "azurerm_role_definition" "inventory_reader_definition" {
   count = var.inventory_reader_role_definition_id == "" ? 1 : 0
 
@@ -35,8 +35,8 @@ resource "azurerm_role_assignment" "inventory_reader_role" {
   principal_type     = "ServicePrincipal"
 }
 
-# Reads consumers of the vaults (PRO). Reader would suffice, but can read everything in the scope. Never the value of a setting
-# or secret.
+# Permits reading the consumers of the vaults, which are the apps and other resources that use their secrets (PRO), but not the
+# values of settings and secrets. The built-in role Reader would suffice, but it can read everything in the scope.
 resource "azurerm_role_definition" "dependency_reader_definition" {
   count = var.dependency_reader_role_definition_id == "" ? 1 : 0
 

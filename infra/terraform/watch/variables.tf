@@ -9,7 +9,7 @@ variable "scope" {
 }
 
 variable "scope_name" {
-  description = "The subscription's GUID or the management group's name."
+  description = "The subscription's GUID or the management group's name, which is part of the names of the custom roles."
   type        = string
 }
 

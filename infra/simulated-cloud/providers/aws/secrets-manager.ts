@@ -28,7 +28,7 @@ interface Secret {
   description?: string | undefined;
   tags: Map<string, string>;
   versions: Version[];
-  /** Unix milliseconds, also `changed`. */
+  /** `created` and `changed` are in Unix milliseconds. */
   created: number;
   changed: number;
   /** End of the recovery window in Unix milliseconds, if the secret is scheduled for deletion. */
@@ -40,7 +40,7 @@ interface Secret {
 type Body = Record<string, unknown>;
 
 /**
- * Simulates AWS Secrets Manager: https://docs.aws.amazon.com/secretsmanager/latest/apireference A secret that is scheduled for
+ * Simulates AWS Secrets Manager: https://docs.aws.amazon.com/secretsmanager/latest/apireference. A secret that is scheduled for
  * deletion can only be described and restored until its recovery window ends.
  */
 export class SecretsManager {

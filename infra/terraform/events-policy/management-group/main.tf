@@ -1,6 +1,6 @@
-# Makes every key vault below a management group, existing and future, send its events to the service. docs/permissions.md
-# lists the permissions, docs/deploy.md explains the remediation of existing vaults: Azure does not re-evaluate management
-# groups immediately.
+# An Azure Policy that makes every key vault below a management group send its events to the service. It applies to new vaults when
+# they are created. Existing vaults need a remediation, which docs/deploy.md explains: Azure does not evaluate a new policy of a
+# management group immediately. docs/permissions.md lists the permissions.
 locals {
   policy = jsondecode(file("${path.module}/../../../azure/events-policy/policy.json"))
 }
@@ -34,7 +34,7 @@ resource "azurerm_management_group_policy_assignment" "management_group_policy_a
   }
 }
 
-# Creates topics for the vaults.
+# Permits the policy to create Event Grid topics for the vaults.
 resource "azurerm_role_assignment" "management_group_topics_role" {
   scope                = var.scope
   role_definition_name = "EventGrid Contributor"

@@ -1,8 +1,8 @@
-# Permissions of the policy in the service's own resource group. docs/permissions-options.md lists the call for each. The policy
-# assigns no role.
+# Permissions of the policy in the service's own resource group. docs/permissions-options.md lists the call for each. None of them
+# allows the policy to assign a role.
 data "azurerm_client_config" "current" {}
 
-# Allows the policy to give the topics their identity.
+# Allows the policy to give each topic that it creates the identity with which the topic delivers events.
 resource "azurerm_role_assignment" "identity_operator_role" {
   scope                = var.event_identity_id
   role_definition_name = "Managed Identity Operator"

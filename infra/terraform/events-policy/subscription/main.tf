@@ -1,5 +1,5 @@
-# Makes every key vault of the provider's subscription, existing and future, send its events to the service. The policy is
-# defined in that subscription. docs/permissions.md lists the permissions.
+# An Azure Policy that makes every key vault of the provider's subscription, existing and future, send its events to the service.
+# The policy is defined in that subscription. docs/permissions.md lists the permissions.
 locals {
   policy = jsondecode(file("${path.module}/../../../azure/events-policy/policy.json"))
 }
@@ -32,7 +32,7 @@ resource "azurerm_subscription_policy_assignment" "subscription_policy_assignmen
   }
 }
 
-# Creates topics for the vaults.
+# Permits the policy to create Event Grid topics for the vaults.
 resource "azurerm_role_assignment" "subscription_topics_role" {
   scope                = var.scope
   role_definition_name = "EventGrid Contributor"
