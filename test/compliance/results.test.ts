@@ -418,7 +418,7 @@ test("a cursor is rejected if the filters differ or if it was modified", async (
   });
 });
 
-test("a cursor skips the rest of an offset that its request could not skip completely", async () => {
+test("the next request continues to skip the violations of an offset that one request could not skip completely", async () => {
   const fixture = await openFixtureWithOwners();
   const filter = { owner: "ada" };
   const all = await readAllViolations(fixture.compliance, filter);
@@ -500,7 +500,7 @@ test("without results, the score is 100", async () => {
   expect(CHECKS.length).toBeGreaterThan(30);
 });
 
-test("new violations of two evaluations of a vault at the same time are all returned", async () => {
+test("the violations that two evaluations of a vault add at the same time are all returned as new", async () => {
   const fixture = openEmptyFixture();
   const [a, b] = ["a", "b"].map((name) => asset("kv", "secret", name)) as [AssetRecord, AssetRecord];
   const failing = ({ name }: AssetRecord) => asset("kv", "secret", name, { contentType: undefined });

@@ -64,8 +64,8 @@ function createReaders({ tables, clock }: Fixture) {
     createCompliance({
       tables: {
         ...tables,
-        pages: ((e: Entity<unknown>, range: Range & { select: never[] }) =>
-          pages(range, () => tables.pages(e, range))) as Tables["pages"],
+        pages: ((kind: Entity<unknown>, range: Range & { select: never[] }) =>
+          pages(range, () => tables.pages(kind, range))) as Tables["pages"],
       },
       licensed: async () => true,
       clock,
@@ -274,7 +274,7 @@ test("totals stay correct if an exemption is created during their renewal or an 
     exemptions: [],
     details: [],
   };
-  // If one evaluation was the last one of more than 50 vaults of a group, the totals don't list their names.
+  // 52 vaults with the same last evaluation. The totals list the names of at most 50 vaults of a group.
   const states = Array.from({ length: 52 }, (_, index) => {
     const state = { ...results, name: `kv-${index}`, rbac: true, createdAt: evaluatedAt, evaluatedAt, gone: false };
     return put(VaultStates, vaultStateKey(state.name), state);
@@ -282,8 +282,8 @@ test("totals stay correct if an exemption is created during their renewal or an 
   await fixture.tables.write(TABLE, STATE, states);
   // Creates the exemption while the renewal reads the vaults' rows.
   let isExemptionCreated = false;
-  const pages = async function* (e: Entity<unknown>, range: Range) {
-    yield* fixture.tables.pages(e, range);
+  const pages = async function* (kind: Entity<unknown>, range: Range) {
+    yield* fixture.tables.pages(kind, range);
     if (isExemptionCreated || range.from === changedVaultsRange.from) return;
     isExemptionCreated = true;
     await exempt(fixture, { type: "vault", id: "kv-7" }, 100);

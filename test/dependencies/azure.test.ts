@@ -362,7 +362,7 @@ describe("the production subscription", () => {
     });
     const shared = principalOf(guidFrom("principal of identity id-importers"))!;
     expect([shared.name, shared.identityOf]).toEqual(["id-importers", undefined]);
-    // Each resource that was found and whose own identity may read a vault.
+    // For each found resource whose own identity may read a vault: name and owner of the identity, and the resource itself.
     const identities = production.resources.flatMap(({ resource }) => {
       const principal = principalOf(guidFrom(`principal ${resource.id.toLowerCase()}`));
       return principal ? [[principal.name, principal.identityOf, resource.name, resource.id]] : [];

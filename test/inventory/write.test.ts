@@ -306,9 +306,9 @@ test("100,000 assets added by one write, which crashes once, are logged once eac
 
 test("changes are listed newest first, with any filter and page size", async () => {
   const [first, second] = [vaultRecord("kv-one"), vaultRecord("kv-two", SUBSCRIPTIONS[1])];
-  const at = (minute: number) => new Date(START + minute * 60_000);
+  const timeAtMinute = (minute: number) => new Date(START + minute * 60_000);
   const write = (minute: number, vault: typeof first, assets: AssetRecord[]) =>
-    writeVault(createInventoryWriter({ tables, clock: { now: () => at(minute) } }), vault, assets);
+    writeVault(createInventoryWriter({ tables, clock: { now: () => timeAtMinute(minute) } }), vault, assets);
   const assetsOf = (vault: typeof first, secretChanges: Partial<AssetRecord>) => [
     assetRecord(vault, "secret", "Db", secretChanges),
     assetRecord(vault, "key", "sign", {}),
@@ -328,11 +328,11 @@ test("changes are listed newest first, with any filter and page size", async () 
     "added kv-one.key.sign",
     "added kv-one.secret.db",
   ];
-  const period = { since: at(0), until: at(5) };
+  const period = { since: timeAtMinute(0), until: timeAtMinute(5) };
   for (const limit of [1, 2, 3, 100]) expect(await listAllChanges(period, limit)).toEqual(allLines);
   const linesAt = (...places: number[]) => places.map((place) => allLines[place]);
-  expect(await listAllChanges({ ...period, since: at(2) })).toEqual(linesAt(0, 1, 2));
-  expect(await listAllChanges({ ...period, until: at(2) })).toEqual(linesAt(3, 4, 5, 6));
+  expect(await listAllChanges({ ...period, since: timeAtMinute(2) })).toEqual(linesAt(0, 1, 2));
+  expect(await listAllChanges({ ...period, until: timeAtMinute(2) })).toEqual(linesAt(3, 4, 5, 6));
   expect(await listAllChanges({ ...period, change: "removed", type: "secret" })).toEqual(linesAt(1));
   expect(await listAllChanges({ ...period, subscription: SUBSCRIPTIONS[1].toUpperCase() })).toEqual(
     linesAt(0, 1, 3, 4),
@@ -341,7 +341,7 @@ test("changes are listed newest first, with any filter and page size", async () 
   expect(await listAllChanges({ ...period, source: "entra" })).toEqual([]);
   const { items } = await listChanges(tables, period, { limit: 2, offset: 4, cursor: undefined });
   expect(items.map(({ name }) => name)).toEqual(["Db", "sign"]);
-  expect(await removeOldChanges(tables, at(2))).toBe(false);
+  expect(await removeOldChanges(tables, timeAtMinute(2))).toBe(false);
   expect(await listAllChanges(period)).toEqual(linesAt(0, 1, 2));
 });
 

@@ -178,8 +178,9 @@ test.each(["gone", "restored"])(
   "a completed rotation causes no lockout if the store is restored from a copy of any of its steps, with held copies that are %s",
   async (heldCopies) => {
     let steps = 0;
-    for (let at = 1; ; at++) {
-      const name = `${heldCopies}-${at}`;
+    // Each round copies the store after another step of its own rotation. The last round has a rotation with fewer steps.
+    for (let stepToCopy = 1; ; stepToCopy++) {
+      const name = `${heldCopies}-${stepToCopy}`;
       const app = world.addApplication(name, { places: 2 });
       const reader = world.start();
       const recordedSteps: string[] = [];
@@ -192,7 +193,7 @@ test.each(["gone", "restored"])(
         const progress = progressOf(rotation);
         if (recordedSteps.includes(progress)) return;
         recordedSteps.push(progress);
-        if (recordedSteps.length !== at) return;
+        if (recordedSteps.length !== stepToCopy) return;
         folder = newFolder();
         await copy("rotation", folder);
         held = world.heldCopiesOf(rotation);
@@ -223,6 +224,7 @@ test.each(["gone", "restored"])(
         copied,
       ).toEqual([]);
     }
+    // A rotation has at least nine steps, so the copies were not all of its beginning.
     expect(steps).toBeGreaterThan(8);
   },
 );
