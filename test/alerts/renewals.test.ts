@@ -11,6 +11,7 @@ import { createInventoryWriter } from "../../shared/inventory/write.ts";
 import { createIdentity } from "../../shared/platform/azure/identity.ts";
 import { createKeyVaults } from "../../shared/platform/azure/key-vault.ts";
 import { createResourceManager } from "../../shared/platform/azure/resource-manager.ts";
+import { SECOND_MS } from "../../shared/platform/time.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { expectedStatus } from "../inventory/write-assets.ts";
 import { IS_CAMPAIGN, LONG_MS, SEED } from "../support/sampling.ts";
@@ -147,7 +148,7 @@ test(`every late renewal of ${CERTIFICATES} certificates in ${DAYS} days is aler
   /** Creates a version of a certificate in the cloud. */
   function createVersion(certificate: SimulatedCertificate, from: number): void {
     // Versions that are created in the same second of the cloud would have the same ID.
-    cloud.control.moveClock(1000);
+    cloud.control.moveClock(SECOND_MS);
     const days = (time: number) => (time - Date.parse(cloud.control.now())) / DAY_MS;
     const { renewer, lifetime, name } = certificate;
     const policy = { action: "AutoRenew" as const, percentage: 67 };

@@ -207,6 +207,7 @@ test("the validity of a public certificate is limited by its first day, that of 
   const privateCertificate = { issuer: "CN=Acme CA", certificate: { hasTimestamps: false } };
   expect(evaluate({ ...privateCertificate, validityMonths: 12 })).toBe("pass");
   expect(evaluate({ ...privateCertificate, validityMonths: 13 })).toBe("fail");
+  // A self-signed certificate is private.
   expect(evaluate({ issuer: "CN=a", subject: "CN=a", validityMonths: 24 })).toBe("fail");
   // Earlier versions did not read the certificate itself.
   expect(evaluate({ issuer: "CN=Acme CA", validityMonths: 24 })).toBe("notApplicable");
@@ -248,6 +249,7 @@ test("a certificate that Acmebot renews passes every check while its renewal is 
     "certificate-issuer",
     "certificate-auto-renewal",
   ]);
+  // The policy says AutoRenew, but has no authority that Key Vault could order from.
   expect(failedBy({ autoRenew: true, issuerName: "Unknown" })).toEqual(["certificate-auto-renewal"]);
 });
 

@@ -26,6 +26,7 @@ import { Problem } from "../../shared/platform/http/problem.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import type { Entity } from "../../shared/platform/storage/entity.ts";
 import { put, type Range, type Tables } from "../../shared/platform/storage/tables.ts";
+import { SECOND_MS } from "../../shared/platform/time.ts";
 import { startDelayedWork } from "../support/delayed-tables.ts";
 import { IS_CAMPAIGN } from "../support/sampling.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
@@ -141,7 +142,7 @@ test("the score from the totals equals that from the vaults' rows after any conc
       const stoppedRenewals: (() => Promise<void>)[] = [];
       await renewTotals(fixture.tables);
       for (const step of schedule) {
-        fixture.clock.nowMs += 1000;
+        fixture.clock.nowMs += SECOND_MS;
         if ("name" in step) await scan(fixture, step.name, step.secrets);
         else if ("removedVault" in step) await fixture.removeVault(step.removedVault);
         else if ("exempt" in step) await exempt(fixture, step.exempt, step.hours);
@@ -293,7 +294,7 @@ test("totals stay correct if an exemption is created during their renewal or an 
   await expectCorrectTotals(readers);
   expect(readers.counts).toEqual({ totals: 2, readsOfAllRows: 0 });
 
-  fixture.clock.nowMs += 1000;
+  fixture.clock.nowMs += SECOND_MS;
   const now = fixture.clock.now();
   const evaluation = { evaluationId: randomness.ulid(now), requestedAt: now.toISOString(), requestedBy: "test" };
   const writeEvaluation = (failedVaults: string[]) =>

@@ -24,6 +24,7 @@ import { createInventoryWriter, VaultBusy } from "../../shared/inventory/write.t
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
+import { SECOND_MS } from "../../shared/platform/time.ts";
 import { type MovedClock, movedClock } from "../support/moved-clock.ts";
 import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 import { assetRecord, START, SUBSCRIPTIONS, vaultRecord, writeVault } from "./write-assets.ts";
@@ -146,7 +147,7 @@ async function crashAtEachWrite(
       },
     );
     // The crashed worker's lease expires.
-    await clock.add(20_000);
+    await clock.add(20 * SECOND_MS);
     if (!hasCrashed) return crashes;
     await afterCrash();
   }
@@ -292,14 +293,14 @@ test("100,000 assets added by one write, which crashes once, are logged once eac
   await expect(writeAdditions(crashingTables, names, first)).rejects.toThrow("killed");
   expect(transactions).toBeGreaterThan(3);
   expect(await countAdded()).toBeGreaterThan(0);
-  await clock.add(20_000);
+  await clock.add(20 * SECOND_MS);
   // The next worker finds only 7,000 of the assets.
   expect(await writeAdditions(tables, names.slice(0, 7_000), second)).toBe(100_000);
   // Changes have the time of the completion, not of the crash.
   expect([await countAdded(), await countAdded(second)]).toEqual([7_000, 7_000]);
   const { row } = await readStoredVault(tables, vault.name);
   expect([row!.pending, row!.changesKey]).toEqual([false, undefined]);
-  await clock.add(20_000);
+  await clock.add(20 * SECOND_MS);
   await writeAdditions(tables, names.slice(0, 10), third);
   expect(await countAdded()).toBe(7_010);
 });

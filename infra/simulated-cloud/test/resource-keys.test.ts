@@ -64,9 +64,9 @@ test.each(KEY_KINDS.map((kind) => [kind.type, kind] as const))("%s lists and reg
   expect(changed).toEqual([kind.keys[1]]);
   expect(JSON.stringify((await listKeys(kind)).body)).toContain(after.get(kind.keys[1]!));
 
-  const [replaced, made] = cloud.control.consumers.keys(idOf(kind)).filter(({ key }) => key === kind.keys[1]);
-  expect(replaced).toMatchObject({ value: before.get(kind.keys[1]!), until: made!.from });
-  expect(made!.regeneration).toMatchObject({ requestId, by: expect.any(String) });
+  const [replaced, created] = cloud.control.consumers.keys(idOf(kind)).filter(({ key }) => key === kind.keys[1]);
+  expect(replaced).toMatchObject({ value: before.get(kind.keys[1]!), until: created!.from });
+  expect(created!.regeneration).toMatchObject({ requestId, by: expect.any(String) });
 });
 
 test.each(KEY_KINDS.map((kind) => [kind.type, kind] as const))("%s rejects an unknown key", async (_, kind) => {
@@ -163,8 +163,17 @@ const request = (host: string, path: string, init: RequestInit = {}) => {
 /** Signs "Get Account Information" of a storage account. */
 function accountInformation(account: string, key: string): Promise<Response> {
   const headers = { "x-ms-date": new Date().toUTCString(), "x-ms-version": "2023-11-03" };
-  const own = Object.entries(headers).map(([name, value]) => `${name}:${value}`);
-  const text = ["GET", ...Array(11).fill(""), ...own, `/${account}/`, "comp:properties", "restype:account"].join("\n");
+  const headerLines = Object.entries(headers).map(([name, value]) => `${name}:${value}`);
+  // The eleven empty lines are standard headers that the request does not have, such as Content-Length.
+  // https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key
+  const text = [
+    "GET",
+    ...Array(11).fill(""),
+    ...headerLines,
+    `/${account}/`,
+    "comp:properties",
+    "restype:account",
+  ].join("\n");
   const signature = createHmac("sha256", Buffer.from(key, "base64")).update(text).digest("base64");
   return request(`${account}.blob.localhost`, "/?restype=account&comp=properties", {
     headers: { ...headers, authorization: `SharedKey ${account}:${signature}` },
@@ -205,6 +214,7 @@ test("a regenerated connection string of App Configuration reads the store, and 
   const read = async (secret: string) => {
     const { port } = new URL(cloud.environment.AZURE_RESOURCE_MANAGER_ENDPOINT!);
     const [host, path] = [`appcs-acme-keys.azconfig.localhost:${port}`, "/kv?api-version=1.0"];
+    // The hash is the SHA-256 of an empty body.
     const [date, hash] = [new Date().toUTCString(), "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="];
     const signature = createHmac("sha256", Buffer.from(secret, "base64"))
       .update(`GET\n${path}\n${date};${host};${hash}`)
