@@ -135,7 +135,7 @@ const STRIDE = IS_CAMPAIGN ? 1 : 3;
  * @returns the number of crashes.
  */
 async function crashAtEachWrite(
-  work: (on: Tables) => Promise<unknown>,
+  work: (processTables: Tables) => Promise<unknown>,
   afterCrash: () => Promise<void>,
 ): Promise<number> {
   for (let crashes = 0; ; crashes++) {
@@ -157,8 +157,8 @@ test("all assets are stored again if a removal crashes at any write and the vaul
   const { vault, assets } = createVaultWithAssets("kv-again");
   await writeVault(writerOn(tables), vault, assets);
   const crashes = await crashAtEachWrite(
-    async (on) => {
-      const writer = writerOn(on);
+    async (processTables) => {
+      const writer = writerOn(processTables);
       await writer.forget(await writer.readForUpdate(vault.name), randomUUID(), writeNoDerivedData);
     },
     async () => {
@@ -199,7 +199,7 @@ test("the next worker replaces the partial writes of a worker that crashed at an
     .map((asset) => assetRecord(vault, asset.type, asset.name, { expiresOn: START / 1000 + 5 }));
   await writeVault(writerOn(tables), vault, assets);
   const crashes = await crashAtEachWrite(
-    (on) => writeVault(writerOn(on), vault, otherAssets),
+    (processTables) => writeVault(writerOn(processTables), vault, otherAssets),
     async () => {
       // The next worker finds the original assets, so it must revert the crashed worker's writes.
       await writeVault(writerOn(tables), vault, assets);
@@ -243,7 +243,7 @@ test("each change is logged once if a worker crashes at any write", async () => 
   const changeToOther = { added: 0, updated: 58, removed: 2 };
   let reverts = 0;
   const crashes = await crashAtEachWrite(
-    (on) => writeVault(writerOn(on), vault, otherAssets),
+    (processTables) => writeVault(writerOn(processTables), vault, otherAssets),
     async () => {
       // Every second time, the next worker finds the original assets again. Then nothing has changed.
       const isReverted = reverts++ % 2 === 1;
@@ -266,12 +266,12 @@ test("100,000 assets added by one write, which crashes once, are logged once eac
    * Writes the vault's own rows as a write of these assets does, without the assets. Returns how many announced entries it
    * found.
    */
-  const writeAdditions = async (on: Tables, added: string[], now: Date) => {
-    const stored = await readStoredVault(on, vault.name);
+  const writeAdditions = async (processTables: Tables, added: string[], now: Date) => {
+    const stored = await readStoredVault(processTables, vault.name);
     const current = stored.row ? withoutKeys(stored.row) : vault;
     // The entries that a worker announces before it writes: type, name, expiry, and the state before (null: did not exist).
     const entries = added.map((name): PendingEntry => ["secret", name.toLowerCase(), null, null]);
-    const claim = await claimVault(on, stored, current, [...stored.pending, ...entries], "test");
+    const claim = await claimVault(processTables, stored, current, [...stored.pending, ...entries], "test");
     const additions = added.map((name) => ({ kind: "added" as const, type: "secret" as const, name }));
     const netChanges = additions.map((one) => ({ ...one, before: undefined, after: undefined }));
     await claim.end(vault, { changes: changeOperations(current, netChanges, now) });
