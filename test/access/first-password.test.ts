@@ -64,13 +64,16 @@ interface Proof {
   verifier: string;
 }
 
-/** Writes a role assignment with the hash of a new verifier. @param options.over - Name of an existing assignment to change. */
-async function prove(azure: ArmCall, options: { vaultId?: string; over?: string } = {}): Promise<Proof> {
+/** The role Key Vault Reader. */
+const ROLE_ID = `/subscriptions/${SUBSCRIPTION}/providers/Microsoft.Authorization/roleDefinitions/21090545-7ca7-4776-b22c-e363652d74d2`;
+
+/** Writes a role assignment with the hash of a new verifier. @param options.existing - Name of an assignment to change instead. */
+async function writeProof(azure: ArmCall, options: { vaultId?: string; existing?: string } = {}): Promise<Proof> {
   const verifier = randomBytes(32).toString("base64url");
-  const roleAssignment = options.over ?? randomUUID();
+  const roleAssignment = options.existing ?? randomUUID();
   const address = `${options.vaultId ?? VAULT_ID}/providers/Microsoft.Authorization/roleAssignments/${roleAssignment}`;
   const properties = {
-    roleDefinitionId: `/subscriptions/${SUBSCRIPTION}/providers/Microsoft.Authorization/roleDefinitions/21090545-7ca7-4776-b22c-e363652d74d2`,
+    roleDefinitionId: ROLE_ID,
     principalId: randomUUID(),
     principalType: "User",
     description: `first-password:${createHash("sha256").update(verifier).digest("base64url")}`,
@@ -118,27 +121,27 @@ describe("a service that nobody has used", () => {
   beforeEach(() => service.cloud.control.clearFaults());
 
   test("rejects an assignment that another identity created or changed, or that is on another vault", async () => {
-    const foreign = await prove(other);
-    const changed = await prove(other, { over: (await prove(deployer)).roleAssignment });
+    const foreign = await writeProof(other);
+    const changed = await writeProof(other, { existing: (await writeProof(deployer)).roleAssignment });
     for (const proof of [foreign, changed]) {
       const { status, body } = await exchange(service, proof);
       expect([status, body.detail]).toEqual([403, expect.stringContaining("another identity than the deployer")]);
     }
     // The service reads assignments on its own vault only.
-    const elsewhere = await exchange(service, await prove(deployer, { vaultId: OTHER_VAULT_ID }));
+    const elsewhere = await exchange(service, await writeProof(deployer, { vaultId: OTHER_VAULT_ID }));
     expect([elsewhere.status, elsewhere.body.detail]).toEqual([503, expect.stringContaining("does not show")]);
     expect(elsewhere.headers.get("retry-after")).toBe("5");
   });
 
   test("rejects a verifier that the assignment does not commit to", async () => {
-    const { roleAssignment } = await prove(deployer);
-    const { verifier } = await prove(deployer);
+    const { roleAssignment } = await writeProof(deployer);
+    const { verifier } = await writeProof(deployer);
     const { status, body } = await exchange(service, { roleAssignment, verifier });
     expect([status, body.detail]).toEqual([403, expect.stringContaining("another verifier")]);
   });
 
   test("rejects a common password, and an assignment that Azure does not let it read", async () => {
-    const proof = await prove(deployer);
+    const proof = await writeProof(deployer);
     expect((await exchange(service, proof, "password1234")).body.code).toBe("invalidRequest");
     service.cloud.control.addFault({ match: { operation: "arm.readRoleAssignment" }, action: { kind: "deny" } });
     const denied = await exchange(service, proof);
@@ -176,7 +179,7 @@ describe("a service that nobody has used", () => {
       "arm.deleteRoleAssignment": 1,
     });
     // The exchange is over even before the first sign-in.
-    const again = await exchange(service, await prove(deployer));
+    const again = await exchange(service, await writeProof(deployer));
     expect([again.status, again.body.detail]).toEqual([409, expect.stringContaining("was set already")]);
 
     expect((await signIn(service, ADMIN.password)).status).toBe(401);
@@ -218,7 +221,7 @@ describe("a service whose clock is 20 minutes ahead of Azure's", () => {
   });
 
   test("rejects an assignment as too old", async () => {
-    const { status, body } = await exchange(service, await prove(await deployerOf(service)));
+    const { status, body } = await exchange(service, await writeProof(await deployerOf(service)));
     expect([status, body.detail]).toEqual([403, expect.stringContaining("not written within the last 15 minutes")]);
   });
 });
@@ -236,7 +239,7 @@ describe("a service that an administrator has used, or that names no deployer", 
       [used, "has used this service"],
       [unnamed, "names no deployer"],
     ] as const) {
-      const proof = await prove(await deployerOf(service));
+      const proof = await writeProof(await deployerOf(service));
       const { status, body } = await exchange(service, proof);
       expect([status, body.detail]).toEqual([409, expect.stringContaining(reason)]);
       expect(service.cloud.control.counts()).not.toHaveProperty(["arm.readRoleAssignment"]);

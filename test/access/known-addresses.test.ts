@@ -242,6 +242,7 @@ test("a sign-in recreates the bootstrap administrator after storage was emptied 
   const earlierSignIn = await instance.access.signIn(ADMIN, CALLER);
   await deployment.deleteAllRows();
   expect(await authenticateToken(instance, earlierSignIn.access_token)).toEqual({ kind: "invalid" });
+  // Each process checks every ten seconds that the bootstrap administrator exists.
   deployment.clock.pass(11 * SECONDS);
   const laterSignIn = await instance.access.signIn(ADMIN, CALLER);
   expect(await authenticateToken(instance, laterSignIn.access_token)).toMatchObject({ kind: "valid" });

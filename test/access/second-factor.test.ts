@@ -130,11 +130,12 @@ describe("a user with an authenticator app", () => {
 
   test("gets the same answer to a wrong password as any other user", async () => {
     const [user, other] = [await createEnrolledUser(), await createUser()];
-    const wrong = (of: TestUser, factor: object = {}) => signIn(of, factor, { password: "not the password" });
+    const signInWrongly = (testUser: TestUser, factor: object = {}) =>
+      signIn(testUser, factor, { password: "not the password" });
     const [first, withCode, second] = [
-      await wrong(user),
-      await wrong(user, { totp: codeOf(user) }),
-      await wrong(other),
+      await signInWrongly(user),
+      await signInWrongly(user, { totp: codeOf(user) }),
+      await signInWrongly(other),
     ];
     const comparable = ({ status, body: { instance: _, ...body } }: Answer) => ({ status, body });
     expect(comparable(first)).toEqual(comparable(second));

@@ -5,6 +5,7 @@ import { endpoints } from "../../functions/alerts.ts";
 import { deliveryIdOf } from "../../shared/alerts/delivery.ts";
 import { newDelivery } from "../../shared/alerts/rule-notifications.ts";
 import { parse } from "../../shared/platform/http/parse-request.ts";
+import { HOUR_MS } from "../../shared/platform/time.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
@@ -451,7 +452,7 @@ describe("table requests of an evaluation", () => {
       await fixture.writeAssets("kv-a", assets);
       fixture.clock.set(START);
       await evaluate();
-      fixture.clock.add(3_600_000);
+      fixture.clock.add(HOUR_MS);
       idleRequests.push(await countRequests(evaluate));
     }
     // States, rules, snoozes, vaults, scope, known vault versions, overdue deliveries, the marker of a restore.

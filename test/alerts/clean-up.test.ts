@@ -1,6 +1,7 @@
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { NotificationRows } from "../../shared/alerts/notification-log.ts";
+import { MINUTE_MS } from "../../shared/platform/time.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { assetNamesIn, caller, DAY_MS, openFixture, START } from "./alerts-setup.ts";
@@ -48,7 +49,7 @@ test("the clean-up removes notification rows of assets that expired over 30 days
   await alerts.cleanUp(caller);
   expect(await notifiedAssets()).toEqual(["existing", "just-expired"]);
   await fixture.writeAssets("kv-a", [{ ...existing, tags: { changed: "yes" } }]);
-  fixture.clock.add(60_000);
+  fixture.clock.add(MINUTE_MS);
   await evaluate();
   // The second mail reports that the two deleted assets no longer exist. It does not repeat the existing asset.
   const counts = mails().map(({ plainText }) => [

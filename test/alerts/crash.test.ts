@@ -1,5 +1,6 @@
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { MINUTE_MS } from "../../shared/platform/time.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { NOTIFIED_THRESHOLD } from "../support/alert-days.ts";
 import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
@@ -68,7 +69,7 @@ async function runWithCrash(
         steps.dead = false;
         steps.crashAt = -1; // the process crashes only once; the value also tells the test that it has
         // Longer than a lease, like the platform's detection of a crashed worker.
-        fixture.clock.add(15 * 60_000);
+        fixture.clock.add(15 * MINUTE_MS);
         alerts = fixture.instance();
       }
     }

@@ -6,7 +6,7 @@ import { MAILBOXES, Mailboxes, mailboxKey } from "../../shared/alerts/mailbox.ts
 import { withoutSecrets } from "../../shared/alerts/post-webhook.ts";
 import { BACK_OFF_SECONDS, LEASE_MS } from "../../shared/alerts/retry-schedule.ts";
 import { EventHeaders, eventOf } from "../../shared/alerts/webhook-api.ts";
-import { MINUTE_MS } from "../../shared/platform/time.ts";
+import { HOUR_MS, MINUTE_MS } from "../../shared/platform/time.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { caller, DAY_MS, type Fixture, type FixtureOptions, openFixture, START } from "./alerts-setup.ts";
@@ -106,7 +106,7 @@ describe("a mail", () => {
         .map(({ bcc }) => bcc.length);
     expect(recipientCounts()).toEqual([10]);
     expect((await fixture.tables.get(Mailboxes, MAILBOXES, key))!.mail).toEqual(leasedMail);
-    fixture.clock.add(60_000);
+    fixture.clock.add(MINUTE_MS);
     await fixture.handleAllMessages(alerts);
     expect(recipientCounts()).toEqual([10, 50]);
     expect((await history(rule.ruleId))[0]).toMatchObject({ status: "delivered" });
@@ -317,7 +317,7 @@ describe("a webhook", () => {
     const rotated = await rotateSecret(rule.ruleId, caller, undefined);
     expect(rotated.webhookSecret).not.toBe(webhookSecret);
     await fixture.instance().test(rule.ruleId, caller);
-    fixture.clock.add(25 * 3_600_000);
+    fixture.clock.add(25 * HOUR_MS);
     await fixture.instance().test(rule.ruleId, caller);
     const [first, second] = received();
     expect(
@@ -551,10 +551,10 @@ describe("a delivery with a lost or failing queue message", () => {
     const alerts = fixture.instance();
     await alerts.evaluate();
     fixture.messages.length = 0;
-    fixture.clock.add(20 * 60_000);
+    fixture.clock.add(20 * MINUTE_MS);
     await alerts.evaluate();
     expect(fixture.messages).toHaveLength(0);
-    fixture.clock.add(20 * 60_000);
+    fixture.clock.add(20 * MINUTE_MS);
     await alerts.evaluate();
     await fixture.handleVisibleMessages(alerts);
     expect(mails()).toHaveLength(1);

@@ -4,7 +4,7 @@ import { DELIVERY_ROW, Deliveries } from "../../shared/alerts/delivery.ts";
 import { nextFreeTime, nextSlots, PACE_ROW, Pace, withSent } from "../../shared/alerts/mail-rate-limit.ts";
 import { MAILBOX_PREFIX, MAILBOXES, type Mailbox, Mailboxes } from "../../shared/alerts/mailbox.ts";
 import type { Tables } from "../../shared/platform/storage/tables.ts";
-import { HOUR_MS, MINUTE_MS } from "../../shared/platform/time.ts";
+import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN } from "../support/sampling.ts";
 import type { Steps } from "../support/simulated-crash.ts";
@@ -436,7 +436,7 @@ describe("the mail rate limit", () => {
     cloud.control.removeFault(down);
     const busy = { kind: "throttle", retryAfterSeconds: 900 } as const;
     cloud.control.addFault({ match: { operation: "mail.send" }, action: busy, times: 1 });
-    fixture.clock.add(10_000);
+    fixture.clock.add(10 * SECOND_MS);
     await fixture.handleVisibleMessages(alerts);
     await critical("a", "b");
     expect(cloud.control.mails()).toEqual([]);

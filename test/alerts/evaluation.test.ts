@@ -3,6 +3,7 @@ import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { NewViolation } from "../../shared/alerts/alerts.ts";
 import type { ViolationReading } from "../../shared/alerts/violation-items.ts";
+import { MINUTE_MS } from "../../shared/platform/time.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { assetNamesIn, caller, DAY_MS, type Fixture, openFixture, START } from "./alerts-setup.ts";
@@ -517,7 +518,7 @@ describe("snoozes", () => {
     await snoozes.create({ ruleId: rule.ruleId, assetId: "kv-a.secret.one", reason: "Wait", until }, caller);
     await run(0.1);
     expect(mails()).toHaveLength(0);
-    fixture.clock.add(60_000);
+    fixture.clock.add(MINUTE_MS);
     await snoozes.end(`${rule.ruleId}.kv-a.secret.one`, caller);
     await run(0.2);
     expect(notified(mails())).toEqual([["kv-a/one"]]);

@@ -7,6 +7,7 @@ import { DELIVERY_QUEUE, deliveryIdOf, itemsIn } from "../../shared/alerts/deliv
 import type { AssetItem, Item } from "../../shared/alerts/items.ts";
 import { secretName } from "../../shared/alerts/rule.ts";
 import { newDelivery } from "../../shared/alerts/rule-notifications.ts";
+import { MINUTE_MS } from "../../shared/platform/time.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import type { Steps } from "../support/simulated-crash.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
@@ -68,7 +69,7 @@ async function deliver() {
 async function notify(ruleId: string, items: Item[]) {
   const alerts = fixture.instance();
   const rule = await alerts.rules.get(ruleId);
-  fixture.clock.add(60_000);
+  fixture.clock.add(MINUTE_MS);
   const deliveryId = deliveryIdOf(ruleId, fixture.clock.now(), items);
   await alerts.history.record(newDelivery(rule, { deliveryId, createdAt: fixture.clock.now().toISOString(), items }));
   fixture.messages.push({ queue: DELIVERY_QUEUE, message: { deliveryId }, visibleAt: 0 });
@@ -99,7 +100,7 @@ describe("PagerDuty", () => {
     const { rule } = await fixture.webhookRule({ ...pagerDuty(), alertType: "expiration", thresholds: [30, 7] });
     await fixture.webhookRule({ ...pagerDuty(), alertType: "expired", thresholds: undefined });
     await deliver();
-    fixture.clock.add(2 * 86_400_000);
+    fixture.clock.add(2 * DAY_MS);
     await deliver();
     const currentAlerts = () => cloud.control.pagerDuty.alerts().sort((a, b) => (a.summary < b.summary ? -1 : 1));
     expect(currentAlerts()).toMatchObject([
@@ -306,7 +307,7 @@ describe("ServiceNow", () => {
     ]);
     for (const { sys_id: _s, number: _n, state: _t, ...fields } of incidents)
       expect(payloadProblems("serviceNowIncident", fields)).toEqual([]);
-    fixture.clock.add(2 * 86_400_000);
+    fixture.clock.add(2 * DAY_MS);
     await deliver();
     expect(incidents).toHaveLength(2);
     expect(incidents[1]).toMatchObject({

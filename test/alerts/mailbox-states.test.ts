@@ -78,10 +78,11 @@ type Job = Copy &
   (
     | { step: "send"; held: boolean }
     | { step: "lookUp" }
-    | { step: "report"; at: number }
+    | { step: "report"; entryIndex: number }
     | { step: "write"; next: MailboxRecord }
   );
 
+/** The simulated tables, workers and mail provider. The random number `which` selects among deliveries, mailboxes or workers. */
 class Model {
   now = Date.parse("2026-11-01T00:00:00Z");
   readonly deliveries: VersionedRow<DeliveryRecord>[] = [];
@@ -132,7 +133,7 @@ class Model {
     return this.provider.get(operationId) ?? { kind: "notFound" };
   }
 
-  /** A rule sends a new delivery. Some are started by an earlier version, without mailboxes. */
+  /** A rule sends a new delivery. An earlier version, without mailboxes, has started every tenth or so. */
   deliver(which: number): void {
     if (this.deliveries.length >= 6) return;
     const createdAt = new Date(this.now).toISOString();
@@ -188,7 +189,7 @@ class Model {
       const entry = { deliveryId: row!.deliveryId, part, urgency: which % 4 };
       if (wasHeld && [...snapshot.values()].some(({ value }) => containsEntry(value, entry))) continue;
       const box = changed.get(key) ??
-        snapshot.get(key) ?? { key, version: -1, value: emptyBox(one.recipients, ofOwner) };
+        snapshot.get(key) ?? { key, version: -1, value: emptyMailbox(one.recipients, ofOwner) };
       const value = changed.get(key)?.next ?? box.value;
       const next = this.apply(value, { type: "added", entry, ...(one.alone && { startedMail: one }) });
       if (next) changed.set(key, { ...box, next });
@@ -225,7 +226,7 @@ class Model {
     if (!copy) return;
     if (nextStep(copy.value, now) === "complete") {
       const hasEnded = mailboxState(copy.value) === "ended";
-      this.jobs.push(hasEnded ? { ...copy, step: "report", at: 0 } : { ...copy, step: "lookUp" });
+      this.jobs.push(hasEnded ? { ...copy, step: "report", entryIndex: 0 } : { ...copy, step: "lookUp" });
     } else this.start(copy, now);
   }
 
@@ -253,7 +254,7 @@ class Model {
     if (!written) return;
     assert(next.mail!.attempts === (copy.value.mail?.attempts ?? 0) + 1, "each attempt is counted");
     assert(next.waiting.length === 0 && next.mail!.entries.length === entries.length, "a mail has all entries");
-    if (isFinal(next.mail!)) this.jobs.push({ ...written, step: "report", at: 0 });
+    if (isFinal(next.mail!)) this.jobs.push({ ...written, step: "report", entryIndex: 0 });
     else
       this.jobs.push({
         ...written,
@@ -285,7 +286,7 @@ class Model {
     else if (job?.step === "report") this.report(job);
     else if (job?.step === "write") {
       const written = this.write(job, job.next);
-      if (written?.value.mail) this.jobs.push({ ...written, step: "report", at: 0 });
+      if (written?.value.mail) this.jobs.push({ ...written, step: "report", entryIndex: 0 });
     }
   }
 
@@ -311,11 +312,11 @@ class Model {
   }
 
   /** Reports the mail to the delivery of one entry. After the last one, removes a mail that has ended. */
-  report({ key, value, version, at }: Job & { step: "report" }): void {
-    const entry = value.mail!.entries[at];
+  report({ key, value, version, entryIndex }: Job & { step: "report" }): void {
+    const entry = value.mail!.entries[entryIndex];
     if (entry) {
       this.reportTo(entry, value.mail!);
-      this.jobs.push({ key, value, version, step: "report", at: at + 1 });
+      this.jobs.push({ key, value, version, step: "report", entryIndex: entryIndex + 1 });
       return;
     }
     const next = this.apply(value, { type: "reported" });
@@ -384,7 +385,7 @@ class Model {
       assert(round < 30, "the deliveries do not end");
       this.now += 13 * HOUR_MS;
       this.settle(9);
-      for (const at of this.deliveries.keys()) this.add(at);
+      for (const index of this.deliveries.keys()) this.add(index);
       for (const copy of this.read().values())
         if (nextStep(copy.value, new Date(this.now))) this.take(0, new Map([[copy.key, copy]]));
       while (this.jobs.length > 0) await this.work(0, "accepted");
@@ -398,14 +399,17 @@ class Model {
   }
 }
 
-const emptyBox = (recipients: string[], ofOwner: boolean): MailboxRecord => ({
+const emptyMailbox = (recipients: string[], ofOwner: boolean): MailboxRecord => ({
   recipients,
   ofOwner,
   waiting: [],
   sent: [],
 });
 
-/** Kinds that occur several times are more frequent. */
+/**
+ * Kinds that occur several times are more frequent. `settle`: the provider delivers or bounces its mails. `down`: the provider stops
+ * or starts answering status requests. `rule`: a rule is disabled or enabled. `lateStep`: an event that no worker sends in this state.
+ */
 const COMMANDS = [
   "deliver",
   "add",
@@ -504,7 +508,7 @@ test("after any sequence of events each mail is sent at most once, no alert is l
 test("a mail gets another operation ID after its first alert is removed, because that alert may be sent by itself later", () => {
   const now = new Date("2026-11-01T00:00:00Z");
   const [first, second] = ["A", "B"].map((deliveryId) => ({ deliveryId, part: 0, urgency: 3 })) as [Entry, Entry];
-  const queued: MailboxRecord = { ...emptyBox([RULE_ADDRESS], false), waiting: [first, second] };
+  const queued: MailboxRecord = { ...emptyMailbox([RULE_ADDRESS], false), waiting: [first, second] };
   const sending = nextMailbox(queued, { type: "started", ownerMailsPerDay: 1 }, now)!;
   const waiting = nextMailbox(sending, { type: "answered", outcome: { status: "waiting" } }, now)!;
   const restarted = (remaining: Entry[]) => {

@@ -384,17 +384,17 @@ describe("a mail", () => {
       [[asset("one", 3), asset("two", 4)], "Open the 2 assets", history],
       [[SCAN], "Show what can't be read and the fix", "https://lifecycle.example/#/vaults?unread=true&failing=true"],
     ] as const) {
-      const one = message([...items]);
-      expect(mailOf(one).text.split("\n\n")[2]).toBe(`${text}: ${url}`);
-      const { html } = mailOf(one);
+      const alert = message([...items]);
+      expect(mailOf(alert).text.split("\n\n")[2]).toBe(`${text}: ${url}`);
+      const { html } = mailOf(alert);
       const buttons = [...html.matchAll(/<a href="([^"]*)" style="[^"]*"><b>([^<]*)<\/b><\/a>/g)];
       expect(buttons.map((button) => button.slice(1))).toEqual([
         [url.replace("&", "&amp;"), text.replaceAll("'", "&#39;")],
       ]);
-      expect(buttons[0]!.index).toBeLessThan(html.indexOf(one.lines[0]!.what, html.indexOf("</h1>")));
-      const slack = slackOf(one) as { blocks: { text?: { text: string } }[] };
+      expect(buttons[0]!.index).toBeLessThan(html.indexOf(alert.lines[0]!.what, html.indexOf("</h1>")));
+      const slack = slackOf(alert) as { blocks: { text?: { text: string } }[] };
       expect(slack.blocks[2]!.text!.text).toBe(`*<${url}|${text}>*`);
-      const teams = teamsOf(one) as { attachments: { content: { body: object[] } }[] };
+      const teams = teamsOf(alert) as { attachments: { content: { body: object[] } }[] };
       expect(teams.attachments[0]!.content.body[2]).toMatchObject({
         type: "ActionSet",
         actions: [{ type: "Action.OpenUrl", title: text, url }],
@@ -696,9 +696,9 @@ describe("a mail", () => {
   });
 
   test("about a renewal says the old and the new expiry and when the alert was resolved, without the time left of the old one", () => {
-    const of = asset("one", 0.3);
+    const renewed = asset("one", 0.3);
     const expiresOn = Date.parse(AT) / 1000 + 365 * DAY_SECONDS;
-    const { text } = mailOf(message([{ kind: "renewed", id: "1", of, since: AT, expiresOn, version: "v2" }]));
+    const { text } = mailOf(message([{ kind: "renewed", id: "1", of: renewed, since: AT, expiresOn, version: "v2" }]));
     expect(text).toContain(
       "New expiry: Nov 21, 2027, 10:00 UTC · Old expiry: Nov 21, 2026, 17:12 UTC · New version: v2 · First notified: Nov 21, 2026, 10:00 UTC · Resolved: Nov 21, 2026, 10:00 UTC\n",
     );
@@ -758,6 +758,7 @@ describe("a card", () => {
         owner: "ю*".repeat(128),
       }),
     );
+    // Slack shows 50 blocks, Teams accepts 28 KB, and Gmail clips a mail at 102 KB of HTML.
     expect((slackOf(message(items)) as { blocks: object[] }).blocks.length).toBeLessThanOrEqual(50);
     expect(Buffer.byteLength(JSON.stringify(teamsOf(message(items))))).toBeLessThan(28_000);
     expect(Buffer.byteLength(mailOf(message(items)).html)).toBeLessThan(102_000);

@@ -33,6 +33,7 @@ interface Worker {
   sent?: Answer;
 }
 
+/** The stored part of a delivery, its workers and its receiver. The random number `which` selects a worker. */
 class Model {
   now = Date.parse("2026-11-01T00:00:00Z");
   rule: (PartEvent & { type: "due" })["rule"] = "active";
@@ -113,10 +114,10 @@ class Model {
 
   /** A worker writes the answer of the receiver. */
   answer(which: number): void {
-    const at = which % Math.max(1, this.senders.length);
-    const sender = this.senders[at];
+    const senderIndex = which % Math.max(1, this.senders.length);
+    const sender = this.senders[senderIndex];
     if (!sender?.sent) return;
-    this.senders.splice(at, 1);
+    this.senders.splice(senderIndex, 1);
     const outcomes: Record<Answer, () => Outcome> = {
       accepted: () => ({ status: "delivered", answer: { status: 200, body: "" } }),
       rejected: () => ({ status: "failed", error: "The receiver answered 410." }),

@@ -11,6 +11,7 @@ import { createInventoryWriter } from "../../shared/inventory/write.ts";
 import { createIdentity } from "../../shared/platform/azure/identity.ts";
 import { createKeyVaults } from "../../shared/platform/azure/key-vault.ts";
 import { createResourceManager } from "../../shared/platform/azure/resource-manager.ts";
+import { SECOND_MS } from "../../shared/platform/time.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { expectedStatus } from "../inventory/write-assets.ts";
 import { IS_CAMPAIGN, LONG_MS, SEED } from "../support/sampling.ts";
@@ -24,14 +25,16 @@ import { DAY_MS, openFixture, START, SUBSCRIPTION } from "./alerts-setup.ts";
  */
 
 const [CERTIFICATES, DAYS, BROKEN_SHARE] = IS_CAMPAIGN ? [200, 400, 0.05] : [25, 40, 0.1];
+/** The rules are evaluated every three hours. */
 const STEP_MS = 3 * 3_600_000;
-const PER_VAULT = 10;
-const LIFETIMES = [6, 47, 90, 200, 398];
+const CERTIFICATES_PER_VAULT = 10;
+const LIFETIMES_DAYS = [6, 47, 90, 200, 398];
 const RENEWERS = ["keyVaultPolicy", "acmebot", "certManager", "observed"] as const;
 
 interface SimulatedCertificate {
   name: string;
   vault: string;
+  /** In milliseconds, like all times here. */
   lifetime: number;
   renewer: (typeof RENEWERS)[number];
   expiresAt: number;
@@ -43,9 +46,10 @@ interface SimulatedCertificate {
   failures: boolean[];
 }
 
-const NONE = { healthy: 0, warning: 0, critical: 0, expired: 0 };
+const NO_ASSETS = { healthy: 0, warning: 0, critical: 0, expired: 0 };
 
-interface Break {
+/** A version of a certificate whose renewal failed. */
+interface FailedRenewal {
   name: string;
   expiresAt: number;
 }
@@ -61,7 +65,11 @@ function randomNumbers(seed: number): () => number {
   };
 }
 
-/** Returns the period in which a renewer creates the next version, and when this version's renewal is certainly late. */
+/**
+ * Returns the period in which a renewer creates the next version, and when this version's renewal is certainly late. An observed
+ * renewer has its period in these tests alone. Those of the others follow from the policy (67 % of the lifetime) and from the default
+ * of Acmebot and cert-manager in shared/inventory/renewal.ts.
+ */
 function windowOf({ renewer, lifetime, expiresAt }: SimulatedCertificate): {
   start: number;
   end: number;
@@ -75,17 +83,24 @@ function windowOf({ renewer, lifetime, expiresAt }: SimulatedCertificate): {
     const end = start + Math.min(3 * DAY_MS, (expiresAt - start) / 4);
     return { start, end, late: end };
   }
-  const before = Math.min(30 * DAY_MS, lifetime / 3);
-  const end = expiresAt - 0.75 * before;
+  const windowStartsBeforeExpiry = Math.min(30 * DAY_MS, lifetime / 3);
+  const end = expiresAt - 0.75 * windowStartsBeforeExpiry;
   // A window learned from the gaps may end later than the default of the tags.
-  return { start: expiresAt - before, end, late: Math.min(end + 0.1 * lifetime, (end + expiresAt) / 2) };
+  return {
+    start: expiresAt - windowStartsBeforeExpiry,
+    end,
+    late: Math.min(end + 0.1 * lifetime, (end + expiresAt) / 2),
+  };
 }
 
 test(`every late renewal of ${CERTIFICATES} certificates in ${DAYS} days is alerted before expiry, and nothing else`, {
   timeout: LONG_MS,
 }, async () => {
   const azurite = await openStorage(["renewals"]);
-  const vaultNames = Array.from({ length: Math.ceil(CERTIFICATES / PER_VAULT) }, (_, index) => `kv-fleet-${index}`);
+  const vaultNames = Array.from(
+    { length: Math.ceil(CERTIFICATES / CERTIFICATES_PER_VAULT) },
+    (_, index) => `kv-fleet-${index}`,
+  );
   const { cloud, config } = await startTestCloud({
     company: {
       subscriptions: [
@@ -133,7 +148,7 @@ test(`every late renewal of ${CERTIFICATES} certificates in ${DAYS} days is aler
   /** Creates a version of a certificate in the cloud. */
   function createVersion(certificate: SimulatedCertificate, from: number): void {
     // Versions that are created in the same second of the cloud would have the same ID.
-    cloud.control.moveClock(1000);
+    cloud.control.moveClock(SECOND_MS);
     const days = (time: number) => (time - Date.parse(cloud.control.now())) / DAY_MS;
     const { renewer, lifetime, name } = certificate;
     const policy = { action: "AutoRenew" as const, percentage: 67 };
@@ -150,9 +165,9 @@ test(`every late renewal of ${CERTIFICATES} certificates in ${DAYS} days is aler
     certificate.expiresAt = from + lifetime;
   }
 
-  const breaks: Break[] = [];
+  const failedRenewals: FailedRenewal[] = [];
   /** Versions after mostly failed renewals. Without tags or a policy, the service finds no renewer for them. */
-  const withoutRenewer: Break[] = [];
+  const withoutRenewer: FailedRenewal[] = [];
   /** Plans the next version of a certificate. */
   function planRenewal(certificate: SimulatedCertificate, mayFail = true): void {
     const { start, end, late } = windowOf(certificate);
@@ -165,14 +180,14 @@ test(`every late renewal of ${CERTIFICATES} certificates in ${DAYS} days is aler
     certificate.renewAt = fails
       ? late + 0.8 * (certificate.expiresAt - late)
       : start + (0.05 + 0.85 * random()) * (end - start);
-    if (fails) breaks.push({ name: certificate.name, expiresAt: certificate.expiresAt });
+    if (fails) failedRenewals.push({ name: certificate.name, expiresAt: certificate.expiresAt });
   }
 
   const startMs = Date.parse(START);
   const fleet = Array.from({ length: CERTIFICATES }, (_, index): SimulatedCertificate => {
-    const lifetime = LIFETIMES[index % LIFETIMES.length]! * DAY_MS;
-    const renewer = RENEWERS[Math.floor(index / LIFETIMES.length) % RENEWERS.length]!;
-    const vault = vaultNames[Math.floor(index / PER_VAULT)]!;
+    const lifetime = LIFETIMES_DAYS[index % LIFETIMES_DAYS.length]! * DAY_MS;
+    const renewer = RENEWERS[Math.floor(index / LIFETIMES_DAYS.length) % RENEWERS.length]!;
+    const vault = vaultNames[Math.floor(index / CERTIFICATES_PER_VAULT)]!;
     return {
       name: `www-${index}`,
       vault,
@@ -237,7 +252,7 @@ test(`every late renewal of ${CERTIFICATES} certificates in ${DAYS} days is aler
     }
     if (!isDayStart) continue;
     // An independent count of all rows, for the totals and for the secrets.
-    const counts = { certificate: { ...NONE }, key: { ...NONE }, secret: { ...NONE } };
+    const counts = { certificate: { ...NO_ASSETS }, key: { ...NO_ASSETS }, secret: { ...NO_ASSETS } };
     for await (const rows of tables.pages(Assets, nameRange(partitions.all)))
       for (const row of rows) {
         counts[row.type][expectedStatus(row, moment())]++;
@@ -259,24 +274,24 @@ test(`every late renewal of ${CERTIFICATES} certificates in ${DAYS} days is aler
       ),
     );
   }
-  const isAbout = (one: Break, other: Break) =>
+  const isAbout = (one: FailedRenewal, other: FailedRenewal) =>
     one.name === other.name && Math.abs(one.expiresAt - other.expiresAt) <= 2000;
   const end = startMs + DAYS * DAY_MS;
   const late = await alertsOf(rules.lateRenewal.rule.ruleId);
   const expiring = await alertsOf(rules.expiration.rule.ruleId);
-  const over = breaks.filter(({ expiresAt }) => expiresAt <= end);
+  const expiredAfterFailure = failedRenewals.filter(({ expiresAt }) => expiresAt <= end);
   const missed = (alerts: typeof late) =>
-    over.filter((one) => !alerts.some((alert) => isAbout(one, alert) && alert.at < one.expiresAt));
-  const founded = [...breaks, ...withoutRenewer];
-  const unfounded = [...late, ...expiring].filter((alert) => !founded.some((one) => isAbout(one, alert)));
+    expiredAfterFailure.filter((one) => !alerts.some((alert) => isAbout(one, alert) && alert.at < one.expiresAt));
+  const expectedAlerts = [...failedRenewals, ...withoutRenewer];
+  const unfounded = [...late, ...expiring].filter((alert) => !expectedAlerts.some((one) => isAbout(one, alert)));
   process.stdout.write(
-    `${CERTIFICATES} certificates, ${DAYS} days: ${figures.renewals} renewals, ${over.length} broken; alerted before expiry: ` +
-      `${over.length - missed(late).length} as late, ${over.length - missed(expiring).length} as expiring; other alerts: ` +
+    `${CERTIFICATES} certificates, ${DAYS} days: ${figures.renewals} renewals, ${expiredAfterFailure.length} broken; alerted before expiry: ` +
+      `${expiredAfterFailure.length - missed(late).length} as late, ${expiredAfterFailure.length - missed(expiring).length} as expiring; other alerts: ` +
       `${unfounded.length}; versions after three failures of five, which are left out: ${withoutRenewer.length}; share of life of properly renewed certificates that are not healthy: ` +
       `${((100 * figures.wrongStatuses) / figures.statusChecks).toFixed(2)} % of ${figures.statusChecks} statuses; ` +
       `${figures.secretChecks} statuses of secrets by days\n`,
   );
-  expect(over.length).toBeGreaterThan(0);
+  expect(expiredAfterFailure.length).toBeGreaterThan(0);
   expect({ late: missed(late), expiring: missed(expiring), unfounded }).toEqual({
     late: [],
     expiring: [],

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { itemsIn } from "../../shared/alerts/delivery.ts";
 import type { AssetItem } from "../../shared/alerts/items.ts";
+import { MINUTE_MS } from "../../shared/platform/time.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { NOTIFIED_THRESHOLD } from "../support/alert-days.ts";
 import { IS_CAMPAIGN } from "../support/sampling.ts";
@@ -50,7 +51,7 @@ test(`three rules send each notification for ${ASSETS} assets over ${DAYS} days 
         if (!steps.dead) throw error;
       });
     expect(steps.dead ?? false, `day ${day}`).toBe(crashSteps.has(day));
-    if (steps.dead) fixture.clock.add(15 * 60_000);
+    if (steps.dead) fixture.clock.add(15 * MINUTE_MS);
     const second = fixture.instance();
     await second.evaluate();
     await fixture.handleAllMessages(second);

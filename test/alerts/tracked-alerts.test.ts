@@ -17,6 +17,7 @@ import { SCOPE_KEY, ScopeRows } from "../../shared/inventory/scope.ts";
 import { VAULTS } from "../../shared/inventory/vault.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { withoutKeys } from "../../shared/platform/storage/entity.ts";
+import { MINUTE_MS } from "../../shared/platform/time.ts";
 import { newestFirst } from "../../shared/platform/ulid.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { asset, openFixture as openCompliance, vault } from "../compliance/compliance-fixture.ts";
@@ -210,7 +211,7 @@ describe("the resolution of an alert about an asset", () => {
           if (!steps.dead) throw error;
           steps.dead = false;
           steps.crashAt = -1;
-          fixture.clock.add(15 * 60_000);
+          fixture.clock.add(15 * MINUTE_MS);
           alerts = fixture.instance();
           await alerts.evaluate();
         });

@@ -72,8 +72,8 @@ describe("a discovery", () => {
     const ofService = owners!.filter(({ isService }) => isService);
     expect(ofService.map(({ id }) => id)).toContain(live.cloud.app.objectId.toLowerCase());
     expect(ofService).toHaveLength(2);
-    const others = owners!.filter(({ isService }) => !isService);
-    expect(others.map(({ userPrincipalName }) => userPrincipalName)).toEqual(["owner0@acme.example"]);
+    const people = owners!.filter(({ isService }) => !isService);
+    expect(people.map(({ userPrincipalName }) => userPrincipalName)).toEqual(["owner0@acme.example"]);
   });
 
   test("does not count a user as an earlier identity of the service, although the service signed in as the user", async () => {

@@ -17,7 +17,7 @@ import { BUCKETS, bucketOf, holderName } from "../../shared/inventory/holder.ts"
 import type { Config } from "../../shared/platform/config/config.ts";
 import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import type { Tables } from "../../shared/platform/storage/tables.ts";
-import { DAY_MS, HOUR_MS } from "../../shared/platform/time.ts";
+import { DAY_MS, HOUR_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { configFor, startTestCloud } from "../azure/live-cloud.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
@@ -176,7 +176,7 @@ test("a slow worker can't end its run after another worker has taken the run ove
   const { message } = deployment.messages.shift()!;
   const slowWork = slowProcess.applications.handle(message, caller);
   await readingStarted.promise;
-  await storage.move(20_000);
+  await storage.move(20 * SECOND_MS);
   await quickProcess.applications.handle(message, caller);
   const requeued = deployment.messages.shift();
   expect(requeued).toMatchObject({ message: { runId: message.runId } });

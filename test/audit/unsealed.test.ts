@@ -62,13 +62,13 @@ const refusal = event({ type: "access.refused", outcome: "refused", caller: { ac
 async function openLog(): Promise<Log> {
   const fixture = openFixture(azurite.connectionString(`unsealed${used++}`));
   const { tables, clock } = fixture;
-  const b = fixture.instance();
+  const processB = fixture.instance();
   const write = async (actor: string) => {
     clock.addMinutes(0.1);
-    await (actor.startsWith("a") ? fixture.audit : b).append(eventBy(actor));
+    await (actor.startsWith("a") ? fixture.audit : processB).append(eventBy(actor));
   };
   for (const actor of ["a1", "b1", "a2", "a3"]) await write(actor);
-  for (let time = 0; time < 3; time++) await b.refused(refusal);
+  for (let time = 0; time < 3; time++) await processB.refused(refusal);
   const allRows = async () => {
     const rows = [];
     for await (const some of tables.pages(EntryRow, { partitionKey: DAY, before: "~" })) rows.push(...some);

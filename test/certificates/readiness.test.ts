@@ -4,12 +4,15 @@ import { certificateCompany } from "simulated-cloud/company/certificate-company.
 import type { Company } from "simulated-cloud/company/company.ts";
 import type { CompanyResource } from "simulated-cloud/company/resources.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { DAY_MS, HOUR_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { licence } from "../support/licence.ts";
 import { parseCsv } from "../support/parse-csv.ts";
 import { pdfText } from "../support/pdf-text.ts";
 import { Service } from "../support/service.ts";
 
-const LIFETIMES = [6, 47, 90, 200, 398];
+/** Lifetimes in days. The company has 70 certificates: one of each lifetime for each renewer and timing. */
+const LIFETIMES_DAYS = [6, 47, 90, 200, 398];
+/** The certificate whose version a consumer names. */
 const PINNED = "acmebot-90-days-on-time";
 const NOT_EXPORTABLE = "acmebot-200-days-on-time";
 
@@ -66,12 +69,13 @@ test("renewals a year follow the dated limits for public certificates, and the v
   const { items, summary, nextCursor } = await read("?limit=1000");
   expect([items.length, nextCursor]).toEqual([70, null]);
   const renewals = (prefix: string) =>
-    LIFETIMES.map((days) => {
+    LIFETIMES_DAYS.map((days) => {
       const { renewalsPerYear, validityDays } = items.find(
         (item: { name: string }) => item.name === `${prefix}-${days}-days-on-time`,
       );
       return [validityDays, renewalsPerYear.today, renewalsPerYear.at100Days, renewalsPerYear.at47Days];
     });
+  // Rows: validity in days, and the renewals a year today and under the limits of 100 and of 47 days.
   const ofPublic = [
     [6, 61, 61, 61],
     [47, 8, 8, 8],
@@ -156,7 +160,8 @@ test("the next scan asks an authority that is configured later, once for each of
   expect(renewalInfoRequests()).toBe(10);
   const item = await readItem("acmebot-47-days-on-time");
   const expiry = Date.parse(item.expiresOn);
-  const lifetime = 47 * 86_400_000 - 1000;
+  // The last second of the validity counts, so the two dates are a second less than 47 days apart.
+  const lifetime = 47 * DAY_MS - SECOND_MS;
   const atShare = (share: number) =>
     new Date(Math.floor((expiry - lifetime * (1 - share)) / 1000) * 1000).toISOString();
   expect(item).toMatchObject({
@@ -166,7 +171,8 @@ test("the next scan asks an authority that is configured later, once for each of
     authorityCheck: { failure: null },
   });
   const { checkedAt, retryAfter } = item.authorityCheck;
-  expect(Date.parse(retryAfter) - Date.parse(checkedAt)).toBe(21_600_000);
+  // The simulated authority's Retry-After.
+  expect(Date.parse(retryAfter) - Date.parse(checkedAt)).toBe(6 * HOUR_MS);
   await service.scan();
   await service.scan({ mode: "delta" });
   expect(renewalInfoRequests()).toBe(10);

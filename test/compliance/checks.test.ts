@@ -177,7 +177,7 @@ test("a result that depends on time changes exactly at its `changesAt`", () => {
   expect(changes).toBeGreaterThan(15);
 });
 
-test("a public certificate must keep the limit of the day its validity starts, a private one the limit in months, and an unread one none", () => {
+test("the validity of a public certificate is limited by its first day, that of a private one in months, and that of an unread one not at all", () => {
   const check = ASSET_CHECKS.find(({ id }) => id === "certificate-validity-period")!;
   const evaluate = (change: Partial<AssetRecord>) =>
     check.evaluate({ asset: asset("kv", "certificate", "a", change), vaultUsesRbac: true }, context).result;
@@ -204,9 +204,10 @@ test("a public certificate must keep the limit of the day its validity starts, a
   expect(resultsAround("2026-06-01", 200, { issuer, certificate: { hasTimestamps: true } })).toEqual(["pass", "fail"]);
   const dates = { notBefore: seconds("2026-06-01"), notAfter: seconds("2026-06-01") + 90 * DAY_SECONDS };
   expect(evaluate({ issuer, certificate: { hasTimestamps: true, ...dates } })).toBe("pass");
-  const isPrivate = { issuer: "CN=Acme CA", certificate: { hasTimestamps: false } };
-  expect(evaluate({ ...isPrivate, validityMonths: 12 })).toBe("pass");
-  expect(evaluate({ ...isPrivate, validityMonths: 13 })).toBe("fail");
+  const privateCertificate = { issuer: "CN=Acme CA", certificate: { hasTimestamps: false } };
+  expect(evaluate({ ...privateCertificate, validityMonths: 12 })).toBe("pass");
+  expect(evaluate({ ...privateCertificate, validityMonths: 13 })).toBe("fail");
+  // A self-signed certificate is private.
   expect(evaluate({ issuer: "CN=a", subject: "CN=a", validityMonths: 24 })).toBe("fail");
   // Earlier versions did not read the certificate itself.
   expect(evaluate({ issuer: "CN=Acme CA", validityMonths: 24 })).toBe("notApplicable");
@@ -242,12 +243,13 @@ test("a certificate that Acmebot renews passes every check while its renewal is 
   };
   expect(titleFor(renewal(-1))).toBe("Automatic renewal of the certificate is late");
   expect(titleFor({ autoRenew: false })).toBe("Certificate is not renewed automatically");
-  // Nobody renews it: by days, and with the advice to use an integrated authority.
+  // Without a renewer, the days until expiry count, and Key Vault itself can't renew a certificate of this issuer.
   expect(failedBy({ ...renewal(2), renewal: undefined })).toEqual([
     "certificate-near-expiry-critical",
     "certificate-issuer",
     "certificate-auto-renewal",
   ]);
+  // The policy says AutoRenew, but has no authority that Key Vault could order from.
   expect(failedBy({ autoRenew: true, issuerName: "Unknown" })).toEqual(["certificate-auto-renewal"]);
 });
 

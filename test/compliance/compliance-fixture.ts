@@ -117,8 +117,8 @@ export function asset(
     expiresOn: inDays(90),
     ...COMPLIANT_PROPERTIES[type],
     ...change,
-    // The hash of the asset's entry in the vault's list. It is part of the content, so it is empty until the content's hash,
-    // which stands for it here, is known.
+    // In the service, `listing` is the hash of the asset's entry in the vault's list. Here it gets the same value as `content`,
+    // the hash of the whole record. It is empty while that hash is computed.
     listing: "",
   };
   const content = contentHash(record);

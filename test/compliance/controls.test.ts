@@ -75,7 +75,7 @@ test("every critical check is mapped to a framework", () => {
     expect(idsOf("secret-expired", cis)).toEqual([]);
 });
 
-test("every control has a title, and existing checks with a reason each", () => {
+test("every control has a title, and each of its checks exists and is mapped with a reason", () => {
   for (const framework of FRAMEWORK_IDS) {
     for (const { id, title, checks } of controlsOf(framework)) {
       expect(title, `${framework} ${id}`).not.toBe("");

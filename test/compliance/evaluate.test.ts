@@ -4,6 +4,7 @@ import { STATE, TOTALS_KEY, TotalsRows, VaultStates, vaultStateKey } from "../..
 import { VAULTS, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";
+import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import {
   asset,
@@ -58,7 +59,7 @@ test("a small inventory is evaluated within the request, and the response contai
 test("a queue message completes an evaluation whose process crashed", async () => {
   await fixture.scan(vault("kv-1"), [secretWithoutType("kv-1")]);
   await fixture.scan(vault("kv-2"), [secretWithoutType("kv-2")]);
-  fixture.clock.nowMs += 1000;
+  fixture.clock.nowMs += SECOND_MS;
   const { evaluationId } = await fixture.compliance.evaluate(caller);
   // Write the state that a process leaves if it crashes before it evaluates the second vault.
   const tables = createTables({ connectionString });
@@ -77,7 +78,7 @@ test("a large inventory is evaluated through the queue, and the score reports pr
 }, async () => {
   // More than 20 vaults are evaluated through the queue.
   for (let index = 0; index < 22; index++) await fixture.scan(vault(`kv-${index}`), [secretWithoutType(`kv-${index}`)]);
-  fixture.clock.nowMs += 1000;
+  fixture.clock.nowMs += SECOND_MS;
   const { evaluationId, status, score } = await fixture.compliance.evaluate(caller);
   expect([status, score]).toEqual(["queued", null]);
   expect((await fixture.compliance.score()).evaluation).toMatchObject({ status: "queued", vaults: null });
@@ -129,7 +130,7 @@ test("an evaluation of everything removes a vault that the inventory no longer h
 
 test("concurrent evaluations of one vault count each violation once", async () => {
   await fixture.scan(vault("kv"), [secretWithoutType("kv")]);
-  fixture.clock.nowMs += 1000;
+  fixture.clock.nowMs += SECOND_MS;
   await Promise.all(
     Array.from({ length: 3 }, () => fixture.compliance.handle({ kind: "vault", vault: "kv", evaluationId: "0" })),
   );
@@ -140,7 +141,7 @@ test("newViolations returns violations oldest first, page by page, without exemp
   const { violations, cursor: start } = await fixture.compliance.newViolations(undefined, 10);
   expect(violations).toEqual([]);
   await fixture.scan(vault("kv-1"), [asset("kv-1", "secret", "a", { contentType: undefined, tags: { owner: "ops" } })]);
-  fixture.clock.nowMs += 60_000;
+  fixture.clock.nowMs += MINUTE_MS;
   await fixture.scan(vault("kv-2", { privateEndpoints: 0 }), [secretWithoutType("kv-2")]);
   await fixture.scan(vault("kv-3"), [secretWithoutType("kv-3")]);
   await fixture.compliance.exemptions.create(
@@ -170,7 +171,7 @@ test("newViolations returns violations oldest first, page by page, without exemp
   ]);
   // Violations of the last minutes are returned again, since a slower evaluation may add older ones. An hour later they are not.
   expect((await fixture.compliance.newViolations(cursor, 10)).violations).toHaveLength(3);
-  fixture.clock.nowMs += 3_600_000;
+  fixture.clock.nowMs += HOUR_MS;
   ({ cursor } = await fixture.compliance.newViolations(cursor, 10));
   expect((await fixture.compliance.newViolations(cursor, 10)).violations).toEqual([]);
   // A violation that another evaluation confirms is not new.

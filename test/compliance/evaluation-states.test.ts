@@ -39,28 +39,36 @@ const REQUEST_TRANSITIONS = [
   "partial vaultFailed partial",
 ];
 
+/** A scan claims a vault for this time before it writes the vault. */
 const CLAIM_MS = MINUTE_MS;
 /** Age at which the result of an asset changes. */
 const OLD_MS = HOUR_MS;
+/** The queue moves a message that failed this many times to the poison queue. */
 const MAX_DELIVERIES = 5;
 const ASSETS = ["secret.a", "secret.b", "key.c"];
 
+/** `content` is a number that is different after each change of the asset. */
 interface Asset {
   content: number;
   createdAt: number;
 }
+/** A vault as a scan reads it. `rbac` is its access model. */
 interface Vault {
   exists: boolean;
   rbac: boolean;
   assets: Map<string, Asset>;
 }
+/** The result of an asset, with what it was evaluated from. Time alone changes the result at `dueAt` (Unix seconds). */
 interface Result {
   content: number;
   rbac: boolean;
   isOld: boolean;
   dueAt: number | undefined;
 }
-/** The stored results of a vault. `fence` and `version` change with each write of the results and of the vault's row. */
+/**
+ * The stored results of a vault. `fence` and `version` change with each write of the results and of the vault's row. `open` is true
+ * between the two transactions of a large write.
+ */
 interface Stored {
   row: { gone: boolean; rbac: boolean; createdAt: string; evaluationId?: string | undefined } | undefined;
   results: Map<string, Result>;
@@ -69,12 +77,17 @@ interface Stored {
   fence: number;
   version: number;
 }
+/**
+ * One vault: in the inventory, in the cloud, and its results. A scan that writes the vault has the `claim`; `pending` are the assets
+ * that claimed scans were to write.
+ */
 interface Entry {
   name: string;
   inventory: Vault & { version: number; claim?: { owner: Job; until: number }; pending: Set<string> };
   cloud: Vault;
   stored: Stored;
 }
+/** A queue message that requests the evaluation of a vault's assets, and with `references` also of the vault itself. */
 interface Message {
   name: string;
   assets: "all" | "due" | string[];
@@ -82,6 +95,7 @@ interface Message {
   evaluationId?: string | undefined;
   deliveries: number;
 }
+/** A worker that scans or evaluates a vault. `step` is what it does next, `opened` the results that it read, `next` its result. */
 interface Job {
   entry: Entry;
   /** Undefined for a scan. */
@@ -94,6 +108,7 @@ interface Job {
   next?: { stored: Stored; isLarge: boolean };
 }
 
+/** The simulated service and cloud. The random number `which` selects among workers, messages, vaults or kinds of changes. */
 class Model {
   now = Date.parse("2026-11-01T00:00:00Z");
   readonly entries: Entry[];
@@ -401,7 +416,10 @@ class Model {
   }
 }
 
-/** Kinds that occur several times are more frequent. */
+/**
+ * Kinds that occur several times are more frequent. `some` and `due` send messages that evaluate one asset, and the assets whose
+ * `dueAt` has passed. `failAlways` is the last delivery of a message that failed each time.
+ */
 const COMMANDS = [
   "step",
   "step",
@@ -450,7 +468,6 @@ function execute(model: Model, { kind, which }: { kind: string; which: number })
     if (message) model.messages.push({ ...message });
   } else {
     const job = model.jobs[which % Math.max(1, model.jobs.length)];
-    // Five deliveries of a message failed.
     if (kind === "failAlways" && job?.message) job.message.deliveries = MAX_DELIVERIES;
     if (job) model.fail(job);
   }

@@ -6,6 +6,7 @@ import { STATE, TABLE, vaultStateKey } from "../../shared/compliance/compliance-
 import { createExemptions, type ExemptionRequest } from "../../shared/compliance/exemptions.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { entity } from "../../shared/platform/storage/entity.ts";
+import { DAY_MS, HOUR_MS } from "../../shared/platform/time.ts";
 import { removeUnreadable } from "../../shared/reconciliation/compliance.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { asset, caller, type Fixture, firstPage, openFixture, SUBSCRIPTION, vault } from "./compliance-fixture.ts";
@@ -37,7 +38,7 @@ const request = (scope: ExemptionRequest["scope"], change: Partial<ExemptionRequ
   scope,
   category: "waiver",
   reason: "Legacy system",
-  until: new Date(fixture.clock.nowMs + 3_600_000),
+  until: new Date(fixture.clock.nowMs + HOUR_MS),
   ...change,
 });
 /** Writes rows to the table of compliance with a schema that its readers reject, as damaged rows. */
@@ -70,7 +71,7 @@ test.each([
   });
   const { items } = await fixture.compliance.violations({}, firstPage());
   expect(items.find(({ exempted }) => exempted)!.exemptionId).toBe(exemption.id);
-  fixture.clock.nowMs += 3_600_000;
+  fixture.clock.nowMs += HOUR_MS;
   expect(await countViolations()).toEqual(before);
   expect((await fixture.compliance.exemptions.get(exemption.id)).active).toBe(false);
 });
@@ -94,7 +95,7 @@ test("removing an exemption returns its violations to the score, and is recorded
 test("an operator can't create or remove an exemption that expires in more than 90 days", async () => {
   const { exemptions } = fixture.compliance;
   const operator = { ...caller, role: "operator" as const };
-  const after90Days = fixture.clock.nowMs + 90 * 86_400_000;
+  const after90Days = fixture.clock.nowMs + 90 * DAY_MS;
   const scope = { type: "vault" as const, id: "kv-1" };
   const longer = request(scope, { until: new Date(after90Days + 1) });
   const isForbidden = { code: "forbidden", members: { requiredRole: "admin" } };
@@ -206,7 +207,7 @@ describe("a removal during which another request renews the exemption", () => {
   /** Opens a module whose audit log renews the exemption as soon as the removal's intent is recorded. */
   const openWithRenewal = async () => {
     const { id, etag } = await fixture.compliance.exemptions.create(request(scope), caller);
-    fixture.clock.nowMs += 3_600_000;
+    fixture.clock.nowMs += HOUR_MS;
     const events: AuditEvent[] = [];
     const renewal = () => fixture.compliance.exemptions.create(request(scope, { reason: "Renewed" }), caller);
     const append = async (event: AuditEvent) => {

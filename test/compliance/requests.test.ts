@@ -7,6 +7,7 @@ import { SEVERITIES } from "../../shared/compliance/check.ts";
 import { STATE, TOTALS_KEY, TotalsRows } from "../../shared/compliance/compliance-rows.ts";
 import { FRAMEWORK_IDS } from "../../shared/compliance/controls.ts";
 import type { AssetRecord } from "../../shared/inventory/asset.ts";
+import { DAY_MS } from "../../shared/platform/time.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 import {
@@ -151,7 +152,7 @@ test("only assets that passed a threshold are read for their new evaluation", as
     ...failingAssets("kv-2", 300),
     asset("kv-2", "secret", "due", { expiresOn: inDays(30.5) }),
   ]);
-  fixture.clock.nowMs += 86_400_000;
+  fixture.clock.nowMs += DAY_MS;
   await fixture.compliance.renewTotals();
   await fixture.compliance.runDue();
   const requests = await requestsDuring(() => fixture.drain());

@@ -10,6 +10,7 @@ import type { AssetRecord } from "../../shared/inventory/asset.ts";
 import type { VaultRecord } from "../../shared/inventory/vault.ts";
 import { encodeCursor } from "../../shared/platform/http/paging.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";
+import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { IS_CAMPAIGN, sampled } from "../support/sampling.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import {
@@ -326,7 +327,7 @@ test("an evaluation can be read by its ID until scan history of its age is delet
   for (let index = 0; index < 21; index++) await fixture.scan(vault(`kv-${index}`), []);
   const first = await fixture.compliance.evaluate(caller);
   expect(first).toMatchObject({ status: "queued", score: null });
-  fixture.clock.nowMs += 60_000;
+  fixture.clock.nowMs += MINUTE_MS;
   const second = await fixture.compliance.evaluate(caller);
   const statuses = async () => {
     const both = [first, second].map(({ evaluationId }) => fixture.compliance.evaluation(evaluationId));
@@ -358,7 +359,7 @@ test("an evaluation can be read by its ID until scan history of its age is delet
 test("a violation contains its check, resource, evidence, times, controls and remediation", async () => {
   const fixture = openEmptyFixture();
   await fixture.scan(vault("kv-Pay"), [asset("kv-Pay", "secret", "Db-Password", { expiresOn: undefined })]);
-  fixture.clock.nowMs += 3_600_000;
+  fixture.clock.nowMs += HOUR_MS;
   await fixture.scan(vault("kv-Pay"), [
     asset("kv-Pay", "secret", "Db-Password", { expiresOn: undefined, tags: { a: "b" } }),
   ]);
@@ -418,7 +419,7 @@ test("a cursor is rejected if the filters differ or if it was modified", async (
   });
 });
 
-test("a cursor skips the rest of an offset that its request could not skip completely", async () => {
+test("the next request continues to skip the violations of an offset that one request could not skip completely", async () => {
   const fixture = await openFixtureWithOwners();
   const filter = { owner: "ada" };
   const all = await readAllViolations(fixture.compliance, filter);
@@ -500,13 +501,13 @@ test("without results, the score is 100", async () => {
   expect(CHECKS.length).toBeGreaterThan(30);
 });
 
-test("new violations of two evaluations of a vault at the same time are all returned", async () => {
+test("the violations that two evaluations of a vault add at the same time are all returned as new", async () => {
   const fixture = openEmptyFixture();
   const [a, b] = ["a", "b"].map((name) => asset("kv", "secret", name)) as [AssetRecord, AssetRecord];
   const failing = ({ name }: AssetRecord) => asset("kv", "secret", name, { contentType: undefined });
   await fixture.scan(vault("kv"), [a, b]);
   const { cursor } = await fixture.compliance.newViolations(undefined, 1);
-  fixture.clock.nowMs += 1000;
+  fixture.clock.nowMs += SECOND_MS;
   // Both scans have the same time, as two attempts of one evaluation do if the second continues after the first one's write.
   await fixture.scan(vault("kv"), [failing(a), b]);
   await fixture.scan(vault("kv"), [failing(a), failing(b)]);

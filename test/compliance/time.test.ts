@@ -65,7 +65,7 @@ test("each day only assets that passed a threshold are evaluated, and all violat
     asset("kv", "certificate", "web", { expiresOn: inDays(9.5) }),
     // Acmebot has until day 11.5 to renew it.
     asset("kv", "certificate", "short", { expiresOn: inDays(13.5), issuer: "CN=R11", renewal: renewalUntil(11.5) }),
-    // Not renewed in time long before its expiry, as seen after 15.5 days. Half of the time is over after 30.5 days.
+    // Acmebot has until day 15.5, long before its expiry. Half of the time between the two is over on day 30.5.
     asset("kv", "certificate", "long", { expiresOn: inDays(45.5), issuer: "CN=R11", renewal: renewalUntil(15.5) }),
   ];
   const inventory = [{ vault: vault("kv"), assets }];
@@ -85,8 +85,9 @@ test("each day only assets that passed a threshold are evaluated, and all violat
     ]);
   }
   // `web` expires in 9.5 days and `soon` in 32.5. Each becomes a warning 30 days before, critical 7 days before, and then
-  // expires. Acmebot's certificates count only once they are late, and `short` is then critical by days at once. `due`: on the
-  // third day, the key `old` has been active for more than its maximum of 730 days.
+  // expires. Certificates of Acmebot fail only once their renewal is late. Then `short`, which expires within 7 days, is critical
+  // at once, and `long` is critical when half of the time until its expiry is over. `due`: on the third day, the key `old` has been
+  // active for more than its maximum of 730 days.
   expect(evaluatedByDay).toEqual({
     3: ["certificate.web", "due", "secret.soon"],
     10: ["certificate.web"],
@@ -238,9 +239,9 @@ test("everything is evaluated once after an update that changes the checks", asy
   expect((await fixture.drain()).map(({ kind }) => kind)).toEqual(["crossed"]);
 });
 
-test("an alerted violation stands while the asset fails the same check or a worse one", async () => {
+test("the violation of an earlier alert still exists while the asset fails the same check or a worse one", async () => {
   /** Scans a secret that expires in these days. Returns the checks of the two earlier alerts whose violations still exist. */
-  const standingAlerts = async (days: number, checkId: string) => {
+  const checksOfExistingViolations = async (days: number, checkId: string) => {
     await fixture.scan(vault("kv", { softDelete: false, purgeProtection: false }), [
       secret("a", { expiresOn: inDays(days) }),
     ]);
@@ -255,11 +256,11 @@ test("an alerted violation stands while the asset fails the same check or a wors
     ].sort();
   };
   const [warning, critical] = ["secret-near-expiry-warning", "secret-near-expiry-critical"];
-  expect(await standingAlerts(20, warning)).toEqual([warning, "vault-recoverable"]);
-  expect(await standingAlerts(3, warning)).toEqual([warning, "vault-recoverable"]);
-  expect(await standingAlerts(-1, warning)).toEqual([warning, "vault-recoverable"]);
-  expect(await standingAlerts(-1, critical)).toEqual([critical, "vault-recoverable"]);
-  expect(await standingAlerts(90, critical)).toEqual(["vault-recoverable"]);
+  expect(await checksOfExistingViolations(20, warning)).toEqual([warning, "vault-recoverable"]);
+  expect(await checksOfExistingViolations(3, warning)).toEqual([warning, "vault-recoverable"]);
+  expect(await checksOfExistingViolations(-1, warning)).toEqual([warning, "vault-recoverable"]);
+  expect(await checksOfExistingViolations(-1, critical)).toEqual([critical, "vault-recoverable"]);
+  expect(await checksOfExistingViolations(90, critical)).toEqual(["vault-recoverable"]);
   // The critical violation has ended: the asset now only fails the less severe check.
-  expect(await standingAlerts(20, critical)).toEqual(["vault-recoverable"]);
+  expect(await checksOfExistingViolations(20, critical)).toEqual(["vault-recoverable"]);
 });

@@ -26,6 +26,7 @@ import { Problem } from "../../shared/platform/http/problem.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import type { Entity } from "../../shared/platform/storage/entity.ts";
 import { put, type Range, type Tables } from "../../shared/platform/storage/tables.ts";
+import { SECOND_MS } from "../../shared/platform/time.ts";
 import { startDelayedWork } from "../support/delayed-tables.ts";
 import { IS_CAMPAIGN } from "../support/sampling.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
@@ -64,8 +65,8 @@ function createReaders({ tables, clock }: Fixture) {
     createCompliance({
       tables: {
         ...tables,
-        pages: ((e: Entity<unknown>, range: Range & { select: never[] }) =>
-          pages(range, () => tables.pages(e, range))) as Tables["pages"],
+        pages: ((kind: Entity<unknown>, range: Range & { select: never[] }) =>
+          pages(range, () => tables.pages(kind, range))) as Tables["pages"],
       },
       licensed: async () => true,
       clock,
@@ -141,7 +142,7 @@ test("the score from the totals equals that from the vaults' rows after any conc
       const stoppedRenewals: (() => Promise<void>)[] = [];
       await renewTotals(fixture.tables);
       for (const step of schedule) {
-        fixture.clock.nowMs += 1000;
+        fixture.clock.nowMs += SECOND_MS;
         if ("name" in step) await scan(fixture, step.name, step.secrets);
         else if ("removedVault" in step) await fixture.removeVault(step.removedVault);
         else if ("exempt" in step) await exempt(fixture, step.exempt, step.hours);
@@ -274,7 +275,7 @@ test("totals stay correct if an exemption is created during their renewal or an 
     exemptions: [],
     details: [],
   };
-  // If one evaluation was the last one of more than 50 vaults of a group, the totals don't list their names.
+  // 52 vaults with the same last evaluation. The totals list the names of at most 50 vaults of a group.
   const states = Array.from({ length: 52 }, (_, index) => {
     const state = { ...results, name: `kv-${index}`, rbac: true, createdAt: evaluatedAt, evaluatedAt, gone: false };
     return put(VaultStates, vaultStateKey(state.name), state);
@@ -282,8 +283,8 @@ test("totals stay correct if an exemption is created during their renewal or an 
   await fixture.tables.write(TABLE, STATE, states);
   // Creates the exemption while the renewal reads the vaults' rows.
   let isExemptionCreated = false;
-  const pages = async function* (e: Entity<unknown>, range: Range) {
-    yield* fixture.tables.pages(e, range);
+  const pages = async function* (kind: Entity<unknown>, range: Range) {
+    yield* fixture.tables.pages(kind, range);
     if (isExemptionCreated || range.from === changedVaultsRange.from) return;
     isExemptionCreated = true;
     await exempt(fixture, { type: "vault", id: "kv-7" }, 100);
@@ -293,7 +294,7 @@ test("totals stay correct if an exemption is created during their renewal or an 
   await expectCorrectTotals(readers);
   expect(readers.counts).toEqual({ totals: 2, readsOfAllRows: 0 });
 
-  fixture.clock.nowMs += 1000;
+  fixture.clock.nowMs += SECOND_MS;
   const now = fixture.clock.now();
   const evaluation = { evaluationId: randomness.ulid(now), requestedAt: now.toISOString(), requestedBy: "test" };
   const writeEvaluation = (failedVaults: string[]) =>

@@ -12,6 +12,7 @@ import { createAppConfigurationReferences } from "../../shared/platform/azure/ap
 import { createArm } from "../../shared/platform/azure/arm.ts";
 import { createIdentity } from "../../shared/platform/azure/identity.ts";
 import { createResourceManager } from "../../shared/platform/azure/resource-manager.ts";
+import { MINUTE_MS } from "../../shared/platform/time.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { expectFailure, recordingLog, SHORT_WAITS } from "../azure/services.ts";
 
@@ -362,7 +363,7 @@ describe("the production subscription", () => {
     });
     const shared = principalOf(guidFrom("principal of identity id-importers"))!;
     expect([shared.name, shared.identityOf]).toEqual(["id-importers", undefined]);
-    // Each resource that was found and whose own identity may read a vault.
+    // For each found resource whose own identity may read a vault: name and owner of the identity, and the resource itself.
     const identities = production.resources.flatMap(({ resource }) => {
       const principal = principalOf(guidFrom(`principal ${resource.id.toLowerCase()}`));
       return principal ? [[principal.name, principal.identityOf, resource.name, resource.id]] : [];
@@ -443,7 +444,7 @@ describe(`a subscription with ${SITES} sites`, () => {
 
   test("an incremental run reports only changed, created and deleted resources", async () => {
     const before = new Date(cloud.control.now());
-    cloud.control.moveClock(60_000);
+    cloud.control.moveClock(MINUTE_MS);
     const { consumers } = cloud.control;
     const settings = { A: "@Microsoft.KeyVault(VaultName=kv-many;SecretName=a)" };
     const created = consumers.put(MANY_SITES, { type: "Microsoft.Web/sites", name: "app-made", settings });
@@ -454,7 +455,7 @@ describe(`a subscription with ${SITES} sites`, () => {
       [created, ["kv-many secret one references appsettings/A action 86400 MSINotEnabled"]],
     ]);
     expect(changed.gone).toEqual([deleted]);
-    cloud.control.moveClock(60_000);
+    cloud.control.moveClock(MINUTE_MS);
     expect(await readUnit(MANY_SITES, now())).toEqual({ resources: [], notSeen: [], gone: [] });
     consumers.remove(created);
   });
@@ -507,7 +508,7 @@ describe("a subscription of ten sites", () => {
     const all = await readUnit(unit());
     expect(sitesIn(all)).toHaveLength(9);
     expect(all.notSeen).toMatchObject([{ scope: failingSite, code: "unreachable" }]);
-    cloud.control.moveClock(60_000);
+    cloud.control.moveClock(MINUTE_MS);
     cloud.control.consumers.change(failingSite, { tags: { env: "test", changed: "yes" } });
     expect(await expectFailure(readUnit(unit(), before))).toMatchObject({ code: "unreachable" });
     cloud.control.clearFaults();

@@ -54,12 +54,12 @@ const anyEdge = edgeFields.map(({ id, environment, kind, strength, evidence, pin
 
 test("an additional edge does not lower the score, and the order of edges does not change it", () => {
   fc.assert(
-    fc.property(fc.array(anyEdge, { maxLength: 30 }), anyEdge, fc.boolean(), (some, more, expiring) => {
-      const before = radius(some, expiring);
-      const after = score([...some, more], expiring);
+    fc.property(fc.array(anyEdge, { maxLength: 30 }), anyEdge, fc.boolean(), (edges, additionalEdge, expiring) => {
+      const before = radius(edges, expiring);
+      const after = score([...edges, additionalEdge], expiring);
       expect(after).toBeGreaterThanOrEqual(before.score);
       expect(after).toBeLessThanOrEqual(100);
-      expect(radius([...some].reverse(), expiring)).toEqual(before);
+      expect(radius([...edges].reverse(), expiring)).toEqual(before);
       expect(before.score === 0 || before.drivers.length > 0).toBe(true);
       for (const { points } of before.drivers) expect(points).toBeGreaterThanOrEqual(0);
     }),

@@ -54,8 +54,8 @@ const COMPANIES: Deployment["company"]["itemsByUnit"][] = [
 ];
 
 /** Runs a discovery whose first process crashes at the given write. Returns the number of writes of that process. */
-async function runWithCrash(deployment: Deployment, company: number, at: number, applied: boolean) {
-  const crash = crashAt(at, applied);
+async function runWithCrash(deployment: Deployment, company: number, crashAtWrite: number, applied: boolean) {
+  const crash = crashAt(crashAtWrite, applied);
   deployment.company.itemsByUnit = COMPANIES[company]!;
   const process = deployment.start({ crash });
   deployment.messages.push({ message: { mode: "full" }, delaySeconds: 0 });

@@ -108,9 +108,15 @@ test("resources that can't be read stay unchanged and are listed in the coverage
   expect(run).toMatchObject({ status: "partial", unitsFailed: 1, notSeen: 3 });
   expect(run.failures).toMatchObject([{ source: "azure", unit: "s2", code: "accessDenied" }]);
   const found = await listEdges();
-  const at = (name: string) =>
+  /** Returns for each dependency of a resource whether the second run has seen it again. */
+  const seenAgain = (name: string) =>
     found.filter(({ edge }) => edge.resource.name === name).map(({ seenAt }) => seenAt > before.get(name)!);
-  expect({ one: at("one"), two: at("two").sort(), three: at("three"), four: at("four") }).toEqual({
+  expect({
+    one: seenAgain("one"),
+    two: seenAgain("two").sort(),
+    three: seenAgain("three"),
+    four: seenAgain("four"),
+  }).toEqual({
     one: [true],
     two: [false, true],
     three: [false],
@@ -188,11 +194,11 @@ describe("a stored row that can't be read", () => {
 test("a unit that is read in parts has the same result as one that is read at once", async () => {
   const id = (name: string) => `/subscriptions/s1/sites/${name}`;
   // A place is a position from which the next message can continue to read.
-  const at = (place: string) => ({ place });
+  const placeAt = (place: string) => ({ place });
   const appsBefore = ["one", "two", "three", "four", "five", "left"].map((name) => app(name, { A: {}, B: {} }));
   const newItems = [
-    [app("one", { A: {} }), at("1"), notSeen(id("two")), at("2")],
-    [app("three", { A: {}, C: {} }), at("3")],
+    [app("one", { A: {} }), placeAt("1"), notSeen(id("two")), placeAt("2")],
+    [app("three", { A: {}, C: {} }), placeAt("3")],
     [app("four", { A: {} }, { partial: true }), notSeen(id("four")), notSeen(id("five"))],
   ];
   const earlier = (...apps: string[]) => apps.map((name) => ({ earlier: id(name) }));
@@ -223,6 +229,7 @@ test("a unit that is read in parts has the same result as one that is read at on
   ];
   expect(counts(run)).toEqual(counts(expected));
   expect(await deployment.readState()).toEqual(await whole.readState());
+  // The next read of changes overlaps the earlier read by 15 minutes, because changes are listed late.
   await deployment.run("changes");
   expect(deployment.company.readings.at(-1)!.since!.getTime()).toBeLessThanOrEqual(started! - 15 * 60_000);
 

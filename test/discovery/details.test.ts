@@ -37,7 +37,7 @@ describe("the sevenths that a scheduled full scan reads", () => {
     let longest = 0;
     for (let day = 1; day <= days; day++) {
       if (skip(day)) continue;
-      // Scans start with a delay of up to five minutes.
+      // Scans start with a delay of up to five minutes. A prime number makes it vary from day to day.
       const now = SUNDAY + day * DAY_MS + ((day * 7919) % 300) * 1000;
       const due = dueSevenths(read, now, refreshDays);
       read = read.map(([at], seventh) => {
@@ -97,6 +97,7 @@ test(`each of ${WEEK.changes} changes in a week is found in time, with at most 5
   console.log(`${operations} operations of Key Vault, ${whole} read whole: ${(operations / whole).toFixed(3)}`, seen);
   expect(unseen).toEqual([]);
   for (const [kind, { made, longestHours }] of Object.entries(seen)) {
+    // The nine kinds of changes take turns.
     expect(made, kind).toBeGreaterThanOrEqual(Math.floor(WEEK.changes / 9));
     expect(longestHours, kind).toBeLessThanOrEqual(UNLISTED_CHANGES.includes(kind) ? MAX_DAYS_TO_FIND * 24 : 6);
   }

@@ -4,6 +4,7 @@ import { TableClient } from "@azure/data-tables";
 import type { Company } from "simulated-cloud/company/company.ts";
 import { Dice } from "simulated-cloud/company/dice.ts";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { SECOND_MS } from "../../shared/platform/time.ts";
 import { movedClock } from "../support/moved-clock.ts";
 import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 import { Service } from "../support/service.ts";
@@ -120,7 +121,7 @@ test("another host runs a re-scan that waited when its host was killed", async (
   await service.hosts.splice(0)[0]!.stop("SIGKILL");
   await service.addHost();
   // The earlier scans have just read the vault, so the re-scan waits for 30 seconds.
-  await storageClock.add(31_000);
+  await storageClock.add(31 * SECOND_MS);
   await expect.poll(countWaitingRescans, { timeout: 150_000 }).toBe(0);
   const { body } = await service.admin("GET", "/api/assets/discovery/assets/kv-0.secret.from-an-event");
   // The secret expires nine days after it was written, so eight whole days are left.

@@ -76,8 +76,8 @@ describe("a full scan", () => {
     const after = (await fixture.tables.get(Vaults, VAULTS, vaultKey("kv-one")))!;
     expect(after.answers).toEqual(before.answers);
     for (const type of ["key", "certificate"] as const) {
-      const [at, hashes] = [0, 1].map((member) => after.details![type]!.map((read) => read[member]));
-      expect(Math.min(...(at as number[]))).toBeGreaterThanOrEqual(before.details![type]![0]![0]);
+      const [times, hashes] = [0, 1].map((member) => after.details![type]!.map((read) => read[member]));
+      expect(Math.min(...(times as number[]))).toBeGreaterThanOrEqual(before.details![type]![0]![0]);
       expect(hashes).toEqual(before.details![type]!.map(([, hash]) => hash));
     }
   });
@@ -301,7 +301,7 @@ test("the same responses lead to the same assets, or the version in their hash h
     updated: 1_695_000_000,
   };
   const tags = { owner: "payments", team: "one" };
-  const id = (list: string, ...of: string[]) => [address, list, ...of].join("/");
+  const id = (list: string, ...segments: string[]) => [address, list, ...segments].join("/");
   const policy = {
     key_props: { kty: "EC", crv: "P-256" },
     x509_props: { subject: "CN=www.acme.example", validity_months: 13 },

@@ -50,9 +50,10 @@ const TRANSITIONS = [
 
 /** The platform redelivers the message of a crashed process after this time. */
 const INVISIBLE_MS = 10 * MINUTE_MS;
+/** The platform moves a message that failed this many times to the poison queue. */
 const MAX_DELIVERIES = 5;
 
-/** `index`: undefined for the message that planned the scan. */
+/** A queue message. `index` is that of a vault in the plan, or undefined for the message that planned the scan. */
 interface Message {
   index: string | undefined;
   deliveries: number;
@@ -63,11 +64,12 @@ interface Copy {
   vault: ScanVault;
   version: number;
 }
+/** A worker and the step that it takes next. */
 interface Worker {
   message: Message;
   name: string;
   step: "start" | "read" | "end" | "release" | "send" | "finish";
-  /** The worker's vault, and for `start` the version of its row. */
+  /** The worker's vault. Only the step `start` compares the version, so it is -1 afterwards. */
   claim: Copy;
   /** A vault that was handed off and is not written yet. */
   background?: ScanVault | undefined;
@@ -75,6 +77,7 @@ interface Worker {
   candidate?: Copy | undefined;
   hasManyChanges: boolean;
 }
+/** The change of a vault's row by an event. With a `version`, the change requires that version of the row. */
 interface Move {
   before: ScanVault;
   event: VaultEvent;
@@ -82,9 +85,11 @@ interface Move {
   version?: number;
 }
 
+/** The simulated rows, messages and workers of a scan. The random number `which` selects among them. */
 class Model {
   now = 0;
   readonly rows = new Map<string, Copy & { writtenAt: number }>();
+  /** Maximum number of workers. */
   readonly slots: number;
   messages: Message[] = [];
   workers: Worker[] = [];

@@ -66,13 +66,17 @@ beforeAll(async () => {
   const grants = grantsOf((await parseTemplates(readInfraFiles())).bicep);
   const customRoles = ["inventoryReader", "dependencyReader", "rotationOperator", "literalScanner"];
   const actions = grants.flatMap((one) => (customRoles.some((role) => one.role.startsWith(role)) ? one.actions : []));
-  const at = (where: string, dataActions: string[]): Assignment => ({ scope: where, actions: [], dataActions });
+  const assignmentAt = (where: string, dataActions: string[]): Assignment => ({
+    scope: where,
+    actions: [],
+    dataActions,
+  });
   const secrets = (...names: string[]) => names.map((name) => `Microsoft.KeyVault/vaults/secrets/${name}`);
   granted = [
     {
       scope,
       actions: [...new Set(actions)],
-      // Those of the built-in roles, which have wildcards.
+      // The data actions that the service uses. The built-in roles that it has contain them by wildcards.
       dataActions: [
         ...secrets("readMetadata/action", "getSecret/action", "setSecret/action", "update/action", "delete"),
         "Microsoft.KeyVault/vaults/keys/read",
@@ -81,8 +85,11 @@ beforeAll(async () => {
         "Microsoft.AppConfiguration/configurationStores/keyValues/read",
       ],
     },
-    at(control.vaultId(SERVICE_VAULT)!, secrets("getSecret/action", "setSecret/action", "update/action", "delete")),
-    at(CONFIGURATION_RESOURCE, ["Microsoft.AppConfiguration/configurationStores/keyValues/read"]),
+    assignmentAt(
+      control.vaultId(SERVICE_VAULT)!,
+      secrets("getSecret/action", "setSecret/action", "update/action", "delete"),
+    ),
+    assignmentAt(CONFIGURATION_RESOURCE, ["Microsoft.AppConfiguration/configurationStores/keyValues/read"]),
     {
       scope: MAIL_RESOURCE,
       actions: ["Microsoft.Communication/CommunicationServices/read"],
@@ -151,6 +158,7 @@ describe("with all permissions", () => {
     const attention = checkup.calls.filter(({ outcome }) => !["works", "notProven", "off"].includes(outcome));
     expect(attention).toEqual([]);
     const report = JSON.stringify(checkup);
+    // The report must contain no value of a secret. Short values could occur in it by chance.
     const values = control
       .vaults()
       .flatMap(({ name: vault }) =>
@@ -216,14 +224,14 @@ describe("each permission that is removed is named", () => {
     services = await servicesOf(service);
     const deps = { ...doctorDeps(services), licensed: async () => true };
     for (const action of [...watched!.actions, ...watched!.dataActions]) {
-      // Only the calls that need it. The others are checked by the test with all permissions.
+      // Checks only the calls that need this permission. The test with all permissions checks the others.
       const name = NAMED_AS[action] ?? action;
       const calls = CALLS.filter(({ id, permissions }) => permissions.includes(name) && !ON_OTHERS.includes(id));
       service.cloud.control.allowOnly(without(action, scope));
       const checkup = await createDoctor(deps, calls).check(caller);
       const missing = checkup.calls.filter(({ outcome }) => outcome === "permissionMissing");
       const withFix = missing.filter(({ findings }) => findings.some(({ command, remedy }) => command ?? remedy));
-      // By a finding, or by the permission of a call that needs no other.
+      // A call names the action in a finding, or needs no other permission.
       const named = withFix.filter(
         ({ call, findings }) =>
           findings.some(({ detail }) => detail?.includes(action)) || call.permissions.every((one) => one === name),
@@ -269,15 +277,15 @@ describe("each permission that is removed is named", () => {
     "in Microsoft Graph: %s",
     async (permission, id) => {
       const { directory } = service.cloud.control;
-      // With ReadWrite.OwnedBy applications can be listed too.
-      const others =
+      // The permission Application.ReadWrite.OwnedBy would also suffice to list applications, so the test removes it too.
+      const candidates =
         permission === "Application.Read.All" ? ["Policy.Read.ApplicationConfiguration"] : graphPermissions;
-      directory.set({ permissions: others.filter((one) => one !== permission) });
+      directory.set({ permissions: candidates.filter((one) => one !== permission) });
       const checkup = await check();
       const { outcome, findings } = callOf(checkup, id);
       expect(outcome).toBe(permission === "User.ReadBasic.All" ? "answeredWithBlanks" : "permissionMissing");
       expect(findings[0]!.command).toContain(`appRoles[?value=='${permission}']`);
-      // Only the first is needed by a service that does not rotate.
+      // A service that does not rotate needs only Application.Read.All.
       expect(checkup.ok).toBe(permission !== "Application.Read.All");
     },
     300_000,
@@ -289,15 +297,15 @@ describe("each permission that is removed is named", () => {
     const action = "Microsoft.Authorization/roleAssignments/read";
     const officer: Assignment = { scope: vaultId, actions: [action], dataActions: [] };
     const calls = CALLS.filter(({ id }) => id === "firstPassword.readAssignment");
-    // Only the officer's role on the vault permits it: that of the watched subscription does not.
-    const others = without(action);
+    // Only the officer's role on the vault permits the read. The roles in the watched subscription don't.
+    const withoutOfficer = without(action);
     const checkWith = async (assignments: Assignment[]) => {
       service.cloud.control.allowOnly(assignments);
       services = await servicesOf(service, settings);
       return callOf(await createDoctor(doctorDeps(services), calls).check(caller), "firstPassword.readAssignment");
     };
-    expect((await checkWith([...others, officer])).outcome).toBe("works");
-    const denied = await checkWith(others);
+    expect((await checkWith([...withoutOfficer, officer])).outcome).toBe("works");
+    const denied = await checkWith(withoutOfficer);
     expect(denied.outcome).toBe("permissionMissing");
     expect(denied.call.permissions).toEqual([action]);
     expect(denied.findings).toMatchObject([
@@ -323,7 +331,7 @@ describe("each permission that is removed is named", () => {
       return callOf(await createDoctor(doctorDeps(services), calls).check(caller), "serviceVault.writeSecret");
     };
     expect((await checkWith(granted)).outcome).toBe("works");
-    // To write, to change tags, and to delete what is no longer used.
+    // The service writes secrets, changes their tags, and deletes secrets that it no longer uses.
     for (const name of ["setSecret/action", "update/action", "delete"]) {
       const action = `Microsoft.KeyVault/vaults/secrets/${name}`;
       const denied = await checkWith(without(action));

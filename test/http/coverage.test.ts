@@ -128,8 +128,8 @@ test("every registered B2C tenant is examined, and up to ten gaps of tenants are
     { connectionString: service.azurite.connectionString() },
     { keys: await rowKeysOf(service) },
   );
-  const at = new Date().toISOString();
-  const registered = { createdAt: at, createdBy: "admin", updatedAt: at, updatedBy: "admin" };
+  const registeredAt = new Date().toISOString();
+  const registered = { createdAt: registeredAt, createdBy: "admin", updatedAt: registeredAt, updatedBy: "admin" };
   const tenants = Array.from({ length: 1020 }, (_, index) => ({
     tenantId: `e1111111-1111-4111-8111-${String(index).padStart(12, "0")}`,
     tenantDomain: `tenant${index}.onmicrosoft.com`,

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { createHealth } from "../../functions/health.ts";
+import { SECOND_MS } from "../../shared/platform/time.ts";
 
 // `GET /health?deep=true` checks the services that the process depends on.
 test("deep health checks each dependency at most once in ten seconds and names each error", async () => {
@@ -24,7 +25,7 @@ test("deep health checks each dependency at most once in ten seconds and names e
     dependencies.map((name) => `${name} healthy`),
   );
   // For ten seconds, the results are returned from memory, so the failing queues are not noticed yet.
-  nowMs += 10_000;
+  nowMs += 10 * SECOND_MS;
   queuesFail = true;
   await health.check();
   expect(checks).toEqual(dependencies);

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { createHealth } from "../../functions/health.ts";
+import { SECOND_MS } from "../../shared/platform/time.ts";
 import { ADMIN, Service } from "../support/service.ts";
 import { makeToken } from "../support/users.ts";
 
@@ -99,7 +100,7 @@ test("the checks are repeated after ten seconds, and report response times, erro
       { name: "mail", status: "unhealthy", detail: "The service refuses it.", milliseconds: 0 },
     ]);
     // After exactly ten seconds, the results are still returned from memory.
-    nowMs += 10_000;
+    nowMs += 10 * SECOND_MS;
     void check();
     expect(checkCount).toBe(4);
     nowMs += 1;

@@ -4,6 +4,7 @@ import { parse } from "../../shared/platform/http/parse-request.ts";
 import { Problem } from "../../shared/platform/http/problem.ts";
 import { createRateLimiter } from "../../shared/platform/http/rate-limit.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";
+import { MINUTE_MS } from "../../shared/platform/time.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 
@@ -34,7 +35,7 @@ test("without an hourly limit, a caller's row contains the calls of one minute a
     const decisions = await Promise.all(Array.from({ length: 501 }, () => limiter.take("user:busy")));
     expect(decisions.filter(({ allowed }) => allowed)).toHaveLength(500);
     largestWritesBytes.push(Math.max(...proxy.requests.splice(0).map((request) => request.bytes)));
-    nowMs += 60_000;
+    nowMs += MINUTE_MS;
   }
   expect(Math.max(...largestWritesBytes)).toBe(largestWritesBytes[0]);
 });

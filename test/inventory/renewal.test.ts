@@ -134,14 +134,17 @@ test("the last five renewals are shown, newest first, without the first version"
 test("a certificate is healthy until its window has passed, then warning, and critical after half of the remaining time", () => {
   const certificate = facts(90, { tags: { Issuer: "Acmebot" } });
   const asset = { ...certificate, renewal: renewalPlanOf(certificate) };
-  const at = (days: number) => [statusOfAsset(asset, moment(days)), explainStatus(asset, moment(days)).rule];
+  const statusAfterDays = (days: number) => [
+    statusOfAsset(asset, moment(days)),
+    explainStatus(asset, moment(days)).rule,
+  ];
   const second = 1 / DAY;
-  expect(at(61)).toEqual(["healthy", "window"]);
-  expect(at(67.5)).toEqual(["healthy", "window"]);
-  expect(at(67.5 + second)).toEqual(["warning", "window"]);
-  expect(at(78)).toEqual(["warning", "window"]);
-  expect(at(79)).toEqual(["critical", "window"]);
-  expect(at(90 + second)).toEqual(["expired", "window"]);
+  expect(statusAfterDays(61)).toEqual(["healthy", "window"]);
+  expect(statusAfterDays(67.5)).toEqual(["healthy", "window"]);
+  expect(statusAfterDays(67.5 + second)).toEqual(["warning", "window"]);
+  expect(statusAfterDays(78)).toEqual(["warning", "window"]);
+  expect(statusAfterDays(79)).toEqual(["critical", "window"]);
+  expect(statusAfterDays(90 + second)).toEqual(["expired", "window"]);
   expect(renewalOf(asset, moment(67.5).now).late).toBe(false);
   expect(renewalOf(asset, moment(67.6).now).late).toBe(true);
 });
@@ -159,9 +162,17 @@ test("without a known window, the thresholds are at most a third and a sixth of 
     const certificate = facts(days, { autoRenew: true, issuerName: "DigiCert" });
     return { ...certificate, renewal: renewalPlanOf(certificate) };
   };
-  const at = (lifetime: number, days: number) => statusOfAsset(ofLifetime(lifetime), moment(days));
-  expect([at(6, 3.9), at(6, 4.1), at(6, 5.1)]).toEqual(["healthy", "warning", "critical"]);
-  expect([at(398, 367), at(398, 369), at(398, 392)]).toEqual(["healthy", "warning", "critical"]);
+  const statusAfterDays = (lifetime: number, days: number) => statusOfAsset(ofLifetime(lifetime), moment(days));
+  expect([statusAfterDays(6, 3.9), statusAfterDays(6, 4.1), statusAfterDays(6, 5.1)]).toEqual([
+    "healthy",
+    "warning",
+    "critical",
+  ]);
+  expect([statusAfterDays(398, 367), statusAfterDays(398, 369), statusAfterDays(398, 392)]).toEqual([
+    "healthy",
+    "warning",
+    "critical",
+  ]);
   expect(explainStatus(ofLifetime(6), moment(5)).rule).toBe("lifetime");
 });
 

@@ -24,6 +24,7 @@ import { createInventoryWriter, VaultBusy } from "../../shared/inventory/write.t
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
+import { SECOND_MS } from "../../shared/platform/time.ts";
 import { type MovedClock, movedClock } from "../support/moved-clock.ts";
 import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 import { assetRecord, START, SUBSCRIPTIONS, vaultRecord, writeVault } from "./write-assets.ts";
@@ -134,7 +135,7 @@ const STRIDE = IS_CAMPAIGN ? 1 : 3;
  * @returns the number of crashes.
  */
 async function crashAtEachWrite(
-  work: (on: Tables) => Promise<unknown>,
+  work: (processTables: Tables) => Promise<unknown>,
   afterCrash: () => Promise<void>,
 ): Promise<number> {
   for (let crashes = 0; ; crashes++) {
@@ -146,7 +147,7 @@ async function crashAtEachWrite(
       },
     );
     // The crashed worker's lease expires.
-    await clock.add(20_000);
+    await clock.add(20 * SECOND_MS);
     if (!hasCrashed) return crashes;
     await afterCrash();
   }
@@ -156,8 +157,8 @@ test("all assets are stored again if a removal crashes at any write and the vaul
   const { vault, assets } = createVaultWithAssets("kv-again");
   await writeVault(writerOn(tables), vault, assets);
   const crashes = await crashAtEachWrite(
-    async (on) => {
-      const writer = writerOn(on);
+    async (processTables) => {
+      const writer = writerOn(processTables);
       await writer.forget(await writer.readForUpdate(vault.name), randomUUID(), writeNoDerivedData);
     },
     async () => {
@@ -198,7 +199,7 @@ test("the next worker replaces the partial writes of a worker that crashed at an
     .map((asset) => assetRecord(vault, asset.type, asset.name, { expiresOn: START / 1000 + 5 }));
   await writeVault(writerOn(tables), vault, assets);
   const crashes = await crashAtEachWrite(
-    (on) => writeVault(writerOn(on), vault, otherAssets),
+    (processTables) => writeVault(writerOn(processTables), vault, otherAssets),
     async () => {
       // The next worker finds the original assets, so it must revert the crashed worker's writes.
       await writeVault(writerOn(tables), vault, assets);
@@ -242,7 +243,7 @@ test("each change is logged once if a worker crashes at any write", async () => 
   const changeToOther = { added: 0, updated: 58, removed: 2 };
   let reverts = 0;
   const crashes = await crashAtEachWrite(
-    (on) => writeVault(writerOn(on), vault, otherAssets),
+    (processTables) => writeVault(writerOn(processTables), vault, otherAssets),
     async () => {
       // Every second time, the next worker finds the original assets again. Then nothing has changed.
       const isReverted = reverts++ % 2 === 1;
@@ -265,12 +266,12 @@ test("100,000 assets added by one write, which crashes once, are logged once eac
    * Writes the vault's own rows as a write of these assets does, without the assets. Returns how many announced entries it
    * found.
    */
-  const writeAdditions = async (on: Tables, added: string[], now: Date) => {
-    const stored = await readStoredVault(on, vault.name);
+  const writeAdditions = async (processTables: Tables, added: string[], now: Date) => {
+    const stored = await readStoredVault(processTables, vault.name);
     const current = stored.row ? withoutKeys(stored.row) : vault;
     // The entries that a worker announces before it writes: type, name, expiry, and the state before (null: did not exist).
     const entries = added.map((name): PendingEntry => ["secret", name.toLowerCase(), null, null]);
-    const claim = await claimVault(on, stored, current, [...stored.pending, ...entries], "test");
+    const claim = await claimVault(processTables, stored, current, [...stored.pending, ...entries], "test");
     const additions = added.map((name) => ({ kind: "added" as const, type: "secret" as const, name }));
     const netChanges = additions.map((one) => ({ ...one, before: undefined, after: undefined }));
     await claim.end(vault, { changes: changeOperations(current, netChanges, now) });
@@ -292,23 +293,23 @@ test("100,000 assets added by one write, which crashes once, are logged once eac
   await expect(writeAdditions(crashingTables, names, first)).rejects.toThrow("killed");
   expect(transactions).toBeGreaterThan(3);
   expect(await countAdded()).toBeGreaterThan(0);
-  await clock.add(20_000);
+  await clock.add(20 * SECOND_MS);
   // The next worker finds only 7,000 of the assets.
   expect(await writeAdditions(tables, names.slice(0, 7_000), second)).toBe(100_000);
   // Changes have the time of the completion, not of the crash.
   expect([await countAdded(), await countAdded(second)]).toEqual([7_000, 7_000]);
   const { row } = await readStoredVault(tables, vault.name);
   expect([row!.pending, row!.changesKey]).toEqual([false, undefined]);
-  await clock.add(20_000);
+  await clock.add(20 * SECOND_MS);
   await writeAdditions(tables, names.slice(0, 10), third);
   expect(await countAdded()).toBe(7_010);
 });
 
 test("changes are listed newest first, with any filter and page size", async () => {
   const [first, second] = [vaultRecord("kv-one"), vaultRecord("kv-two", SUBSCRIPTIONS[1])];
-  const at = (minute: number) => new Date(START + minute * 60_000);
+  const timeAtMinute = (minute: number) => new Date(START + minute * 60_000);
   const write = (minute: number, vault: typeof first, assets: AssetRecord[]) =>
-    writeVault(createInventoryWriter({ tables, clock: { now: () => at(minute) } }), vault, assets);
+    writeVault(createInventoryWriter({ tables, clock: { now: () => timeAtMinute(minute) } }), vault, assets);
   const assetsOf = (vault: typeof first, secretChanges: Partial<AssetRecord>) => [
     assetRecord(vault, "secret", "Db", secretChanges),
     assetRecord(vault, "key", "sign", {}),
@@ -328,11 +329,11 @@ test("changes are listed newest first, with any filter and page size", async () 
     "added kv-one.key.sign",
     "added kv-one.secret.db",
   ];
-  const period = { since: at(0), until: at(5) };
+  const period = { since: timeAtMinute(0), until: timeAtMinute(5) };
   for (const limit of [1, 2, 3, 100]) expect(await listAllChanges(period, limit)).toEqual(allLines);
   const linesAt = (...places: number[]) => places.map((place) => allLines[place]);
-  expect(await listAllChanges({ ...period, since: at(2) })).toEqual(linesAt(0, 1, 2));
-  expect(await listAllChanges({ ...period, until: at(2) })).toEqual(linesAt(3, 4, 5, 6));
+  expect(await listAllChanges({ ...period, since: timeAtMinute(2) })).toEqual(linesAt(0, 1, 2));
+  expect(await listAllChanges({ ...period, until: timeAtMinute(2) })).toEqual(linesAt(3, 4, 5, 6));
   expect(await listAllChanges({ ...period, change: "removed", type: "secret" })).toEqual(linesAt(1));
   expect(await listAllChanges({ ...period, subscription: SUBSCRIPTIONS[1].toUpperCase() })).toEqual(
     linesAt(0, 1, 3, 4),
@@ -341,7 +342,7 @@ test("changes are listed newest first, with any filter and page size", async () 
   expect(await listAllChanges({ ...period, source: "entra" })).toEqual([]);
   const { items } = await listChanges(tables, period, { limit: 2, offset: 4, cursor: undefined });
   expect(items.map(({ name }) => name)).toEqual(["Db", "sign"]);
-  expect(await removeOldChanges(tables, at(2))).toBe(false);
+  expect(await removeOldChanges(tables, timeAtMinute(2))).toBe(false);
   expect(await listAllChanges(period)).toEqual(linesAt(0, 1, 2));
 });
 

@@ -4,7 +4,7 @@ import { CompactSign, SignJWT } from "jose";
 import { describe, expect, test } from "vitest";
 import { builtInKeys } from "../../shared/licensing/built-in-keys.ts";
 import { createLicensing } from "../../shared/licensing/licensing.ts";
-import { DAY_MS } from "../../shared/platform/time.ts";
+import { DAY_MS, MINUTE_MS } from "../../shared/platform/time.ts";
 
 // Tests of licenses: signed tokens that enable the PRO tier until they expire.
 
@@ -104,7 +104,7 @@ describe("a license", () => {
     const config = { LICENSE_KEY: await sign({ ...claims, nbf: NOW / 1000 + 3600 }), AZURE_TENANT_ID: undefined };
     const licensing = createLicensing({ config, clock: { now: () => new Date(nowMs) }, keys: KEYS });
     expect(await licensing.status()).toMatchObject({ tier: "core", valid: false, reason: "malformed" });
-    nowMs += 59 * 60_000;
+    nowMs += 59 * MINUTE_MS;
     expect(await licensing.tier()).toBe("pro");
   });
 

@@ -68,6 +68,6 @@ test("entries are read from each part only as far as the comparison has advanced
   const comparison = compareMerged(endless(1), [endless(2), endless(3), endless(1_000_000)]);
   for (let result = 0; result < 60; result++) await comparison.next();
   await comparison.return();
-  // 60 of the whole, 30 and 20 of the first two parts, and a few that are read in advance.
+  // 60 results need 60 entries of the combined partition, 30 and 20 of the first two parts, and a few that are read in advance.
   expect(entriesRead).toBeLessThan(60 + 30 + 20 + 10);
 });

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import type { AppConfiguration } from "../../shared/platform/azure/app-configuration.ts";
 import { CloudFailure } from "../../shared/platform/azure/failure.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
+import { MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import {
   CATEGORY_NAMES,
   type Category,
@@ -156,7 +157,7 @@ describe("precedence", () => {
       source: "environment",
       ignored: [{ source: "appConfiguration", reason }],
     });
-    clock.forward(60_000);
+    clock.forward(MINUTE_MS);
     await settings.values();
     expect(log.lines.filter((line) => line.includes(reason))).toHaveLength(1);
     expect(log.lines).toHaveLength(3);
@@ -395,10 +396,10 @@ describe("reading", () => {
   test("values are read with one table request and cached for 20 seconds", async () => {
     const { settings, clock } = createInstance({});
     await Promise.all(Array.from({ length: 10 }, () => settings.values()));
-    clock.forward(19_000);
+    clock.forward(19 * SECOND_MS);
     await settings.values();
     expect(proxy.requests).toHaveLength(1);
-    clock.forward(1_000);
+    clock.forward(SECOND_MS);
     await settings.values();
     expect(proxy.requests).toHaveLength(2);
   });
@@ -409,7 +410,7 @@ describe("reading", () => {
     await second.settings.values();
     await first.settings.update("logging", { logLevel: "DEBUG" }, admin);
     expect(first.settings.current()?.logLevel).toBe("DEBUG");
-    clock.forward(29_000);
+    clock.forward(29 * SECOND_MS);
     expect((await second.settings.values()).logLevel).toBe("DEBUG");
     expect(second.settings.current()?.logLevel).toBe("DEBUG");
   });
@@ -459,11 +460,11 @@ describe("reading", () => {
     expect(await settings.freshOrLastKnown()).toBeUndefined();
     expect(log.lines[0]).toContain("App Configuration could not be read");
     read = async () => new Map([["discoveryMaxWorkers", "77"]]);
-    clock.forward(20_000);
+    clock.forward(20 * SECOND_MS);
     expect((await settings.values()).discoveryMaxWorkers).toBe(77);
     expect(await settings.fresh()).toMatchObject({ discoveryMaxWorkers: 77 });
     read = () => Promise.reject(unreachableFailure());
-    clock.forward(20_000);
+    clock.forward(20 * SECOND_MS);
     expect((await settings.values()).discoveryMaxWorkers).toBe(77);
     // `fresh` returns no cached values.
     expect(await settings.fresh()).toBeUndefined();

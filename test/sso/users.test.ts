@@ -297,7 +297,7 @@ describe("allowed email domains", () => {
     expect(deployment.rejectionReasons()).toEqual(["emailDomain", "emailDomain"]);
   });
 
-  test("reject an address that only another response of the provider verifies", async () => {
+  test("reject the ID token's address if only another response of the provider has a verified one", async () => {
     await deployment.configure(instance, { autoCreateUsers: true, allowedEmailDomains: ["acme.example"] });
     deployments.cloud.control.setOidcMode("addressVouchedForElsewhere");
     try {

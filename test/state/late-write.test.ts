@@ -8,6 +8,7 @@ import { expiryKey, nameKey, partitions } from "../../shared/inventory/asset-key
 import { Vaults, vaultKey } from "../../shared/inventory/vault.ts";
 import { VaultBusy } from "../../shared/inventory/write.ts";
 import { put, remove } from "../../shared/platform/storage/tables.ts";
+import { HOUR_MS } from "../../shared/platform/time.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { type MovedClock, movedClock } from "../support/moved-clock.ts";
 import { type DelayingProxy, type Fate, startDelayingProxy, type Write } from "./delaying-proxy.ts";
@@ -397,11 +398,11 @@ describe("repairs and clean-ups", () => {
     await runDeltaScan();
     const { writer, evaluator } = undisturbed();
     const partitionsWithFences = ["all", `sub:${HERE}`, `sub:${THERE}`, "vault:kv-t2", "vault:kv-t3"];
-    await time.add(23 * 3_600_000);
+    await time.add(23 * HOUR_MS);
     expect([await writer.purgeFencesAndMarkers(partitionsWithFences), await evaluator.removeOldFences()]).toEqual([
       0, 0,
     ]);
-    await time.add(2 * 3_600_000);
+    await time.add(2 * HOUR_MS);
     // Three fences of the removed vault and one in the old subscription of the moved vault, and one of the results.
     expect([await writer.purgeFencesAndMarkers(partitionsWithFences), await evaluator.removeOldFences()]).toEqual([
       4, 1,

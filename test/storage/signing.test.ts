@@ -40,7 +40,7 @@ let tables: Tables;
 let directClient: TableClient;
 const allKeys = { one: randomBytes(32), two: randomBytes(32) };
 let partition = 0;
-let p: string;
+let partitionKey: string;
 beforeAll(async () => {
   azurite = await openStorage();
   proxy = await startTableProxy(azurite.connectionString());
@@ -54,7 +54,7 @@ afterAll(async () => {
   await azurite?.stop();
 });
 beforeEach(() => {
-  p = `p${++partition}`;
+  partitionKey = `p${++partition}`;
 });
 afterEach(() => {
   proxy.removeFaults();
@@ -69,44 +69,48 @@ const value = {
 };
 /** Returns the stored columns of a row, without those that the table service adds. */
 async function readColumns(rowKey: string) {
-  const { etag: _e, timestamp: _t, ...row } = await directClient.getEntity<Record<string, unknown>>(p, rowKey);
+  const {
+    etag: _e,
+    timestamp: _t,
+    ...row
+  } = await directClient.getEntity<Record<string, unknown>>(partitionKey, rowKey);
   const columns = Object.entries(row).filter(([name]) => !name.includes("odata."));
-  return { ...Object.fromEntries(columns), count: { type: "Double", value: "1.5" }, partitionKey: p, rowKey };
+  return { ...Object.fromEntries(columns), count: { type: "Double", value: "1.5" }, partitionKey, rowKey };
 }
 /** Expects a row to be rejected by each method that reads rows. */
 const expectRejected = async (rowKey: string, reader = tables) => {
-  await expect(reader.get(Signed, p, rowKey)).rejects.toThrow(StorageCorrupt);
-  await expect(reader.getWithAge(Signed, p, rowKey)).rejects.toThrow(StorageCorrupt);
+  await expect(reader.get(Signed, partitionKey, rowKey)).rejects.toThrow(StorageCorrupt);
+  await expect(reader.getWithAge(Signed, partitionKey, rowKey)).rejects.toThrow(StorageCorrupt);
   const corrupt: string[] = [];
-  for await (const rows of reader.pages(Signed, { partitionKey: p, onCorrupt: (row) => corrupt.push(row.rowKey) }))
+  for await (const rows of reader.pages(Signed, { partitionKey, onCorrupt: (row) => corrupt.push(row.rowKey) }))
     corrupt.push(...rows.map((row) => `good ${row.rowKey}`));
   expect(corrupt).toContain(rowKey);
 };
 
 describe("a signed row", () => {
   test("is read unchanged after single writes and transactions, also in pages", async () => {
-    await tables.insert(Signed, p, "a", value);
-    await tables.transaction("Signed", p, [insert(Signed, "b", value), put(Signed, "c", { name: "short" })]);
-    expect(await tables.get(Signed, p, "a")).toMatchObject({ ...value, bytes: Buffer.from(value.bytes) });
-    expect((await tables.getWithAge(Signed, p, "c"))?.row).toMatchObject({ name: "short" });
+    await tables.insert(Signed, partitionKey, "a", value);
+    await tables.transaction("Signed", partitionKey, [insert(Signed, "b", value), put(Signed, "c", { name: "short" })]);
+    expect(await tables.get(Signed, partitionKey, "a")).toMatchObject({ ...value, bytes: Buffer.from(value.bytes) });
+    expect((await tables.getWithAge(Signed, partitionKey, "c"))?.row).toMatchObject({ name: "short" });
     const names: string[] = [];
-    for await (const rows of tables.pages(Signed, { partitionKey: p })) names.push(...rows.map((row) => row.rowKey));
+    for await (const rows of tables.pages(Signed, { partitionKey })) names.push(...rows.map((row) => row.rowKey));
     expect(names).toEqual(["a", "b", "c"]);
-    await tables.modify(Signed, p, "a", (now) => now && { ...now, count: 2 });
-    expect(await tables.get(Signed, p, "a")).toMatchObject({ count: 2 });
-    expect(await tables.remove(Signed, p, "a")).toBe(true);
+    await tables.modify(Signed, partitionKey, "a", (now) => now && { ...now, count: 2 });
+    expect(await tables.get(Signed, partitionKey, "a")).toMatchObject({ count: 2 });
+    expect(await tables.remove(Signed, partitionKey, "a")).toBe(true);
   });
 
   // With these faults the write is applied, but its response is lost or has the status 503.
   test.each(["LostAnswer", "ServerBusyApplied"] as const)(
     "is recognized as written after the fault %s",
     async (fault) => {
-      await tables.insert(Signed, p, "before", value);
+      await tables.insert(Signed, partitionKey, "before", value);
       proxy.fail([fault], ({ method }) => method !== "GET");
-      await tables.insert(Signed, p, "a", value);
+      await tables.insert(Signed, partitionKey, "a", value);
       expect(proxy.removeFaults()).toBe(0);
       proxy.fail([fault], ({ path }) => path === "$batch");
-      await tables.transaction("Signed", p, [insert(Signed, "b", value)]);
+      await tables.transaction("Signed", partitionKey, [insert(Signed, "b", value)]);
       expect(proxy.removeFaults()).toBe(0);
     },
   );
@@ -125,35 +129,35 @@ describe("a signed row", () => {
     ["a short signature", { _signature: "one.AAAA" }],
     ["a signature by an unknown key", { _signature: "nobody.AAAA" }],
   ])("is rejected with %s", async (_what, change) => {
-    await tables.insert(Signed, p, "a", value);
+    await tables.insert(Signed, partitionKey, "a", value);
     await directClient.updateEntity({ ...(await readColumns("a")), ...change }, "Replace");
     await expectRejected("a");
   });
 
   test("is accepted if another program writes it again unchanged", async () => {
-    await tables.insert(Signed, p, "a", value);
+    await tables.insert(Signed, partitionKey, "a", value);
     await directClient.updateEntity(await readColumns("a"), "Replace");
-    expect(await tables.get(Signed, p, "a")).toMatchObject({ count: 1.5, on: false, places: ["kv-one/db"] });
+    expect(await tables.get(Signed, partitionKey, "a")).toMatchObject({ count: 1.5, on: false, places: ["kv-one/db"] });
   });
 
   test("is rejected under another row key or partition key, and if it is signed with another key", async () => {
-    await tables.insert(Signed, p, "a", value);
+    await tables.insert(Signed, partitionKey, "a", value);
     await directClient.createEntity({ ...(await readColumns("a")), rowKey: "moved" });
     await expectRejected("moved");
-    await directClient.createEntity({ ...(await readColumns("a")), partitionKey: `${p}x` });
-    await expect(tables.get(Signed, `${p}x`, "a")).rejects.toThrow(StorageCorrupt);
+    await directClient.createEntity({ ...(await readColumns("a")), partitionKey: `${partitionKey}x` });
+    await expect(tables.get(Signed, `${partitionKey}x`, "a")).rejects.toThrow(StorageCorrupt);
     const other = createTables(
       { connectionString: azurite.connectionString() },
       { keys: signingKeys({ one: randomBytes(32) }, "one") },
     );
-    await other.insert(Signed, p, "other", value);
+    await other.insert(Signed, partitionKey, "other", value);
     await expectRejected("other");
   });
 
   test("is accepted after a new signing key was added, and rejected after its own key was removed", async () => {
-    await tables.insert(Signed, p, "a", value);
+    await tables.insert(Signed, partitionKey, "a", value);
     const later = createTables({ connectionString: azurite.connectionString() }, { keys: signingKeys(allKeys, "two") });
-    expect(await later.get(Signed, p, "a")).toMatchObject({ count: 1.5 });
+    expect(await later.get(Signed, partitionKey, "a")).toMatchObject({ count: 1.5 });
     await expectRejected(
       "a",
       createTables(
@@ -164,13 +168,15 @@ describe("a signed row", () => {
   });
 
   test("can't be merged, written in bulk, read in part, or used without signing keys", async () => {
-    await tables.insert(Signed, p, "a", value);
-    await expect(tables.transaction("Signed", p, [merge(Signed, "a", { count: 3 })])).rejects.toThrow(TypeError);
-    await expect(tables.write("Signed", p, [put(Signed, "a", value)])).rejects.toThrow(TypeError);
-    await tables.write("Signed", p, [remove(Signed, "a")]);
-    await expect(tables.pages(Signed, { partitionKey: p, select: ["name"] }).next()).rejects.toThrow(TypeError);
+    await tables.insert(Signed, partitionKey, "a", value);
+    await expect(tables.transaction("Signed", partitionKey, [merge(Signed, "a", { count: 3 })])).rejects.toThrow(
+      TypeError,
+    );
+    await expect(tables.write("Signed", partitionKey, [put(Signed, "a", value)])).rejects.toThrow(TypeError);
+    await tables.write("Signed", partitionKey, [remove(Signed, "a")]);
+    await expect(tables.pages(Signed, { partitionKey, select: ["name"] }).next()).rejects.toThrow(TypeError);
     await expect(
-      createTables({ connectionString: azurite.connectionString() }).insert(Signed, p, "b", value),
+      createTables({ connectionString: azurite.connectionString() }).insert(Signed, partitionKey, "b", value),
     ).rejects.toThrow(/SERVICE_KEY_VAULT_URL/);
   });
 });

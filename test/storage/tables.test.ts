@@ -41,7 +41,7 @@ let proxy: TableProxy;
 let tables: Tables;
 let partition = 0;
 /** Partition key of the current test. */
-let p: string;
+let partitionKey: string;
 
 beforeAll(async () => {
   azurite = await openStorage(["tables"]);
@@ -50,7 +50,7 @@ beforeAll(async () => {
 });
 afterAll(() => azurite.stop());
 beforeEach(async () => {
-  p = `p${partition++}`;
+  partitionKey = `p${partition++}`;
   proxy = await startTableProxy(azurite.connectionString());
   tables = createTables({ connectionString: proxy.connectionString });
 });
@@ -82,8 +82,8 @@ describe("a row", () => {
     );
     await fc.assert(
       fc.asyncProperty(value, async (given) => {
-        const { etag, ...written } = await tables.put(Thing, p, "r", given);
-        const read = await tables.get(Thing, p, "r");
+        const { etag, ...written } = await tables.put(Thing, partitionKey, "r", given);
+        const read = await tables.get(Thing, partitionKey, "r");
         expect(etag).toBe(read?.etag);
         const { etag: _, bytes, ...rest } = read!;
         expect(bytes && new Uint8Array(bytes)).toEqual(written.bytes);
@@ -95,16 +95,16 @@ describe("a row", () => {
 
   test("stores numbers as numbers, whole or not, beyond 32 bits", async () => {
     for (const count of [1, 1.5, -1, 2 ** 31, 2 ** 40, Number.MAX_SAFE_INTEGER, 1e21, 5e-324]) {
-      await tables.put(Thing, p, "r", { name: "n", count });
-      expect((await tables.get(Thing, p, "r"))?.count).toBe(count);
+      await tables.put(Thing, partitionKey, "r", { name: "n", count });
+      expect((await tables.get(Thing, partitionKey, "r"))?.count).toBe(count);
     }
   });
 
   test.each([31_998, 31_999, 32_000, 32_001, 64_000, 100_000])("stores a text of %i characters", async (length) => {
     const name = `${"é".repeat(length - 2)}😀`;
     const list = ["x".repeat(length)];
-    await tables.transaction("Things", p, [put(Thing, "r", { name, list })]);
-    const read = await tables.get(Thing, p, "r");
+    await tables.transaction("Things", partitionKey, [put(Thing, "r", { name, list })]);
+    const read = await tables.get(Thing, partitionKey, "r");
     // Compared as booleans, so that a failure does not print the texts.
     expect(read?.name === name).toBe(true);
     expect(read?.list?.[0] === list[0]).toBe(true);
@@ -112,30 +112,30 @@ describe("a row", () => {
 
   test.each([65_535, 65_536, 65_537, 200_000])("stores %i bytes", async (length) => {
     const bytes = Uint8Array.from({ length }, (_, i) => i % 251);
-    await tables.put(Thing, p, "r", { name: "n", bytes });
-    expect(new Uint8Array((await tables.get(Thing, p, "r"))!.bytes!)).toEqual(bytes);
+    await tables.put(Thing, partitionKey, "r", { name: "n", bytes });
+    expect(new Uint8Array((await tables.get(Thing, partitionKey, "r"))!.bytes!)).toEqual(bytes);
   });
 
   test("drops the end of a longer text when a shorter text is merged over it", async () => {
-    await tables.put(Thing, p, "r", { name: "a".repeat(100_000), count: 7 });
+    await tables.put(Thing, partitionKey, "r", { name: "a".repeat(100_000), count: 7 });
     for (const name of ["b".repeat(32_000), "c".repeat(64_000), "d"]) {
-      await tables.transaction("Things", p, [merge(Thing, "r", { name })]);
-      const read = await tables.get(Thing, p, "r");
+      await tables.transaction("Things", partitionKey, [merge(Thing, "r", { name })]);
+      const read = await tables.get(Thing, partitionKey, "r");
       expect(read?.name === name).toBe(true);
       expect(read?.count).toBe(7);
     }
   });
 
   test("can be written back with its keys and ETag among its members", async () => {
-    const row = await tables.insert(Thing, p, "r", { name: "a" });
-    await tables.put(Thing, p, "copy", row);
-    const copy = await tables.get(Thing, p, "copy");
-    expect(copy).toEqual({ name: "a", partitionKey: p, rowKey: "copy", etag: copy?.etag });
+    const row = await tables.insert(Thing, partitionKey, "r", { name: "a" });
+    await tables.put(Thing, partitionKey, "copy", row);
+    const copy = await tables.get(Thing, partitionKey, "copy");
+    expect(copy).toEqual({ name: "a", partitionKey, rowKey: "copy", etag: copy?.etag });
   });
 
   test("that does not match its entity is not written, and the error contains no value", async () => {
     const bad = { name: 17, tags: { a: "planted-value" }, count: "planted-value" } as unknown as ThingValue;
-    const error = await tables.put(Thing, p, "r", bad).catch((e: unknown) => e);
+    const error = await tables.put(Thing, partitionKey, "r", bad).catch((e: unknown) => e);
     expect(error).toBeInstanceOf(RowInvalid);
     expect(String(error)).toMatch(/Things.*name \(invalid_type\), count \(invalid_type\)/);
     expect(String(error)).not.toContain("planted");
@@ -144,23 +144,23 @@ describe("a row", () => {
 
   test("with an invalid member, as another program may write it, throws StorageCorrupt", async () => {
     const Other = entity("Things", z.object({ name: z.number() }));
-    await tables.put(Other, p, "r", { name: 5 });
-    await expect(tables.get(Thing, p, "r")).rejects.toThrow(StorageCorrupt);
-    const strict = tables.pages(Thing, { partitionKey: p, onCorrupt: "throw" });
+    await tables.put(Other, partitionKey, "r", { name: 5 });
+    await expect(tables.get(Thing, partitionKey, "r")).rejects.toThrow(StorageCorrupt);
+    const strict = tables.pages(Thing, { partitionKey, onCorrupt: "throw" });
     await expect(rowKeysByPage(strict)).rejects.toThrow(/Things.*name \(invalid_type\)/);
     // Pages leave the row out by default, and the answer of the request counts it.
-    const { result, leftOut } = await collectLeftOut(() => rowKeysByPage(tables.pages(Thing, { partitionKey: p })));
+    const { result, leftOut } = await collectLeftOut(() => rowKeysByPage(tables.pages(Thing, { partitionKey })));
     expect([result, leftOut?.count]).toEqual([[[]], 1]);
   });
 
   test("beyond Azure's limits is rejected before it is sent", async () => {
     const big = "x".repeat(530_000);
-    await expect(tables.put(Thing, p, "r", { name: big })).rejects.toThrow(/1048576/);
-    await expect(tables.put(Thing, p, "a/b", { name: "x" })).rejects.toThrow(RowInvalid);
+    await expect(tables.put(Thing, partitionKey, "r", { name: big })).rejects.toThrow(/1048576/);
+    await expect(tables.put(Thing, partitionKey, "a/b", { name: "x" })).rejects.toThrow(RowInvalid);
     await expect(tables.put(Thing, "a%b", "r", { name: "x" })).rejects.toThrow(RowInvalid);
     const wide = z.object(Object.fromEntries(Array.from({ length: 253 }, (_, i) => [`m${i}`, z.number()])));
     const value = Object.fromEntries(Array.from({ length: 253 }, (_, i) => [`m${i}`, i]));
-    await expect(tables.put(entity("Wide", wide), p, "r", value)).rejects.toThrow(/253 properties/);
+    await expect(tables.put(entity("Wide", wide), partitionKey, "r", value)).rejects.toThrow(/253 properties/);
     expect(proxy.requests).toEqual([]);
   });
 
@@ -168,10 +168,10 @@ describe("a row", () => {
     // The formula: 4 + 2 * characters of both keys + for each piece of the text 8 + 2 * characters of its name + 4 + 2 * its
     // length.
     const pieces = 17;
-    const frame = 4 + 2 * (p.length + 1) + pieces * (8 + 4) + 2 * (4 + (pieces - 1) * "name__1".length + 7);
+    const frame = 4 + 2 * (partitionKey.length + 1) + pieces * (8 + 4) + 2 * (4 + (pieces - 1) * "name__1".length + 7);
     const length = Math.floor((1024 * 1024 - frame) / 2);
-    await tables.put(Thing, p, "r", { name: "x".repeat(length) });
-    await expect(tables.put(Thing, p, "r", { name: "x".repeat(length + 1) })).rejects.toThrow(RowInvalid);
+    await tables.put(Thing, partitionKey, "r", { name: "x".repeat(length) });
+    await expect(tables.put(Thing, partitionKey, "r", { name: "x".repeat(length + 1) })).rejects.toThrow(RowInvalid);
   });
 });
 
@@ -197,63 +197,63 @@ describe("an entity", () => {
 describe("reading and writing single rows", () => {
   test("only one of many concurrent inserts succeeds", async () => {
     const outcomes = await Promise.allSettled(
-      Array.from({ length: 8 }, (_, i) => tables.insert(Thing, p, "r", { name: String(i) })),
+      Array.from({ length: 8 }, (_, i) => tables.insert(Thing, partitionKey, "r", { name: String(i) })),
     );
     expect(outcomes.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
     for (const outcome of outcomes) if (outcome.status === "rejected") expect(outcome.reason).toBeInstanceOf(RowExists);
   });
 
   test("a stale replace and a stale remove throw RowChanged", async () => {
-    const stale = await tables.insert(Thing, p, "r", { name: "a" });
+    const stale = await tables.insert(Thing, partitionKey, "r", { name: "a" });
     const fresh = await tables.replace(Thing, { ...stale, name: "b" });
     await expect(tables.replace(Thing, stale)).rejects.toThrow(RowChanged);
-    await expect(tables.remove(Thing, p, "r", stale.etag)).rejects.toThrow(RowChanged);
-    expect(await tables.remove(Thing, p, "r", fresh.etag)).toBe(true);
-    expect(await tables.remove(Thing, p, "r")).toBe(false);
+    await expect(tables.remove(Thing, partitionKey, "r", stale.etag)).rejects.toThrow(RowChanged);
+    expect(await tables.remove(Thing, partitionKey, "r", fresh.etag)).toBe(true);
+    expect(await tables.remove(Thing, partitionKey, "r")).toBe(false);
     await expect(tables.replace(Thing, fresh)).rejects.toThrow(RowChanged);
   });
 
   test("modify loses no change", async () => {
     await Promise.all(
       Array.from({ length: 6 }, () =>
-        tables.modify(Thing, p, "r", (now) => ({ name: "n", count: (now?.count ?? 0) + 1 })),
+        tables.modify(Thing, partitionKey, "r", (now) => ({ name: "n", count: (now?.count ?? 0) + 1 })),
       ),
     );
-    expect((await tables.get(Thing, p, "r"))?.count).toBe(6);
+    expect((await tables.get(Thing, partitionKey, "r"))?.count).toBe(6);
   });
 
   test("modify does not write if nothing changes", async () => {
-    const row = await tables.insert(Thing, p, "r", { name: "a" });
-    expect(await tables.modify(Thing, p, "r", () => undefined)).toEqual(row);
-    expect(await tables.modify(Thing, p, "none", () => undefined)).toBeUndefined();
-    expect(await tables.get(Thing, p, "none")).toBeUndefined();
+    const row = await tables.insert(Thing, partitionKey, "r", { name: "a" });
+    expect(await tables.modify(Thing, partitionKey, "r", () => undefined)).toEqual(row);
+    expect(await tables.modify(Thing, partitionKey, "none", () => undefined)).toBeUndefined();
+    expect(await tables.get(Thing, partitionKey, "none")).toBeUndefined();
   });
 
   test.each(["a/b", "a\\b", "a#b", "a?b", "a%2Fb", "a\u0001", "x".repeat(2000)])(
     "a read with an illegal key returns undefined without a request: %#",
     async (key) => {
       const before = proxy.requests.length;
-      expect(await tables.get(Thing, p, key)).toBeUndefined();
+      expect(await tables.get(Thing, partitionKey, key)).toBeUndefined();
       expect(proxy.requests.length).toBe(before);
     },
   );
 
   test("modify throws RowChanged after ten attempts", async () => {
-    await tables.insert(Thing, p, "r", { name: "a" });
+    await tables.insert(Thing, partitionKey, "r", { name: "a" });
     proxy.fail(Array(10).fill("UpdateConditionNotSatisfied"), ({ method }) => method === "PUT");
     let attempts = 0;
     const change = () => ({ name: String(++attempts) });
-    await expect(tables.modify(Thing, p, "r", change)).rejects.toThrow(RowChanged);
+    await expect(tables.modify(Thing, partitionKey, "r", change)).rejects.toThrow(RowChanged);
     expect(attempts).toBe(10);
   });
 });
 
 describe("a transaction", () => {
   test("applies every kind of operation and returns the new ETags", async () => {
-    const old = await tables.insert(Thing, p, "old", { name: "a", count: 1 });
-    const gone = await tables.insert(Thing, p, "gone", { name: "a" });
-    await tables.insert(Thing, p, "part", { name: "a", count: 1 });
-    const etags = await tables.transaction("Things", p, [
+    const old = await tables.insert(Thing, partitionKey, "old", { name: "a", count: 1 });
+    const gone = await tables.insert(Thing, partitionKey, "gone", { name: "a" });
+    await tables.insert(Thing, partitionKey, "part", { name: "a", count: 1 });
+    const etags = await tables.transaction("Things", partitionKey, [
       insert(Thing, "new {1} 'é'", { name: "b" }),
       put(Thing, "put", { name: "b" }),
       replace(Thing, "old", { name: "b" }, old.etag),
@@ -261,18 +261,20 @@ describe("a transaction", () => {
       remove(Thing, "gone", gone.etag),
     ]);
     for (const rowKey of ["new {1} 'é'", "put", "old", "part"])
-      expect((await tables.get(Thing, p, rowKey))?.etag).toBe(etags.get(rowKey));
-    expect(await tables.get(Thing, p, "old")).not.toHaveProperty("count");
-    expect(await tables.get(Thing, p, "part")).toMatchObject({ name: "a", count: 2 });
-    expect(await tables.get(Thing, p, "gone")).toBeUndefined();
+      expect((await tables.get(Thing, partitionKey, rowKey))?.etag).toBe(etags.get(rowKey));
+    expect(await tables.get(Thing, partitionKey, "old")).not.toHaveProperty("count");
+    expect(await tables.get(Thing, partitionKey, "part")).toMatchObject({ name: "a", count: 2 });
+    expect(await tables.get(Thing, partitionKey, "gone")).toBeUndefined();
   });
 
   test("names the failed row and operation, and applies nothing", async () => {
-    const outdated = await tables.insert(Thing, p, "there", { name: "a" });
+    const outdated = await tables.insert(Thing, partitionKey, "there", { name: "a" });
     const current = await tables.replace(Thing, outdated);
     const run = (operation: Parameters<Tables["transaction"]>[2][number]) =>
-      tables.transaction("Things", p, [put(Thing, "other", { name: "b" }), operation]).catch((e: unknown) => e);
-    const at = (rowKey: string) => ({ table: "Things", partitionKey: p, rowKey, index: 1 });
+      tables
+        .transaction("Things", partitionKey, [put(Thing, "other", { name: "b" }), operation])
+        .catch((e: unknown) => e);
+    const failureAt = (rowKey: string) => ({ table: "Things", partitionKey, rowKey, index: 1 });
 
     for (const [operation, kind, rowKey] of [
       [insert(Thing, "there", { name: "b" }), RowExists, "there"],
@@ -285,25 +287,25 @@ describe("a transaction", () => {
     ] as const) {
       const error = await run(operation);
       expect(error).toBeInstanceOf(kind);
-      expect(error).toMatchObject(at(rowKey));
+      expect(error).toMatchObject(failureAt(rowKey));
     }
-    expect(await tables.get(Thing, p, "other")).toBeUndefined();
-    expect(await tables.get(Thing, p, "there")).toEqual(current);
+    expect(await tables.get(Thing, partitionKey, "other")).toBeUndefined();
+    expect(await tables.get(Thing, partitionKey, "there")).toEqual(current);
   });
 
   test("beyond the limits is rejected before it is sent", async () => {
     const many = numberedKeys(101).map((rowKey) => put(Thing, rowKey, { name: "x" }));
-    await expect(tables.transaction("Things", p, many)).rejects.toThrow(/1 to 100/);
-    await expect(tables.transaction("Things", p, [])).rejects.toThrow(/1 to 100/);
+    await expect(tables.transaction("Things", partitionKey, many)).rejects.toThrow(/1 to 100/);
+    await expect(tables.transaction("Things", partitionKey, [])).rejects.toThrow(/1 to 100/);
     const twice = [put(Thing, "r", { name: "x" }), remove(Thing, "r")];
-    await expect(tables.transaction("Things", p, twice)).rejects.toThrow(/the same row/);
+    await expect(tables.transaction("Things", partitionKey, twice)).rejects.toThrow(/the same row/);
     const large = numberedKeys(5).map((rowKey) => put(Thing, rowKey, { name: "é".repeat(480_000) }));
-    await expect(tables.transaction("Things", p, large)).rejects.toThrow(/4194304/);
-    await expect(tables.transaction("Others", p, [remove(Thing, "r")])).rejects.toThrow(TypeError);
+    await expect(tables.transaction("Things", partitionKey, large)).rejects.toThrow(/4194304/);
+    await expect(tables.transaction("Others", partitionKey, [remove(Thing, "r")])).rejects.toThrow(TypeError);
     await expect(tables.transaction("Things", "a/b", [remove(Thing, "r")])).rejects.toThrow(RowInvalid);
     for (const [key, rowKey] of [
       ["\ud800", "r"],
-      [p, "\udfff"],
+      [partitionKey, "\udfff"],
     ] as const)
       await expect(tables.transaction("Things", key, [put(Thing, rowKey, { name: "x" })])).rejects.toThrow(RowInvalid);
     expect(proxy.requests).toEqual([]);
@@ -318,17 +320,17 @@ describe("write", () => {
   test("fills transactions of a hundred operations and can be repeated", async () => {
     const rowKeys = numberedKeys(250);
     const all = () => rowKeys.map((rowKey) => insert(Thing, rowKey, { name: rowKey }));
-    await tables.write("Things", p, all());
+    await tables.write("Things", partitionKey, all());
     expect(proxy.requests.map(({ path }) => path)).toEqual(["$batch", "$batch", "$batch"]);
-    await tables.write("Things", p, all());
-    expect((await rowKeysByPage(tables.pages(Thing, { partitionKey: p }))).flat()).toEqual(rowKeys);
+    await tables.write("Things", partitionKey, all());
+    expect((await rowKeysByPage(tables.pages(Thing, { partitionKey }))).flat()).toEqual(rowKeys);
   });
 
   test("keeps transactions under four mebibytes", async () => {
     const name = "é".repeat(400_000);
     await tables.write(
       "Things",
-      p,
+      partitionKey,
       numberedKeys(9).map((rowKey) => put(Thing, rowKey, { name })),
     );
     expect(proxy.requests).toHaveLength(2);
@@ -340,7 +342,7 @@ describe("write", () => {
     // The first operation of the first transaction.
     const lead = [put(Thing, "lead", { name: "x".repeat(450_000) })];
     const sizes = async (reserved: { operations?: number; bytes: number }, operations = rows) =>
-      (await tables.batches("Things", p, operations, { lead, ...reserved })).map((batch) => batch.length);
+      (await tables.batches("Things", partitionKey, operations, { lead, ...reserved })).map((batch) => batch.length);
     expect(await sizes({ bytes: 0 })).toEqual([8, 1]);
     expect(await sizes({ bytes: 1_500_000 })).toEqual([4, 4, 1]);
     expect(await sizes({ bytes: 3_500_000 })).toEqual([0, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
@@ -352,27 +354,27 @@ describe("write", () => {
     const rowKeys = numberedKeys(6);
     await tables.write(
       "Things",
-      p,
+      partitionKey,
       rowKeys.map((rowKey) => put(Thing, rowKey, { name: "x" })),
     );
-    await tables.remove(Thing, p, rowKeys[1]!);
-    await tables.remove(Thing, p, rowKeys[4]!);
+    await tables.remove(Thing, partitionKey, rowKeys[1]!);
+    await tables.remove(Thing, partitionKey, rowKeys[4]!);
     const again = [...rowKeys.map((rowKey) => remove(Thing, rowKey)), put(Thing, "kept", { name: "y" })];
-    await tables.write("Things", p, again);
-    await tables.write("Things", p, again);
-    expect(await rowKeysByPage(tables.pages(Thing, { partitionKey: p }))).toEqual([["kept"]]);
+    await tables.write("Things", partitionKey, again);
+    await tables.write("Things", partitionKey, again);
+    expect(await rowKeysByPage(tables.pages(Thing, { partitionKey }))).toEqual([["kept"]]);
   });
 
   test("keeps the order of operations on one row", async () => {
-    await tables.write("Things", p, [
+    await tables.write("Things", partitionKey, [
       put(Thing, "a", { name: "1" }),
       put(Thing, "b", { name: "1" }),
       put(Thing, "a", { name: "2" }),
       remove(Thing, "b"),
       merge(Thing, "a", { count: 3 }),
     ]);
-    expect(await tables.get(Thing, p, "a")).toMatchObject({ name: "2", count: 3 });
-    expect(await tables.get(Thing, p, "b")).toBeUndefined();
+    expect(await tables.get(Thing, partitionKey, "a")).toMatchObject({ name: "2", count: 3 });
+    expect(await tables.get(Thing, partitionKey, "b")).toBeUndefined();
   });
 
   test("reads operations only as far as running transactions need", async () => {
@@ -387,7 +389,9 @@ describe("write", () => {
     const beforeEach = async () => {
       if (++transactions === 3) throw new Error("claim lost");
     };
-    await expect(tables.write("Things", p, many(), { parallel: 2, beforeEach })).rejects.toThrow("claim lost");
+    await expect(tables.write("Things", partitionKey, many(), { parallel: 2, beforeEach })).rejects.toThrow(
+      "claim lost",
+    );
     expect(proxy.requests).toHaveLength(2);
     expect(readOperations).toBeLessThanOrEqual(301);
   });
@@ -397,7 +401,7 @@ describe("write", () => {
       merge(Thing, "missing", { count: 1 }),
       ...numberedKeys(500).map((rowKey) => put(Thing, rowKey, { name: "x" })),
     ];
-    await expect(tables.write("Things", p, operations, { parallel: 1 })).rejects.toThrow(RowMissing);
+    await expect(tables.write("Things", partitionKey, operations, { parallel: 1 })).rejects.toThrow(RowMissing);
     expect(proxy.requests).toHaveLength(1);
   });
 });
@@ -406,37 +410,37 @@ describe("pages", () => {
   test("contain the rows of one partition and one range of row keys, with one request per page", async () => {
     await tables.write(
       "Things",
-      p,
+      partitionKey,
       ["a", "b", "b|1", "b|2", "b}", "c"].map((rowKey) => put(Thing, rowKey, { name: rowKey })),
     );
-    await tables.put(Thing, `${p}x`, "b", { name: "another partition" });
+    await tables.put(Thing, `${partitionKey}x`, "b", { name: "another partition" });
     proxy.requests.length = 0;
-    expect(await rowKeysByPage(tables.pages(Thing, { partitionKey: p, from: "b", before: "b}" }))).toEqual([
+    expect(await rowKeysByPage(tables.pages(Thing, { partitionKey, from: "b", before: "b}" }))).toEqual([
       ["b", "b|1", "b|2"],
     ]);
     expect(proxy.requests).toMatchObject([
       {
         method: "GET",
         path: "Things()",
-        filter: `PartitionKey eq '${p}' and RowKey ge 'b' and RowKey lt 'b}'`,
+        filter: `PartitionKey eq '${partitionKey}' and RowKey ge 'b' and RowKey lt 'b}'`,
         top: 1000,
         select: undefined,
         status: 200,
         bytes: 0,
       },
     ]);
-    expect(await rowKeysByPage(tables.pages(Thing, { partitionKey: p, from: "b", after: "b|1" }))).toEqual([
+    expect(await rowKeysByPage(tables.pages(Thing, { partitionKey, from: "b", after: "b|1" }))).toEqual([
       ["b|2", "b}", "c"],
     ]);
-    expect(await rowKeysByPage(tables.pages(Thing, { partitionKey: p, from: "b", after: "a" }))).toEqual([
+    expect(await rowKeysByPage(tables.pages(Thing, { partitionKey, from: "b", after: "a" }))).toEqual([
       ["b", "b|1", "b|2", "b}", "c"],
     ]);
-    expect(await rowKeysByPage(tables.pages(Thing, { partitionKey: p, pageSize: 4 }))).toEqual([
+    expect(await rowKeysByPage(tables.pages(Thing, { partitionKey, pageSize: 4 }))).toEqual([
       ["a", "b", "b|1", "b|2"],
       ["b}", "c"],
     ]);
     expect(await rowKeysByPage(tables.pages(Thing, { partitionKey: "it's empty" }))).toEqual([]);
-    const quoted = `${p}'s`;
+    const quoted = `${partitionKey}'s`;
     for (const rowKey of ["a", "o'b", "o'c", "z"]) await tables.put(Thing, quoted, rowKey, { name: rowKey });
     expect(await rowKeysByPage(tables.pages(Thing, { partitionKey: quoted, from: "o'b", before: "o'c" }))).toEqual([
       ["o'b"],
@@ -447,26 +451,26 @@ describe("pages", () => {
     const rowKeys = numberedKeys(25);
     await tables.write(
       "Things",
-      p,
+      partitionKey,
       rowKeys.map((rowKey) => put(Thing, rowKey, { name: "x" })),
     );
     proxy.shortPages(10);
-    const found = await rowKeysByPage(tables.pages(Thing, { partitionKey: p }));
+    const found = await rowKeysByPage(tables.pages(Thing, { partitionKey }));
     expect(found.map((page) => page.length)).toEqual([10, 10, 5]);
     expect(found.flat()).toEqual(rowKeys);
     proxy.requests.length = 0;
-    expect(await rowKeysByPage(tables.pages(Thing, { partitionKey: p, from: "z" }))).toEqual([]);
+    expect(await rowKeysByPage(tables.pages(Thing, { partitionKey, from: "z" }))).toEqual([]);
     expect(proxy.requests).toHaveLength(2);
   });
 
   test("are not read ahead: the first page needs one request", async () => {
     await tables.write(
       "Things",
-      p,
+      partitionKey,
       numberedKeys(6).map((rowKey) => put(Thing, rowKey, { name: "x" })),
     );
     proxy.requests.length = 0;
-    for await (const page of tables.pages(Thing, { partitionKey: p, pageSize: 2 })) {
+    for await (const page of tables.pages(Thing, { partitionKey, pageSize: 2 })) {
       expect(page).toHaveLength(2);
       break;
     }
@@ -475,54 +479,54 @@ describe("pages", () => {
 
   test("of selected members contain only those members, complete", async () => {
     const tags = { long: "x".repeat(70_000) };
-    await tables.put(Thing, p, "a", { name: "short", count: 1, tags: { a: "b" } });
-    await tables.put(Thing, p, "b", { name: "long", count: 2, tags });
+    await tables.put(Thing, partitionKey, "a", { name: "short", count: 1, tags: { a: "b" } });
+    await tables.put(Thing, partitionKey, "b", { name: "long", count: 2, tags });
     proxy.requests.length = 0;
-    for await (const page of tables.pages(Thing, { partitionKey: p, select: ["count"] }))
+    for await (const page of tables.pages(Thing, { partitionKey, select: ["count"] }))
       expect(page.map(({ etag: _, ...row }) => row)).toEqual([
-        { partitionKey: p, rowKey: "a", count: 1 },
-        { partitionKey: p, rowKey: "b", count: 2 },
+        { partitionKey, rowKey: "a", count: 1 },
+        { partitionKey, rowKey: "b", count: 2 },
       ]);
     expect(proxy.requests.map(({ select }) => select)).toEqual(["PartitionKey,RowKey,count"]);
-    for await (const page of tables.pages(Thing, { partitionKey: p, select: ["tags"] }))
+    for await (const page of tables.pages(Thing, { partitionKey, select: ["tags"] }))
       expect(page.map((row) => row.tags)).toEqual([{ a: "b" }, tags]);
   });
 
   test("are consistent, although rows with long members are read separately", async () => {
     const otherWriter = createTables({ connectionString: azurite.connectionString() });
-    const tags = (of: string) => ({ long: of.repeat(70_000) });
+    const tags = (digit: string) => ({ long: digit.repeat(70_000) });
     const pages = (change: () => Promise<unknown>) => {
-      proxy.before(change, ({ path }) => path === `Things(PartitionKey='${p}',RowKey='b')`);
-      return tables.pages(Thing, { partitionKey: p, select: ["tags", "count"] });
+      proxy.before(change, ({ path }) => path === `Things(PartitionKey='${partitionKey}',RowKey='b')`);
+      return tables.pages(Thing, { partitionKey, select: ["tags", "count"] });
     };
-    await tables.write("Things", p, [
+    await tables.write("Things", partitionKey, [
       put(Thing, "a", { name: "a", count: 1 }),
       put(Thing, "b", { name: "b", count: 1, tags: tags("1") }),
     ]);
     const changed = pages(() =>
-      otherWriter.transaction("Things", p, [
+      otherWriter.transaction("Things", partitionKey, [
         merge(Thing, "a", { count: 2 }),
         merge(Thing, "b", { count: 2, tags: tags("2") }),
       ]),
     );
-    const read = async (of: typeof changed) => {
-      const found: unknown[] = [];
-      for await (const page of of) found.push(...page.map((row) => [row.count, row.tags?.long?.at(-1)]));
-      return found;
+    const read = async (pagesToRead: typeof changed) => {
+      const values: unknown[] = [];
+      for await (const page of pagesToRead) values.push(...page.map((row) => [row.count, row.tags?.long?.at(-1)]));
+      return values;
     };
     expect(await read(changed)).toEqual([
       [2, undefined],
       [2, "2"],
     ]);
     const removed = pages(() =>
-      otherWriter.transaction("Things", p, [merge(Thing, "a", { count: 3 }), remove(Thing, "b")]),
+      otherWriter.transaction("Things", partitionKey, [merge(Thing, "a", { count: 3 }), remove(Thing, "b")]),
     );
     expect(await read(removed)).toEqual([[3, undefined]]);
   });
 
   test("of a size outside 1 to 1000 are rejected", async () => {
     for (const pageSize of [0, 1001, 1.5])
-      await expect(rowKeysByPage(tables.pages(Thing, { partitionKey: p, pageSize }))).rejects.toThrow(RangeError);
+      await expect(rowKeysByPage(tables.pages(Thing, { partitionKey, pageSize }))).rejects.toThrow(RangeError);
   });
 });
 
@@ -530,29 +534,31 @@ describe("a table", () => {
   const New = entity("Newcomers", z.object({ name: z.string() }));
 
   test("that does not exist reads as empty and is created by the first write", async () => {
-    expect(await tables.get(New, p, "r")).toBeUndefined();
-    expect(await rowKeysByPage(tables.pages(New, { partitionKey: p }))).toEqual([]);
-    expect(await tables.remove(New, p, "r")).toBe(false);
+    expect(await tables.get(New, partitionKey, "r")).toBeUndefined();
+    expect(await rowKeysByPage(tables.pages(New, { partitionKey }))).toEqual([]);
+    expect(await tables.remove(New, partitionKey, "r")).toBe(false);
     expect(proxy.requests.map(({ path }) => path)).not.toContain("Tables");
     proxy.requests.length = 0;
-    await tables.transaction("Newcomers", p, [insert(New, "r", { name: "a" })]);
+    await tables.transaction("Newcomers", partitionKey, [insert(New, "r", { name: "a" })]);
     expect(proxy.requests.map(({ path }) => path)).toEqual(["$batch", "Tables", "$batch"]);
     proxy.requests.length = 0;
-    await createTables({ connectionString: proxy.connectionString }).insert(New, p, "s", { name: "a" });
+    await createTables({ connectionString: proxy.connectionString }).insert(New, partitionKey, "s", { name: "a" });
     expect(proxy.requests.map(({ path }) => path)).toEqual(["Newcomers"]);
   });
 
   test("that several processes create at the same time has one successful insert per row", async () => {
     const Fresh = entity("Races", z.object({ name: z.string() }));
     const outcomes = await Promise.allSettled(
-      Array.from({ length: 5 }, () => tables.transaction("Races", p, [insert(Fresh, "r", { name: "the same" })])),
+      Array.from({ length: 5 }, () =>
+        tables.transaction("Races", partitionKey, [insert(Fresh, "r", { name: "the same" })]),
+      ),
     );
     expect(outcomes.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
   });
 
   test("that is being deleted is retried", async () => {
     proxy.fail(["TableBeingDeleted"]);
-    await tables.put(Thing, p, "r", { name: "a" });
+    await tables.put(Thing, partitionKey, "r", { name: "a" });
     expect(proxy.requests.map(({ status }) => status)).toEqual([409, 204]);
   });
 });
@@ -565,7 +571,7 @@ describe("a busy service", () => {
     const log = { debug() {}, info() {}, warn, error() {} };
     proxy.fail(["ServerBusyInside", "ServerBusyInside"]);
     const observed = createTables({ connectionString: proxy.connectionString }, { log });
-    await observed.transaction("Things", p, [insert(Thing, "r", { name: "a" })]);
+    await observed.transaction("Things", partitionKey, [insert(Thing, "r", { name: "a" })]);
     // Between half of the pause and the whole pause, so that rejected callers don't retry at the same time.
     for (const [index, pause] of pauses.entries()) {
       expect(pause).toBeGreaterThanOrEqual(250 * 2 ** index);
@@ -576,7 +582,7 @@ describe("a busy service", () => {
 
   test("is retried", async () => {
     proxy.fail(["ServerBusy"]);
-    await tables.put(Thing, p, "r", { name: "a" });
+    await tables.put(Thing, partitionKey, "r", { name: "a" });
     expect(proxy.requests.map(({ status }) => status)).toEqual([503, 204]);
   });
 
@@ -584,15 +590,15 @@ describe("a busy service", () => {
     "is retried if the body of a transaction's response contains the fault %s",
     async (fault) => {
       proxy.fail([fault]);
-      await tables.transaction("Things", p, [insert(Thing, "r", { name: "a" })]);
+      await tables.transaction("Things", partitionKey, [insert(Thing, "r", { name: "a" })]);
       expect(proxy.requests).toHaveLength(2);
-      expect(await tables.get(Thing, p, "r")).toMatchObject({ name: "a" });
+      expect(await tables.get(Thing, partitionKey, "r")).toMatchObject({ name: "a" });
     },
   );
 
   test("is not retried if the body of the response contains a rejection", async () => {
     proxy.fail(["InvalidInputInside"]);
-    const rejected = tables.transaction("Things", p, [insert(Thing, "r", { name: "a" })]);
+    const rejected = tables.transaction("Things", partitionKey, [insert(Thing, "r", { name: "a" })]);
     await expect(rejected).rejects.toMatchObject({ code: "InvalidInput", statusCode: 400 });
     expect(proxy.requests).toHaveLength(1);
   });
@@ -601,36 +607,38 @@ describe("a busy service", () => {
 describe("a lost response", () => {
   test("to an insert is not mistaken for another writer's insert", async () => {
     proxy.fail(["LostAnswer"]);
-    const row = await tables.insert(Thing, p, "r", { name: "mine", tags: { a: "b" } });
-    expect(await tables.get(Thing, p, "r")).toEqual(row);
-    await expect(tables.insert(Thing, p, "r", { name: "mine", tags: { a: "b" } })).rejects.toThrow(RowExists);
+    const row = await tables.insert(Thing, partitionKey, "r", { name: "mine", tags: { a: "b" } });
+    expect(await tables.get(Thing, partitionKey, "r")).toEqual(row);
+    await expect(tables.insert(Thing, partitionKey, "r", { name: "mine", tags: { a: "b" } })).rejects.toThrow(
+      RowExists,
+    );
   });
 
   test("to modify does not make it apply its change twice", async () => {
-    await tables.insert(Thing, p, "r", { name: "n", count: 1 });
+    await tables.insert(Thing, partitionKey, "r", { name: "n", count: 1 });
     proxy.fail(["LostAnswer"], ({ method }) => method === "PUT");
-    const row = await tables.modify(Thing, p, "r", (now) => ({ name: "n", count: now!.count! + 1 }));
+    const row = await tables.modify(Thing, partitionKey, "r", (now) => ({ name: "n", count: now!.count! + 1 }));
     expect(row?.count).toBe(2);
-    expect(await tables.get(Thing, p, "r")).toEqual(row);
+    expect(await tables.get(Thing, partitionKey, "r")).toEqual(row);
   });
 
   test("to a transaction does not prevent the return of its ETags", async () => {
-    const mark = await tables.insert(Thing, p, "mark", { name: "open", count: 1 });
-    await tables.insert(Thing, p, "gone", { name: "x" });
+    const mark = await tables.insert(Thing, partitionKey, "mark", { name: "open", count: 1 });
+    await tables.insert(Thing, partitionKey, "gone", { name: "x" });
     proxy.fail(["LostAnswer"]);
-    const etags = await tables.transaction("Things", p, [
+    const etags = await tables.transaction("Things", partitionKey, [
       insert(Thing, "entry", { name: "e" }),
       merge(Thing, "mark", { count: 2 }, mark.etag),
       remove(Thing, "gone"),
     ]);
-    expect((await tables.get(Thing, p, "mark"))?.etag).toBe(etags.get("mark"));
-    expect((await tables.get(Thing, p, "entry"))?.etag).toBe(etags.get("entry"));
+    expect((await tables.get(Thing, partitionKey, "mark"))?.etag).toBe(etags.get("mark"));
+    expect((await tables.get(Thing, partitionKey, "entry"))?.etag).toBe(etags.get("entry"));
   });
 
   test("does not hide another writer's row", async () => {
-    await tables.insert(Thing, p, "r", { name: "theirs" });
+    await tables.insert(Thing, partitionKey, "r", { name: "theirs" });
     proxy.fail(["LostAnswer"]);
-    await expect(tables.insert(Thing, p, "r", { name: "mine" })).rejects.toThrow(RowExists);
+    await expect(tables.insert(Thing, partitionKey, "r", { name: "mine" })).rejects.toThrow(RowExists);
   });
 });
 

@@ -77,65 +77,65 @@ const readRow = (partition: string, row: string) => direct.get(Thing, partition,
 
 describe.each(FAULTS)("a write that encounters %s is applied once and succeeds:", (fault) => {
   test.concurrent("insert", async () => {
-    const p = partitionWithFault(fault);
-    const row = await tables.insert(Thing, p, "r", { name: "mine", count: 1 });
-    expect(await readRow(p, "r")).toEqual(row);
+    const partitionKey = partitionWithFault(fault);
+    const row = await tables.insert(Thing, partitionKey, "r", { name: "mine", count: 1 });
+    expect(await readRow(partitionKey, "r")).toEqual(row);
   });
 
   test.concurrent("put", async () => {
-    const p = partitionWithFault(fault);
-    const row = await tables.put(Thing, p, "r", { name: "mine" });
-    expect(await readRow(p, "r")).toEqual(row);
+    const partitionKey = partitionWithFault(fault);
+    const row = await tables.put(Thing, partitionKey, "r", { name: "mine" });
+    expect(await readRow(partitionKey, "r")).toEqual(row);
   });
 
   test.concurrent("replace", async () => {
-    const p = partitionWithFault(fault);
-    const before = await direct.insert(Thing, p, "r", { name: "before" });
+    const partitionKey = partitionWithFault(fault);
+    const before = await direct.insert(Thing, partitionKey, "r", { name: "before" });
     const row = await tables.replace(Thing, { ...before, name: "after" });
-    expect(await readRow(p, "r")).toEqual(row);
+    expect(await readRow(partitionKey, "r")).toEqual(row);
   });
 
   test.concurrent("modify", async () => {
-    const p = partitionWithFault(fault);
-    await direct.insert(Thing, p, "r", { name: "n", count: 1 });
-    const row = await tables.modify(Thing, p, "r", (now) => ({ name: "n", count: now!.count! + 1 }));
-    expect(await readRow(p, "r")).toEqual(row);
+    const partitionKey = partitionWithFault(fault);
+    await direct.insert(Thing, partitionKey, "r", { name: "n", count: 1 });
+    const row = await tables.modify(Thing, partitionKey, "r", (now) => ({ name: "n", count: now!.count! + 1 }));
+    expect(await readRow(partitionKey, "r")).toEqual(row);
     expect(row?.count).toBe(2);
   });
 
   test.concurrent("remove with an ETag", async () => {
-    const p = partitionWithFault(fault);
-    const { etag } = await direct.insert(Thing, p, "r", { name: "n" });
-    expect(await tables.remove(Thing, p, "r", etag)).toBe(true);
-    expect(await readRow(p, "r")).toBeUndefined();
+    const partitionKey = partitionWithFault(fault);
+    const { etag } = await direct.insert(Thing, partitionKey, "r", { name: "n" });
+    expect(await tables.remove(Thing, partitionKey, "r", etag)).toBe(true);
+    expect(await readRow(partitionKey, "r")).toBeUndefined();
   });
 
   test.concurrent("a transaction that inserts, merges, replaces and removes", async () => {
-    const p = partitionWithFault(fault);
-    const merged = await direct.insert(Thing, p, "merged", { name: "m", count: 1 });
-    const replaced = await direct.insert(Thing, p, "replaced", { name: "r" });
-    const removed = await direct.insert(Thing, p, "removed", { name: "x" });
-    const etags = await tables.transaction("Things", p, [
+    const partitionKey = partitionWithFault(fault);
+    const merged = await direct.insert(Thing, partitionKey, "merged", { name: "m", count: 1 });
+    const replaced = await direct.insert(Thing, partitionKey, "replaced", { name: "r" });
+    const removed = await direct.insert(Thing, partitionKey, "removed", { name: "x" });
+    const etags = await tables.transaction("Things", partitionKey, [
       insert(Thing, "inserted", { name: "i" }),
       merge(Thing, "merged", { count: 2 }, merged.etag),
       replace(Thing, "replaced", { name: "r2" }, replaced.etag),
       remove(Thing, "removed", removed.etag),
       put(Thing, "put", { name: "p" }),
     ]);
-    expect(await readRow(p, "inserted")).toMatchObject({ name: "i", etag: etags.get("inserted") });
-    expect(await readRow(p, "merged")).toMatchObject({ name: "m", count: 2, etag: etags.get("merged") });
-    expect(await readRow(p, "replaced")).toMatchObject({ name: "r2", etag: etags.get("replaced") });
-    expect(await readRow(p, "put")).toMatchObject({ name: "p", etag: etags.get("put") });
-    expect(await readRow(p, "removed")).toBeUndefined();
+    expect(await readRow(partitionKey, "inserted")).toMatchObject({ name: "i", etag: etags.get("inserted") });
+    expect(await readRow(partitionKey, "merged")).toMatchObject({ name: "m", count: 2, etag: etags.get("merged") });
+    expect(await readRow(partitionKey, "replaced")).toMatchObject({ name: "r2", etag: etags.get("replaced") });
+    expect(await readRow(partitionKey, "put")).toMatchObject({ name: "p", etag: etags.get("put") });
+    expect(await readRow(partitionKey, "removed")).toBeUndefined();
     expect(etags.get("removed")).toBe("");
   });
 
   test.concurrent("a transaction that only removes", async () => {
-    const p = partitionWithFault(fault);
-    const { etag } = await direct.insert(Thing, p, "a", { name: "a" });
-    await direct.insert(Thing, p, "b", { name: "b" });
-    await tables.transaction("Things", p, [remove(Thing, "a", etag), remove(Thing, "b")]);
-    expect([await readRow(p, "a"), await readRow(p, "b")]).toEqual([undefined, undefined]);
+    const partitionKey = partitionWithFault(fault);
+    const { etag } = await direct.insert(Thing, partitionKey, "a", { name: "a" });
+    await direct.insert(Thing, partitionKey, "b", { name: "b" });
+    await tables.transaction("Things", partitionKey, [remove(Thing, "a", etag), remove(Thing, "b")]);
+    expect([await readRow(partitionKey, "a"), await readRow(partitionKey, "b")]).toEqual([undefined, undefined]);
   });
 
   test.concurrent("a message (at most twice)", async () => {
@@ -153,41 +153,43 @@ describe.each(FAULTS)("a write that encounters %s is applied once and succeeds:"
 
 describe("another writer", () => {
   /** Runs `meanwhile` after a write to the partition was applied and its response lost, and before the write is sent again. */
-  async function afterLostResponse(p: string, meanwhile: () => Promise<unknown>): Promise<void> {
+  async function afterLostResponse(partitionKey: string, meanwhile: () => Promise<unknown>): Promise<void> {
     const applied = () =>
-      proxy.requests.some(({ method, path, status }) => method !== "GET" && path.includes(p) && status < 300);
+      proxy.requests.some(
+        ({ method, path, status }) => method !== "GET" && path.includes(partitionKey) && status < 300,
+      );
     while (!applied()) await delay(5);
     await meanwhile();
   }
 
   test.concurrent("that removed the row first is detected if no response was lost", async () => {
-    const p = `partition-${++partitions}-end`;
-    const { etag } = await direct.insert(Thing, p, "r", { name: "n" });
-    await direct.remove(Thing, p, "r", etag);
-    expect(await tables.remove(Thing, p, "r", etag)).toBe(false);
-    await expect(tables.transaction("Things", p, [remove(Thing, "r", etag)])).rejects.toThrow(RowMissing);
+    const partitionKey = `partition-${++partitions}-end`;
+    const { etag } = await direct.insert(Thing, partitionKey, "r", { name: "n" });
+    await direct.remove(Thing, partitionKey, "r", etag);
+    expect(await tables.remove(Thing, partitionKey, "r", etag)).toBe(false);
+    await expect(tables.transaction("Things", partitionKey, [remove(Thing, "r", etag)])).rejects.toThrow(RowMissing);
   });
 
   test.concurrent("that inserted a new row after a removal is detected", async () => {
-    const p = partitionWithFault("LostAnswer");
-    const { etag } = await direct.insert(Thing, p, "r", { name: "n" });
-    const removing = tables.remove(Thing, p, "r", etag);
+    const partitionKey = partitionWithFault("LostAnswer");
+    const { etag } = await direct.insert(Thing, partitionKey, "r", { name: "n" });
+    const removing = tables.remove(Thing, partitionKey, "r", etag);
     await Promise.all([
-      afterLostResponse(p, () => direct.insert(Thing, p, "r", { name: "theirs" })),
+      afterLostResponse(partitionKey, () => direct.insert(Thing, partitionKey, "r", { name: "theirs" })),
       expect(removing).rejects.toThrow(RowChanged),
     ]);
-    expect(await readRow(p, "r")).toMatchObject({ name: "theirs" });
+    expect(await readRow(partitionKey, "r")).toMatchObject({ name: "theirs" });
   });
 
   test.concurrent("that changed a row before its removal in a transaction is detected", async () => {
-    const p = partitionWithFault("ServerBusy");
-    const { etag } = await direct.insert(Thing, p, "r", { name: "n" });
-    await direct.put(Thing, p, "r", { name: "theirs" });
+    const partitionKey = partitionWithFault("ServerBusy");
+    const { etag } = await direct.insert(Thing, partitionKey, "r", { name: "n" });
+    await direct.put(Thing, partitionKey, "r", { name: "theirs" });
     await expect(
-      tables.transaction("Things", p, [insert(Thing, "mine", { name: "m" }), remove(Thing, "r", etag)]),
+      tables.transaction("Things", partitionKey, [insert(Thing, "mine", { name: "m" }), remove(Thing, "r", etag)]),
     ).rejects.toThrow(RowChanged);
-    expect(await readRow(p, "r")).toMatchObject({ name: "theirs" });
-    expect(await readRow(p, "mine")).toBeUndefined();
+    expect(await readRow(partitionKey, "r")).toMatchObject({ name: "theirs" });
+    expect(await readRow(partitionKey, "mine")).toBeUndefined();
   });
 });
 
@@ -195,27 +197,27 @@ describe("the outcome of a write", () => {
   test.concurrent.each<Fault>(["LostAnswer", "CutAnswer", "ShortAnswer", "InternalErrorApplied", "ServerBusyApplied"])(
     "is unclear if %s persists until the last attempt",
     async (fault) => {
-      const p = partitionWithFault(fault, 5);
+      const partitionKey = partitionWithFault(fault, 5);
       const error = await tables
-        .transaction("Things", p, [put(Thing, "r", { name: "n" })])
+        .transaction("Things", partitionKey, [put(Thing, "r", { name: "n" })])
         .catch((reason: unknown) => reason);
       expect(isUnclear(error)).toBe(true);
-      expect(await readRow(p, "r")).toMatchObject({ name: "n" });
+      expect(await readRow(partitionKey, "r")).toMatchObject({ name: "n" });
     },
     30_000,
   );
 
   test.concurrent("is not unclear if the write was rejected", async () => {
-    const p = `partition-${++partitions}-end`;
-    await direct.insert(Thing, p, "r", { name: "theirs" });
-    const exists = await tables.insert(Thing, p, "r", { name: "mine" }).catch((reason: unknown) => reason);
+    const partitionKey = `partition-${++partitions}-end`;
+    await direct.insert(Thing, partitionKey, "r", { name: "theirs" });
+    const exists = await tables.insert(Thing, partitionKey, "r", { name: "mine" }).catch((reason: unknown) => reason);
     expect(exists).toBeInstanceOf(RowExists);
     expect(isUnclear(exists)).toBe(false);
     expect(isUnclear(new TypeError("a mistake"))).toBe(false);
     const wrongKey = createTables({
       connectionString: azurite.connectionString().replace(/AccountKey=[^;]+/, "AccountKey=d3Jvbmc="),
     });
-    const rejected = await wrongKey.put(Thing, p, "r", { name: "mine" }).catch((reason: unknown) => reason);
+    const rejected = await wrongKey.put(Thing, partitionKey, "r", { name: "mine" }).catch((reason: unknown) => reason);
     expect(rejected).toMatchObject({ statusCode: 403 });
     expect(isUnclear(rejected)).toBe(false);
   });

@@ -12,6 +12,7 @@ import { createIdentity } from "../../shared/platform/azure/identity.ts";
 import { type Clock, systemRandomness } from "../../shared/platform/runtime.ts";
 import type { RowKeys } from "../../shared/platform/storage/signing.ts";
 import { createTables, type StorageCorrupt } from "../../shared/platform/storage/tables.ts";
+import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
 import { workInProgress } from "../../shared/store/work-in-progress.ts";
 import { caller, DAY_MS, openFixture, type TestAsset } from "../alerts/alerts-setup.ts";
@@ -147,7 +148,7 @@ const progressOf = ({ status, attempts, publications, steps }: RotationRecord): 
     status,
     ...attempts.map(({ state }) => state),
     ...publications.map(({ state }) => state),
-    ...steps.flatMap(({ name, status: at }) => (at === "done" ? [name] : [])),
+    ...steps.flatMap(({ name, status: stepStatus }) => (stepStatus === "done" ? [name] : [])),
   ].join(" ");
 
 /** Returns the lines about the work that was in progress at the copy, as the command prints them. */
@@ -178,8 +179,9 @@ test.each(["gone", "restored"])(
   "a completed rotation causes no lockout if the store is restored from a copy of any of its steps, with held copies that are %s",
   async (heldCopies) => {
     let steps = 0;
-    for (let at = 1; ; at++) {
-      const name = `${heldCopies}-${at}`;
+    // Each round copies the store after another step of its own rotation. The last round has a rotation with fewer steps.
+    for (let stepToCopy = 1; ; stepToCopy++) {
+      const name = `${heldCopies}-${stepToCopy}`;
       const app = world.addApplication(name, { places: 2 });
       const reader = world.start();
       const recordedSteps: string[] = [];
@@ -192,7 +194,7 @@ test.each(["gone", "restored"])(
         const progress = progressOf(rotation);
         if (recordedSteps.includes(progress)) return;
         recordedSteps.push(progress);
-        if (recordedSteps.length !== at) return;
+        if (recordedSteps.length !== stepToCopy) return;
         folder = newFolder();
         await copy("rotation", folder);
         held = world.heldCopiesOf(rotation);
@@ -223,6 +225,7 @@ test.each(["gone", "restored"])(
         copied,
       ).toEqual([]);
     }
+    // A rotation has at least nine steps, so the copies were not all of its beginning.
     expect(steps).toBeGreaterThan(8);
   },
 );
@@ -242,7 +245,7 @@ test("alerts that were sent after the copy are held after a restore, and are sen
   const folder = newFolder();
   await copy("alerts", folder);
   await fixture.handleAllMessages(alerts);
-  fixture.clock.add(2 * 86_400_000);
+  fixture.clock.add(2 * DAY_MS);
   await alerts.evaluate();
   await fixture.handleAllMessages(alerts);
   expect([posted(), mailed()]).toEqual([2, 2]);
@@ -250,7 +253,7 @@ test("alerts that were sent after the copy are held after a restore, and are sen
   await restore("alerts", folder, { replace: true, clock: fixture.clock });
   const restarted = fixture.instance();
   const work = async () => {
-    fixture.clock.add(60_000);
+    fixture.clock.add(MINUTE_MS);
     await restarted.evaluate();
     await fixture.handleAllMessages(restarted);
   };
@@ -294,7 +297,7 @@ test("a restore that crashes leaves no store that sends alerts of the copy again
     const restarted = fixture.instance();
     for (let round = 0; round < 2; round++) {
       // Deliveries that are overdue are queued again.
-      fixture.clock.add(3_600_000);
+      fixture.clock.add(HOUR_MS);
       await restarted.evaluate();
       await fixture.handleAllMessages(restarted);
     }
@@ -308,7 +311,7 @@ test("a restore that crashes leaves no store that sends alerts of the copy again
   // A copy of a restored store contains its marker, which does not replace the marker of the next restore.
   const again = newFolder();
   await copy("crash", again, undefined, fixture.clock);
-  fixture.clock.add(1000);
+  fixture.clock.add(SECOND_MS);
   await restore("crash", again, { replace: true, clock: fixture.clock });
   const marker = await clientOf("crash", "AlertStates").getEntity("restore", "restore");
   expect(marker.restoredAt).toBe(fixture.clock.now().toISOString());
@@ -343,7 +346,7 @@ async function openRestoredAlerts(account: string) {
      * and of sent alerts.
      */
     async evaluateLater(newAsset?: string, expiresInDays = 5) {
-      fixture.clock.add(15 * 60_000);
+      fixture.clock.add(15 * MINUTE_MS);
       if (newAsset) assets.push({ name: newAsset, expiresInDays });
       await fixture.writeAssets("kv-a", assets);
       await alerts.evaluate();

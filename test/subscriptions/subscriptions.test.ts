@@ -8,7 +8,7 @@ import type { KeyVaults } from "../../shared/platform/azure/key-vault.ts";
 import type { ResourceManager } from "../../shared/platform/azure/resource-manager.ts";
 import { Problem } from "../../shared/platform/http/problem.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
-import { DAY_MS } from "../../shared/platform/time.ts";
+import { DAY_MS, MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { createSettings } from "../../shared/settings/settings.ts";
 import { SUBSCRIPTIONS_PARTITION, SubscriptionRow } from "../../shared/subscriptions/added-subscriptions.ts";
 import { watchedAllBefore } from "../../shared/subscriptions/earlier-version.ts";
@@ -186,7 +186,7 @@ describe("removing", () => {
   test("a removed subscription leaves the scope, and returns when it is added again", async () => {
     const { subscriptions, audit, forgotten, clock } = createFixture(optionsWithInventory());
     await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
-    clock.forward(60_000);
+    clock.forward(MINUTE_MS);
     const removed = await subscriptions.remove(PAYMENTS.toUpperCase(), admin);
     expect(removed).toEqual({
       inventory: { outcome: "outOfScope", vaults: 3, assets: 40 },
@@ -221,10 +221,10 @@ describe("removing", () => {
     const { subscriptions, clock } = createFixture({ watchAll: false, counts });
     for (const id of [PAYMENTS, CLAIMS, SHARED]) await subscriptions.add({ subscriptionId: id, name: id }, admin);
     for (const id of [PAYMENTS, CLAIMS, SHARED]) {
-      clock.forward(60_000);
+      clock.forward(MINUTE_MS);
       await subscriptions.remove(id, admin);
     }
-    clock.forward(60_000);
+    clock.forward(MINUTE_MS);
     await subscriptions.add({ subscriptionId: CLAIMS, name: "claims" }, admin);
     const since = async (id: string) => (await subscriptions.get(id)).outOfScopeSince;
     expect(await Promise.all([PAYMENTS, CLAIMS, SHARED].map(since))).toEqual([
@@ -379,7 +379,7 @@ describe("watchAll", () => {
       returns: [],
     });
     expect(await scopeOf({ subscriptions })).toBe("all");
-    clock.forward(1000);
+    clock.forward(SECOND_MS);
     await settings.update("features", { watchAll: false }, admin);
     await subscriptions.refreshScope(admin);
     expect(audit.events.at(-1)).toMatchObject({
@@ -399,7 +399,7 @@ describe("watchAll", () => {
       ["Claims", false, leftAt],
       ["payments", true, null],
     ]);
-    clock.forward(1000);
+    clock.forward(SECOND_MS);
     // Another refresh does not change the time at which the subscription left.
     await subscriptions.refreshScope(admin);
     expect((await listedStates())[0]).toEqual(["Claims", false, leftAt]);

@@ -130,10 +130,10 @@ describe("a provider's credentials", () => {
       for await (const one of fixture.sync.configurations.expiring(by)) found.push(one);
       return found;
     };
-    const at = (days: number) => new Date(fixture.clock.now().getTime() + days * DAY_MS).toISOString();
-    await save({ ...key, region: REGION, expiresOn: at(20) });
+    const afterDays = (days: number) => new Date(fixture.clock.now().getTime() + days * DAY_MS).toISOString();
+    await save({ ...key, region: REGION, expiresOn: afterDays(20) });
     expect(await findExpiring()).toMatchObject([{ name: "Amazon Web Services" }]);
-    await save({ ...key, region: REGION, expiresOn: at(40) });
+    await save({ ...key, region: REGION, expiresOn: afterDays(40) });
     expect(await findExpiring()).toEqual([]);
     await save({ ...key, region: REGION });
     expect(await findExpiring()).toEqual([]);

@@ -2,6 +2,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { takeRecordLease } from "../../shared/sync/leases.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
@@ -178,7 +179,7 @@ describe("a follow-up that was claimed but not sent", () => {
     const crashed = fixture.instance({ taken: 0, crashAt: steps.taken, when: "before" });
     await expect(crashed.run(recordId)).rejects.toThrow(SimulatedCrash);
     expect(fixture.messages).toEqual([]);
-    await fixture.passTime(TAKEOVER_MS + 5 * 60_000);
+    await fixture.passTime(TAKEOVER_MS + 5 * MINUTE_MS);
     await fixture.sync.sendDueRecords();
     await fixture.drain();
     expect(fixture.copyValue(targetName)).toBe("value-one");
@@ -271,7 +272,7 @@ describe("SIGKILL", () => {
     // With versions a second apart, a run does not read the value to find the current one. Without this step it has the
     // fewest, so that no chosen step is after the end of a run.
     await runWithCrash(
-      newVersion(() => cloud.control.moveClock(1000)),
+      newVersion(() => cloud.control.moveClock(SECOND_MS)),
       steps,
     );
     const crashSteps = Array.from({ length: 10 }, (_, at) => 1 + Math.round((at * (steps.taken - 1)) / 9));

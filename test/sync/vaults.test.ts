@@ -2,6 +2,7 @@ import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { VAULTS, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
 import { withoutKeys } from "../../shared/platform/storage/entity.ts";
+import { SECOND_MS } from "../../shared/platform/time.ts";
 import { Records, type SyncRecordRow } from "../../shared/sync/record.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
@@ -57,7 +58,7 @@ const rerunNow = async ({ recordId }: SyncRecordRow): Promise<SyncRecordRow> => 
 };
 /** Runs a record after the cached descriptions of the vaults have expired. */
 const rerun = async (record: SyncRecordRow): Promise<SyncRecordRow> => {
-  await fixture.passTime(20_000);
+  await fixture.passTime(20 * SECOND_MS);
   return await rerunNow(record);
 };
 const confirm = async ({ recordId }: SyncRecordRow): Promise<SyncRecordRow> => {
@@ -226,7 +227,7 @@ test.each([
 ] as const)("descriptions of vaults that %s end the run before any value is read", async (_, action, code) => {
   const record = await createAndRun();
   fixture.putSourceSecret("value-two", record.sourceSecret);
-  await fixture.passTime(20_000);
+  await fixture.passTime(20 * SECOND_MS);
   cloud.control.addFault({ match: { operation: "arm.getVault" }, action });
   expect(
     await valueRequests(async () => {

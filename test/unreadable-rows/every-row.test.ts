@@ -95,8 +95,8 @@ const recordedScans = (): string[] =>
 let token = recording.tokens.admin;
 
 /** Sends a request as the administrator. */
-async function send(method: string, at: string, body?: object) {
-  const answer = await fetch(service.host.url + at, {
+async function send(method: string, route: string, body?: object) {
+  const answer = await fetch(service.host.url + route, {
     method,
     redirect: "manual",
     headers: {
@@ -284,10 +284,10 @@ const NOT_LISTED = [
 describe("a store with rows of all kinds", () => {
   test("has no unreadable row, for any answer, timer or walk", async () => {
     const failures: string[] = [];
-    for (const at of paths) {
-      const { status, text, body } = await send("GET", at);
-      if (Array.isArray(body?.items)) lists.add(at);
-      if (status === 500) failures.push(`${at}: ${status} ${text.slice(0, 200)}`);
+    for (const route of paths) {
+      const { status, text, body } = await send("GET", route);
+      if (Array.isArray(body?.items)) lists.add(route);
+      if (status === 500) failures.push(`${route}: ${status} ${text.slice(0, 200)}`);
     }
     expect(failures).toEqual([]);
     expect(await failedTimers()).toEqual([]);
@@ -317,22 +317,22 @@ function groupsOf(all: readonly Sample[]): Sample[][] {
 /** Breaks rows, requests every path, and repairs the rows. Returns what is wrong with the answers. */
 async function failuresWith(broken: readonly [Sample, RawRow][]): Promise<string[]> {
   const lengthsBefore = new Map<string, number>();
-  for (const at of lists) lengthsBefore.set(at, (await send("GET", at)).body.items.length);
+  for (const route of lists) lengthsBefore.set(route, (await send("GET", route)).body.items.length);
   await write(broken);
   const failures: string[] = [];
-  for (const at of paths) {
-    const { status, body, leftOut, text } = await send("GET", at);
+  for (const route of paths) {
+    const { status, body, leftOut, text } = await send("GET", route);
     // The list of a scan's results needs the scan, and the table of owners is one row.
-    const needsOne = at.endsWith("/results") || at === "/alerts/owners";
-    if (status === 500 || (status === 503 && lists.has(at) && !needsOne))
-      failures.push(`${at}: ${status} ${text.slice(0, 300)}`);
+    const needsOne = route.endsWith("/results") || route === "/alerts/owners";
+    if (status === 500 || (status === 503 && lists.has(route) && !needsOne))
+      failures.push(`${route}: ${status} ${text.slice(0, 300)}`);
     if (leftOut > 0 && Array.isArray(body?.items) && body.unreadableRows?.count !== leftOut)
-      failures.push(`${at} does not name the rows`);
-    const before = lengthsBefore.get(at);
+      failures.push(`${route} does not name the rows`);
+    const before = lengthsBefore.get(route);
     // Lists of the audit log name their rows in `findings`.
     const isNamed = leftOut > 0 || (body?.findings as object[] | undefined)?.length;
     if (!isNamed && Array.isArray(body?.items) && before !== undefined && body.items.length < before)
-      failures.push(`${at} is silently shorter: ${body.items.length} of ${before}`);
+      failures.push(`${route} is silently shorter: ${body.items.length} of ${before}`);
   }
   await restore(broken.map(([sample]) => sample));
   if (!(await runTimer("clearExpiredRows"))) failures.push("the daily cleanup");
@@ -390,9 +390,9 @@ const derivedRows = () =>
 async function breakTogether(broken: readonly Sample[]): Promise<void> {
   await write(broken.map((sample) => [sample, unreadable(sample)]));
   const failures: string[] = [];
-  for (const at of paths) {
-    const { status, text } = await send("GET", at);
-    if (status === 500) failures.push(`${at}: ${text.slice(0, 200)}`);
+  for (const route of paths) {
+    const { status, text } = await send("GET", route);
+    if (status === 500) failures.push(`${route}: ${text.slice(0, 200)}`);
   }
   expect(failures).toEqual([]);
   expect(await listedRows()).toBeGreaterThan(0);

@@ -60,9 +60,9 @@ const company: Company = {
         name: `kv-rec-${subscription * 4 + index}`,
         rbac: index !== 3,
         tags: { owner: "team@acme.example" },
-        secrets: Array.from({ length: 12 }, (_, at) => ({
-          name: `secret-${at}`,
-          ...(at === 11 ? {} : { expiresInDays: at === 10 ? -3 : 4.5 + at * 9 }),
+        secrets: Array.from({ length: 12 }, (_, index) => ({
+          name: `secret-${index}`,
+          ...(index === 11 ? {} : { expiresInDays: index === 10 ? -3 : 4.5 + index * 9 }),
         })),
         keys: [{ name: "key-0", expiresInDays: 200 }, { name: "key-1" }],
         certificates: [{ name: "www", expiresInDays: 6.5, issuer: "DigiCert" }],
@@ -115,8 +115,8 @@ const startHost = () =>
   });
 const host: RunningHost = await startHost();
 
-async function call<T>(method: string, at: string, body?: object, token?: string): Promise<T> {
-  const answer = await fetch(host.url + at, {
+async function call<T>(method: string, route: string, body?: object, token?: string): Promise<T> {
+  const answer = await fetch(host.url + route, {
     method,
     headers: {
       ...(token === undefined ? {} : { Authorization: `Bearer ${token}` }),
@@ -125,13 +125,13 @@ async function call<T>(method: string, at: string, body?: object, token?: string
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
   });
   const text = await answer.text();
-  if (!answer.ok) throw new Error(`${method} ${at} answered ${answer.status}: ${text}`);
+  if (!answer.ok) throw new Error(`${method} ${route} answered ${answer.status}: ${text}`);
   return (answer.headers.get("content-type")?.includes("json") ? JSON.parse(text) : text) as T;
 }
 const signIn = async (user: typeof ADMIN) =>
   (await call<{ access_token: string }>("POST", "/auth/login", user)).access_token;
 let token = await signIn(ADMIN);
-const admin = <T>(method: string, at: string, body?: object) => call<T>(method, at, body, token);
+const admin = <T>(method: string, route: string, body?: object) => call<T>(method, route, body, token);
 const runTimer = async (timer: string) => {
   const { succeeded } = await call<{ succeeded: boolean }>("POST", `/__host/timers/${timer}`);
   if (!succeeded) throw new Error(`${timer} failed:\n${host.lines.slice(-20).join("\n")}`);
@@ -252,8 +252,8 @@ try {
   // Kills the process at its twelfth transaction from here, which is applied but not answered. The full scan is then in progress.
   let writes = 0;
   const killed = new Promise<void>((resolve, reject) => {
-    proxy.fail(["LostAnswer"], ({ method, path: at }) => {
-      if (method === "GET" || !at.startsWith("$batch") || ++writes < 12) return false;
+    proxy.fail(["LostAnswer"], ({ method, path: requestPath }) => {
+      if (method === "GET" || !requestPath.startsWith("$batch") || ++writes < 12) return false;
       host.stop("SIGKILL").then(() => resolve(), reject);
       return true;
     });
@@ -309,12 +309,12 @@ process.exit(0);
  */
 async function automate(): Promise<NonNullable<Recording["automation"]>> {
   const automation = "/api/automation";
-  const waitUntil = async (at: string, isReached: (answer: { state?: string; status?: string }) => boolean) => {
+  const waitUntil = async (route: string, isReached: (answer: { state?: string; status?: string }) => boolean) => {
     const deadline = Date.now() + 10 * 60_000;
     for (;;) {
-      const answer = await admin<{ state?: string; status?: string }>("GET", at);
+      const answer = await admin<{ state?: string; status?: string }>("GET", route);
       if (isReached(answer)) return;
-      if (Date.now() > deadline) throw new Error(`${at} is still ${JSON.stringify(answer)}`);
+      if (Date.now() > deadline) throw new Error(`${route} is still ${JSON.stringify(answer)}`);
       await delay(1000);
     }
   };

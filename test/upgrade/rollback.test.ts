@@ -71,8 +71,8 @@ describe.skipIf(skipWithout("history")).each(EARLIER_BUILDS)("the build %s on a 
 
   const startEarlierHost = () =>
     runHost({ app, env: service.environment, args: ["--no-schedules", "--inspect-modules"] });
-  const send = async (method: string, at: string, body?: object) => {
-    const answer = await fetch(host.url + at, {
+  const send = async (method: string, route: string, body?: object) => {
+    const answer = await fetch(host.url + route, {
       method,
       headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },
       ...(body && { body: JSON.stringify(body) }),
@@ -168,8 +168,8 @@ describe.skipIf(skipWithout("history")).each(EARLIER_BUILDS)("the build %s on a 
     host = await startEarlierHost();
     await signIn(OPERATOR);
     token = await signIn(ADMIN);
-    const statuses = await Promise.all(LISTS.map(async (at) => [at, (await send("GET", at)).status]));
-    expect(statuses).toEqual(LISTS.map((at) => [at, 200]));
+    const statuses = await Promise.all(LISTS.map(async (route) => [route, (await send("GET", route)).status]));
+    expect(statuses).toEqual(LISTS.map((route) => [route, 200]));
 
     service.cloud.control.putSecret("kv-other", { name: "new", value: "x", expiresInDays: 4.5 });
     const { body } = await send("POST", "/api/assets/discovery/scan", { mode: "full" });

@@ -56,19 +56,19 @@ describe.each(["d7e4a4b", "0e6c2c3", "6f40339"])(
       rmSync(folder, { recursive: true, force: true });
     });
 
-    const get = async (at: string, token = recording.tokens.admin): Promise<{ status: number; body: Json }> => {
-      const answer = await fetch(host.url + at, { headers: { Authorization: `Bearer ${token}` } });
+    const get = async (route: string, token = recording.tokens.admin): Promise<{ status: number; body: Json }> => {
+      const answer = await fetch(host.url + route, { headers: { Authorization: `Bearer ${token}` } });
       return { status: answer.status, body: await answer.json() };
     };
-    const post = async (at: string, body?: object): Promise<{ status: number; body: Json }> => {
-      const answer = await fetch(host.url + at, {
+    const post = async (route: string, body?: object): Promise<{ status: number; body: Json }> => {
+      const answer = await fetch(host.url + route, {
         method: "POST",
         headers: { Authorization: `Bearer ${recording.tokens.admin}`, "Content-Type": "application/json" },
         body: JSON.stringify(body ?? {}),
       });
       return { status: answer.status, body: await answer.json() };
     };
-    const control = async (at: string): Promise<Json> => (await fetch(`${controlUrl}/${at}`)).json();
+    const control = async (route: string): Promise<Json> => (await fetch(`${controlUrl}/${route}`)).json();
     const runTimer = async (timer: string) =>
       expect((await post(`/__host/timers/${timer}`)).body, host.lines.slice(-5).join("\n")).toMatchObject({
         succeeded: true,
@@ -283,27 +283,27 @@ describe.each(["d7e4a4b", "0e6c2c3", "6f40339"])(
     const { automation } = recording;
     if (automation) {
       test("a copy that was in sync is recognized and not rewritten", async () => {
-        const at = `/api/automation/sync/records/${automation.sync.recordId}`;
-        expect((await get(`${at}/status`)).body).toMatchObject({ state: "inSync", drift: "none" });
-        const { lastCheckedAt } = (await get(at)).body;
-        expect((await post(`${at}/sync`)).status).toBe(202);
+        const route = `/api/automation/sync/records/${automation.sync.recordId}`;
+        expect((await get(`${route}/status`)).body).toMatchObject({ state: "inSync", drift: "none" });
+        const { lastCheckedAt } = (await get(route)).body;
+        expect((await post(`${route}/sync`)).status).toBe(202);
         await expect
-          .poll(async () => (await get(at)).body.lastCheckedAt, { timeout: TIMEOUT_MS })
+          .poll(async () => (await get(route)).body.lastCheckedAt, { timeout: TIMEOUT_MS })
           .not.toBe(lastCheckedAt);
-        expect((await get(at)).body).toMatchObject({ state: "inSync", failure: null });
-        expect((await get(`${at}/history`)).body.items.map(({ kind }: Json) => kind)).toEqual(["created"]);
+        expect((await get(route)).body).toMatchObject({ state: "inSync", failure: null });
+        expect((await get(`${route}/history`)).body.items.map(({ kind }: Json) => kind)).toEqual(["created"]);
       });
 
       test("a rotation in its overlap period completes, and the application has only the new secret", async () => {
-        const at = `/api/automation/rotation/rotations/${automation.rotation.rotationId}`;
-        const { body: before } = await get(at);
+        const route = `/api/automation/rotation/rotations/${automation.rotation.rotationId}`;
+        const { body: before } = await get(route);
         expect(before).toMatchObject({ status: "overlapping", attention: null });
-        expect((await post(`${at}/finish`, { force: true })).status).toBe(200);
+        expect((await post(`${route}/finish`, { force: true })).status).toBe(200);
         await expect
           .poll(
             async () => {
               await runTimer("wakeRotations");
-              return (await get(at)).body.status;
+              return (await get(route)).body.status;
             },
             { timeout: TIMEOUT_MS, interval: 500 },
           )

@@ -6,7 +6,7 @@ import { type ArmCall, armClient } from "./arm-client.ts";
 
 const ID = "11111111-2222-4333-8444-555555555555";
 const BASE = `/subscriptions/${ID}`;
-const POLICY = "2023-04-01";
+const POLICY_API_VERSION = "2023-04-01";
 let cloud: Cloud;
 let arm: ArmCall;
 beforeAll(async () => {
@@ -34,7 +34,7 @@ test("by default everything is permitted, registered and available", async () =>
   const policies = await arm(
     "GET",
     `${BASE}/providers/Microsoft.Authorization/policyAssignments?$filter=atScope()`,
-    POLICY,
+    POLICY_API_VERSION,
   );
   expect([locks.body.value, policies.body.value]).toEqual([[], []]);
 });
@@ -72,14 +72,14 @@ test("a policy assignment leads to its definition, also through an initiative", 
   const list = await arm(
     "GET",
     `${BASE}/providers/Microsoft.Authorization/policyAssignments?$filter=atScope()`,
-    POLICY,
+    POLICY_API_VERSION,
   );
   const { policyDefinitionId, parameters } = list.body.value[0].properties;
   expect(parameters).toEqual({ p: { value: "v" } });
-  const set = await arm("GET", policyDefinitionId, POLICY);
-  const [member] = set.body.properties.policyDefinitions;
+  const initiative = await arm("GET", policyDefinitionId, POLICY_API_VERSION);
+  const [member] = initiative.body.properties.policyDefinitions;
   expect(member.parameters).toEqual({ p: { value: "[parameters('p')]" } });
-  expect((await arm("GET", member.policyDefinitionId, POLICY)).body.properties).toMatchObject({
+  expect((await arm("GET", member.policyDefinitionId, POLICY_API_VERSION)).body.properties).toMatchObject({
     mode: "All",
     policyRule,
   });
@@ -108,9 +108,9 @@ test("a name that somebody else uses, or that a deleted resource had, is not ava
 
 test.each([
   ["GET", "/providers", "2010-01-01", undefined, 400],
-  ["GET", "/providers/Microsoft.Authorization/policyAssignments", POLICY, undefined, 400],
-  ["GET", "/providers/Microsoft.Authorization/policyAssignments?$filter=all()", POLICY, undefined, 400],
-  ["GET", "/providers/Microsoft.Authorization/policyDefinitions/absent", POLICY, undefined, 404],
+  ["GET", "/providers/Microsoft.Authorization/policyAssignments", POLICY_API_VERSION, undefined, 400],
+  ["GET", "/providers/Microsoft.Authorization/policyAssignments?$filter=all()", POLICY_API_VERSION, undefined, 400],
+  ["GET", "/providers/Microsoft.Authorization/policyDefinitions/absent", POLICY_API_VERSION, undefined, 404],
   ["GET", "/providers/Microsoft.Storage/locations/mars/usages", "2025-01-01", undefined, 400],
   ["GET", "/providers/Microsoft.KeyVault/locations/mars/deletedVaults/kv", "2026-02-01", undefined, 400],
   ["GET", "/resourceGroups/absent", "2021-04-01", undefined, 404],
@@ -121,7 +121,7 @@ test.each([
 });
 
 test("a subscription without read permission and an unknown one are rejected", async () => {
-  const closed = cloud.control.subscriptions().find(({ denied }) => denied)!;
-  expect((await arm("GET", `/subscriptions/${closed.id}/providers`, "2021-04-01")).status).toBe(403);
+  const deniedSubscription = cloud.control.subscriptions().find(({ denied }) => denied)!;
+  expect((await arm("GET", `/subscriptions/${deniedSubscription.id}/providers`, "2021-04-01")).status).toBe(403);
   expect((await arm("GET", `/subscriptions/${ID.replaceAll("1", "9")}/providers`, "2021-04-01")).status).toBe(404);
 });
