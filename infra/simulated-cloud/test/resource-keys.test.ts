@@ -165,6 +165,8 @@ const request = (host: string, path: string, init: RequestInit = {}) => {
 function accountInformation(account: string, key: string): Promise<Response> {
   const headers = { "x-ms-date": new Date().toUTCString(), "x-ms-version": "2023-11-03" };
   const headerLines = Object.entries(headers).map(([name, value]) => `${name}:${value}`);
+  // The eleven empty lines are standard headers that the request does not have, such as Content-Length.
+  // https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key
   const text = [
     "GET",
     ...Array(11).fill(""),
