@@ -32,7 +32,10 @@ export interface ApiManagementCertificate {
   keyVault?: KeyVaultContract;
 }
 
-/** Every method throws `CloudFailure`. https://learn.microsoft.com/rest/api/apimanagement/named-value */
+/**
+ * Reads what API Management services take from key vaults. Every method throws `CloudFailure`.
+ * https://learn.microsoft.com/rest/api/apimanagement/named-value
+ */
 export interface ApiManagement {
   /** @param serviceId - Resource ID of the API Management service. */
   namedValues(serviceId: string, signal?: AbortSignal): Promise<ListResult<NamedValue>>;

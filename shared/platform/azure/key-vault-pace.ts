@@ -11,14 +11,14 @@
 /** Maximum number of requests in any period of ten seconds. */
 export const KEY_VAULT_PACE = { perVault: 1_000, hardwareKeysPerVault: 500, perRegion: 5_000, periodMs: 10_000 };
 
-/** A vault as far as its limits depend on it. Scans know all members; a caller without them keeps the limits of the vault. */
+/** The members of a vault on which its limits depend. If a caller knows only the origin, no limit of a region applies. */
 export interface PacedVault {
   /** Such as `https://kv-payments.vault.azure.net`. */
   origin: string;
   /** With `location`: the subscription and region whose vaults share a limit. Absent if the caller does not know them. */
   subscriptionId?: string | undefined;
   location?: string | undefined;
-  /** `standard` vaults have no keys in hardware. In others the limit for such keys applies to the requests for any key. */
+  /** `standard` vaults have no keys in hardware. In all other vaults, the limit for such keys applies to requests for any key. */
   sku?: string | undefined;
 }
 
@@ -65,7 +65,7 @@ export function createKeyVaultPace(limits = KEY_VAULT_PACE, clock = systemClock)
         const started: RateLimit[] = [];
         try {
           for (const [name, maximum] of applicable) {
-            // Only now, because an idle limit is forgotten when another one is created.
+            // The limit is created only now, because an idle limit is deleted when another one is created.
             const limit = limitOf(name, maximum);
             await limit.start(signal);
             started.push(limit);

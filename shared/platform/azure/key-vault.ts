@@ -94,7 +94,7 @@ export interface CertificateDetails {
   thumbprint?: string;
   /** Validity of the policy, or else of the certificate, rounded to months. */
   validityMonths?: number;
-  /** Validity that the policy orders. */
+  /** Validity in months that the policy sets for new certificates. */
   orderedMonths?: number;
   /** Whether the policy allows to read the private key. */
   exportable?: boolean;
@@ -328,8 +328,8 @@ export async function parsedByClient<T>(target: CallTarget, call: () => Promise<
     return await call();
   } catch (error) {
     // An error before the parsing is a `CloudFailure` of calls.ts or an abort. Any other error comes from the client's parser.
-    const isOther = error instanceof CloudFailure || (error instanceof Error && error.name === "AbortError");
-    throw isOther ? asCloudFailure(error, target) : malformedAnswer(target, "the client can't parse the answer");
+    const isCallFailure = error instanceof CloudFailure || (error instanceof Error && error.name === "AbortError");
+    throw isCallFailure ? asCloudFailure(error, target) : malformedAnswer(target, "the client can't parse the answer");
   }
 }
 

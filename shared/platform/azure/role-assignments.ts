@@ -18,7 +18,7 @@ export interface RoleAssignment {
 export interface AssignmentRecord {
   scope: string;
   description?: string | undefined;
-  /** Object ids of the identities that created and last changed the assignment. */
+  /** Object IDs of the identities that created and last changed the assignment. */
   createdBy?: string | undefined;
   updatedBy?: string | undefined;
   /** Time of the last change, ISO 8601. */
@@ -32,7 +32,7 @@ export interface RoleDefinition {
   permissions: { actions: string[]; notActions: string[]; dataActions: string[]; notDataActions: string[] }[];
 }
 
-/** Every method throws `CloudFailure`. https://learn.microsoft.com/rest/api/authorization */
+/** Reads who has which role. Every method throws `CloudFailure`. https://learn.microsoft.com/rest/api/authorization */
 export interface RoleAssignments {
   /**
    * Lists the assignments at the subscription, above it (management groups) and below it, without eligible assignments.

@@ -17,11 +17,11 @@ export interface X509Facts {
   /** Key identifier of the authority (RFC 5280, section 4.2.1.1), lower-case hexadecimal. Absent if there is none. */
   authorityKeyId?: string;
   /**
-   * Whether signed certificate timestamps are embedded (RFC 6962, section 3.3). Browsers require them, so that publicly trusted
+   * Whether signed certificate timestamps are embedded (RFC 6962, section 3.3). Browsers require them, so publicly trusted
    * authorities embed them.
    */
   hasTimestamps: boolean;
-  /** Validity, in Unix seconds. Both seconds belong to it. Absent if a date can't be read. */
+  /** First and last second of the validity, in Unix seconds. Absent if a date can't be read. */
   notBefore?: number;
   notAfter?: number;
   /** Absent if a date can't be read. */
