@@ -103,7 +103,10 @@ export function createVaultSecrets(services: CloudServices): VaultSecretsClients
 
       const pace = keyVaultPace.vault({ ...paceMembers, origin });
 
-      /** Creates a client for one call or one list. The clients share the connections of the process. */
+      /**
+       * Creates a client for one call or one list. The clients share the connections of the process. With `once`, a request
+       * without a response is not retried.
+       */
       async function client(
         operation: string,
         {

@@ -114,9 +114,9 @@ export class Typesetter {
   }
 
   /** Draws one line of printable text with its baseline at `y`. */
-  draw(page: PDFPage, text: string, at: { x: number; y: number; size: number; style?: Style; color?: RGB }): void {
-    const { y, size, style = "regular", color = INK } = at;
-    let { x } = at;
+  draw(page: PDFPage, text: string, options: { x: number; y: number; size: number; style?: Style; color?: RGB }): void {
+    const { y, size, style = "regular", color = INK } = options;
+    let { x } = options;
     for (const run of this.runs(text, style)) {
       page.pushOperators(
         beginText(),

@@ -83,7 +83,7 @@ export function createRunStore<R extends RunBase>(
       return run && !isOver(run) ? recordOf(run) : undefined;
     },
 
-    async start(made, caller) {
+    async start(newRun, caller) {
       return await repeatOnConflict(async () => {
         const activeRow = await tables.get(ActiveRun, partitionKey, ACTIVE_KEY);
         const current = activeRow && (await find(activeRow.runId));
