@@ -142,8 +142,8 @@ export async function readManifest(folder: string): Promise<Manifest> {
       throw new CopyFailed(
         `This version has no table ${table}. Restore the copy with the version ${manifest.version}, which made it.`,
       );
-    const found = await summarizeRows(readTable(folder, table)).catch(() => undefined);
-    if (found?.sha256 !== sha256 || found.rows !== rows)
+    const summary = await summarizeRows(readTable(folder, table)).catch(() => undefined);
+    if (summary?.sha256 !== sha256 || summary.rows !== rows)
       throw new CopyFailed(`The file of the table ${table} is missing or differs from ${MANIFEST}. Use another copy.`);
   }
   return manifest;

@@ -58,7 +58,7 @@ export interface OutgoingOptions {
   allowedNetwork: (url: URL) => AllowedNetwork;
   /** Whether plain http is allowed for this address. */
   plainHttp: (url: URL) => boolean;
-  /** Sentence in a rejection that says details to allow the address. */
+  /** Sentence in a rejection that says how to allow the address. */
   remedy: string;
   /** Milliseconds for name resolution, connection, request and answer together. */
   timeoutMs: number;
