@@ -17,8 +17,8 @@ import { type LeaseRecord, Leases, leaseKey, SYNC } from "./record.ts";
  * | `leased` | released | `free` | |
  * | `leased` | ended with the outcome of the run (`leaseEnd`, no `LeaseEvent`) | `none` | the row is deleted |
  *
- * An announcement stays until the lease ends or another worker announces its own write, so that the worker after a crash knows
- * which write may have happened. That the target may have been created stays until the lease ends.
+ * An announced source version stays until the lease ends or another worker announces its own write, so that the worker after a crash
+ * knows which write may have happened. The note that the target may have been created (`creating`) stays until the lease ends.
  */
 
 /**

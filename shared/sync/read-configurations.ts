@@ -37,8 +37,8 @@ export async function readConfiguration(
 }
 
 /**
- * Lists the configurations, and counts unreadable ones. Names those in the response, so that an administrator can delete or
- * replace them.
+ * Lists the configurations, and counts the unreadable ones. The answer to the current GET request names the unreadable ones, so that
+ * an administrator can delete or replace them.
  */
 export async function readConfigurations(
   tables: Tables,

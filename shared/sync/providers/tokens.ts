@@ -30,7 +30,7 @@ export function createTokens(clock: Clock): Tokens {
       const id = hashOf(key);
       const before = cache.get(id);
       if (before && clock.now().getTime() < before.until) return await before.issued;
-      // Without end until the response arrives, so that concurrent callers wait for the same request.
+      // The entry does not expire before the response arrives, so that concurrent callers wait for the same request.
       const entry = { issued: Promise.resolve(""), token: "", until: Number.POSITIVE_INFINITY };
       entry.issued = requestToken().then(
         ({ token, seconds }) => {

@@ -23,7 +23,7 @@ export interface KubernetesClient {
 
 export interface KubernetesRequest {
   body?: object;
-  /** Content type of the body. Default: that of `exchange`. */
+  /** Content type of the body. Default: the type that `exchange` sends for the body. */
   type?: string;
   /** Default: `application/json`. */
   accept?: string;
