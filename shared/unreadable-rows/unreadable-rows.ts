@@ -121,7 +121,7 @@ export function createUnreadableRows(deps: Dependencies): UnreadableRows {
     const key = keyOf(row);
     if ((remembered.get(key) ?? 0) > now()) return true;
     if (remembered.size >= MAX_REMEMBERED) remembered.clear();
-    // Before the first request, so that a row that the report itself reads is not reported without end.
+    // The row is remembered before the first request. The report may read the same row, and would otherwise report it endlessly.
     remembered.set(key, now() + REPORT_EVERY_MS);
     try {
       const { keys } = await count();

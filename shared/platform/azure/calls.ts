@@ -105,7 +105,7 @@ interface CallPolicyOptions {
   pace?: PacedRequests | undefined;
   /**
    * Returns the failure that an unsuccessful response, or a response that is not JSON, means in this service. If it returns
-   * undefined, or is missing, the response means what it means in any Azure service (`failureOfAnswer`).
+   * undefined, or is missing, the response means what it means in any Azure service.
    */
   failureOf?: ((answer: FailedAnswer, target: CallTarget) => CloudFailure | undefined) | undefined;
   log: Logger;

@@ -310,7 +310,8 @@ async function answerOf<Services>(
   const { status, cookies = [] } = reply;
   if (endpoint && content && status === 200 && isVersioned(endpoint)) {
     const version = json === undefined ? allHeaders.ETag! : versionOf(allHeaders.ETag ?? etagOf(reply.json), json);
-    const isCoded = allHeaders["Content-Encoding"] === "gzip" || (isCompressible(content) && acceptsGzip(request.headers));
+    const isCoded =
+      allHeaders["Content-Encoding"] === "gzip" || (isCompressible(content) && acceptsGzip(request.headers));
     Object.assign(allHeaders, versionHeaders(version, isCoded ? "gzip" : undefined, endpoint));
     const tagOfCaller = currentVersion(version, request.headers.get("if-none-match"));
     if (tagOfCaller !== undefined) {
@@ -318,10 +319,11 @@ async function answerOf<Services>(
       return { status: 304, headers: { ...others, ETag: tagOfCaller.replace(/^W\//, "") }, cookies, body: undefined };
     }
   }
-  if (content === undefined || request.method === "HEAD") return { status, headers: allHeaders, cookies, body: undefined };
+  if (content === undefined || request.method === "HEAD")
+    return { status, headers: allHeaders, cookies, body: undefined };
   if (allHeaders["Content-Encoding"] !== undefined) return { status, headers: allHeaders, cookies, body: content.data };
   const encoded = await compressed(content, request.headers);
-  return { status, headers: { ...encoded.headers, ...all }, cookies, body: encoded.data };
+  return { status, headers: { ...encoded.headers, ...allHeaders }, cookies, body: encoded.data };
 }
 
 /** Formats an unexpected error for the log. */

@@ -21,7 +21,10 @@ export async function createDocument(
   write: (sheet: Sheet) => void,
 ): Promise<Uint8Array> {
   const document = await PDFDocument.create();
-  const typesetter = await Typesetter.create(document, openTypeFromWoff(await readFile(unicodeFont ?? installedFont())));
+  const typesetter = await Typesetter.create(
+    document,
+    openTypeFromWoff(await readFile(unicodeFont ?? installedFont())),
+  );
   document.setTitle(title, { showInWindowTitleBar: true });
   document.setLanguage("en");
   document.setCreator(PRODUCT);

@@ -74,7 +74,11 @@ export class Sheet {
 
   /** Writes a short text anywhere on the page, such as next to a chart. */
   label(text: string, position: { x: number; y: number }): void {
-    this.typesetter.draw(this.page, this.typesetter.printable(text), { ...position, size: LABEL_SIZE, color: MUTED_COLOR });
+    this.typesetter.draw(this.page, this.typesetter.printable(text), {
+      ...position,
+      size: LABEL_SIZE,
+      color: MUTED_COLOR,
+    });
   }
 
   /** Draws the header row of a table. */

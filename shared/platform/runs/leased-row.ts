@@ -57,7 +57,7 @@ export async function takeLease<Item extends object>(
   try {
     // The replacement has the ETag of the read row, so only one of several takers succeeds.
     const row = stored
-      ? await tables.replace(entity, { ...found.row, ...item })
+      ? await tables.replace(entity, { ...stored.row, ...item })
       : await tables.insert(entity, partitionKey, rowKey, item);
     return isLeased(row) ? leaseRow(tables, entity, row, heartbeatMs) : undefined;
   } catch (error) {

@@ -91,7 +91,7 @@ export function createRunStore<R extends RunBase>(
         const now = clock.now();
         const runId = randomness.ulid(now);
         const { actor: requestedBy, requestId } = caller;
-        const run = { ...made, runId, requestedBy, requestId, createdAt: now.toISOString() } as unknown as R;
+        const run = { ...newRun, runId, requestedBy, requestId, createdAt: now.toISOString() } as unknown as R;
         const reference = { runId };
         await tables.transaction(table, partitionKey, [
           activeRow

@@ -170,7 +170,8 @@ export function createRowComparison(deps: {
       yield { rowKey: row.rowKey as string, signature: row[SIGNATURE] ?? undefined };
   }
 
-  const wholeRows = (range: SignedRange) => read(range, (connection, page) => queryTypedPage(connection, range.table, page));
+  const wholeRows = (range: SignedRange) =>
+    read(range, (connection, page) => queryTypedPage(connection, range.table, page));
 
   async function readLists({ table, partitionKey }: SignedRange): Promise<List[]> {
     const lists: List[] = Array.from({ length: LISTS });

@@ -45,7 +45,9 @@ export function createRows(clients: TableClients): Rows {
       // errors.
       if (keyProblem(partitionKey) ?? keyProblem(rowKey)) return undefined;
       try {
-        return await clients.run(table, { create: false }, (connection) => getRow(connection, table, partitionKey, rowKey));
+        return await clients.run(table, { create: false }, (connection) =>
+          getRow(connection, table, partitionKey, rowKey),
+        );
       } catch (error) {
         if (statusOf(error) === 404) return undefined; // the row, or still the table, does not exist
         throw error;

@@ -42,7 +42,9 @@ export function createWholeTables(connection: StorageConnection, { clock }: { cl
     do {
       const query = { filter: undefined, select, top: MAX_PAGE_SIZE, next };
       try {
-        const page = await clients.run(table, { create: false }, (connected) => queryTypedPage(connected, table, query));
+        const page = await clients.run(table, { create: false }, (connected) =>
+          queryTypedPage(connected, table, query),
+        );
         yield* page.rows;
         ({ next } = page);
       } catch (error) {

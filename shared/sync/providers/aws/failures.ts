@@ -98,7 +98,9 @@ interface SdkError {
 
 function networkCode(error: unknown): string {
   const { code, name } = error as { code?: unknown; name?: unknown };
-  return [code, name].find((text) => typeof text === "string" && /^[A-Za-z_]{1,40}$/.test(text))?.toString() ?? "no code";
+  return (
+    [code, name].find((text) => typeof text === "string" && /^[A-Za-z_]{1,40}$/.test(text))?.toString() ?? "no code"
+  );
 }
 
 function forAll<T>(codes: readonly string[], meaning: T): Record<string, T> {

@@ -87,7 +87,7 @@ export function googleTarget(settings: GoogleSettings, secrets: GoogleSecrets, d
             return { current: existing?.latest === undefined ? 0 : numberOf(existing.latest.name), note };
           },
           async note(text) {
-            const annotations = { ...found?.secret.annotations, ...ownerAnnotations, [NOTE]: text };
+            const annotations = { ...existing?.secret.annotations, ...ownerAnnotations, [NOTE]: text };
             const answer = existing
               ? await client.call(
                   "PATCH",
