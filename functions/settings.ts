@@ -129,7 +129,7 @@ const removeAllOverrides = endpoint({
   },
   handle: async ({ services, query, caller, confirmed, ifMatch }) => {
     const { settings } = await services.settings.describeAll();
-    // Only overrides have a time of change.
+    // Only a setting with an override has a time of change.
     const overridden = Object.values(settings)
       .flat()
       .filter(({ updatedAt }) => updatedAt !== null)

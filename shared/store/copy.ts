@@ -33,7 +33,7 @@ const Manifest = z.object({
 export type Manifest = z.infer<typeof Manifest>;
 
 const MANIFEST = "manifest.json";
-/** Only the owner reads and writes. */
+/** Permissions with which only the owner can read and write. */
 const FILE_MODE = 0o600;
 const FOLDER_MODE = 0o700;
 /** Maximum number of rounds. Each round copies the tables that changed, and compares all tables with their copies. */

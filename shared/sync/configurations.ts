@@ -107,7 +107,7 @@ export function createConfigurations(deps: {
   const { tables, queues, audit, clock, randomness } = deps;
   const secrets = createStoredSecrets(PROVIDER_SECRETS, deps);
 
-  const allConfigurations = async () => (await readConfigurations(tables)).found;
+  const allConfigurations = async () => (await readConfigurations(tables)).configurations;
 
   async function storedSecrets(provider: AnyProvider, stored: ProviderConfiguration): Promise<Record<string, unknown>> {
     if (!stored.secret) return {};
@@ -279,10 +279,10 @@ export function createConfigurations(deps: {
     },
 
     async cleanUp(caller) {
-      const { found, unreadable } = await readConfigurations(tables);
+      const { configurations, unreadable } = await readConfigurations(tables);
       // The secret of an unreadable configuration is unknown, and is needed again if the row is restored.
       if (unreadable > 0) return;
-      const used = found.flatMap(({ secret }) => secret ?? []);
+      const used = configurations.flatMap(({ secret }) => secret ?? []);
       await secrets.cleanUp(used, caller);
     },
   };

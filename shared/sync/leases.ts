@@ -102,6 +102,6 @@ export const leaseEnd = ({ row }: Lease): Operation => remove(Leases, row.rowKey
 
 /** Returns whether a worker has the lease of the record now. */
 export async function isLeased(tables: Tables, recordId: string): Promise<boolean> {
-  const found = await tables.getWithAge(Leases, SYNC, leaseKey(recordId));
-  return leaseState(found?.row) === "leased" && found!.ageMs < LEASE_MS;
+  const lease = await tables.getWithAge(Leases, SYNC, leaseKey(recordId));
+  return leaseState(lease?.row) === "leased" && lease!.ageMs < LEASE_MS;
 }

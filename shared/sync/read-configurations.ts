@@ -42,16 +42,16 @@ export async function readConfiguration(
  */
 export async function readConfigurations(
   tables: Tables,
-): Promise<{ found: Row<ProviderConfiguration>[]; unreadable: number }> {
-  const found: Row<ProviderConfiguration>[] = [];
+): Promise<{ configurations: Row<ProviderConfiguration>[]; unreadable: number }> {
+  const configurations: Row<ProviderConfiguration>[] = [];
   let unreadable = 0;
   const onCorrupt = (row: StorageCorrupt) => {
     countLeftOut(row, row.rowKey.slice(CONFIGURATION_PREFIX.length));
     unreadable++;
   };
   const range = { partitionKey: SYNC, from: CONFIGURATION_PREFIX, before: keyEnd(CONFIGURATION_PREFIX), onCorrupt };
-  for await (const rows of tables.pages(Configurations, range)) found.push(...rows);
-  return { found, unreadable };
+  for await (const rows of tables.pages(Configurations, range)) configurations.push(...rows);
+  return { configurations, unreadable };
 }
 
 /** Checks a configuration with a call without side effects. @throws {Problem} invalidRequest, unavailable */

@@ -40,8 +40,9 @@ export function createSources({ vaults, clock }: { vaults: SyncVaults; clock: Cl
       .map(({ version }) => version)
       .sort()
       .join(" ");
-    const known = tiedVersions === record.tiedVersions && tied.find(({ version }) => version === record.currentVersion);
-    if (known) return { current: known, tiedVersions };
+    const currentAtLastRun =
+      tiedVersions === record.tiedVersions && tied.find(({ version }) => version === record.currentVersion);
+    if (currentAtLastRun) return { current: currentAtLastRun, tiedVersions };
     const { secrets } = await vaults.open(record, "source", true);
     const read = await secrets.read(record.sourceSecret, undefined, signal);
     return { current: tied.find(({ version }) => version === read?.version) ?? read, tiedVersions };

@@ -42,6 +42,7 @@ const UnreadableRowRecord = z.object({
 });
 /** An unreadable row, without its contents. */
 export type UnreadableRow = z.infer<typeof UnreadableRowRecord>;
+/** The rows of the list. */
 export const Listed = entity(TABLE, UnreadableRowRecord);
 const LISTED = "rows";
 

@@ -44,8 +44,8 @@ export function createKeyVaultPace(limits = KEY_VAULT_PACE, clock = systemClock)
   const limitByName = new Map<string, RateLimit>();
 
   function limitOf(name: string, maximum: number): RateLimit {
-    const known = limitByName.get(name);
-    if (known) return known;
+    const existing = limitByName.get(name);
+    if (existing) return existing;
     // A process that scans many vaults must not keep a limit for each of them.
     for (const [other, limit] of limitByName) if (limit.isIdle()) limitByName.delete(other);
     const limit = new RateLimit(maximum, limits.periodMs, clock);
@@ -145,7 +145,7 @@ class RateLimit {
       this.#waiting.shift()!.start();
     }
     const [oldest] = this.#endTimes;
-    // Without an ended request all are running, and the end of one calls this method.
+    // If no request has ended yet, all of them are running. The end of a request calls this method again.
     if (this.#waiting.length === 0 || this.#hasTimer || oldest === undefined) return;
     this.#hasTimer = true;
     this.#clock.after(Math.max(1, Math.ceil(oldest + this.#periodMs - this.#clock.now())), () => {

@@ -85,9 +85,9 @@ const definition = z.object({
  */
 export async function readAssignmentRecord(arm: Arm, id: string): Promise<AssignmentRecord | undefined> {
   const target = { operation: "read the role assignment", resource: id, grant: VAULT_GRANT };
-  const found = await unlessMissing(arm.call({ path: id, apiVersion: API_VERSION, target }, record));
-  if (!found) return undefined;
-  const { scope, description, createdBy, updatedBy, updatedOn } = found.properties;
+  const answer = await unlessMissing(arm.call({ path: id, apiVersion: API_VERSION, target }, record));
+  if (!answer) return undefined;
+  const { scope, description, createdBy, updatedBy, updatedOn } = answer.properties;
   return {
     scope,
     description: description ?? undefined,

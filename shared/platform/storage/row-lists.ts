@@ -43,19 +43,20 @@ export const isOlder = (a: ListState, b: ListState): boolean =>
 /** The newest states that this process wrote. Another program has put back a list that a later read finds older. */
 export interface WrittenLists {
   /** Returns the states of a partition's lists by row key, as of now. */
-  of(table: string, partitionKey: string): ReadonlyMap<string, ListState>;
+  statesOf(table: string, partitionKey: string): ReadonlyMap<string, ListState>;
+  /** Notes a state that this process has written. */
   note(table: string, partitionKey: string, rowKey: string, state: ListState): void;
 }
 
 export function createWrittenLists(): WrittenLists {
   const partitions = new Map<string, Map<string, ListState>>();
-  const stateOf = (table: string, partitionKey: string) => partitions.get(`${table}/${partitionKey}`) ?? new Map();
+  const partitionStates = (table: string, partitionKey: string) => partitions.get(`${table}/${partitionKey}`) ?? new Map();
   return {
-    of: (table, partitionKey) => new Map(stateOf(table, partitionKey)),
+    statesOf: (table, partitionKey) => new Map(partitionStates(table, partitionKey)),
     note(table, partitionKey, rowKey, { sequence, writes }) {
-      const states: Map<string, ListState> = stateOf(table, partitionKey);
-      const known = states.get(rowKey);
-      if (!known || isOlder(known, { sequence, writes })) states.set(rowKey, { sequence, writes });
+      const states: Map<string, ListState> = partitionStates(table, partitionKey);
+      const noted = states.get(rowKey);
+      if (!noted || isOlder(noted, { sequence, writes })) states.set(rowKey, { sequence, writes });
       partitions.set(`${table}/${partitionKey}`, states);
     },
   };
@@ -65,9 +66,9 @@ const entities = new Map<string, Entity<RowList>>();
 
 /** Returns the entity of a table's lists. */
 export function listEntity(table: string): Entity<RowList> {
-  const known = entities.get(table) ?? entity(table, RowList, { signed: true });
-  entities.set(table, known);
-  return known;
+  const lists = entities.get(table) ?? entity(table, RowList, { signed: true });
+  entities.set(table, lists);
+  return lists;
 }
 
 /** Returns the row key of a list. @param index - 0 to 15. */

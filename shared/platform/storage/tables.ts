@@ -242,7 +242,7 @@ export function createTables(
 
   /** Reads a list of rows, for a write of one of its rows. */
   async function readList(table: string, partitionKey: string, rowKey: string): Promise<Row<RowList> | undefined> {
-    const newest = written.of(table, partitionKey).get(rowKey);
+    const newest = written.statesOf(table, partitionKey).get(rowKey);
     const stored = await rows.read(table, partitionKey, rowKey);
     const list = stored && (await decodeOne(listEntity(table), stored.row));
     if (!list || !newest || !isOlder(list, newest)) return list;
@@ -323,7 +323,7 @@ export function createTables(
       return [...batches(target, operations, reserved)].map((parts) => parts.map(({ operation }) => operation));
     },
 
-    writtenLists: written.of,
+    writtenLists: written.statesOf,
 
     fence: (e, partitionKey, rowKey, hold) => createFence({ rows, clients }, e, { partitionKey, rowKey }, hold),
   };
@@ -487,7 +487,7 @@ function selectMembers<T>(e: Entity<T>, select: readonly (keyof T & string)[]): 
   const selection = cached.get(key);
   if (selection !== undefined) return selection;
   const members = e.members.filter(({ name }) => (select as readonly string[]).includes(name));
-  // Not `pick`, which rejects a schema with a refinement over all members.
+  // zod's `pick` can't be used, because it rejects a schema with a refinement over all members.
   const schema = z.object(Object.fromEntries(members.map(({ name }) => [name, e.schema.shape[name]!])));
   cached.set(key, { schema, members });
   return { schema, members };

@@ -35,7 +35,7 @@ export function createTokens(clock: Clock): Tokens {
       entry.issued = requestToken().then(
         ({ token, seconds }) => {
           const ms = seconds * SECOND_MS;
-          // Used until five minutes before its expiry, or for 80 % of a short lifetime.
+          // The token is used until five minutes before its expiry, or for 80 % of a short lifetime.
           Object.assign(entry, { token, until: clock.now().getTime() + Math.max(0.8 * ms, ms - 5 * MINUTE_MS) });
           return token;
         },

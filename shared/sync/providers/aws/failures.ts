@@ -80,7 +80,7 @@ export function awsFailure(error: unknown, call: ProviderCall, proven: boolean):
   if (status === undefined) return syncFailure("unreachable", call, `there was no answer (${networkCode(error)})`);
   if (status >= 500) return syncFailure("unreachable", call, `the answer was ${status}`);
   if (status === 429) return syncFailure("throttled", call, "there were too many requests");
-  // Only answers of the service itself have a fault.
+  // The SDK sets `$fault` only for answers of the service itself.
   if ($fault !== undefined && status >= 400) {
     return syncFailure("targetRefused", call, "the request was rejected", { providerCode: name });
   }
