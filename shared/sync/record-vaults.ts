@@ -15,6 +15,7 @@ const CACHE_MS = 10 * SECOND_MS;
 /** Timeout for reading a vault's description. With this timeout, the read and the calls after it end within the run's lease. */
 const DESCRIBE_MS = 20 * SECOND_MS;
 
+/** The side of a record: the vault of its source, or the vault of its target. */
 export type Side = "source" | "target";
 
 /** The vault of one side of a record. */

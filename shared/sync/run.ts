@@ -42,6 +42,7 @@ const FOLLOW_UP_SLACK_MS = 5 * SECOND_MS;
 /** Wait after a target was recovered, because its name works only after some seconds. */
 const RECOVERY_SECONDS = 20;
 
+/** Services that runs use. */
 export interface RunDeps {
   tables: Tables;
   queues: Queues;

@@ -13,6 +13,7 @@ export interface NamedValue {
   keyVault?: KeyVaultContract;
 }
 
+/** A reference to a key vault secret, and the outcome of its last refresh. */
 export interface KeyVaultContract {
   /** Address of the key vault secret, with or without a version. */
   secretIdentifier: string;

@@ -152,6 +152,7 @@ const commonHeaders = loadOnce(async (): Promise<Record<string, string>> => {
   return request.headers.toJSON({ preserveCase: true });
 });
 
+/** A request without an SDK client, for `createSender`. */
 export interface SentRequest {
   method?: "GET" | "POST" | "PUT" | "PATCH";
   url: string;

@@ -262,8 +262,10 @@ export function readOwner(entry: unknown): DirectoryOwner {
   return { id: id.toLowerCase(), ...definedMembers(names) };
 }
 
+/** Reads the entry of a list of which only the IDs are needed. */
 export const readId = (entry: unknown): string => z.object({ id: guid }).parse(entry).id.toLowerCase();
 
+/** Reads a federated credential. */
 export const readFederated = (entry: unknown): FederatedCredential => federated.parse(entry);
 
 export function readNewPassword(answer: unknown): NewPassword {

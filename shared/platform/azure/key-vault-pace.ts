@@ -25,6 +25,7 @@ export interface PacedVault {
 /** Runs a request to a path as soon as all limits allow it. Throws the reason of the signal if it is aborted before that. */
 export type PacedRequests = <T>(path: string, request: () => Promise<T>, signal?: AbortSignal) => Promise<T>;
 
+/** Limits the requests of this process to key vaults. `vault` returns the function that runs the requests to one vault. */
 export interface KeyVaultPace {
   vault(vault: PacedVault): PacedRequests;
 }

@@ -137,6 +137,7 @@ export interface VaultClient {
   close(): Promise<void>;
 }
 
+/** Opens clients of key vaults for scans. */
 export interface KeyVaults {
   /**
    * Returns a client for one vault. Its calls share at most eight connections.
@@ -145,6 +146,7 @@ export interface KeyVaults {
   open(vault: { name: string; vaultUri: string } & Omit<PacedVault, "origin">): VaultClient;
 }
 
+/** Services that each client of Azure needs. */
 export interface CloudServices {
   config: Config;
   identity: Identity;
@@ -368,6 +370,7 @@ interface SdkProperties {
   managed?: boolean;
 }
 
+/** Converts the properties of a listed object from the form of the SDK clients. */
 export function listed(properties: SdkProperties): Listed {
   return {
     name: copyText(properties.name ?? ""),

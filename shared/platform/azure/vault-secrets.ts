@@ -75,6 +75,7 @@ export interface VaultSecrets {
   remove(name: string): Promise<void>;
 }
 
+/** Opens clients that read and write the secrets of key vaults. */
 export interface VaultSecretsClients {
   /**
    * @throws {CloudFailure} foreignHost if the address is not https, or not under the cloud's Key Vault domain.

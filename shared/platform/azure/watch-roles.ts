@@ -19,5 +19,6 @@ const DEPENDENCY_ROLE = "Credential Lifecycle Dependency Reader";
 const grantOf = (role: string): string =>
   `the custom role ${role} on the subscription (the deployment template for watched subscriptions creates and assigns it, see Permissions in the documentation)`;
 
+/** Texts of `CallTarget.grant`: the role that a denied call needs. */
 export const INVENTORY_READER = grantOf(INVENTORY_ROLE);
 export const DEPENDENCY_READER = grantOf(DEPENDENCY_ROLE);

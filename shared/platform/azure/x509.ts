@@ -3,6 +3,7 @@ import { type BaseBlock, Constructed, fromBER, Integer, ObjectIdentifier, OctetS
 import { DAY_MS, LATEST_TIME, SECOND_MS } from "../time.ts";
 import { type CallTarget, malformedAnswer } from "./failure.ts";
 
+/** Properties of an X.509 certificate. */
 export interface X509Facts {
   /** Distinguished names, such as `CN=www.example.com, O=Example`. */
   subject: string;

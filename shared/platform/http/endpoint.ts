@@ -109,6 +109,7 @@ type DeepReadonly<T> = T extends readonly (infer Item)[]
     ? { readonly [Key in keyof T]: DeepReadonly<T[Key]> }
     : T;
 
+/** A validated request, as a handler receives it. */
 export interface RequestContext<Services, Params, Query, Body> {
   params: Params;
   query: Query;
@@ -167,6 +168,7 @@ export interface Repeat<Services, Params, Json> {
 
 type Output<S> = S extends z.ZodType ? z.output<S> : undefined;
 
+/** The declaration of an endpoint: the pipeline, the registration and the API description follow from it. */
 export interface EndpointDeclaration<
   Services,
   P extends z.ZodObject | undefined = z.ZodObject | undefined,

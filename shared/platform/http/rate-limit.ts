@@ -22,6 +22,7 @@ export const Calls = entity(
   }),
 );
 
+/** Whether a call is allowed, and the values of the rate limit headers. */
 export interface Decision {
   allowed: boolean;
   /** Limit of the window with the fewest remaining calls. */
@@ -39,6 +40,7 @@ export interface Limits {
   perHour: number;
 }
 
+/** Counts the calls of each caller and rejects those over the limit. */
 export interface RateLimiter {
   /** Counts one call of `caller`, unless the limit is reached. Rejected calls are not counted. */
   take(caller: string): Promise<Decision>;

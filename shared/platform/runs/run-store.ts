@@ -51,12 +51,15 @@ export interface RunStore<R extends RunBase> {
 
 /** Row that names the run in progress. Its key in lower case sorts after all runs, whose keys are upper case and digits. */
 const ACTIVE_KEY = "active";
+/** Declares the row that names the run in progress. */
 export const activeRuns = (table: string) => entity(table, z.object({ runId: z.string() }));
 
 /** Retention of runs. */
 const RETENTION_MS = 30 * DAY_MS;
 
+/** Returns the row key of a run. Newer runs have lower keys. */
 export const runKey = (runId: string): string => newestFirst(runId);
+/** Returns whether a run has ended. */
 export const isOver = ({ status }: Pick<RunBase, "status">): boolean => status !== "queued" && status !== "running";
 
 /**

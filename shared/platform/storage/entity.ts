@@ -34,6 +34,7 @@ export interface Entity<T> {
   readonly [row]?: T;
 }
 
+/** A stored value with the keys and the ETag of its row. */
 export type Row<T> = T & { readonly partitionKey: string; readonly rowKey: string; readonly etag: string };
 
 /** Returns a row's value without its keys and ETag. */

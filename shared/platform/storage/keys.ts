@@ -59,6 +59,7 @@ export const partitionPath = (table: string, partitionKey: string): string =>
 /** End of a row's path. */
 export const PATH_END = "')";
 
+/** Encodes a key for a path, in which quotation marks are doubled. */
 export const encodeKey = (key: string): string => encodeURIComponent(key.replaceAll("'", "''"));
 
 /** Returns why the service would reject a partition or row key, or undefined. */

@@ -11,11 +11,13 @@ export interface Continuation {
   readonly rowKey: string | undefined;
 }
 
+/** A page of stored rows, and where the next page starts. Undefined `next` after the last page. */
 export interface StoredPage {
   readonly rows: StoredRow[];
   readonly next: Continuation | undefined;
 }
 
+/** The query of one page. */
 export interface PageQuery {
   readonly filter: string | undefined;
   /** Column names of the service. */
