@@ -50,7 +50,8 @@ export interface WrittenLists {
 
 export function createWrittenLists(): WrittenLists {
   const partitions = new Map<string, Map<string, ListState>>();
-  const partitionStates = (table: string, partitionKey: string) => partitions.get(`${table}/${partitionKey}`) ?? new Map();
+  const partitionStates = (table: string, partitionKey: string) =>
+    partitions.get(`${table}/${partitionKey}`) ?? new Map();
   return {
     statesOf: (table, partitionKey) => new Map(partitionStates(table, partitionKey)),
     note(table, partitionKey, rowKey, { sequence, writes }) {
