@@ -301,7 +301,7 @@ const acknowledgeAlerts = endpoint({
     async answer({ id, services }) {
       const [ruleId = "", acknowledgedAt] = id.split(" ");
       const ofRule = [...(await services.alerts.acknowledgements.ofRule(ruleId)).values()];
-      const acknowledged = ofRule.filter((one) => one.acknowledgedAt === acknowledgedAt);
+      const acknowledged = ofRule.filter((acknowledgement) => acknowledgement.acknowledgedAt === acknowledgedAt);
       if (acknowledged.length === 0) throw notFound("The acknowledgment");
       return acknowledgedView(acknowledged);
     },

@@ -36,7 +36,7 @@ const createToken = endpoint({
   tag,
   access: "user",
   tier: "core",
-  // Only people who signed in here: API tokens and Entra tokens are rejected.
+  // Only people who signed in here can create tokens: API tokens and Entra tokens are rejected.
   interactive: true,
   body: NewApiToken,
   // Guarded requests need the confirmations that the settings requireStepUp and requireApproval require.

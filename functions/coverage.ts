@@ -206,7 +206,7 @@ async function readFailingVaults({ inventory }: CoverageServices): Promise<typeo
   return {
     total: page.total ?? page.items.length,
     gaps: page.items.flatMap(({ vault: { name, failures } }): Gap[] => {
-      const failure = ASSET_TYPES.map((list) => failures[list]).find((one) => one !== undefined);
+      const failure = ASSET_TYPES.map((list) => failures[list]).find((listFailure) => listFailure !== undefined);
       return failure ? [{ kind: "vault", name, message: failure.message, remedy: failure.remedy, at: failure.at }] : [];
     }),
   };

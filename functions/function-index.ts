@@ -11,6 +11,7 @@ import { AREAS } from "./functions.ts";
 /** Methods of the catch-all function, which rejects those that a path does not support. */
 const EVERY_METHOD: HttpMethod[] = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"];
 
+/** Returns the index of all functions. */
 export async function functionIndex(): Promise<FunctionIndex> {
   const index: FunctionIndex = { endpoints: [], timers: [], queues: [] };
   for (const [area, load] of Object.entries(AREAS)) {

@@ -11,6 +11,7 @@ export interface Area {
   readonly queues?: QueueDeclaration[];
 }
 
+/** The areas by name, each with the function that loads its declarations. */
 export const AREAS: Readonly<Record<string, () => Promise<Area>>> = {
   doctor: () => import("./doctor.ts"),
   system: () => import("./system.ts"),

@@ -23,6 +23,7 @@ export interface Dependency {
   milliseconds: number;
 }
 
+/** Checks the services that the app depends on. */
 export interface Health {
   /** Sends an inexpensive request to each dependency. Results are cached for ten seconds. */
   check(): Promise<Dependency[]>;

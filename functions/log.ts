@@ -24,14 +24,18 @@ export const withLogContext = <T>(target: Target, requestId: string, work: () =>
  * adds a line or hides a part of one.
  */
 export function createLogger(level: () => Level): Logger {
-  const write = (rank: Level, to: (target: Target, line: string) => void) => {
+  const write = (rank: Level, writeLine: (target: Target, line: string) => void) => {
     return (message: string, fields?: Record<string, unknown>, kind?: "event") => {
       if (kind !== "event" && RANK[rank] < RANK[level()]) return;
       const current = invocation.getStore();
       const trace = traceId();
-      const all = { ...(current && { requestId: current.requestId }), ...(trace && { traceId: trace }), ...fields };
-      const line = Object.keys(all).length > 0 ? `${message} ${JSON.stringify(all)}` : message;
-      to(current?.target ?? console, escapeToSingleLine(line));
+      const lineFields = {
+        ...(current && { requestId: current.requestId }),
+        ...(trace && { traceId: trace }),
+        ...fields,
+      };
+      const line = Object.keys(lineFields).length > 0 ? `${message} ${JSON.stringify(lineFields)}` : message;
+      writeLine(current?.target ?? console, escapeToSingleLine(line));
     };
   };
   return {

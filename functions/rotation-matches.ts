@@ -28,7 +28,10 @@ const tag = "Rotation";
 /**
  * Returns whether a policy is the first one, rotates automatically for the first time, or names another vault secret to write.
  */
-const reachesMore = (change: PolicyChange, current: Pick<PolicyChange, "automatic" | "targets"> | undefined): boolean =>
+const widensPolicy = (
+  change: PolicyChange,
+  current: Pick<PolicyChange, "automatic" | "targets"> | undefined,
+): boolean =>
   current === undefined ||
   (change.automatic && !current.automatic) ||
   change.targets.some((target) => !current.targets.includes(target.toLowerCase()));
@@ -134,7 +137,7 @@ const setRotationPolicy = endpoint({
   params,
   body: PolicyChange,
   guarded: async ({ params, body, services }) =>
-    reachesMore(body, (await services.policies.getMany([params.app_id])).values().next().value),
+    widensPolicy(body, (await services.policies.getMany([params.app_id])).values().next().value),
   conditional: true,
   problems: ["serviceVault"],
   example: { body: { automatic: false, overlapDays: 7 } },

@@ -122,16 +122,16 @@ const mayList = ({ access, tier: required }: Source, { role }: Pick<Actor, "role
 const FIRST_PAGE: PageRequest = { limit: MAX_ITEMS, offset: 0, cursor: undefined };
 
 /**
- * Finds assets by a part of their name. In an inventory that is too large for that, also by the start of their name, which has an
- * index.
+ * Finds assets by a part of their name. If the inventory is too large to examine all names, also finds assets by the start of their
+ * name, which has an index.
  */
 async function findAssets(text: string, { inventory }: SearchServices): Promise<Result> {
   const moment = await inventory.moment();
   const { items, total } = await inventory.assets.list({ search: text }, FIRST_PAGE, moment);
-  if (total !== null) return { items: items.map((found) => assetItem(found, moment)), total, complete: true };
+  if (total !== null) return { items: items.map((asset) => assetItem(asset, moment)), total, complete: true };
   const byStart = await inventory.assets.list({ namePrefix: text }, FIRST_PAGE, moment);
   const merged = new Map(
-    [...byStart.items, ...items].map((found) => assetItem(found, moment)).map((one) => [one.id, one]),
+    [...byStart.items, ...items].map((asset) => assetItem(asset, moment)).map((item) => [item.id, item]),
   );
   return { items: [...merged.values()].slice(0, MAX_ITEMS), total: null, complete: false };
 }

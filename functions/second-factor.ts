@@ -18,21 +18,22 @@ import type { Services } from "./services.ts";
 // Endpoints of the second factor: a user's own, and its reset by administrators. POST /auth/login (auth.ts) asks for it.
 
 /**
- * The user's own endpoints: for a person who signed in (`interactive`: no API token), also before a required second factor was
- * added.
+ * Members that the endpoints of a user's own second factors have in common. A person who signed in can call them (`interactive`:
+ * API tokens are rejected), also before a required second factor was added.
  */
-const own = {
+const ownFactors = {
   tag: "Second factor",
   access: "user",
   tier: "core",
   interactive: true,
   beforeEnrollment: true,
 } as const;
+/** Example of a request that proves the user's identity with the password. */
 const proof = { body: { currentPassword: "the current password" } };
 const PROOF_NEEDED = "Needs your password, and a second factor if you have one.";
 
 const getSecondFactor = endpoint({
-  ...own,
+  ...ownFactors,
   name: "getSecondFactor",
   method: "GET",
   route: "auth/me/second-factor",
@@ -44,7 +45,7 @@ const getSecondFactor = endpoint({
 });
 
 const challengeSecondFactor = endpoint({
-  ...own,
+  ...ownFactors,
   name: "challengeSecondFactor",
   method: "POST",
   route: "auth/me/second-factor/challenge",
@@ -56,7 +57,7 @@ const challengeSecondFactor = endpoint({
 });
 
 const startTotp = endpoint({
-  ...own,
+  ...ownFactors,
   name: "startTotp",
   method: "POST",
   route: "auth/me/second-factor/totp",
@@ -71,7 +72,7 @@ const startTotp = endpoint({
 });
 
 const confirmTotp = endpoint({
-  ...own,
+  ...ownFactors,
   name: "confirmTotp",
   method: "POST",
   route: "auth/me/second-factor/totp/confirm",
@@ -87,7 +88,7 @@ const confirmTotp = endpoint({
 });
 
 const startPasskey = endpoint({
-  ...own,
+  ...ownFactors,
   name: "startPasskey",
   method: "POST",
   route: "auth/me/second-factor/passkeys",
@@ -102,7 +103,7 @@ const startPasskey = endpoint({
 });
 
 const confirmPasskey = endpoint({
-  ...own,
+  ...ownFactors,
   name: "confirmPasskey",
   method: "POST",
   route: "auth/me/second-factor/passkeys/confirm",
@@ -129,7 +130,7 @@ const confirmPasskey = endpoint({
 });
 
 const removeSecondFactor = endpoint({
-  ...own,
+  ...ownFactors,
   name: "removeSecondFactor",
   method: "POST",
   route: "auth/me/second-factor/methods/{method_id}/remove",
@@ -147,7 +148,7 @@ const removeSecondFactor = endpoint({
 });
 
 const replaceRecoveryCodes = endpoint({
-  ...own,
+  ...ownFactors,
   name: "replaceRecoveryCodes",
   method: "POST",
   route: "auth/me/second-factor/recovery-codes",

@@ -23,7 +23,8 @@ import type { Services } from "./services.ts";
 
 /*
  * Endpoints and timers of the settings. A setting has a value from App Configuration, an environment variable or a default. An
- * administrator can override the value through the API. Also the retention of histories, such as the alert history.
+ * administrator can override the value through the API. The endpoints of the retention of histories, such as the alert history,
+ * are here too.
  */
 
 const tag = "Settings";
@@ -109,8 +110,8 @@ const removeAllOverrides = endpoint({
   tier: "core",
   conditional: true,
   query: previewQuery("returns the settings that have an override."),
-  // Guarded requests need the confirmations (a fresh second factor, an approval) that settings require. `required` are these
-  // confirmations now, so that a request that turns one of them off needs it.
+  // Guarded requests need the confirmations (a fresh second factor, an approval) that settings require. `required` has the
+  // confirmations that are required now. A request that turns off such a requirement needs them.
   guarded: async ({ query, services }, required) => {
     if (query.preview) return false;
     for (const key of CONFIRMATION_KEYS) if (await turnsOff(services, key, required)) return true;
@@ -128,7 +129,7 @@ const removeAllOverrides = endpoint({
   },
   handle: async ({ services, query, caller, confirmed, ifMatch }) => {
     const { settings } = await services.settings.describeAll();
-    // Only overrides have a time of change.
+    // Only a setting with an override has a time of change.
     const overridden = Object.values(settings)
       .flat()
       .filter(({ updatedAt }) => updatedAt !== null)

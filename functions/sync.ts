@@ -121,7 +121,7 @@ const updateRecord = endpoint({
   tier: "pro",
   params: recordParams,
   body: SyncRecordChange,
-  // Each of them lets a record that did not copy the value, because it was disabled or had failed, do so.
+  // Each of these changes can make a record copy the value that did not copy it before, because it was disabled or had failed.
   guarded: ({ body }) => body.enabled === true || body.confirmVaults === true || body.adopt === true,
   conditional: true,
   problems: ["conflict"],
@@ -356,7 +356,7 @@ export const queues = [
     // A message says that a provider has a new configuration. Its failed records then run again.
     queue: CONFIGURED_QUEUE,
     message: ConfiguredMessage,
-    handle: ({ provider }, { services }) => services.sync.configured(provider),
+    handle: ({ provider }, { services }) => services.sync.retryFailedRecords(provider),
   }),
   poison({
     name: "syncConfiguredFailed",

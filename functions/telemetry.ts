@@ -11,6 +11,7 @@ import { AlwaysOnSampler, BatchSpanProcessor, TracerProvider } from "@openteleme
 import type { Config } from "../shared/platform/config/config.ts";
 import type { Logger } from "../shared/platform/runtime.ts";
 
+/** A started export of telemetry. */
 export interface Telemetry {
   /** Exports everything that was recorded so far. Called when the process terminates. */
   flush(): Promise<void>;

@@ -83,10 +83,10 @@ async function print({ ok, sample, calls }: Check, all: boolean): Promise<void> 
   ]);
   if (rows.length > 0) printTable([["call", "result", "works for", "feature"], ...rows]);
   for (const { id, permissions, findings, documentation } of shown) {
-    const open = findings.filter(({ outcome }) => !QUIET.has(outcome));
-    if (open.length === 0) continue;
+    const shownFindings = findings.filter(({ outcome }) => !QUIET.has(outcome));
+    if (shownFindings.length === 0) continue;
     console.log(`\n${id}${permissions.length > 0 ? ` needs ${permissions.join(", ")}` : ""} (docs/${documentation})`);
-    for (const { resource, detail, remedy, command } of open) {
+    for (const { resource, detail, remedy, command } of shownFindings) {
       console.log(`  ${resource}: ${[detail, remedy].filter(Boolean).join(" ")}`);
       if (command) console.log(`    ${command}`);
     }

@@ -15,7 +15,7 @@ const MEANINGS: Record<Finding["reason"], string> = {
 const nameOf = ({ table, partitionKey, rowKey }: Finding): string => `${table}/${partitionKey}/${rowKey}`;
 
 /**
- * Lists the signed rows that the service does not use, because another program changed, removed or returned them. With
+ * Lists the signed rows that the service does not use, because another program changed them, removed them or put them back. With
  * `accept`, accepts all rows as they are and records it in the audit log. Rows in `remove`, named as they are listed, are
  * removed instead.
  */

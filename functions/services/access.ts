@@ -12,11 +12,14 @@ import { createGate } from "../gate.ts";
 import type { Platform } from "./platform.ts";
 
 /**
+ * Limits of the call that reads the role assignment of `POST /auth/bootstrap/azure`. Anyone can cause this call, and the client
+ * repeats its request, so the service sends one request and does not retry it.
+ */
+const ONE_REQUEST = { throttledTries: 1, concurrencyTries: 1, unreachableTries: 1, requestTimeoutMs: 10_000 };
+/**
  * Limits of sign-ins for each address and each username:
  * https://owasp.org/API-Security/editions/2023/en/0xa2-broken-authentication/
  */
-/** Anyone can cause this call, and the client repeats it. */
-const ONE_REQUEST = { throttledTries: 1, concurrencyTries: 1, unreachableTries: 1, requestTimeoutMs: 10_000 };
 const SIGN_IN_LIMITS = { perMinute: 10, perHour: 100 };
 
 /**

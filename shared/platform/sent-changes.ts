@@ -7,8 +7,8 @@ const current = new AsyncLocalStorage<{ sent: boolean }>();
 const SAFE_METHODS = new Set(["GET", "HEAD", "OPTIONS"]);
 
 /**
- * Notes that a request is about to be sent to storage, a cloud service or another receiver. Called by every client that work with
- * an unclear outcome can use. Outside of `watchChanges` it has no effect.
+ * Notes that a request is about to be sent to storage, a cloud service or another receiver. Every client that work under
+ * `watchChanges` can use calls this function. Outside of `watchChanges` the call has no effect.
  */
 export function noteRequest(method: string): void {
   const work = current.getStore();

@@ -25,6 +25,7 @@ export interface ConnectionLimits {
   idleMs: number;
 }
 
+/** An HTTP client with its own connections. */
 export interface Transport {
   /** Sends requests. Throws `AnswerTimeout`, `AnswerTooLarge`, an `AbortError`, or a network error as a `RestError`. */
   client: HttpClient;

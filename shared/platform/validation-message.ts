@@ -63,17 +63,17 @@ const UNITS: Record<string, [one: string, many: string]> = {
 };
 
 function boundMessage(origin: string, bound: number | bigint, exact: boolean | undefined, word: string): string {
-  const how = exact ? "exactly" : word;
+  const relation = exact ? "exactly" : word;
   const unit = UNITS[origin];
-  if (!unit) return `must be ${how} ${bound}`;
-  if (how === "at least" && Number(bound) === 1) return "must not be empty";
-  return `must have ${how} ${bound} ${unit[Number(bound) === 1 ? 0 : 1]}`;
+  if (!unit) return `must be ${relation} ${bound}`;
+  if (relation === "at least" && Number(bound) === 1) return "must not be empty";
+  return `must have ${relation} ${bound} ${unit[Number(bound) === 1 ? 0 : 1]}`;
 }
 
 /** Joins the messages of a union's alternatives about the value as a whole. Messages about members are omitted. */
-function unionMessage(forms: z.core.$ZodIssue[][]): string {
-  const wanted = forms.map((issues) => issues.find(({ path }) => path.length === 0)?.message);
-  return wanted.every((words) => words !== undefined) && wanted.length > 0
-    ? [...new Set(wanted)].join(", or ")
+function unionMessage(alternatives: z.core.$ZodIssue[][]): string {
+  const messages = alternatives.map((issues) => issues.find(({ path }) => path.length === 0)?.message);
+  return messages.every((message) => message !== undefined) && messages.length > 0
+    ? [...new Set(messages)].join(", or ")
     : "does not match any of the accepted forms";
 }

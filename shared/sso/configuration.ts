@@ -89,4 +89,5 @@ const logins = z.object({
   administratorUnder: z.string().optional(),
 });
 export type LoginsRecord = z.infer<typeof logins>;
+/** The row with the number of sign-ins. */
 export const Logins = entity("Sso", logins);

@@ -100,13 +100,13 @@ export function createConfigurations(deps: {
   async function write(
     before: SsoConfigurationRow | undefined,
     next: SsoConfiguration,
-    also: Operation[],
+    otherOperations: Operation[],
     ifMatch: string | undefined,
   ): Promise<void> {
     const operation = before
       ? replace(Configuration, CONFIGURATION_KEY, next, before.etag)
       : insert(Configuration, CONFIGURATION_KEY, next);
-    const written = tables.transaction(Configuration.table, SSO, [operation, ...also]);
+    const written = tables.transaction(Configuration.table, SSO, [operation, ...otherOperations]);
     await conditionalWrite(written, ifMatch, THE_CONFIGURATION);
   }
 
@@ -172,7 +172,7 @@ export function createConfigurations(deps: {
             "This changes who can sign in. Save it, sign in with it as an administrator, and then turn passwords off.";
           throw new Problem("conflict", detail);
         }
-        // Turns passwords on again, in case that the new configuration lets nobody sign in.
+        // Turns passwords on again, because nobody may be able to sign in with the new configuration.
         next.ssoOnlyMode = false;
       } else if (next.ssoOnlyMode && !before.ssoOnlyMode) await requireBootstrapAdministrator(next);
       if (affectsSignIn && next.isEnabled) await testConnection(next, secret, before);

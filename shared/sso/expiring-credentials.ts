@@ -13,11 +13,11 @@ export interface SsoCredential {
   expiresAt: string;
 }
 
-/** Returns the credentials of the configured protocol that have not expired and expire by a time. Alerts request them daily. */
-export function credentialsExpiring(config: SsoConfiguration, now: Date, by: Date): SsoCredential[] {
+/** Returns the credentials of the configured protocol that expire after `now` and not later than `latest`. */
+export function credentialsExpiring(config: SsoConfiguration, now: Date, latest: Date): SsoCredential[] {
   const credentials = config.providerType === "oidc" ? clientSecret(config) : certificates(config);
   return credentials.filter(
-    ({ expiresAt }) => Date.parse(expiresAt) > now.getTime() && Date.parse(expiresAt) <= by.getTime(),
+    ({ expiresAt }) => Date.parse(expiresAt) > now.getTime() && Date.parse(expiresAt) <= latest.getTime(),
   );
 }
 

@@ -44,6 +44,7 @@ const request = z.object({
   usedBy: z.string().optional(),
 });
 type RequestRecord = z.infer<typeof request>;
+/** The row of a sign-in in progress. */
 export const Request = entity("Sso", request);
 
 /** A sign-in request whose cookie was verified. */

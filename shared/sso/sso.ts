@@ -79,8 +79,11 @@ export interface Sso {
   passwordSignIn: PasswordSignIn;
   /** Returns true if a mapping assigns the roles of SSO users. */
   roleMapped(): Promise<boolean>;
-  /** Returns the credentials that single sign-on depends on and that expire by a time, for alerts. None if it is turned off. */
-  expiring(by: Date): AsyncGenerator<SsoCredential>;
+  /**
+   * Yields the credentials on which single sign-on depends and that expire not later than `latest`, for alerts. Yields none while
+   * single sign-on is turned off.
+   */
+  expiring(latest: Date): AsyncGenerator<SsoCredential>;
   /**
    * Deletes expired rows and unused secrets. A daily timer calls it.
    *
@@ -285,7 +288,7 @@ export function createSso(deps: SsoDependencies): Sso {
     endByLogoutToken: signOuts.endByLogoutToken,
     endBySaml: signOuts.endBySaml,
 
-    // If passwords are turned off, `refused`, and `breakGlass` for the bootstrap administrator, who may still use one.
+    // While passwords are turned off, only the bootstrap administrator may still sign in with a password (`breakGlass`).
     async passwordSignIn(username) {
       if (!(await readState()).ssoOnlyMode) return "allowed";
       return username === config.BOOTSTRAP_ADMIN_USERNAME?.toLowerCase() ? "breakGlass" : "refused";
@@ -296,9 +299,9 @@ export function createSso(deps: SsoDependencies): Sso {
       return enabled && configuration.roleMapping !== undefined;
     },
 
-    async *expiring(by) {
+    async *expiring(latest) {
       const { configuration, enabled } = await readState();
-      if (enabled) yield* credentialsExpiring(configuration, clock.now(), by);
+      if (enabled) yield* credentialsExpiring(configuration, clock.now(), latest);
     },
 
     async cleanUp(caller) {

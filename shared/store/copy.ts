@@ -33,7 +33,7 @@ const Manifest = z.object({
 export type Manifest = z.infer<typeof Manifest>;
 
 const MANIFEST = "manifest.json";
-/** Only the owner reads and writes. */
+/** Permissions with which only the owner can read and write. */
 const FILE_MODE = 0o600;
 const FOLDER_MODE = 0o700;
 /** Maximum number of rounds. Each round copies the tables that changed, and compares all tables with their copies. */
@@ -142,8 +142,8 @@ export async function readManifest(folder: string): Promise<Manifest> {
       throw new CopyFailed(
         `This version has no table ${table}. Restore the copy with the version ${manifest.version}, which made it.`,
       );
-    const found = await summarizeRows(readTable(folder, table)).catch(() => undefined);
-    if (found?.sha256 !== sha256 || found.rows !== rows)
+    const summary = await summarizeRows(readTable(folder, table)).catch(() => undefined);
+    if (summary?.sha256 !== sha256 || summary.rows !== rows)
       throw new CopyFailed(`The file of the table ${table} is missing or differs from ${MANIFEST}. Use another copy.`);
   }
   return manifest;

@@ -55,9 +55,9 @@ export async function prepareRollback(
   for (const line of losses) report(line);
   if (dryRun) return;
   const details = { to: build, startedBy, losses };
-  // The row with the store's format, which would stop a build of a lower format. A later build writes the row again.
+  // Removes the row with the store's format, because the row would stop a build of a lower format. A later build writes it again.
   await audited(deps.audit, { type: "store.preparedForRollback", caller, details }, () => removeFormat(deps.tables));
-  // After the last entry of this version, because it makes the log accept entries without authentication codes.
+  // Runs after this version's last audit entry, because from then on the log accepts entries without authentication codes.
   if (writesEntriesWithoutCode(build)) await deps.audit.prepareForRollback();
 }
 

@@ -60,10 +60,10 @@ function compareSecrets(record: RotationRecord, { passwords }: GraphApplication)
   const recorded = [...knownKeyIds.filter((keyId) => !(madeRoom && keyId === removeExpired)), ...added];
   const nameOf = (keyId: string) =>
     added.includes(keyId) ? `new secret ${keyId}` : keyId === oldKeyId ? `old secret ${keyId}` : `secret ${keyId}`;
-  const found = passwords.map(({ keyId }) => keyId);
+  const existing = passwords.map(({ keyId }) => keyId);
   const isNamed = (keyId: string) => knownKeyIds.includes(keyId) || attempts.some((attempt) => attempt.keyId === keyId);
   const sentences = [
-    ...recorded.filter((keyId) => !found.includes(keyId)).map((keyId) => `The ${nameOf(keyId)} is gone.`),
+    ...recorded.filter((keyId) => !existing.includes(keyId)).map((keyId) => `The ${nameOf(keyId)} is gone.`),
     ...passwords
       .filter(({ keyId }) => !isNamed(keyId))
       .map(({ keyId, displayName }) => `The record does not know the secret ${keyId} (${displayName ?? "unnamed"}).`),
@@ -106,7 +106,7 @@ export async function* workInProgress({
 }
 
 async function* unfinishedRotations(tables: Tables): AsyncGenerator<RotationSummary, void> {
-  // The list without a filter, and without limits in time.
+  // All rotations: no filter, and no limits in time.
   const allRotations = listRange(listPrefix({}), {});
   for await (const rows of tables.pages(RotationSummaries, allRotations))
     for (const row of rows) if (!isOver(row.status)) yield row;

@@ -19,6 +19,10 @@ const SubscriptionRecord = z.object({
   removingSince: z.string().optional(),
 });
 export type SubscriptionRecord = z.infer<typeof SubscriptionRecord>;
+/**
+ * Signed, so that a row that another program changed is not used. `adopted`: unsigned rows of earlier versions are accepted until
+ * this version has signed them.
+ */
 export const SubscriptionRow = entity("Subscriptions", SubscriptionRecord, { signed: "adopted" });
 export const SUBSCRIPTIONS_PARTITION = "subscription";
 

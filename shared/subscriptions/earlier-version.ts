@@ -9,8 +9,8 @@ import { readAddedSubscriptions } from "./added-subscriptions.ts";
 // Upgrade from versions without the setting `watchAll`, which watched all subscriptions until one was added or configured.
 
 /**
- * Statuses of scans that planned their vaults. This version loads its settings before that, and the first load stores
- * `watchAll`. So if that setting is missing, such a scan is from an earlier version.
+ * Statuses of scans that got as far as the list of vaults to read. This version loads its settings before a scan makes that list,
+ * and the first load stores `watchAll`. So if `watchAll` is not stored, a scan with such a status is from an earlier version.
  */
 const PLANNED_STATUSES = new Set(["completed", "partial", "timedOut"]);
 

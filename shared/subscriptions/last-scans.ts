@@ -30,7 +30,8 @@ const PARTITION = "scans";
 const KEY = "last";
 
 /**
- * Its value is `unreadable`, the ID of an unreadable entry in the list of subscriptions, because earlier versions stored that.
+ * Key of the last scan of all subscriptions. The value is `unreadable`, which also stands for an unreadable entry in the list of
+ * subscriptions, because earlier versions stored only such entries under this key.
  */
 const ALL = UNREADABLE_SUBSCRIPTION;
 

@@ -20,9 +20,9 @@ import {
 const instant = z.iso.datetime();
 const providerIds = PROVIDERS.map(({ id }) => id) as [string, ...string[]];
 const targetProvider = z.enum(providerIds).meta({ description: "Provider of the target." });
-const servicesOfEachProvider = PROVIDERS.map((one) => `\`${one.id}\`: ${Object.keys(one.services).join(", ")}`).join(
-  "; ",
-);
+const servicesOfEachProvider = PROVIDERS.map(
+  ({ id, services }) => `\`${id}\`: ${Object.keys(services).join(", ")}`,
+).join("; ");
 
 export const recordParams = z.strictObject({ record_id: z.string() });
 export const providerParams = z.strictObject({ provider: z.string() });
@@ -222,7 +222,7 @@ export const SyncEntryView = z
 const schemasByMember = new Map<string, z.ZodType[]>();
 for (const { configuration } of PROVIDERS) {
   for (const [name, schema] of Object.entries(configuration.shape as Record<string, z.ZodType>)) {
-    // Without defaults: those of one provider do not apply to another.
+    // Defaults are removed, because the default of one provider does not apply to another provider.
     const withoutDefault = schema instanceof z.ZodDefault ? (schema.unwrap() as z.ZodType) : schema;
     schemasByMember.set(name, [...(schemasByMember.get(name) ?? []), withoutDefault]);
   }
@@ -365,20 +365,20 @@ export const entryView = (entry: SyncEntry): z.infer<typeof SyncEntryView> => {
   };
 };
 
-export function providerView(id: string, found: Row<ProviderConfiguration> | undefined): z.infer<typeof ProviderView> {
+export function providerView(id: string, row: Row<ProviderConfiguration> | undefined): z.infer<typeof ProviderView> {
   const { title, services: servicesByName, secretMembers } = providerOf(id)!;
   return {
     provider: id,
     title,
     services: Object.keys(servicesByName),
-    configured: found !== undefined || secretMembers.length === 0,
-    settings: found?.settings ?? {},
-    secretsSet: found?.secretsSet ?? [],
-    expiresOn: found?.expiresOn ?? null,
-    refusedAt: found?.refused?.at ?? null,
-    checkedAt: found?.checkedAt ?? null,
-    updatedAt: found?.updatedAt ?? null,
-    updatedBy: found?.updatedBy ?? null,
-    etag: found ? entityTag(found) : null,
+    configured: row !== undefined || secretMembers.length === 0,
+    settings: row?.settings ?? {},
+    secretsSet: row?.secretsSet ?? [],
+    expiresOn: row?.expiresOn ?? null,
+    refusedAt: row?.refused?.at ?? null,
+    checkedAt: row?.checkedAt ?? null,
+    updatedAt: row?.updatedAt ?? null,
+    updatedBy: row?.updatedBy ?? null,
+    etag: row ? entityTag(row) : null,
   };
 }

@@ -17,8 +17,8 @@ import { checkConfiguration, readConfiguration, readConfigurations, requireProvi
 import { CONFIGURED_QUEUE, Configurations, configurationKey, type ProviderConfiguration, SYNC } from "./record.ts";
 
 /**
- * Delay of the first of the two messages that start failed records again. It is sent before the configuration is written, in
- * case the process crashes before it sends the second one.
+ * Delay of the first of the two messages that start failed records again. The first message is sent before the configuration is
+ * written, in case the process crashes before it sends the second message.
  */
 const EARLY_MESSAGE_DELAY_SECONDS = 60;
 
@@ -88,8 +88,8 @@ export interface ProviderConfigurations {
     opened: OpenedProvider,
     rejection: { providerCode: string | undefined; recordId: string },
   ): Promise<void>;
-  /** Lists credentials that have not expired yet but expire until a time. */
-  expiring(by: Date): AsyncGenerator<ProviderCredential>;
+  /** Yields the credentials that have not expired yet and expire not later than `latest`. */
+  expiring(latest: Date): AsyncGenerator<ProviderCredential>;
   /** Deletes secrets that no configuration names anymore. Called once a day. */
   cleanUp(caller: Caller): Promise<void>;
 }
@@ -107,7 +107,7 @@ export function createConfigurations(deps: {
   const { tables, queues, audit, clock, randomness } = deps;
   const secrets = createStoredSecrets(PROVIDER_SECRETS, deps);
 
-  const allConfigurations = async () => (await readConfigurations(tables)).found;
+  const allConfigurations = async () => (await readConfigurations(tables)).configurations;
 
   async function storedSecrets(provider: AnyProvider, stored: ProviderConfiguration): Promise<Record<string, unknown>> {
     if (!stored.secret) return {};
@@ -150,8 +150,8 @@ export function createConfigurations(deps: {
 
   async function open(id: string): Promise<OpenedProvider> {
     const provider = requireProvider(id);
-    const { row: found, broken } = await readConfiguration(tables, id);
-    if (!found) {
+    const { row, broken } = await readConfiguration(tables, id);
+    if (!row) {
       if (provider.secretMembers.length === 0) return { provider, settings: {}, secrets: {}, revision: undefined };
       if (broken) throw tampered(provider);
       throw new SyncFailure("notConfigured", `${provider.title} is not configured.`, {
@@ -159,12 +159,12 @@ export function createConfigurations(deps: {
       });
     }
     // The provider rejected these credentials earlier, and no one has replaced them since.
-    if (found.refused) throw refusedFailure(provider, found.refused, addressOf(provider, deps.providers));
+    if (row.refused) throw refusedFailure(provider, row.refused, addressOf(provider, deps.providers));
     return {
       provider,
-      settings: found.settings,
-      secrets: await storedSecrets(provider, found),
-      revision: found.revision,
+      settings: row.settings,
+      secrets: await storedSecrets(provider, row),
+      revision: row.revision,
     };
   }
 
@@ -263,10 +263,10 @@ export function createConfigurations(deps: {
       );
     },
 
-    async *expiring(by) {
+    async *expiring(latest) {
       const now = clock.now().toISOString();
       for (const { provider, expiresOn, updatedAt, revision } of await allConfigurations()) {
-        if (expiresOn === undefined || expiresOn <= now || Date.parse(expiresOn) > by.getTime()) continue;
+        if (expiresOn === undefined || expiresOn <= now || Date.parse(expiresOn) > latest.getTime()) continue;
         const name = providerOf(provider)?.title ?? provider;
         yield {
           id: `sync.${provider}.${revision}`,
@@ -279,10 +279,10 @@ export function createConfigurations(deps: {
     },
 
     async cleanUp(caller) {
-      const { found, unreadable } = await readConfigurations(tables);
+      const { configurations, unreadable } = await readConfigurations(tables);
       // The secret of an unreadable configuration is unknown, and is needed again if the row is restored.
       if (unreadable > 0) return;
-      const used = found.flatMap(({ secret }) => secret ?? []);
+      const used = configurations.flatMap(({ secret }) => secret ?? []);
       await secrets.cleanUp(used, caller);
     },
   };
@@ -339,8 +339,9 @@ function addressOf({ id }: AnyProvider, { endpoints }: ProviderDependencies): st
 }
 
 /**
- * Says since when the credentials are not used, which record's run was rejected, and whether a host with another address of the
- * provider ran it. Then the credentials may be right, and the settings of one host wrong.
+ * Returns the failure of a run whose credentials the provider has rejected before: since when they are not used, and in which
+ * record's run they were rejected. If that run was on a host with another address of the provider, the credentials may be right
+ * and the settings of one host wrong, so the failure names both addresses.
  */
 function refusedFailure(
   provider: AnyProvider,

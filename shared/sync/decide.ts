@@ -86,8 +86,8 @@ export function decide(
     };
   }
 
-  const wanted = markId(mark);
-  if (state.holds === wanted && isOwned) {
+  const currentMark = markId(mark);
+  if (state.holds === currentMark && isOwned) {
     // The target is up to date. If the record does not say so, or a write was announced, a worker crashed after its write.
     if (!isNewVersion && interrupted?.writing !== source.version) {
       return { action: "none", why: "The target has the source's current version." };
@@ -95,7 +95,8 @@ export function decide(
     const kind = !isNewVersion ? "mended" : record.lastSyncedAt ? "updated" : "created";
     return { action: "none", kind, why: "The target was written by a run that crashed before it stored the result." };
   }
-  // Drift: the target holds something else than this record's last write, which a crashed worker may not have stored.
+  // Drift: the target holds another value than the one that this record wrote last. If a worker crashed after that write, the
+  // record does not know of it.
   const isLastWrite =
     state.holds === record.targetMark ||
     (interrupted !== undefined && state.holds === markId({ ...mark, sourceVersion: interrupted.writing }));

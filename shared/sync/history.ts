@@ -33,7 +33,7 @@ export function createHistory(tables: Tables): SyncHistory {
 
   /**
    * Returns the exact number of entries (null above the counting limit), whether there are at least `offset` entries
-   * (`reached`), and the row key before the entry at `offset`.
+   * (`isOffsetValid`), and the row key before the entry at `offset`.
    */
   async function count(range: Range, offset = 0) {
     let total = 0;
@@ -43,31 +43,31 @@ export function createHistory(tables: Tables): SyncHistory {
       total += rows.length;
       if (total > MAX_COUNTED) break;
     }
-    return { total: total > MAX_COUNTED ? null : total, reached: total >= offset, before };
+    return { total: total > MAX_COUNTED ? null : total, isOffsetValid: total >= offset, before };
   }
 
   /** Returns the first entries of a range. */
   async function readFirst(range: Range, limit: number) {
-    const found: (SyncEntry & { rowKey: string })[] = [];
+    const entries: (SyncEntry & { rowKey: string })[] = [];
     for await (const rows of tables.pages(Entries, { ...range, pageSize: Math.min(limit, 1000) })) {
-      found.push(...rows);
-      if (found.length >= limit) break;
+      entries.push(...rows);
+      if (entries.length >= limit) break;
     }
-    return found.slice(0, limit);
+    return entries.slice(0, limit);
   }
 
   return {
     entryOperations: (entry) => entryKeys(entry).map((key) => put(Entries, key, entry)),
 
-    async list(recordId, { limit, offset: wanted, cursor: text }) {
+    async list(recordId, { limit, offset: requestedOffset, cursor: text }) {
       const range = rangeOf(entryPrefix(recordId));
       const cursor = text === undefined ? undefined : decodeCursor(Cursor, text);
-      const countResult = cursor ? undefined : await count(range, wanted);
+      const countResult = cursor ? undefined : await count(range, requestedOffset);
       const total = cursor ? cursor.total : countResult!.total;
-      const offset = cursor?.offset ?? wanted;
+      const offset = cursor?.offset ?? requestedOffset;
       const after = cursor?.after ?? countResult?.before;
       const rows =
-        countResult?.reached === false
+        countResult?.isOffsetValid === false
           ? []
           : await readFirst({ ...range, ...(after !== undefined && { after }) }, limit + 1);
       const items = rows.slice(0, limit);

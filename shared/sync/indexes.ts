@@ -44,10 +44,10 @@ export function createIndexes({ tables }: { tables: Tables }): RecordIndexes {
     prefix: string,
     belongsToRecord: (row: Row<T>) => boolean,
   ): Promise<Row<T>[]> {
-    const found: Row<T>[] = [];
+    const rowsOfRecord: Row<T>[] = [];
     const range = { partitionKey: SYNC, from: prefix, before: keyEnd(prefix), onCorrupt: "leaveOut" } as const;
-    for await (const rows of tables.pages(rowsOf, range)) found.push(...rows.filter(belongsToRecord));
-    return found;
+    for await (const rows of tables.pages(rowsOf, range)) rowsOfRecord.push(...rows.filter(belongsToRecord));
+    return rowsOfRecord;
   }
 
   return {
@@ -63,11 +63,11 @@ export function createIndexes({ tables }: { tables: Tables }): RecordIndexes {
     },
 
     async recordsOfSource(vault, secret) {
-      const found: string[] = [];
+      const recordIds: string[] = [];
       const prefix = sourcePrefix(vault, secret);
       const range = { partitionKey: SYNC, from: prefix, before: keyEnd(prefix), onCorrupt: "leaveOut" } as const;
-      for await (const rows of tables.pages(References, range)) found.push(...rows.map(({ recordId }) => recordId));
-      return found;
+      for await (const rows of tables.pages(References, range)) recordIds.push(...rows.map(({ recordId }) => recordId));
+      return recordIds;
     },
 
     async deletionsOf(recordId) {

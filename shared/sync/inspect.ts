@@ -78,7 +78,7 @@ export function createPlans(deps: {
     const place = placeOf(opened);
     const hasPlaceChanged = record.place !== undefined && record.place !== place;
     const placeFailure = () => new RunFailed("service", placeChangedFailure(opened, record.place!));
-    // If the configuration names another place now, a reached target that fails is explained by that change.
+    // If the configuration names another place now, the failure of a target that was reached is reported as that change.
     const state = await onTarget(record, { opened }, () => target.describe(record.targetName, signal)).catch(
       (error) => {
         throw hasPlaceChanged && error instanceof RunFailed && wasTargetReached(error) ? placeFailure() : error;

@@ -17,8 +17,9 @@ import { type LeaseRecord, Leases, leaseKey, SYNC } from "./record.ts";
  * | `leased` | released | `free` | |
  * | `leased` | ended with the outcome of the run (`leaseEnd`, no `LeaseEvent`) | `none` | the row is deleted |
  *
- * An announcement stays until the lease ends or another worker announces its own write, so that the worker after a crash knows
- * which write may have happened. That the target may have been created stays until the lease ends.
+ * An announced source version stays until the lease ends or another worker announces its own write, so that the worker after a
+ * crash knows which write may have happened. The note that the target may have been created (`creating`) stays until the lease
+ * ends.
  */
 
 /**
@@ -35,11 +36,13 @@ export const deletionWorker = (requestId: string, withTarget: boolean): string =
   (withTarget ? DELETION_WITH_TARGET : DELETION) + requestId;
 const isDeletion = (worker: string): boolean => worker.startsWith(DELETION) || worker.startsWith(DELETION_WITH_TARGET);
 
+/** An event that changes a lease. The table above lists the events. */
 export type LeaseEvent =
   | ({ type: "taken" } & Taker)
   | { type: "announced"; writing: string; creating: boolean }
   | { type: "released" };
 
+/** Returns the state of a lease. `none`: there is no lease row. */
 export const leaseState = (lease: LeaseRecord | undefined): "none" | "free" | "leased" =>
   lease === undefined ? "none" : lease.free ? "free" : "leased";
 
@@ -102,6 +105,6 @@ export const leaseEnd = ({ row }: Lease): Operation => remove(Leases, row.rowKey
 
 /** Returns whether a worker has the lease of the record now. */
 export async function isLeased(tables: Tables, recordId: string): Promise<boolean> {
-  const found = await tables.getWithAge(Leases, SYNC, leaseKey(recordId));
-  return leaseState(found?.row) === "leased" && found!.ageMs < LEASE_MS;
+  const lease = await tables.getWithAge(Leases, SYNC, leaseKey(recordId));
+  return leaseState(lease?.row) === "leased" && lease!.ageMs < LEASE_MS;
 }

@@ -43,6 +43,7 @@ export interface Outcome {
   againInSeconds?: number | undefined;
 }
 
+/** Services that store an outcome. */
 export interface OutcomeDeps {
   queues: Queues;
   indexes: RecordIndexes;

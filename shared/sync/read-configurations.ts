@@ -37,21 +37,21 @@ export async function readConfiguration(
 }
 
 /**
- * Lists the configurations, and counts unreadable ones. Names those in the response, so that an administrator can delete or
- * replace them.
+ * Lists the configurations, and counts the unreadable ones. The answer to the current GET request names the unreadable ones, so that
+ * an administrator can delete or replace them.
  */
 export async function readConfigurations(
   tables: Tables,
-): Promise<{ found: Row<ProviderConfiguration>[]; unreadable: number }> {
-  const found: Row<ProviderConfiguration>[] = [];
+): Promise<{ configurations: Row<ProviderConfiguration>[]; unreadable: number }> {
+  const configurations: Row<ProviderConfiguration>[] = [];
   let unreadable = 0;
   const onCorrupt = (row: StorageCorrupt) => {
     countLeftOut(row, row.rowKey.slice(CONFIGURATION_PREFIX.length));
     unreadable++;
   };
   const range = { partitionKey: SYNC, from: CONFIGURATION_PREFIX, before: keyEnd(CONFIGURATION_PREFIX), onCorrupt };
-  for await (const rows of tables.pages(Configurations, range)) found.push(...rows);
-  return { found, unreadable };
+  for await (const rows of tables.pages(Configurations, range)) configurations.push(...rows);
+  return { configurations, unreadable };
 }
 
 /** Checks a configuration with a call without side effects. @throws {Problem} invalidRequest, unavailable */

@@ -15,6 +15,7 @@ const CACHE_MS = 10 * SECOND_MS;
 /** Timeout for reading a vault's description. With this timeout, the read and the calls after it end within the run's lease. */
 const DESCRIBE_MS = 20 * SECOND_MS;
 
+/** The side of a record: the vault of its source, or the vault of its target. */
 export type Side = "source" | "target";
 
 /** The vault of one side of a record. */
@@ -74,17 +75,17 @@ export function createSyncVaults(deps: {
           remedy: "Delete this record.",
         });
       }
-      const found = await find(name);
-      if (!found) {
+      const inventoryVault = await find(name);
+      if (!inventoryVault) {
         throw new SyncFailure("notFound", `The key vault ${name} is not in the inventory.`, {
           remedy: "Run a scan of its subscription, or delete this record.",
         });
       }
-      const vault = await describeVault(found.id, readsValue).catch((error: unknown) => {
-        throw error instanceof CloudFailure && error.code === "notFound" ? vaultGone(name, found.id) : error;
+      const vault = await describeVault(inventoryVault.id, readsValue).catch((error: unknown) => {
+        throw error instanceof CloudFailure && error.code === "notFound" ? vaultGone(name, inventoryVault.id) : error;
       });
       // Inventory rows are not signed. A tampered row could name any vault that the service can read.
-      if (vault.name.toLowerCase() !== name.toLowerCase()) throw vaultGone(name, found.id);
+      if (vault.name.toLowerCase() !== name.toLowerCase()) throw vaultGone(name, inventoryVault.id);
       const identity = { id: vault.id.toLowerCase(), ...(vault.createdOn && { createdOn: vault.createdOn }) };
       requireSameVault(record, side, name, identity);
       return { secrets: deps.clients.open(vault), identity };

@@ -34,6 +34,7 @@ export const RUN_STATES = ["new", "inSync", "pending", "drifted", "failing"] as 
 export const STATES = [...RUN_STATES, "paused"] as const;
 export type RecordState = (typeof STATES)[number];
 
+/** What a run does with a target that someone else changed or deleted: restores it, or only reports it. */
 export const ON_DRIFT = ["overwrite", "report"] as const;
 
 /** Why the last run failed. */
@@ -226,6 +227,7 @@ export const entryKeys = ({ recordId, entryId }: SyncEntry): [byRecord: string, 
   ENTRY_PREFIX + entryId,
 ];
 
+/** Returns the state that users see. */
 export const stateOf = ({ enabled, state }: SyncRecord): RecordState => (enabled ? state : "paused");
 export const isRecordId = isUlid;
 

@@ -329,4 +329,5 @@ export const tampered = (recordId: string, remedy: string): Problem =>
 
 const THE_RECORD = "The sync record";
 
+/** Returns a record as the target of an audit entry. */
 export const recordTarget = (recordId: string) => ({ type: "syncRecord", id: recordId });

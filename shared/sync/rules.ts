@@ -40,11 +40,11 @@ export function createRules(deps: {
     if (isServiceVault(config, name)) {
       throw new Problem("serviceVault", `${name} is the service's own key vault: it is neither source nor target.`);
     }
-    const found = await vaults.find(name);
-    if (!found) {
+    const inventoryVault = await vaults.find(name);
+    if (!inventoryVault) {
       throw invalidBody(member, "names a key vault that is not in the inventory. Run a scan of its subscription first");
     }
-    return found.name;
+    return inventoryVault.name;
   }
 
   /** Returns the region of a target: its own, or that of the provider's configuration. */

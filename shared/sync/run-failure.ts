@@ -5,6 +5,7 @@ import type { RecordFailure } from "./record.ts";
 /** Transient failures, which may be gone within minutes. After other failures the record waits for its schedule or a user. */
 const RETRIED_CODES = new Set<string>([...TRANSIENT_CODES, "badResponse", "changedMeanwhile", "conflict"]);
 
+/** Returns whether the record is retried soon, before its schedule. */
 export const isRetried = ({ code }: Pick<RecordFailure, "code">): boolean => RETRIED_CODES.has(code);
 
 /** A failure that ends a run, with texts for users. */

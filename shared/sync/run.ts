@@ -42,6 +42,7 @@ const FOLLOW_UP_SLACK_MS = 5 * SECOND_MS;
 /** Wait after a target was recovered, because its name works only after some seconds. */
 const RECOVERY_SECONDS = 20;
 
+/** Services that runs use. */
 export interface RunDeps {
   tables: Tables;
   queues: Queues;
@@ -89,8 +90,8 @@ const isDue = ({ nextRunAt }: SyncRecord, { clock }: RunDeps): boolean =>
   nextRunAt !== undefined && Date.parse(nextRunAt) <= clock.now().getTime() + CLOCK_SLACK_MS;
 
 /**
- * Takes the lease of a record. If another worker has it, sends a message for a later attempt and returns undefined. All
- * messages that come during the lease send one together, so that duplicates don't multiply.
+ * Takes the lease of a record. If another worker has the lease, sends a follow-up, a message for a later attempt, and returns
+ * undefined. All messages that arrive during the lease send one follow-up together, so that duplicates don't multiply.
  */
 async function leaseOrRequeue(record: SyncRecord, deps: RunDeps): Promise<Lease | undefined> {
   const { recordId } = record;
@@ -102,9 +103,9 @@ async function leaseOrRequeue(record: SyncRecord, deps: RunDeps): Promise<Lease 
 }
 
 /**
- * Sends the follow-up of a message, unless another message has one that is still to arrive. Claims it in the record's due row
- * first. If the caller crashes between the claim and the message, the timer sends a message some minutes after the follow-up's
- * time.
+ * Sends a follow-up for a record, unless one was sent that has not arrived yet. Before that, writes the follow-up's time to the
+ * record's due row, so that no other worker sends one too. If the worker crashes between the two steps, the timer sends a message
+ * some minutes after the follow-up's time.
  */
 async function sendFollowUp(
   { recordId, nextRunAt }: SyncRecord,
@@ -141,7 +142,7 @@ async function underLease(
   const { recordId } = dueRecord;
   const lease = await leaseOrRequeue(dueRecord, deps);
   if (!lease) return;
-  const taken = lease.row;
+  const leaseAtStart = lease.row;
   let isSettled: boolean;
   try {
     // Read again under the lease, because another worker may have stored its outcome since the first read.
@@ -152,7 +153,7 @@ async function underLease(
       if (!(error instanceof RunFailed)) throw error;
       const failed = failedOutcome(record, error, deps.clock.now());
       // The target may have been created. Then the next run treats it as its own.
-      if (mayHaveCreated(taken, lease.row, error.unclear)) failed.change.targetOwned = true;
+      if (mayHaveCreated(leaseAtStart, lease.row, error.unclear)) failed.change.targetOwned = true;
       return failed;
     });
     isSettled = await settle(record, outcome, lease, deps);
@@ -316,9 +317,9 @@ async function suspendTampered({ recordId }: Tampered, deps: RunDeps): Promise<v
     since: clock.now().toISOString(),
   };
   const entryOperations = await entryOfUnreadable(recordId, { kind: "failed", failure }, deps);
-  const aside = { aside: true, sentAt: clock.now().toISOString() };
+  const checkedDaily = { aside: true, sentAt: clock.now().toISOString() };
   await tables.transaction(Records.table, SYNC, [
-    merge(DueRows, remaining.rowKey, aside, remaining.etag),
+    merge(DueRows, remaining.rowKey, checkedDaily, remaining.etag),
     ...entryOperations,
   ]);
 }

@@ -34,7 +34,7 @@ export interface SyncSchedule {
    */
   sendDueRecords(): Promise<void>;
   /** Starts the records that failed because of this provider's configuration. Called after an administrator changed it. */
-  configured(provider: string): Promise<void>;
+  retryFailedRecords(provider: string): Promise<void>;
 }
 
 export function createSchedule(deps: {
@@ -101,14 +101,14 @@ export function createSchedule(deps: {
       }
     },
 
-    async configured(provider) {
+    async retryFailedRecords(provider) {
       if ((await licensing.tier()) !== "pro") return;
       for await (const rows of tables.pages(Records, { ...ALL_RECORDS, onCorrupt })) {
-        const waiting = rows.filter(
+        const failedRecords = rows.filter(
           ({ targetProvider, failure }) =>
             targetProvider === provider && FIXED_BY_CONFIGURATION.has(failure?.code ?? ""),
         );
-        await pMap(waiting, ({ recordId }) => records.request(recordId), { concurrency: SENDS_AT_ONCE });
+        await pMap(failedRecords, ({ recordId }) => records.request(recordId), { concurrency: SENDS_AT_ONCE });
       }
     },
   };

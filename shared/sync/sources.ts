@@ -30,30 +30,32 @@ export interface Sources {
 
 export function createSources({ vaults, clock }: { vaults: SyncVaults; clock: Clock }): Sources {
   /**
-   * Returns the current version. If several have the same second, also returns their IDs, and reads the value if they are new.
+   * Returns the current version. If several versions have the same second, also returns their IDs, and reads the secret's value
+   * unless the last run has found out which of them is current.
    */
   async function findCurrent(record: SyncRecord, versions: SecretVersion[], signal: AbortSignal) {
     const tied = versions.filter(({ createdOn }) => createdOn === versions[0]?.createdOn);
-    if (tied.length < 2) return { found: tied[0] };
+    if (tied.length < 2) return { current: tied[0] };
     const tiedVersions = tied
       .map(({ version }) => version)
       .sort()
       .join(" ");
-    const known = tiedVersions === record.tiedVersions && tied.find(({ version }) => version === record.currentVersion);
-    if (known) return { found: known, tiedVersions };
+    const currentAtLastRun =
+      tiedVersions === record.tiedVersions && tied.find(({ version }) => version === record.currentVersion);
+    if (currentAtLastRun) return { current: currentAtLastRun, tiedVersions };
     const { secrets } = await vaults.open(record, "source", true);
     const read = await secrets.read(record.sourceSecret, undefined, signal);
-    return { found: tied.find(({ version }) => version === read?.version) ?? read, tiedVersions };
+    return { current: tied.find(({ version }) => version === read?.version) ?? read, tiedVersions };
   }
 
   return {
     async inspect(record, signal) {
       const { secrets, identity } = await vaults.open(record, "source", false);
       const versions = await secrets.versions(record.sourceSecret, signal);
-      const { found, tiedVersions } = await findCurrent(record, versions, signal);
-      if (!found) throw sourceMissing(record);
-      checkUsable(record, found, Math.floor(clock.now().getTime() / SECOND_MS));
-      return { version: found.version, vault: identity, ...(tiedVersions !== undefined && { tiedVersions }) };
+      const { current, tiedVersions } = await findCurrent(record, versions, signal);
+      if (!current) throw sourceMissing(record);
+      checkUsable(record, current, Math.floor(clock.now().getTime() / SECOND_MS));
+      return { version: current.version, vault: identity, ...(tiedVersions !== undefined && { tiedVersions }) };
     },
 
     async read(record, version, signal) {
@@ -65,7 +67,7 @@ export function createSources({ vaults, clock }: { vaults: SyncVaults; clock: Cl
   };
 }
 
-/** @param now - Unix seconds. */
+/** Throws if this version of the source must not be copied. @param now - Unix seconds. @throws {SyncFailure} */
 function checkUsable(record: SyncRecord, { managed, enabled, notBefore, expiresOn, tags }: SecretVersion, now: number) {
   const source = sourceOf(record);
   const unusable = (code: SyncFailure["code"], what: string, remedy: string) =>

@@ -96,7 +96,7 @@ export interface Sync {
   /** Called by a timer: sends a message for each record that is due. */
   sendDueRecords(): Promise<void>;
   /** Called after a provider's configuration changed: starts the records that failed because of it. */
-  configured(provider: string): Promise<void>;
+  retryFailedRecords(provider: string): Promise<void>;
   /** Called by a timer once a day: deletes secrets that no provider's configuration names anymore. */
   cleanUp(caller: Caller): Promise<void>;
   /**
@@ -149,12 +149,12 @@ export function createSync(deps: SyncDependencies): Sync {
   const runDeps: RunDeps = { ...deps, indexes, records, plans, sources, history };
   const schedule = createSchedule({ ...deps, records });
 
-  const licensed = async () => (await licensing.tier()) === "pro";
+  const isLicensed = async () => (await licensing.tier()) === "pro";
 
   /** Returns a record. Without a license, existing records stay readable, and an unknown ID gives `licenseRequired`. */
   async function get(recordId: string): Promise<SyncRecordRow> {
     const record = await records.find(recordId);
-    if (!record && !(await licensed())) throw licenseRequired();
+    if (!record && !(await isLicensed())) throw licenseRequired();
     return record ?? (await records.get(recordId));
   }
 
@@ -201,7 +201,7 @@ export function createSync(deps: SyncDependencies): Sync {
     get,
 
     async list(filter, request) {
-      if (!(await licensed()) && !(await records.any())) throw licenseRequired();
+      if (!(await isLicensed()) && !(await records.any())) throw licenseRequired();
       return await records.list(filter, request);
     },
 
@@ -273,15 +273,15 @@ export function createSync(deps: SyncDependencies): Sync {
     },
 
     async runFor(vault, secret) {
-      const found = await indexes.recordsOfSource(vault, secret);
-      if (found.length === 0 || !(await licensed())) return;
-      for (const recordId of found) await records.request(recordId);
+      const recordIds = await indexes.recordsOfSource(vault, secret);
+      if (recordIds.length === 0 || !(await isLicensed())) return;
+      for (const recordId of recordIds) await records.request(recordId);
     },
 
     run: (recordId) => runRecord(recordId, runDeps),
     failRun: (recordId) => failRun(recordId, runDeps),
     sendDueRecords: schedule.sendDueRecords,
-    configured: schedule.configured,
+    retryFailedRecords: schedule.retryFailedRecords,
     cleanUp: configurations.cleanUp,
     everyRecord: records.every,
     entriesSince: history.since,

@@ -42,6 +42,7 @@ const UnreadableRowRecord = z.object({
 });
 /** An unreadable row, without its contents. */
 export type UnreadableRow = z.infer<typeof UnreadableRowRecord>;
+/** The rows of the list. */
 export const Listed = entity(TABLE, UnreadableRowRecord);
 const LISTED = "rows";
 
@@ -121,7 +122,7 @@ export function createUnreadableRows(deps: Dependencies): UnreadableRows {
     const key = keyOf(row);
     if ((remembered.get(key) ?? 0) > now()) return true;
     if (remembered.size >= MAX_REMEMBERED) remembered.clear();
-    // Before the first request, so that a row that the report itself reads is not reported without end.
+    // The row is remembered before the first request. The report may read the same row, and would otherwise report it endlessly.
     remembered.set(key, now() + REPORT_EVERY_MS);
     try {
       const { keys } = await count();

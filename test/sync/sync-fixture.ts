@@ -153,7 +153,7 @@ export function openFixture({ cloud, connectionString, storage, ...options }: Fi
         const next = messages.find(({ visibleAt }) => visibleAt <= clock.now().getTime());
         if (!next) return;
         if (next.queue === RUN_QUEUE) await sync.run(next.message.recordId!);
-        else await sync.configured(next.message.provider!);
+        else await sync.retryFailedRecords(next.message.provider!);
         messages.splice(messages.indexOf(next), 1);
       }
     },

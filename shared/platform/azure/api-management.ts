@@ -13,6 +13,7 @@ export interface NamedValue {
   keyVault?: KeyVaultContract;
 }
 
+/** A reference to a key vault secret, and the outcome of its last refresh. */
 export interface KeyVaultContract {
   /** Address of the key vault secret, with or without a version. */
   secretIdentifier: string;
@@ -32,7 +33,10 @@ export interface ApiManagementCertificate {
   keyVault?: KeyVaultContract;
 }
 
-/** Every method throws `CloudFailure`. https://learn.microsoft.com/rest/api/apimanagement/named-value */
+/**
+ * Reads what API Management services take from key vaults. Every method throws `CloudFailure`.
+ * https://learn.microsoft.com/rest/api/apimanagement/named-value
+ */
 export interface ApiManagement {
   /** @param serviceId - Resource ID of the API Management service. */
   namedValues(serviceId: string, signal?: AbortSignal): Promise<ListResult<NamedValue>>;

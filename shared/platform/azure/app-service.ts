@@ -21,6 +21,7 @@ export interface KeyVaultReference {
 export const REFERENCE_LISTS = ["appsettings", "connectionstrings"] as const;
 export type ReferenceList = (typeof REFERENCE_LISTS)[number];
 
+/** Whether a site runs. */
 export interface SiteState {
   /** `Running` or `Stopped`. Undefined if the answer has no state. */
   state?: string;

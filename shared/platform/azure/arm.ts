@@ -113,8 +113,8 @@ export function createArm({ config, identity, log, randomness = systemRandomness
     async list<T>(call: ArmCall, entry: z.ZodType<T>) {
       const result: ListResult<T> = { entries: [], unreadable: [] };
       for await (const entries of pages(call)) {
-        for (const one of entries) {
-          const { success, data, error } = entry.safeParse(one);
+        for (const value of entries) {
+          const { success, data, error } = entry.safeParse(value);
           if (success) result.entries.push(data);
           else result.unreadable.push(undocumented(call.target, error));
         }

@@ -104,8 +104,8 @@ interface CallPolicyOptions {
   /** Delays requests that would exceed the rate limits of the service. */
   pace?: PacedRequests | undefined;
   /**
-   * Returns the failure that an unsuccessful response, or a response that is not JSON, means in this service. Undefined: as
-   * elsewhere.
+   * Returns the failure that an unsuccessful response, or a response that is not JSON, means in this service. If it returns
+   * undefined, or is missing, the response means what it means in any Azure service.
    */
   failureOf?: ((answer: FailedAnswer, target: CallTarget) => CloudFailure | undefined) | undefined;
   log: Logger;
@@ -152,6 +152,7 @@ const commonHeaders = loadOnce(async (): Promise<Record<string, string>> => {
   return request.headers.toJSON({ preserveCase: true });
 });
 
+/** A request without an SDK client, for `createSender`. */
 export interface SentRequest {
   method?: "GET" | "POST" | "PUT" | "PATCH";
   url: string;
@@ -294,10 +295,10 @@ function routeOf(address: string, { origin, resource, route }: CallPolicyOptions
   if (url.origin !== origin || url.username !== "" || url.password !== "") {
     throw foreignHost({ operation: "follow a link", resource }, url.origin);
   }
-  const found = route(url.pathname);
-  if (!found)
+  const matchingRoute = route(url.pathname);
+  if (!matchingRoute)
     throw malformedAnswer({ operation: "follow a link", resource }, "the next-page link does not point to a list");
-  return found;
+  return matchingRoute;
 }
 
 /**
@@ -327,16 +328,16 @@ function readResponse(
   const { error } = answer.safeParse(json);
   if (error) throw undocumented(target, error);
   if (!entry) return json;
-  const found = json as { value: unknown[] };
-  const readable = found.value.filter((one) => {
-    const { error } = entry.safeParse(one);
+  const pageOfList = json as { value: unknown[] };
+  const readable = pageOfList.value.filter((listed) => {
+    const { error } = entry.safeParse(listed);
     if (!error) return true;
     const failure = undocumented(target, error);
     if (!unreadable) throw failure;
-    unreadable(one, failure);
+    unreadable(listed, failure);
     return false;
   });
-  return { ...found, value: readable };
+  return { ...pageOfList, value: readable };
 }
 
 function successOf(answer: Route["answer"]): readonly number[] {
@@ -358,8 +359,8 @@ function waitBefore(
   randomness: Randomness,
 ): number | undefined {
   const { throttledTries: throttled, concurrencyTries: concurrency, unreachableTries: unreachable } = limits;
-  const allowed = { throttled, concurrency, unreachable }[failure.code as string] ?? 1;
-  if (tries >= allowed) return undefined;
+  const maximumTries = { throttled, concurrency, unreachable }[failure.code as string] ?? 1;
+  if (tries >= maximumTries) return undefined;
   const jittered = limits.firstWaitMs * (0.5 + randomness.number() / 2);
   // Jitter is added to a `Retry-After` too, so that calls that were rejected together do not return together.
   if (failure.retryAfterSeconds !== undefined) return failure.retryAfterSeconds * 1000 + jittered;

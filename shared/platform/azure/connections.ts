@@ -5,6 +5,7 @@ import { type ConnectionLimits, createTransport, type Transport } from "../trans
 /** Maximum number of connections to one host. Opening a connection takes more processor time than three requests. */
 const MAX_PER_HOST = 8;
 
+/** Limits of the connections to cloud services. */
 export const CONNECTION_LIMITS: ConnectionLimits = { perHost: MAX_PER_HOST, idleMs: 4_000 };
 
 /** Running and waiting requests per allowed connection. More requests allow more connections. The number never decreases. */

@@ -12,7 +12,7 @@ export interface LinkedService {
   typeProperties: Record<string, unknown>;
 }
 
-/** Every method throws `CloudFailure`. https://learn.microsoft.com/rest/api/datafactory/linked-services */
+/** Reads data factories. Every method throws `CloudFailure`. https://learn.microsoft.com/rest/api/datafactory/linked-services */
 export interface DataFactory {
   linkedServices(factoryId: string, signal?: AbortSignal): Promise<ListResult<LinkedService>>;
 }

@@ -3,19 +3,22 @@ import type { Arm, ListResult } from "./arm.ts";
 import { nameWithoutParents, resourceName, resourcePath } from "./resource-id.ts";
 import { DEPENDENCY_READER } from "./watch-roles.ts";
 
-/** A secret of a Front Door profile, which comes from a key vault. */
+/** A secret of a Front Door profile, such as a certificate that comes from a key vault. */
 export interface FrontDoorSecret {
   name: string;
   /** `CustomerCertificate`, `ManagedCertificate` … */
   type: string;
-  /** Resource ID of the key vault secret. */
+  /** Resource ID of the key vault secret. Undefined if the secret comes from no key vault. */
   secretSource?: string;
   secretVersion?: string;
   /** True if the profile uses the newest version. */
   useLatestVersion: boolean;
 }
 
-/** Every method throws `CloudFailure`. https://learn.microsoft.com/rest/api/frontdoor/azurefrontdoorstandardpremium/secrets */
+/**
+ * Reads Front Door profiles. Every method throws `CloudFailure`.
+ * https://learn.microsoft.com/rest/api/frontdoor/azurefrontdoorstandardpremium/secrets
+ */
 export interface FrontDoor {
   secrets(profileId: string, signal?: AbortSignal): Promise<ListResult<FrontDoorSecret>>;
 }

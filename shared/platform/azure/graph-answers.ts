@@ -24,7 +24,7 @@ import type {
 
 /** A text of any member. Documented members are shorter than 4,096 characters. */
 const text = z.string().max(4096).nullish();
-/** These texts become part of addresses and storage keys. */
+/** The ID of an object. IDs become part of addresses and storage keys, so their form is checked. */
 const guid = z.string().regex(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i);
 const instant = z.iso.datetime({ offset: true }).nullish();
 
@@ -58,12 +58,12 @@ const application = servicePrincipal.extend({
   owners: z.array(owner).nullish(),
 });
 /**
- * An application in the list of `federatedApplications`. Any other member is rejected, so that no incomplete application
- * passes.
+ * An entry of the list `federatedApplications`, which has only an ID. An entry with other members must match the schema
+ * `application`. Without this rule, an application that lacks a documented member would be accepted as an ID.
  */
 const idAlone = z
   .looseObject({ id: guid })
-  .refine((one) => Object.keys(one).every((name) => name === "id" || name.startsWith("@odata.")));
+  .refine((entry) => Object.keys(entry).every((name) => name === "id" || name.startsWith("@odata.")));
 const removed = z.object({ id: guid, "@removed": z.object({}) });
 const changes = z.union([removed, application]);
 const federated = z.object({ id: guid, name: z.string(), issuer: z.string(), subject: z.string() });
@@ -95,7 +95,7 @@ const keySet = z.object({ id: z.string().min(1).max(256), keys: z.array(policyKe
 
 const link = z
   .string()
-  .refine((one) => URL.canParse(one))
+  .refine((address) => URL.canParse(address))
   .optional();
 
 /** A page of a list with unchecked entries. */
@@ -171,14 +171,14 @@ const ROUTES: [path: RegExp, route: Route][] = [
   ],
 ];
 
-/** Key sets of custom policies exist only in this API version. */
+/** Key sets of custom policies exist only in the beta version of the API. */
 const BETA: Route = { ...listOf(keySet), target: target("list the policy keys", KEY_SETS) };
 
 /** Returns the route of a path, or undefined if no call uses that path. */
 export function graphRoute(path: string): Route | undefined {
   if (path === "/beta/trustFramework/keySets") return BETA;
-  const below = /^\/v1\.0\/(.+)$/.exec(path)?.[1];
-  return below === undefined ? undefined : ROUTES.find(([pattern]) => pattern.test(below))?.[1];
+  const pathInVersion = /^\/v1\.0\/(.+)$/.exec(path)?.[1];
+  return pathInVersion === undefined ? undefined : ROUTES.find(([pattern]) => pattern.test(pathInVersion))?.[1];
 }
 
 export function readOrganization(entry: unknown): Organization {
@@ -228,9 +228,9 @@ export function readApplication(entry: unknown): GraphApplication {
 }
 
 /** @throws {CloudFailure} badResponse if the answer is not what the service documents. */
-function requireDocumented<T>(schema: z.ZodType<T>, answer: unknown, of: CallTarget): T {
+function requireDocumented<T>(schema: z.ZodType<T>, answer: unknown, callTarget: CallTarget): T {
   const { data, error } = schema.safeParse(answer);
-  if (error) throw undocumented(of, error);
+  if (error) throw undocumented(callTarget, error);
   return data;
 }
 
@@ -238,21 +238,22 @@ export function readServicePrincipal(entry: unknown): GraphApplication {
   return { kind: "servicePrincipal", ...credentialsOf(servicePrincipal.parse(entry)) };
 }
 
-function credentialsOf(found: z.infer<typeof servicePrincipal>) {
+/** Returns the members that applications and service principals have in common. */
+function credentialsOf(entry: z.infer<typeof servicePrincipal>) {
   return {
-    objectId: found.id.toLowerCase(),
-    appId: found.appId.toLowerCase(),
-    displayName: found.displayName ?? "",
-    passwords: found.passwordCredentials.map(passwordOf),
-    keys: found.keyCredentials.map(keyOf),
+    objectId: entry.id.toLowerCase(),
+    appId: entry.appId.toLowerCase(),
+    displayName: entry.displayName ?? "",
+    passwords: entry.passwordCredentials.map(passwordOf),
+    keys: entry.keyCredentials.map(keyOf),
   };
 }
 
 export function readChanges(entries: readonly unknown[]): ApplicationChanges {
   const all = entries.map((entry) => changes.parse(entry));
   return {
-    changed: all.filter((one) => !("@removed" in one)).map(readApplication),
-    removed: all.filter((one) => "@removed" in one).map(({ id }) => id.toLowerCase()),
+    changed: all.filter((change) => !("@removed" in change)).map(readApplication),
+    removed: all.filter((change) => "@removed" in change).map(({ id }) => id.toLowerCase()),
   };
 }
 
@@ -261,8 +262,10 @@ export function readOwner(entry: unknown): DirectoryOwner {
   return { id: id.toLowerCase(), ...definedMembers(names) };
 }
 
+/** Reads the entry of a list of which only the IDs are needed. */
 export const readId = (entry: unknown): string => z.object({ id: guid }).parse(entry).id.toLowerCase();
 
+/** Reads a federated credential. */
 export const readFederated = (entry: unknown): FederatedCredential => federated.parse(entry);
 
 export function readNewPassword(answer: unknown): NewPassword {
@@ -311,9 +314,9 @@ export function passwordPolicyOf(applicationAnswer: unknown, tenantAnswer: unkno
   const assigned = (appManagementPolicies ?? [])
     .filter(({ isEnabled }) => isEnabled)
     .map((policy) => policy.restrictions);
-  const inOrder = [...assigned, ...(tenant.isEnabled ? [tenant.applicationRestrictions] : [])];
+  const assignedFirst = [...assigned, ...(tenant.isEnabled ? [tenant.applicationRestrictions] : [])];
   const restrictionOf = (type: string): Restriction | undefined => {
-    const all = inOrder.flatMap((one) => one?.passwordCredentials ?? []);
+    const all = assignedFirst.flatMap((policy) => policy?.passwordCredentials ?? []);
     const first = all.find(({ restrictionType }) => restrictionType.toLowerCase() === type.toLowerCase());
     return first && applies(first, createdDateTime) ? first : undefined;
   };
@@ -322,12 +325,13 @@ export function passwordPolicyOf(applicationAnswer: unknown, tenantAnswer: unkno
   return { allowed: restrictionOf("passwordAddition") === undefined, ...definedMembers({ longestDays }) };
 }
 
+/** Returns whether a restriction is enabled and covers an application of that age. An unknown age counts as covered. */
 function applies(
-  { state, restrictForAppsCreatedAfterDateTime: after }: Restriction,
+  { state, restrictForAppsCreatedAfterDateTime: createdAfter }: Restriction,
   created: string | null | undefined,
 ) {
   if (state?.toLowerCase() === "disabled") return false;
-  return !after || !created || Date.parse(created) >= Date.parse(after);
+  return !createdAfter || !created || Date.parse(created) >= Date.parse(createdAfter);
 }
 
 /**

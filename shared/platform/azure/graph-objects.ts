@@ -1,5 +1,5 @@
 /**
- * The part of Microsoft Graph v1.0 that application credentials need:
+ * Objects of Microsoft Graph, with the members that the service uses:
  * https://learn.microsoft.com/graph/api/resources/application. Times are whole Unix seconds.
  */
 
@@ -53,6 +53,7 @@ export interface GraphApplication {
   owners?: DirectoryOwner[];
 }
 
+/** A trust in tokens of another issuer. An application with such a credential can sign in without a secret. */
 export interface FederatedCredential {
   id: string;
   name: string;

@@ -25,8 +25,10 @@ type SignInSettings = Pick<
   "AZURE_CLOUD" | "AZURE_TENANT_ID" | "AZURE_CLIENT_ID" | "AZURE_CLIENT_SECRET" | "cloud"
 >;
 
+/** How the service authenticates to Azure. */
 export type CredentialType = "clientSecret" | "managedIdentity" | "developerSignIn";
 
+/** The service's own identity in Azure. */
 export interface Identity {
   /**
    * Returns the credential of the process. It caches tokens by scope, and parallel calls share one token request.

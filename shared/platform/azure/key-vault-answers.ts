@@ -30,6 +30,7 @@ const propertiesSchema = (collection: string) =>
     contentType: text,
     x509Thumbprint: bytes,
   });
+/** Schemas of the entries of lists, by kind of asset. */
 export const propertiesSchemas = {
   secret: propertiesSchema("secrets"),
   key: propertiesSchema("keys"),
@@ -90,6 +91,7 @@ const OPERATIONS = Object.entries(PATHS) as [Operation, RegExp][];
 const GRANT =
   "the role Key Vault Reader on this vault, or, where it uses access policies, list for secrets, list, get and getrotationpolicy for keys, and list and get for certificates";
 
+/** Describes a call for its failure message. */
 export const targetOf = (operation: Operation, resource: string): CallTarget => ({ operation, resource, grant: GRANT });
 
 /** Returns undefined if no call uses the path. */

@@ -11,20 +11,21 @@
 /** Maximum number of requests in any period of ten seconds. */
 export const KEY_VAULT_PACE = { perVault: 1_000, hardwareKeysPerVault: 500, perRegion: 5_000, periodMs: 10_000 };
 
-/** A vault as far as its limits depend on it. Scans know all members; a caller without them keeps the limits of the vault. */
+/** The members of a vault on which its limits depend. If a caller knows only the origin, no limit of a region applies. */
 export interface PacedVault {
   /** Such as `https://kv-payments.vault.azure.net`. */
   origin: string;
   /** With `location`: the subscription and region whose vaults share a limit. Absent if the caller does not know them. */
   subscriptionId?: string | undefined;
   location?: string | undefined;
-  /** `standard` vaults have no keys in hardware. In others the limit for such keys applies to the requests for any key. */
+  /** `standard` vaults have no keys in hardware. In all other vaults, the limit for such keys applies to requests for any key. */
   sku?: string | undefined;
 }
 
 /** Runs a request to a path as soon as all limits allow it. Throws the reason of the signal if it is aborted before that. */
 export type PacedRequests = <T>(path: string, request: () => Promise<T>, signal?: AbortSignal) => Promise<T>;
 
+/** Limits the requests of this process to key vaults. `vault` returns the function that runs the requests to one vault. */
 export interface KeyVaultPace {
   vault(vault: PacedVault): PacedRequests;
 }
@@ -44,8 +45,8 @@ export function createKeyVaultPace(limits = KEY_VAULT_PACE, clock = systemClock)
   const limitByName = new Map<string, RateLimit>();
 
   function limitOf(name: string, maximum: number): RateLimit {
-    const known = limitByName.get(name);
-    if (known) return known;
+    const existing = limitByName.get(name);
+    if (existing) return existing;
     // A process that scans many vaults must not keep a limit for each of them.
     for (const [other, limit] of limitByName) if (limit.isIdle()) limitByName.delete(other);
     const limit = new RateLimit(maximum, limits.periodMs, clock);
@@ -65,7 +66,7 @@ export function createKeyVaultPace(limits = KEY_VAULT_PACE, clock = systemClock)
         const started: RateLimit[] = [];
         try {
           for (const [name, maximum] of applicable) {
-            // Only now, because an idle limit is forgotten when another one is created.
+            // The limit is created only now, because an idle limit is deleted when another one is created.
             const limit = limitOf(name, maximum);
             await limit.start(signal);
             started.push(limit);
@@ -145,7 +146,7 @@ class RateLimit {
       this.#waiting.shift()!.start();
     }
     const [oldest] = this.#endTimes;
-    // Without an ended request all are running, and the end of one calls this method.
+    // If no request has ended yet, all of them are running. The end of a request calls this method again.
     if (this.#waiting.length === 0 || this.#hasTimer || oldest === undefined) return;
     this.#hasTimer = true;
     this.#clock.after(Math.max(1, Math.ceil(oldest + this.#periodMs - this.#clock.now())), () => {

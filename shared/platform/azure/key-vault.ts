@@ -94,7 +94,7 @@ export interface CertificateDetails {
   thumbprint?: string;
   /** Validity of the policy, or else of the certificate, rounded to months. */
   validityMonths?: number;
-  /** Validity that the policy orders. */
+  /** Validity in months that the policy sets for new certificates. */
   orderedMonths?: number;
   /** Whether the policy allows to read the private key. */
   exportable?: boolean;
@@ -137,6 +137,7 @@ export interface VaultClient {
   close(): Promise<void>;
 }
 
+/** Opens clients of key vaults for scans. */
 export interface KeyVaults {
   /**
    * Returns a client for one vault. Its calls share at most eight connections.
@@ -145,6 +146,7 @@ export interface KeyVaults {
   open(vault: { name: string; vaultUri: string } & Omit<PacedVault, "origin">): VaultClient;
 }
 
+/** Services that each client of Azure needs. */
 export interface CloudServices {
   config: Config;
   identity: Identity;
@@ -328,8 +330,8 @@ export async function parsedByClient<T>(target: CallTarget, call: () => Promise<
     return await call();
   } catch (error) {
     // An error before the parsing is a `CloudFailure` of calls.ts or an abort. Any other error comes from the client's parser.
-    const isOther = error instanceof CloudFailure || (error instanceof Error && error.name === "AbortError");
-    throw isOther ? asCloudFailure(error, target) : malformedAnswer(target, "the client can't parse the answer");
+    const isCallFailure = error instanceof CloudFailure || (error instanceof Error && error.name === "AbortError");
+    throw isCallFailure ? asCloudFailure(error, target) : malformedAnswer(target, "the client can't parse the answer");
   }
 }
 
@@ -368,6 +370,7 @@ interface SdkProperties {
   managed?: boolean;
 }
 
+/** Converts the properties of a listed object from the form of the SDK clients. */
 export function listed(properties: SdkProperties): Listed {
   return {
     name: copyText(properties.name ?? ""),

@@ -88,7 +88,7 @@ export function createLogAnalytics(services: CloudServices): LogAnalytics {
       const table = (isWhole ? result.tables : result.partialTables)[0];
       if (table === undefined) throw malformedAnswer(target, "the response has no table");
       const names = table.columnDescriptors.map(({ name }) => name ?? "");
-      const rows = table.rows.map((cells) => Object.fromEntries(names.map((name, at) => [name, cells[at]])));
+      const rows = table.rows.map((cells) => Object.fromEntries(names.map((name, column) => [name, cells[column]])));
       if (isWhole) return { rows, incomplete: undefined };
       return {
         rows,

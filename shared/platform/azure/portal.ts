@@ -16,6 +16,7 @@ const PORTALS: Record<Config["AZURE_CLOUD"], string> = {
   AzureUSGovernment: "https://portal.azure.us",
 };
 
+/** Returns the values for links to the portal of the configured cloud. */
 export const portalOf = (config: Pick<Config, "AZURE_CLOUD" | "AZURE_TENANT_ID" | "cloud">): Portal => ({
   portal: PORTALS[config.AZURE_CLOUD],
   tenantId: config.AZURE_TENANT_ID,

@@ -18,7 +18,7 @@ export interface RoleAssignment {
 export interface AssignmentRecord {
   scope: string;
   description?: string | undefined;
-  /** Object ids of the identities that created and last changed the assignment. */
+  /** Object IDs of the identities that created and last changed the assignment. */
   createdBy?: string | undefined;
   updatedBy?: string | undefined;
   /** Time of the last change, ISO 8601. */
@@ -32,7 +32,7 @@ export interface RoleDefinition {
   permissions: { actions: string[]; notActions: string[]; dataActions: string[]; notDataActions: string[] }[];
 }
 
-/** Every method throws `CloudFailure`. https://learn.microsoft.com/rest/api/authorization */
+/** Reads who has which role. Every method throws `CloudFailure`. https://learn.microsoft.com/rest/api/authorization */
 export interface RoleAssignments {
   /**
    * Lists the assignments at the subscription, above it (management groups) and below it, without eligible assignments.
@@ -85,9 +85,9 @@ const definition = z.object({
  */
 export async function readAssignmentRecord(arm: Arm, id: string): Promise<AssignmentRecord | undefined> {
   const target = { operation: "read the role assignment", resource: id, grant: VAULT_GRANT };
-  const found = await unlessMissing(arm.call({ path: id, apiVersion: API_VERSION, target }, record));
-  if (!found) return undefined;
-  const { scope, description, createdBy, updatedBy, updatedOn } = found.properties;
+  const answer = await unlessMissing(arm.call({ path: id, apiVersion: API_VERSION, target }, record));
+  if (!answer) return undefined;
+  const { scope, description, createdBy, updatedBy, updatedOn } = answer.properties;
   return {
     scope,
     description: description ?? undefined,

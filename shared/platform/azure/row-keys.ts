@@ -5,11 +5,11 @@ import { CloudFailure } from "./failure.ts";
 import type { ServiceKeyVault } from "./service-key-vault.ts";
 
 /**
- * Number of missing keys after which a process requests no further keys from the vault in the same minute. Another program can
- * write rows with any number of names of keys, and the vault would reject the requests of all instances.
+ * Number of missing keys after which a process requests no further keys from the vault in the same minute. Another program could
+ * write rows that name many keys. The requests for these keys would reach the vault's limit, which all instances share.
  */
 const MAX_ABSENT = 20;
-/** Secret with the keys that sign rows. */
+/** Name of the secret whose versions are the keys that sign rows. */
 export const ROW_SIGNING = "row-signing";
 /** Bytes of a key for HMAC with SHA-256 (RFC 7518 §3.2), and for AES-256. */
 const KEY_BYTES = 32;

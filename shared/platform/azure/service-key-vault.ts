@@ -46,7 +46,7 @@ const SECRET = /^\/(deleted)?secrets\/[0-9A-Za-z-]{1,127}(\/[0-9A-Za-z]*)?$/;
 const secret = z.object({ id: z.string(), tags: z.record(z.string(), z.string()).nullish() });
 
 /**
- * Returns undefined if `SERVICE_KEY_VAULT_URL` is not set.
+ * Creates the client of the service's own key vault. Returns undefined if `SERVICE_KEY_VAULT_URL` is not set.
  *
  * @throws {CloudFailure} foreignHost if the URL is not under the cloud's Key Vault domain.
  */
@@ -72,7 +72,7 @@ export function createServiceKeyVault(services: CloudServices): ServiceKeyVault 
     );
   }
 
-  /** Returns the newest version's name and tags. */
+  /** Returns the properties of the newest version, or undefined if the secret does not exist. */
   async function newest(name: string) {
     return (await unlessMissing((await client("read a secret")).getSecret(name)))?.properties;
   }
@@ -97,8 +97,8 @@ export function createServiceKeyVault(services: CloudServices): ServiceKeyVault 
     },
 
     async readNewest(name) {
-      const found = await unlessMissing((await client("read a secret")).getSecret(name));
-      return found && { version: versionOf(found.properties), value: found.value ?? "" };
+      const newestSecret = await unlessMissing((await client("read a secret")).getSecret(name));
+      return newestSecret && { version: versionOf(newestSecret.properties), value: newestSecret.value ?? "" };
     },
 
     async writeSecret(name, value, contentType, tags) {

@@ -6,8 +6,8 @@ import { ROW_SIGNING } from "./row-keys.ts";
 import type { ServiceKeyVault } from "./service-key-vault.ts";
 
 /**
- * What the key vault, and not the tables, knows about the signed rows of a store: since when they are signed, and the
- * sequences of their lists (row-lists.ts). So someone who can write only tables can't make the service accept unsigned or older rows.
+ * State of a store's signed rows: since when they are signed, and the sequences of their lists (row-lists.ts). The state is in the
+ * key vault. Otherwise someone who can write only tables could make the service accept unsigned or older rows.
  */
 export interface SigningState {
   /** Undefined before the first run of a version that signs all rows, and after the preparation of a rollback. */
@@ -28,11 +28,11 @@ export interface SigningStates {
   read(): Promise<SigningState>;
   write(state: SigningState): Promise<void>;
   /**
-   * Adds this store to those whose rows the vault's key signs, and returns the others. Rows can be copied between stores with one
-   * key. Costs one request, and two more if the store is new.
+   * Adds this store to the list of stores whose rows the vault's key signs, and returns the other stores of the list. Rows can be
+   * copied between stores that share a key. Costs one request, and two more if the store is new.
    *
-   * @returns `registered`: whether the store needed no registration. Otherwise call it again: another store that registers at the
-   *   same time may replace the tag, and before the first signed row there is no key.
+   * @returns `registered`: true if the store was in the list before this call, or if the list is full. If false, call it again:
+   *   another store that registers at the same time may replace the list, and before the first signed row there is no key.
    */
   registerStore(): Promise<{ others: string[]; registered: boolean }>;
   /**
@@ -47,12 +47,15 @@ const ABSENT_CACHE_MS = 30 * SECOND_MS;
 /** Time after `signed.at` in which instances of an earlier version may still write rows without a signature. */
 export const UNSIGNED_GRACE_MS = 15 * MINUTE_MS;
 
-/** Tag of the key with the storage accounts of its stores, separated by spaces. */
+/** Tag of the signing key. Its value is the list of the stores' storage accounts, separated by spaces. */
 const STORES = "stores";
 /** Maximum length of a tag's value. */
 const MAX_TAG = 256;
 
-/** Prefix of the tag with the numbers of a table's lists, joined by dots: 16 numbers of up to 15 digits have 255 characters. */
+/**
+ * Prefix of the tag with the sequence numbers of a table's lists, joined by dots. 16 numbers of up to 15 digits have 255
+ * characters.
+ */
 const LISTS = "lists-";
 const Tags = z.looseObject({
   signedAt: z.iso.datetime().optional(),
@@ -63,8 +66,8 @@ const Tags = z.looseObject({
 /** @param storageAccount - Name of the store's account, because several deployments may share a vault. */
 export function keyVaultSigningStates(vault: ServiceKeyVault, storageAccount: string, clock: Clock): SigningStates {
   const secret = `signed-rows-${storageAccount.replace(/[^0-9a-zA-Z]/g, "-").slice(0, 60)}`;
-  let knownUntil: number | undefined;
-  let askedAt: number | undefined;
+  let cachedUnsignedUntil: number | undefined;
+  let lastReadAt: number | undefined;
 
   async function read(): Promise<SigningState> {
     const { data: tags } = Tags.safeParse((await vault.readTags(secret)) ?? {});
@@ -82,7 +85,7 @@ export function keyVaultSigningStates(vault: ServiceKeyVault, storageAccount: st
       lists.map(([name, numbers]) => [name.slice(LISTS.length), String(numbers).split(".").map(Number)]),
     );
     if (signedAt === undefined || unsignedUntil === undefined) return { sequences };
-    knownUntil = Date.parse(unsignedUntil);
+    cachedUnsignedUntil = Date.parse(unsignedUntil);
     return { signed: { at: signedAt, unsignedUntil, complete: complete === "true" }, sequences };
   }
 
@@ -98,7 +101,7 @@ export function keyVaultSigningStates(vault: ServiceKeyVault, storageAccount: st
         }),
         ...Object.fromEntries(Object.entries(sequences).map(([table, numbers]) => [LISTS + table, numbers.join(".")])),
       });
-      knownUntil = signed && Date.parse(signed.unsignedUntil);
+      cachedUnsignedUntil = signed && Date.parse(signed.unsignedUntil);
     },
 
     async registerStore() {
@@ -115,12 +118,12 @@ export function keyVaultSigningStates(vault: ServiceKeyVault, storageAccount: st
     },
 
     async unsignedUntil() {
-      if (knownUntil !== undefined) return knownUntil;
+      if (cachedUnsignedUntil !== undefined) return cachedUnsignedUntil;
       const now = clock.now().getTime();
-      if (askedAt !== undefined && now - askedAt < ABSENT_CACHE_MS) return undefined;
+      if (lastReadAt !== undefined && now - lastReadAt < ABSENT_CACHE_MS) return undefined;
       await read();
-      askedAt = now;
-      return knownUntil;
+      lastReadAt = now;
+      return cachedUnsignedUntil;
     },
   };
 }

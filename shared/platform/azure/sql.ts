@@ -13,7 +13,7 @@ export interface EncryptionProtector {
   autoRotationEnabled: boolean;
 }
 
-/** Every method throws `CloudFailure`. https://learn.microsoft.com/rest/api/sql/encryption-protectors */
+/** Reads SQL servers. Every method throws `CloudFailure`. https://learn.microsoft.com/rest/api/sql/encryption-protectors */
 export interface Sql {
   encryptionProtector(serverId: string, signal?: AbortSignal): Promise<EncryptionProtector>;
 }

@@ -75,6 +75,7 @@ export interface VaultSecrets {
   remove(name: string): Promise<void>;
 }
 
+/** Opens clients that read and write the secrets of key vaults. */
 export interface VaultSecretsClients {
   /**
    * @throws {CloudFailure} foreignHost if the address is not https, or not under the cloud's Key Vault domain.
@@ -94,16 +95,19 @@ export function createVaultSecrets(services: CloudServices): VaultSecretsClients
   const suffix = config.cloud.keyVaultSuffix;
 
   return {
-    open({ name: vaultName, vaultUri, ...limitedBy }) {
+    open({ name: vaultName, vaultUri, ...paceMembers }) {
       const resource = `key vault ${vaultName}`;
       const origin = originOf(vaultUri, suffix, { operation: "open the vault", resource });
       if (isServiceVault(config, vaultName) || isServiceVault(config, origin)) {
         throw new Problem("serviceVault", `${vaultName} is the service's own key vault. Name another one.`);
       }
 
-      const pace = keyVaultPace.vault({ ...limitedBy, origin });
+      const pace = keyVaultPace.vault({ ...paceMembers, origin });
 
-      /** Creates a client for one call or one list. The clients share the connections of the process. */
+      /**
+       * Creates a client for one call or one list. The clients share the connections of the process. With `once`, a request
+       * without a response is not retried.
+       */
       async function client(
         operation: string,
         {
@@ -122,12 +126,14 @@ export function createVaultSecrets(services: CloudServices): VaultSecretsClients
           );
         };
         const scope = `https://${suffix}/.default`;
-        const allowed = { ...CALL_LIMITS, ...limits, ...(once && { unreachableTries: 1 }) };
-        const options = { origin, scope, identity, route, resource, signal, pace, log, randomness, limits: allowed };
-        const { additionalPolicies, ...others } = await clientOptions(options);
-        const first = policies.map((policy) => ({ policy, position: "perCall" as const }));
-        const all = { ...others, additionalPolicies: [...first, ...additionalPolicies] };
-        return new SecretClient(origin, await identity.credential(), all);
+        const callLimits = { ...CALL_LIMITS, ...limits, ...(once && { unreachableTries: 1 }) };
+        const options = { origin, scope, identity, route, resource, signal, pace, log, randomness, limits: callLimits };
+        const { additionalPolicies, ...otherOptions } = await clientOptions(options);
+        const callerPolicies = policies.map((policy) => ({ policy, position: "perCall" as const }));
+        return new SecretClient(origin, await identity.credential(), {
+          ...otherOptions,
+          additionalPolicies: [...callerPolicies, ...additionalPolicies],
+        });
       }
 
       return {

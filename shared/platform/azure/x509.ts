@@ -3,6 +3,7 @@ import { type BaseBlock, Constructed, fromBER, Integer, ObjectIdentifier, OctetS
 import { DAY_MS, LATEST_TIME, SECOND_MS } from "../time.ts";
 import { type CallTarget, malformedAnswer } from "./failure.ts";
 
+/** Properties of an X.509 certificate. */
 export interface X509Facts {
   /** Distinguished names, such as `CN=www.example.com, O=Example`. */
   subject: string;
@@ -17,11 +18,11 @@ export interface X509Facts {
   /** Key identifier of the authority (RFC 5280, section 4.2.1.1), lower-case hexadecimal. Absent if there is none. */
   authorityKeyId?: string;
   /**
-   * Whether signed certificate timestamps are embedded (RFC 6962, section 3.3). Browsers require them, so that publicly trusted
+   * Whether signed certificate timestamps are embedded (RFC 6962, section 3.3). Browsers require them, so publicly trusted
    * authorities embed them.
    */
   hasTimestamps: boolean;
-  /** Validity, in Unix seconds. Both seconds belong to it. Absent if a date can't be read. */
+  /** First and last second of the validity, in Unix seconds. Absent if a date can't be read. */
   notBefore?: number;
   notAfter?: number;
   /** Absent if a date can't be read. */

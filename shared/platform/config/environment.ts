@@ -365,6 +365,7 @@ const runtime = {
 /** All settings except the runtime settings, in the groups of docs/settings.md. */
 export const GROUPS = { storage, cloud, services, alerts, access, audit, telemetry, schedules } as const;
 
+/** Schema of the environment variables. `loadConfig` parses the environment with it. */
 export const Environment = z
   .object({
     ...storage,

@@ -23,7 +23,7 @@ export type Credential = { kind: "bearer"; token: string } | { kind: "session"; 
 
 /** The checks before an endpoint runs. The modules for access, licensing and audit implement them. */
 export interface Gate {
-  /** Throws an error for `translate` if this build can't work with the store. */
+  /** Throws an error that `translate` converts to a Problem if this build can't work with the store. */
   checkStore(): Promise<void>;
   /** Returns the actor that a credential authenticates, or the problem to answer with. */
   authenticate(credential: Credential): Promise<Actor | Problem>;
@@ -64,7 +64,7 @@ export interface GuardedRequest {
 }
 
 /**
- * Returns whether requests to an endpoint are refused while the store does not respond or was written by a newer version. Static
+ * Returns whether requests to an endpoint are rejected while the store does not respond or was written by a newer version. Static
  * files, unknown paths and the liveness check (open, without a limit) are answered. An open GET with a limit can write, such as
  * the last request of a single sign-on.
  */

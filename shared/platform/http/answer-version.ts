@@ -5,7 +5,7 @@ import { createHash } from "node:crypto";
  * needs nothing, so that the first answer of a new process is fast.
  */
 
-/** The ETag of an answer to GET: that of the resource, a hash of the answer, and its content coding. See `versionOf`. */
+/** Matches the end of an answer's ETag: the hash that `versionOf` adds to the ETag of the resource, and the content coding. */
 const ANSWER = /\.[\w-]{11}(-gzip)?"$/;
 /** Returns the ETag of the resource from that of an answer. Returns any other ETag unchanged. */
 export const resourceTag = (tag: string): string => tag.replace(ANSWER, '"');

@@ -41,7 +41,7 @@ export interface Actor {
   confirmedAt?: Date | undefined;
 }
 
-/** The credential of a request. `id` identifies it for revocation (see `Access`). `since` is the time of the sign-in. */
+/** The credential of a request. `id` identifies it for revocation (shared/access). `since` is the time of the sign-in. */
 export type ActorCredential =
   | { kind: "token"; id: string; since: Date; expiresAt: Date }
   | { kind: "session"; id: string; since: Date }
@@ -109,6 +109,7 @@ type DeepReadonly<T> = T extends readonly (infer Item)[]
     ? { readonly [Key in keyof T]: DeepReadonly<T[Key]> }
     : T;
 
+/** A validated request, as a handler receives it. */
 export interface RequestContext<Services, Params, Query, Body> {
   params: Params;
   query: Query;
@@ -142,8 +143,9 @@ type GuardedContext<Services, Params, Query, Body> = Pick<
 >;
 
 /**
- * Whether a request needs the confirmations. `stepUp`: no approval. `boundTo`: the stored state that the request is about, so
- * that an approval does not count after that state changed.
+ * Whether a request needs the confirmations that the settings require: `true` all of them, `false` none, `stepUp` a step-up but no
+ * approval. `boundTo`: all of them, and the stored state that the request is about. An approval does not count after that state
+ * changed.
  */
 type GuardDecision = boolean | "stepUp" | { boundTo: unknown };
 
@@ -166,6 +168,7 @@ export interface Repeat<Services, Params, Json> {
 
 type Output<S> = S extends z.ZodType ? z.output<S> : undefined;
 
+/** The declaration of an endpoint: the pipeline, the registration and the API description follow from it. */
 export interface EndpointDeclaration<
   Services,
   P extends z.ZodObject | undefined = z.ZodObject | undefined,
@@ -242,8 +245,8 @@ export interface EndpointDeclaration<
   /** `caller` (default) counts against the caller's limit, `signIn` against the stricter sign-in limit, `none` not at all. */
   rateLimit?: "caller" | "signIn" | "none";
   /**
-   * Slots that an answer takes in the pace, which spaces out such answers (see `Pace`), so that callers of expensive answers
-   * slow only each other. Undefined: not paced.
+   * Number of time slots that an expensive answer takes (see `Pace`). Callers of such answers wait for each other, and other
+   * callers do not wait. Undefined for an answer that waits for no slot.
    */
   paced?: number;
   /** True if the endpoint is open, not counted, and answered without loading the services. */

@@ -15,7 +15,7 @@ const Cursor = z.object({
   s: z.int().min(0).max(MAX_OFFSET).default(0),
 });
 
-/** The query, apart from the page. */
+/** The range and the filter of a list. The requested page is a separate parameter. */
 interface Filtered<R> {
   /** Identifies the filters. A cursor is valid only for the same filters. */
   filters: string;

@@ -36,7 +36,7 @@ const Reservation = z.object({
   request: z.string(),
   requestId: z.string(),
   startedAt: z.string(),
-  /** Of a request that is `done`: the status, the ID of the resource and its address. */
+  /** Set if the request is `done`: status of the answer, ID of the resource, and address of the resource. */
   status: z.int().optional(),
   resourceId: z.string().optional(),
   location: z.string().optional(),

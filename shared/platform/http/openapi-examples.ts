@@ -44,7 +44,7 @@ function addRequest(document: Document, operation: Operation, { example = {} }: 
   }
 }
 
-/** Returns the value of a query's text in the type that the description has. */
+/** Converts the text of a query parameter to the type of its schema. */
 const typedValue = ({ type }: Schema, value: unknown): unknown =>
   type === "integer" ? Number(value) : type === "boolean" ? value === "true" : value;
 
@@ -62,7 +62,7 @@ export function exampleOf(document: Document, schema: Schema, name = ""): unknow
   if (form.enum) return form.enum[0];
   const forms = form.anyOf ?? form.oneOf;
   if (forms) return exampleOf(document, forms.find(({ type }) => type !== "null") ?? forms[0]!, name);
-  const type = [form.type ?? (form.properties ? "object" : "string")].flat().find((one) => one !== "null");
+  const type = [form.type ?? (form.properties ? "object" : "string")].flat().find((name) => name !== "null");
   if (type === "object") return objectOf(document, form);
   if (type === "array") return form.items ? [exampleOf(document, form.items, name)] : [];
   if (type === "boolean") return form.default ?? true;
@@ -71,7 +71,7 @@ export function exampleOf(document: Document, schema: Schema, name = ""): unknow
 }
 
 function objectOf(document: Document, form: Schema): object {
-  // Only present if total is null.
+  // An answer has `totalAtLeast` only if its total is null.
   const members = Object.entries(form.properties ?? {}).filter(([name]) => name !== "totalAtLeast");
   if (members.length > 0) {
     return Object.fromEntries(members.map(([name, member]) => [name, exampleOf(document, member, name)]));

@@ -11,7 +11,7 @@ export interface Webhook {
   mediaType: string;
   headers: z.ZodObject;
   body: z.ZodType;
-  /** What the service makes of the receiver's answer, by status. */
+  /** Descriptions of what each status of the receiver's answer means to the service. */
   responses: Readonly<Record<`${number}XX` | `${number}` | "default", string>>;
 }
 

@@ -61,7 +61,7 @@ const RESPONSE_HEADERS = {
   },
 };
 const numberHeader = (description: string) => ({ description, schema: { type: "integer" as const, minimum: 0 } });
-/** Of successful answers to GET. */
+/** Header of successful answers to GET. */
 const UNREADABLE_HEADER = {
   "X-Unreadable-Rows": numberHeader(
     "Number of stored rows that could not be read and are therefore missing in the answer. Absent if there are none.",

@@ -39,6 +39,7 @@ export const pageParameters = {
 /** The query of a list without filters. */
 export const PageQuery = z.strictObject(pageParameters);
 
+/** The page of a list that a caller requests. */
 export interface PageRequest {
   limit: number;
   offset: number;

@@ -283,8 +283,8 @@ async function problemOf<Services>(
 }
 
 /**
- * Returns the headers of an answer that has a version. Callers may keep it and must revalidate it. Only the caller may, if the
- * answer depends on who asks.
+ * Returns the headers of an answer that has a version. Caches may keep the answer and must revalidate it. If the answer depends on
+ * the caller, only the caller's own cache may keep it.
  */
 const versionHeaders = (version: string, coding: string | undefined, { access }: Pick<Endpoint<never>, "access">) => ({
   ETag: codedVersion(version, coding),
@@ -292,6 +292,7 @@ const versionHeaders = (version: string, coding: string | undefined, { access }:
   Vary: access === "open" ? "Accept-Encoding" : "Accept-Encoding, Authorization, Cookie",
 });
 
+/** Converts a reply to the answer for the host: with an ETag, compressed, or without a body for HEAD and 304. */
 async function answerOf<Services>(
   reply: Reply,
   headers: Record<string, string>,
@@ -301,26 +302,28 @@ async function answerOf<Services>(
   const json = reply.json === undefined ? undefined : JSON.stringify(reply.json);
   const content =
     reply.content ?? (json === undefined ? undefined : { type: "application/json; charset=utf-8", data: json });
-  const all: Record<string, string> = {
+  const allHeaders: Record<string, string> = {
     ...headers,
     ...reply.headers,
     ...(content && { "Content-Type": content.type }),
   };
   const { status, cookies = [] } = reply;
   if (endpoint && content && status === 200 && isVersioned(endpoint)) {
-    const version = json === undefined ? all.ETag! : versionOf(all.ETag ?? etagOf(reply.json), json);
-    const isCoded = all["Content-Encoding"] === "gzip" || (isCompressible(content) && acceptsGzip(request.headers));
-    Object.assign(all, versionHeaders(version, isCoded ? "gzip" : undefined, endpoint));
-    const known = currentVersion(version, request.headers.get("if-none-match"));
-    if (known !== undefined) {
-      const { "Content-Type": _type, "Content-Encoding": _coding, ...others } = all;
-      return { status: 304, headers: { ...others, ETag: known.replace(/^W\//, "") }, cookies, body: undefined };
+    const version = json === undefined ? allHeaders.ETag! : versionOf(allHeaders.ETag ?? etagOf(reply.json), json);
+    const isCoded =
+      allHeaders["Content-Encoding"] === "gzip" || (isCompressible(content) && acceptsGzip(request.headers));
+    Object.assign(allHeaders, versionHeaders(version, isCoded ? "gzip" : undefined, endpoint));
+    const tagOfCaller = currentVersion(version, request.headers.get("if-none-match"));
+    if (tagOfCaller !== undefined) {
+      const { "Content-Type": _type, "Content-Encoding": _coding, ...others } = allHeaders;
+      return { status: 304, headers: { ...others, ETag: tagOfCaller.replace(/^W\//, "") }, cookies, body: undefined };
     }
   }
-  if (content === undefined || request.method === "HEAD") return { status, headers: all, cookies, body: undefined };
-  if (all["Content-Encoding"] !== undefined) return { status, headers: all, cookies, body: content.data };
+  if (content === undefined || request.method === "HEAD")
+    return { status, headers: allHeaders, cookies, body: undefined };
+  if (allHeaders["Content-Encoding"] !== undefined) return { status, headers: allHeaders, cookies, body: content.data };
   const encoded = await compressed(content, request.headers);
-  return { status, headers: { ...encoded.headers, ...all }, cookies, body: encoded.data };
+  return { status, headers: { ...encoded.headers, ...allHeaders }, cookies, body: encoded.data };
 }
 
 /** Formats an unexpected error for the log. */

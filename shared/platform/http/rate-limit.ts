@@ -9,7 +9,7 @@ import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../time.ts";
 
 /** Callers cached in memory; the oldest are evicted first. An evicted caller costs one more read. */
 const MAX_CACHED_CALLERS = 5_000;
-/** After a conflict with another instance's write, the caller's row is read before each write for this time. */
+/** Time after a conflict with another instance's write, in which the caller's row is read before each write. */
 const SHARED_ROW_MS = MINUTE_MS;
 
 /** Row of a caller: the accepted calls in the longest active window. Partitioned so that a cleanup can list the rows. */
@@ -22,6 +22,7 @@ export const Calls = entity(
   }),
 );
 
+/** Whether a call is allowed, and the values of the rate limit headers. */
 export interface Decision {
   allowed: boolean;
   /** Limit of the window with the fewest remaining calls. */
@@ -39,6 +40,7 @@ export interface Limits {
   perHour: number;
 }
 
+/** Counts the calls of each caller and rejects those over the limit. */
 export interface RateLimiter {
   /** Counts one call of `caller`, unless the limit is reached. Rejected calls are not counted. */
   take(caller: string): Promise<Decision>;

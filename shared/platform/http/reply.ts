@@ -20,6 +20,7 @@ export interface Reply<Json = unknown> {
   content?: { type: string; data: string | Uint8Array };
 }
 
+/** Returns a 200 with JSON. */
 export const ok = <const Json>(json: Json): Reply<Json> => ({ status: 200, json });
 
 /** Returns a 200 for a single resource, with its `etag` as the `ETag` header. */
@@ -40,6 +41,7 @@ export const created = <const Json>(json: Json, location: string): Reply<Json> =
 export const Deleted = z.object({ deleted: z.literal(true) }).meta({ id: "Deleted" });
 export const deleted = (): Reply<z.output<typeof Deleted>> => ({ status: 200, json: { deleted: true } });
 
+/** Returns a 200 with a body of another media type than JSON. */
 export const content = (type: string, data: string | Uint8Array, headers?: Record<string, string>): Reply<never> => ({
   status: 200,
   content: { type, data },

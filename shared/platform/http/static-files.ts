@@ -61,10 +61,10 @@ export function createStaticFiles(folder: string, codings: readonly Coding[] = [
     address: async (name) => `${name}?v=${(await hashesOf())[name]}`,
 
     async reply(name, version, caller) {
-      const all = await hashesOf();
-      if (!Object.hasOwn(all, name)) throw notFound("This file");
-      const hash = all[name]!;
-      const coding = codings.find((one) => accepts(caller, one));
+      const hashByName = await hashesOf();
+      if (!Object.hasOwn(hashByName, name)) throw notFound("This file");
+      const hash = hashByName[name]!;
+      const coding = codings.find((candidate) => accepts(caller, candidate));
       const headers = {
         ETag: `"${hash}${coding ? `-${coding}` : ""}"`,
         "Cache-Control":

@@ -10,11 +10,11 @@ const PLATFORM = new Set(["168.63.129.16", "fd00:ec2::254"]);
 const PLATFORM_IPV4 = ipaddr.IPv4.parseCIDR("169.254.128.0/17");
 
 /**
- * Which addresses a request to a user-configured host may reach. Public addresses are always allowed; IPv4-mapped ones are
- * blocked for `public`.
+ * Which addresses a request to a user-configured host may reach. Public addresses are always allowed. IPv4-mapped IPv6 addresses
+ * are blocked for `public`.
  */
 export type AllowedNetwork =
-  /** For all other hosts: public addresses alone. */
+  /** Only public addresses. For hosts to which neither of the next values applies. */
   | "public"
   /**
    * For hosts that an environment variable names (identity providers, sync targets): also private networks, without link-local

@@ -32,9 +32,9 @@ export const guardedFetch =
       const message = `${new URL(address).hostname} answered ${answer.status}, which is not the status of a final response.`;
       throw new Unreachable(message, { sent: true, permanent: false });
     }
-    const given = Object.entries(answer.headers).flatMap(([name, values]) =>
+    const headerEntries = Object.entries(answer.headers).flatMap(([name, values]) =>
       [values ?? []].flat().map((value): [string, string] => [name, value]),
     );
     const content = WITHOUT_BODY.includes(answer.status) ? null : new Uint8Array(answer.body);
-    return new Response(content, { status: answer.status, headers: given });
+    return new Response(content, { status: answer.status, headers: headerEntries });
   };

@@ -40,10 +40,10 @@ export class Unreachable extends Error {
   /** True if a retry would fail in the same way, for example because the address is blocked. */
   readonly permanent: boolean;
 
-  constructor(message: string, how: { sent: boolean; permanent: boolean }) {
+  constructor(message: string, details: { sent: boolean; permanent: boolean }) {
     super(message);
-    this.sent = how.sent;
-    this.permanent = how.permanent;
+    this.sent = details.sent;
+    this.permanent = details.permanent;
   }
 }
 
@@ -165,10 +165,10 @@ async function send(
       const reason = signal.aborted ? "it did not answer in time" : (error as Error).message;
       throw new Unreachable(`${url.hostname} was not reached: ${reason}.`, { sent, permanent: false });
     });
-    const { statusCode: status = 0, headers: answered } = answer;
+    const { statusCode: status = 0, headers: answerHeaders } = answer;
     // A truncated body does not fail the request, because some callers need only the status.
     const read = await Promise.race([readStart(answer, maxAnswerBytes), rejectOnAbort(signal)]).catch(() => NO_BODY);
-    return { status, headers: answered, ...read };
+    return { status, headers: answerHeaders, ...read };
   } finally {
     call.destroy();
   }

@@ -21,14 +21,17 @@ export async function createDocument(
   write: (sheet: Sheet) => void,
 ): Promise<Uint8Array> {
   const document = await PDFDocument.create();
-  const set = await Typesetter.create(document, openTypeFromWoff(await readFile(unicodeFont ?? installedFont())));
+  const typesetter = await Typesetter.create(
+    document,
+    openTypeFromWoff(await readFile(unicodeFont ?? installedFont())),
+  );
   document.setTitle(title, { showInWindowTitleBar: true });
   document.setLanguage("en");
   document.setCreator(PRODUCT);
   document.setCreationDate(createdAt);
   document.setModificationDate(createdAt);
-  write(new Sheet(document, set));
-  numberPages(document, set, foot);
+  write(new Sheet(document, typesetter));
+  numberPages(document, typesetter, foot);
   return await document.save();
 }
 

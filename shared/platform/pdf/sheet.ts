@@ -39,11 +39,11 @@ export class Sheet {
   y: number;
   private readonly document: PDFDocument;
   /** Breaks and draws text. */
-  private readonly set: Typesetter;
+  private readonly typesetter: Typesetter;
 
-  constructor(document: PDFDocument, set: Typesetter) {
+  constructor(document: PDFDocument, typesetter: Typesetter) {
     this.document = document;
-    this.set = set;
+    this.typesetter = typesetter;
     this.page = newPage(document);
     this.y = PAGE.height - MARGIN;
   }
@@ -56,9 +56,9 @@ export class Sheet {
   /** Writes lines of text from `x`, at most `width` points wide. */
   text(text: string, options: { x?: number; width?: number; size: number; style?: Style; color?: RGB }): void {
     const { x = MARGIN, width = PAGE.width - MARGIN - x, size, style = "regular", color = INK } = options;
-    for (const line of this.set.lines(text, style, size, width)) {
+    for (const line of this.typesetter.lines(text, style, size, width)) {
       if (this.y - size < CONTENT_BOTTOM) this.nextPage();
-      this.set.draw(this.page, line, { x, y: this.y - size, size, style, color });
+      this.typesetter.draw(this.page, line, { x, y: this.y - size, size, style, color });
       this.y -= size * 1.4;
     }
   }
@@ -73,8 +73,12 @@ export class Sheet {
   }
 
   /** Writes a short text anywhere on the page, such as next to a chart. */
-  label(text: string, at: { x: number; y: number }): void {
-    this.set.draw(this.page, this.set.printable(text), { ...at, size: LABEL_SIZE, color: MUTED_COLOR });
+  label(text: string, position: { x: number; y: number }): void {
+    this.typesetter.draw(this.page, this.typesetter.printable(text), {
+      ...position,
+      size: LABEL_SIZE,
+      color: MUTED_COLOR,
+    });
   }
 
   /** Draws the header row of a table. */
@@ -84,8 +88,8 @@ export class Sheet {
     this.page.drawRectangle({ x, y: this.y - height, width, height, color: HEADING_COLOR });
     let left = x;
     for (const { title, width, right } of columns) {
-      const textX = right ? left + width - PADDING - this.set.width(title, "bold", 8) : left + PADDING;
-      this.set.draw(this.page, title, { x: textX, y: this.y - 11.5, size: 8, style: "bold", color: WHITE });
+      const textX = right ? left + width - PADDING - this.typesetter.width(title, "bold", 8) : left + PADDING;
+      this.typesetter.draw(this.page, title, { x: textX, y: this.y - 11.5, size: 8, style: "bold", color: WHITE });
       left += width;
     }
     this.y -= height;
@@ -111,8 +115,8 @@ export class Sheet {
     for (const [index, { width, right }] of columns.entries()) {
       const { color = INK } = cells[index]!;
       for (const [line, text] of this.linesOf(cells[index]!, size, width).entries()) {
-        const textX = right ? left + width - PADDING - this.set.width(text, "regular", size) : left + PADDING;
-        this.set.draw(this.page, text, {
+        const textX = right ? left + width - PADDING - this.typesetter.width(text, "regular", size) : left + PADDING;
+        this.typesetter.draw(this.page, text, {
           x: textX,
           y: this.y - PADDING - size * 0.8 - line * size * 1.25,
           size,
@@ -131,21 +135,21 @@ export class Sheet {
   }
 
   private linesOf({ paragraphs }: Cell, size: number, width: number): string[] {
-    return paragraphs.flatMap((text) => this.set.lines(text, "regular", size, width - 2 * PADDING));
+    return paragraphs.flatMap((text) => this.typesetter.lines(text, "regular", size, width - 2 * PADDING));
   }
 }
 
 /** Adds the footer and the page number to every page. */
-export function numberPages(document: PDFDocument, set: Typesetter, left: string): void {
+export function numberPages(document: PDFDocument, typesetter: Typesetter, left: string): void {
   const pages = document.getPages();
   for (const [index, page] of pages.entries()) {
     const y = MARGIN - 6;
     const line = { start: { x: MARGIN, y: MARGIN + 8 }, end: { x: PAGE.width - MARGIN, y: MARGIN + 8 } };
     page.drawLine({ ...line, thickness: 0.4, color: RULE_COLOR });
-    set.draw(page, left, { x: MARGIN, y, size: 8, color: MUTED_COLOR });
+    typesetter.draw(page, left, { x: MARGIN, y, size: 8, color: MUTED_COLOR });
     const number = `Page ${index + 1} of ${pages.length}`;
-    set.draw(page, number, {
-      x: PAGE.width - MARGIN - set.width(number, "regular", 8),
+    typesetter.draw(page, number, {
+      x: PAGE.width - MARGIN - typesetter.width(number, "regular", 8),
       y,
       size: 8,
       color: MUTED_COLOR,

@@ -27,6 +27,7 @@ interface Run {
 
 const RIGHT_TO_LEFT = /[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u;
 const INVISIBLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u;
+/** Color of text. */
 export const INK = rgb(0.12, 0.14, 0.17);
 
 /**
@@ -114,9 +115,9 @@ export class Typesetter {
   }
 
   /** Draws one line of printable text with its baseline at `y`. */
-  draw(page: PDFPage, text: string, at: { x: number; y: number; size: number; style?: Style; color?: RGB }): void {
-    const { y, size, style = "regular", color = INK } = at;
-    let { x } = at;
+  draw(page: PDFPage, text: string, options: { x: number; y: number; size: number; style?: Style; color?: RGB }): void {
+    const { y, size, style = "regular", color = INK } = options;
+    let { x } = options;
     for (const run of this.runs(text, style)) {
       page.pushOperators(
         beginText(),

@@ -20,7 +20,11 @@ export function openTypeFromWoff(woff: Buffer): Buffer {
   let offset = directory.length;
   for (let index = 0; index < count; index++) {
     const from = WOFF_HEADER + WOFF_ENTRY * index;
-    const [start, packed, length] = [4, 8, 12].map((at) => woff.readUInt32BE(from + at)) as [number, number, number];
+    const [start, packed, length] = [4, 8, 12].map((position) => woff.readUInt32BE(from + position)) as [
+      number,
+      number,
+      number,
+    ];
     const stored = woff.subarray(start, start + packed);
     const table = packed < length ? inflateSync(stored) : stored;
     const to = SFNT_HEADER + SFNT_ENTRY * index;

@@ -85,7 +85,7 @@ export interface LeasedRun<R extends DiscoveryRunFields> {
 export interface DiscoveryRuns<R extends DiscoveryRunFields> extends Pick<RunStore<R>, "get" | "active"> {
   /** Starts a run, or returns the run that is in progress. */
   start(
-    made: Omit<R, keyof DiscoveryRunFields> & Pick<R, "trigger">,
+    ownFields: Omit<R, keyof DiscoveryRunFields> & Pick<R, "trigger">,
     caller: Caller,
   ): Promise<{ run: R; isNew: boolean }>;
   /**
@@ -126,9 +126,9 @@ export function createDiscoveryRuns<R extends DiscoveryRunFields>(
     active: runStore.active,
     removeOld: () => runStore.removeOld(),
 
-    async start(made, caller) {
-      const facts = { status: "running", failures: [], attempts: 0 } satisfies Partial<DiscoveryRunFields>;
-      return await runStore.start({ ...made, ...facts } as unknown as NewRun<R>, caller);
+    async start(ownFields, caller) {
+      const initialFields = { status: "running", failures: [], attempts: 0 } satisfies Partial<DiscoveryRunFields>;
+      return await runStore.start({ ...ownFields, ...initialFields } as unknown as NewRun<R>, caller);
     },
 
     async lease(runId) {

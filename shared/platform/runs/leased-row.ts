@@ -25,8 +25,8 @@ export interface WorkKind<Item extends object> {
   readonly heartbeatMs: number | undefined;
   readonly isLeased: (item: Item) => boolean;
   /**
-   * Returns the item as it is then written: with its new worker, or for example as failed after too many attempts, and then not
-   * leased. Undefined if this worker can't have it. Pure.
+   * Returns the item to write, leased by the new worker, or not leased, for example with the state failed after too many attempts.
+   * Returns undefined if this worker can't have the item. A pure function.
    */
   readonly take: (item: Item | undefined, taker: Taker) => Item | undefined;
 }
@@ -37,26 +37,27 @@ export const HEARTBEAT_LEASE = { leaseMs: 60 * SECOND_MS, heartbeatMs: 15 * SECO
 /**
  * Takes the lease of a work item.
  *
- * @param at - Keys of the item's row, which may not exist yet.
+ * @param keys - Keys of the item's row, which may not exist yet.
  * @returns `waitMs` if another worker has the item: milliseconds until its lease expires. Undefined if the item can't be
  * leased anymore.
  */
 export async function takeLease<Item extends object>(
   tables: Tables,
   kind: WorkKind<Item>,
-  { partitionKey, rowKey }: { partitionKey: string; rowKey: string },
+  keys: { partitionKey: string; rowKey: string },
   worker: string,
 ): Promise<LeasedRow<Item> | { waitMs: number } | undefined> {
+  const { partitionKey, rowKey } = keys;
   const { entity, leaseMs, heartbeatMs, isLeased } = kind;
-  const found = await tables.getWithAge(entity, partitionKey, rowKey);
-  const remainingMs = found && isLeased(found.row) ? leaseMs - found.ageMs : undefined;
+  const stored = await tables.getWithAge(entity, partitionKey, rowKey);
+  const remainingMs = stored && isLeased(stored.row) ? leaseMs - stored.ageMs : undefined;
   const abandoned = remainingMs !== undefined && remainingMs <= 0;
-  const item = kind.take(found && (withoutKeys(found.row) as Item), { worker, abandoned });
+  const item = kind.take(stored && (withoutKeys(stored.row) as Item), { worker, abandoned });
   if (item === undefined) return remainingMs === undefined ? undefined : { waitMs: remainingMs };
   try {
     // The replacement has the ETag of the read row, so only one of several takers succeeds.
-    const row = found
-      ? await tables.replace(entity, { ...found.row, ...item })
+    const row = stored
+      ? await tables.replace(entity, { ...stored.row, ...item })
       : await tables.insert(entity, partitionKey, rowKey, item);
     return isLeased(row) ? leaseRow(tables, entity, row, heartbeatMs) : undefined;
   } catch (error) {

@@ -51,12 +51,15 @@ export interface RunStore<R extends RunBase> {
 
 /** Row that names the run in progress. Its key in lower case sorts after all runs, whose keys are upper case and digits. */
 const ACTIVE_KEY = "active";
+/** Declares the row that names the run in progress. */
 export const activeRuns = (table: string) => entity(table, z.object({ runId: z.string() }));
 
 /** Retention of runs. */
 const RETENTION_MS = 30 * DAY_MS;
 
+/** Returns the row key of a run. Newer runs have lower keys. */
 export const runKey = (runId: string): string => newestFirst(runId);
+/** Returns whether a run has ended. */
 export const isOver = ({ status }: Pick<RunBase, "status">): boolean => status !== "queued" && status !== "running";
 
 /**
@@ -83,7 +86,7 @@ export function createRunStore<R extends RunBase>(
       return run && !isOver(run) ? recordOf(run) : undefined;
     },
 
-    async start(made, caller) {
+    async start(newRun, caller) {
       return await repeatOnConflict(async () => {
         const activeRow = await tables.get(ActiveRun, partitionKey, ACTIVE_KEY);
         const current = activeRow && (await find(activeRow.runId));
@@ -91,7 +94,7 @@ export function createRunStore<R extends RunBase>(
         const now = clock.now();
         const runId = randomness.ulid(now);
         const { actor: requestedBy, requestId } = caller;
-        const run = { ...made, runId, requestedBy, requestId, createdAt: now.toISOString() } as unknown as R;
+        const run = { ...newRun, runId, requestedBy, requestId, createdAt: now.toISOString() } as unknown as R;
         const reference = { runId };
         await tables.transaction(table, partitionKey, [
           activeRow

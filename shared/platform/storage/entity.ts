@@ -26,14 +26,15 @@ export interface Entity<T> {
    */
   readonly signed: boolean | "withKeyVault" | "adopted";
   /**
-   * True if the signed rows are also in their partition's list (row-lists.ts), so that an older state, a removal and a returned
-   * row are detected. Not for rows that change often.
+   * True if the signed rows are also in their partition's list (row-lists.ts), so that three changes by another program are
+   * detected: to an older state of a row, a removal, and a removed row that is put back. Not for rows that change often.
    */
   readonly listed: boolean;
   /** Not set at run time. Makes the type `T` part of the entity's type. */
   readonly [row]?: T;
 }
 
+/** A stored value with the keys and the ETag of its row. */
 export type Row<T> = T & { readonly partitionKey: string; readonly rowKey: string; readonly etag: string };
 
 /** Returns a row's value without its keys and ETag. */

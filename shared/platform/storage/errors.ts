@@ -146,6 +146,6 @@ export function isUnclear(error: unknown): boolean {
   if (error instanceof AggregateError) return error.errors.some(isUnclear);
   if (!(error instanceof Error) || !ANSWER_ERRORS.has(error.name)) return false;
   const status = statusOf(error);
-  const refused = status !== undefined && status >= 300 && status < 500 && status !== 408;
-  return !refused || wasResent(error);
+  const rejected = status !== undefined && status >= 300 && status < 500 && status !== 408;
+  return !rejected || wasResent(error);
 }

@@ -106,7 +106,7 @@ export function createFence(
         return remainingParts.filter(({ operation }) => operation.kind === "remove").length;
       } catch (error) {
         // Operation 0 of the transaction is the fence, so the index of a part is one less.
-        if (!(error instanceof RowMissing) || !isAnyRemoval(remainingParts[error.index - 1])) throw error;
+        if (!(error instanceof RowMissing) || !isUnconditionalRemoval(remainingParts[error.index - 1])) throw error;
         // The fence matched, so this transaction was not applied, and no other worker writes these rows.
         remainingParts = await dropMissingRemovals(remainingParts, error.rowKey);
       }
@@ -119,12 +119,12 @@ export function createFence(
       parts,
       async (part) => {
         const key = part.operation.rowKey;
-        if (!isAnyRemoval(part)) return true;
+        if (!isUnconditionalRemoval(part)) return true;
         return key !== missing && (await rows.read(e.table, partitionKey, key)) !== undefined;
       },
       { concurrency: PARALLEL_READS },
     );
-    return parts.filter((_, at) => exists[at]);
+    return parts.filter((_, index) => exists[index]);
   }
 
   return {
@@ -167,5 +167,5 @@ export function createFence(
 }
 
 /** Returns whether the operation removes a row whatever its ETag is. */
-const isAnyRemoval = (part: Part | undefined): boolean =>
+const isUnconditionalRemoval = (part: Part | undefined): boolean =>
   part?.operation.kind === "remove" && part.operation.etag === "*";

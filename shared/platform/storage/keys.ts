@@ -6,7 +6,8 @@ import { MAX_KEY_CHARACTERS } from "./limits.ts";
 // (https://learn.microsoft.com/archive/blogs/windowsazurestorage/partitionkey-or-rowkey-containing-the-percent-character-causes-some-windows-azure-tables-apis-to-fail).
 const illegal = "\\u0000-\\u001F/\\\\#?%\\u007F-\\u009F";
 const illegalCharacter = new RegExp(`[${illegal}]`);
-// Also escaped: the separator, the escape character, and lone surrogates, which UTF-8 can't encode.
+// Characters that `keyText` escapes: the illegal ones, the separator, the escape character, and lone surrogates, which UTF-8 can't
+// encode.
 const escaped = new RegExp(`[${illegal}|!]|\\p{Surrogate}`, "gu");
 
 /**
@@ -58,6 +59,7 @@ export const partitionPath = (table: string, partitionKey: string): string =>
 /** End of a row's path. */
 export const PATH_END = "')";
 
+/** Encodes a key for a path, in which quotation marks are doubled. */
 export const encodeKey = (key: string): string => encodeURIComponent(key.replaceAll("'", "''"));
 
 /** Returns why the service would reject a partition or row key, or undefined. */

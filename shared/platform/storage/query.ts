@@ -11,11 +11,13 @@ export interface Continuation {
   readonly rowKey: string | undefined;
 }
 
+/** A page of stored rows, and where the next page starts. Undefined `next` after the last page. */
 export interface StoredPage {
   readonly rows: StoredRow[];
   readonly next: Continuation | undefined;
 }
 
+/** The query of one page. */
 export interface PageQuery {
   readonly filter: string | undefined;
   /** Column names of the service. */
@@ -32,8 +34,8 @@ export interface PageQuery {
  *
  * @throws RestError like the SDK's `listEntities`.
  */
-export async function queryPage(reached: ConnectedTable, table: string, query: PageQuery): Promise<StoredPage> {
-  const response = await sendQuery(reached, table, query);
+export async function queryPage(connection: ConnectedTable, table: string, query: PageQuery): Promise<StoredPage> {
+  const response = await sendQuery(connection, table, query);
   const rows = await parseBody(response, (body) => (body as { value?: WireRow[] }).value);
   return { rows: rows.map(storedRow), next: continuationOf(response) };
 }
@@ -54,17 +56,17 @@ export interface TypedRow {
  * service marks no type of a number. A number with a fraction or an exponent is a Double, and any other number an Int32.
  */
 export async function queryTypedPage(
-  reached: ConnectedTable,
+  connection: ConnectedTable,
   table: string,
   query: PageQuery,
 ): Promise<{ rows: TypedRow[]; next: Continuation | undefined }> {
-  const response = await sendQuery(reached, table, query);
+  const response = await sendQuery(connection, table, query);
   const rows = await parseBody(response, (body) => (body as { value?: WireRow[] }).value, markDouble);
   return { rows: rows.map(typedRow), next: continuationOf(response) };
 }
 
-const sendQuery = (reached: ConnectedTable, table: string, query: PageQuery): Promise<PipelineResponse> =>
-  send(reached, `${table}()?${parametersOf(query)}${reached.signature.replace("?", "&")}`);
+const sendQuery = (connection: ConnectedTable, table: string, query: PageQuery): Promise<PipelineResponse> =>
+  send(connection, `${table}()?${parametersOf(query)}${connection.signature.replace("?", "&")}`);
 
 function continuationOf(response: PipelineResponse): Continuation | undefined {
   const partitionKey = response.headers.get("x-ms-continuation-nextpartitionkey");
@@ -79,13 +81,13 @@ function continuationOf(response: PipelineResponse): Continuation | undefined {
  * @throws RestError like the SDK's `getEntity`, with status 404 if the row does not exist.
  */
 export async function getRow(
-  reached: ConnectedTable,
+  connection: ConnectedTable,
   table: string,
   partitionKey: string,
   rowKey: string,
 ): Promise<{ row: StoredRow; date: number }> {
   const path = `${partitionPath(table, partitionKey)}${encodeKey(rowKey)}${PATH_END}`;
-  const response = await send(reached, `${path}${reached.signature}`);
+  const response = await send(connection, `${path}${connection.signature}`);
   const row = await parseBody(response, (body) => ("odata.etag" in body ? body : undefined));
   return { row: storedRow(row), date: Date.parse(response.headers.get("date") ?? "") };
 }

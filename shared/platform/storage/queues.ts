@@ -7,6 +7,7 @@ import { isUnclear } from "./errors.ts";
 import { ANSWER_TIMEOUT_MS, MAX_MESSAGE_BYTES, MAX_MESSAGE_DELAY_SECONDS } from "./limits.ts";
 import { withRetries } from "./retry.ts";
 
+/** Sends messages to the queues of the storage account. */
 export interface Queues {
   /**
    * Sends a message as base64-encoded JSON, as the queue trigger of Azure Functions expects. Creates a missing queue. If the

@@ -21,9 +21,10 @@ import type { Tables } from "./tables.ts";
 
 /*
  * Compares signed rows with the lists of their partition. A list is one of 16 signed rows that name the partition's other rows,
- * each with the start of its current signature (row-lists.ts). So an earlier state of a row, a removal and a returned row
- * differ from the list. The sequence of a list counts the comparisons that found it changed; the key vault stores it too, so an
- * earlier state of a list has a lower one. Rows that must not take effect are set aside: a reason replaces their signature.
+ * each with the start of its current signature (row-lists.ts). So an earlier state of a row, a removed row, and a removed row that
+ * was put back differ from the list. The sequence of a list counts the comparisons that found the list changed. The key vault
+ * stores the sequence too, so an earlier state of a list has a lower sequence than the key vault. Rows that must not take effect
+ * are set aside: a reason replaces their signature.
  */
 
 /** Rows of one partition that are all signed with keys: from <= rowKey < before. */
@@ -51,7 +52,7 @@ export interface Finding {
 
 /** A finding with the row's signature when it was found, so that a state that the service wrote since is not set aside. */
 export interface ComparedRow extends Finding {
-  /** Undefined for a row without one, for a missing row, and for a list. */
+  /** Undefined for a row without a signature, for a missing row, and for a list. */
   readonly signature?: unknown;
 }
 
@@ -80,7 +81,7 @@ const PARALLEL_READS = 8;
  * write any number of them. They are set aside, and the next comparison reads others.
  */
 const MAX_NOT_LISTED = 500;
-/** Maximum number of rows set aside before that one comparison reports again. */
+/** Maximum number of rows that one comparison reports although an earlier comparison has set them aside. */
 const MAX_SET_ASIDE = 100;
 
 /** A list, or why it can't be read. Undefined if it does not exist. */
@@ -110,9 +111,9 @@ function listReason(list: List, sequence: number): SetAsideReason | undefined {
 function someOf<T>(values: readonly T[], count: number): T[] {
   if (values.length <= count) return [...values];
   const shuffled = [...values];
-  for (let at = 0; at < count; at++) {
-    const other = at + Math.floor(Math.random() * (shuffled.length - at));
-    [shuffled[at], shuffled[other]] = [shuffled[other]!, shuffled[at]!];
+  for (let index = 0; index < count; index++) {
+    const other = index + Math.floor(Math.random() * (shuffled.length - index));
+    [shuffled[index], shuffled[other]] = [shuffled[other]!, shuffled[index]!];
   }
   return shuffled.slice(0, count);
 }
@@ -145,14 +146,14 @@ export function createRowComparison(deps: {
   /** Yields the rows of a range, without its lists. */
   async function* read<R extends { rowKey?: unknown }>(
     range: SignedRange,
-    query: (reached: ConnectedTable, page: PageQuery) => Promise<{ rows: R[]; next: Continuation | undefined }>,
+    query: (connection: ConnectedTable, page: PageQuery) => Promise<{ rows: R[]; next: Continuation | undefined }>,
     select?: readonly string[],
   ): AsyncGenerator<R, void> {
     let next: Continuation | undefined;
     do {
       const page = { filter: filterOf(range), select, top: MAX_PAGE_SIZE, next };
       try {
-        const answer = await clients.run(range.table, { create: false }, (reached) => query(reached, page));
+        const answer = await clients.run(range.table, { create: false }, (connection) => query(connection, page));
         for (const row of answer.rows) if (!isListKey(String(row.rowKey))) yield row;
         ({ next } = answer);
       } catch (error) {
@@ -163,13 +164,14 @@ export function createRowComparison(deps: {
   }
 
   async function* signatures(range: SignedRange): AsyncGenerator<{ rowKey: string; signature: unknown }, void> {
-    const query = (reached: ConnectedTable, page: PageQuery) => queryPage(reached, range.table, page);
+    const query = (connection: ConnectedTable, page: PageQuery) => queryPage(connection, range.table, page);
     // The service returns null for a selected column that a row does not have.
     for await (const row of read(range, query, ["PartitionKey", "RowKey", SIGNATURE]))
       yield { rowKey: row.rowKey as string, signature: row[SIGNATURE] ?? undefined };
   }
 
-  const wholeRows = (range: SignedRange) => read(range, (reached, page) => queryTypedPage(reached, range.table, page));
+  const wholeRows = (range: SignedRange) =>
+    read(range, (connection, page) => queryTypedPage(connection, range.table, page));
 
   async function readLists({ table, partitionKey }: SignedRange): Promise<List[]> {
     const lists: List[] = Array.from({ length: LISTS });
@@ -201,7 +203,7 @@ export function createRowComparison(deps: {
    */
   async function confirmed(range: SignedRange, rowKey: string, sequence: number): Promise<ComparedRow | undefined> {
     const { table, partitionKey } = range;
-    const found = { table, partitionKey, rowKey };
+    const keys = { table, partitionKey, rowKey };
     for (let attempt = 1; ; attempt++) {
       const key = listKey(listIndexOf(rowKey));
       const before = await readList(table, partitionKey, key);
@@ -217,9 +219,9 @@ export function createRowComparison(deps: {
         const reason = rowReason(after, sequence, rowKey, signature);
         // Accepted by reads, because an instance of an earlier version wrote it during the upgrade.
         const isFromUpgrade = reason === "unsigned" && (await isAccepted(table, row.row));
-        return isFromUpgrade || !reason ? undefined : { ...found, reason, signature };
+        return isFromUpgrade || !reason ? undefined : { ...keys, reason, signature };
       }
-      return typeof after === "object" && after.rows.has(rowKey) ? { ...found, reason: "missing" } : undefined;
+      return typeof after === "object" && after.rows.has(rowKey) ? { ...keys, reason: "missing" } : undefined;
     }
   }
 
@@ -247,22 +249,22 @@ export function createRowComparison(deps: {
       if (broken.has(listKey(listIndexOf(rowKey))) && !(await stored.read(table, partitionKey, rowKey)))
         findings.push({ table, partitionKey, rowKey, reason: "missing" });
     const notListed: string[] = [];
-    const aside: ComparedRow[] = [];
+    const rowsSetAside: ComparedRow[] = [];
     /** Listed rows that were not read, or differ. */
     const differing = new Set(lists.flatMap((list) => (typeof list === "object" ? [...list.rows.keys()] : [])));
     for await (const { rowKey, signature } of signatures(range)) {
       const index = listIndexOf(rowKey);
       const reason = rowReason(lists[index], sequences[index] ?? 0, rowKey, signature);
       const isAside = setAsideReason(signature) !== undefined;
-      if (isAside) aside.push({ table, partitionKey, rowKey, reason: reason!, signature });
+      if (isAside) rowsSetAside.push({ table, partitionKey, rowKey, reason: reason!, signature });
       else if (reason && !differing.has(rowKey)) notListed.push(rowKey);
       if (isAside || !reason) differing.delete(rowKey);
     }
-    const again = [...differing, ...someOf(notListed, MAX_NOT_LISTED)];
+    const toConfirm = [...differing, ...someOf(notListed, MAX_NOT_LISTED)];
     const confirm = (rowKey: string) => confirmed(range, rowKey, sequences[listIndexOf(rowKey)] ?? 0);
-    for (const finding of await pMap(again, confirm, { concurrency: PARALLEL_READS }))
+    for (const finding of await pMap(toConfirm, confirm, { concurrency: PARALLEL_READS }))
       if (finding) findings.push(finding);
-    return { lists, findings: [...findings, ...someOf(aside, MAX_SET_ASIDE)] };
+    return { lists, findings: [...findings, ...someOf(rowsSetAside, MAX_SET_ASIDE)] };
   }
 
   return {

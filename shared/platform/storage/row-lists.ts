@@ -10,10 +10,11 @@ import { type RowSigning, SIGNATURE } from "./signing.ts";
 /*
  * A signature shows that the service wrote a row, but not that it is the row's current state. So a partition with `listed`
  * entities also has 16 signed lists. Each list is a row that names one sixteenth of the partition's rows, by a hash of their
- * keys, with the start of their current signatures. A list changes in the transaction of its rows. A row that is put back,
- * removed or returned differs from its list. The comparison of every minute gives a list that was written a higher sequence,
- * and stores the sequence in the service's key vault (signed-partitions.ts). Writers keep the sequence, so a list that is put
- * back stays older than the key vault says, also after the service wrote it.
+ * keys, with the start of their current signatures. A list changes in the transaction of its rows. If another program restores an
+ * earlier state of a row, removes a row, or puts a removed row back, the row differs from its list. A comparison runs every minute.
+ * It raises the sequence of each list that was written since, and stores the sequence in the service's key vault
+ * (signed-partitions.ts). Writers keep the sequence. So an earlier state of a list has a lower sequence than the key vault, also
+ * after the service has written that list again.
  */
 
 /** Number of lists of a partition. More lists mean fewer conflicts between writers, and more rows to compare. */
@@ -42,19 +43,21 @@ export const isOlder = (a: ListState, b: ListState): boolean =>
 /** The newest states that this process wrote. Another program has put back a list that a later read finds older. */
 export interface WrittenLists {
   /** Returns the states of a partition's lists by row key, as of now. */
-  of(table: string, partitionKey: string): ReadonlyMap<string, ListState>;
+  statesOf(table: string, partitionKey: string): ReadonlyMap<string, ListState>;
+  /** Notes a state that this process has written. */
   note(table: string, partitionKey: string, rowKey: string, state: ListState): void;
 }
 
 export function createWrittenLists(): WrittenLists {
   const partitions = new Map<string, Map<string, ListState>>();
-  const stateOf = (table: string, partitionKey: string) => partitions.get(`${table}/${partitionKey}`) ?? new Map();
+  const partitionStates = (table: string, partitionKey: string) =>
+    partitions.get(`${table}/${partitionKey}`) ?? new Map();
   return {
-    of: (table, partitionKey) => new Map(stateOf(table, partitionKey)),
+    statesOf: (table, partitionKey) => new Map(partitionStates(table, partitionKey)),
     note(table, partitionKey, rowKey, { sequence, writes }) {
-      const states: Map<string, ListState> = stateOf(table, partitionKey);
-      const known = states.get(rowKey);
-      if (!known || isOlder(known, { sequence, writes })) states.set(rowKey, { sequence, writes });
+      const states: Map<string, ListState> = partitionStates(table, partitionKey);
+      const noted = states.get(rowKey);
+      if (!noted || isOlder(noted, { sequence, writes })) states.set(rowKey, { sequence, writes });
       partitions.set(`${table}/${partitionKey}`, states);
     },
   };
@@ -64,9 +67,9 @@ const entities = new Map<string, Entity<RowList>>();
 
 /** Returns the entity of a table's lists. */
 export function listEntity(table: string): Entity<RowList> {
-  const known = entities.get(table) ?? entity(table, RowList, { signed: true });
-  entities.set(table, known);
-  return known;
+  const lists = entities.get(table) ?? entity(table, RowList, { signed: true });
+  entities.set(table, lists);
+  return lists;
 }
 
 /** Returns the row key of a list. @param index - 0 to 15. */
@@ -109,9 +112,9 @@ export async function writeListed(
   );
   for (let attempt = 1; ; attempt++) {
     const lists = await Promise.all(
-      [...changes].map(async ([key, some]) => {
+      [...changes].map(async ([key, changesOfList]) => {
         const list = await deps.readList(table, partitionKey, key);
-        const next = nextList(list, some);
+        const next = nextList(list, changesOfList);
         const e = listEntity(table);
         const operation = list ? replace(e, key, next, list.etag) : insert(e, key, next);
         return { key, next, operation: await deps.signing.sign(partitionKey, operation) };

@@ -45,7 +45,9 @@ export function createRows(clients: TableClients): Rows {
       // errors.
       if (keyProblem(partitionKey) ?? keyProblem(rowKey)) return undefined;
       try {
-        return await clients.run(table, { create: false }, (reached) => getRow(reached, table, partitionKey, rowKey));
+        return await clients.run(table, { create: false }, (connection) =>
+          getRow(connection, table, partitionKey, rowKey),
+        );
       } catch (error) {
         if (statusOf(error) === 404) return undefined; // the row, or still the table, does not exist
         throw error;
@@ -73,9 +75,9 @@ export function createRows(clients: TableClients): Rows {
       const { contentType, body } = transactionBody(parts);
       const { createHttpHeaders, createPipelineRequest } = await restPipeline();
       try {
-        const etags = await clients.run(table, { create: true }, async (reached: ConnectedTable) => {
+        const etags = await clients.run(table, { create: true }, async (connection: ConnectedTable) => {
           const request = createPipelineRequest({
-            url: `${reached.address}/$batch${reached.signature}`,
+            url: `${connection.address}/$batch${connection.signature}`,
             method: "POST",
             headers: createHttpHeaders({
               Accept: "application/json",
@@ -85,9 +87,9 @@ export function createRows(clients: TableClients): Rows {
               MaxDataServiceVersion: "3.0;NetFx",
             }),
             body,
-            allowInsecureConnection: reached.address.startsWith("http://"),
+            allowInsecureConnection: connection.address.startsWith("http://"),
           });
-          const response = await reached.client.pipeline.sendRequest(reached.http, request);
+          const response = await connection.client.pipeline.sendRequest(connection.http, request);
           return readTransactionAnswer(response, parts.length, etagCount);
         });
         return new Map(etags.map((etag, index) => [operations[index]!.rowKey, etag ?? ""]));

@@ -35,7 +35,7 @@ export interface SignedPartitions {
    * signatures. Returns rows that differ from their list also when they are read again, and the sequences to store in the key
    * vault. A list that was written since the last call gets the next sequence.
    *
-   * @param sequences - Those that the key vault stores, by the index of the list. A missing one is 0.
+   * @param sequences - The sequences that the key vault stores, by the index of the list. A missing sequence counts as 0.
    */
   compare(range: SignedRange, sequences: readonly number[]): Promise<{ sequences: number[]; findings: ComparedRow[] }>;
   /**
@@ -44,16 +44,16 @@ export interface SignedPartitions {
    */
   setAside(row: ComparedRow & { reason: SetAsideReason }): Promise<string | undefined>;
   /**
-   * Signs rows without a signature that reads accept, and forgets listed rows that do not exist. Rows with a signature stay
-   * unchanged. Returns the number of changes. A row that another writer changes at the same time is left to the next call.
+   * Signs rows without a signature that reads accept, and removes rows that do not exist from their lists. Rows with a signature
+   * stay unchanged. Returns the number of changes. A row that another writer changes at the same time is left to the next call.
    */
   signUnsigned(range: SignedRange): Promise<number>;
   /** Returns each row of a range that can't be read or differs from its list. Reads whole rows and writes nothing. */
   inspect(range: SignedRange, sequences: readonly number[]): Promise<Finding[]>;
   /**
-   * Accepts the rows as they are: signs them, removes rows that stand for missing ones (`setAside` inserts them), and writes
-   * the lists anew with higher sequences than `sequences`: empty, and then with each row that is written. Only for a stopped
-   * app. Can be repeated after a crash.
+   * Accepts the rows as they are. First replaces the lists with empty lists, whose sequences are higher than `sequences`. Then signs
+   * each row, which also adds the row to its list, and removes rows that stand for missing rows (`setAside` inserts them). Only for
+   * a stopped app. Can be repeated after a crash.
    *
    * @param options - `removed`: row keys of rows to remove instead.
    * @returns the sequences of the lists.
@@ -87,8 +87,8 @@ export function createSignedPartitions(
   const { signatures, wholeRows, isReadable, readLists, compareRows } = comparison;
 
   /**
-   * Gives a list that was written since the last comparison the next sequence. A copy of an earlier state then has a lower one
-   * for good, however often the service writes it.
+   * Gives a list that was written since the last comparison the next sequence. A copy of an earlier state then keeps a lower
+   * sequence, however often the service writes that copy.
    *
    * @returns the sequence of the list, to store in the key vault.
    */
@@ -126,15 +126,15 @@ export function createSignedPartitions(
   /** Writes the operations in transactions. Returns how many were applied: a row that another writer changed is skipped. */
   async function rewrite(range: SignedRange, operations: readonly Operation[]): Promise<number> {
     let written = 0;
-    for (let at = 0; at < operations.length; at += ROWS_PER_TRANSACTION) {
-      const some = operations.slice(at, at + ROWS_PER_TRANSACTION);
+    for (let start = 0; start < operations.length; start += ROWS_PER_TRANSACTION) {
+      const batch = operations.slice(start, start + ROWS_PER_TRANSACTION);
       try {
-        await tables.transaction(range.table, range.partitionKey, some);
-        written += some.length;
+        await tables.transaction(range.table, range.partitionKey, batch);
+        written += batch.length;
       } catch (error) {
         if (!isConflict(error)) throw error;
         // Another writer changed one of the rows. The others are written one by one.
-        for (const operation of some.length === 1 ? [] : some) written += await rewrite(range, [operation]);
+        for (const operation of batch.length === 1 ? [] : batch) written += await rewrite(range, [operation]);
       }
     }
     return written;
@@ -210,8 +210,8 @@ export function createSignedPartitions(
         contents.set(rowKey, contentOf(columns));
         if (reasons.has(rowKey) || (await isReadable(table, row))) continue;
         const signature = columns[SIGNATURE];
-        const aside = signature === undefined ? "unsigned" : setAsideReason(signature);
-        reasons.set(rowKey, (aside as SetAsideReason | undefined) ?? "changed");
+        const reason = signature === undefined ? "unsigned" : setAsideReason(signature);
+        reasons.set(rowKey, (reason as SetAsideReason | undefined) ?? "changed");
       }
       return [...reasons].map(([rowKey, reason]) => ({
         table,
@@ -233,8 +233,8 @@ export function createSignedPartitions(
       if (range.listed) await tables.transaction(table, partitionKey, next.map(emptyList));
       const operations: Operation[] = [];
       const anyRow = rawEntity(range);
-      for await (const { rowKey, etag, columns: all } of wholeRows(range)) {
-        const { [SIGNATURE]: signature, ...columns } = all;
+      for await (const { rowKey, etag, columns: storedColumns } of wholeRows(range)) {
+        const { [SIGNATURE]: signature, ...columns } = storedColumns;
         const isEmpty = setAsideReason(signature) === "missing" && Object.keys(columns).length === 0;
         const kind = isEmpty || removed.has(rowKey) ? "remove" : "replace";
         operations.push({ kind, entity: anyRow, rowKey, columns: kind === "remove" ? {} : columns, etag });

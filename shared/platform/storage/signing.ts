@@ -5,8 +5,7 @@ import { SigningKeysMissing, StorageCorrupt } from "./errors.ts";
 import type { Operation } from "./operations.ts";
 
 /**
- * Returns the keys that sign rows. The keys are not stored in the tables, because someone who can write tables must not get
- * them.
+ * The keys that sign rows. They are not stored in the tables, because someone who can write tables must not get them.
  */
 export interface RowKeys {
   /** Returns the current key and its name (letters, digits and dashes). Creates a key if none exists. */
@@ -46,9 +45,9 @@ export const SIGNATURE = "_signature";
 const SET_ASIDE = "rejected.";
 
 /**
- * Why a row must not take effect, although it has no wrong signature. `olderState`: it is an earlier state of the row.
- * `notListed`: its list does not name it, for example because it was removed. `missing`: only its list names it. `unsigned`: it
- * has no signature, but was written after the service began to sign such rows.
+ * Why a row must not take effect. `olderState`: an earlier state of the row was put back. `notListed`: the list does not name the
+ * row, for example because a removed row was put back. `missing`: the list names a row that does not exist. `unsigned`: the row has
+ * no signature, but was written after the service began to sign such rows.
  */
 export type SetAsideReason = "olderState" | "notListed" | "missing" | "unsigned";
 
@@ -77,7 +76,7 @@ export function createRowSigning(keys: RowKeys | undefined): RowSigning {
     signed === true || (signed !== false && keys !== undefined);
 
   /** Returns whether the table service wrote a row before the rows were signed. */
-  async function isFromBefore(timestamp: unknown): Promise<boolean> {
+  async function isFromBeforeSigning(timestamp: unknown): Promise<boolean> {
     if (!keys?.unsignedUntil) return true;
     const until = await keys.unsignedUntil();
     return until === undefined || Date.parse(String(timestamp)) <= until;
@@ -108,7 +107,7 @@ export function createRowSigning(keys: RowKeys | undefined): RowSigning {
       };
       const signature = stored[SIGNATURE];
       if (signature === undefined && e.signed === "adopted") {
-        if (await isFromBefore(stored.timestamp)) return;
+        if (await isFromBeforeSigning(stored.timestamp)) return;
         throw new StorageCorrupt(table, keysOfRow, "unsigned");
       }
       const setAside = setAsideReason(signature);

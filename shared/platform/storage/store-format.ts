@@ -21,8 +21,8 @@ const FormatRecord = z.object({
 });
 export const FORMAT_TABLE = "Settings";
 /**
- * A stranger must not be able to stop the service, so only a signed row does. The row is read without its signature, because every
- * process reads it at its start, and the key vault may not respond then.
+ * Other programs must not be able to stop the service, so only a signed row with a higher format stops it. Each process first reads
+ * the row without verifying its signature, because the key vault may not respond when the process starts.
  */
 const SignedFormat = entity(FORMAT_TABLE, FormatRecord, { signed: "withKeyVault" });
 const UnverifiedFormat = entity(FORMAT_TABLE, FormatRecord);
@@ -101,8 +101,8 @@ export function createStoreFormat({ tables, log }: { tables: Tables; log: Logger
     try {
       await tables.put(SignedFormat, STORE, FORMAT, { format: STORE_FORMAT });
     } catch (error) {
-      // Without the row, an earlier build would not notice that it can't work with the store. This build can work: the key vault
-      // may not respond. The next check writes the row.
+      // The write can fail because the key vault does not respond. This build works without the row. The next check writes the row,
+      // because without it an earlier build would not notice that it can't work with the store.
       log.warn("The format of the store could not be written", { error: String(error) });
     }
   }

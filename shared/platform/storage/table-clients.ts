@@ -19,6 +19,7 @@ export interface ConnectedTable {
   readonly signature: string;
 }
 
+/** Runs requests on tables, with one connection per table. */
 export interface TableClients {
   /**
    * Runs `action` on a table and retries what the SDK's retry policy does not. These are a table that is being deleted, a busy

@@ -54,10 +54,9 @@ export interface Range {
   /** Returns false for the keys of other kinds of rows in the range. Such rows are skipped, and need not match the entity. */
   readonly only?: (rowKey: string) => boolean;
   /**
-   * What happens with a row that can't be read. By default, it throws StorageCorrupt, so that no work is based on a missing row.
-   * In the answer to a GET request, the row is left out instead, so the page may be empty, and the answer counts it
-   * (`incomplete-answer.ts`). `throw` and `leaveOut` choose one of the two everywhere. A callback receives the row instead, which is
-   * left out but not counted.
+   * What happens with a row that can't be read. `throw`: the read throws StorageCorrupt, so that no work is based on a missing row.
+   * `leaveOut`: the row is left out, so the page may be empty, and the answer counts the row (`incomplete-answer.ts`). A callback
+   * receives the row, which is left out but not counted. Default: `leaveOut` while a GET request is answered, otherwise `throw`.
    */
   readonly onCorrupt?: ((row: StorageCorrupt) => void) | "throw" | "leaveOut";
 }
@@ -170,7 +169,10 @@ export interface Tables {
   partitions(table: string, after?: string): AsyncGenerator<string, void>;
 }
 
-/** `modify` waits a random time between its attempts, up to a maximum that doubles from the first to the last of these. */
+/**
+ * `modify` waits a random time between its attempts. The maximum wait starts with `MODIFY_FIRST_PAUSE_MS` and doubles up to
+ * `MODIFY_MAX_PAUSE_MS`.
+ */
 const MODIFY_TRIES = 10;
 const MODIFY_FIRST_PAUSE_MS = 20;
 const MODIFY_MAX_PAUSE_MS = 500;
@@ -220,10 +222,10 @@ export function createTables(
     partitionKey: string,
     rowKey: string,
     value: T,
-    how: Pick<Operation, "kind" | "etag">,
+    kindAndEtag: Pick<Operation, "kind" | "etag">,
   ) {
     const checked = validate(e, rowKey, value);
-    const operation: Operation = { ...how, entity: e, rowKey, columns: encode(e.members, checked as object) };
+    const operation: Operation = { ...kindAndEtag, entity: e, rowKey, columns: encode(e.members, checked as object) };
     if (isListed(operation)) {
       const etags = await tables.transaction(e.table, partitionKey, [operation]);
       return { ...checked, partitionKey, rowKey, etag: etags.get(rowKey)! };
@@ -240,7 +242,7 @@ export function createTables(
 
   /** Reads a list of rows, for a write of one of its rows. */
   async function readList(table: string, partitionKey: string, rowKey: string): Promise<Row<RowList> | undefined> {
-    const newest = written.of(table, partitionKey).get(rowKey);
+    const newest = written.statesOf(table, partitionKey).get(rowKey);
     const stored = await rows.read(table, partitionKey, rowKey);
     const list = stored && (await decodeOne(listEntity(table), stored.row));
     if (!list || !newest || !isOlder(list, newest)) return list;
@@ -295,10 +297,10 @@ export function createTables(
       for (const operation of operations) checkTable(table, operation);
       const { address } = await clients.connect(table);
       const signed = await Promise.all(operations.map((operation) => signing.sign(partitionKey, operation)));
-      const submit = async (all: readonly Operation[]) => {
-        if (all.length > MAX_TRANSACTION_OPERATIONS)
-          throw new RangeError(`A transaction with its lists has ${all.length} operations.`);
-        const parts = all.map(transactionParts({ address, table, partitionKey }));
+      const submit = async (withLists: readonly Operation[]) => {
+        if (withLists.length > MAX_TRANSACTION_OPERATIONS)
+          throw new RangeError(`A transaction with its lists has ${withLists.length} operations.`);
+        const parts = withLists.map(transactionParts({ address, table, partitionKey }));
         const bytes = parts.reduce((sum, part) => sum + part.bytes, BODY_FRAME_BYTES);
         if (bytes > MAX_TRANSACTION_BYTES)
           throw new RangeError(`A transaction of ${bytes} bytes is larger than ${MAX_TRANSACTION_BYTES}.`);
@@ -313,15 +315,15 @@ export function createTables(
       await writeAll(rows, { table, partitionKey, address }, operations, options);
     },
 
-    async batches(table, partitionKey, operations, { lead, operations: more = 0, bytes }) {
+    async batches(table, partitionKey, operations, { lead, operations: reservedOperations = 0, bytes }) {
       const { address } = await clients.connect(table);
       const target = { table, partitionKey, address };
-      const size = lead.map(transactionParts(target)).reduce((sum, one) => sum + one.bytes, bytes);
-      const parts = batches(target, operations, { operations: lead.length + more, bytes: size });
-      return [...parts].map((some) => some.map(({ operation }) => operation));
+      const size = lead.map(transactionParts(target)).reduce((sum, part) => sum + part.bytes, bytes);
+      const reserved = { operations: lead.length + reservedOperations, bytes: size };
+      return [...batches(target, operations, reserved)].map((parts) => parts.map(({ operation }) => operation));
     },
 
-    writtenLists: written.of,
+    writtenLists: written.statesOf,
 
     fence: (e, partitionKey, rowKey, hold) => createFence({ rows, clients }, e, { partitionKey, rowKey }, hold),
   };
@@ -349,7 +351,7 @@ function createPageReader(deps: {
   /** Returns undefined if the table does not exist. */
   async function readPage(table: string, query: PageQuery): Promise<StoredPage | undefined> {
     try {
-      return await clients.run(table, { create: false }, (reached) => queryPage(reached, table, query));
+      return await clients.run(table, { create: false }, (connection) => queryPage(connection, table, query));
     } catch (error) {
       if (errorCode(error) === "TableNotFound") return undefined;
       throw error;
@@ -485,7 +487,7 @@ function selectMembers<T>(e: Entity<T>, select: readonly (keyof T & string)[]): 
   const selection = cached.get(key);
   if (selection !== undefined) return selection;
   const members = e.members.filter(({ name }) => (select as readonly string[]).includes(name));
-  // Not `pick`, which rejects a schema with a refinement over all members.
+  // zod's `pick` can't be used, because it rejects a schema with a refinement over all members.
   const schema = z.object(Object.fromEntries(members.map(({ name }) => [name, e.schema.shape[name]!])));
   cached.set(key, { schema, members });
   return { schema, members };

@@ -187,8 +187,8 @@ export function readTransactionAnswer(
     response.status === 202
       ? text.split("--changesetresponse_").slice(1, -1)
       : [`HTTP/1.1 ${response.status}\n${text}`];
-  const refused = answers.find((answer) => statusOf(answer)?.[0] !== "2");
-  if (refused !== undefined) throw rejectionOf(refused, response);
+  const rejected = answers.find((answer) => statusOf(answer)?.[0] !== "2");
+  if (rejected !== undefined) throw rejectionOf(rejected, response);
   if (answers.length !== count)
     throw new Error(`A transaction of ${count} operations was answered with ${answers.length} results.`);
   return answers.slice(0, etags).map((answer) => /^ETag: (.+)$/im.exec(answer)?.[1]?.trim());

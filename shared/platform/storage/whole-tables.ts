@@ -42,7 +42,9 @@ export function createWholeTables(connection: StorageConnection, { clock }: { cl
     do {
       const query = { filter: undefined, select, top: MAX_PAGE_SIZE, next };
       try {
-        const page = await clients.run(table, { create: false }, (reached) => queryTypedPage(reached, table, query));
+        const page = await clients.run(table, { create: false }, (connected) =>
+          queryTypedPage(connected, table, query),
+        );
         yield* page.rows;
         ({ next } = page);
       } catch (error) {
@@ -59,8 +61,8 @@ export function createWholeTables(connection: StorageConnection, { clock }: { cl
       const partitions = [...Map.groupBy(batch, ({ partitionKey }) => partitionKey)];
       const writeNext = async (): Promise<void> => {
         for (let next = partitions.shift(); next !== undefined; next = partitions.shift()) {
-          const [partitionKey, some] = next;
-          const operations = some.map(
+          const [partitionKey, rowsOfPartition] = next;
+          const operations = rowsOfPartition.map(
             ({ rowKey, columns }): Operation => ({ kind, entity: rowsOfTable, rowKey, columns, etag: undefined }),
           );
           await writeAll(stored, { table, partitionKey, address }, operations, {});

@@ -35,6 +35,7 @@ export interface RemovableChange<C> {
   change: Change<C> | undefined;
 }
 
+/** What `writeTotals` writes: the rows of the totals, and the change rows that it removes. */
 export interface TotalsWrite<C, R> {
   table: string;
   partitionKey: string;

@@ -64,7 +64,7 @@ export function checkAssertion(assertion: Element, expected: ExpectedValues): Ve
   requireIssuer(child(assertion, "assertion", "Issuer"), expected.idpEntityId);
   const subject = child(assertion, "assertion", "Subject");
   if (!subject) throw new SamlRefused("confirmation");
-  // Not empty: each confirmation must have an expiry time.
+  // The list is not empty, because each confirmation must have an expiry time.
   const expiryTimes = [...checkConditions(assertion, expected), ...checkConfirmations(subject, expected)];
   const { sessionIndex, authenticatedAt } = checkStatements(assertion, expected.now);
   const attributes = attributesOf(assertion);

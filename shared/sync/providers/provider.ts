@@ -156,8 +156,8 @@ export type SyncFailureCode =
   | "sourceManaged";
 
 /**
- * A call to a provider that failed after its retries. `message` and `remedy` are texts of this service. They contain nothing of
- * the answer except the provider's short code.
+ * A call to a provider failed after its retries, or a record could not be run. `message` and `remedy` are texts of this service. Of
+ * a provider's answer they contain at most its short code.
  */
 export class SyncFailure extends Error {
   override readonly name = "SyncFailure";

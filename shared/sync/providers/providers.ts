@@ -6,6 +6,7 @@ import { hashicorp } from "./hashicorp/provider.ts";
 import { kubernetes } from "./kubernetes/provider.ts";
 import type { ProviderDefinition } from "./provider.ts";
 
+/** A provider whose settings and secrets have any type. */
 export type AnyProvider = ProviderDefinition<Record<string, unknown>, Record<string, unknown>>;
 
 /** All providers. To add one, create a folder beside this file and add a line here. */

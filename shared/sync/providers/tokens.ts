@@ -30,12 +30,12 @@ export function createTokens(clock: Clock): Tokens {
       const id = hashOf(key);
       const before = cache.get(id);
       if (before && clock.now().getTime() < before.until) return await before.issued;
-      // Without end until the response arrives, so that concurrent callers wait for the same request.
+      // The entry does not expire before the response arrives, so that concurrent callers wait for the same request.
       const entry = { issued: Promise.resolve(""), token: "", until: Number.POSITIVE_INFINITY };
       entry.issued = requestToken().then(
         ({ token, seconds }) => {
           const ms = seconds * SECOND_MS;
-          // Used until five minutes before its expiry, or for 80 % of a short lifetime.
+          // The token is used until five minutes before its expiry, or for 80 % of a short lifetime.
           Object.assign(entry, { token, until: clock.now().getTime() + Math.max(0.8 * ms, ms - 5 * MINUTE_MS) });
           return token;
         },

@@ -11,7 +11,7 @@ export interface AwsAddress {
   region: string;
   /** Whether the access key was tested in this region. */
   proven: boolean;
-  /** Used instead of the region's public address. */
+  /** Address to use instead of the region's public address. */
   endpoint: string | undefined;
 }
 

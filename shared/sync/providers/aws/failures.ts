@@ -80,7 +80,7 @@ export function awsFailure(error: unknown, call: ProviderCall, proven: boolean):
   if (status === undefined) return syncFailure("unreachable", call, `there was no answer (${networkCode(error)})`);
   if (status >= 500) return syncFailure("unreachable", call, `the answer was ${status}`);
   if (status === 429) return syncFailure("throttled", call, "there were too many requests");
-  // Only answers of the service itself have a fault.
+  // The SDK sets `$fault` only for answers of the service itself.
   if ($fault !== undefined && status >= 400) {
     return syncFailure("targetRefused", call, "the request was rejected", { providerCode: name });
   }
@@ -98,7 +98,9 @@ interface SdkError {
 
 function networkCode(error: unknown): string {
   const { code, name } = error as { code?: unknown; name?: unknown };
-  return [code, name].find((one) => typeof one === "string" && /^[A-Za-z_]{1,40}$/.test(one))?.toString() ?? "no code";
+  return (
+    [code, name].find((text) => typeof text === "string" && /^[A-Za-z_]{1,40}$/.test(text))?.toString() ?? "no code"
+  );
 }
 
 function forAll<T>(codes: readonly string[], meaning: T): Record<string, T> {

@@ -25,7 +25,7 @@ export function parameterStore(to: AwsAddress, credentials: AwsSecrets): SyncTar
   const withoutRetries = ([sdk, { config }]: [Sdk, SSMClient]) =>
     new sdk.SSMClient({ ...clientOptions(to, credentials, 1), systemClockOffset: config.systemClockOffset });
   const call = async <T>(
-    [operation, right]: [operation: string, right: string],
+    [operation, permission]: [operation: string, permission: string],
     name: string,
     send: (sdk: Sdk, client: SSMClient) => Promise<T>,
   ): Promise<T> => {
@@ -35,29 +35,29 @@ export function parameterStore(to: AwsAddress, credentials: AwsSecrets): SyncTar
     const sdkAndClient = await opened;
     const [sdk] = sdkAndClient;
     const client = isWrite ? withoutRetries(sdkAndClient) : sdkAndClient[1];
-    const failing: ProviderCall = {
+    const describedCall: ProviderCall = {
       operation: `${operation} the parameter ${name}`,
       at: `AWS Parameter Store in ${to.region}`,
-      grant: `ssm:${right} on this parameter`,
+      grant: `ssm:${permission} on this parameter`,
     };
-    return await awsCall(to, failing, () => send(sdk, client));
+    return await awsCall(to, describedCall, () => send(sdk, client));
   };
-  const optional = (signal: AbortSignal | undefined) => (signal ? { abortSignal: signal } : {});
+  const abortOption = (signal: AbortSignal | undefined) => (signal ? { abortSignal: signal } : {});
 
   return {
     async describe(name, signal) {
-      const { Parameters: found = [] } = await call(["inspect", "DescribeParameters"], name, (sdk, client) =>
+      const { Parameters: parameters = [] } = await call(["inspect", "DescribeParameters"], name, (sdk, client) =>
         client.send(
           new sdk.DescribeParametersCommand({ ParameterFilters: [{ Key: "Name", Option: "Equals", Values: [name] }] }),
-          optional(signal),
+          abortOption(signal),
         ),
       );
-      const parameter = found.find(({ Name }) => Name === name);
+      const parameter = parameters.find(({ Name }) => Name === name);
       if (!parameter) return { exists: false };
       const { TagList = [] } = await call(["inspect", "ListTagsForResource"], name, (sdk, client) =>
         client.send(
           new sdk.ListTagsForResourceCommand({ ResourceType: "Parameter", ResourceId: name }),
-          optional(signal),
+          abortOption(signal),
         ),
       );
       const version = String(parameter.Version ?? "");
@@ -85,7 +85,7 @@ export function parameterStore(to: AwsAddress, credentials: AwsSecrets): SyncTar
             // Tags can only be set when a parameter is created.
             ...(expected.exists ? { Overwrite: true } : { Overwrite: false, Tags: tagsOf(mark) }),
           }),
-          optional(signal),
+          abortOption(signal),
         ),
       );
       return { version: String(Version ?? next), created: !expected.exists };
@@ -95,7 +95,7 @@ export function parameterStore(to: AwsAddress, credentials: AwsSecrets): SyncTar
       await call(["tag", "AddTagsToResource"], name, (sdk, client) =>
         client.send(
           new sdk.AddTagsToResourceCommand({ ResourceType: "Parameter", ResourceId: name, Tags: tagsOf(mark) }),
-          optional(signal),
+          abortOption(signal),
         ),
       );
     },
@@ -103,7 +103,7 @@ export function parameterStore(to: AwsAddress, credentials: AwsSecrets): SyncTar
     async remove(name, signal) {
       try {
         await call(["delete", "DeleteParameter"], name, (sdk, client) =>
-          client.send(new sdk.DeleteParameterCommand({ Name: name }), optional(signal)),
+          client.send(new sdk.DeleteParameterCommand({ Name: name }), abortOption(signal)),
         );
       } catch (error) {
         if (!(error instanceof SyncFailure && error.code === "notFound")) throw error;

@@ -28,26 +28,26 @@ export function secretsManager(to: AwsAddress, credentials: AwsSecrets): SyncTar
     return [sdk, new sdk.SecretsManagerClient(clientOptions(to, credentials))];
   };
   const call = async <T>(
-    [operation, right]: [operation: string, right: string],
+    [operation, permission]: [operation: string, permission: string],
     name: string,
     send: (sdk: Sdk, client: SecretsManagerClient) => Promise<T>,
   ): Promise<T> => {
     opened ??= open();
     const [sdk, client] = await opened;
-    const failing: ProviderCall = {
+    const describedCall: ProviderCall = {
       operation: `${operation} the secret ${name}`,
       at: `AWS Secrets Manager in ${to.region}`,
-      grant: `secretsmanager:${right} on this secret`,
+      grant: `secretsmanager:${permission} on this secret`,
     };
-    return await awsCall(to, failing, () => send(sdk, client));
+    return await awsCall(to, describedCall, () => send(sdk, client));
   };
-  const optional = (signal: AbortSignal | undefined) => (signal ? { abortSignal: signal } : {});
+  const abortOption = (signal: AbortSignal | undefined) => (signal ? { abortSignal: signal } : {});
 
   /** Returns undefined if the secret does not exist. */
   async function describeSecret(name: string, signal?: AbortSignal) {
     try {
       return await call(["inspect", "DescribeSecret"], name, (sdk, client) =>
-        client.send(new sdk.DescribeSecretCommand({ SecretId: name }), optional(signal)),
+        client.send(new sdk.DescribeSecretCommand({ SecretId: name }), abortOption(signal)),
       );
     } catch (error) {
       if (error instanceof SyncFailure && error.code === "notFound") return undefined;
@@ -67,7 +67,7 @@ export function secretsManager(to: AwsAddress, credentials: AwsSecrets): SyncTar
     };
     try {
       await call(["move the current version of", "UpdateSecretVersionStage"], name, (sdk, client) =>
-        client.send(new sdk.UpdateSecretVersionStageCommand(move), optional(signal)),
+        client.send(new sdk.UpdateSecretVersionStageCommand(move), abortOption(signal)),
       );
       return true;
     } catch (error) {
@@ -82,17 +82,17 @@ export function secretsManager(to: AwsAddress, credentials: AwsSecrets): SyncTar
 
   return {
     async describe(name, signal) {
-      const found = await describeSecret(name, signal);
-      if (!found) return { exists: false };
-      const version = currentVersion(found.VersionIdsToStages);
-      const ownedBy = ownerIn(found.Tags ?? []);
+      const secret = await describeSecret(name, signal);
+      if (!secret) return { exists: false };
+      const version = currentVersion(secret.VersionIdsToStages);
+      const ownedBy = ownerIn(secret.Tags ?? []);
       return {
-        exists: found.DeletedDate === undefined,
+        exists: secret.DeletedDate === undefined,
         ownedBy,
         holds: ownedBy === null ? undefined : version,
         version,
-        deletedUntil: found.DeletedDate?.toISOString(),
-        refused: reasonNotWritable(found, to.region),
+        deletedUntil: secret.DeletedDate?.toISOString(),
+        refused: reasonNotWritable(secret, to.region),
       };
     },
 
@@ -108,7 +108,7 @@ export function secretsManager(to: AwsAddress, credentials: AwsSecrets): SyncTar
               Description: `Kept in sync with ${mark.source} by ${MANAGED_BY}.`,
               Tags: tagsOf(mark),
             }),
-            optional(signal),
+            abortOption(signal),
           ),
         );
         return { version, created: true };
@@ -116,7 +116,7 @@ export function secretsManager(to: AwsAddress, credentials: AwsSecrets): SyncTar
       const written = await call(["write", "PutSecretValue"], name, (sdk, client) =>
         client.send(
           new sdk.PutSecretValueCommand({ SecretId: name, SecretString: value, ClientRequestToken: version }),
-          optional(signal),
+          abortOption(signal),
         ),
       );
       // An existing version is not changed, even if another version has become current since.
@@ -131,13 +131,13 @@ export function secretsManager(to: AwsAddress, credentials: AwsSecrets): SyncTar
 
     async adopt(name, mark, signal) {
       await call(["tag", "TagResource"], name, (sdk, client) =>
-        client.send(new sdk.TagResourceCommand({ SecretId: name, Tags: tagsOf(mark) }), optional(signal)),
+        client.send(new sdk.TagResourceCommand({ SecretId: name, Tags: tagsOf(mark) }), abortOption(signal)),
       );
     },
 
     async undelete(name, signal) {
       await call(["restore", "RestoreSecret"], name, (sdk, client) =>
-        client.send(new sdk.RestoreSecretCommand({ SecretId: name }), optional(signal)),
+        client.send(new sdk.RestoreSecretCommand({ SecretId: name }), abortOption(signal)),
       );
     },
 
@@ -146,7 +146,7 @@ export function secretsManager(to: AwsAddress, credentials: AwsSecrets): SyncTar
         await call(["delete", "DeleteSecret"], name, (sdk, client) =>
           client.send(
             new sdk.DeleteSecretCommand({ SecretId: name, RecoveryWindowInDays: RECOVERY_DAYS }),
-            optional(signal),
+            abortOption(signal),
           ),
         );
       } catch (error) {

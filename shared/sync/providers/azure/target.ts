@@ -41,7 +41,7 @@ export function azureTarget(open: (readsValue: boolean) => Promise<VaultSecrets>
         const versions = await vault.versions(name, signal);
         const now = await describe(vault, name, versions);
         if (now.holds === markId(mark)) return { version: now.version, created: false };
-        if (now.exists !== expected.exists || now.version !== expected.version) throw changed(name);
+        if (now.exists !== expected.exists || now.version !== expected.version) throw changedMeanwhile(name);
         const { version } = await vault.write(name, { value, tags: { ...tagsOf(mark), ...supersedesTag(versions) } });
         return { version, created: !now.exists };
       }),
@@ -54,7 +54,7 @@ export function azureTarget(open: (readsValue: boolean) => Promise<VaultSecrets>
 function stateOf(versions: readonly SecretVersion[]): TargetState {
   const newest = newestOf(versions);
   // Of several versions of the same second, the current one is known only if its tag names all the others.
-  const current = newest.length === 1 ? newest[0] : newest.find((one) => isNewer(one, newest));
+  const current = newest.length === 1 ? newest[0] : newest.find((version) => isNewer(version, newest));
   return {
     exists: true,
     ownedBy: ownerIn(versions),
@@ -87,10 +87,11 @@ const supersedesTag = (versions: readonly SecretVersion[]): Record<string, strin
   [SUPERSEDES_TAG]: newestOf(versions).slice(0, MAX_SUPERSEDED).map(shortId).join(" "),
 });
 
-/** Returns whether a version's tag names all other versions, so it was written after them. */
-function isNewer(one: SecretVersion, others: readonly SecretVersion[]): boolean {
-  const superseded = new Set((one.tags[SUPERSEDES_TAG] ?? "").split(" "));
-  return ownerOf(one.tags) !== null && others.every((other) => other === one || superseded.has(shortId(other)));
+/** Returns whether the tag of a version names all other given versions, so the version was written after them. */
+function isNewer(version: SecretVersion, versions: readonly SecretVersion[]): boolean {
+  const superseded = new Set((version.tags[SUPERSEDES_TAG] ?? "").split(" "));
+  const isLast = versions.every((other) => other === version || superseded.has(shortId(other)));
+  return ownerOf(version.tags) !== null && isLast;
 }
 
 /**
@@ -100,7 +101,7 @@ function isNewer(one: SecretVersion, others: readonly SecretVersion[]): boolean 
 const ownerIn = (versions: readonly SecretVersion[]): string | null =>
   versions.map(({ tags }) => ownerOf(tags)).find((owner) => owner !== null) ?? null;
 
-const changed = (name: string) =>
+const changedMeanwhile = (name: string) =>
   new SyncFailure("changedMeanwhile", `The secret ${name} was changed between the last read and the write.`, {
     remedy: "No action needed: the next run checks again.",
   });

@@ -32,6 +32,7 @@ export interface GithubClient {
   ): Promise<ProviderAnswer>;
 }
 
+/** Creates a client for one configuration. */
 export function githubClient(
   settings: GithubSettings,
   secrets: GithubSecrets,

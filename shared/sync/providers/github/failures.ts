@@ -14,7 +14,7 @@ export function githubFailure(answer: ProviderAnswer, call: ProviderCall, clock:
   if ((status === 403 || status === 429) && json !== undefined && limited) {
     const retryAfter = Number(header("retry-after") ?? Number.NaN);
     const reset = Number(header("x-ratelimit-reset") ?? Number.NaN) - clock.now().getTime() / SECOND_MS;
-    const seconds = [retryAfter, reset].find((one) => Number.isFinite(one) && one >= 0);
+    const seconds = [retryAfter, reset].find((wait) => Number.isFinite(wait) && wait >= 0);
     return syncFailure("throttled", call, "its rate limit is used up", {
       retryAfterSeconds: seconds === undefined ? undefined : Math.ceil(seconds),
     });

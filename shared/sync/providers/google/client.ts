@@ -21,6 +21,7 @@ export interface GoogleClient {
   ): Promise<unknown>;
 }
 
+/** Creates a client for one configuration. */
 export function googleClient(
   { projectId }: GoogleSettings,
   { serviceAccountKey }: GoogleSecrets,

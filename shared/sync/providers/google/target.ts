@@ -8,7 +8,7 @@ import type { GoogleSecrets, GoogleSettings } from "./configuration.ts";
 import { crc32c } from "./crc32c.ts";
 
 /**
- * Names of annotations: the record that owns the secret, and a note which version has which mark. Annotations are used because
+ * Names of annotations: the record that owns the secret, and a note of which version has which mark. Annotations are used because
  * labels allow only lower-case letters and no slash.
  */
 const RECORD = "sync-record";
@@ -25,10 +25,10 @@ const VersionWithValue = z.object({ payload: z.object({ data: z.string() }) });
 const numberOf = (name: string): number => Number(name.slice(name.lastIndexOf("/") + 1));
 
 /**
- * Target in Google Secret Manager. https://cloud.google.com/secret-manager/docs/reference/rest Versions have no metadata, so
- * annotations of the secret contain the owner (a sync record) and a note of which version holds which mark. A mark identifies
- * the record and the source version of a write; `holds` is the ID of the current version's mark. There is no conditional write:
- * a version that another writer adds between the read and the write is recognized by its number and corrected by the next run.
+ * Target in Google Secret Manager. Versions have no metadata, so annotations of the secret contain the owner (a sync record) and a
+ * note of which version holds which mark. A mark identifies the record and the source version of a write. `holds` is the ID of the
+ * current version's mark. There is no conditional write: a version that another writer adds between the read and the write is
+ * recognized by its number and corrected by the next run. https://cloud.google.com/secret-manager/docs/reference/rest
  */
 export function googleTarget(settings: GoogleSettings, secrets: GoogleSecrets, deps: ProviderDependencies): SyncTarget {
   const client = googleClient(settings, secrets, deps);
@@ -48,26 +48,26 @@ export function googleTarget(settings: GoogleSettings, secrets: GoogleSecrets, d
   /** Returns the secret and its latest version, without a value; undefined if the secret does not exist. */
   async function readSecret(name: string, signal: AbortSignal | undefined) {
     const operation = `inspect the secret ${name}`;
-    const found = await client.call("GET", `secrets/${name}`, what(operation, "secrets.get"), undefined, signal);
-    if (found === undefined) return undefined;
+    const existing = await client.call("GET", `secrets/${name}`, what(operation, "secrets.get"), undefined, signal);
+    if (existing === undefined) return undefined;
     const call = what(operation, "versions.get");
     const latest = await client.call("GET", `secrets/${name}/versions/latest`, call, undefined, signal);
     return {
-      secret: read(Secret, found, operation),
+      secret: read(Secret, existing, operation),
       latest: latest === undefined ? undefined : read(Version, latest, operation),
     };
   }
 
   return {
     async describe(name, signal) {
-      const found = await readSecret(name, signal);
-      if (!found) return { exists: false };
-      const { annotations } = found.secret;
-      const current = found.latest === undefined ? 0 : numberOf(found.latest.name);
+      const existing = await readSecret(name, signal);
+      if (!existing) return { exists: false };
+      const { annotations } = existing.secret;
+      const current = existing.latest === undefined ? 0 : numberOf(existing.latest.name);
       return {
         exists: true,
         ownedBy: ownerNamed(annotations[RECORD]),
-        holds: found.latest?.state === "ENABLED" ? notedMark(annotations[NOTE], current) : undefined,
+        holds: existing.latest?.state === "ENABLED" ? notedMark(annotations[NOTE], current) : undefined,
         version: String(current),
       };
     },
@@ -75,25 +75,25 @@ export function googleTarget(settings: GoogleSettings, secrets: GoogleSecrets, d
     async put(name, value, mark, expected, signal) {
       const operation = `write the secret ${name}`;
       const ownerAnnotations = { "managed-by": MANAGED_BY, [RECORD]: mark.recordId, "sync-source": mark.source };
-      let found: Awaited<ReturnType<typeof readSecret>>;
+      let existing: Awaited<ReturnType<typeof readSecret>>;
       const bytes = Buffer.from(value);
       return await writeNumbered(
         {
           async readCurrent() {
-            found = await readSecret(name, signal);
-            const enabled = found?.latest?.state === "ENABLED";
+            existing = await readSecret(name, signal);
+            const enabled = existing?.latest?.state === "ENABLED";
             // A disabled version can't be read, whatever the annotation says.
-            const note = enabled ? found?.secret.annotations[NOTE] : undefined;
-            return { current: found?.latest === undefined ? 0 : numberOf(found.latest.name), note };
+            const note = enabled ? existing?.secret.annotations[NOTE] : undefined;
+            return { current: existing?.latest === undefined ? 0 : numberOf(existing.latest.name), note };
           },
           async note(text) {
-            const annotations = { ...found?.secret.annotations, ...ownerAnnotations, [NOTE]: text };
-            const answer = found
+            const annotations = { ...existing?.secret.annotations, ...ownerAnnotations, [NOTE]: text };
+            const answer = existing
               ? await client.call(
                   "PATCH",
                   `secrets/${name}?updateMask=annotations`,
                   what(operation, "secrets.update"),
-                  { annotations, etag: found.secret.etag },
+                  { annotations, etag: existing.secret.etag },
                   signal,
                 )
               : await client.call(
@@ -103,7 +103,7 @@ export function googleTarget(settings: GoogleSettings, secrets: GoogleSecrets, d
                   { replication: replicationIn(settings), annotations },
                   signal,
                 );
-            found = { secret: read(Secret, answer, operation), latest: found?.latest };
+            existing = { secret: read(Secret, answer, operation), latest: existing?.latest };
           },
           async write() {
             const payload = { data: bytes.toString("base64"), dataCrc32c: String(crc32c(bytes)) };

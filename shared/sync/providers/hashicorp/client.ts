@@ -20,6 +20,7 @@ export interface HashicorpClient {
   ): Promise<unknown>;
 }
 
+/** Creates a client for one configuration. */
 export function hashicorpClient(
   settings: HashicorpSettings,
   secrets: HashicorpSecrets,

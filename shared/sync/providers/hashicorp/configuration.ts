@@ -30,5 +30,7 @@ type Configuration = z.infer<typeof HashicorpConfiguration>;
 export type HashicorpSettings = Omit<Configuration, "token" | "secretId">;
 export type HashicorpSecrets = Pick<Configuration, "token" | "secretId">;
 
+/** Returns the mount path of the KV engine. */
 export const mountOf = ({ mount }: HashicorpSettings): string => mount ?? "secret";
+/** Returns the mount path of the sign-in with AppRole. */
 export const authMountOf = ({ authMount }: HashicorpSettings): string => authMount ?? "approle";

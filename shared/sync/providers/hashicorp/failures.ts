@@ -27,5 +27,5 @@ export function hashicorpFailure(answer: ProviderAnswer, call: ProviderCall, clo
 /** Returns the error texts, for comparison only. They are never shown. */
 export function errorTexts({ json }: ProviderAnswer): string {
   const { errors } = (json ?? {}) as { errors?: unknown };
-  return Array.isArray(errors) ? errors.filter((one) => typeof one === "string").join(" ") : "";
+  return Array.isArray(errors) ? errors.filter((text) => typeof text === "string").join(" ") : "";
 }

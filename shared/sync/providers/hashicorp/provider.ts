@@ -32,8 +32,8 @@ export const hashicorp: ProviderDefinition<HashicorpSettings, HashicorpSecrets> 
     // Any permission below the mount is enough to read its type.
     const mount = mountOf(settings);
     const call = { operation: `inspect the mount ${mount}`, grant: `some right below ${mount}/` };
-    const found = await client.call("GET", `sys/internal/ui/mounts/${mount}`, call, undefined, signal);
-    const { data } = (found ?? {}) as { data?: { type?: unknown; options?: { version?: unknown } | null } };
+    const answer = await client.call("GET", `sys/internal/ui/mounts/${mount}`, call, undefined, signal);
+    const { data } = (answer ?? {}) as { data?: { type?: unknown; options?: { version?: unknown } | null } };
     if (data?.type !== "kv" || data.options?.version !== "2") {
       const at = `Vault at ${new URL(settings.address).host}`;
       throw syncFailure("notFound", { ...call, at }, "it is no KV engine of version 2", {

@@ -10,7 +10,7 @@ import { type HashicorpSecrets, type HashicorpSettings, mountOf } from "./config
 const VALUE = "value";
 
 /**
- * Keys of `custom_metadata`: the record that owns the secret, and a note which version has which mark. Values have at most 512
+ * Keys of `custom_metadata`: the record that owns the secret, and a note of which version has which mark. Values have at most 512
  * characters.
  */
 const RECORD = "sync-record";
@@ -32,10 +32,10 @@ const isDeleted = ({ current_version, versions }: z.infer<typeof Metadata>["data
 };
 
 /**
- * Target in the KV secrets engine of HashiCorp Vault, version 2. https://developer.hashicorp.com/vault/api-docs/secret/kv/kv-v2
- * Values are written with check-and-set of the previous version. The metadata contains the owner (a sync record) and a note of
- * which version holds which mark. A mark identifies the record and the source version of a write; `holds` is the ID of the
- * current version's mark.
+ * Target in the KV secrets engine of HashiCorp Vault, version 2. Values are written with check-and-set of the previous version. The
+ * metadata contains the owner (a sync record) and a note of which version holds which mark. A mark identifies the record and the
+ * source version of a write. `holds` is the ID of the current version's mark.
+ * https://developer.hashicorp.com/vault/api-docs/secret/kv/kv-v2
  */
 export function hashicorpTarget(
   settings: HashicorpSettings,
@@ -63,15 +63,15 @@ export function hashicorpTarget(
 
   return {
     async describe(name, signal) {
-      const found = await readMetadata(name, signal);
-      if (!found || found.current_version === 0) return { exists: false };
-      const current = found.versions[String(found.current_version)];
-      const isGone = isDeleted(found);
+      const metadata = await readMetadata(name, signal);
+      if (!metadata || metadata.current_version === 0) return { exists: false };
+      const current = metadata.versions[String(metadata.current_version)];
+      const isGone = isDeleted(metadata);
       return {
         exists: !isGone,
-        ownedBy: ownerNamed(found.custom_metadata?.[RECORD]),
-        holds: current?.destroyed ? undefined : notedMark(found.custom_metadata?.[NOTE], found.current_version),
-        version: String(found.current_version),
+        ownedBy: ownerNamed(metadata.custom_metadata?.[RECORD]),
+        holds: current?.destroyed ? undefined : notedMark(metadata.custom_metadata?.[NOTE], metadata.current_version),
+        version: String(metadata.current_version),
         // The engine reports no date: a deleted version stays until enough newer ones are written.
         deletedUntil: isGone ? "unknown" : undefined,
       };
@@ -79,16 +79,16 @@ export function hashicorpTarget(
 
     async put(name, value, mark: Mark, expected, signal) {
       const operation = `write the secret ${name}`;
-      const failing = { operation, at, grant: grant("data", "create and update") };
+      const describedCall = { operation, at, grant: grant("data", "create and update") };
       let customMetadata: Record<string, string> = {};
       return await writeNumbered(
         {
           async readCurrent() {
-            const found = await readMetadata(name, signal);
-            customMetadata = found?.custom_metadata ?? {};
-            if (found && isDeleted(found))
-              throw syncFailure("targetDeleted", failing, "its current version is deleted");
-            return { current: found?.current_version ?? 0, note: customMetadata[NOTE] };
+            const metadata = await readMetadata(name, signal);
+            customMetadata = metadata?.custom_metadata ?? {};
+            if (metadata && isDeleted(metadata))
+              throw syncFailure("targetDeleted", describedCall, "its current version is deleted");
+            return { current: metadata?.current_version ?? 0, note: customMetadata[NOTE] };
           },
           async note(text) {
             const ownerMetadata = { "managed-by": MANAGED_BY, [RECORD]: mark.recordId, "sync-source": mark.source };
@@ -98,7 +98,7 @@ export function hashicorpTarget(
           },
           async write(current) {
             const body = { options: { cas: current }, data: { [VALUE]: value } };
-            const answer = await client.call("POST", path("data", name), failing, body, signal);
+            const answer = await client.call("POST", path("data", name), describedCall, body, signal);
             return read(Written, answer, operation).data.version;
           },
           async holdsValue(version) {
@@ -115,7 +115,7 @@ export function hashicorpTarget(
         },
         mark,
         expected,
-        failing,
+        describedCall,
       );
     },
 

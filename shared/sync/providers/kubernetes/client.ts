@@ -21,9 +21,10 @@ export interface KubernetesClient {
   ): Promise<z.infer<T> | undefined>;
 }
 
+/** The options of a request. */
 export interface KubernetesRequest {
   body?: object;
-  /** Content type of the body. Default: that of `exchange`. */
+  /** Content type of the body. Default: the type that `exchange` sends for the body. */
   type?: string;
   /** Default: `application/json`. */
   accept?: string;
@@ -32,6 +33,7 @@ export interface KubernetesRequest {
   signal?: AbortSignal | undefined;
 }
 
+/** Creates a client for one configuration. */
 export function kubernetesClient(
   { address, caCertificate, namespace }: KubernetesSettings,
   { token }: KubernetesSecrets,

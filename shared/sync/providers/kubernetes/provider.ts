@@ -5,7 +5,7 @@ import { KubernetesConfiguration, type KubernetesSecrets, type KubernetesSetting
 import { nameProblem, sameName } from "./names.ts";
 import { kubernetesTarget } from "./target.ts";
 
-const Account = z.object({ kind: z.literal("SelfSubjectAccessReview") });
+const AccessReview = z.object({ kind: z.literal("SelfSubjectAccessReview") });
 
 /**
  * Kubernetes as a provider of sync targets: Secrets of one namespace. `addressMembers` decide where the credentials are sent,
@@ -32,7 +32,7 @@ export const kubernetes: ProviderDefinition<KubernetesSettings, KubernetesSecret
     };
     const what = { operation: "inspect the configured token", grant: "the role system:basic-user" };
     // Asks which permissions the token has, which changes nothing.
-    await call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", what, Account, { body, signal });
+    await call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", what, AccessReview, { body, signal });
   },
   open: (_to, settings, secrets, deps) => kubernetesTarget(settings, secrets, deps),
 };

@@ -64,17 +64,17 @@ export function kubernetesTarget(
     async describe(name, signal) {
       const { secret, key } = secretAndKey(name);
       const what = { operation: `inspect the Secret ${secret}`, grant: client.grant("get") };
-      const found = await client.call("GET", path(secret), what, Metadata, {
+      const secretMetadata = await client.call("GET", path(secret), what, Metadata, {
         accept: METADATA_ONLY,
         allowMissing: true,
         signal,
       });
-      if (!found) return { exists: false };
-      const { annotations, managedFields, resourceVersion } = found.metadata;
+      if (!secretMetadata) return { exists: false };
+      const { annotations, managedFields, resourceVersion } = secretMetadata.metadata;
       // `f:data` and `f:<key>` are Kubernetes' names of the fields `data` and `<key>` in `fieldsV1`.
-      const isOwnValue = (managedFields ?? []).some(({ manager: who, fieldsV1 }) => {
+      const isOwnValue = (managedFields ?? []).some(({ manager: writer, fieldsV1 }) => {
         const data = fieldsV1?.["f:data"] as Record<string, unknown> | undefined;
-        return who === MANAGED_BY && data?.[`f:${key}`] !== undefined;
+        return writer === MANAGED_BY && data?.[`f:${key}`] !== undefined;
       });
       return {
         exists: true,
