@@ -22,15 +22,15 @@ task("what has expired is said before the setup steps, and each number opens the
   const visitor = await visit();
   const { page } = visitor;
   await visitor.see("Set up this service");
-  await visitor.follow("1 expired");
+  await visitor.follow("1 asset expired");
   await visitor.see("1 asset");
   await page.goBack();
   const link = page.getByRole("link", { name: /^\d+ expire within 7 days$/ });
   const count = Number(/^\d+/.exec(await link.innerText())![0]);
   const lines = (await page.getByRole("main").innerText()).split("\n").filter(Boolean);
   const at = (text: RegExp) => lines.findIndex((line) => text.test(line));
-  expect(at(/^1 expired, \d+ expire within 7 days$/)).toBeGreaterThan(at(/^Coverage: /));
-  expect(at(/^1 expired, /)).toBeLessThan(at(/^Set up this service$/));
+  expect(at(/^1 asset expired, \d+ expire within 7 days$/)).toBeGreaterThan(at(/^Coverage: /));
+  expect(at(/^1 asset expired, /)).toBeLessThan(at(/^Set up this service$/));
   await visitor.click(link, "expire within 7 days");
   await visitor.see(`${count} assets`);
   visitor.expectClicks(2);

@@ -1,4 +1,4 @@
-import { Link, Text } from "@fluentui/react-components";
+import { Link, makeStyles, Text, tokens } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { deleteSecretCommand } from "../../parts/asset-commands.ts";
@@ -14,6 +14,11 @@ import { Discover } from "./discover.tsx";
 
 type Application = Schemas["Application"];
 type Credential = Schemas["ApplicationCredential"];
+
+const useStyles = makeStyles({
+  // The lines and buttons of one credential. A button doesn't touch the one above it.
+  detailed: { display: "flex", flexDirection: "column", alignItems: "flex-start", gap: tokens.spacingVerticalS },
+});
 
 const FILTERS = [
   { name: "search", label: "Name contains" },
@@ -134,17 +139,19 @@ export function Credentials({
   /** Whether to show the state of each secret's rotation and its next step, which need a request for each application. */
   isDetailed?: boolean;
 }) {
+  const styles = useStyles();
   const mainSecret = isDetailed ? secretToRotateFirst(application) : undefined;
   return application.credentials.map((credential) => {
     const isMain = credential === mainSecret && credential.status !== "healthy";
     // A rotation of an expired secret would leave the application's other secret as it is.
     const isSuperseded = mainSecret !== undefined && credential.status === "expired" && mainSecret.status !== "expired";
     return (
-      <div key={credential.keyId}>
-        <StatusBadge status={credential.status} /> {credential.kind} "
-        <CredentialLink credential={credential} />
-        "{credential.status === "expired" ? ", expired " : ", expires "}
-        <Instant at={credential.expiresOn} relative />{" "}
+      <div key={credential.keyId} className={isDetailed ? styles.detailed : undefined}>
+        <span>
+          <StatusBadge status={credential.status} /> {credential.kind} "<CredentialLink credential={credential} />"
+          {credential.status === "expired" ? ", expired " : ", expires "}
+          <Instant at={credential.expiresOn} relative />
+        </span>
         {isDetailed && isClientSecret(credential) && isSuperseded && (
           <Superseded application={application} expired={credential} usable={mainSecret} />
         )}
