@@ -173,10 +173,15 @@ export async function endedViolations(
 }
 
 /** Returns why a violation no longer exists, by what the inventory now says about its resource. */
-async function endReasonOf(of: ViolationItem, reading: ViolationReading, tables: Tables): Promise<RecoveredItem["reason"]> {
+async function endReasonOf(
+  of: ViolationItem,
+  reading: ViolationReading,
+  tables: Tables,
+): Promise<RecoveredItem["reason"]> {
   const place = placeOf(of);
   const asset =
-    place && (await tables.get(Assets, partitions.vault(place.vaultName), nameKey(place.type, place.name, place.vaultName)));
+    place &&
+    (await tables.get(Assets, partitions.vault(place.vaultName), nameKey(place.type, place.name, place.vaultName)));
   const exists = place ? asset !== undefined : (await tables.get(Vaults, VAULTS, vaultKey(of.vaultName))) !== undefined;
   if (!exists) return "removed";
   if (!reading.has(of.vaultName)) return "outOfScope";

@@ -387,7 +387,8 @@ describe("a mail", () => {
 
   test("and the cards have one main link below what is wrong: to the page of the items, or to the notification if they have several", () => {
     const history = "https://lifecycle.example/#/alerts/history/01KAJ0000000000000000000AA";
-    const late = (name: string) => asset(name, 3, { type: "certificate", late: { renewedBy: "acmebot", windowEnd: 0 } });
+    const late = (name: string) =>
+      asset(name, 3, { type: "certificate", late: { renewedBy: "acmebot", windowEnd: 0 } });
     for (const [items, text, url] of [
       [[asset("one", 3)], "Open asset", "https://lifecycle.example/#/inventory/kv-a.secret.one"],
       [[asset("one", 3), asset("two", 4)], "Open the 2 assets", history],

@@ -119,7 +119,9 @@ test("each further page of a table repeats the title of its section", async () =
     addTable(sheet, "Failures", [{ title: "Column", width: 100 }], rows);
   });
   expect(pages.length).toBeGreaterThan(2);
-  const titles = pages.map(({ texts }) => texts.filter(({ text }) => text.startsWith("Failures")).map(({ text }) => text));
+  const titles = pages.map(({ texts }) =>
+    texts.filter(({ text }) => text.startsWith("Failures")).map(({ text }) => text),
+  );
   expect(titles).toEqual(pages.map((_, index) => [index === 0 ? "Failures" : "Failures (continued)"]));
 });
 

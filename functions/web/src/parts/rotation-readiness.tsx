@@ -44,11 +44,7 @@ export const rotationBlockers = ({ reasons }: Pick<Application, "reasons">): App
 export function RotationReadiness(props: Props) {
   const { application } = props;
   const blockers = rotationBlockers(application);
-  return blockers.length > 0 ? (
-    <NotPossible appId={application.appId} reasons={blockers} />
-  ) : (
-    <MatchState {...props} />
-  );
+  return blockers.length > 0 ? <NotPossible appId={application.appId} reasons={blockers} /> : <MatchState {...props} />;
 }
 
 /** Why a rotation is not possible, and what to change so that it is. */
@@ -136,11 +132,7 @@ function MatchState(props: Props) {
     <QueryResult of={matches}>
       {(data) => {
         const { candidates, proven } = matchesOf(data, credential.keyId);
-        return proven.length > 0 ? (
-          <Ready matches={proven} />
-        ) : (
-          <Unproven {...props} candidates={candidates} />
-        );
+        return proven.length > 0 ? <Ready matches={proven} /> : <Unproven {...props} candidates={candidates} />;
       }}
     </QueryResult>
   );

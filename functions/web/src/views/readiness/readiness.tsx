@@ -105,8 +105,8 @@ export default function Readiness() {
       <Card title="Renewals">
         <Text>
           Public certificates may be valid for 200 days, for 100 days from March 15, 2027, and for 47 days from March
-          15, 2029. Private certificates keep their validity. A certificate is ready for these shorter validities if
-          the service found no problem that affects its renewals, such as a late renewal or a missing owner.
+          15, 2029. Private certificates keep their validity. A certificate is ready for these shorter validities if the
+          service found no problem that affects its renewals, such as a late renewal or a missing owner.
         </Text>
         {summary && <Sums summary={summary} />}
         <Text>

@@ -111,8 +111,8 @@ function Superseded({
     <div>
       <Text block>
         Nothing can sign in with an expired secret. Delete it if no application is still set up with it. Rotating it
-        does not replace "<CredentialLink credential={usable} />", which expires{" "}
-        <Instant at={usable.expiresOn} relative />.
+        does not replace "<CredentialLink credential={usable} />
+        ", which expires <Instant at={usable.expiresOn} relative />.
         {usable.status !== "healthy" && " Rotate that one instead."}
       </Text>
       <Copyable
