@@ -269,7 +269,7 @@ describe("violations", () => {
 
     setComplianceClock(0.2);
     await compliance.scan(vault("kv", { purgeProtection: false }), [
-      { ...failing("off"), enabled: false },
+      asset("kv", "secret", "off", { enabled: false, expiresOn: undefined, tags: { owner: "ann" } }),
       passing("old"),
       failing("fine"),
     ]);
