@@ -426,10 +426,7 @@ function violationLine(item: ViolationItem, createdAt: Date, links: Links): Mess
           ] as [string, string][])),
       ["First seen", timeText(new Date(item.firstSeenAt), createdAt)],
     ],
-    links: [
-      ...violationPage(item, links),
-      ...linkTo("Open in the Azure portal", item.vaultId && vaultLink(links, item.vaultId, "")),
-    ],
+    links: [...violationPage(item, links), ...linkTo("Open in the Azure portal", portalPageOf(item, links))],
   };
 }
 
@@ -441,6 +438,13 @@ function nameOfResource({ resourceId, resourceType, vaultName }: ViolationItem):
   const prefix = `${vaultName}.${resourceType}.`;
   const isOfVault = resourceId.length > prefix.length && resourceId.toLowerCase().startsWith(prefix.toLowerCase());
   return isOfVault ? `${vaultName}/${resourceId.slice(prefix.length)}` : resourceId;
+}
+
+/** Returns the address of the violating asset or vault in the Azure portal. Undefined if its vault is unknown. */
+function portalPageOf({ resourceId, resourceType, vaultId }: ViolationItem, links: Links): string | undefined {
+  if (vaultId === undefined) return undefined;
+  const asset = isCredentialId(resourceId) ? undefined : placesOf(resourceId).find(({ type }) => type === resourceType);
+  return asset ? assetLink(links, asset) : vaultLink(links, vaultId, "");
 }
 
 /** Returns the link to the page of the violating asset, or to the violations of its vault or check. */
