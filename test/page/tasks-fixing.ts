@@ -111,6 +111,8 @@ task("rotate an application's secret from the first view and watch its steps", a
   await visitor.press(/^Rotate secret: /);
   await visitor.press("Preview rotation", visitor.dialog);
   await visitor.press("Rotate secret", visitor.dialog);
+  // By its role: a dialog over the page would hide the heading.
+  await visitor.page.getByRole("heading", { name: "Steps" }).waitFor();
   await visitor.see("Overlap period: both secrets are valid");
   await visitor.see(/^Signed in 4 times in a row with the new secret\.$/);
   await visitor.see(/kv-shop\/crm-importer-secret: updated\. The new value was written as version/);

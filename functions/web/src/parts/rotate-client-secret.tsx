@@ -1,12 +1,12 @@
 import { Text } from "@fluentui/react-components";
 import type { Schemas } from "../api/client.ts";
+import { createHref } from "./address.ts";
 import { CheckField, NumberField } from "./fields.tsx";
 import { given, typed } from "./form-dialog.tsx";
 import { isolated } from "./isolated.ts";
 import { Operate } from "./operate.tsx";
 import { RotationPlan } from "./rotation-plan.tsx";
 import { HANDOVER, SAVE_TO_MATCHES } from "./rotation-texts.ts";
-import { navigate } from "./router.tsx";
 import { ValidityField } from "./validity-field.tsx";
 
 interface Props {
@@ -23,9 +23,12 @@ interface Props {
 
 /**
  * Opens the page of a rotation. A link in the dialog would not be enough: the button may disappear once the secret is being replaced,
- * and its dialog with it.
+ * and its dialog with it. The browser reports the new address only after the form has handled the response, unlike `navigate`, which would remove
+ * the form first. The form would then report its result as that of a closed form.
  */
-export const openRotation = (rotationId: string): void => navigate(`/rotation/${rotationId}`);
+export function openRotation(rotationId: string): void {
+  location.hash = createHref(`/rotation/${rotationId}`);
+}
 
 /**
  * The button that rotates one client secret of an application, beside that secret and on its page. The form can be submitted
