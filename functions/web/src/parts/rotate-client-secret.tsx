@@ -22,9 +22,9 @@ interface Props {
 }
 
 /**
- * Opens the page of a rotation. A link in the dialog would not be enough: the button may disappear once the secret is being replaced,
- * and its dialog with it. The browser reports the new address only after the form has handled the response, unlike `navigate`, which would remove
- * the form first. The form would then report its result as that of a closed form.
+ * Opens the page of a rotation. A link in the dialog would not be enough: the button can disappear once the secret is being
+ * replaced, and its dialog with it. The browser reports the new address only after the form has handled the response. `navigate`
+ * would remove the form before that, and a dialog about a closed form would cover the page.
  */
 export function openRotation(rotationId: string): void {
   location.hash = createHref(`/rotation/${rotationId}`);
