@@ -160,6 +160,13 @@ function overviewOf(now: number): Overview {
   return { vaults, exemptionFor: () => undefined, evaluation: undefined, vaultsLeft: 0, evaluatedAt: null, now };
 }
 
+/** Returns the name of an invented asset that fails a check. Remedies of credentials read the IDs from the name. */
+function assetNameFor(check: Check, number: number): string {
+  if (check.resourceType === "vault" || check.source === undefined) return `acquirer-api-password-${number}`;
+  if (check.resourceType === "key") return `B2C_1A_TokenSigning-${String(number).padStart(16, "0")}`;
+  return `97471835-12cd-444d-ae9b-dc205f8336bf-c97a9dbf-bd9f-4433-aea9-${String(number).padStart(12, "0")}`;
+}
+
 /** Returns the first `maximum` violations of a check, as many in total as the overview counts. Undefined if there are none. */
 function violationsOf(check: Check, overview: Overview, maximum: number): ViolationPage | undefined {
   const all = overview.vaults.flatMap((vault) => {
@@ -170,7 +177,7 @@ function violationsOf(check: Check, overview: Overview, maximum: number): Violat
       const evidence = "Its expiration date is 2026-11-17T09:30:00Z.";
       const since = Math.floor(overview.now / 1000) - index * 86_400;
       // A stored finding is a tuple: name of the asset, start in Unix seconds, evidence, and further facts.
-      return violationOf(slice, [`acquirer-api-password-${index + 1}`, since, evidence, facts], overview, new Map());
+      return violationOf(slice, [assetNameFor(check, index + 1), since, evidence, facts], overview, new Map());
     });
   });
   if (all.length === 0) return undefined;

@@ -50,16 +50,16 @@ const AUTOMATION_HEADLINES: Partial<Record<AlertType, string>> = {
 
 const IN_EACH_ALERT = "Each alert names the next step.";
 
-/** The next step of the recipient, by the type of the rule. */
+/** The next step of the recipient, by the type of the rule. `{a}` stands for "the" in a message about one item, or for "a". */
 const NEXT_STEPS: Partial<Record<AlertType, string>> = {
-  expiration: "Open an asset to see who uses it, and to rotate, renew or snooze it.",
-  expired: "Open an asset to see who still uses it, and to rotate, renew or disable it.",
-  credentialExpiry: "Open a credential to see who uses it, and to rotate or snooze it.",
-  lateRenewal: "Open a certificate to see its renewer, and to renew it.",
-  complianceViolation: "Open an asset for the fix, or to exempt the violation.",
+  expiration: "Open {an} asset to see who uses it, and to rotate, renew or snooze it.",
+  expired: "Open {an} asset to see who still uses it, and to rotate, renew or disable it.",
+  credentialExpiry: "Open {a} credential to see who uses it and how to replace it, or to snooze it.",
+  lateRenewal: "Find out why the renewer stopped, or renew the certificate yourself: open {a} certificate for both.",
+  complianceViolation: "Open {an} asset for the fix, or to exempt the violation.",
   scanFailure:
     "The service does not monitor the assets there until it can read them again. Each alert names the next step.",
-  serviceCredentialExpiry: "The service or its users lose access when these credentials expire. Replace them before.",
+  serviceCredentialExpiry: "This service or its users lose access when the credential expires. Replace it before.",
   rotationDue: IN_EACH_ALERT,
   rotationFailed: IN_EACH_ALERT,
   syncFailed: IN_EACH_ALERT,
@@ -68,6 +68,17 @@ const NEXT_STEPS: Partial<Record<AlertType, string>> = {
   rowUnreadable: IN_EACH_ALERT,
   breakGlass: "If nobody expected this sign-in, end the sessions of the account and change its password.",
 };
+
+/**
+ * Returns the next step of the recipient of a message. Undefined for types of rules whose messages have none.
+ *
+ * @param count - Number of open alerts in the message.
+ */
+export const nextStepOf = (type: AlertType, count: number): string | undefined =>
+  NEXT_STEPS[type]?.replaceAll(/\{(an?)\}/g, (_, article: string) => (count === 1 ? "the" : article));
+
+const ACKNOWLEDGE =
+  "Nobody acknowledged the escalated alerts in time. To acknowledge them, open this notification and select Acknowledge all.";
 
 /** The kinds of items about something that scans can't read, notified for the first time and again. */
 const UNREAD_KINDS: ReadonlySet<Item["kind"]> = new Set(["scanFailure", "stillFailing"]);
@@ -167,9 +178,10 @@ export function introOf(
         ...(resolved > 0 ? [counted(resolved, "resolved alert")] : []),
       ].join(" and ")}${ofRule}`;
   const [type] = types.size === 1 ? [...types] : [];
-  const next = open === 0 ? NO_ACTION : type && NEXT_STEPS[type];
+  const next = open === 0 ? NO_ACTION : type && nextStepOf(type, open);
+  const nextOfEscalated = items.some(({ kind }) => kind === "escalated") ? [ACKNOWLEDGE] : [];
   const nextOfResolved = open > 0 && resolved > 0 ? ["Resolved alerts need no action."] : [];
-  return [`${counts}.`, ...(next ? [next] : []), ...nextOfResolved].join(" ");
+  return [`${counts}.`, ...(next ? [next] : []), ...nextOfEscalated, ...nextOfResolved].join(" ");
 }
 
 export const NO_ACTION = "No action is needed.";

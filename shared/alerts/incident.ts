@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
-import { type Headline, isResolution, lineHeadline, NO_ACTION } from "./headline.ts";
+import type { DeliveryRecord } from "./delivery.ts";
+import { type Headline, isResolution, lineHeadline, NO_ACTION, nextStepOf } from "./headline.ts";
 import { alertKey, type Item, notificationKey, trackedItemOf, URGENCIES, type Urgency } from "./items.ts";
 import { historyLink, type Links } from "./links.ts";
 import { lineOf, toSingleLines } from "./message.ts";
@@ -30,9 +31,10 @@ export function incidentOf(
   {
     ruleId,
     ruleName,
+    alertType,
     deliveryId,
     createdAt,
-  }: { ruleId: string; ruleName: string; deliveryId: string; createdAt: string },
+  }: Pick<DeliveryRecord, "ruleId" | "ruleName" | "alertType" | "deliveryId" | "createdAt">,
   item: Item,
   links: Links,
 ): Incident {
@@ -44,6 +46,8 @@ export function incidentOf(
   const assignOwner = isResolved ? undefined : line.place?.assignOwner;
   // The text contains the level too, because "critical" is also a status of assets and a severity of PagerDuty.
   const urgency = `${line.label.toLowerCase()} (level ${URGENCIES.indexOf(line.urgency) + 1} of ${URGENCIES.length}, 1 is the highest)`;
+  const isNextStepInLine = line.facts.some(([label]) => label === "Next step");
+  const nextStep = isResolved || isNextStepInLine ? undefined : nextStepOf(alertType, 1);
   return {
     key: `clm-${createHash("sha256").update(`${ruleId}|${identity}`).digest("hex").slice(0, 36)}`,
     action: isResolved ? "close" : "open",
@@ -51,6 +55,7 @@ export function incidentOf(
     headline: lineHeadline(line),
     facts: [
       isResolved ? ["Next step", NO_ACTION] : ["Urgency", urgency],
+      ...(nextStep === undefined ? [] : ([["Next step", nextStep]] as [string, string][])),
       ...line.facts,
       ...(line.command === undefined ? [] : ([["Command", line.command]] as [string, string][])),
       ["Rule", toSingleLines(ruleName)],

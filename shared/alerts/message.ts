@@ -128,7 +128,7 @@ export function messageOf(sources: readonly MessageSource[], links: Links): Mess
           owner ? [`It is sent to you because a tag names you as the owner: “${owner}”.`] : [],
         ),
       ),
-      "To stop these notifications, snooze the asset on its page, or ask an administrator to remove you from the rule's recipients or to disable the rule.",
+      `To stop these notifications, ${lines.some(({ place }) => place) ? "snooze the asset on its page, or " : ""}ask an administrator to remove you from the rule's recipients or to disable the rule.`,
     ],
     ruleName: deliveries[0]!.ruleName,
     histories: histories.length === 1 && histories[0] === mainLink?.url ? [] : histories,
@@ -166,6 +166,7 @@ function nounOf(item: Item): string {
   if (item.kind === "credential") return "credential";
   if (item.kind === "violation") return "violation";
   if (item.kind !== "asset") return "alert";
+  if (item.late) return "certificate";
   return item.credential ? "credential" : "asset";
 }
 
@@ -426,10 +427,7 @@ function violationLine(item: ViolationItem, createdAt: Date, links: Links): Mess
           ] as [string, string][])),
       ["First seen", timeText(new Date(item.firstSeenAt), createdAt)],
     ],
-    links: [
-      ...violationPage(item, links),
-      ...linkTo("Open in the Azure portal", item.vaultId && vaultLink(links, item.vaultId, "")),
-    ],
+    links: [...violationPage(item, links), ...linkTo("Open in the Azure portal", portalPageOf(item, links))],
   };
 }
 
@@ -441,6 +439,13 @@ function nameOfResource({ resourceId, resourceType, vaultName }: ViolationItem):
   const prefix = `${vaultName}.${resourceType}.`;
   const isOfVault = resourceId.length > prefix.length && resourceId.toLowerCase().startsWith(prefix.toLowerCase());
   return isOfVault ? `${vaultName}/${resourceId.slice(prefix.length)}` : resourceId;
+}
+
+/** Returns the address of the violating asset or vault in the Azure portal. Undefined if its vault is unknown. */
+function portalPageOf({ resourceId, resourceType, vaultId }: ViolationItem, links: Links): string | undefined {
+  if (vaultId === undefined) return undefined;
+  const asset = isCredentialId(resourceId) ? undefined : placesOf(resourceId).find(({ type }) => type === resourceType);
+  return asset ? assetLink(links, asset) : vaultLink(links, vaultId, "");
 }
 
 /** Returns the link to the page of the violating asset, or to the violations of its vault or check. */
@@ -537,7 +542,7 @@ function missingAccess(
 
 /** How an alert was resolved, by the reason and the kind of item, as the predicate of the line. */
 const END_TEXTS = {
-  mended: { asset: "is no longer late", violation: "no longer fails a check", scanFailure: "can be read again" },
+  mended: { asset: "is no longer late", violation: "no longer has the problem", scanFailure: "can be read again" },
   removed: { asset: "was deleted", violation: "was deleted", scanFailure: "was deleted" },
   disabled: { asset: "was disabled", violation: "was disabled", scanFailure: "was disabled" },
   outOfScope: {
@@ -560,7 +565,7 @@ function resolvedLine(item: RenewedItem | RecoveredItem, before: MessageLine, cr
   if (item.kind === "recovered") {
     const { of, reason } = item;
     const isFixed = reason === "mended" && of.kind === "violation";
-    const what = `${END_TEXTS[reason][of.kind]}${isFixed ? `: ${of.title}` : ""}`;
+    const what = `${END_TEXTS[reason][of.kind]}${isFixed ? ` “${of.title}”` : ""}`;
     // The reason of a failure is that of the last scan that found it.
     const earlier = facts.map(([label, value]): [string, string] => [
       label === "Reason" ? "Earlier reason" : label,
@@ -656,6 +661,7 @@ function automationPage({ rotationId, recordId, vaultName, appId }: AutomationIt
 }
 
 function credentialLine(item: CredentialItem, createdAt: Date, links: Links): MessageLine {
+  const usage = usageOf(item);
   const remainingMs = item.expiresOn * 1000 - createdAt.getTime();
   return {
     ...urgencyOf(remainingMs),
@@ -664,23 +670,24 @@ function credentialLine(item: CredentialItem, createdAt: Date, links: Links): Me
     facts: [
       ["Expires", timeText(new Date(item.expiresOn * 1000), createdAt)],
       ...(item.owner === undefined ? [] : ([["User", item.owner]] as [string, string][])),
+      ...(usage === undefined ? [] : ([["When it expires", usage.stops]] as [string, string][])),
       ...becauseOf(item.threshold, remainingMs),
     ],
-    links: credentialPage(item, links),
+    links: usage === undefined ? [] : linkTo("Replace the credential", viewLink(links, usage.view)),
   };
 }
 
-/** The views in which users replace credentials of the service, by the first word of the credential's ID. */
-const CREDENTIAL_VIEWS = new Map([
-  ["apiToken", "/access"],
-  ["sso", "/sso"],
-  ["licence", "/license"],
-  ["sync", "/sync"],
-  ["b2c", "/b2c"],
+/**
+ * The view in which users replace a credential of the service, and what stops when it expires, by the first word of the
+ * credential's ID.
+ */
+const USAGES = new Map([
+  ["apiToken", { view: "/access", stops: "Programs that call this service with the token get no access." }],
+  ["sso", { view: "/sso", stops: "Nobody can sign in to this service through single sign-on." }],
+  ["licence", { view: "/license", stops: "PRO features, such as rotation and sync, stop. Their data stays." }],
+  ["sync", { view: "/sync", stops: "Syncs no longer update the copies of secrets that they write with it." }],
+  ["b2c", { view: "/b2c", stops: "This service can no longer read the B2C tenant." }],
 ]);
 
-/** Returns the link to the view in which users replace the credential. */
-function credentialPage({ id }: CredentialItem, links: Links): MessageLink[] {
-  const view = CREDENTIAL_VIEWS.get(/^\w+/.exec(id)?.[0] ?? "");
-  return view === undefined ? [] : linkTo("Replace the credential", viewLink(links, view));
-}
+const usageOf = ({ id }: CredentialItem): { view: string; stops: string } | undefined =>
+  USAGES.get(/^\w+/.exec(id)?.[0] ?? "");

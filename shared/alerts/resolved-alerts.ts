@@ -8,7 +8,7 @@ import { keyEnd } from "../platform/storage/keys.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
 import { thresholdsOf } from "./expiring-assets.ts";
-import type { AssetItem, TrackedItem, ViolationItem } from "./items.ts";
+import type { AssetItem, RecoveredItem, TrackedItem, ViolationItem } from "./items.ts";
 import { matchesFilters, type RuleRecord } from "./rule.ts";
 import type { ResolvedItem, TrackedAlert } from "./tracked-alerts.ts";
 import type { VaultSnapshot } from "./vault-changes.ts";
@@ -165,8 +165,7 @@ export async function endedViolations(
   const resolved = await pMap(
     candidates.filter(({ item }) => !unresolved.has(item.id)),
     async ({ item: of, since: alertedSince }): Promise<ResolvedItem> => {
-      const exists = await resourceExists(of, tables);
-      const reason = !exists ? "removed" : reading.has(of.vaultName) ? "mended" : "outOfScope";
+      const reason = await endReasonOf(of, reading, tables);
       return { kind: "recovered", id: of.id, of, since: alertedSince, reason };
     },
     { concurrency: PARALLEL },
@@ -174,12 +173,21 @@ export async function endedViolations(
   return await withoutJoined(resolved, tables);
 }
 
-/** Returns whether the violation's resource is in the inventory. */
-async function resourceExists(of: ViolationItem, tables: Tables): Promise<boolean> {
-  const asset = placeOf(of);
-  if (!asset) return (await tables.get(Vaults, VAULTS, vaultKey(of.vaultName))) !== undefined;
-  const { vaultName, type, name } = asset;
-  return (await tables.get(Assets, partitions.vault(vaultName), nameKey(type, name, vaultName))) !== undefined;
+/** Returns why a violation no longer exists, by what the inventory now says about its resource. */
+async function endReasonOf(
+  of: ViolationItem,
+  reading: ViolationReading,
+  tables: Tables,
+): Promise<RecoveredItem["reason"]> {
+  const place = placeOf(of);
+  const asset =
+    place &&
+    (await tables.get(Assets, partitions.vault(place.vaultName), nameKey(place.type, place.name, place.vaultName)));
+  const exists = place ? asset !== undefined : (await tables.get(Vaults, VAULTS, vaultKey(of.vaultName))) !== undefined;
+  if (!exists) return "removed";
+  if (!reading.has(of.vaultName)) return "outOfScope";
+  // No check evaluates disabled assets, so the violation ended when the asset was disabled.
+  return asset?.enabled === false ? "disabled" : "mended";
 }
 
 /** Returns whether violations may have been resolved since an evaluation with this number of vaults. */

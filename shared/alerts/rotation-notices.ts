@@ -6,7 +6,7 @@ import { type DueSecret, dueSecrets } from "../rotation/due-secrets.ts";
 import { allPolicies, type RotationPolicies } from "../rotation/policies.ts";
 import type { PolicyAttention, PolicyRecord } from "../rotation/policy.ts";
 import { placeOf } from "../rotation/publications.ts";
-import { isOver, isVaultSecret, type RotationRecord, titleOf } from "../rotation/rotation.ts";
+import { isOver, isVaultSecret, type RotationRecord, type StepName, titleOf } from "../rotation/rotation.ts";
 import type { Rotations } from "../rotation/rotations.ts";
 import { EVENTS_PREFIX } from "../rotation/rows.ts";
 import type { Settings } from "../settings/settings.ts";
@@ -176,10 +176,10 @@ function resultOf(record: RotationRecord, now: Date): NoticeText {
   if (status === "needsAttention" && attention) {
     return {
       ...base,
-      what: "has a rotation that needs attention",
+      what: `has a rotation that stopped${stepText(record)} and needs a decision`,
       why: attention.message,
       done: attention.done,
-      safe: attention.safe,
+      safe: `${attention.safe}${validityText(record, now)}`,
       next: attention.next,
     };
   }
@@ -206,6 +206,35 @@ function resultOf(record: RotationRecord, now: Date): NoticeText {
           : `The old secret ${oldKeyId} was not deleted and works until it expires.`,
     next: `${failure?.remedy ?? "See the steps of the rotation."} Then start another rotation.`,
   };
+}
+
+/** The steps of a rotation at which it can stop, as the page names them. */
+const STEP_NAMES: Record<StepName, string> = {
+  makeRoom: "Delete an expired secret",
+  create: "Create the new secret",
+  prove: "Test sign-in with the new secret",
+  publish: "Save the new secret to Key Vault",
+  verify: "Update consumers and check that they use the new secret",
+  overlap: "Keep both secrets valid for the overlap period",
+  revoke: "Delete the old secret",
+  putBack: "Save the old secret to Key Vault again",
+  restore: "Check that consumers use the old secret again",
+  removeNew: "Delete the new secret",
+  cleanUp: "Delete the temporary copy of the new secret",
+};
+
+/** Names the failed step at which the rotation stopped. Empty if no step has failed. */
+function stepText({ steps }: RotationRecord): string {
+  const failed = steps.findLast(({ status }) => status === "failed");
+  return failed === undefined ? "" : ` at the step “${STEP_NAMES[failed.name]}”`;
+}
+
+/** Says until when the new secret is valid beside the old one. Empty for vault secrets, and if the old secret may be gone. */
+function validityText(record: RotationRecord, now: Date): string {
+  const { newKeyId, newExpiresAt, revokingSince } = record;
+  if (isVaultSecret(record) || newKeyId === undefined || newExpiresAt === undefined || revokingSince !== undefined)
+    return "";
+  return ` Both secrets work until they expire. The new one expires on ${timeText(new Date(newExpiresAt), now)}.`;
 }
 
 /** Describes the new places that a rotation does not write. Undefined if a user has confirmed all of them. */

@@ -82,6 +82,7 @@ function writeRenewers(sheet: Sheet, { summary: { byRenewer } }: ReportContext):
   addSection(sheet, "Who renews");
   addTable(
     sheet,
+    "Who renews",
     RENEWER_COLUMNS,
     byRenewer.map(({ renewedBy, certificates, renewalsPerYear: { today, at100Days, at47Days } }) => [
       cell(RENEWER_NAMES[renewedBy].label),
@@ -103,6 +104,7 @@ function writeProblems(sheet: Sheet, { summary: { byProblem } }: ReportContext):
   addSection(sheet, "Why renewals would fail");
   addTable(
     sheet,
+    "Why renewals would fail",
     PROBLEM_COLUMNS,
     byProblem.map(({ code, certificates }) => [cell(PROBLEMS[code]), number(certificates)]),
   );
@@ -127,6 +129,7 @@ function writeCertificates(sheet: Sheet, items: readonly Readiness[]): void {
   const text = (value: number | undefined) => cell(value === undefined ? "unknown" : String(value));
   addTable(
     sheet,
+    "Certificates with their renewals a year",
     CERTIFICATE_COLUMNS,
     sorted.map(({ asset, owner, renewal, validityDays, renewalsPerYear, problems }) => [
       cell(assetId(asset)),

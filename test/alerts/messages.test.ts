@@ -164,6 +164,14 @@ function itemsOfEveryKind(): Item[] {
       expiresOn: unixSeconds(3),
       threshold: 3,
     },
+    {
+      kind: "credential",
+      id: "apiToken:2",
+      what: "API token",
+      name: "nightly",
+      expiresOn: unixSeconds(2),
+      threshold: 3,
+    },
     { kind: "credential", id: "c-2", what: "License", name: "PRO", expiresOn: unixSeconds(-1), threshold: 14 },
     { kind: "breakGlass", id: "b-1", username: "admin", address: "192.0.2.1", at: AT },
     { kind: "breakGlass", id: "b-2", username: "other", at: AT },
@@ -379,9 +387,12 @@ describe("a mail", () => {
 
   test("and the cards have one main link below what is wrong: to the page of the items, or to the notification if they have several", () => {
     const history = "https://lifecycle.example/#/alerts/history/01KAJ0000000000000000000AA";
+    const late = (name: string) =>
+      asset(name, 3, { type: "certificate", late: { renewedBy: "acmebot", windowEnd: 0 } });
     for (const [items, text, url] of [
       [[asset("one", 3)], "Open asset", "https://lifecycle.example/#/inventory/kv-a.secret.one"],
       [[asset("one", 3), asset("two", 4)], "Open the 2 assets", history],
+      [[late("one"), late("two")], "Open the 2 certificates", history],
       [[SCAN], "Show what can't be read and the fix", "https://lifecycle.example/#/vaults?unread=true&failing=true"],
     ] as const) {
       const alert = message([...items]);
@@ -714,9 +725,9 @@ describe("a mail", () => {
   test("describes every kind of item, under headings of owners, vaults and tenants", () => {
     const { subject, text } = mailOf(message(itemsOfEveryKind()));
     expect(subject).toBe(
-      "21 alerts, 5 resolved (owners: bob and 1 more, 5 without owner); first kv-a/gone expired 2 days ago",
+      "22 alerts, 5 resolved (owners: bob and 1 more, 5 without owner); first kv-a/gone expired 2 days ago",
     );
-    expect(text).toContain("\n\n21 alerts and 5 resolved alerts of the rule “Team <A>”. ");
+    expect(text).toContain("\n\n22 alerts and 5 resolved alerts of the rule “Team <A>”. ");
     expect(text).toContain(`\n\n${EVERY_KIND}\n\n--\n`);
   });
 });
@@ -856,7 +867,10 @@ test("an incident about an asset names its vault as the source, one about a cred
 });
 
 test("an incident names its urgency by the time left and its level, apart from the severity of a check", () => {
-  const factsOf = (item: Item) => new Map(incidentOf(delivery, item, links).facts);
+  const factsOf = (item: Item) => {
+    const alertType = item.kind === "violation" ? "complianceViolation" : delivery.alertType;
+    return new Map(incidentOf({ ...delivery, alertType }, item, links).facts);
+  };
   expect([-1, 3, 20, 40].map((daysLeft) => factsOf(asset("one", daysLeft)).get("Urgency"))).toEqual([
     "expired (level 1 of 4, 1 is the highest)",
     "within 7 days (level 2 of 4, 1 is the highest)",
@@ -868,6 +882,7 @@ test("an incident names its urgency by the time left and its level, apart from t
     "act now (level 1 of 4, 1 is the highest)",
     "critical",
   ]);
+  expect(violation.get("Next step")).toBe("Open the asset for the fix, or to exempt the violation.");
   const resolved = factsOf(itemsOfEveryKind().find(({ kind }) => kind === "renewed")!);
   expect([resolved.get("Urgency"), resolved.get("Next step")]).toEqual([undefined, "No action is needed."]);
   const unowned = incidentOf(delivery, asset("one", 3, { owner: undefined }), links);
@@ -877,6 +892,17 @@ test("an incident names its urgency by the time left and its level, apart from t
     "Assign an owner",
     "Show this notification",
   ]);
+});
+
+test("the next step names one asset or several, the escalation says where to acknowledge, and only alerts about assets can be snoozed", () => {
+  const one = message([asset("one", 3)]);
+  expect(one.intro).toContain(" Open the asset to see who uses it,");
+  expect(message([asset("one", 3), asset("two", 4)]).intro).toContain(" Open an asset to see who uses it,");
+  expect(one.why.at(-1)).toContain("snooze the asset on its page");
+  const signIn = message([{ kind: "breakGlass", id: "b-1", username: "admin", at: AT }]);
+  expect(signIn.why.at(-1)).toMatch(/^To stop these notifications, ask an administrator /);
+  const escalated: Item = { kind: "escalated", id: "3", of: asset("alone", 2), since: AT, afterDays: 1 };
+  expect(message([escalated]).intro).toContain("open this notification and select Acknowledge all.");
 });
 
 describe("a webhook event", () => {
@@ -984,6 +1010,10 @@ ACT NOW: other signed in with a password while passwords are turned off
   Time: Nov 21, 2026, 10:00 UTC (within the last hour) · Client address: unknown
   Open sessions and users: https://lifecycle.example/#/access
 
+WITHIN 7 DAYS: API token “nightly” expires in 2 days
+  Expires: Nov 23, 2026, 10:00 UTC (in 2 days) · When it expires: Programs that call this service with the token get no access. · Notified because: it expires within 3 days
+  Replace the credential: https://lifecycle.example/#/access
+
 WITHIN 7 DAYS: API token “ci” expires in 3 days
   Expires: Nov 24, 2026, 10:00 UTC (in 3 days) · User: maria · Notified because: it expires within 3 days
 
@@ -1034,7 +1064,7 @@ ACT NOW: kv-b/x fails a check: Secret has no expiration date
   Type: Secret · Check: secret-expiry · Check severity: critical · First seen: Nov 18, 2026, 10:00 UTC (3 days ago)
   Open asset: https://lifecycle.example/#/inventory/kv-b.secret.x
 
-RESOLVED: kv-b/z no longer fails a check: Secret has no expiration date
+RESOLVED: kv-b/z no longer has the problem “Secret has no expiration date”
   Type: Secret · Check: secret-expiry · Check severity: high · First notified: Nov 12, 2026, 10:00 UTC · Resolved: Nov 21, 2026, 10:00 UTC
   Open asset: https://lifecycle.example/#/inventory/kv-b.secret.z
 

@@ -248,7 +248,10 @@ describe("violations", () => {
     setComplianceClock(-3);
     const failing = (name: string) => asset("kv", "secret", name, { expiresOn: undefined, tags: { owner: "ann" } });
     const passing = (name: string) => asset("kv", "secret", name);
-    await compliance.scan(vault("kv", { purgeProtection: false }), [failing("old"), failing("other"), passing("fine")]);
+    await compliance.scan(vault("kv", { purgeProtection: false }), [
+      ...["off", "old", "other"].map(failing),
+      passing("fine"),
+    ]);
     const initialIds = (await compliance.compliance.violations({}, FIRST_PAGE)).items.map(({ id }) => id);
     expect(initialIds.length).toBeGreaterThan(2);
     const { received } = await fixture.webhookRule({ alertType: "complianceViolation", thresholds: undefined });
@@ -266,7 +269,11 @@ describe("violations", () => {
     expect(received()).toHaveLength(1);
 
     setComplianceClock(0.2);
-    await compliance.scan(vault("kv", { purgeProtection: false }), [passing("old"), failing("fine")]);
+    await compliance.scan(vault("kv", { purgeProtection: false }), [
+      asset("kv", "secret", "off", { enabled: false, expiresOn: undefined, tags: { owner: "ann" } }),
+      passing("old"),
+      failing("fine"),
+    ]);
     await run(0.2);
     await run(0.3);
     const later = notified(received()).slice(1).flat().sort();
@@ -281,6 +288,7 @@ describe("violations", () => {
     expect(
       Object.fromEntries(items.flatMap(({ resourceId, reason }) => (reason ? [[resourceId, reason]] : []))),
     ).toEqual({
+      "kv.secret.off": "disabled",
       "kv.secret.old": "mended",
       "kv.secret.other": "removed",
     });

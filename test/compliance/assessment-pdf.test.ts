@@ -103,13 +103,26 @@ test("a section's heading is on the page of its table's first row, wherever the 
       sheet.label("Text above", { x: MARGIN, y: top });
       sheet.y = top;
       addSection(sheet, `Section ${top}`);
-      addTable(sheet, [{ title: "Column", width: 100 }], rows);
+      addTable(sheet, `Section ${top}`, [{ title: "Column", width: 100 }], rows);
     }
   });
   const headings = pages.flatMap(({ texts }) => texts.filter(({ text }) => text.startsWith("Section ")));
   expect(headings).toHaveLength(100);
   for (const { texts } of pages)
     expect(texts.some(({ text }) => text.startsWith("Section "))).toBe(texts.some(({ text }) => text === "first row"));
+});
+
+test("each further page of a table repeats the title of its section", async () => {
+  const rows = Array.from({ length: 100 }, (_, index) => [cell(`row ${index}`)]);
+  const pages = await drawPages((sheet) => {
+    addSection(sheet, "Failures");
+    addTable(sheet, "Failures", [{ title: "Column", width: 100 }], rows);
+  });
+  expect(pages.length).toBeGreaterThan(2);
+  const titles = pages.map(({ texts }) =>
+    texts.filter(({ text }) => text.startsWith("Failures")).map(({ text }) => text),
+  );
+  expect(titles).toEqual(pages.map((_, index) => [index === 0 ? "Failures" : "Failures (continued)"]));
 });
 
 test("the reason of a check names its controls once, also if its text already starts with them", async () => {

@@ -114,13 +114,26 @@ test("npm start uses the data of an earlier version, keeps it private to its own
   }
 });
 
-test("private hosts in the environment are allowed in addition to those of the simulated cloud", async () => {
+test("npm start -- --pro prints where to sign in and find tenants and mails, and allows private hosts in addition to those of the simulated cloud", async () => {
   const data = mkdtempSync(path.join(tmpdir(), "start-"));
   const [port, ownPort] = [await freePort(), await freePort()];
   const environment = { PORT: String(port), PRIVATE_TARGET_HOSTS: `127.0.0.1:${ownPort}` };
   // Configures the identity provider and the sync targets of the simulated cloud, which are at private addresses.
-  const { ready } = npmStart(data, ["--pro", "--no-scan"], environment);
+  const { ready, lines } = npmStart(data, ["--pro", "--no-scan"], environment);
   await ready;
+  const printed = lines.join("\n");
+  expect(printed).toMatch(
+    /Single sign-on http:\/\/localhost:\d+\/auth\/sso\/login\S* {2}\(OIDC; npm start -- --pro --saml: SAML\)/,
+  );
+  expect(printed).toMatch(/People {2,}\S.* \(Lifecycle\.Admin\)/);
+  expect(printed).toMatch(/Tenants {2,}http:\/\/localhost:\d+\/#\/b2c {2}\(.+: \d+ credentials\)/);
+  expect(printed).toMatch(/Mails {2,}http:\/\/\S+\/mails\/view/);
+  // The sign-in redirects to the identity provider, which needs a browser.
+  for (const address of printed.match(/http:\/\/[^\s)]+/g)!)
+    expect([address, (await fetch(address, { redirect: "manual" })).status]).toEqual([
+      address,
+      address.includes("/auth/sso/login") ? 302 : 200,
+    ]);
   const { adminPassword } = JSON.parse(readFileSync(path.join(data, "stand-in/secrets.json"), "utf8"));
   const post = async (route: string, body: object, headers: Record<string, string> = {}) => {
     const init = {

@@ -563,8 +563,8 @@ export const FORM_CASES: Record<string, FormCase> = {
       },
       { open: "Turn off password sign-in", wrong: {}, press: ["Turn off password sign-in"], cancels: true },
       {
-        open: "Delete single sign-on configuration",
-        press: ["Delete configuration"],
+        open: "Disable single sign-on",
+        press: ["Disable single sign-on"],
         verify: async () => expect(await readSsoConfig()).toMatchObject({ isEnabled: false }),
       },
     ],
@@ -601,8 +601,8 @@ export const FORM_CASES: Record<string, FormCase> = {
           }),
       },
       {
-        open: "Delete single sign-on configuration",
-        press: ["Delete configuration"],
+        open: "Disable single sign-on",
+        press: ["Disable single sign-on"],
         verify: async () => expect(await readSsoConfig()).toMatchObject({ isEnabled: false }),
       },
     ],

@@ -70,7 +70,7 @@ withBrowser("before the first scan, the overview says that the result is unknown
   // Neither a 0 nor a full score for what was not read.
   expect(text).toContain("No assets were read yet.");
   expect(text).toContain("Not evaluated yet.");
-  expect(text).not.toMatch(/100 of 100|0 expired, /);
+  expect(text).not.toMatch(/100 of 100|0 assets expired, /);
 });
 
 withBrowser("a subscription whose vaults can't be listed is named with the reason and the missing role", async () => {
@@ -85,7 +85,7 @@ withBrowser("a subscription whose vaults can't be listed is named with the reaso
   expect(text).toContain("Completed, but some subscriptions or vaults could not be read.");
   // The coverage is the first line of the view, and the navigation counts its gaps.
   expect(text.split("\n").filter(Boolean)[1]).toMatch(/^Coverage: /);
-  expect(text).toMatch(/^0 expired, 0 expire within 7 days$/m);
+  expect(text).toMatch(/^0 assets expired, 0 expire within 7 days$/m);
   expect(await page.getByRole("link", { name: "Vaults", exact: true }).getAttribute("title")).toBe(
     "1 gap in the coverage",
   );

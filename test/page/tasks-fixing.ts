@@ -97,11 +97,22 @@ task("rotate an application's secret from the first view and watch its steps", a
   const visitor = await visit();
   await visitor.follow("Rotation", visitor.navigation);
   await visitor.follow(UNPROVEN_APP);
+  // The expired secret offers its deletion. The main action is the next step of the secret that expires next.
+  await visitor.see(/does not replace/);
+  await visitor.see(new RegExp(`az ad app credential delete --id .* --key-id ${keyIdOf(UNPROVEN_APP, "before")}`));
+  const test = visitor.page.getByRole("button", { name: "Test match: kv-shop/crm-importer-secret" }).first();
+  const rotate = visitor.page.getByRole("button", { name: /^Rotate secret/ });
+  const colorOf = (button: typeof test) => button.evaluate((element) => getComputedStyle(element).backgroundColor);
+  expect(await rotate.count()).toBe(1);
+  expect(await colorOf(test)).not.toBe(await colorOf(rotate));
   await visitor.press("Test match: kv-shop/crm-importer-secret");
   await visitor.see("Ready");
+  expect(await rotate.count()).toBe(1);
   await visitor.press(/^Rotate secret: /);
   await visitor.press("Preview rotation", visitor.dialog);
   await visitor.press("Rotate secret", visitor.dialog);
+  // By its role: a dialog over the page would hide the heading.
+  await visitor.page.getByRole("heading", { name: "Steps" }).waitFor();
   await visitor.see("Overlap period: both secrets are valid");
   await visitor.see(/^Signed in 4 times in a row with the new secret\.$/);
   await visitor.see(/kv-shop\/crm-importer-secret: updated\. The new value was written as version/);

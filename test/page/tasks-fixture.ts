@@ -93,7 +93,13 @@ const COMPANY: Company = {
   ],
   applications: [
     { name: READY_APP, secrets: [{ name: "current", expiresInDays: 3 }] },
-    { name: UNPROVEN_APP, secrets: [{ name: "current", expiresInDays: 5 }] },
+    {
+      name: UNPROVEN_APP,
+      secrets: [
+        { name: "before", expiresInDays: -100, createdDaysAgo: 300 },
+        { name: "current", expiresInDays: 5 },
+      ],
+    },
     { name: OTHER_UNPROVEN_APP, secrets: [{ name: "current", expiresInDays: 6 }] },
     { name: NOT_OWNED_APP, serviceOwns: false, secrets: [{ name: "current", expiresInDays: 200 }] },
   ],

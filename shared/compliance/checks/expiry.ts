@@ -71,7 +71,8 @@ export const expiredCheck = ({ id, noun, type, source, retire }: ExpiringKind, c
     ...(source && { source }),
     timed: "expiry",
     onlyFor: "with an expiration date",
-    rationale: `Applications that use an expired ${noun} fail. If none does, disable it.`,
+    // Credentials of applications and B2C tenants can only be deleted, not disabled.
+    rationale: `Applications that use an expired ${noun} fail. If none does, ${source ? "delete" : "disable"} it.`,
     remedy: retire,
     evaluate: ({ asset }, { now }) => {
       if (asset.expiresOn === undefined) return notApplicable("It has no expiration date.");

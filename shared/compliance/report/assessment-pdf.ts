@@ -185,6 +185,7 @@ function writeControls(sheet: Sheet, controls: readonly ControlResult[]): void {
   addSection(sheet, "Result of each control");
   addTable(
     sheet,
+    "Result of each control",
     CONTROL_COLUMNS,
     controls.map(({ id, title, status, passed, failed, exempted, checks }) => [
       cell(id),
@@ -216,6 +217,7 @@ function writeEvidence(sheet: Sheet, { framework: { controls }, violations }: As
   addSection(sheet, "Checks");
   addTable(
     sheet,
+    "Checks",
     CHECK_COLUMNS,
     checks.map((check) => [
       cell(check.title, check.id),
@@ -229,8 +231,9 @@ function writeEvidence(sheet: Sheet, { framework: { controls }, violations }: As
   for (const { id, title } of checks) {
     const page = violations.get(id);
     if (!page) continue;
-    addSection(sheet, `Failures of the check “${title}”`);
-    addEvidenceTable(sheet, page.items);
+    const heading = `Failures of the check “${title}”`;
+    addSection(sheet, heading);
+    addEvidenceTable(sheet, heading, page.items);
     const unlistedCount = (page.total ?? 0) - page.items.length;
     if (unlistedCount > 0) {
       const text = `and ${unlistedCount} more: GET /compliance/violations/csv?check=${id} returns all of them.`;
@@ -266,8 +269,13 @@ function writeExemptions(sheet: Sheet, { exemptions }: Assessment): void {
     sheet.text("No check of this framework has an active exemption.", { size: TEXT_SIZE, color: MUTED_COLOR });
     return;
   }
+  const note =
+    "The numbers of exempted pairs count only pairs of check and resource that fail now. An exemption of a pair that passes stays active until its expiry date.";
+  sheet.text(note, { size: TEXT_SIZE, color: MUTED_COLOR });
+  sheet.y -= 2;
   addTable(
     sheet,
+    "Active exemptions",
     EXEMPTION_COLUMNS,
     exemptions.map(({ id, category, reason, ticket, createdBy, createdAt, until }) => [
       cell(id),

@@ -30,8 +30,12 @@ export function addSection(sheet: Sheet, title: string): void {
 /** Height in points of a table's heading. */
 const HEADING_HEIGHT = 17;
 
-/** Adds a table with its heading on each page. */
-export function addTable(sheet: Sheet, columns: readonly Column[], rows: readonly Cell[][]): void {
+/**
+ * Adds a table with its heading on each page.
+ *
+ * @param title - The heading of the table's section, which further pages of the table repeat.
+ */
+export function addTable(sheet: Sheet, title: string, columns: readonly Column[], rows: readonly Cell[][]): void {
   const heightOf = (cells: readonly Cell[]) => sheet.rowHeight(columns, cells, ROW_SIZE);
   // Start a new page if the heading and the first row don't fit.
   if (rows.length === 0 || sheet.y - HEADING_HEIGHT - heightOf(rows[0]!) < CONTENT_BOTTOM) sheet.nextPage();
@@ -39,6 +43,8 @@ export function addTable(sheet: Sheet, columns: readonly Column[], rows: readonl
   for (const [index, cells] of rows.entries()) {
     if (sheet.y - heightOf(cells) < CONTENT_BOTTOM) {
       sheet.nextPage();
+      sheet.text(`${title} (continued)`, { size: TEXT_SIZE, style: "bold", color: HEADING_COLOR });
+      sheet.y -= 2;
       sheet.heading(columns);
     }
     sheet.row(columns, cells, { size: ROW_SIZE, striped: index % 2 === 1 });
@@ -73,9 +79,10 @@ const EVIDENCE_COLUMNS: Column[] = [
 ];
 
 /** Adds a line for each violation: resource, owner, evidence, time. */
-export function addEvidenceTable(sheet: Sheet, violations: readonly Violation[]): void {
+export function addEvidenceTable(sheet: Sheet, title: string, violations: readonly Violation[]): void {
   addTable(
     sheet,
+    title,
     EVIDENCE_COLUMNS,
     violations.map(({ resourceId, subscriptionId, owner, evidence, firstSeenAt, exempted }) => [
       cell(resourceId, ...(subscriptionId === null ? [] : [`subscription ${subscriptionId}`])),

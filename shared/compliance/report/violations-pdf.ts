@@ -60,11 +60,12 @@ function groupsOf(violations: readonly Violation[]): Violation[][] {
 
 function writeCheck(sheet: Sheet, group: readonly Violation[], total: number): void {
   const { title, severity, checkId, rationale, frameworks, resourceId, remediation } = group[0]!;
-  addSection(sheet, `${title} (${severity}, ${group.length} of ${total})`);
+  addSection(sheet, `${title} (${severity}, ${group.length} of ${counted(total, "violation")})`);
   const frameworksText = frameworks.length > 0 ? `required by ${frameworks.join(", ")}` : "required by no framework";
   sheet.text(`${checkId}; ${frameworksText}. ${rationale}`, { size: TEXT_SIZE, color: MUTED_COLOR });
-  sheet.text(`Fix for ${resourceId}: ${remediation.portal}`, { size: TEXT_SIZE });
+  const others = group.length > 1 ? ", as an example for the others" : "";
+  sheet.text(`Fix for ${resourceId}${others}: ${remediation.portal}`, { size: TEXT_SIZE });
   for (const line of remediation.cli.split("\n")) sheet.text(line, { size: 8, color: MUTED_COLOR, x: MARGIN + 12 });
   sheet.y -= 3;
-  addEvidenceTable(sheet, group);
+  addEvidenceTable(sheet, title, group);
 }

@@ -47,6 +47,10 @@ export function renewCommand(asset: Asset): string | undefined {
   return `${signIn(asset)}# Adds a new one. The old one stays valid until you delete it.\n${command}${type === "certificate" ? " --cert '@<certificate.pem>'" : ""}`;
 }
 
+/** Returns the command that deletes a client secret of an application. */
+export const deleteSecretCommand = (appId: string, keyId: string): string =>
+  `az ad app credential delete --id ${quoted(appId)} --key-id ${quoted(keyId)}`;
+
 /**
  * Returns the command that assigns an owner: the owner tag of a vault asset, or an owner of the application. Undefined if the
  * asset can't have an owner, or if its tags are not safe (see `hasSafeTags`).

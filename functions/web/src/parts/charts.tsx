@@ -17,7 +17,11 @@ export const Bars = (props: ComponentProps<typeof kinds.VerticalStackedBarChart>
   </Suspense>
 );
 
-/** A line chart, on the Overview page. */
+/**
+ * A line chart, on the Overview and the Compliance page.
+ *
+ * @param props.height - Height in pixels, reserved until the chart is loaded.
+ */
 export const Line = (props: ComponentProps<typeof kinds.LineChart> & { height: number }) => (
   <Suspense fallback={<div style={{ height: props.height }} />}>
     <LazyLine {...props} />

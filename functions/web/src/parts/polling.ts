@@ -4,10 +4,8 @@ const MAX_INTERVAL_MS = 60_000;
 const GROWTH = 1.3;
 
 /**
- * Returns query options that poll until the data is final. The interval grows from 2 seconds to a minute. A hidden page does
- * not poll.
- *
- * The number of responses and errors so far gives the interval, so a failing request is retried less and less often, too.
+ * Returns query options that poll until the data is final. The interval grows from 2 seconds to a minute with each response or
+ * error, so a failing request is retried less and less often too. A hidden page does not poll.
  *
  * @param isOver - Returns whether the data can no longer change.
  */

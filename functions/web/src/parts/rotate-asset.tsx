@@ -1,13 +1,13 @@
-import { Link, Text } from "@fluentui/react-components";
+import { Text } from "@fluentui/react-components";
 import { useState } from "react";
 import type { Schemas } from "../api/client.ts";
-import { createHref } from "./address.ts";
 import { titleOfId } from "./asset-name.ts";
 import { consumerTitle } from "./dependency-texts.ts";
 import { CheckField, ChoiceField, FormSection, NumberField, SecretField } from "./fields.tsx";
 import { given, typed } from "./form-dialog.tsx";
 import { isolated } from "./isolated.ts";
 import { Operate } from "./operate.tsx";
+import { openRotation } from "./rotate-client-secret.tsx";
 import { RotationPlan } from "./rotation-plan.tsx";
 import { ValidityField } from "./validity-field.tsx";
 
@@ -30,7 +30,7 @@ export function RotateAsset({
   started,
 }: {
   radius: Radius;
-  /** Called when the rotation has started. The dialog then closes. Without it, the dialog links to the rotation. */
+  /** Called when the rotation has started. Without it, the page of the rotation opens. */
   started?(rotationId: string): void;
 }) {
   // A rotation updates only consumers that reference the asset, not those that merely have access.
@@ -69,8 +69,7 @@ export function RotateAsset({
         }}
         submit={async (form, rotate) => {
           const { rotationId } = await rotate(bodyOf(form, false));
-          if (started && rotationId !== null) return started(rotationId);
-          return <Link href={createHref(`/rotation/${rotationId}`, {})}>Rotation started. View its steps.</Link>;
+          if (rotationId !== null) (started ?? openRotation)(rotationId);
         }}
       >
         <Text>The preview lists all steps. The rotation starts only when you select Rotate secret.</Text>

@@ -1,12 +1,12 @@
 import { Text } from "@fluentui/react-components";
 import type { Schemas } from "../api/client.ts";
+import { createHref } from "./address.ts";
 import { CheckField, NumberField } from "./fields.tsx";
 import { given, typed } from "./form-dialog.tsx";
 import { isolated } from "./isolated.ts";
 import { Operate } from "./operate.tsx";
 import { RotationPlan } from "./rotation-plan.tsx";
 import { HANDOVER, SAVE_TO_MATCHES } from "./rotation-texts.ts";
-import { navigate } from "./router.tsx";
 import { ValidityField } from "./validity-field.tsx";
 
 interface Props {
@@ -14,14 +14,21 @@ interface Props {
   credential: Schemas["ApplicationCredential"];
   /** `primary` on the page of the secret, where it is the main action. */
   appearance?: "primary";
-  /** Whether no match is confirmed although there are candidates. The new secret is then stored for handover by default. */
+  title?: "Rotate secret" | "Rotate without a match";
+  /** Whether no key vault secret is proven to store the secret. The new secret is then stored for handover by default. */
   isWithoutMatch?: boolean;
   /** Called when the rotation has started. Without it, the page of the rotation opens. */
   started?(rotationId: string): void;
 }
 
-/** Opens the page of a rotation. The button may disappear once its secret is being replaced, and with it anything in its dialog. */
-const openRotation = (rotationId: string): void => navigate(`/rotation/${rotationId}`);
+/**
+ * Opens the page of a rotation. A link in the dialog would not be enough: the button can disappear once the secret is being
+ * replaced, and its dialog with it. The browser reports the new address only after the form has handled the response. `navigate`
+ * would remove the form before that, and a dialog about a closed form would cover the page.
+ */
+export function openRotation(rotationId: string): void {
+  location.hash = createHref(`/rotation/${rotationId}`);
+}
 
 /**
  * The button that rotates one client secret of an application, beside that secret and on its page. The form can be submitted
@@ -31,10 +38,10 @@ export function RotateClientSecret({
   application: { appId, displayName, reasons },
   credential: { keyId, displayName: secretName },
   appearance,
+  title = "Rotate secret",
   isWithoutMatch = false,
   started,
 }: Props) {
-  const title = isWithoutMatch ? "Rotate without a match" : "Rotate secret";
   const bodyOf = (form: FormData, dryRun: boolean) => ({
     body: {
       appId,

@@ -10,7 +10,7 @@ import { BY_CURSOR } from "./paged-table.tsx";
 import { ProblemNotice } from "./problem-notice.tsx";
 import { QueryResult } from "./query-result.tsx";
 import { RotateClientSecret } from "./rotate-client-secret.tsx";
-import { HANDOVER, SAVE_TO_MATCHES } from "./rotation-texts.ts";
+import { HANDOVER } from "./rotation-texts.ts";
 import { Unavailable, useWhyNot } from "./unavailable.tsx";
 
 type Application = Schemas["Application"];
@@ -22,6 +22,8 @@ interface Props {
   credential: Credential;
   /** Whether the state is shown on the application's page, which lists all matches below. */
   isOnApplicationPage?: boolean;
+  /** Whether the test of a match is the main action of the view. */
+  isMainAction?: boolean;
 }
 
 /** Maximum numbers of candidates with a test button, in view and folded. The application's page lists all matches. */
@@ -39,13 +41,10 @@ export const rotationBlockers = ({ reasons }: Pick<Application, "reasons">): App
  * Shows whether a client secret can be rotated: "Ready", "Test or confirm a match" (or "No match found") or "Not possible". Each state
  * says what the user can do next.
  */
-export function RotationReadiness({ application, credential, isOnApplicationPage = false }: Props) {
+export function RotationReadiness(props: Props) {
+  const { application } = props;
   const blockers = rotationBlockers(application);
-  return blockers.length > 0 ? (
-    <NotPossible appId={application.appId} reasons={blockers} />
-  ) : (
-    <MatchState application={application} credential={credential} isOnApplicationPage={isOnApplicationPage} />
-  );
+  return blockers.length > 0 ? <NotPossible appId={application.appId} reasons={blockers} /> : <MatchState {...props} />;
 }
 
 /** Why a rotation is not possible, and what to change so that it is. */
@@ -115,7 +114,7 @@ export function RotateConfirmed(props: ComponentProps<typeof RotateClientSecret>
         return candidates.length > 0 && proven.length === 0 ? (
           <Unavailable title="Rotate secret" reason="Test or confirm a match first." />
         ) : (
-          <RotateClientSecret {...props} />
+          <RotateClientSecret {...props} isWithoutMatch={candidates.length === 0} />
         );
       }}
     </QueryResult>
@@ -126,22 +125,14 @@ export function RotateConfirmed(props: ComponentProps<typeof RotateClientSecret>
  * The state of a client secret that the service may rotate: ready if a vault secret is proven to store it, otherwise the
  * candidates to test.
  */
-function MatchState({ application, credential, isOnApplicationPage }: Props) {
+function MatchState(props: Props) {
+  const { application, credential } = props;
   const matches = useMatches(application.appId);
   return (
     <QueryResult of={matches}>
       {(data) => {
         const { candidates, proven } = matchesOf(data, credential.keyId);
-        return proven.length > 0 ? (
-          <Ready matches={proven} />
-        ) : (
-          <Unproven
-            application={application}
-            credential={credential}
-            candidates={candidates}
-            isOnApplicationPage={isOnApplicationPage}
-          />
-        );
+        return proven.length > 0 ? <Ready matches={proven} /> : <Unproven {...props} candidates={candidates} />;
       }}
     </QueryResult>
   );
@@ -183,7 +174,13 @@ const AssetLink = ({ assetId }: { assetId: string }) => (
  * client secret, are folded, except for the first one if there are no others. A vault secret with the application's name is not
  * weak, even if its dates differ: people look for it.
  */
-function Unproven({ application, credential, candidates, isOnApplicationPage }: Props & { candidates: Match[] }) {
+function Unproven({
+  application,
+  credential,
+  candidates,
+  isOnApplicationPage = false,
+  isMainAction = false,
+}: Props & { candidates: Match[] }) {
   const { appId } = application;
   const may = useMay();
   const mayConfirm = may("confirmRotationMatch");
@@ -200,10 +197,10 @@ function Unproven({ application, credential, candidates, isOnApplicationPage }: 
       </Badge>{" "}
       <Text>
         {candidates.length === 0
-          ? `The service found no key vault secret that stores this client secret. To rotate it without a match, select Rotate secret and clear "${SAVE_TO_MATCHES}". ${HANDOVER}`
+          ? `The service found no key vault secret that stores this client secret. You can still rotate it. ${HANDOVER}`
           : "Before a rotation, the service must know which key vault secret stores this client secret. A test reads the value once and signs in with it. The value is not shown or stored. If the sign-in succeeds, the rotation is ready."}
       </Text>
-      <Candidates appId={appId} of={shown} />
+      <Candidates appId={appId} of={shown} isMainAction={isMainAction} />
       {/* The application's page lists all matches below. */}
       {folded.length > 0 && !isOnApplicationPage && (
         <details>
@@ -220,26 +217,51 @@ function Unproven({ application, credential, candidates, isOnApplicationPage }: 
       {candidates.length > 0 && mayRotate && (
         <Text block>
           If none of these stores it:{" "}
-          <RotateClientSecret application={application} credential={credential} isWithoutMatch />
+          <RotateClientSecret
+            application={application}
+            credential={credential}
+            title="Rotate without a match"
+            isWithoutMatch
+          />
         </Text>
       )}
     </div>
   );
 }
 
-/** Vault secrets that may store the client secret, each with a test button. */
-const Candidates = ({ appId, of: candidates }: { appId: string; of: Match[] }) => (
+/**
+ * Vault secrets that may store the client secret, each with a test button. The first one is the most likely, so its button is the
+ * main action of the view if the test is.
+ */
+const Candidates = ({
+  appId,
+  of: candidates,
+  isMainAction = false,
+}: {
+  appId: string;
+  of: Match[];
+  isMainAction?: boolean;
+}) => (
   <ul>
-    {candidates.map((match) => (
+    {candidates.map((match, index) => (
       <li key={match.assetId}>
-        <AssetLink assetId={match.assetId} /> may store it. <TestMatch appId={appId} match={match} />
+        <AssetLink assetId={match.assetId} /> may store it.{" "}
+        <TestMatch appId={appId} match={match} isMainAction={isMainAction && index === 0} />
       </li>
     ))}
   </ul>
 );
 
 /** The button that tests a match at once, and its result. Needs no form, because a test changes nothing. */
-function TestMatch({ appId, match: { assetId } }: { appId: string; match: Match }) {
+function TestMatch({
+  appId,
+  match: { assetId },
+  isMainAction,
+}: {
+  appId: string;
+  match: Match;
+  isMainAction: boolean;
+}) {
   const queries = useQueryClient();
   const whyNot = useWhyNot()("verifyRotationMatch");
   const [isBusy, setBusy] = useState(false);
@@ -262,6 +284,7 @@ function TestMatch({ appId, match: { assetId } }: { appId: string; match: Match 
     <>
       <Button
         size="small"
+        appearance={isMainAction ? "primary" : "secondary"}
         aria-label={`Test match: ${titleOfId(assetId)}`}
         data-operation="verifyRotationMatch"
         disabledFocusable={isBusy}

@@ -37,6 +37,7 @@ export function ScoreHistory({
         100 means that no check fails. Evaluated <Instant at={evaluatedAt} relative />.
       </Text>
       <div className={styles.links}>
+        <Text>Violations by severity:</Text>
         {SEVERITIES.map((severity) => (
           <span key={severity}>
             <Link href={violationsHref({ severity })}>{bySeverity[severity].toLocaleString()}</Link>{" "}

@@ -20,8 +20,10 @@ const useItemStyles = makeStyles({
       fontSize: tokens.fontSizeBase200,
       // The number and its unit stay on one line beside a long title.
       whiteSpace: "nowrap",
-      color: tokens.colorStatusDangerForeground1,
-      backgroundColor: tokens.colorStatusDangerBackground1,
+      fontWeight: tokens.fontWeightSemibold,
+      // White on red in both themes, because the count is an alarm. The tinted colors are weak in the dark theme.
+      color: tokens.colorNeutralForegroundOnBrand,
+      backgroundColor: tokens.colorStatusDangerBackground3,
     },
   },
 });

@@ -199,7 +199,7 @@ export const VIEWS: View[] = [
   {
     path: "/rotation/:rotationId",
     needs: "getRotation",
-    kind: "Rotation",
+    kind: "One rotation",
     load: () => import("./rotation/one-rotation.tsx"),
   },
   {

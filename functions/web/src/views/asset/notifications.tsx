@@ -30,7 +30,10 @@ const COLUMNS: Column<Schemas["AlertHistoryEntry"]>[] = [
   { title: "Status", cell: ({ status, error }) => `${DELIVERY_STATUSES[status]} ${error ?? ""}` },
 ];
 
-/** A certificate whose renewal is late has the threshold 0, as an expired one. */
+/**
+ * Returns why a rule notified about an expiry. Alerts about expired assets and about late renewals both have a threshold of 0
+ * days. The expiry date at the time of the notification tells them apart.
+ */
 const reasonOf = ({ thresholdDays, expiresOn }: Schemas["AlertItem"], createdAt: string): string => {
   if (thresholdDays !== 0) return `Less than ${thresholdDays} days left`;
   return expiresOn !== null && expiresOn > createdAt ? "Renewal is late" : "Expired";

@@ -61,7 +61,7 @@ const COLUMNS: Column<AuditRow>[] = [
         {OUTCOMES[outcome]}
         {startedAt !== undefined && (
           <Text block size={200}>
-            started <Instant at={startedAt} />
+            Action started: <Instant at={startedAt} />
           </Text>
         )}
       </>

@@ -83,7 +83,8 @@ function Result() {
   );
 }
 
-const sum = (parts: Part[], of: (part: Part) => number): number => parts.reduce((total, part) => total + of(part), 0);
+const sum = (parts: Part[], numberOf: (part: Part) => number): number =>
+  parts.reduce((total, part) => total + numberOf(part), 0);
 
 /** The verdict after the last part: not signed, intact, or failed with a number of problems. */
 function Verdict({ parts }: { parts: Part[] }) {

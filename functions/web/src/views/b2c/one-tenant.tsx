@@ -1,10 +1,11 @@
 import { Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
+import { ButtonRow } from "../../parts/button-row.tsx";
 import { Card } from "../../parts/card.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
-import { countUnlessUnread } from "../../parts/plural.ts";
+import { counted, countUnlessUnread } from "../../parts/plural.ts";
 import { pollUntil } from "../../parts/polling.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
 import { useParams } from "../../parts/router.tsx";
@@ -91,8 +92,15 @@ function Counts({ tenant }: { tenant: Tenant }) {
   const isUnread = (kind: string) => failures.some(({ list }) => [kind, "signIn", "organization"].includes(list));
   if (counts === null)
     return <Text>The credentials of this tenant were not read yet. Select Refresh credentials to read them now.</Text>;
+  const total = counts.applications + counts.policyKeys + counts.identityProviders;
+  // A tenant that an earlier version refreshed has no number of expired credentials.
+  const others = counts.expired === undefined ? undefined : total - counts.expired - counts.expiring;
   return (
     <>
+      <Text>
+        {failures.length > 0 && "At least "}
+        {counted(total, "credential")}, by kind:
+      </Text>
       <ul>
         <li>
           Secrets and certificates of applications: {countUnlessUnread(counts.applications, isUnread("applications"))}
@@ -101,11 +109,15 @@ function Counts({ tenant }: { tenant: Tenant }) {
         <li>
           Secrets of identity providers: {countUnlessUnread(counts.identityProviders, isUnread("identityProviders"))}
         </li>
+      </ul>
+      <Text>The same credentials, by status:</Text>
+      <ul>
         {STATUS_COUNTS.map(({ title, status, countOf }) => (
           <li key={status}>
             {title}: <CredentialCount of={tenant} count={countOf(counts)} filters={{ status }} />
           </li>
         ))}
+        {others !== undefined && <li>Not expiring soon: {others.toLocaleString()}</li>}
       </ul>
       <Text>These are the numbers of the last refresh.</Text>
       <Link href={createHref("/inventory", { source: "b2c", b2cTenant: tenant.tenantId })}>
@@ -121,7 +133,7 @@ function Actions({ tenant }: { tenant: Tenant }) {
   const params = { path: { tenant_id: tenantId } };
   const conditionalParams = { ...params, header: { "If-Match": etag } };
   return (
-    <div>
+    <ButtonRow>
       <Operate
         operation="testB2cTenant"
         title="Test connection"
@@ -129,7 +141,7 @@ function Actions({ tenant }: { tenant: Tenant }) {
         submit={async (_, test) => <TestOutcome of={await test({ params })} />}
       >
         <Text>Signs in to the tenant and checks which credentials the service can read. This makes no changes.</Text>
-      </Operate>{" "}
+      </Operate>
       <Operate
         operation="discoverB2cTenant"
         title="Refresh credentials"
@@ -140,7 +152,7 @@ function Actions({ tenant }: { tenant: Tenant }) {
           Reads the names and expiry dates of the tenant's credentials into the inventory now. The tenant is not
           changed.
         </Text>
-      </Operate>{" "}
+      </Operate>
       <Operate
         operation="changeB2cTenant"
         title="Edit tenant"
@@ -148,7 +160,7 @@ function Actions({ tenant }: { tenant: Tenant }) {
         submit={(form, change) => change({ params: conditionalParams, body: tenantOf(form) })}
       >
         <TenantFields tenant={tenant} />
-      </Operate>{" "}
+      </Operate>
       <Operate
         operation="deleteB2cTenant"
         title="Remove tenant"
@@ -163,6 +175,6 @@ function Actions({ tenant }: { tenant: Tenant }) {
           stored client secret. You can't undo this, but you can add the tenant again. The tenant is not changed.
         </Text>
       </Operate>
-    </div>
+    </ButtonRow>
   );
 }

@@ -45,19 +45,23 @@ const COLUMNS: Column<Dependency>[] = [
     title: "Evidence",
     wide: true,
     folds: true,
-    cell: ({ strength, evidence, copy }) =>
-      `${STRENGTHS[strength]}: ${isolated(evidence)}${copy ? " (plaintext copy of the value)" : ""}`,
+    // With the time, so that the table needs no further column, which a screen of 1,440 pixels would cut.
+    cell: ({ strength, evidence, copy, seenAt }) => (
+      <>
+        {STRENGTHS[strength]}: {isolated(evidence)}
+        {copy ? " (plaintext copy of the value)" : ""}. Last seen <Instant at={seenAt} relative />
+      </>
+    ),
   },
   {
     title: "Effect of a new version",
     cell: ({ refresh, pinned }) =>
-      `${REFRESHES[refresh.how]}${pinned === null ? "" : `, references the fixed version ${pinned}`}`,
+      `${REFRESHES[refresh.how]}${pinned === null ? "" : `, references the fixed version ${pinned}`}${refresh.how === "blind" ? ": ask its owner how it gets a new value" : ""}`,
   },
   {
     title: "Key Vault reference",
     cell: ({ state }) => state && (state.resolved ? "Resolved" : `Not resolved: ${state.status}`),
   },
-  { title: "Last seen", cell: ({ seenAt }) => <Instant at={seenAt} relative /> },
 ];
 
 /** The table of dependencies on the Dependencies page: one row per consumer and asset. The filters are in the address. */

@@ -1,5 +1,6 @@
 import { Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
+import { ButtonRow } from "../../parts/button-row.tsx";
 import { Card } from "../../parts/card.tsx";
 import { FeatureGate } from "../../parts/feature-gate.tsx";
 import { LongField, TextField } from "../../parts/fields.tsx";
@@ -56,7 +57,7 @@ function Organization() {
               </>
             )}
           </Text>
-          <div>
+          <ButtonRow>
             <Operate
               operation="putDevopsSettings"
               title={settings.orgUrl === null ? "Connect organization" : "Edit organization"}
@@ -75,7 +76,7 @@ function Organization() {
                 type="url"
                 defaultValue={settings.orgUrl ?? ""}
               />
-            </Operate>{" "}
+            </Operate>
             {settings.orgUrl !== null && (
               <Operate
                 operation="testDevops"
@@ -89,7 +90,7 @@ function Organization() {
                 </Text>
               </Operate>
             )}
-          </div>
+          </ButtonRow>
           {settings.orgUrl !== null && <Projects settings={settings} />}
           <Copies settings={settings} />
         </>

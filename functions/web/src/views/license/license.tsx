@@ -1,4 +1,4 @@
-import { Text } from "@fluentui/react-components";
+import { MessageBar, MessageBarBody, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { Card } from "../../parts/card.tsx";
 import { Copyable } from "../../parts/copyable.tsx";
@@ -81,25 +81,42 @@ export default function LicenseView() {
   );
 }
 
+/** The page warns from this number of days before the license expires. */
+const WARNING_DAYS = 30;
+
 /**
  * The state of the license. An expired license stays valid for a grace period (`inGrace`). If it is not valid, only an expired
  * one has an expiry date: the API returns none for other reasons.
  */
 function Status({ of: { valid, reason, expiresAt, daysLeft, inGrace, graceEndsAt } }: { of: License }) {
+  const expiry = expiresAt !== null && (
+    <Text block>
+      {valid && !inGrace ? "Expires" : "Expired"} <Instant at={expiresAt} />
+      {daysLeft !== null && daysLeft >= 0 && `, in ${counted(daysLeft, "day")}`}.
+    </Text>
+  );
+  const isNearEnd = inGrace || (valid && daysLeft !== null && daysLeft <= WARNING_DAYS);
   return (
     <>
       {reason !== null && <Text>{REASONS[reason]}</Text>}
-      {expiresAt !== null && (
-        <Text>
-          {valid && !inGrace ? "Expires" : "Expired"} <Instant at={expiresAt} />
-          {daysLeft !== null && daysLeft >= 0 && `, in ${counted(daysLeft, "day")}`}.
-        </Text>
-      )}
-      {inGrace && graceEndsAt !== null && (
-        <Text>
-          PRO features stay available until <Instant at={graceEndsAt} />. Data that is already stored is kept after this
-          date.
-        </Text>
+      {isNearEnd ? (
+        <MessageBar intent={inGrace ? "error" : "warning"} layout="multiline">
+          <MessageBarBody>
+            {expiry}
+            {graceEndsAt !== null && (
+              <Text block>
+                PRO features stay available until <Instant at={graceEndsAt} />. They then stop, and data that is already
+                stored is kept.
+              </Text>
+            )}
+            <Text block>
+              Ask the vendor of this service for a new license, and enter it as described in "Install or replace the
+              license" below.
+            </Text>
+          </MessageBarBody>
+        </MessageBar>
+      ) : (
+        expiry
       )}
     </>
   );

@@ -70,13 +70,13 @@ export function Checklist() {
     ...(sso
       ? [
           {
-            title: "Set up single sign-on",
+            title: sso.isEnabled ? "Sign in once through single sign-on" : "Set up single sign-on",
             // A configuration might not work until someone signed in with it.
             isDone: sso.isEnabled && sso.lastSuccessfulLoginAt !== null,
             todo: (
               <Link href={createHref("/sso")}>
                 {sso.isEnabled
-                  ? "No sign-in yet: sign in once through single sign-on"
+                  ? "It is set up, but nobody has used it yet. Show its status"
                   : "Configure OpenID Connect or SAML"}
               </Link>
             ),

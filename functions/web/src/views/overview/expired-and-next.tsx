@@ -2,6 +2,7 @@ import { Link, MessageBar, MessageBarBody, MessageBarTitle } from "@fluentui/rea
 import { api } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { expiresWithin, WITHIN } from "../../parts/expires-within.ts";
+import { counted } from "../../parts/plural.ts";
 import { QueryFailure } from "../../parts/query-result.tsx";
 import { useSummary } from "./summary.ts";
 
@@ -29,7 +30,7 @@ export function ExpiredAndNext() {
       <MessageBarBody>
         <MessageBarTitle>
           <Link href={createHref("/inventory", { status: "expired", counted: "true" })}>
-            {expired.toLocaleString()} expired
+            {counted(expired, "asset")} expired
           </Link>
           ,{" "}
           <Link href={createHref("/inventory", { [WITHIN]: String(DAYS), counted: "true" })}>

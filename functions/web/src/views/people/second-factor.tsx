@@ -4,6 +4,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import { encodeQR } from "qr";
 import { useState } from "react";
 import { api, client, type Problem, type Schemas } from "../../api/client.ts";
+import { ButtonRow } from "../../parts/button-row.tsx";
 import { Copyable } from "../../parts/copyable.tsx";
 import { SecretField, TextField } from "../../parts/fields.tsx";
 import { typed } from "../../parts/form-dialog.tsx";
@@ -49,7 +50,7 @@ function Methods({ state }: { state: SecondFactorState }) {
           </Operate>
         </div>
       ))}
-      <div>
+      <ButtonRow>
         {totpAvailable && (
           <Operate
             operation="startTotp"
@@ -60,7 +61,7 @@ function Methods({ state }: { state: SecondFactorState }) {
             <Text>An authenticator app on your phone shows a code that changes every 30 seconds.</Text>
             <ProofFields enrolled={enrolled} />
           </Operate>
-        )}{" "}
+        )}
         {passkeysAvailable && (
           <Operate
             operation="startPasskey"
@@ -80,7 +81,7 @@ function Methods({ state }: { state: SecondFactorState }) {
             <TextField name="name" label="Name" hint="Example: Laptop" required />
             <ProofFields enrolled={enrolled} />
           </Operate>
-        )}{" "}
+        )}
         {enrolled && (
           <Operate
             operation="replaceRecoveryCodes"
@@ -94,7 +95,7 @@ function Methods({ state }: { state: SecondFactorState }) {
             <ProofFields enrolled={enrolled} />
           </Operate>
         )}
-      </div>
+      </ButtonRow>
       {enrolled && <Text>Unused recovery codes: {recoveryCodesLeft}</Text>}
       {!totpAvailable && (
         <Text>Authenticator apps can't be added: the service has no key vault of its own (SERVICE_KEY_VAULT_URL).</Text>

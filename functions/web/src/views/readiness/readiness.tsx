@@ -105,8 +105,8 @@ export default function Readiness() {
       <Card title="Renewals">
         <Text>
           Public certificates may be valid for 200 days, for 100 days from March 15, 2027, and for 47 days from March
-          15, 2029. Private certificates keep their validity. A certificate is ready if the service found no problem
-          that affects its renewals, such as a late renewal or a missing owner.
+          15, 2029. Private certificates keep their validity. A certificate is ready for these shorter validities if the
+          service found no problem that affects its renewals, such as a late renewal or a missing owner.
         </Text>
         {summary && <Sums summary={summary} />}
         <Text>
@@ -169,15 +169,18 @@ function Sums({ summary }: { summary: Summary }) {
         />
       )}
       {byProblem.length > 0 && (
-        <DataTable
-          items={byProblem}
-          keyOf={({ code }) => code}
-          label="Certificates by problem"
-          columns={[
-            { title: "Problem", wide: true, cell: ({ code }) => PROBLEMS[code] },
-            { title: "Certificates", cell: (one) => numberText(one.certificates) },
-          ]}
-        />
+        <>
+          <Text block>A certificate with several problems is counted in each of their rows.</Text>
+          <DataTable
+            items={byProblem}
+            keyOf={({ code }) => code}
+            label="Certificates by problem"
+            columns={[
+              { title: "Problem", wide: true, cell: ({ code }) => PROBLEMS[code] },
+              { title: "Certificates", cell: (one) => numberText(one.certificates) },
+            ]}
+          />
+        </>
       )}
       {!summary.consumersKnown && (
         <Text block>

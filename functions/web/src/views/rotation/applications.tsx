@@ -1,6 +1,8 @@
-import { Link } from "@fluentui/react-components";
+import { Link, makeStyles, Text, tokens } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
+import { deleteSecretCommand } from "../../parts/asset-commands.ts";
+import { Copyable } from "../../parts/copyable.tsx";
 import { Filters, givenFilters } from "../../parts/filters.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
@@ -11,6 +13,12 @@ import { StatusBadge } from "../../parts/status.tsx";
 import { Discover } from "./discover.tsx";
 
 type Application = Schemas["Application"];
+type Credential = Schemas["ApplicationCredential"];
+
+const useStyles = makeStyles({
+  // The lines and buttons of one credential. A button doesn't touch the one above it.
+  detailed: { display: "flex", flexDirection: "column", alignItems: "flex-start", gap: tokens.spacingVerticalS },
+});
 
 const FILTERS = [
   { name: "search", label: "Name contains" },
@@ -71,6 +79,54 @@ export function Applications() {
   );
 }
 
+const CredentialLink = ({ credential: { assetId, displayName, keyId } }: { credential: Credential }) => (
+  <Link href={createHref(`/inventory/${encodeURIComponent(assetId)}`)}>{isolated(displayName ?? keyId)}</Link>
+);
+
+const isClientSecret = ({ kind, of }: Credential): boolean => kind === "secret" && of === "application";
+
+/**
+ * Returns the client secret whose rotation is the main action of the application's page: of those that can still be used, the
+ * one that expires first. If all have expired, the last one that did. Undefined if the application has none.
+ */
+function secretToRotateFirst({ credentials }: Application): Credential | undefined {
+  const secrets = credentials
+    .filter(isClientSecret)
+    .sort((a, b) => (a.expiresOn ?? "9999").localeCompare(b.expiresOn ?? "9999"));
+  return secrets.find(({ status }) => status !== "expired") ?? secrets.at(-1);
+}
+
+/** What to do with an expired client secret of an application that has another one: delete the expired one. */
+function Superseded({
+  application,
+  expired,
+  usable,
+}: {
+  application: Application;
+  expired: Credential;
+  /** The client secret that replaces the expired one. */
+  usable: Credential;
+}) {
+  return (
+    <div>
+      <Text block>
+        Nothing can sign in with an expired secret. Delete it if no application is still set up with it. Rotating it
+        does not replace "<CredentialLink credential={usable} />
+        ", which expires <Instant at={usable.expiresOn} relative />.
+        {usable.status !== "healthy" && " Rotate that one instead."}
+      </Text>
+      <Copyable
+        label="Delete the expired secret (Azure CLI)"
+        text={deleteSecretCommand(application.appId, expired.keyId)}
+      />
+      <Text size={200}>
+        The command needs permission to change the application. If an application still uses the expired secret, open
+        the secret's page to rotate it.
+      </Text>
+    </div>
+  );
+}
+
 /**
  * The credentials of an application, each with its status and expiry date: a cell of the table above, and a card of the
  * application's own page, where client secrets have the next step of their rotation. The service can't rotate certificates.
@@ -83,21 +139,36 @@ export function Credentials({
   /** Whether to show the state of each secret's rotation and its next step, which need a request for each application. */
   isDetailed?: boolean;
 }) {
+  const styles = useStyles();
+  const mainSecret = isDetailed ? secretToRotateFirst(application) : undefined;
   return application.credentials.map((credential) => {
-    const isClientSecret = credential.kind === "secret" && credential.of === "application";
+    const isMain = credential === mainSecret && credential.status !== "healthy";
+    // A rotation of an expired secret would leave the application's other secret as it is.
+    const isSuperseded = mainSecret !== undefined && credential.status === "expired" && mainSecret.status !== "expired";
     return (
-      <div key={credential.keyId}>
-        <StatusBadge status={credential.status} /> {credential.kind} "
-        <Link href={createHref(`/inventory/${encodeURIComponent(credential.assetId)}`)}>
-          {isolated(credential.displayName ?? credential.keyId)}
-        </Link>
-        "{credential.status === "expired" ? ", expired " : ", expires "}
-        <Instant at={credential.expiresOn} relative />{" "}
-        {isDetailed && isClientSecret && (
+      <div key={credential.keyId} className={isDetailed ? styles.detailed : undefined}>
+        <span>
+          <StatusBadge status={credential.status} /> {credential.kind} "<CredentialLink credential={credential} />"
+          {credential.status === "expired" ? ", expired " : ", expires "}
+          <Instant at={credential.expiresOn} relative />
+        </span>
+        {isDetailed && isClientSecret(credential) && isSuperseded && (
+          <Superseded application={application} expired={credential} usable={mainSecret} />
+        )}
+        {isDetailed && isClientSecret(credential) && !isSuperseded && (
           <>
-            <RotationReadiness application={application} credential={credential} isOnApplicationPage />
+            <RotationReadiness
+              application={application}
+              credential={credential}
+              isOnApplicationPage
+              isMainAction={isMain}
+            />
             {rotationBlockers(application).length === 0 && (
-              <RotateConfirmed application={application} credential={credential} />
+              <RotateConfirmed
+                application={application}
+                credential={credential}
+                {...(isMain && { appearance: "primary" })}
+              />
             )}
           </>
         )}

@@ -9,7 +9,7 @@ import { given, typed } from "../../parts/form-dialog.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { counted } from "../../parts/plural.ts";
-import { HANDOVER, SAVE_TO_MATCHES } from "../../parts/rotation-texts.ts";
+import { HANDOVER } from "../../parts/rotation-texts.ts";
 
 type Match = Schemas["RotationMatch"];
 
@@ -99,7 +99,7 @@ export function Matches({ application }: { application: Schemas["Application"] }
 const isWeak = ({ confidence }: Match): boolean => confidence === "possible";
 
 const ONLY_WEAK = "No likely match. The weak matches below have only a name or a date in common with the secret.";
-const NO_MATCHES = `No matching key vault secrets. To rotate the secret without a match, select Rotate secret and clear "${SAVE_TO_MATCHES}". ${HANDOVER}`;
+const NO_MATCHES = `No matching key vault secrets. You can still rotate the secret. ${HANDOVER}`;
 
 /** The buttons of a match: test it by its value, and confirm it or remove the confirmation. */
 function Actions({

@@ -2,6 +2,7 @@ import { Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { titleOfId } from "../../parts/asset-name.ts";
+import { ButtonRow } from "../../parts/button-row.tsx";
 import { Card } from "../../parts/card.tsx";
 import { FeatureGate } from "../../parts/feature-gate.tsx";
 import { CheckField, LongField, NumberField } from "../../parts/fields.tsx";
@@ -103,8 +104,8 @@ function Policy({ appId }: { appId: string }) {
               {data.attention.message} {data.attention.remedy}
             </Text>
           )}
-          <div>
-            <EditPolicy appId={appId} policy={data} />{" "}
+          <ButtonRow>
+            <EditPolicy appId={appId} policy={data} />
             <Operate
               operation="deleteRotationPolicy"
               title="Delete policy"
@@ -116,7 +117,7 @@ function Policy({ appId }: { appId: string }) {
                 set a new policy at any time.
               </Text>
             </Operate>
-          </div>
+          </ButtonRow>
         </>
       )}
     </QueryResult>

@@ -2,6 +2,7 @@ import { Link, MessageBar, MessageBarBody, MessageBarTitle, Text } from "@fluent
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { titleOfId } from "../../parts/asset-name.ts";
+import { ButtonRow } from "../../parts/button-row.tsx";
 import { Card } from "../../parts/card.tsx";
 import { kindOf } from "../../parts/dependency-texts.ts";
 import { CheckField } from "../../parts/fields.tsx";
@@ -157,7 +158,7 @@ function Actions({ rotation }: { rotation: Rotation }) {
   if (FINAL_STATUSES.includes(status)) return null;
   if (whyNot !== undefined) return <Text>You can't cancel or finish this rotation. {whyNot}</Text>;
   return (
-    <div>
+    <ButtonRow>
       {/* The old secret can't be restored any more while it is being deleted. */}
       {goingBack === null && status !== "revoking" && (
         <Operate
@@ -168,7 +169,7 @@ function Actions({ rotation }: { rotation: Rotation }) {
         >
           <Text>{cancelTextOf(rotation)}</Text>
         </Operate>
-      )}{" "}
+      )}
       {/* A user can confirm an end that waits for it, end the overlap period early, or end a rotation that has stopped. */}
       {(needsConfirmation || status === "overlapping" || status === "needsAttention") && (
         <Operate
@@ -188,7 +189,7 @@ function Actions({ rotation }: { rotation: Rotation }) {
             hint="The audit log records this choice."
           />
         </Operate>
-      )}{" "}
+      )}
       {status === "needsAttention" && (
         <Operate
           operation="retryRotation"
@@ -199,7 +200,7 @@ function Actions({ rotation }: { rotation: Rotation }) {
           <Text>Runs the failed step again. Then the rotation continues with the next steps.</Text>
         </Operate>
       )}
-    </div>
+    </ButtonRow>
   );
 }
 

@@ -1,5 +1,6 @@
 import { MessageBar, MessageBarBody, Text } from "@fluentui/react-components";
 import type { Schemas } from "../../api/client.ts";
+import { ButtonRow } from "../../parts/button-row.tsx";
 import { CheckField, TextField } from "../../parts/fields.tsx";
 import { given, typed } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
@@ -28,23 +29,24 @@ export function Provider({ saved }: { saved: Configuration }) {
         )}
       </Text>
       <ExpiryDates saved={saved} />
-      <div>
-        <ConfigureProvider saved={saved} type="oidc" /> <ConfigureProvider saved={saved} type="saml" />{" "}
+      <ButtonRow>
+        <ConfigureProvider saved={saved} type="oidc" />
+        <ConfigureProvider saved={saved} type="saml" />
         {updatedAt !== null && (
           <Operate
             operation="deleteSsoConfiguration"
-            title="Delete single sign-on configuration"
-            action="Delete configuration"
+            title="Disable single sign-on"
+            action="Disable single sign-on"
             submit={(_, remove) => remove({ params: { header: { "If-Match": etag } } })}
           >
             <Text>
-              Users can no longer sign in with single sign-on. The client secret or certificate that is stored here is
-              deleted. Users with a password can sign in with it
-              {saved.ssoOnlyMode && ", because password sign-in is turned on again"}. You can't undo this.
+              Users can no longer sign in with single sign-on. Users with a password can sign in with it
+              {saved.ssoOnlyMode && ", because password sign-in is turned on again"}. The configuration stays saved, so
+              that you can enable single sign-on again.
             </Text>
           </Operate>
         )}
-      </div>
+      </ButtonRow>
     </>
   );
 }

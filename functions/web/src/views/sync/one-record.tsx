@@ -1,6 +1,7 @@
 import { Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
+import { ButtonRow } from "../../parts/button-row.tsx";
 import { Card } from "../../parts/card.tsx";
 import { CheckField } from "../../parts/fields.tsx";
 import { Instant } from "../../parts/instant.tsx";
@@ -84,7 +85,7 @@ function Actions({ record }: { record: SyncRecord }) {
   const params = { path: { record_id: recordId } };
   const conditionalParams = { ...params, header: { "If-Match": etag } };
   return (
-    <div>
+    <ButtonRow>
       <Operate
         operation="runSyncRecord"
         title="Sync now"
@@ -102,7 +103,7 @@ function Actions({ record }: { record: SyncRecord }) {
           their values differ, the copy gets the source value. The preview shows what would happen. The sync starts only
           when you select Sync now.
         </Text>
-      </Operate>{" "}
+      </Operate>
       <Operate
         operation="updateSyncRecord"
         title="Edit sync"
@@ -121,7 +122,7 @@ function Actions({ record }: { record: SyncRecord }) {
             hint="A key vault was deleted and created again under the same name. Find out who created it before you accept it."
           />
         )}
-      </Operate>{" "}
+      </Operate>
       <Operate
         operation="deleteSyncRecord"
         title="Delete sync"
@@ -139,7 +140,7 @@ function Actions({ record }: { record: SyncRecord }) {
         </Text>
         <CheckField name="removeTarget" label={`Also delete the copy in the target (${targetText(record)})`} />
       </Operate>
-    </div>
+    </ButtonRow>
   );
 }
 

@@ -1,6 +1,7 @@
 import { Text } from "@fluentui/react-components";
 import { useState } from "react";
 import { api, type Schemas } from "../../api/client.ts";
+import { ButtonRow } from "../../parts/button-row.tsx";
 import { ExpiryField, LongField, SecretField, TextField } from "../../parts/fields.tsx";
 import { expiryOf, given, typed } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
@@ -94,7 +95,7 @@ function Actions({ provider: details }: { provider: Provider }) {
   if (members.length === 0) return null;
   const params = { path: { provider }, ...(etag !== null && { header: { "If-Match": etag } }) };
   return (
-    <>
+    <ButtonRow>
       <Operate
         operation="configureSyncProvider"
         title={etag === null ? "Configure" : "Edit"}
@@ -111,7 +112,7 @@ function Actions({ provider: details }: { provider: Provider }) {
           test passes.
         </Text>
         <Fields provider={details} members={members} />
-      </Operate>{" "}
+      </Operate>
       {etag !== null && (
         <Operate
           operation="deleteSyncProvider"
@@ -126,7 +127,7 @@ function Actions({ provider: details }: { provider: Provider }) {
           </Text>
         </Operate>
       )}
-    </>
+    </ButtonRow>
   );
 }
 
