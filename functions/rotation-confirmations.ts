@@ -3,8 +3,8 @@ import type { Services } from "./services.ts";
 
 /**
  * Returns the confirmations (a step-up, an approval) that a rotation would still need now, so that its dry run can list them. A
- * dry run itself needs none. Only a rotation that names the vault secrets to write needs some: the same rule as `guarded` of the
- * endpoints.
+ * dry run itself needs none. Only a rotation that names the vault secrets to write needs confirmations. The endpoints that start
+ * rotations declare the same rule as `guarded`.
  *
  * @param targets - The vault secrets that the request names. Undefined if it names none.
  */

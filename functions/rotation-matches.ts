@@ -26,9 +26,10 @@ import { endpoint, poison, queue, timer } from "./declare.ts";
 const tag = "Rotation";
 
 /**
- * Returns whether a policy is the first one, rotates automatically for the first time, or names another vault secret to write.
+ * Returns whether a change creates the policy, turns automatic rotation on, or adds a vault secret to write. Only these changes
+ * can need confirmations.
  */
-const reachesMore = (change: PolicyChange, current: Pick<PolicyChange, "automatic" | "targets"> | undefined): boolean =>
+const isGuardedChange = (change: PolicyChange, current: Pick<PolicyChange, "automatic" | "targets"> | undefined): boolean =>
   current === undefined ||
   (change.automatic && !current.automatic) ||
   change.targets.some((target) => !current.targets.includes(target.toLowerCase()));
@@ -134,7 +135,7 @@ const setRotationPolicy = endpoint({
   params,
   body: PolicyChange,
   guarded: async ({ params, body, services }) =>
-    reachesMore(body, (await services.policies.getMany([params.app_id])).values().next().value),
+    isGuardedChange(body, (await services.policies.getMany([params.app_id])).values().next().value),
   conditional: true,
   problems: ["serviceVault"],
   example: { body: { automatic: false, overlapDays: 7 } },
