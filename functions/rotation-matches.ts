@@ -29,7 +29,10 @@ const tag = "Rotation";
  * Returns whether a change creates the policy, turns automatic rotation on, or adds a vault secret to write. Only these changes
  * can need confirmations.
  */
-const isGuardedChange = (change: PolicyChange, current: Pick<PolicyChange, "automatic" | "targets"> | undefined): boolean =>
+const isGuardedChange = (
+  change: PolicyChange,
+  current: Pick<PolicyChange, "automatic" | "targets"> | undefined,
+): boolean =>
   current === undefined ||
   (change.automatic && !current.automatic) ||
   change.targets.some((target) => !current.targets.includes(target.toLowerCase()));

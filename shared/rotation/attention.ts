@@ -34,13 +34,17 @@ function describeChanges(
   const restored = publications.filter(({ state }) => state === "restored").map(placeOf);
   const removed = attempts.flatMap(({ state, keyId }) => (state === "removed" && keyId ? [keyId] : []));
   const refreshed = consumers.filter(isToRestore).map(({ kind, name }) => `${kind} ${name}`);
-  const restoredConsumers = consumers.filter(({ state }) => state === "restored").map(({ kind, name }) => `${kind} ${name}`);
+  const restoredConsumers = consumers
+    .filter(({ state }) => state === "restored")
+    .map(({ kind, name }) => `${kind} ${name}`);
   return [
     ...(created === "" ? [] : [created]),
     written.length > 0 ? `The new value was written to ${written.join(", ")}.` : "No vault holds the new value.",
     ...(refreshed.length > 0 ? [`Refreshed to take it: ${refreshed.join(", ")}.`] : []),
     ...(restored.length > 0 ? [`${restored.join(", ")} got the previous value again.`] : []),
-    ...(restoredConsumers.length > 0 ? [`Consumers with the previous value again: ${restoredConsumers.join(", ")}.`] : []),
+    ...(restoredConsumers.length > 0
+      ? [`Consumers with the previous value again: ${restoredConsumers.join(", ")}.`]
+      : []),
     ...(removed.length > 0 ? [`Created and removed again: ${removed.join(", ")}.`] : []),
     ...(retiring ? [retiring.state] : []),
   ].join(" ");

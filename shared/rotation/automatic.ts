@@ -287,7 +287,8 @@ function dueCredentials(
   at: Date,
 ): PasswordCredential[] {
   const now = at.getTime() / SECOND_MS;
-  const isOurs = (keyId: string) => rotations.some(({ newKeyId }) => newKeyId !== undefined && isSameId(newKeyId, keyId));
+  const isOurs = (keyId: string) =>
+    rotations.some(({ newKeyId }) => newKeyId !== undefined && isSameId(newKeyId, keyId));
   const isYoung = ({ keyId, startsOn, expiresOn }: PasswordCredential) =>
     startsOn !== undefined && expiresOn !== undefined && isOurs(keyId) && now < (startsOn + expiresOn) / 2;
   return app.passwords

@@ -298,9 +298,13 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
       const isPossibleTarget = (match: Match) =>
         match.secret.enabled && (match.keyId === key || (match.keyId === undefined && match.confidence !== "certain"));
       const history = loadOnce(() => findWrittenPlaces(deps, app.appId));
-      const targets = await pMap(matches.filter(isPossibleTarget), (match) => targetOf(targetDeps, app, match, history), {
-        concurrency: PARALLEL,
-      });
+      const targets = await pMap(
+        matches.filter(isPossibleTarget),
+        (match) => targetOf(targetDeps, app, match, history),
+        {
+          concurrency: PARALLEL,
+        },
+      );
       return targets.filter((target) => target !== undefined);
     },
 

@@ -51,7 +51,9 @@ export async function planConsumers(
   // Without a user who sees the plan, a consumer that would keep the old value does not stop the rotation. It later keeps the
   // old client secret from being removed.
   const isLeftOut = (one: PlannedConsumer) => one.newPlace === true || (automatic && one.how === "willBreak");
-  const planned = knownConsumers.map((one) => toRotationConsumer(one, included(one.id) && (isNamed(one) || !isLeftOut(one))));
+  const planned = knownConsumers.map((one) =>
+    toRotationConsumer(one, included(one.id) && (isNamed(one) || !isLeftOut(one))),
+  );
   const marked = await pMap(
     planned,
     async (one) =>

@@ -50,7 +50,8 @@ export function createHostileResponses(document: { paths: Record<string, Schema>
     const possibleSchemas = alternatives(schemas);
     if (typeof value === "string") {
       const texts = possibleSchemas.filter(({ type }) => [type].flat().includes("string"));
-      const isFreeText = texts.length > 0 && texts.every((one) => !(one.enum || one.const || one.format || one.pattern));
+      const isFreeText =
+        texts.length > 0 && texts.every((one) => !(one.enum || one.const || one.format || one.pattern));
       if (!isFreeText || SENT_BACK.test(name)) return value;
       // The original value stays as a suffix, so that unique values stay unique.
       return `${LONG_HOSTILE_TEXT} ${value}`;

@@ -178,7 +178,8 @@ class Schedule {
       const { expiresOn } = fixture.control.directory.secrets(appId).find((one) => one.keyId === keyId)!;
       const cameDue = Date.parse(expiresOn) - TRIGGER_DAYS * DAY_MS < this.now - DAY_MS;
       this.reached.count(cameDue ? "came due" : "did not come due");
-      if (cameDue) expect([name, isDone || isExplained], JSON.stringify({ rotations, attention })).toEqual([name, true]);
+      if (cameDue)
+        expect([name, isDone || isExplained], JSON.stringify({ rotations, attention })).toEqual([name, true]);
       // A gap is a time in which the vault secret (watched since `start`) held a value that did not sign in.
       expect(fixture.control.directory.gaps().filter((gap) => gap.appId === appId && gap.why !== "expired")).toEqual(
         [],

@@ -132,7 +132,7 @@ test.each(FAILING_CONSUMERS)(
     });
     expect(row.failure!.message).toContain(failing.split("/").at(-1));
     expectRefreshedConsumersRestored(row);
-    // Automatic consumers may have had the new value for a while.
+    // A container app can have the new value until it reads its secrets again, which takes up to 30 minutes.
     world.advanceClock(31 * MINUTE_MS);
     const { values, gaps } = all.currentValues();
     for (const { id, value } of values) expect(value, id).toBe(OLD);

@@ -78,17 +78,20 @@ const unavailable = expect.objectContaining({
   headers: { "Retry-After": expect.stringMatching(/^\d+$/) },
 });
 
-test.each(OUTAGES)("if %s, no rotation starts and the request fails with a 503 that names the cause", async (_, ...faults) => {
-  for (const fault of faults) fixture.control.addFault(fault);
-  const error = await startRotation().catch((thrown: unknown) => thrown as Error);
-  expect(error).toEqual(unavailable);
-  const names = faults.map(({ match }) => match?.vault ?? "Microsoft Graph");
-  expect(names.filter((name) => (error as Error).message.includes(name))).not.toEqual([]);
-  expect(await fixture.rotationsOf(app.appId)).toEqual([]);
-  fixture.control.clearFaults();
-  const row = await startRotation();
-  expect([publicationStates(row), row.notUpdated]).toEqual([plannedInBoth, []]);
-});
+test.each(OUTAGES)(
+  "if %s, no rotation starts and the request fails with a 503 that names the cause",
+  async (_, ...faults) => {
+    for (const fault of faults) fixture.control.addFault(fault);
+    const error = await startRotation().catch((thrown: unknown) => thrown as Error);
+    expect(error).toEqual(unavailable);
+    const names = faults.map(({ match }) => match?.vault ?? "Microsoft Graph");
+    expect(names.filter((name) => (error as Error).message.includes(name))).not.toEqual([]);
+    expect(await fixture.rotationsOf(app.appId)).toEqual([]);
+    fixture.control.clearFaults();
+    const row = await startRotation();
+    expect([publicationStates(row), row.notUpdated]).toEqual([plannedInBoth, []]);
+  },
+);
 
 test("if the sign-in service fails, no rotation starts and the request fails with 503", async () => {
   const unconfirmed = fixture.addApplication();

@@ -172,7 +172,9 @@ test("a rotation continues in another process after its host was killed", async 
 });
 
 test("a message that was put into the poison queue changes nothing, and one that failed five times requests attention", async () => {
-  const [currentSecret] = service.cloud.control.directory.secrets(appId).filter(({ removedAt }) => removedAt === undefined);
+  const [currentSecret] = service.cloud.control.directory
+    .secrets(appId)
+    .filter(({ removedAt }) => removedAt === undefined);
   const started = await admin("POST", `${base}/rotate`, { appId, secretId: currentSecret!.keyId, overlapDays: 2 });
   expect(started.status, started.text).toBe(201);
   const id: string = started.body.rotationId;

@@ -66,7 +66,8 @@ async function plant(
   planted: { value: string; tags?: Record<string, string>; contentType?: string; createdDaysAgo?: number },
 ): Promise<string> {
   control().putSecret(STRANGER_VAULT, { name: app.name, createdDaysAgo: 1, ...planted });
-  const createdOn = Math.floor(fixture.world.clock.now().getTime() / 1000) - (planted.createdDaysAgo ?? 1) * DAY_SECONDS;
+  const createdOn =
+    Math.floor(fixture.world.clock.now().getTime() / 1000) - (planted.createdDaysAgo ?? 1) * DAY_SECONDS;
   const { contentType = "", tags } = planted;
   await fixture.discover(app, { ...app, contentType, tags, place: STRANGER_VAULT, createdOn });
   return `${STRANGER_VAULT}/${app.name}`;

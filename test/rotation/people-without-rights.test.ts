@@ -129,7 +129,8 @@ const VAULT_CASES = PLANTS.flatMap(([what, plant]) =>
 async function plantSecret(app: App, plant: Plant): Promise<App> {
   const planted = plant(app);
   control().putSecret(STRANGER_VAULT, { name: app.name, createdDaysAgo: 1, ...planted });
-  const createdOn = Math.floor(fixture.world.clock.now().getTime() / 1000) - (planted.createdDaysAgo ?? 1) * DAY_SECONDS;
+  const createdOn =
+    Math.floor(fixture.world.clock.now().getTime() / 1000) - (planted.createdDaysAgo ?? 1) * DAY_SECONDS;
   const copy = { ...app, place: STRANGER_VAULT, assetId: `${STRANGER_VAULT}.secret.${app.name}` };
   await fixture.discover(app, { ...copy, createdOn });
   return copy;

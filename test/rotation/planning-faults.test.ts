@@ -102,7 +102,12 @@ interface Source {
 }
 const SOURCES: Source[] = [
   { what: "the vault of the first place", match: () => ({ vault: VAULT }), name: () => VAULT, outcome: "fails" },
-  { what: "the vault of the second place", match: () => ({ vault: SECOND_VAULT }), name: () => SECOND_VAULT, outcome: "fails" },
+  {
+    what: "the vault of the second place",
+    match: () => ({ vault: SECOND_VAULT }),
+    name: () => SECOND_VAULT,
+    outcome: "fails",
+  },
   { what: "a vault with a copy", match: () => ({ vault: COPY_VAULT }), name: () => COPY_VAULT, outcome: "leftOut" },
   {
     what: "Microsoft Graph",
