@@ -4,7 +4,7 @@ import type { Services } from "./services.ts";
 /**
  * Returns the confirmations (a step-up, an approval) that a rotation would still need now, so that its dry run can list them. A
  * dry run itself needs none. Only a rotation that names the vault secrets to write needs confirmations. The endpoints that start
- * rotations declare the same rule as `guarded`.
+ * a rotation have the same rule in `guarded`.
  *
  * @param targets - The vault secrets that the request names. Undefined if it names none.
  */

@@ -26,10 +26,9 @@ import { endpoint, poison, queue, timer } from "./declare.ts";
 const tag = "Rotation";
 
 /**
- * Returns whether a change creates the policy, turns automatic rotation on, or adds a vault secret to write. Only these changes
- * can need confirmations.
+ * Returns whether a policy is the first one, rotates automatically for the first time, or names another vault secret to write.
  */
-const isGuardedChange = (
+const widensPolicy = (
   change: PolicyChange,
   current: Pick<PolicyChange, "automatic" | "targets"> | undefined,
 ): boolean =>
@@ -138,7 +137,7 @@ const setRotationPolicy = endpoint({
   params,
   body: PolicyChange,
   guarded: async ({ params, body, services }) =>
-    isGuardedChange(body, (await services.policies.getMany([params.app_id])).values().next().value),
+    widensPolicy(body, (await services.policies.getMany([params.app_id])).values().next().value),
   conditional: true,
   problems: ["serviceVault"],
   example: { body: { automatic: false, overlapDays: 7 } },
