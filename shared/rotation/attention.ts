@@ -20,7 +20,7 @@ export function attentionFor(record: RotationRecord, { code, message, remedy }: 
   };
 }
 
-/** A vault secret whose new value came with the request has no issuer that could have changed anything. */
+/** Texts for a vault secret whose new value came with the request. It has no issuer, so no credential was created. */
 const VAULT_SECRET_TEXTS: AttentionTexts = {
   created: "",
   safe: "The version with the old value is still in the vault and can be read.",
@@ -33,14 +33,18 @@ function describeChanges(
   const written = publications.filter(({ state }) => state === "written" || state === "writing").map(placeOf);
   const restored = publications.filter(({ state }) => state === "restored").map(placeOf);
   const removed = attempts.flatMap(({ state, keyId }) => (state === "removed" && keyId ? [keyId] : []));
-  const touched = consumers.filter(isToRestore).map(({ kind, name }) => `${kind} ${name}`);
-  const back = consumers.filter(({ state }) => state === "restored").map(({ kind, name }) => `${kind} ${name}`);
+  const refreshed = consumers.filter(isToRestore).map(({ kind, name }) => `${kind} ${name}`);
+  const restoredConsumers = consumers
+    .filter(({ state }) => state === "restored")
+    .map(({ kind, name }) => `${kind} ${name}`);
   return [
     ...(created === "" ? [] : [created]),
     written.length > 0 ? `The new value was written to ${written.join(", ")}.` : "No vault holds the new value.",
-    ...(touched.length > 0 ? [`Refreshed to take it: ${touched.join(", ")}.`] : []),
+    ...(refreshed.length > 0 ? [`Refreshed to take it: ${refreshed.join(", ")}.`] : []),
     ...(restored.length > 0 ? [`${restored.join(", ")} got the previous value again.`] : []),
-    ...(back.length > 0 ? [`Consumers with the previous value again: ${back.join(", ")}.`] : []),
+    ...(restoredConsumers.length > 0
+      ? [`Consumers with the previous value again: ${restoredConsumers.join(", ")}.`]
+      : []),
     ...(removed.length > 0 ? [`Created and removed again: ${removed.join(", ")}.`] : []),
     ...(retiring ? [retiring.state] : []),
   ].join(" ");

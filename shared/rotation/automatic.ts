@@ -6,7 +6,7 @@ import type { Clock, Logger } from "../platform/runtime.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import type { Tables } from "../platform/storage/tables.ts";
-import { DAY_MS, DAY_SECONDS } from "../platform/time.ts";
+import { DAY_MS, DAY_SECONDS, SECOND_MS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
 import { needsConfirmation } from "./choose-places.ts";
 import { dueSecrets, MAX_EXPIRED_SECONDS } from "./due-secrets.ts";
@@ -29,8 +29,8 @@ const CHECK_INTERVAL_MS = DAY_MS;
 /** Number of unsuccessful automatic rotations of one secret after which the policy needs attention. */
 const MAX_ATTEMPTS = 3;
 /**
- * The same limit for automatic rotations that outages ended. They start at most once a day, so the policy needs attention after
- * ten days.
+ * Number of automatic rotations of one secret that outages ended, after which the policy needs attention. Automatic rotations
+ * start at most once a day, so that takes at least ten days.
  */
 const MAX_OUTAGES = 10;
 
@@ -141,7 +141,7 @@ export function createAutomaticRotation(deps: {
       const shortLived = await lifetimeProblem(app, days, minLifetimeDays(rotationTriggerDays, row.overlapDays));
       if (shortLived) return await saveCheckResult(row, shortLived);
       // Only one rotation of an application runs at a time. The next secret is due again when this rotation has ended.
-      const refusals: NonNullable<ReturnType<typeof attentionOf>>[] = [];
+      const refusals: ReturnType<typeof attentionOf>[] = [];
       // Failures of one secret don't stop the rotation of another one.
       const failures: unknown[] = [];
       for (const credential of due) {
@@ -189,7 +189,7 @@ export function createAutomaticRotation(deps: {
     },
   };
 
-  async function lifetimeProblem(app: GraphApplication, days: number, least: number) {
+  async function lifetimeProblem(app: GraphApplication, days: number, minDays: number) {
     const policy = await deps.graph.passwordPolicy(app.objectId);
     if (policy !== "unknown" && !policy.allowed) {
       const message = "An app management policy of the tenant forbids new client secrets.";
@@ -200,10 +200,10 @@ export function createAutomaticRotation(deps: {
       );
     }
     const life = lifetimeDays(days, policy);
-    if (life > least) return undefined;
+    if (life > minDays) return undefined;
     return attentionOf(
       "lifeTooShort",
-      `A new secret would be valid for ${life} days, by the policy or the tenant's limit. It must be valid for more than ${least} days, otherwise it would be due immediately.`,
+      `A new secret would be valid for ${life} days, by the policy or the tenant's limit. It must be valid for more than ${minDays} days, otherwise it would be due immediately.`,
       "Raise the validity of new secrets (expiryDays) or the tenant's limit, or lower the overlap period (overlapDays) or the rotation lead time in Settings (rotationTriggerDays).",
     );
   }
@@ -217,9 +217,9 @@ export function createAutomaticRotation(deps: {
   ) {
     // Only rotations since the last change of the policy count, so that saving the policy resets the count.
     const tries = rotations.filter(
-      ({ oldKeyId, automatic, createdAt }) => automatic && same(oldKeyId ?? "", keyId) && createdAt > row.updatedAt,
+      ({ oldKeyId, automatic, createdAt }) => automatic && isSameId(oldKeyId ?? "", keyId) && createdAt > row.updatedAt,
     );
-    const outages = tries.filter(({ failure }) => canPass(failure)).length;
+    const outages = tries.filter(({ failure }) => isOutage(failure)).length;
     if (tries.length - outages >= MAX_ATTEMPTS || outages >= MAX_OUTAGES) {
       const message = `${tries.length} rotations of the secret ${keyId} ended without success, the last one ${tries[0]!.rotationId}.`;
       return attentionOf(
@@ -262,15 +262,19 @@ function isTarget(
   { vaultName, secretName: name, vaultId }: Target,
 ): boolean {
   const expected = vaultIds?.[vaultName.toLowerCase()] ?? vaultId;
-  return assetId({ vaultName, name, type: "secret" }) === target && same(expected, vaultId);
+  return assetId({ vaultName, name, type: "secret" }) === target && isSameId(expected, vaultId);
 }
 
 const attentionOf = (code: string, message: string, remedy: string) => ({ code, message, remedy });
-/** Codes of rotations that an outage can end: the cloud's own, no secret after several attempts, and no sign-in for minutes. */
+
+/**
+ * Codes of failures that an outage can cause: transient failures, no new secret after several attempts (`notCreated`), and no
+ * reliable sign-in with the new secret (`notProven`).
+ */
 const OUTAGE_CODES: ReadonlySet<string> = new Set([...TRANSIENT_FAILURE_CODES, "notCreated", "notProven"]);
-const canPass = (failure: RotationSummary["failure"]): boolean =>
+const isOutage = (failure: RotationSummary["failure"]): boolean =>
   failure !== undefined && OUTAGE_CODES.has(failure.code);
-const same = (a: string, b: string): boolean => a.toLowerCase() === b.toLowerCase();
+const isSameId = (a: string, b: string): boolean => a.toLowerCase() === b.toLowerCase();
 
 /**
  * Returns the client secrets that expire within the trigger period, earliest first. Leaves out secrets created by this service
@@ -282,8 +286,9 @@ function dueCredentials(
   triggerDays: number,
   at: Date,
 ): PasswordCredential[] {
-  const now = at.getTime() / 1000;
-  const isOurs = (keyId: string) => rotations.some(({ newKeyId }) => newKeyId !== undefined && same(newKeyId, keyId));
+  const now = at.getTime() / SECOND_MS;
+  const isOurs = (keyId: string) =>
+    rotations.some(({ newKeyId }) => newKeyId !== undefined && isSameId(newKeyId, keyId));
   const isYoung = ({ keyId, startsOn, expiresOn }: PasswordCredential) =>
     startsOn !== undefined && expiresOn !== undefined && isOurs(keyId) && now < (startsOn + expiresOn) / 2;
   return app.passwords

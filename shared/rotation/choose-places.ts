@@ -25,7 +25,8 @@ type LeftOut = RotationRecord["notUpdated"][number];
  * value longest.
  *
  * @param onObstacle - Called if there is no place to write, or a named place is not a certain match (notRotatable).
- * @throws {CloudFailure} if a place that decides gives no clear answer: a named one, or any if none is known.
+ * @throws {CloudFailure} if the test of a named place gave no clear answer. If no place can be written otherwise, an unclear
+ * answer of any place throws too, because that place could be one to write.
  */
 export function choosePlaces(
   targets: readonly Target[],
@@ -39,12 +40,12 @@ export function choosePlaces(
   const isNamed = (target: Target) => named.has(placeKey(target));
   const unansweredPlace = targets.find((target) => target.unanswered !== undefined && isNamed(target));
   if (unansweredPlace?.unanswered !== undefined) throw unansweredPlace.unanswered;
-  const unproved = places.filter((place) => !certain.some((target) => placeKey(target) === placeKey(place)));
-  if (unproved.length > 0) {
+  const unproven = places.filter((place) => !certain.some((target) => placeKey(target) === placeKey(place)));
+  if (unproven.length > 0) {
     onObstacle(
       new Problem(
         "notRotatable",
-        `${unproved.map(placeOf).join(", ")} ${unproved.length === 1 ? "is" : "are"} not proven to store this client secret. Test or confirm the match first.`,
+        `${unproven.map(placeOf).join(", ")} ${unproven.length === 1 ? "is" : "are"} not proven to store this client secret. Test or confirm the match first.`,
       ),
     );
   }
@@ -52,8 +53,8 @@ export function choosePlaces(
   const unanswered = targets.find((target) => target.unanswered !== undefined)?.unanswered;
   if (allowed.length === 0 && unanswered !== undefined) throw unanswered;
   if (certain.length === 0) {
-    // The obstacle is the same if named places are not proven.
-    if (unproved.length === 0) {
+    // If named places are not proven, that obstacle was reported above.
+    if (unproven.length === 0) {
       onObstacle(
         new Problem(
           "notRotatable",
@@ -70,12 +71,12 @@ export function choosePlaces(
       new Problem(
         "notRotatable",
         `${unreadable.map(placeOf).join(", ")} can't be read and may hold this client secret, so the place that has held it longest is unknown. Name the places to write in targets, confirm one, or let the service read the vault.`,
-        // No user has confirmed any of the places, so none is proposed: somebody may have copied the secret into a vault of theirs.
+        // The remedy proposes no places: no user has confirmed one, and anyone may have copied the secret into their own vault.
         remedies({ targets: null }),
       ),
     );
   }
-  // Without an allowed place although places were named, none of them is proven: a dry run then plans no place.
+  // If places were named and none of them is proven, a dry run plans no place.
   const fallback = namedTargets === undefined ? [longestHolder(certain)] : [];
   const written = allowed.length > 0 ? allowed : fallback;
   const others = targets.filter((target) => !written.includes(target));
@@ -102,11 +103,11 @@ const longestHolder = (certain: readonly Target[]): Target =>
       (placeKey(a) < placeKey(b) ? -1 : 1),
   )[0]!;
 
-function reasonFor(target: Target, { targets: only, reason }: PlacesRequest): LeftOutReason {
+function reasonFor(target: Target, { targets: namedTargets, reason }: PlacesRequest): LeftOutReason {
   const isNewPlace = isCertain(target) && isNew(target);
   // `newPlace` asks a user to confirm the place during the overlap period. With `compromised` a confirmation would add no
   // place.
-  if (only !== undefined && (reason === "compromised" || !isNewPlace)) return "notNamed";
+  if (namedTargets !== undefined && (reason === "compromised" || !isNewPlace)) return "notNamed";
   if (isNewPlace) return "newPlace";
   if (target.unanswered !== undefined) return "unanswered";
   return target.unreadable ? "unreadable" : "uncertain";

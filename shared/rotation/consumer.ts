@@ -8,7 +8,7 @@ export const PlannedConsumer = z.object({
   name: z.string(),
   environment: z.string().optional(),
   /**
-   * The vault secret that it uses. For a consumer that signs in as the application with its own copy of the client secret:
+   * The vault secret that the consumer uses. If the consumer signs in as the application with its own copy of the client secret:
    * `entra.<tenant id>` as the vault, and the client ID as the secret.
    */
   vaultName: z.string(),
@@ -16,24 +16,25 @@ export const PlannedConsumer = z.object({
   /** Name of the setting, variable or field that references the secret. */
   evidence: z.string(),
   /**
-   * How the consumer gets a new value. `automatic`: it reads the value by itself. `action`: the service refreshes it. `blind`:
-   * the service can neither refresh it nor see its value. `willBreak`: it keeps the old value.
+   * How the consumer gets a new value. `automatic`: the consumer reads the value by itself. `action`: the service refreshes the
+   * consumer. `blind`: the service can neither refresh the consumer nor see its value. `willBreak`: the consumer keeps the old
+   * value.
    */
   how: z.enum(["automatic", "action", "blind", "willBreak"]),
   /** The consumer stores a copy of the value. Only a refresh changes it, and a check shows only whether the refresh worked. */
   copy: z.boolean().optional(),
   /**
-   * It stores a copy of a client secret, and no rotation has written it. Anyone who once had the value could have created it,
-   * so it gets a new value only if the request names it.
+   * The consumer stores a copy of a client secret, and no rotation has written that copy. Anyone who once had the value could
+   * have created the copy, so the consumer gets a new value only if the request names it.
    */
   newPlace: z.boolean().optional(),
   /** Marker that the refresh returned, so that a later check can recognize its effect. */
   mark: z.string().optional(),
-  /** Longest time until it reads a new value by itself. 0 if unknown. */
+  /** Longest time until the consumer reads a new value by itself. 0 if unknown. */
   slowestSeconds: z.int(),
   /**
-   * Number that says how many other resources a failure of this consumer affects. Consumers with the smallest are refreshed
-   * first.
+   * Number that says how many other resources a failure of this consumer affects. Consumers with the smallest number are
+   * refreshed first.
    */
   blast: z.int(),
 });
@@ -52,7 +53,7 @@ export interface ConsumerCheck {
 export interface ConsumerProblem {
   /** Text for users. */
   text: string;
-  /** Whether it may pass without an action of a user, so that the consumer may be one that works. */
+  /** Whether the problem may pass without a user's action, so that the consumer may work afterwards. */
   canPass: boolean;
 }
 
@@ -98,7 +99,7 @@ export interface ConsumersOfSecrets {
   /**
    * Makes a consumer with `how: "action"` read the current version. Safe to repeat.
    *
-   * @throws {CloudFailure} If it is not `unclear`, nothing was changed.
+   * @throws {CloudFailure} If the failure is not `unclear`, nothing was changed.
    */
   refresh(consumer: PlannedConsumer, wanted: RefreshRequest): Promise<RefreshResult>;
   /**

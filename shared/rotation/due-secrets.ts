@@ -22,7 +22,7 @@ export interface DueSecret {
 export async function* dueSecrets(tables: Tables, now: Date, before: Date): AsyncGenerator<DueSecret[]> {
   const seconds = (at: Date) => Math.floor(at.getTime() / SECOND_MS);
   const range = {
-    // All credentials of the tenant's applications share this partition. `false`: without credentials that never expire.
+    // All credentials of the tenant's applications share this partition. `false` leaves out credentials that never expire.
     partitionKey: partitions.subscription(holderSubscription("entra")),
     ...expiryBounds("secret", seconds(now) - MAX_EXPIRED_SECONDS, seconds(before), false),
   };

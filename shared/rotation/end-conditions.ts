@@ -123,8 +123,8 @@ async function reasonsFromConsumers(
 }
 
 /**
- * Returns reasons from reads of places in logs, and from logs that the issuer has. Logs can only delay the removal: an empty log does not prove that the old
- * value is unused.
+ * Returns reasons from logs: reads of places, and sign-ins or other uses that the issuer finds. Logs can only delay the removal,
+ * because an empty log does not prove that the old value is unused.
  */
 async function reasonsFromLogs(context: StepContext): Promise<string[]> {
   const { deps, record } = context;

@@ -20,6 +20,7 @@ export interface ExpectedVersion {
  */
 export const usesClientSecret = ({ vaultName }: Pick<PlannedConsumer, "vaultName">): boolean => vaultName.includes(".");
 
+/** Returns the publication that writes the vault secret which the consumer uses, or undefined if none does. */
 export const publicationOf = ({ publications }: RotationRecord, consumer: PlannedConsumer): Publication | undefined =>
   publications.find((one) => placeOf(one) === placeOf(consumer));
 

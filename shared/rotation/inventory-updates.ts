@@ -11,7 +11,7 @@ export interface InventoryUpdates {
 
 /** An application whose client secrets a rotation changed. */
 export interface ChangedApplication {
-  /** Client ID and object ID. */
+  /** Client ID. */
   appId: string;
   objectId: string;
   /** Key ID of a client secret that was added. A read that does not show the secret is older than the change. */

@@ -50,7 +50,7 @@ export function evaluateMatch(secret: ComparedSecret, app: MatchedApp, context: 
   const namedKeyIds = new Set(
     claims.flatMap(({ keyId }) => (keyId !== undefined && passwordsByKeyId.has(keyId) ? [keyId] : [])),
   );
-  // All claims of the metadata name the same credential of the application.
+  // True if all claims of the metadata name the same credential of the application.
   const isUnambiguous = namedKeyIds.size === 1 && new Set(claims.map(({ keyId }) => keyId)).size === 1;
   if (namedKeyIds.size > 0 && !isUnambiguous) foundEvidence.add("conflict");
   if (isUnambiguous) for (const { kind } of claims) foundEvidence.add(kind);
@@ -76,13 +76,13 @@ export function evaluateMatch(secret: ComparedSecret, app: MatchedApp, context: 
   if (createdTogether.length > 0) foundEvidence.add("createdTogether");
   if (foundEvidence.size === 0 && !context.hasUnreadableRecord) return undefined;
 
-  // The key ID of a confirmation or verification counts only if it became evidence above. The fallback `conflict` has no
-  // effect: without a verification the key ID is undefined either way.
+  // The key ID of a confirmation or verification counts only if that statement became evidence above.
   const statedKeyId = foundEvidence.has("confirmed")
     ? confirmed?.keyId
-    : foundEvidence.has(verified?.kind ?? "conflict")
-      ? verified?.keyId
+    : verified !== undefined && foundEvidence.has(verified.kind)
+      ? verified.keyId
       : undefined;
+  // An unreadable record may name another credential than the remaining evidence does. Only a single credential is then certain.
   const keyId = isUnambiguous
     ? passwordsByKeyId.get([...namedKeyIds][0]!)!.keyId
     : context.hasUnreadableRecord
@@ -115,7 +115,8 @@ const STRONG: readonly Evidence[] = ["hint", "appIdTag", "companion", "conflict"
 /**
  * Returns the confidence, as docs/matching.md describes it.
  *
- * @param sharesWord - Whether a name shares a word with the application's. Without one, an expiry date alone proves little.
+ * @param sharesWord - Whether the name of the secret or its vault shares a word with the application's name. Without a shared
+ * word, an expiry date alone proves little.
  */
 function confidenceOf(found: ReadonlySet<Evidence>, sharesWord: boolean): Confidence {
   if (PROOFS.some((kind) => found.has(kind))) return "certain";
@@ -184,17 +185,17 @@ export const containsAppId = (secret: ComparedSecret, app: MatchedApp): boolean 
 
 /** Returns the verification and the confirmation that are still valid: the inventory knows no later version. */
 function validStatements(record: MatchRecord | undefined, { createdOn }: ComparedSecret) {
-  const holds = (statement: Statement) => createdOn === undefined || createdOn <= statement.versionCreatedOn;
+  const isCurrent = (statement: Statement) => createdOn === undefined || createdOn <= statement.versionCreatedOn;
   return {
-    verified: record?.verified && holds(record.verified) ? record.verified : undefined,
-    confirmed: record?.confirmed && holds(record.confirmed) ? record.confirmed : undefined,
+    verified: record?.verified && isCurrent(record.verified) ? record.verified : undefined,
+    confirmed: record?.confirmed && isCurrent(record.confirmed) ? record.confirmed : undefined,
   };
 }
 
 /**
- * Returns the last completed rotation that wrote the secret, if the inventory knows no version after the one that it wrote. The
- * inventory may still have the version before: then the metadata names a credential that the rotation removed. Rows of earlier
- * versions have only the time of the rotation's end, before which another writer may have stored a version.
+ * Returns the last completed rotation that wrote the secret, if the inventory knows no later version. An inventory that still
+ * has the version before the rotation is only stale, so the rotation counts. Rows of earlier releases have only the time when
+ * the rotation ended. In that case, a version that another writer stored before that time is not recognized as later.
  */
 function validRotation(record: MatchRecord | undefined, { createdOn }: ComparedSecret): MatchRecord["rotated"] {
   const rotated = record?.rotated;
@@ -254,8 +255,8 @@ function sameName(secretName: string, displayName: string): boolean {
   const [secret, app] = [wordsOf(secretName), wordsOf(displayName)];
   if (app.length === 0 || secret.length === 0) return false;
   if (secret.join("") === app.join("")) return true;
-  const more = secret.filter((word) => !app.includes(word));
-  return app.every((word) => secret.includes(word)) && more.every((word) => ENVIRONMENTS.has(word));
+  const otherWords = secret.filter((word) => !app.includes(word));
+  return app.every((word) => secret.includes(word)) && otherWords.every((word) => ENVIRONMENTS.has(word));
 }
 
 /** Minimum length of a word that counts as shared. Shorter words occur in names by chance. */

@@ -38,7 +38,7 @@ const STATUS = "status";
 /** Maximum duration of one update, well below the time limit of the Functions host. The next update continues. */
 const MAX_DURATION_MS = 3 * MINUTE_MS;
 const PARALLEL = 4;
-/** A vault's entries are rebuilt after this time even without changes, to correct entries of concurrent updates. */
+/** A vault's entries are rebuilt after this time even without changes, to correct what concurrent updates left wrong. */
 const REBUILD_MS = 7 * DAY_MS;
 
 /**
@@ -61,7 +61,8 @@ export function createMatchIndex(deps: { tables: Tables; clock: Clock; log: Logg
   const { tables, clock, log } = deps;
 
   /**
-   * Returns the keys of a vault's entries. If its row can't be read, finds them among all entries: one request per 1,000.
+   * Returns the keys of a vault's entries. If the row of the vault's index can't be read, finds the keys among the entries of
+   * all vaults: one request per 1,000.
    *
    * @param row - Row key of the vault: its name in lower case.
    */
@@ -161,11 +162,11 @@ export function createMatchIndex(deps: { tables: Tables; clock: Clock; log: Logg
           // Other sources group credentials of applications in rows like those of vaults, but have no vault secrets.
           if (sourceOf(vault) !== "keyVault") continue;
           vaults++;
-          const wanted = hashOf(contents.secret);
+          const contentsHash = hashOf(contents.secret);
           const built = indexedVaults.get(name.toLowerCase());
           // The vaults that stay in the map are not in the inventory any more.
           indexedVaults.delete(name.toLowerCase());
-          if (built?.contents !== wanted || built.builtAt < stale) due.push({ name, contents: wanted });
+          if (built?.contents !== contentsHash || built.builtAt < stale) due.push({ name, contents: contentsHash });
         }
       }
       let waiting = due.length;

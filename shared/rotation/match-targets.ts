@@ -59,7 +59,7 @@ export async function targetOf(
   const { secret } = match;
   const vault = await deps.tables.get(Vaults, VAULTS, vaultKey(secret.vaultName));
   if (!vault) return undefined;
-  // If the row can't be read, a user confirms the place again.
+  // If the row can't be read, the place counts as not confirmed, and a user can confirm it again.
   const record = await deps.tables.get(MatchRows, matchPartition(app.appId), matchKey(secret.vaultName, secret.name), {
     onCorrupt: ({ message }) => deps.log.error(message),
   });
@@ -137,8 +137,8 @@ function isRejected({ record, vault }: Evidence, createdOn: number | undefined):
 }
 
 /**
- * Returns whether a statement is about this vault, not another one of the same name. Rows of earlier versions have no vault ID.
- * They count only together with the version, whose ID no other vault has.
+ * Returns whether a statement is about this vault, not another one of the same name. Rows of earlier releases have no vault ID
+ * and count for each vault of the name. So what approves a place also compares the version, whose ID no other vault has.
  */
 const isAboutVault = ({ id }: VaultRecord, { vaultId }: { vaultId?: string | undefined }): boolean =>
   vaultId === undefined || vaultId.toLowerCase() === id.toLowerCase();
@@ -151,9 +151,9 @@ async function writtenBefore({ vault, match, record, history }: Evidence): Promi
 }
 
 /**
- * Returns whether a rotation wrote the place. The version that it wrote must still exist. The vault may have been deleted, and
- * another person may have created a vault of the same name since the last scan, so that the inventory still has the former
- * resource ID.
+ * Returns whether a rotation wrote the place and the version that it wrote still exists. The vault ID alone is no proof: since
+ * the last scan, the vault may have been deleted, and another person may have created a vault of the same name. The inventory
+ * then still has the former vault's ID.
  */
 async function wasRotated(
   { vaults }: TargetDependencies,

@@ -41,7 +41,7 @@ export const EVIDENCE_TEXTS: Record<Evidence, string> = {
   conflict: "its tags and its content type name different credentials",
 };
 
-/** What a test of the value proved. `hint`: it starts with the credential's hint, which are its known first characters. */
+/** What a test of the value proved. `hint`: the value starts with the credential's hint, its first characters in the directory. */
 export const VERIFIED = ["none", "hint", "signIn"] as const;
 export type Verified = (typeof VERIFIED)[number];
 
@@ -90,11 +90,11 @@ const Statement = z.object({
   /** Undefined if a sign-in proved the application but not which of its secrets was used. */
   keyId: z.string().optional(),
   version: z.string(),
-  /** Creation time of that version in Unix seconds. A later one in the inventory means another version. */
+  /** Creation time of that version in Unix seconds. A later time in the inventory means another version. */
   versionCreatedOn: z.int(),
   at: z.string(),
   by: z.string(),
-  /** Resource ID of the vault. Absent in rows of earlier versions, which apply to any vault of the name. */
+  /** Resource ID of the vault. Absent in rows of earlier releases, which apply to any vault of the name. */
   vaultId: z.string().optional(),
 });
 export type Statement = z.infer<typeof Statement>;
@@ -108,8 +108,8 @@ export const MatchRecord = z.object({
   refused: Statement.optional(),
   confirmed: Statement.optional(),
   /**
-   * A user's statement that the version stores no credential of the application. Its metadata alone then stops no rotation.
-   * Without `version`, because a vault that denies access does not say which version is current.
+   * A user's statement that the version stores no credential of the application. Metadata of the secret alone then no longer
+   * stops a rotation. Has no `version`, because a vault that denies access does not say which version is current.
    */
   rejected: Statement.omit({ keyId: true, version: true }).optional(),
   /** The last completed rotation that wrote the secret. */
@@ -119,7 +119,7 @@ export const MatchRecord = z.object({
       /** The client secret that was written. */
       keyId: z.string(),
       version: z.string(),
-      /** Creation time of that version in Unix seconds. Absent in rows of earlier versions. */
+      /** Creation time of that version in Unix seconds. Absent in rows of earlier releases. */
       versionCreatedOn: z.int().optional(),
       /** When the rotation was completed. */
       at: z.string(),

@@ -81,8 +81,8 @@ export interface MatchFinder extends Matches {
    * content types. So a target is `certain` only if a user confirmed its current version, or if the version signed in as the
    * application. A version without such a result is read and tested. A wrong value is tested again after a day.
    *
-   * @throws {CloudFailure} transient, including an unclear sign-in, of a place that a user confirmed or a rotation wrote. No
-   * target is left out because it could not be read.
+   * @throws {CloudFailure} if a place that a user confirmed or a rotation wrote can't be read now, or if the sign-in with its
+   * value gives no clear answer. Other such places are returned as `unanswered`, so that no target is left out.
    */
   targetsOf(app: MatchedApp, keyId: string): Promise<Target[]>;
   /**
@@ -200,34 +200,34 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
   /**
    * Tests the value of a secret and stores the result.
    *
-   * @param claimed - Key ID of the expected credential. It decides if several credentials have the same hint: the first
-   * characters of a client secret, which the directory lists.
+   * @param expectedKeyId - Key ID of the expected credential. It decides if the hints of several credentials fit the value. A
+   * hint is the first characters of a client secret, which the directory lists.
    */
   async function verifyAndStore(
     app: MatchedApp,
     secret: ComparedSecret,
     vault: VaultRecord,
     caller: Caller,
-    claimed?: string,
+    expectedKeyId?: string,
   ): Promise<Proof> {
     const event = { type: "rotation.matchVerified", caller, ...auditTargetOf(app, secret) };
     const outcome = (proof: Proof) => ({ details: { ...event.details, result: proof.outcome } });
     const verifyOnce = async () => {
       const proof = await verifyMatch(app, secret.name, deps.vaults.open(vault), deps.proveSignIn);
       const { version, keyIds } = proof;
-      const keyId = keyIds.length === 1 ? keyIds[0] : keyIds.find((one) => one === claimed);
+      const keyId = keyIds.length === 1 ? keyIds[0] : keyIds.find((one) => one === expectedKeyId);
       const statement = version && statementOf(vault, version, keyId, caller, clock.now());
       const signedIn = proof.outcome === "accepted";
-      const wrong = proof.outcome === "refused" || proof.outcome === "otherHint";
+      const isWrong = proof.outcome === "refused" || proof.outcome === "otherHint";
       // Replaces both earlier results. `hint`: one hint fits, but the sign-in neither succeeded nor was rejected. If the value
       // could not be read, the earlier results stay.
       if (statement)
         await storeStatement(app, secret, {
           verified:
-            signedIn || (keyIds.length === 1 && !wrong)
+            signedIn || (keyIds.length === 1 && !isWrong)
               ? { ...statement, kind: signedIn ? "signIn" : "hint" }
               : undefined,
-          refused: wrong ? statement : undefined,
+          refused: isWrong ? statement : undefined,
         });
       return proof;
     };
@@ -295,12 +295,16 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
       if (key === undefined) return [];
       const { matches } = await findMatches(app);
       // A certain match without a key ID signed in with an unknown one of several secrets. It is a target of none of them.
-      const fits = (match: Match) =>
+      const isPossibleTarget = (match: Match) =>
         match.secret.enabled && (match.keyId === key || (match.keyId === undefined && match.confidence !== "certain"));
       const history = loadOnce(() => findWrittenPlaces(deps, app.appId));
-      const targets = await pMap(matches.filter(fits), (match) => targetOf(targetDeps, app, match, history), {
-        concurrency: PARALLEL,
-      });
+      const targets = await pMap(
+        matches.filter(isPossibleTarget),
+        (match) => targetOf(targetDeps, app, match, history),
+        {
+          concurrency: PARALLEL,
+        },
+      );
       return targets.filter((target) => target !== undefined);
     },
 
@@ -325,7 +329,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
     async credentialOf({ vaultName, name }) {
       const secret = await readSecretRecord(tables, vaultName, name);
       if (!secret || isServiceVaultName(vaultName)) return undefined;
-      for (const appId of await namedApps(secret)) {
+      for (const appId of await applicationIdsOf(secret)) {
         const app = await deps.app(appId);
         const match = app && (await findMatch(app, secret));
         if (match?.keyId === undefined || match.confidence !== "certain") continue;
@@ -338,8 +342,8 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
     },
   };
 
-  /** Returns the client IDs that the secret's metadata names, and those with a match record. */
-  async function namedApps(secret: ComparedSecret): Promise<Set<string>> {
+  /** Returns the IDs of applications that the secret's metadata names, and the client IDs of those with a match record. */
+  async function applicationIdsOf(secret: ComparedSecret): Promise<Set<string>> {
     const appIds = new Set(claimsOf(secret).map(({ appId }) => appId));
     const prefix = pointerKey(secret.vaultName, secret.name, "");
     const range = { partitionKey: MATCHED_SECRETS, from: prefix, before: keyEnd(prefix) };

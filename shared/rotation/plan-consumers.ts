@@ -37,7 +37,7 @@ const MAX_NAMED = 20;
  *
  * @param onObstacle - Called if included consumers would keep the old value (willBreak), or there are too many (notRotatable).
  * @throws {Problem} invalidRequest for an ID that uses none of the places.
- * @throws {CloudFailure} if a consumer can't be read for a moment.
+ * @throws {CloudFailure} if a consumer can't be read now.
  */
 export async function planConsumers(
   consumersOfSecrets: Pick<ConsumersOfSecrets, "findConsumers" | "currentProblem">,
@@ -45,12 +45,15 @@ export async function planConsumers(
   { includeResources, automatic = false }: ConsumersRequest,
   onObstacle: OnObstacle,
 ): Promise<Required<Pick<RotationRecord, "consumers" | "coverage">>> {
-  const { consumers: found, coverage } = await consumersOfSecrets.findConsumers(placesToRead(rotation));
-  const included = createInclusionFilter(found, includeResources);
+  const { consumers: knownConsumers, coverage } = await consumersOfSecrets.findConsumers(placesToRead(rotation));
+  const included = createInclusionFilter(knownConsumers, includeResources);
   const isNamed = (one: PlannedConsumer) => includeResources !== undefined && included(one.id);
-  // Without a user who sees the plan, a consumer that keeps the old value does not stop the rotation. It keeps the old secret.
+  // Without a user who sees the plan, a consumer that would keep the old value does not stop the rotation. It later keeps the
+  // old client secret from being removed.
   const isLeftOut = (one: PlannedConsumer) => one.newPlace === true || (automatic && one.how === "willBreak");
-  const planned = found.map((one) => toRotationConsumer(one, included(one.id) && (isNamed(one) || !isLeftOut(one))));
+  const planned = knownConsumers.map((one) =>
+    toRotationConsumer(one, included(one.id) && (isNamed(one) || !isLeftOut(one))),
+  );
   const marked = await pMap(
     planned,
     async (one) =>
@@ -60,19 +63,19 @@ export async function planConsumers(
   const consumers = storableConsumers(marked);
   requireConsumersFit(consumers, onObstacle);
   consumers.sort((a, b) => a.blast - b.blast || (consumerKey(a) < consumerKey(b) ? -1 : 1));
-  const pinned = consumers.filter((one) => one.included && one.how === "willBreak" && !one.brokenBefore);
-  if (pinned.length > 0) onObstacle(willBreak(pinned, consumers));
+  const breaking = consumers.filter((one) => one.included && one.how === "willBreak" && !one.brokenBefore);
+  if (breaking.length > 0) onObstacle(willBreak(breaking, consumers));
   const unlisted = marked.length - consumers.length;
   const text = `${unlisted} consumers that can't use the secret are not listed, because there are too many.`;
   return { consumers, coverage: unlisted > 0 ? [text, ...coverage] : coverage };
 }
 
 /**
- * Marks a consumer that can't use the secret now, or for which that is unclear. A problem that can pass and a consumer that the
- * service may not read are unclear.
+ * Marks a consumer as broken if it can't use the secret now. Marks it as unclear if its problem can pass, or if the service may
+ * not read the consumer.
  *
- * @param isNamed - Whether the request names the consumer. An unclear one then counts.
- * @throws {CloudFailure} transient
+ * @param isNamed - Whether the request names the consumer. A named consumer is never marked as unclear.
+ * @throws {CloudFailure} if the failure is transient.
  */
 export async function markIfBroken(
   consumersOfSecrets: Pick<ConsumersOfSecrets, "currentProblem">,
@@ -87,10 +90,10 @@ export async function markIfBroken(
 }
 
 /**
- * Reads the marked consumers again. One that can use the secret now counts. One that was unclear and still has a problem is
- * marked as broken. A consumer that the service may not read stays as it is.
+ * Reads the marked consumers again. A consumer that can use the secret now loses its marks. An unclear consumer that still has a
+ * problem is marked as broken. A consumer that the service may not read stays as it is.
  *
- * @throws {CloudFailure} transient
+ * @throws {CloudFailure} if the failure is transient.
  */
 export const updateMarks = (
   consumersOfSecrets: Pick<ConsumersOfSecrets, "currentProblem">,
@@ -150,11 +153,11 @@ export const consumerKey = (one: Pick<PlannedConsumer, "id" | "vaultName" | "sec
   `${one.id.toLowerCase()} ${placeOf(one).toLowerCase()}`;
 
 function createInclusionFilter(
-  found: readonly PlannedConsumer[],
+  knownConsumers: readonly PlannedConsumer[],
   ids: readonly string[] | undefined,
 ): (id: string) => boolean {
   if (ids === undefined) return () => true;
-  const knownIds = new Set(found.map(({ id }) => id.toLowerCase()));
+  const knownIds = new Set(knownConsumers.map(({ id }) => id.toLowerCase()));
   const unknown = ids.filter((id) => !knownIds.has(id.toLowerCase()));
   if (unknown.length > 0) {
     const named = unknown.slice(0, MAX_NAMED).join(", ");
@@ -164,7 +167,11 @@ function createInclusionFilter(
   return (id) => wanted.has(id.toLowerCase());
 }
 
-/** @param all - All consumers of the plan. The problem names those that can be included. */
+/**
+ * Returns the problem of consumers that would keep the old value.
+ *
+ * @param all - All consumers of the plan. The problem proposes to include only the ones that would not keep the old value.
+ */
 function willBreak(consumers: readonly RotationConsumer[], all: readonly RotationConsumer[]): Problem {
   const resources = consumers.map(({ id }) => id);
   const others = all.filter(({ id, included }) => included && !resources.includes(id)).map(({ id }) => id);

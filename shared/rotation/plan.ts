@@ -17,7 +17,8 @@ import type {
  * two versions have the same date.
  *
  * @param onObstacle - Called for each reason why the rotation can't start as requested.
- * @throws {Problem} if no plan is possible; {CloudFailure}
+ * @throws {Problem} if no plan is possible.
+ * @throws {CloudFailure} if the directory, a vault or a consumer can't be read.
  */
 export async function planRotation(
   deps: PlanDependencies,

@@ -26,7 +26,7 @@ export const PolicyRecord = z.object({
   targets: z.array(z.string()),
   /**
    * Resource IDs of the vaults of `targets` when the policy was set, by vault name in lower case. Absent in rows of earlier
-   * versions: a target then applies to any vault of the name.
+   * releases: a target then applies to any vault of the name.
    */
   vaultIds: z.record(z.string(), z.string()).optional(),
   updatedAt: z.string(),

@@ -101,13 +101,15 @@ export interface RotationRows {
   /** Removes the mark after the held copy was deleted. */
   removeHeldCopyMark(rotationId: string): Promise<void>;
   /**
-   * Writes a changed rotation and all its rows in one transaction. @throws {RowChanged} if the rotation changed since it was
-   * read.
+   * Writes a changed rotation and all its rows in one transaction.
+   *
+   * @throws {RowChanged} if the rotation changed since it was read.
    */
   save(before: Row<RotationRecord>, after: RotationRecord): Promise<Row<RotationRecord>>;
   /**
-   * Claims the one follow-up of all messages that can't work on the rotation yet, so that duplicate messages don't multiply.
-   * If the caller crashes before it sends the follow-up, the timer continues the rotation.
+   * Claims the follow-up of a message that arrived before the rotation can continue: the delayed message that replaces it. All
+   * such messages share one follow-up, so that duplicate messages don't multiply. If the caller crashes before it sends the
+   * follow-up, the timer continues the rotation.
    *
    * @returns False if the follow-up of another message is still to arrive.
    */
@@ -232,7 +234,7 @@ export function createRotationRows(deps: { tables: Tables; clock: Clock; randomn
         partitionKey: ROTATIONS,
         from: DUE_PREFIX,
         before: dueBefore,
-        // The reconciliation writes it again.
+        // The reconciliation writes an unreadable pointer again.
         onCorrupt: "leaveOut",
       })) {
         yield rows.map(({ rotationId }) => rotationId);

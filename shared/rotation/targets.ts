@@ -36,7 +36,7 @@ export interface Matches {
   /**
    * Returns all places that store, or may store, the client secret `keyId`, except those in the service's own vault.
    *
-   * @throws {CloudFailure} if a place that a user confirmed or a rotation wrote can't be read for a moment.
+   * @throws {CloudFailure} if a place that a user confirmed or a rotation wrote can't be read now.
    */
   targetsOf(app: GraphApplication, keyId: string): Promise<Target[]>;
   /** Records the places that a completed rotation wrote, so that their `approval` is `rotated`. Safe to repeat. */

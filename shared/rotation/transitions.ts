@@ -33,8 +33,8 @@ import {
  * | `creating` to `verifying` | its step | failed | rollback (see below) | failure; `ending`: `rolledBack` or `failed` |
  * | any before the old secret is removed, cancelled | the next of the rollback | started | rollback | `ending`: `cancelled` |
  * | rollback, places may have the new value | `putBack` | finished | rollback | |
- * | rollback, consumers may have it | `restore` | finished | rollback | |
- * | rollback, an attempt may exist | `removeNew` | finished | rollback | |
+ * | rollback, consumers may have the new value | `restore` | finished | rollback | |
+ * | rollback, a created client secret may exist | `removeNew` | finished | rollback | |
  * | rollback, nothing is left | `cleanUp` | finished | `ending` | time of the end |
  * | `overlapping`, `revoking`, rollback | its step | stopped | `needsAttention` | attention with the state to resume |
  * | any, if only a user can decide | its step | stopped | `needsAttention` | attention with the state to resume |

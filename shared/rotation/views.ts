@@ -4,6 +4,7 @@ import type { Row } from "../platform/storage/entity.ts";
 import type { Policy } from "./policies-api.ts";
 import type { PolicyRecord } from "./policy.ts";
 
+/** Returns a stored policy as the API shows it. */
 export const policyView = (row: Row<PolicyRecord>): z.infer<typeof Policy> => ({
   appId: row.appId,
   automatic: row.automatic,

@@ -9,14 +9,15 @@ const MAX_ROTATIONS = 20;
 
 /** How a rotation wrote a place. */
 export interface WrittenPlace {
+  /** Version of the vault secret that the rotation created. */
   version: string;
-  /** Resource ID of the vault. Absent if an earlier version of the service wrote the place. */
+  /** Resource ID of the vault. Absent if an earlier release of the service wrote the place. */
   vaultId?: string | undefined;
 }
 
 /**
  * Returns the places (vault secrets) that completed rotations of an application wrote, by `placeKey`. Needed for rotations of
- * earlier versions, which did not store `MatchRecord.rotated`. Reads the signed records, because the list of summaries is not
+ * earlier releases, which did not store `MatchRecord.rotated`. Reads the signed records, because the list of summaries is not
  * signed.
  */
 export async function findWrittenPlaces(

@@ -213,7 +213,7 @@ export async function signIn(page: Page): Promise<void> {
 export const callsAmong = (requestedUrls: string[]): string[] =>
   requestedUrls.map((url) => new URL(url).pathname).filter((path) => path !== "/" && !path.startsWith("/page/"));
 
-/** Opens a view by its path, without a reload, and waits for a heading with this text (`showView`: with any text). */
+/** Opens a view by its path, without a reload, and waits for a heading with this text. `showView` waits for any heading. */
 export async function goToView(page: Page, view: string, heading: string): Promise<void> {
   await page.evaluate((hash) => {
     (globalThis as unknown as { location: { hash: string } }).location.hash = hash;

@@ -17,6 +17,8 @@ export interface HostileResponses {
 }
 
 /**
+ * Creates the replacement of free texts in responses of an API.
+ *
  * @param document - The OpenAPI document. A member is free text if its schema is a string without enum, constant, format and
  * pattern.
  */
@@ -39,6 +41,8 @@ export function createHostileResponses(document: { paths: Record<string, Schema>
   }
 
   /**
+   * Returns the value with hostile text in all of its free-text members.
+   *
    * @param schemas - The schemas that can describe the value.
    * @param name - The name of the member that contains the value.
    */
@@ -46,8 +50,9 @@ export function createHostileResponses(document: { paths: Record<string, Schema>
     const possibleSchemas = alternatives(schemas);
     if (typeof value === "string") {
       const texts = possibleSchemas.filter(({ type }) => [type].flat().includes("string"));
-      const isOpen = texts.length > 0 && texts.every((one) => !(one.enum || one.const || one.format || one.pattern));
-      if (!isOpen || SENT_BACK.test(name)) return value;
+      const isFreeText =
+        texts.length > 0 && texts.every((one) => !(one.enum || one.const || one.format || one.pattern));
+      if (!isFreeText || SENT_BACK.test(name)) return value;
       // The original value stays as a suffix, so that unique values stay unique.
       return `${LONG_HOSTILE_TEXT} ${value}`;
     }
@@ -60,10 +65,10 @@ export function createHostileResponses(document: { paths: Record<string, Schema>
       Object.entries(value).map(([key, member]) => {
         const named = possibleSchemas.flatMap(({ properties }) => (properties?.[key] ? [properties[key]] : []));
         if (named.length > 0) return [key, withHostileText(member, named, key)];
-        const others = possibleSchemas.flatMap(({ additionalProperties }) =>
+        const additional = possibleSchemas.flatMap(({ additionalProperties }) =>
           additionalProperties ? [additionalProperties] : [],
         );
-        return [key, withHostileText(member, others, key)];
+        return [key, withHostileText(member, additional, key)];
       }),
     );
   }

@@ -22,7 +22,7 @@ import { MARKUP } from "./seed-data.ts";
  */
 const focused = (page: Page, part = "body") =>
   page.evaluate((selector) => {
-    // biome-ignore lint/suspicious/noExplicitAny: the page's own document, which this program has not
+    // biome-ignore lint/suspicious/noExplicitAny: the page's own document, whose types this program does not have
     const { document, getComputedStyle } = globalThis as any;
     const element = document.activeElement;
     const isFocusVisible = [element, element.parentElement].some((one) =>

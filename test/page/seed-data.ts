@@ -6,6 +6,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { appIdOf } from "simulated-cloud/company/applications.ts";
 import type { Company } from "simulated-cloud/company/company.ts";
 import type { CompanyTenant } from "simulated-cloud/company/tenants.ts";
+import { DAY_MS } from "../../shared/platform/time.ts";
 import { applications } from "../applications/applications-fixture.ts";
 import type { Service } from "../support/service.ts";
 import { createUsers } from "../support/users.ts";
@@ -50,11 +51,11 @@ export const COMPANY: Company = {
         },
         // A vault that denies the service access to its objects.
         { name: "kv-walled", generate: { secrets: 3 }, reach: "denied" },
-        // Assets without violations of compliance checks, except that they fill more than two pages.
+        // Assets without violations of compliance checks. They fill more than two pages of the asset list.
         {
           name: "kv-many",
-          secrets: Array.from({ length: MANY_ASSETS }, (_, at) => ({
-            name: `many-${String(at).padStart(4, "0")}`,
+          secrets: Array.from({ length: MANY_ASSETS }, (_, index) => ({
+            name: `many-${String(index).padStart(4, "0")}`,
             contentType: "text/plain",
             expiresInDays: 300,
             tags: { owner: "many" },
@@ -133,7 +134,7 @@ export async function createSeedData(service: Service): Promise<SeedAddresses> {
     deliveryMethod: "email",
     recipients,
   });
-  const soon = new Date(Date.now() + 9 * 86_400_000).toISOString();
+  const soon = new Date(Date.now() + 9 * DAY_MS).toISOString();
   await create("POST", "/alerts/snoozes", { filters: { vault: "kv-copies" }, reason: MARKUP, until: soon });
   await create("PUT", "/alerts/owners", { owners: [{ owner: MARKUP, address: "owner@acme.example" }] });
   await create("POST", "/auth/tokens", { name: MARKUP, role: "user" });

@@ -1,9 +1,11 @@
 import { expect } from "vitest";
+import { DAY_MS } from "../../shared/platform/time.ts";
 import { ADMIN } from "../support/service.ts";
 import { service, task, visit as visitByMouse } from "./tasks-fixture.ts";
 
 // Tasks of a person who works with lists, the audit log, users, syncs and settings, by keyboard. tasks.test.ts runs them.
 
+/** Opens the page for a person who uses only the keyboard. The shared helper clicks with the mouse by default. */
 async function visit(...where: Parameters<typeof visitByMouse>) {
   const visitor = await visitByMouse(...where);
   visitor.usesKeyboard = true;
@@ -35,7 +37,7 @@ task("an auditor reads who changed a setting, exports the entries, and verifies 
   const { page } = visitor;
   await visitor.follow("Audit log");
   await visitor.type("Contains", "settings changed");
-  const yesterday = new Date(Date.now() - 86_400_000).toISOString().slice(0, 10);
+  const yesterday = new Date(Date.now() - DAY_MS).toISOString().slice(0, 10);
   await visitor.type("From", yesterday);
   await expect.poll(() => page.url()).toMatch(/search=settings\+changed.*start_date=/);
   const entry = page.getByRole("row").filter({ hasText: "settings.changed" }).first();

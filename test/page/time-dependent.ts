@@ -78,6 +78,7 @@ withBrowser(
     await page.getByText("Too many requests to this service. The page continues automatically at").waitFor();
     await page.clock.fastForward(60_000);
     expect(statuses).toEqual([429]);
+    // 402 seconds after the response: more than its Retry-After of 400.
     await page.clock.fastForward(342_000);
     await page.getByRole("link", { name: "many-1000", exact: true }).waitFor();
     const lastAsset = page.getByRole("link", { name: `many-${MANY_ASSETS - 1}`, exact: true });

@@ -119,11 +119,12 @@ withBrowser("a finding in the audit log is shown as text with its interval and e
 async function enumValuesOfApi(): Promise<Set<string>> {
   const { body: document } = await service.admin("GET", "/openapi.json");
   const { text: settings } = await service.admin("GET", "/api/settings/all");
-  const named = new Set(settings.match(/(?<="key":")\w+/g));
+  const settingKeys = new Set(settings.match(/(?<="key":")\w+/g));
   const values = new Set<string>();
   // `JSON.stringify` calls the function for every member at any depth.
   JSON.stringify(document.components.schemas, (name, value) => {
-    if (name === "enum") for (const word of value) if (/^[a-z]+[A-Z]/.test(word) && !named.has(word)) values.add(word);
+    if (name === "enum")
+      for (const word of value) if (/^[a-z]+[A-Z]/.test(word) && !settingKeys.has(word)) values.add(word);
     return value;
   });
   expect(values.size).toBeGreaterThan(50);
@@ -239,7 +240,7 @@ withBrowser("a blast radius is shown as a graph, which stays centered", async ()
   await expectNoVisualProblems(page, "blast-radius");
   // The graph stays centered after the window is resized.
   await page.setViewportSize({ width: 2400, height: 900 });
-  const isCentred = () =>
+  const isCentered = () =>
     page.getByRole("img", { name: /^Dependency graph/ }).evaluate((picture) => {
       const { left, right } = picture.getBoundingClientRect();
       const nodes = [...picture.querySelectorAll(".react-flow__node")].map((node) => node.getBoundingClientRect());
@@ -247,7 +248,7 @@ withBrowser("a blast radius is shown as a graph, which stays centered", async ()
       const rightMargin = right - Math.max(...nodes.map((node) => node.right));
       return Math.abs(leftMargin - rightMargin) < 100;
     });
-  await expect.poll(isCentred).toBe(true);
+  await expect.poll(isCentered).toBe(true);
   expect(browserErrors).toEqual([]);
 });
 

@@ -12,7 +12,7 @@ import { openMatchingFixture } from "./matching-world.ts";
 import { type SimulatedCrash, VAULT, WorkerCrashed } from "./world.ts";
 
 /**
- * Random schedules of automatic policies, with workers that crash, messages that arrive twice and faults of the cloud. No policy
+ * Random schedules of automatic policies, with workers that crash, messages that arrive twice and faults of the cloud. No secret
  * that came due is forgotten: its rotation completes, or the policy or the rotation says why not. No place ever holds a client
  * secret that does not sign in.
  */
@@ -47,6 +47,7 @@ class Schedule {
   readonly fixture: ReturnType<typeof openMatchingFixture>;
   readonly apps: ReturnType<Schedule["fixture"]["addApplication"]>[] = [];
   readonly dice: Dice;
+  /** Counts the situations that occurred. */
   readonly reached: Reached;
   isQuiet = false;
 
@@ -64,7 +65,7 @@ class Schedule {
   happens = (probability: number) => !this.isQuiet && this.dice.next() < probability;
 
   /** Returns the crash of the next worker, or undefined if it does not crash. */
-  crash(): SimulatedCrash | undefined {
+  nextCrash(): SimulatedCrash | undefined {
     if (!this.happens(0.15)) return undefined;
     const crashKind = (["before", "after", "late"] as const)[Math.floor(this.dice.next() * 3)]!;
     return { callNumber: 1 + Math.floor(this.dice.next() * 25), crashKind };
@@ -93,7 +94,7 @@ class Schedule {
 
   /** Runs work with a worker that may crash. Returns false if the platform delivers its message again. */
   async attempt(work: (crash: SimulatedCrash | undefined) => Promise<void>): Promise<boolean> {
-    const crash = this.crash();
+    const crash = this.nextCrash();
     try {
       await work(crash);
       return true;
@@ -107,7 +108,7 @@ class Schedule {
   }
 
   /** Runs the timer that enqueues due policies, and delivers its messages, which begin rotations. */
-  async beginDue(): Promise<void> {
+  async startDueRotations(): Promise<void> {
     const { fixture } = this;
     await fixture.automatic.enqueueDue();
     for (const appId of fixture.sent.splice(0)) {
@@ -147,7 +148,8 @@ class Schedule {
     await world.start().continueOverdue();
   }
 
-  async day(): Promise<void> {
+  /** Runs one day: a scan, sometimes a new fault, the timers and the messages. */
+  async runDay(): Promise<void> {
     const { control } = this.fixture;
     await this.scan();
     if (this.isQuiet || this.happens(0.5)) control.clearFaults();
@@ -157,7 +159,7 @@ class Schedule {
       control.addFault(fault);
     }
     const end = this.now + DAY_MS;
-    await this.beginDue();
+    await this.startDueRotations();
     while (this.now < end - HOUR_MS) await this.workUntil(Math.min(end, this.now + 8 * HOUR_MS));
   }
 
@@ -167,16 +169,17 @@ class Schedule {
     for (const { appId, keyId, name } of this.apps) {
       const rotations = (await fixture.rotationsOf(appId)).filter(({ oldKeyId }) => oldKeyId === keyId);
       const { attention } = await fixture.policies.get(appId);
-      const open = rotations.filter(({ status }) => !isOver(status));
-      const isNamed =
-        attention !== undefined || open.some((one) => one.needsConfirmation || one.status === "needsAttention");
+      const unfinished = rotations.filter(({ status }) => !isOver(status));
+      const isExplained =
+        attention !== undefined || unfinished.some((one) => one.needsConfirmation || one.status === "needsAttention");
       const isDone = rotations.some(({ status }) => status === "completed");
       for (const { status } of rotations) this.reached.count(`rotation ${status}`);
       if (attention) this.reached.count(`policy needs attention: ${attention.code}`);
       const { expiresOn } = fixture.control.directory.secrets(appId).find((one) => one.keyId === keyId)!;
       const cameDue = Date.parse(expiresOn) - TRIGGER_DAYS * DAY_MS < this.now - DAY_MS;
       this.reached.count(cameDue ? "came due" : "did not come due");
-      if (cameDue) expect([name, isDone || isNamed], JSON.stringify({ rotations, attention })).toEqual([name, true]);
+      if (cameDue)
+        expect([name, isDone || isExplained], JSON.stringify({ rotations, attention })).toEqual([name, true]);
       // A gap is a time in which the vault secret (watched since `start`) held a value that did not sign in.
       expect(fixture.control.directory.gaps().filter((gap) => gap.appId === appId && gap.why !== "expired")).toEqual(
         [],
@@ -188,7 +191,7 @@ class Schedule {
 const reached = new Reached();
 
 test.each(Array.from({ length: SCHEDULES }, (_, index) => index))(
-  `no policy that came due is forgotten: SEED=${SEED}, schedule %i`,
+  `no secret that came due is forgotten: SEED=${SEED}, schedule %i`,
   { timeout: 600_000 },
   async (index) => {
     const storage = await openStorage();
@@ -196,9 +199,9 @@ test.each(Array.from({ length: SCHEDULES }, (_, index) => index))(
     try {
       live.cloud.control.clearFaults();
       await schedule.start();
-      for (let day = 0; day < RANDOM_DAYS; day++) await schedule.day();
+      for (let day = 0; day < RANDOM_DAYS; day++) await schedule.runDay();
       schedule.isQuiet = true;
-      for (let day = 0; day < QUIET_DAYS; day++) await schedule.day();
+      for (let day = 0; day < QUIET_DAYS; day++) await schedule.runDay();
       await schedule.check();
     } finally {
       await storage.stop();

@@ -132,7 +132,7 @@ test.each(FAILING_CONSUMERS)(
     });
     expect(row.failure!.message).toContain(failing.split("/").at(-1));
     expectRefreshedConsumersRestored(row);
-    // Automatic consumers may have had the new value for a while.
+    // A container app can have the new value until it reads its secrets again, which takes up to 30 minutes.
     world.advanceClock(31 * MINUTE_MS);
     const { values, gaps } = all.currentValues();
     for (const { id, value } of values) expect(value, id).toBe(OLD);
@@ -162,25 +162,25 @@ test("an app that could not resolve its reference before the rotation does not s
   const request = { ...world.addVaultSecret(secret, OLD, NEW), overlapDays: 0 };
   const all = await createConsumers(secret, { webApp: 2, slot: 1 });
   const { consumers } = world.cloud.control;
-  const foreign = all.ids[1]!.id;
-  consumers.setSiteFault(foreign, { statuses: { DB_PASSWORD: "AccessToKeyVaultDenied" } });
+  const brokenApp = all.ids[1]!.id;
+  consumers.setSiteFault(brokenApp, { statuses: { DB_PASSWORD: "AccessToKeyVaultDenied" } });
   const { row } = await world.run((await world.start().begin(request, BOSS)).rotationId);
   expect(row.status, JSON.stringify(row)).toBe("completed");
   expect(row.consumers!.map(({ id, state, problem }) => [id, state, problem]).sort()).toEqual(
     all.ids
       .map(({ id }) =>
-        id === foreign
+        id === brokenApp
           ? [id, "unverified", "App Service can't follow DB_PASSWORD: AccessToKeyVaultDenied."]
           : [id, "verified", undefined],
       )
       .sort(),
   );
-  expect(row.consumers!.find(({ id }) => id === foreign)!.touchedAt).toBeUndefined();
-  consumers.setSiteFault(foreign, undefined);
+  expect(row.consumers!.find(({ id }) => id === brokenApp)!.touchedAt).toBeUndefined();
+  consumers.setSiteFault(brokenApp, undefined);
 });
 
 test.each(["Initialized", "FetchTimedOut"])(
-  "an app with the passing status %s before the rotation counts",
+  "an app whose reference has the temporary status %s before the rotation is refreshed and verified",
   async (status) => {
     const secret = `db-${++nameCount}`;
     const request = { ...world.addVaultSecret(secret, OLD, NEW), overlapDays: 0 };
@@ -214,9 +214,9 @@ test("an excluded consumer gets no call, and a rejected refresh rolls everything
   expect(done.status).toBe("completed");
   expect(calls(first)).toBeGreaterThan(0);
   for (const id of [third, ...others]) expect(calls(id), id).toBe(0);
-  const again = { ...included, value: "value-of-another-try", includeResources: [first, third] };
+  const secondRequest = { ...included, value: "value-of-another-try", includeResources: [first, third] };
   control.consumers.change(third, { denied: true });
-  const { row } = await world.run((await world.start().begin(again, BOSS)).rotationId);
+  const { row } = await world.run((await world.start().begin(secondRequest, BOSS)).rotationId);
   expect(row).toMatchObject({ status: "rolledBack", failure: { code: "consumerFailed" } });
   expect(row.failure!.message).toMatch(/Website Contributor/);
   expectRefreshedConsumersRestored(row);

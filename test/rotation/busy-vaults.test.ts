@@ -61,7 +61,7 @@ const TRANSIENT_FAULTS: [how: string, action: FaultAction][] = [
 
 const OUTAGES: [what: string, ...faults: Fault[]][] = [
   ...TRANSIENT_FAULTS.map(([how, action]) => [`the first vault ${how}`, vaultFault(VAULT, action)] as [string, Fault]),
-  // Without the last fault, the page of a proxy.
+  // Without the last fault, the page of a proxy, which the first vault covers.
   ...TRANSIENT_FAULTS.slice(0, 5).map(
     ([how, action]) => [`the second vault ${how}`, vaultFault(SECOND_VAULT, action)] as [string, Fault],
   ),
@@ -78,27 +78,30 @@ const unavailable = expect.objectContaining({
   headers: { "Retry-After": expect.stringMatching(/^\d+$/) },
 });
 
-test.each(OUTAGES)("if %s, no rotation starts and the request fails with 503 that names it", async (_, ...faults) => {
-  for (const fault of faults) fixture.control.addFault(fault);
-  const error = await startRotation().catch((thrown: unknown) => thrown as Error);
-  expect(error).toEqual(unavailable);
-  const names = faults.map(({ match }) => match?.vault ?? "Microsoft Graph");
-  expect(names.filter((name) => (error as Error).message.includes(name))).not.toEqual([]);
-  expect(await fixture.rotationsOf(app.appId)).toEqual([]);
-  fixture.control.clearFaults();
-  const row = await startRotation();
-  expect([publicationStates(row), row.notUpdated]).toEqual([plannedInBoth, []]);
-});
+test.each(OUTAGES)(
+  "if %s, no rotation starts and the request fails with a 503 that names the cause",
+  async (_, ...faults) => {
+    for (const fault of faults) fixture.control.addFault(fault);
+    const error = await startRotation().catch((thrown: unknown) => thrown as Error);
+    expect(error).toEqual(unavailable);
+    const names = faults.map(({ match }) => match?.vault ?? "Microsoft Graph");
+    expect(names.filter((name) => (error as Error).message.includes(name))).not.toEqual([]);
+    expect(await fixture.rotationsOf(app.appId)).toEqual([]);
+    fixture.control.clearFaults();
+    const row = await startRotation();
+    expect([publicationStates(row), row.notUpdated]).toEqual([plannedInBoth, []]);
+  },
+);
 
 test("if the sign-in service fails, no rotation starts and the request fails with 503", async () => {
-  const unproved = fixture.addApplication();
-  await fixture.discover(unproved);
+  const unconfirmed = fixture.addApplication();
+  await fixture.discover(unconfirmed);
   for (const action of [{ kind: "fail", status: 503 }, { kind: "reset" }, { kind: "garbage", as: "html" }] as const) {
     const fault = fixture.control.addFault({ match: { operation: "entra.token" }, action });
-    await expect(fixture.rotations.begin(fixture.requestFor(unproved), BOSS)).rejects.toEqual(unavailable);
+    await expect(fixture.rotations.begin(fixture.requestFor(unconfirmed), BOSS)).rejects.toEqual(unavailable);
     fixture.control.removeFault(fault);
   }
-  const row = await fixture.rotations.begin(fixture.requestFor(unproved), BOSS);
+  const row = await fixture.rotations.begin(fixture.requestFor(unconfirmed), BOSS);
   expect(publicationStates(row)).toEqual([`${VAULT} planned`]);
 });
 

@@ -137,8 +137,8 @@ test("a rotation continues in another process after its host was killed", async 
   const { control } = service.cloud;
   const { directory } = control;
   for (const secret of places) directory.watchTarget({ appId, vault: VAULT, secret });
-  const [live] = directory.secrets(appId).filter(({ removedAt }) => removedAt === undefined);
-  const started = await admin("POST", `${base}/rotate`, { appId, secretId: live!.keyId, overlapDays: 2 });
+  const [currentSecret] = directory.secrets(appId).filter(({ removedAt }) => removedAt === undefined);
+  const started = await admin("POST", `${base}/rotate`, { appId, secretId: currentSecret!.keyId, overlapDays: 2 });
   expect(started.status, started.text).toBe(201);
   const id: string = started.body.rotationId;
   for (const { moment, fault } of USED_KILLS) {
@@ -172,8 +172,10 @@ test("a rotation continues in another process after its host was killed", async 
 });
 
 test("a message that was put into the poison queue changes nothing, and one that failed five times requests attention", async () => {
-  const [live] = service.cloud.control.directory.secrets(appId).filter(({ removedAt }) => removedAt === undefined);
-  const started = await admin("POST", `${base}/rotate`, { appId, secretId: live!.keyId, overlapDays: 2 });
+  const [currentSecret] = service.cloud.control.directory
+    .secrets(appId)
+    .filter(({ removedAt }) => removedAt === undefined);
+  const started = await admin("POST", `${base}/rotate`, { appId, secretId: currentSecret!.keyId, overlapDays: 2 });
   expect(started.status, started.text).toBe(201);
   const id: string = started.body.rotationId;
   const overlapping = await waitUntil(

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { DAY_MS, MINUTE_MS } from "../../shared/platform/time.ts";
+import { DAY_MS, MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import type { MovedClock } from "../support/moved-clock.ts";
 import { ADMIN, type Answer, type Service } from "../support/service.ts";
 
@@ -46,7 +46,7 @@ export function createRotationClient(service: Service, storageClock: MovedClock)
       if (isWaiting && rotation.nextAt !== skippedDueTime) {
         skippedDueTime = rotation.nextAt;
         await advanceClock(2 * DAY_MS + 20 * MINUTE_MS);
-      } else if (poll % 5 === 4) await advanceClock(10_000);
+      } else if (poll % 5 === 4) await advanceClock(10 * SECOND_MS);
       if (isWaiting) {
         const headers = { "Content-Type": "application/json" };
         await fetch(`${service.url}/admin/functions/wakeRotations`, { method: "POST", body: "{}", headers });

@@ -1,6 +1,6 @@
 import { secretValueOf } from "simulated-cloud/company/applications.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { MINUTE_MS } from "../../shared/platform/time.ts";
+import { HOUR_MS, MINUTE_MS } from "../../shared/platform/time.ts";
 import type { RotationStatus } from "../../shared/rotation/rotation.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
@@ -94,7 +94,7 @@ async function rotateWithCrash(scenario: Scenario, crash: SimulatedCrash | undef
 
 test.each(scenarios)(
   "$name ends correctly after a crash at a sampled call",
-  { timeout: 7_200_000 },
+  { timeout: 2 * HOUR_MS },
   async (scenario) => {
     const callsBefore = world.calls.length;
     await rotateWithCrash(scenario, undefined);

@@ -168,10 +168,13 @@ describe("likely and possible matches", () => {
     ["kv-a", "one", { createdOn: NOW_SECONDS - 60 * DAY_SECONDS }, "likely expiry,createdTogether"],
     // One second after the end of the creation window of ten minutes.
     ["kv-a", "one", { createdOn: NOW_SECONDS - 60 * DAY_SECONDS + 601 }, "possible expiry"],
-  ])("by its expiry date alone, %s/%s with %j is: %s", async (vault, name, more, expected) => {
-    await writeScannedVault(vault, { [name]: { expiresOn: NOW_SECONDS + 30 * DAY_SECONDS, ...more } });
-    expect(await listMatches()).toEqual([`${vault}/${name} ${expected}`]);
-  });
+  ])(
+    "a secret with the credential's expiry date, %s/%s with %j, is a match: %s",
+    async (vault, name, more, expected) => {
+      await writeScannedVault(vault, { [name]: { expiresOn: NOW_SECONDS + 30 * DAY_SECONDS, ...more } });
+      expect(await listMatches()).toEqual([`${vault}/${name} ${expected}`]);
+    },
+  );
 
   test("an expiry date stays likely if the application's name has no word to compare", async () => {
     app.displayName = "API";

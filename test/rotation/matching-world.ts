@@ -85,7 +85,7 @@ export function openMatchingFixture(
   });
   const enqueuedAppIds: string[] = [];
   const licensed = async () => world.tier === "pro";
-  const createAutomatic = (of: Rotations) =>
+  const createAutomatic = (workerRotations: Rotations) =>
     createAutomaticRotation({
       tables,
       queues: {
@@ -98,7 +98,7 @@ export function openMatchingFixture(
       licensed,
       graph,
       matches,
-      rotations: of,
+      rotations: workerRotations,
     });
   const automatic = createAutomatic(rotations);
   const notices = createRotationNotices({ tables, clock, log, settings, licensed, policies, rotations });
@@ -111,9 +111,10 @@ export function openMatchingFixture(
     matches,
     policies,
     automatic,
-    /** Creates the automatic rotation of a worker that starts rotations with this service. */
+    /** Creates the automatic rotation of a worker, which starts rotations with the worker's own `Rotations`. */
     createAutomatic,
     rotations,
+    /** Client IDs in the messages that the timer sent. */
     sent: enqueuedAppIds,
     /** Settings that a test overrides. */
     settings: {} as Record<string, number>,

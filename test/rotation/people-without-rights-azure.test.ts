@@ -4,6 +4,7 @@ import type { CompanyResource } from "simulated-cloud/company/resources.ts";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { createFailedMessages } from "../../shared/messages/failed-messages.ts";
 import { withoutKeys } from "../../shared/platform/storage/entity.ts";
+import { DAY_SECONDS } from "../../shared/platform/time.ts";
 import { DueMessage } from "../../shared/rotation/automatic.ts";
 import { MatchRows } from "../../shared/rotation/match.ts";
 import { RotationMessage, type RotationRecord, type RotationStatus } from "../../shared/rotation/rotation.ts";
@@ -65,7 +66,8 @@ async function plant(
   planted: { value: string; tags?: Record<string, string>; contentType?: string; createdDaysAgo?: number },
 ): Promise<string> {
   control().putSecret(STRANGER_VAULT, { name: app.name, createdDaysAgo: 1, ...planted });
-  const createdOn = Math.floor(fixture.world.clock.now().getTime() / 1000) - (planted.createdDaysAgo ?? 1) * 86_400;
+  const createdOn =
+    Math.floor(fixture.world.clock.now().getTime() / 1000) - (planted.createdDaysAgo ?? 1) * DAY_SECONDS;
   const { contentType = "", tags } = planted;
   await fixture.discover(app, { ...app, contentType, tags, place: STRANGER_VAULT, createdOn });
   return `${STRANGER_VAULT}/${app.name}`;
@@ -250,7 +252,10 @@ const connectionCases = CONNECTIONS.flatMap(([what, rest, named, waits]) =>
   ),
 );
 
-/** Deletes the match's proof that ties the second place to its vault, as if another vault now had the vault's name. */
+/**
+ * An earlier rotation wrote a place in a vault that was deleted since. The stranger's vault now has the name of that vault, and a
+ * secret of the same name.
+ */
 const vaultCases: Case[] = (["plan", "overlap"] as const).map((when) => ({
   what: "another vault of the name of an earlier place, with a copy of the old value",
   attempt: async (app) => {
@@ -354,7 +359,7 @@ const CASES = [...tagCases, ...copyCases, ...resourceCases, ...connectionCases, 
 
 beforeAll(async () => {
   azurite = await openStorage(
-    Array.from({ length: CASES.length + MESSAGE_CASES.length + 40 }, (_, at) => `rights${at}`),
+    Array.from({ length: CASES.length + MESSAGE_CASES.length + 40 }, (_, index) => `rights${index}`),
   );
   live = await startTestCloud({ company });
 });

@@ -4,7 +4,7 @@ import type { FaultAction } from "simulated-cloud/faults.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { withoutKeys } from "../../shared/platform/storage/entity.ts";
-import { HOUR_MS, MINUTE_MS } from "../../shared/platform/time.ts";
+import { DAY_SECONDS, HOUR_MS, MINUTE_MS } from "../../shared/platform/time.ts";
 import { MatchRows } from "../../shared/rotation/match.ts";
 import { ROTATIONS, type RotationRecord, Rotations } from "../../shared/rotation/rotation.ts";
 import { createRotationRows, recordKey } from "../../shared/rotation/rows.ts";
@@ -129,7 +129,8 @@ const VAULT_CASES = PLANTS.flatMap(([what, plant]) =>
 async function plantSecret(app: App, plant: Plant): Promise<App> {
   const planted = plant(app);
   control().putSecret(STRANGER_VAULT, { name: app.name, createdDaysAgo: 1, ...planted });
-  const createdOn = Math.floor(fixture.world.clock.now().getTime() / 1000) - (planted.createdDaysAgo ?? 1) * 86_400;
+  const createdOn =
+    Math.floor(fixture.world.clock.now().getTime() / 1000) - (planted.createdDaysAgo ?? 1) * DAY_SECONDS;
   const copy = { ...app, place: STRANGER_VAULT, assetId: `${STRANGER_VAULT}.secret.${app.name}` };
   await fixture.discover(app, { ...copy, createdOn });
   return copy;

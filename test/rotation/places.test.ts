@@ -183,6 +183,7 @@ describe("a new place", () => {
   test("that is confirmed but can't be written needs attention until a user fixes it", async () => {
     const app = fixture.addApplication();
     const full = fixture.copySecretTo(app, SECOND_VAULT);
+    // Key Vault allows 15 tags for each secret, and a rotation needs two.
     const tags = Object.fromEntries(Array.from({ length: 14 }, (_, index) => [`tag-${index}`, "x"]));
     fixture.control.change(SECOND_VAULT, "secrets", app.name, { tags });
     await fixture.discover(app, full);

@@ -101,8 +101,13 @@ interface Source {
   outcome: "fails" | "leftOut" | "unread";
 }
 const SOURCES: Source[] = [
-  { what: "the source vault", match: () => ({ vault: VAULT }), name: () => VAULT, outcome: "fails" },
-  { what: "another target vault", match: () => ({ vault: SECOND_VAULT }), name: () => SECOND_VAULT, outcome: "fails" },
+  { what: "the vault of the first place", match: () => ({ vault: VAULT }), name: () => VAULT, outcome: "fails" },
+  {
+    what: "the vault of the second place",
+    match: () => ({ vault: SECOND_VAULT }),
+    name: () => SECOND_VAULT,
+    outcome: "fails",
+  },
   { what: "a vault with a copy", match: () => ({ vault: COPY_VAULT }), name: () => COPY_VAULT, outcome: "leftOut" },
   {
     what: "Microsoft Graph",
@@ -155,7 +160,7 @@ function expectComplete(row: RotationRecord, copyReason = "newPlace"): void {
 }
 
 const TITLES = {
-  fails: "no rotation starts, and the error is 503 with its name",
+  fails: "no rotation starts, and the error is a 503 that names it",
   leftOut: "the plan is complete and names it",
   unread: "the plan is complete",
 };

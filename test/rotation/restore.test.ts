@@ -61,7 +61,7 @@ const progressOf = ({ status, attempts, publications, ending, revokingSince, ste
     revokingSince === undefined ? "" : "revoking",
     ...attempts.map(({ state }) => state),
     ...publications.map(({ state }) => state),
-    ...steps.flatMap(({ name, status: at }) => (at === "done" ? [name] : [])),
+    ...steps.flatMap(({ name, status: stepStatus }) => (stepStatus === "done" ? [name] : [])),
   ].join(" ");
 
 type App = ReturnType<World["addApplication"]>;
@@ -122,11 +122,11 @@ const situations: Situation[] = [
 ];
 
 /**
- * Runs a rotation, restores the table from a copy taken when its step number `at` was recorded, and resumes the rotation.
+ * Runs a rotation, restores the table from a copy taken when the step with this number was recorded, and resumes the rotation.
  *
- * @returns undefined if the rotation has fewer than `at` steps.
+ * @returns undefined if the rotation has fewer steps.
  */
-async function restoreAtStep(at: number, situation: Situation) {
+async function restoreAtStep(stepNumber: number, situation: Situation) {
   // Rows of the previous rotation would be copied and restored with each further one.
   await restoreTable([]);
   const app = world.addApplication(`restore-${++appCount}`, { places: 2 });
@@ -144,7 +144,7 @@ async function restoreAtStep(at: number, situation: Situation) {
     const progress = progressOf(rotation);
     if (recordedSteps.includes(progress)) return;
     recordedSteps.push(progress);
-    if (recordedSteps.length !== at) return;
+    if (recordedSteps.length !== stepNumber) return;
     copy = await copyTable();
     held = world.heldCopiesOf(rotation);
   };
@@ -197,6 +197,7 @@ test.each(situations)(
       if (restored.held > 0) withHeldCopies++;
       expectNobodyLockedOut(restored.app, restored.copied);
     }
+    // The test is only useful if it restored many steps, also steps with a held copy.
     expect(steps).toBeGreaterThan(8);
     expect(withHeldCopies).toBeGreaterThan(4);
   },

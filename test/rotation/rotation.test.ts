@@ -278,14 +278,14 @@ test("a place that another writer changed is not overwritten, and the rotation i
   const app = world.addApplication(newAppName(), { places: 2 });
   const rotationId = await startRotation(app);
   await world.run(rotationId, { until: ({ publications }) => publications[0]!.state === "written" });
-  const foreign = control().directory.addSecret(app.appId, { name: "by hand", expiresInDays: 90 });
-  control().putSecret(VAULT, { name: app.places[1]!, value: foreign.value });
+  const manualSecret = control().directory.addSecret(app.appId, { name: "by hand", expiresInDays: 90 });
+  control().putSecret(VAULT, { name: app.places[1]!, value: manualSecret.value });
   const { row } = await world.run(rotationId);
   expect(row).toMatchObject({ status: "rolledBack", failure: { code: "targetChanged" } });
   expect(row.failure!.message).toContain(`${VAULT}/${app.places[1]}`);
   expect(keyIdInPlace(app, app.places[0]!)).toBe(app.keyId);
-  expect(keyIdInPlace(app, app.places[1]!)).toBe(foreign.keyId);
-  expect(validKeyIds(app)).toEqual([app.keyId, foreign.keyId]);
+  expect(keyIdInPlace(app, app.places[1]!)).toBe(manualSecret.keyId);
+  expect(validKeyIds(app)).toEqual([app.keyId, manualSecret.keyId]);
 });
 
 test("a place that stores an unexpected value is not overwritten", async () => {

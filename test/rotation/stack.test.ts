@@ -75,9 +75,8 @@ function addFortyConsumers(secretName: string, faulty?: { id: string; refreshFau
 }
 
 /**
- * Checks that consumers used valid values only, and that the vault and refreshed consumers have the value of the outcome. A consumer's
- * `state` in the record: `waiting` until its refresh, `acted` after it, then `verified` or `unverified`; `failed`; after a rollback
- * `restored`, or `left` by decision of a user.
+ * Checks that consumers used only the old or the new value, and that the vault and each refreshed consumer have the value of the
+ * outcome: the new one if the rotation completed, otherwise the old one. The state of a consumer is `waiting` until its refresh.
  */
 function expectNoConsumerBroken(request: SecretRequest, row: RotationRecord): void {
   for (const { id, value } of consumers.usedValues) expect([OLD_VALUE, NEW_VALUE], id).toContain(value);
@@ -148,13 +147,14 @@ test.each(FAILING_CONSUMERS)(
     const { row } = await world.run(await startRotation(request));
     expect(row).toMatchObject({ status: "rolledBack", failure: { code: "consumerFailed" } });
     expect(row.failure!.message).toContain(faultyConsumer.id);
-    // The consumers before it in the order, and the consumer itself unless it rejected the refresh.
+    // Consumers are refreshed from action-19 down to the faulty one, which counts unless it rejected the refresh.
     const rejectsRefresh = faultyConsumer.refreshFault === "denied" || faultyConsumer.refreshFault === "throttled";
-    const touched = (rejectsRefresh ? 19 : 20) - Number(faultyConsumer.id.split("-")[1]);
-    expect(row.consumers!.filter(({ touchedAt }) => touchedAt !== undefined)).toHaveLength(touched);
+    const refreshedCount = (rejectsRefresh ? 19 : 20) - Number(faultyConsumer.id.split("-")[1]);
+    expect(row.consumers!.filter(({ touchedAt }) => touchedAt !== undefined)).toHaveLength(refreshedCount);
     for (const one of row.consumers!) {
-      const untouched = one.id === faultyConsumer.id ? "failed" : one.how === "blind" ? "unverified" : "waiting";
-      const expected = one.touchedAt !== undefined ? "restored" : untouched;
+      const stateWithoutRefresh =
+        one.id === faultyConsumer.id ? "failed" : one.how === "blind" ? "unverified" : "waiting";
+      const expected = one.touchedAt !== undefined ? "restored" : stateWithoutRefresh;
       expect(one.state, one.id).toBe(expected);
     }
     expectNoConsumerBroken(request, row);

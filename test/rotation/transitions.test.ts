@@ -102,7 +102,7 @@ class Model {
     return written;
   }
 
-  /** Properties of each write. */
+  /** Checks what must be true after each write. */
   check(before: RotationRecord): void {
     const { record } = this;
     expect(isOver(before.status), "an ended rotation stays unchanged").toBe(false);
@@ -150,8 +150,8 @@ class Model {
       }
       case "publish":
         return {
-          publications: publications.map((one, at) =>
-            half ? (at === 0 ? { ...one, state: "writing" } : one) : { ...one, state: "written" },
+          publications: publications.map((one, index) =>
+            half ? (index === 0 ? { ...one, state: "writing" } : one) : { ...one, state: "written" },
           ),
         };
       case "verify": {
@@ -240,8 +240,13 @@ const events = fc.array(fc.record({ kind: fc.constantFrom(...EVENTS), which: fc.
   size: "max",
 });
 
+/**
+ * Executes an event.
+ *
+ * @param event.which - Random number from 0 to 20. It selects the worker, and makes cancellations and failures rarer.
+ */
 function execute(model: Model, { kind, which }: { kind: (typeof EVENTS)[number]; which: number }): void {
-  // Mostly the current worker acts, sometimes one that another worker has replaced.
+  // Mostly the current worker acts, sometimes a worker that another one has replaced.
   const worker = which < 15 ? model.workers.at(-1) : model.workers[which % Math.max(1, model.workers.length)];
   if (kind === "start") model.start();
   else if (kind === "copy") model.start(Math.max(0, model.row.version - 1));

@@ -21,7 +21,7 @@ import { storesOldValue } from "./publish.ts";
 export async function addPlaces(context: StepContext): Promise<boolean> {
   const { placeConfirmedAt } = context.record;
   const added = mayGainPlaces(context.record) ? await placesToAdd(context) : [];
-  const plan = added.length > 0 ? await planFor(context, added) : undefined;
+  const plan = added.length > 0 ? await planAddedPlaces(context, added) : undefined;
   if (plan === undefined && placeConfirmedAt === undefined) return false;
   const keys = new Set(added.map(placeKey));
   await context.save((now) => ({
@@ -63,8 +63,13 @@ async function placesToAdd(context: StepContext): Promise<Target[]> {
   }
 }
 
-/** @throws {NeedsAttention} if a place can't be written; {CloudFailure} */
-async function planFor(context: StepContext, added: readonly Target[]) {
+/**
+ * Plans the added places and their consumers.
+ *
+ * @throws {NeedsAttention} if a place can't be written.
+ * @throws {CloudFailure} if a place or a consumer can't be read.
+ */
+async function planAddedPlaces(context: StepContext, added: readonly Target[]) {
   const { deps } = context;
   const { consumers: known = [] } = context.record;
   try {
@@ -74,7 +79,7 @@ async function planFor(context: StepContext, added: readonly Target[]) {
     for (const publication of publications) await requireOldValue(context, publication);
     const { consumers: users, coverage } = await deps.consumers.findConsumers({ places: publications });
     requireConsumersFit([...known, ...users]);
-    // If the request limited the consumers, new ones are excluded.
+    // If the request limited the consumers, the added consumers are excluded too.
     const isLimited = known.some(({ included }) => !included);
     const consumers = await Promise.all(
       users.map((one) => {

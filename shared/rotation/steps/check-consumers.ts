@@ -18,9 +18,9 @@ import type { StepContext } from "../step-context.ts";
 const PARALLEL = 4;
 
 /**
- * Returns the planned consumers and those that started to use the written places since. One that can't use the secret is marked
- * as broken, and the mark of one that recovered is removed.
- * `unread`: sentences about known consumers that could not be read.
+ * Returns the planned consumers and the consumers that started to use the written places since. Marks consumers that can't use
+ * the secret as broken, and removes the mark from consumers that recovered. `unread` has sentences about known consumers that
+ * could not be read.
  */
 export async function currentConsumers({
   deps,
@@ -33,7 +33,7 @@ export async function currentConsumers({
   const marked = await pMap(added, (one) => markIfBroken(deps.consumers, toRotationConsumer(one, false)), {
     concurrency: PARALLEL,
   });
-  // An unclear consumer is read once more, so that one which can't use the secret is marked.
+  // Consumers that `markIfBroken` marked as unclear are read once more. A consumer that still has a problem is then broken.
   const updated = await updateMarks(deps.consumers, [...planned, ...marked]);
   return { consumers: storableConsumers(updated), unread };
 }

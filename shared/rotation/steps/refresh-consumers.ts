@@ -47,8 +47,8 @@ export async function refreshConsumers(context: StepContext): Promise<void> {
       throw new ContinueLater(0);
     }
     if (next.unclearBefore) {
-      // Counts only if it can use the secret now. One that the service may not read keeps the old secret from being removed.
-      // `updateMarks` reads the consumer again and updates `brokenBefore` and `unclearBefore`.
+      // An unclear consumer makes the rotation fail only if it can use the secret now, so `updateMarks` reads it again. If the
+      // service may not read it, it stays unclear and keeps the old secret from being removed.
       const [updated] = (await updateMarks(context.deps.consumers, [next])) as [RotationConsumer];
       const { brokenBefore, unclearBefore } = updated;
       if (brokenBefore || unclearBefore) {
@@ -70,28 +70,28 @@ export async function refreshConsumers(context: StepContext): Promise<void> {
 
 /** Refreshes consumers so that they have the previous value again. @throws {ContinueLater} while consumers remain. */
 export async function restoreConsumers(context: StepContext): Promise<void> {
-  const left = (context.record.consumers ?? []).filter(isToRestore);
+  const toRestore = (context.record.consumers ?? []).filter(isToRestore);
   // A consumer that is `restoring` and has a problem could not be restored. It waits for a user.
-  const next = left.find(({ problem, state }) => state !== "restoring" || problem === undefined);
+  const next = toRestore.find(({ problem, state }) => state !== "restoring" || problem === undefined);
   if (next !== undefined) {
     const restoring: RotationConsumer =
       next.state === "restoring" ? next : { ...next, ...CLEARED_RESULTS, state: "restoring" };
     if (restoring !== next) await saveConsumer(context, next, restoring);
     const problem = await refreshAndCheck(context, restoring, { withCheck: true });
     // A consumer that could not be refreshed, but never had the new value, counts as restored.
-    const untouched = problem !== undefined && (await neverTookNewValue(context, next));
+    const keptOldValue = problem !== undefined && (await neverTookNewValue(context, next));
     await saveConsumer(
       context,
       next,
-      problem === undefined || untouched ? { state: "restored", problem: undefined } : { problem },
+      problem === undefined || keptOldValue ? { state: "restored", problem: undefined } : { problem },
     );
     throw new ContinueLater(0);
   }
-  const [stuck] = left;
+  const [stuck] = toRestore;
   if (stuck === undefined) return;
   throw new NeedsAttention(
     "consumerNotRestored",
-    `${left.map(({ kind, name }) => `${kind} ${name}`).join(", ")} may still hold the new value. ${stuck.problem}`,
+    `${toRestore.map(({ kind, name }) => `${kind} ${name}`).join(", ")} may still hold the new value. ${stuck.problem}`,
     "The previous value is the current version in the vault, so refresh each consumer to restore it. If that is impossible, for example because a consumer was deleted, finish with force: the consumers are then left as they are.",
   );
 }
@@ -127,7 +127,7 @@ const refreshFailed = ({ kind, name, problem = "" }: RotationConsumer): RollBack
     "Check why, then start a new rotation.",
   );
 
-/** Finds the consumers if the rotation was created by an earlier version, which stored none in the plan. */
+/** Finds the consumers if an earlier release of the service created the rotation, which stored no consumers in the plan. */
 async function ensureConsumers(context: StepContext): Promise<void> {
   if (context.record.consumers !== undefined) return;
   const { consumers, coverage } = await context.deps.consumers.findConsumers(placesToRead(context.record));
@@ -147,8 +147,9 @@ const saveConsumer = (context: StepContext, one: RotationConsumer, change: Parti
  * Refreshes a consumer and checks that it has the expected version. The first call refreshes it and stores `actedAt`. Each
  * further call makes one check and counts it in `looks`. `touchedAt` stays from the first refresh, also in a rollback.
  *
- * @returns Undefined if the consumer has it, otherwise the reason why not.
- * @throws {ContinueLater} while the consumer may still take it; {CloudFailure} that is transient, within the consumer's time.
+ * @returns Undefined if the consumer has the version, otherwise the reason why not.
+ * @throws {ContinueLater} while the consumer may still take the version.
+ * @throws {CloudFailure} if a transient failure occurs before the consumer's time is over.
  */
 async function refreshAndCheck(
   context: StepContext,
@@ -156,7 +157,7 @@ async function refreshAndCheck(
   { withCheck }: { withCheck: boolean },
 ): Promise<string | undefined> {
   const since = consumer.since ?? context.now().toISOString();
-  const late = context.now().getTime() - Date.parse(since) > VERIFIED_WITHIN_MS;
+  const isLate = context.now().getTime() - Date.parse(since) > VERIFIED_WITHIN_MS;
   try {
     if (consumer.actedAt === undefined) {
       await saveConsumer(context, consumer, {
@@ -178,7 +179,7 @@ async function refreshAndCheck(
     const checksBefore = consumer.looks ?? 0;
     await saveConsumer(context, consumer, { holds, looks: checksBefore + 1 });
     if (holds === "new" || holds === "gone") return undefined;
-    if (late && checksBefore + 1 >= MIN_CHECKS) {
+    if (isLate && checksBefore + 1 >= MIN_CHECKS) {
       const minutes = VERIFIED_WITHIN_MS / MINUTE_MS;
       return problem ?? `The consumer did not hold the value within ${minutes} minutes after its refresh.`;
     }
@@ -188,7 +189,7 @@ async function refreshAndCheck(
     // A refresh that was rejected has changed nothing, so the consumer does not count as touched.
     if (consumer.actedAt === undefined && !error.unclear)
       await saveConsumer(context, consumer, { touchedAt: consumer.touchedAt });
-    if (isTransientFailure(error) && !late) throw error;
+    if (isTransientFailure(error) && !isLate) throw error;
     return `${error.message} ${error.remedy}`;
   }
   throw new ContinueLater(CHECK_WAITS_SECONDS[Math.min(consumer.looks ?? 0, CHECK_WAITS_SECONDS.length - 1)]!);
@@ -276,14 +277,14 @@ export async function consumersOfNewValue(context: StepContext): Promise<string[
   const written = new Set(
     context.record.publications.filter(({ writtenAt }) => writtenAt !== undefined).map((one) => placeOf(one)),
   );
-  // A rotation of an earlier version may not have stored its consumers.
+  // A rotation of an earlier release may not have stored its consumers.
   const { consumers: stored } = context.record;
   const all =
     stored === undefined
       ? (await currentConsumers(context)).consumers
       : await updateMarks(context.deps.consumers, stored);
   const isLeft = ({ state }: RotationConsumer) => state === "left";
-  const open = all.filter(
+  const toCheck = all.filter(
     (one) =>
       !isLeft(one) &&
       !one.brokenBefore &&
@@ -295,7 +296,7 @@ export async function consumersOfNewValue(context: StepContext): Promise<string[
   const users = all.filter(isLeft);
   let waitMs = 0;
   // In a rollback the expected version is the previous one, so `holds: "new"` means that the consumer has the previous value.
-  for (const one of await checkConsumers(context, open)) {
+  for (const one of await checkConsumers(context, toCheck)) {
     if (one.how !== "blind" && (one.holds === "new" || one.holds === "gone" || (await neverTookNewValue(context, one))))
       continue;
     const publication = publicationOf(context.record, one);

@@ -75,8 +75,8 @@ async function addSecret(context: StepContext): Promise<void> {
     if (error instanceof CloudFailure && !error.unclear) {
       await saveAttempt(context, displayName, { state: "refused" });
       // The slot may be taken by a secret of an earlier attempt that the directory does not list yet.
-      const lost = context.record.attempts.some(({ state }) => state === "asked");
-      if (error.code === "noRoomForSecret" && lost) throw new ContinueLater(RETRY_SECONDS);
+      const hasLostAttempt = context.record.attempts.some(({ state }) => state === "asked");
+      if (error.code === "noRoomForSecret" && hasLostAttempt) throw new ContinueLater(RETRY_SECONDS);
     }
     throw error;
   });

@@ -3,7 +3,7 @@ import { clientSecretOf, type RotationRecord, type StepName } from "../../rotati
 
 /**
  * Steps after which the inventory reads the application, because they add or remove client secrets. `makeRoom` removes an expired
- * one, and `cleanUp` those that failed attempts to add one left behind.
+ * secret. `cleanUp` removes secrets that failed attempts left behind.
  */
 const APPLICATION_STEPS: readonly StepName[] = ["makeRoom", "create", "revoke", "removeNew", "cleanUp"];
 
@@ -14,7 +14,7 @@ export async function updateInventory(
   step: StepName,
 ): Promise<void> {
   if (!APPLICATION_STEPS.includes(step)) return;
-  // The only attempt added the new client secret itself, so none was left behind.
+  // With a single attempt, its secret is the new one, so `cleanUp` had no secret to remove.
   if (step === "cleanUp" && record.attempts.length < 2) return;
   const { appId, objectId, oldKeyId } = clientSecretOf(record);
   await inventory.applicationChanged({

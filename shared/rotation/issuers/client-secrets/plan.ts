@@ -18,7 +18,12 @@ const MAX_SECRETS = 2;
 /** Largest assumed difference between two clocks. */
 export const MAX_CLOCK_DIFFERENCE_MS = 10 * MINUTE_MS;
 
-/** Plans the replacement of a client secret of an application. @throws {Problem} if no plan is possible; {CloudFailure} */
+/**
+ * Plans the replacement of a client secret of an application.
+ *
+ * @throws {Problem} if no plan is possible.
+ * @throws {CloudFailure} if the directory or a vault can't be read.
+ */
 export async function planClientSecret(
   deps: PlanDependencies,
   request: PlanRequest<ClientSecretRequest>,

@@ -72,7 +72,7 @@ export async function testValue({ deps, record }: StepContext, value: string): P
  * Returns the value of a client secret that this rotation created, from the held copy or a place. Does not store a held copy
  * again, because Key Vault reserves the name of a deleted secret while it can be recovered.
  *
- * @throws {CloudFailure} if a place can't be read, or a sign-in that decides gives no clear answer.
+ * @throws {CloudFailure} if a place can't be read, or the sign-in with its value gives no clear answer.
  */
 export async function readCreatedSecret(context: StepContext, keyId: string): Promise<string | undefined> {
   const heldCopy = await readHeldValue(context, keyId);
@@ -84,7 +84,10 @@ export async function readCreatedSecret(context: StepContext, keyId: string): Pr
   return undefined;
 }
 
-/** Returns the value of a place if the tags name this client secret and the value signs in. Other writers can set tags. */
+/**
+ * Returns the value of a place if the tags name this client secret and the value signs in. Tags alone prove nothing, because
+ * other writers can set them.
+ */
 async function readValueAtPlace(
   context: StepContext,
   publication: Publication,

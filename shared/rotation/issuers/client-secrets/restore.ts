@@ -62,12 +62,12 @@ export async function requireApplication({ deps, record }: StepContext): Promise
  * and their key IDs are not in the record.
  */
 function unrecordedSecrets({ attempts, knownKeyIds }: RotationRecord, app: GraphApplication): PasswordCredential[] {
-  const named = attempts.flatMap(({ keyId }) => keyId ?? []);
+  const recordedKeyIds = attempts.flatMap(({ keyId }) => keyId ?? []);
   return app.passwords.filter(
     ({ keyId, displayName }) =>
       attempts.some((attempt) => attempt.displayName === displayName) &&
       !knownKeyIds.includes(keyId) &&
-      !named.includes(keyId),
+      !recordedKeyIds.includes(keyId),
   );
 }
 
@@ -84,8 +84,8 @@ export const saveAttempt = (context: StepContext, displayName: string, change: P
   }));
 
 /**
- * Finds the client secrets of attempts whose response was lost. Uses one whose value is still known, and removes the others and
- * all secrets in state `discarding`.
+ * Finds the client secrets of attempts whose response was lost. Uses a secret whose value is still known. Removes the other
+ * ones, and all secrets in state `discarding`.
  *
  * @param final - True at the end of the rotation: uses no secret, and waits until no secret of a lost request can appear
  * anymore.
@@ -97,8 +97,8 @@ export async function reconcileAttempts(context: StepContext, { final }: { final
   if (unsettled().length > 0) {
     const app = await context.deps.graph.findApplication({ objectId: clientSecretOf(context.record).objectId });
     for (const { keyId, displayName, expiresOn } of app === undefined ? [] : unrecordedSecrets(context.record, app)) {
-      const lost = final || (await readCreatedSecret(context, keyId)) === undefined;
-      if (lost) await saveAttempt(context, displayName ?? "", { state: "discarding", keyId });
+      const isUnusable = final || (await readCreatedSecret(context, keyId)) === undefined;
+      if (isUnusable) await saveAttempt(context, displayName ?? "", { state: "discarding", keyId });
       else await useSecret(context, displayName ?? "", keyId, expiresOn);
     }
   }

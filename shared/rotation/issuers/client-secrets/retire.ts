@@ -54,7 +54,7 @@ export async function findTargets({ deps, record }: StepContext): Promise<Target
   return app === undefined ? [] : await deps.matches.targetsOf(app, oldKeyId);
 }
 
-/** Returns the reasons of the directory and of a sign-in to keep the old secret, and the places that store it. */
+/** Returns reasons from the directory and from a sign-in to keep the old secret, and the places that store the old secret. */
 export async function reasonsToKeepOld(context: StepContext): Promise<ReasonsToKeepOld> {
   const { deps, record } = context;
   const { appId, objectId, oldKeyId } = clientSecretOf(record);
@@ -92,14 +92,15 @@ type RemovalKind = "expired" | "old" | "new";
  *
  * The record can be older than the directory and the vaults, for example after the tables were restored from a backup. So this
  * function first reads the application's credentials and the places, and removes nothing if it is unclear who uses the secret:
- * a user decides then. Exceptions: a secret that has expired by the directory is removed without reading the places, and with
- * `force` so is the old secret. A started removal of the old secret is done if the directory no longer lists that secret.
+ * a user decides then. Two kinds of secrets are removed without reading the places: a secret that has expired according to the
+ * directory, and with `force` the old secret. An interrupted removal of the old secret counts as done if the directory no longer
+ * lists that secret.
  *
  * @param beforeRemoval - Called immediately before the request, under the directory lease, to record the intent.
  * @returns `absent` if the directory does not list the secret, which can also happen shortly after its creation.
  * @throws {NeedsAttention} stillInUse if a place stores the secret; lastCredential if no other valid secret would remain;
  * newSecretGone if the secret that replaces the old one does not exist; placeGone, handedOver if it is unclear who uses it.
- * @throws {CloudFailure} if a place or the directory can't be read, or a sign-in that decides gives no clear answer.
+ * @throws {CloudFailure} if a place or the directory can't be read, or a sign-in with a place's value gives no clear answer.
  */
 export async function removeClientSecret(
   context: StepContext,
@@ -184,8 +185,8 @@ export async function requireNotInPlaces(context: StepContext, app: GraphApplica
 }
 
 /**
- * @throws {NeedsAttention} stillInUse if a vault secret that the rotation does not write certainly stores the secret;
- * {CloudFailure} if it is unclear whether one does.
+ * @throws {NeedsAttention} stillInUse if a vault secret that the rotation does not write certainly stores the client secret.
+ * @throws {CloudFailure} if it is unclear whether such a vault secret exists.
  */
 async function requireNotElsewhere(context: StepContext, app: GraphApplication, keyId: string): Promise<void> {
   const { deps, record } = context;
