@@ -38,7 +38,7 @@ const LISTS = [
   "/system/reconciliation",
 ];
 
-/** Builds a commit into a folder that a functions host can run. Without the page, which is not tested here. */
+/** Builds a commit without the page, which is not tested here. Returns the folder of the app that a functions host can run. */
 function buildCommit(commit: string, folder: string): string {
   const [source, app, archive] = ["source", "app", "source.tar"].map((name) => path.join(folder, name)) as [
     string,
@@ -71,8 +71,8 @@ describe.skipIf(skipWithout("history")).each(EARLIER_BUILDS)("the build %s on a 
 
   const startEarlierHost = () =>
     runHost({ app, env: service.environment, args: ["--no-schedules", "--inspect-modules"] });
-  const send = async (method: string, at: string, body?: object) => {
-    const answer = await fetch(host.url + at, {
+  const send = async (method: string, route: string, body?: object) => {
+    const answer = await fetch(host.url + route, {
       method,
       headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },
       ...(body && { body: JSON.stringify(body) }),
@@ -128,6 +128,7 @@ describe.skipIf(skipWithout("history")).each(EARLIER_BUILDS)("the build %s on a 
     rmSync(folder, { recursive: true, force: true });
   });
 
+  /** The build f8ec7568 does not sign the rows that it writes. */
   const signsRows = commit !== "f8ec7568";
   if (signsRows)
     test("writes rows that the current build accepts also if the store is not prepared", {
@@ -168,8 +169,8 @@ describe.skipIf(skipWithout("history")).each(EARLIER_BUILDS)("the build %s on a 
     host = await startEarlierHost();
     await signIn(OPERATOR);
     token = await signIn(ADMIN);
-    const statuses = await Promise.all(LISTS.map(async (at) => [at, (await send("GET", at)).status]));
-    expect(statuses).toEqual(LISTS.map((at) => [at, 200]));
+    const statuses = await Promise.all(LISTS.map(async (route) => [route, (await send("GET", route)).status]));
+    expect(statuses).toEqual(LISTS.map((route) => [route, 200]));
 
     service.cloud.control.putSecret("kv-other", { name: "new", value: "x", expiresInDays: 4.5 });
     const { body } = await send("POST", "/api/assets/discovery/scan", { mode: "full" });
