@@ -77,7 +77,9 @@ test("operations for the last transaction are in the last one, for any number of
   ] as const) {
     const before = countTransactions();
     const beforeTransaction = vi.fn(async () => {});
-    expect((await owner.write(puts(rows), { inLastTransaction: lastOperations, beforeEach: beforeTransaction })).written).toBe(rows + 2);
+    expect(
+      (await owner.write(puts(rows), { inLastTransaction: lastOperations, beforeEach: beforeTransaction })).written,
+    ).toBe(rows + 2);
     expect([countTransactions() - before, beforeTransaction.mock.calls.length]).toEqual([transactions, transactions]);
   }
   const key = thingKey(7);
