@@ -37,11 +37,11 @@ test("a line outside of an invocation goes to the output of the process", () => 
 // An event is a line that is written whatever the log level is. The third argument makes a line an event.
 test("an event is written at every level", async () => {
   for (const level of ["DEBUG", "INFO", "WARNING", "ERROR"] as const) {
-    const to = createInvocationLog();
-    await withLogContext(to, "r", async () =>
+    const invocationLog = createInvocationLog();
+    await withLogContext(invocationLog, "r", async () =>
       createLogger(() => level).info("A scan is over", { status: "x" }, "event"),
     );
-    expect([level, to.lines]).toEqual([level, ['info A scan is over {"requestId":"r","status":"x"}']]);
+    expect([level, invocationLog.lines]).toEqual([level, ['info A scan is over {"requestId":"r","status":"x"}']]);
   }
 });
 
@@ -51,25 +51,25 @@ test.each([
   ["WARNING", ["warn", "error"]],
   ["ERROR", ["error"]],
 ] as const)("at %s only lines of that level and above are written", async (level, written) => {
-  const to = createInvocationLog();
+  const invocationLog = createInvocationLog();
   const log = createLogger(() => level);
-  await withLogContext(to, "r", async () => {
+  await withLogContext(invocationLog, "r", async () => {
     log.debug("x");
     log.info("x");
     log.warn("x");
     log.error("x");
   });
-  expect(to.lines.map((line) => line.split(" ")[0])).toEqual(written);
+  expect(invocationLog.lines.map((line) => line.split(" ")[0])).toEqual(written);
 });
 
 test.each(HOSTILE_NAMES)(
   "a name with %s stays on the line of its message, which other programs read as JSON",
   async (_, name) => {
-    const to = createInvocationLog();
-    await withLogContext(to, "r", async () =>
+    const invocationLog = createInvocationLog();
+    await withLogContext(invocationLog, "r", async () =>
       createLogger(() => "INFO").info(`Vault ${name}`, { vault: name, [name]: 1 }),
     );
-    const [line] = to.lines;
+    const [line] = invocationLog.lines;
     expect(line).not.toMatch(NOT_IN_A_LINE);
     const fields = JSON.parse(line!.slice(line!.indexOf('{"requestId"')));
     expect(fields).toEqual({ requestId: "r", vault: name, [name]: 1 });

@@ -22,6 +22,7 @@ import { expectedStatus, START } from "./write-assets.ts";
 
 const DAY = 86_400;
 const NOW = START / 1000;
+/** Returns the moment this many days from now, with thresholds of 7 and 30 days. */
 const moment = (days: number): Moment => ({ now: START + days * DAY * 1000, criticalDays: 7, warningDays: 30 });
 
 /** Facts of a certificate that is valid from now, for some days. */
@@ -40,6 +41,7 @@ function versionsReplacedAfter(...days: number[]): VersionDates[] {
   }
   return versions;
 }
+/** Returns who renews, the source of the plan, and the start and the end of its window in days from now. */
 const window = (plan: ReturnType<typeof renewalPlanOf>) =>
   plan && [plan.renewedBy, plan.source, ...[plan.windowStart, plan.windowEnd].map((at) => at && (at - NOW) / DAY)];
 
@@ -59,7 +61,7 @@ test("the policy renews certificates of integrated and self-signed issuers at it
   expect(renewalPlanOf({ ...facts(100, { ...policy, issuerName: "DigiCert" }), expiresOn: undefined })).toBeUndefined();
 });
 
-test("a policy that renews shortly before the expiry is late only then, and critical at once", () => {
+test("a certificate whose policy renews shortly before the expiry is healthy until its window ends, then critical at once", () => {
   const policy = { autoRenew: true, renewalTrigger: { lifetimePercentage: 99 }, issuerName: "DigiCert" };
   const certificate = facts(400, policy);
   const asset = { ...certificate, renewal: renewalPlanOf(certificate) };
@@ -91,7 +93,8 @@ test("tags name Acmebot and cert-manager, which renew a third of the lifetime be
   expect(renewalPlanOf(facts(90, { tags: { note: "not by acmebot" } }))).toBeUndefined();
 });
 
-test("two regular renewals are a renewer; one, irregular or too late ones are not", () => {
+test("two regular renewals prove a renewer, but not one renewal, irregular renewals, or renewals days before the expiry", () => {
+  /** Returns the window of a certificate whose versions were replaced after these days, the newest replacement first. */
   const observed = (...days: number[]) =>
     window(renewalPlanOf(facts(90, { versionDates: versionsReplacedAfter(...days) })));
   expect(observed(60, 63)).toEqual(["observed", "cadence", 60, 72]);

@@ -309,7 +309,7 @@ describe.each(endpointNames)("%s", (name) => {
       const writesOfEndpoint = (await recordWrites(endpoint)).filter(({ audit }) => !audit);
       const writes = IS_CAMPAIGN ? writesOfEndpoint : writesOfEndpoint.slice(-2);
       const firstWrite = (turn + variant) % writes.length;
-      // The outage includes the audit log, or not. If not, the audit entries must match the response.
+      // Whether the audit log stays available during the outage.
       const auditLogChoices = IS_CAMPAIGN ? [true, false] : [(turn + variant) % 2 === 0];
       const outages = [...writes.slice(firstWrite), ...writes.slice(0, firstWrite)].flatMap(
         ({ name: write, position }) =>
@@ -317,13 +317,13 @@ describe.each(endpointNames)("%s", (name) => {
             (["ServerBusyApplied", "ServerBusy"] as const).map((firstFault) => ({
               write,
               position,
-              first: firstFault,
-              hasLog: isAuditLogAvailable,
+              firstFault,
+              isAuditLogAvailable,
             })),
           ),
       );
       const unclearBefore = unclearResponses;
-      for (const [index, { write, position, first, hasLog: isAuditLogAvailable }] of outages.entries()) {
+      for (const [index, { write, position, firstFault, isAuditLogAvailable }] of outages.entries()) {
         // Both variants of a write are tested: the last request was applied or not. If no response was unclear, the next write
         // follows.
         if (!IS_CAMPAIGN && index % 2 === 0 && unclearResponses > unclearBefore) break;
@@ -331,7 +331,7 @@ describe.each(endpointNames)("%s", (name) => {
         const requestId = randomUUID();
         let isStorageDown = false;
         const startsHere = matchNthWrite(position);
-        service.tables.fail([first], (request) => {
+        service.tables.fail([firstFault], (request) => {
           isStorageDown ||= startsHere(request);
           return isStorageDown;
         });
@@ -342,7 +342,7 @@ describe.each(endpointNames)("%s", (name) => {
         service.tables.removeFaults();
         const state = await change.state();
         const outcomes = await readAuditOutcomes(change, requestId);
-        const fault = first === "ServerBusyApplied" ? "applied, then outage" : "outage";
+        const fault = firstFault === "ServerBusyApplied" ? "applied, then outage" : "outage";
         resultLines.push({ endpoint: name, write, fault, status, state, audit: outcomes.join(", ") });
         const context = `${write}, ${fault}: ${status} ${state} ${outcomes}: ${text}`;
         if (status === 503) {

@@ -59,7 +59,7 @@ export async function createHeldDelivery(context: EndpointContext): Promise<stri
   const { tables } = services();
   const { id } = await call("POST", "/alerts/rules", { ...mailRule(uniqueName("held")), enabled: false });
   const now = new Date();
-  // From a source of its own: the IDs of one source increase, so that of a later `createOldDelivery` would not be old.
+  // Uses another source of IDs. The IDs of one source increase, so a later `createOldDelivery` would get an ID that is not old.
   const deliveryId = systemRandomness().ulid(now);
   const fields = { deliveryId, createdAt: now.toISOString(), items: [], held: true };
   await createHistory(tables).record(newDelivery((await storedRule(context, id))!, fields));

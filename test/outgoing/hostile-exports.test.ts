@@ -96,6 +96,7 @@ const expectNoFormula = (rows: Record<string, string>[]) =>
 describe("in a CSV file, each name is one cell of one row and no formula", () => {
   test("of assets", async () => {
     const rows = await readCsv("/api/assets/discovery/export/csv");
+    // Each name has a secret, a key, a certificate and a credential of an application.
     expect(rows).toHaveLength(4 * NAMES.length);
     expectNoFormula(rows);
     expectEachName(rows, "owner", 3);

@@ -58,7 +58,7 @@ export interface ReconciliationFixture {
   readonly tables: Tables;
   readonly writer: InventoryWriter;
   readonly reconciliation: Reconciliation;
-  /** Returns the audit entries of repairs. */
+  /** Audit entries of repairs, oldest first. */
   readonly events: AuditEvent[];
   /** Messages about the rows that could not be read. */
   readonly reported: string[];
@@ -75,7 +75,7 @@ export interface ReconciliationFixture {
  *
  * @param limits - Duration of a run, rows of a step, pause between attempts. `runMs` 0 makes each run one step.
  * @param keys - Keys of signed rows. Without them, the walk reads none.
- * @param stepMs - How far its clock moves with each read, to simulate slow work.
+ * @param stepMs - Milliseconds by which the reconciliation's clock moves each time it is read, to simulate slow work.
  */
 export function openReconciliation(
   connectionString: string,
@@ -177,7 +177,7 @@ export async function snapshot(fixture: ReconciliationFixture): Promise<Map<stri
   }
   for await (const row of fixture.raw("Vaults").listEntities()) {
     const { name, subscriptionId, listings_json, contents_json, pending } = row as Record<string, unknown>;
-    const expiries = ["certificateExpiries", "keyExpiries", "secretExpiries"].map((of) => bytesOf(row, of));
+    const expiries = ["certificateExpiries", "keyExpiries", "secretExpiries"].map((column) => bytesOf(row, column));
     const value = { name, subscriptionId, listings_json, contents_json, pending, expiries };
     rows.set(`Vaults ${row.rowKey}`, JSON.stringify(value));
   }

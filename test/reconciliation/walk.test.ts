@@ -149,10 +149,10 @@ describe("the cost of a walk", () => {
     // The walk runs in this process. Requests of the host's functions are not counted.
     const requests = service.tableRequests().filter(({ by }) => by === undefined);
     const walkRequests = requests.filter(({ path }) => !/Audit/.test(path));
-    // Per vault: its partition, its copy, the name of its partition, and its partition again for its subscription's.
+    // Per vault: its partition, its copy, the name of its partition, and its partition again to compare its subscription's.
     const perVault = 4 * VAULTS.length;
-    // Compliance results of the vaults of the only step, and of vault names after the last one: one request per check and two
-    // more.
+    // Compliance results are read twice: those of the vaults of the only step, and those of vault names after the last vault.
+    // Each time needs one request per check and two more.
     const results = 2 * (ASSET_CHECKS.length + 2);
     // Three requests for each subscription's partition, and a fixed number for the stages of a walk, measured.
     const partitionsAndStages = 3 * SUBSCRIPTIONS.length + 33;
@@ -303,6 +303,7 @@ describe("a lost row of a vault", () => {
       const key = vaultInSubscriptionKey(SUBSCRIPTIONS[1], vault);
       const isOfAsset = ([row]: [string, string]) => row.startsWith("Assets ") && row.includes(vault);
       const before = new Map([...(await snapshot(fixture))].filter(isOfAsset));
+      // Seven assets, each with a row by name and a row by expiry date in three partitions.
       expect(before.size).toBeGreaterThanOrEqual(7 * 6);
       const score = (await service.admin("GET", "/compliance/score")).body.score;
       await fixture.tables.remove(Vaults, VAULTS_PARTITION, `n!${vault}`);

@@ -184,9 +184,7 @@ export function arrivalOf(redirection: Redirection, callbackUrl: URL): Arrival {
 export const complete = ({ sso }: Instance, arrival: Arrival): Promise<Redirection> =>
   sso.complete(arrival, ORIGIN, CALLER);
 
-/**
- * Signs a person in, and returns the value of the session's cookie. @param atInstance - The instance that handles the callback
- */
+/** Signs a person in, and returns the value of the session's cookie. `atInstance` handles the callback. */
 export async function signIn(instance: Instance, person: string, atInstance = instance): Promise<string> {
   const { cookies } = await complete(atInstance, await browse(instance, person));
   return cookies[0]!.value;

@@ -31,8 +31,8 @@ export interface CompletedWrite extends Write {
   readonly fate: Fate;
   readonly applied: boolean;
   /**
-   * True if the first or only row of the transaction was rejected because of another writer. In a worker's writes, it is the
-   * fence.
+   * True if the first or only row of the transaction was rejected because of another writer. The first row of a worker's
+   * transaction is the fence.
    */
   readonly rejectedByFence: boolean;
 }

@@ -178,13 +178,13 @@ test("a worker that takes over rewrites the fences before it reads the stored ro
 });
 
 test("results of a crashed worker are rejected although the next worker found nothing to write", async () => {
-  const before = { expiresInDays: 100 };
   setExpiryDays(-3);
   const slow = await workerHolding(isResultsWrite);
   slow.scan(await planVault()).catch(() => {});
   await slow.untilHeld();
   slow.proxy.kill();
-  cloud.control.change("kv-t", "secrets", "moving", before);
+  // The state before the slow worker: `beforeEach` stored this expiry date.
+  setExpiryDays(100);
   await time.add(LEASE_EXPIRED_MS);
   await undisturbed().scan(await planVault());
   await slow.proxy.heldWrites[0]!.release();
@@ -244,7 +244,7 @@ test("a vault that moves during a write to its old subscription is stored only i
   await expectStateOfFirstScan();
 });
 
-test("a vault can be scanned whose rows are of a version without fences, with a lock until 2099", async () => {
+test("a vault whose rows come from a version without fences can be scanned, despite a lock until 2099", async () => {
   const { tables } = undisturbed();
   // Builds that version's state: no fences, a lock of a crashed worker with a wrong clock, and an interrupted change of an
   // expiry date. The change is recorded as a pending write but was written in only one partition.

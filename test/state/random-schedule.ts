@@ -92,7 +92,7 @@ export async function runSchedule(environment: Environment, seed: number): Promi
 
   const content = (vault: Vault): CompanyVault => ({
     name: vault.name,
-    secrets: Array.from({ length: vault.size }, (_, at) => ({ name: `s-${at}`, expiresInDays: at * 9 - 5.5 })),
+    secrets: Array.from({ length: vault.size }, (_, index) => ({ name: `s-${index}`, expiresInDays: index * 9 - 5.5 })),
     keys: random() < 0.3 ? [{ name: "k", expiresInDays: 20.5 }] : [],
   });
 

@@ -28,6 +28,6 @@ test("a character of one unit next to the range of surrogates can be the last of
   const text = `${"a".repeat(MAX_TEXT_UNITS - 1)}\ud7ff${"b".repeat(10)}`;
   const [first] = Object.values(encode(members, { text })) as string[];
   expect(first).toHaveLength(MAX_TEXT_UNITS);
-  const beyond = `${"a".repeat(MAX_TEXT_UNITS - 1)}\ue000${"b".repeat(10)}`;
-  expect((Object.values(encode(members, { text: beyond })) as string[])[0]).toHaveLength(MAX_TEXT_UNITS);
+  const nextText = `${"a".repeat(MAX_TEXT_UNITS - 1)}\ue000${"b".repeat(10)}`;
+  expect((Object.values(encode(members, { text: nextText })) as string[])[0]).toHaveLength(MAX_TEXT_UNITS);
 });

@@ -40,7 +40,7 @@ beforeEach(async () => {
 });
 afterEach(() => proxy.stop());
 
-/** Returns the fence of this test's partition for an owner, who knows its ETag or not. */
+/** Returns the fence of this test's partition for an owner. `etag` is the fence's ETag if the owner knows it. */
 const fence = (owner: string, etag?: string): Fence => tables.fence(Fences, `p${partition}`, "fence", { owner, etag });
 /** Returns the rows of this test's partition as "key text". */
 async function readThings(): Promise<string[]> {
@@ -76,9 +76,11 @@ test("operations for the last transaction are in the last one, for any number of
     [200, 3],
   ] as const) {
     const before = countTransactions();
-    const beforeEach = vi.fn(async () => {});
-    expect((await owner.write(puts(rows), { inLastTransaction: lastOperations, beforeEach })).written).toBe(rows + 2);
-    expect([countTransactions() - before, beforeEach.mock.calls.length]).toEqual([transactions, transactions]);
+    const beforeTransaction = vi.fn(async () => {});
+    expect(
+      (await owner.write(puts(rows), { inLastTransaction: lastOperations, beforeEach: beforeTransaction })).written,
+    ).toBe(rows + 2);
+    expect([countTransactions() - before, beforeTransaction.mock.calls.length]).toEqual([transactions, transactions]);
   }
   const key = thingKey(7);
   await expect(

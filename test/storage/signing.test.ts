@@ -40,6 +40,7 @@ let tables: Tables;
 let directClient: TableClient;
 const allKeys = { one: randomBytes(32), two: randomBytes(32) };
 let partition = 0;
+/** Partition of the current test. */
 let partitionKey: string;
 beforeAll(async () => {
   azurite = await openStorage();

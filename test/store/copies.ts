@@ -17,8 +17,8 @@ import { restoreStore } from "../../shared/store/restore.ts";
 export const newFolder = () => path.join(mkdtempSync(path.join(tmpdir(), "copy-")), "copy");
 
 /**
- * Opens the tables of an account without requests to missing ones, which have no rows. Most tables are missing in a test. They
- * must not be created by anyone else meanwhile.
+ * Opens the tables of an account. Sends no requests to read tables that don't exist, because most tables are missing in a
+ * test. No one else may create tables meanwhile.
  */
 export async function openExistingTables(connectionString: string): Promise<WholeTables> {
   const existing = new Set<string>();

@@ -12,8 +12,9 @@ import type { Steps } from "../support/simulated-crash.ts";
 import { COPIES, caller, openFixture as openSync, SOURCE } from "../sync/sync-fixture.ts";
 import { copyAccount, newFolder, openExistingTables, restoreAccount, withHookAfterWrites } from "./copies.ts";
 
-// Restores from a copy of every step of a sync, of a scan, of an alert's delivery and of a sealing of the audit log. The work completed after the copy, so
-// the other stores, the inventory of the cloud and the key vault are ahead of the restored tables.
+// Each test copies the tables after each step of some work: a sync, a scan, the delivery of an alert or the sealing of the audit
+// log. The work then completes, and the copy is restored. So the cloud, the key vault and the recipients of alerts are ahead of
+// the restored tables.
 
 const REGION = "eu-west-1";
 /** Longer than a lease, so that another worker takes over. */

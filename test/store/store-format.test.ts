@@ -67,13 +67,13 @@ test("requests, timers and messages fail on a store of a newer build, and the er
   const tables = await openSignedTables();
   await tables.put(Format, "store", "format", { format: STORE_FORMAT + 1 });
   const host = await service.addHost();
-  const text = "npm run store -- prepare-rollback";
+  const command = "npm run store -- prepare-rollback";
   // The requests of a browser that signs in are open to anyone, and write rows.
   const signInRequests = ["/auth/sso/login", "/auth/sso/callback?code=1&state=2", "/auth/sso/logout?SAMLRequest=1"];
-  for (const at of ["/alerts/rules", "/health?deep=true", ...signInRequests]) {
-    const answer = await service.admin("GET", host.url + at);
+  for (const route of ["/alerts/rules", "/health?deep=true", ...signInRequests]) {
+    const answer = await service.admin("GET", host.url + route);
     expect([answer.status, answer.body.code, answer.headers.get("Retry-After")]).toEqual([503, "storeIsNewer", "60"]);
-    expect(answer.body.detail).toContain(text);
+    expect(answer.body.detail).toContain(command);
   }
   // Requests that need no storage still succeed, such as the load balancer's check.
   expect((await service.admin("GET", `${host.url}/health`)).status).toBe(200);
@@ -84,11 +84,11 @@ test("requests, timers and messages fail on a store of a newer build, and the er
   await queue.createIfNotExists();
   await queue.sendMessage(Buffer.from("{}").toString("base64"));
   await host.waitForLine((line) => line.includes("Executed 'Functions.") && line.includes("Failed"));
-  expect(host.lines.join("\n")).toContain(text);
+  expect(host.lines.join("\n")).toContain(command);
 
   // The commands of this build don't touch the store either. `--to` names the commit of the earlier build.
-  for (const command of [["prepare-rollback", "--to", "f8ec7568"], ["held"]])
-    expect(await runCommand(...command)).toMatchObject({ code: 1, err: expect.stringContaining("newer version") });
+  for (const args of [["prepare-rollback", "--to", "f8ec7568"], ["held"]])
+    expect(await runCommand(...args)).toMatchObject({ code: 1, err: expect.stringContaining("newer version") });
   const changed = await run("user", "create", "--username", "late", "--generate");
   expect(changed).toMatchObject({ code: 1, err: expect.stringContaining("newer version") });
   expect(await storedFormat()).toBe(STORE_FORMAT + 1);

@@ -86,10 +86,10 @@ const countWrites = () => cloud.control.requests({ operation: "keyvault.setSecre
 
 /** Returns a sample of crashes, alternately before and after a step. A campaign gets both for each step. */
 const crashesOf = ({ taken }: Steps, count: number) => {
-  const steps = Array.from({ length: taken }, (_, at) => at + 1);
-  return sampled(steps, count).flatMap((crashAt, place) => {
+  const steps = Array.from({ length: taken }, (_, index) => index + 1);
+  return sampled(steps, count).flatMap((crashAt, index) => {
     const both = [{ crashAt, when: "before" } as const, { crashAt, when: "after" } as const];
-    return IS_CAMPAIGN ? both : [both[(SEED + place) % 2]!];
+    return IS_CAMPAIGN ? both : [both[(SEED + index) % 2]!];
   });
 };
 
@@ -218,7 +218,7 @@ test("a target whose provider does not store which version it has is written at 
   expect(crashes).toBeGreaterThan(0);
 });
 
-test("a target without stored version that a crashed worker created stays the record's own after further crashes and failures", {
+test("a target that a crashed worker created stays the record's own after more crashes, also if its provider stores no version", {
   timeout: 300_000,
 }, async () => {
   const body = cloud.control.providers.configurations().github!;
@@ -275,15 +275,16 @@ describe("SIGKILL", () => {
       newVersion(() => cloud.control.moveClock(SECOND_MS)),
       steps,
     );
-    const crashSteps = Array.from({ length: 10 }, (_, at) => 1 + Math.round((at * (steps.taken - 1)) / 9));
+    // Ten steps at even distances, from the first to the last one.
+    const crashSteps = Array.from({ length: 10 }, (_, index) => 1 + Math.round((index * (steps.taken - 1)) / 9));
     const outcomes: string[] = [];
     for (let run = 0; run < RUNS; run++) {
-      for (const [at, crashAt] of crashSteps.entries()) {
+      for (const [index, crashAt] of crashSteps.entries()) {
         // Outside of a campaign only two of the ten steps, because each starts a process: a kill after a step, and one before.
-        if (!IS_CAMPAIGN && at !== 3 && at !== 6) continue;
+        if (!IS_CAMPAIGN && index !== 3 && index !== 6) continue;
         const { recordId, targetName, expected } = await SCENARIOS["a new version"]!.arrange();
         const before = countWrites();
-        outcomes.push(String(await runAndKill(recordId, crashAt, (run + at) % 2 === 0 ? "before" : "after")));
+        outcomes.push(String(await runAndKill(recordId, crashAt, (run + index) % 2 === 0 ? "before" : "after")));
         await fixture.passTime(TAKEOVER_MS);
         await fixture.drainAll();
         expect([crashAt, countWrites() - before, fixture.copyValue(targetName)]).toEqual([crashAt, 1, expected]);

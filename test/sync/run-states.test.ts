@@ -198,11 +198,11 @@ class Model {
   write(worker: Worker, fault: Fault) {
     // The calls of a write end in time. A worker that was suspended for longer finds its connections closed.
     if (this.now - worker.announcedAt! > WRITE_MS) return this.fail(worker, true);
-    const isAlone = this.workers.filter(
+    const writingWorkers = this.workers.filter(
       (one) =>
         one.step === "announced" && this.now - one.announcedAt! <= WRITE_MS && one.lease.version === this.lease.version,
     );
-    expect(isAlone, "one worker at a time can write the target").toEqual([worker]);
+    expect(writingWorkers, "one worker at a time can write the target").toEqual([worker]);
     if (fault === "transient") return this.fail(worker, false);
     const version = Number(worker.inspected!.source);
     this.target = { holds: version, mark: this.marks ? markId(this.mark(version)) : undefined };
@@ -276,6 +276,7 @@ const command = fc.record({
     { weight: 8, arbitrary: fc.constant<Fault>("none") },
     { weight: 1, arbitrary: fc.constantFrom(...FAULTS) },
   ),
+  /** Selects the worker that takes a step, or the duration of a wait. */
   which: fc.nat(50),
 });
 
@@ -319,7 +320,7 @@ test("after any sequence of events, a lease has followed its table of states, an
   expect(reached.situations.filter((one) => one !== "decided write mended")).toEqual(situations.sort());
 });
 
-test("only a deletion takes over from a deletion that keeps the target, before the lease expires", () => {
+test("until the lease of a deletion that keeps the target expires, only another deletion can take it", () => {
   const lease = { owner: "delete record r1" };
   const isTaken = (from: LeaseRecord, worker: string) =>
     nextLease(from, { type: "taken", worker, abandoned: false }) !== undefined;

@@ -206,8 +206,8 @@ describe("a target that the record does not own", () => {
   });
 
   test.each([
-    ["without the owner in its tags if that is not a record id", "<b>call 0900</b>".padEnd(256, "!")],
-    ["with the record id in its tags", "01J00000000000000000000000"],
+    ["without the owner that its tags name, because that is not a record ID", "<b>call 0900</b>".padEnd(256, "!")],
+    ["with the record ID that its tags name", "01J00000000000000000000000"],
   ])("is reported %s", async (_how, owner) => {
     const targetName = fixture.unusedName("tagged");
     const tags = { "managed-by": "credential-lifecycle", "sync-record": owner };
@@ -257,6 +257,7 @@ describe("a source", () => {
     expect(after.failure).toBeUndefined();
   });
 
+  /** Tags of a secret that another sync record wrote. */
   const MARKED = { "managed-by": "credential-lifecycle", "sync-record": "01J00000000000000000000000" };
   function put(secret: object): string {
     const name = fixture.unusedName("odd");

@@ -126,7 +126,7 @@ export function openFixture({ cloud, connectionString, storage, ...options }: Fi
     async discover(...vaults: string[]): Promise<void> {
       for (const name of vaults) {
         const vaultUri = `https://${name}.${config.cloud.keyVaultSuffix}:${port}/`;
-        const { subscriptionId } = cloud.control.vaults().find((one) => one.name === name)!;
+        const { subscriptionId } = cloud.control.vaults().find((vault) => vault.name === name)!;
         await tables.put(Vaults, VAULTS, vaultKey(name), { ...vaultOf(name, subscriptionId), vaultUri });
       }
     },

@@ -11,11 +11,12 @@ import { COPIES, caller, type Fixture, HOUR_MS, openFixture, SOURCE } from "./sy
 // A record remembers the identity of its key vaults (resource id and creation date). Another vault that later has the same name must
 // not get or provide a value until a user confirms it.
 
-const ACCOUNTS = Array.from({ length: 40 }, (_, at) => `vaults${String(at).padStart(2, "0")}`);
+const ACCOUNTS = Array.from({ length: 40 }, (_, index) => `vaults${String(index).padStart(2, "0")}`);
 let storage: TestStorage;
 let cloud: Cloud;
 let fixture: Fixture;
 let fixtures = 0;
+/** IDs of the subscription that has the vaults, and of another one to which they can move. */
 let shop: string;
 let otherSubscription: string;
 
@@ -282,6 +283,7 @@ test("records of the same vaults share the requests that describe them", async (
   for (const { recordId } of records) await fixture.sync.trigger(recordId, caller);
   await fixture.drainAll();
   const { "arm.getVault": described = 0, "keyvault.listSecretVersions": listed } = cloud.control.counts();
+  // Each of the 8 records lists the versions of its source and of its target.
   expect(listed).toBe(16);
   // One request for each of the two vaults. Descriptions are cached for ten seconds, so a slow machine needs some more.
   expect(described).toBeLessThanOrEqual(8);

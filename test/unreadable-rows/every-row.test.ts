@@ -323,8 +323,8 @@ async function failuresWith(broken: readonly [Sample, RawRow][]): Promise<string
   for (const route of paths) {
     const { status, body, leftOut, text } = await send("GET", route);
     // The list of a scan's results needs the scan, and the table of owners is one row.
-    const needsOne = route.endsWith("/results") || route === "/alerts/owners";
-    if (status === 500 || (status === 503 && lists.has(route) && !needsOne))
+    const needsUnreadableRow = route.endsWith("/results") || route === "/alerts/owners";
+    if (status === 500 || (status === 503 && lists.has(route) && !needsUnreadableRow))
       failures.push(`${route}: ${status} ${text.slice(0, 300)}`);
     if (leftOut > 0 && Array.isArray(body?.items) && body.unreadableRows?.count !== leftOut)
       failures.push(`${route} does not name the rows`);
@@ -349,7 +349,7 @@ test.for(Array.from({ length: GROUPS }, (_, index) => index))(
 );
 
 /** Returns the row with other bytes in its binary members, which can't be unpacked. Undefined if it has none. */
-function notPacked({ original }: Sample): RawRow | undefined {
+function withInvalidBytes({ original }: Sample): RawRow | undefined {
   const isBinary = ([, value]: [string, unknown]) => (value as { type?: string } | undefined)?.type === "Binary";
   const binary = membersOf(original).filter(isBinary);
   const garbage = { type: "Binary", value: Buffer.from("other").toString("base64") };
@@ -359,7 +359,7 @@ function notPacked({ original }: Sample): RawRow | undefined {
 
 test("bytes that can't be unpacked make their row unreadable, and cause no 500", async () => {
   const broken = samples.flatMap((sample): [Sample, RawRow][] => {
-    const row = notPacked(sample);
+    const row = withInvalidBytes(sample);
     return row ? [[sample, row]] : [];
   });
   expect(broken.length).toBeGreaterThan(15);

@@ -34,6 +34,7 @@ function newProcess() {
   return { tables, unreadableRows };
 }
 
+/** Writes rows that can't be read, because their `size` is a text. */
 async function breakRows(partitionKey: string, count: number): Promise<void> {
   const options = { allowInsecureConnection: true };
   const client = TableClient.fromConnectionString(storage.connectionString(), "Things", options);

@@ -46,7 +46,7 @@ const CREATED = { createdAt: SINCE, createdBy: "admin", ...CHANGED };
 const REQUEST = { runId: ID, requestedBy: "admin", requestId: "planted", createdAt: SINCE, finishedAt: SINCE };
 const RUN = { ...REQUEST, trigger: "api" as const, status: "completed" as const, failures: [] };
 
-/** Writes the rows. @param scanId - A scan that has ended. */
+/** Writes one or more rows of each missing kind. `scanId` names a scan that has ended. */
 export async function plantRows(tables: Tables, { scanId, vaultName }: { scanId: string; vaultName: string }) {
   await plantScansAndResults(tables, scanId, vaultName);
   await plantUsers(tables);

@@ -38,7 +38,7 @@ const LISTS = [
   "/system/reconciliation",
 ];
 
-/** Builds a commit into a folder that a functions host can run. Without the page, which is not tested here. */
+/** Builds a commit without the page, which is not tested here. Returns the folder of the app that a functions host can run. */
 function buildCommit(commit: string, folder: string): string {
   const [source, app, archive] = ["source", "app", "source.tar"].map((name) => path.join(folder, name)) as [
     string,
@@ -128,6 +128,7 @@ describe.skipIf(skipWithout("history")).each(EARLIER_BUILDS)("the build %s on a 
     rmSync(folder, { recursive: true, force: true });
   });
 
+  /** The build f8ec7568 does not sign the rows that it writes. */
   const signsRows = commit !== "f8ec7568";
   if (signsRows)
     test("writes rows that the current build accepts also if the store is not prepared", {

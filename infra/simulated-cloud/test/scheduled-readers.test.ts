@@ -123,6 +123,7 @@ test("a gateway uses a new certificate within 4 hours and Front Door within 72 h
   control.moveClock(4 * HOUR_MS);
   expect(valueCounts("agw")).toEqual({ "sslCertificates/free": 2, "sslCertificates/bound": 1 });
   expect(await thumbprint()).toBe(firstThumbprint);
+  // 72 hours after the new certificates.
   control.moveClock(68 * HOUR_MS);
   expect(await thumbprint()).not.toBe(firstThumbprint);
 });

@@ -34,7 +34,7 @@ export class Signer {
     return pem("CERTIFICATE", Buffer.from(this.#foreignKey.certificate, "base64"));
   }
 
-  /** Returns the XML of a response to `request`. @param mode - Defects of the response */
+  /** Returns the XML of a response to `request`, with the defects that `mode` names. */
   async respond(mode: SamlMode = {}): Promise<string> {
     const key = mode.foreignKey ? this.#foreignKey : this.#key;
     const id = () => `_${randomBytes(16).toString("hex")}`;
