@@ -51,7 +51,7 @@ async function regenerateFirst(kind: KeyKind) {
 
 describe("the table of kinds", () => {
   test.each(ROTATED.map((kind) => [kind.title, kind] as const))(
-    "a %s regenerates one key once, with the actions of the table and no others",
+    "%s: one key is regenerated once, with the actions of the table and no others",
     async (_, kind) => {
       const id = idOf(kind);
       cloud.control.allowOnly([{ scope: id.split("/").slice(0, 5).join("/"), actions: kind.actions, dataActions: [] }]);
