@@ -8,10 +8,10 @@ import { createIdentity } from "../../shared/platform/azure/identity.ts";
 import {
   readConnectionString,
   rewriteConnectionString,
-} from "../../shared/rotation/issuers/resource-keys/connection-strings.ts";
-import { createKeysClient, type KeysClient } from "../../shared/rotation/issuers/resource-keys/keys-client.ts";
-import { KEY_KINDS, type KeyKind, kindOfType, otherKey } from "../../shared/rotation/issuers/resource-keys/kinds.ts";
-import { findHeldKey, proposeByTags } from "../../shared/rotation/issuers/resource-keys/matching.ts";
+} from "../../shared/rotation/resource-keys/connection-strings.ts";
+import { createKeysClient, type KeysClient } from "../../shared/rotation/resource-keys/keys-client.ts";
+import { KEY_KINDS, type KeyKind, kindOfType, otherKey } from "../../shared/rotation/resource-keys/kinds.ts";
+import { findHeldKey, proposeByTags } from "../../shared/rotation/resource-keys/matching.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { expectFailure, recordingLog, SHORT_WAITS } from "../azure/services.ts";
 

@@ -1,5 +1,5 @@
 import { timingSafeEqual } from "node:crypto";
-import { parseResourceId } from "../../../platform/azure/resource-id.ts";
+import { parseResourceId } from "../../platform/azure/resource-id.ts";
 import { readConnectionString } from "./connection-strings.ts";
 import { type KeyKind, kindOfType, type ListedKey } from "./kinds.ts";
 

@@ -1,6 +1,6 @@
 import * as z from "zod";
-import { DiscoveryRunFields } from "../../../platform/runs/discovery-runs.ts";
-import { entity } from "../../../platform/storage/entity.ts";
+import { DiscoveryRunFields } from "../../platform/runs/discovery-runs.ts";
+import { entity } from "../../platform/storage/entity.ts";
 
 /** The record of a discovery run of links: which vault secrets store which keys of resources. It contains counts, no value. */
 
@@ -34,5 +34,5 @@ export const RunRecord = DiscoveryRunFields.extend({
 });
 export type RunRecord = z.infer<typeof RunRecord>;
 
-export const RUNS = "runs";
-export const Runs = entity("RotationCredentials", RunRecord);
+export const RUNS = "keyLinkRuns";
+export const Runs = entity("RotationMatches", RunRecord);

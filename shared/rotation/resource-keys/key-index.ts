@@ -1,5 +1,5 @@
 import { createHmac } from "node:crypto";
-import type { Randomness } from "../../../platform/runtime.ts";
+import type { Randomness } from "../../platform/runtime.ts";
 import { readConnectionString } from "./connection-strings.ts";
 import type { KeyKind, ListedKey } from "./kinds.ts";
 import { findHeldKey } from "./matching.ts";
