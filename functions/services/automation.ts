@@ -34,6 +34,7 @@ import { type AutomaticRotation, createAutomaticRotation } from "../../shared/ro
 import { PROOF_LIMITS } from "../../shared/rotation/match-verification.ts";
 import { createMatches, type MatchFinder } from "../../shared/rotation/matches.ts";
 import { createPolicies, type RotationPolicies } from "../../shared/rotation/policies.ts";
+import { type Credentials, createCredentials } from "../../shared/rotation/resource-keys/credentials.ts";
 import { createRotations, type Rotations } from "../../shared/rotation/rotations.ts";
 import type { Settings } from "../../shared/settings/settings.ts";
 import { startingSyncOnWrite } from "../../shared/sync/record-vaults.ts";
@@ -51,6 +52,7 @@ export interface AutomationServices {
   rotations: Rotations;
   automaticRotation: AutomaticRotation;
   assetRotation: AssetRotation;
+  credentials: Credentials;
   rotationNotices: AutomationSource;
 }
 
