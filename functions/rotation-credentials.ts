@@ -170,7 +170,6 @@ export const queues = [
     name: "discoverCredentialsFailed",
     of: QUEUE,
     message: DiscoverMessage,
-    handle: (message, { services, requestId }) =>
-      services.credentials.failed(message, { actor: "system", requestId }),
+    handle: (message, { services, requestId }) => services.credentials.failed(message, { actor: "system", requestId }),
   }),
 ];

@@ -35,6 +35,8 @@ import { PROOF_LIMITS } from "../../shared/rotation/match-verification.ts";
 import { createMatches, type MatchFinder } from "../../shared/rotation/matches.ts";
 import { createPolicies, type RotationPolicies } from "../../shared/rotation/policies.ts";
 import { type Credentials, createCredentials } from "../../shared/rotation/resource-keys/credentials.ts";
+import { createKeysClient } from "../../shared/rotation/resource-keys/keys-client.ts";
+import { KEY_LINKS, KeyLinks, linkKey } from "../../shared/rotation/resource-keys/links.ts";
 import { createRotations, type Rotations } from "../../shared/rotation/rotations.ts";
 import type { Settings } from "../../shared/settings/settings.ts";
 import { startingSyncOnWrite } from "../../shared/sync/record-vaults.ts";
@@ -206,6 +208,19 @@ export function createAutomation(deps: {
     randomness,
     log,
   });
+  const credentials = createCredentials({
+    tables,
+    config,
+    keys: createKeysClient(arm),
+    vaults: vaultSecrets,
+    links: { store: async (link) => void (await tables.put(KeyLinks, KEY_LINKS, linkKey(link), link)) },
+    units: azureEdges.units,
+    audit,
+    queues,
+    clock,
+    randomness,
+    log,
+  });
   const assetRotation = createAssetRotation({ tables, config, vaults: vaultSecrets, matches, randomness });
   const automaticRotation = createAutomaticRotation({
     tables,
@@ -220,5 +235,15 @@ export function createAutomation(deps: {
   });
   const rotationNotices = createRotationNotices({ tables, clock, log, settings, licensed, policies, rotations });
 
-  return { dependencies, logs, matches, policies, rotations, automaticRotation, assetRotation, rotationNotices };
+  return {
+    dependencies,
+    logs,
+    matches,
+    policies,
+    rotations,
+    automaticRotation,
+    assetRotation,
+    credentials,
+    rotationNotices,
+  };
 }

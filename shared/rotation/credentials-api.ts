@@ -128,9 +128,9 @@ export const CredentialDiscovery = z
     createdAt: z.iso.datetime(),
     finishedAt: z.iso.datetime().nullable(),
     resources: z.int().meta({ description: "Number of resources whose keys were listed so far." }),
-    resourcesDenied: z
-      .int()
-      .meta({ description: "Number of resources that were not compared, because the identity may not list their keys." }),
+    resourcesDenied: z.int().meta({
+      description: "Number of resources that were not compared, because the identity may not list their keys.",
+    }),
     secrets: z.int().meta({ description: "Number of vault secrets that were read so far." }),
     secretsDenied: z
       .int()

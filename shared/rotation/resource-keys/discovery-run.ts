@@ -9,9 +9,7 @@ export const RunRecord = DiscoveryRunFields.extend({
    * How far the run is. A pass compares the secrets with the keys of the resources whose ID is after `after` and not after
    * `until`. `secret`: row key of the last secret that the pass compared. Absent before the first pass.
    */
-  position: z
-    .object({ after: z.string(), until: z.string().optional(), secret: z.string().optional() })
-    .optional(),
+  position: z.object({ after: z.string(), until: z.string().optional(), secret: z.string().optional() }).optional(),
   /** Resources whose keys were listed. */
   resources: z.int(),
   /** Resources whose keys the identity may not list. */

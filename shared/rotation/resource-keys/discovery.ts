@@ -20,7 +20,7 @@ import type { RunRecord } from "./discovery-run.ts";
 import { createKeyIndex, type KeyIndex } from "./key-index.ts";
 import type { KeyOwner, KeysClient } from "./keys-client.ts";
 import { KEY_KINDS, type KeyKind } from "./kinds.ts";
-import { KEY_LINKS, type KeyLink, KeyLinks, type KeyLinkStore, linkKey } from "./links.ts";
+import { KEY_LINKS, type KeyLink, type KeyLinkStore, KeyLinks, linkKey } from "./links.ts";
 import { findHeldKey } from "./matching.ts";
 
 /** Time after which a worker hands the run off to the next message, at the next saved position. */

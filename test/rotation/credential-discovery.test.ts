@@ -1,0 +1,168 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import type { AuditEvent } from "../../shared/audit/event.ts";
+import { createArm } from "../../shared/platform/azure/arm.ts";
+import { createIdentity } from "../../shared/platform/azure/identity.ts";
+import { keyVaultRowKeys } from "../../shared/platform/azure/row-keys.ts";
+import { createServiceKeyVault } from "../../shared/platform/azure/service-key-vault.ts";
+import { createVaultSecrets } from "../../shared/platform/azure/vault-secrets.ts";
+import { type Config, loadConfig } from "../../shared/platform/config/config.ts";
+import { systemRandomness } from "../../shared/platform/runtime.ts";
+import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
+import { MINUTE_MS } from "../../shared/platform/time.ts";
+import { type Credentials, createCredentials } from "../../shared/rotation/resource-keys/credentials.ts";
+import { createKeysClient } from "../../shared/rotation/resource-keys/keys-client.ts";
+import { KEY_LINKS, KeyLinks, linkKey } from "../../shared/rotation/resource-keys/links.ts";
+import { useManagedIdentity } from "../azure/live-cloud.ts";
+import { recordingLog } from "../azure/services.ts";
+import { IS_CAMPAIGN, LONG_MS } from "../support/sampling.ts";
+import { Service } from "../support/service.ts";
+import { crashable, SimulatedCrash, type Steps } from "../support/simulated-crash.ts";
+import { plantedCompany } from "./planted-credentials.ts";
+
+/**
+ * Tests of the discovery of keys of Azure resources in vault secrets when its process crashes. Another process continues the
+ * run, and the links are then the same as without a crash.
+ */
+
+const { company, links: planted } = plantedCompany(20);
+const caller = { actor: "boss", requestId: "request-1" } as const;
+const expected = planted.map(({ vaultName, secretName, keyName }) => `${vaultName}/${secretName} ${keyName}`).sort();
+
+let service: Service;
+let config: Config;
+let events: AuditEvent[];
+let messages: unknown[];
+
+beforeAll(async () => {
+  service = await Service.start({ company });
+  await service.scan();
+  await useManagedIdentity(service.cloud);
+  config = loadConfig({ ...service.environment, AzureWebJobsStorage: service.azurite.connectionString() });
+}, 300_000);
+afterAll(() => service?.stop());
+beforeEach(() => {
+  events = [];
+  messages = [];
+});
+
+function openTables(): Tables {
+  const log = recordingLog();
+  const vault = createServiceKeyVault({ config, identity: createIdentity(config), log })!;
+  const keys = keyVaultRowKeys(vault, systemRandomness());
+  return createTables({ connectionString: service.azurite.connectionString() }, { log, keys });
+}
+
+/**
+ * Starts a process that discovers. With `steps` it crashes at one of its calls to storage, the audit log, the queue or the cloud.
+ *
+ * @param isLate - Whether the lease of an earlier process has expired.
+ */
+function startProcess(steps: Steps = { taken: 0 }, isLate = false): Credentials {
+  const log = recordingLog();
+  const identity = createIdentity(config);
+  const arm = createArm({ config, identity, log });
+  const tables = openTables();
+  const aged: Tables = {
+    ...tables,
+    getWithAge: async (e, partitionKey, rowKey) => {
+      const found = await tables.getWithAge(e, partitionKey, rowKey);
+      return found && { ...found, ageMs: found.ageMs + (isLate ? 2 * MINUTE_MS : 0) };
+    },
+  };
+  const isPromise = (method: string) => !["pages", "owners", "fence", "batches"].includes(method);
+  const wrapped = crashable(aged, steps, isPromise);
+  const vaults = createVaultSecrets({ config, identity, log });
+  const keys = crashable(createKeysClient(arm), steps, isPromise);
+  const queues = {
+    send: async (_queue: string, message: unknown) => void messages.push(message),
+    checkReachable: async () => {},
+  };
+  return createCredentials({
+    tables: wrapped,
+    config,
+    keys,
+    vaults: { open: (vault) => crashable(vaults.open(vault), steps) },
+    links: {
+      store: async (link) => void (await wrapped.put(KeyLinks, KEY_LINKS, linkKey(link), link)),
+    },
+    units: async () => [company.subscriptions[0]!.id!],
+    audit: crashable({ append: async (event: AuditEvent) => void events.push(event) }, steps),
+    queues: crashable(queues, steps),
+    clock: { now: () => new Date() },
+    randomness: systemRandomness(),
+    log,
+  });
+}
+
+async function storedLinks(): Promise<string[]> {
+  const lines: string[] = [];
+  for await (const rows of openTables().pages(KeyLinks, { partitionKey: KEY_LINKS }))
+    lines.push(...rows.map(({ vaultName, secretName, keyName }) => `${vaultName}/${secretName} ${keyName}`));
+  return lines.sort();
+}
+
+async function removeLinks(): Promise<void> {
+  const tables = openTables();
+  for await (const rows of tables.pages(KeyLinks, { partitionKey: KEY_LINKS }))
+    for (const { rowKey } of rows) await tables.remove(KeyLinks, KEY_LINKS, rowKey);
+}
+
+test(
+  "a run continues after a crash at any call, finds the same links and has one audit entry of its end",
+  async () => {
+    const counted: Steps = { taken: 0 };
+    const { run } = await startProcess(counted).discover(caller);
+    expect(run.status).toBe("completed");
+    expect(await storedLinks()).toEqual(expected);
+    const total = counted.taken;
+    expect(total).toBeGreaterThan(80);
+
+    // All calls in a campaign, otherwise every 13th, with the others' turn by whether the crash is before or after the call.
+    const stride = IS_CAMPAIGN ? 1 : 13;
+    let crashes = 0;
+    for (let crashAt = 1; crashAt <= total; crashAt += stride) {
+      const when = crashes % 2 === 0 ? "after" : "before";
+      await removeLinks();
+      events = [];
+      const steps: Steps = { taken: 0, crashAt, when };
+      await startProcess(steps)
+        .discover(caller)
+        .catch((error: unknown) => {
+          if (!(error instanceof SimulatedCrash)) throw error;
+        });
+      expect(steps.dead, `crash ${when} call ${crashAt}`).toBe(true);
+      crashes++;
+      const { run } = await startProcess({ taken: 0 }, true).discover(caller);
+      expect(run.status, `crash ${when} call ${crashAt}`).toBe("completed");
+      expect(await storedLinks(), `crash ${when} call ${crashAt}`).toEqual(expected);
+      // A run that ended before the crash has an entry of its own.
+      const ends = events.filter(({ type }) => type === "rotation.credentialsDiscovered");
+      const runs = new Set(ends.map(({ target }) => target?.id));
+      expect(new Set(ends.map(({ id }) => id)).size, `crash ${when} call ${crashAt}`).toBe(runs.size);
+    }
+    console.log(`${crashes} crashes in a run of ${total} calls`);
+  },
+  LONG_MS,
+);
+
+test(
+  "a message that arrives twice, or while another worker has the run, does no harm",
+  async () => {
+    await removeLinks();
+    const steps: Steps = { taken: 0, crashAt: 40 };
+    await startProcess(steps)
+      .discover(caller)
+      .catch(() => {});
+    const message = messages[0] as { runId: string };
+    messages = [];
+    // The lease of the crashed worker has not expired: the message is sent again.
+    await startProcess().handle(message);
+    expect(messages).toEqual([message]);
+    const late = startProcess({ taken: 0 }, true);
+    await Promise.all([late.handle(message), late.handle(message)]);
+    await late.handle(message);
+    expect((await late.run(message.runId)).status).toBe("completed");
+    expect(await storedLinks()).toEqual(expected);
+  },
+  LONG_MS,
+);
