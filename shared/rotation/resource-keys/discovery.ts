@@ -141,7 +141,7 @@ async function listKeys(
   const denied = new Set<string>();
   let taken = 0;
 
-  async function addKeys(owner: KeyOwner): Promise<void> {
+  async function addKeys(owner: ListedOwner): Promise<void> {
     for (const kind of kindsOf(owner)) {
       try {
         for (const id of await deps.keys.childrenOf(owner.id, kind, signal))
