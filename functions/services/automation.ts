@@ -34,6 +34,8 @@ import { type AutomaticRotation, createAutomaticRotation } from "../../shared/ro
 import { PROOF_LIMITS } from "../../shared/rotation/match-verification.ts";
 import { createMatches, type MatchFinder } from "../../shared/rotation/matches.ts";
 import { createPolicies, type RotationPolicies } from "../../shared/rotation/policies.ts";
+import { createKeysClient } from "../../shared/rotation/resource-keys/keys-client.ts";
+import { createKeyLinks } from "../../shared/rotation/resource-keys/links.ts";
 import { createRotations, type Rotations } from "../../shared/rotation/rotations.ts";
 import type { Settings } from "../../shared/settings/settings.ts";
 import { startingSyncOnWrite } from "../../shared/sync/record-vaults.ts";
@@ -167,6 +169,8 @@ export function createAutomation(deps: {
     app: (appId) => graph.findApplication({ appId }),
     proveSignIn: signIn,
   });
+  const keys = createKeysClient(arm);
+  const keyLinks = createKeyLinks({ tables, config, vaults: vaultSecrets, keys, index: matches.index, log });
   const policies = createPolicies({
     tables,
     settings,
@@ -194,6 +198,8 @@ export function createAutomation(deps: {
     vaults: startingSyncOnWrite(vaultSecrets, (vault, secret) => sync.runFor(vault, secret)),
     serviceVault: serviceKeyVault,
     matches,
+    keys,
+    keyLinks,
     inventory: {
       applicationChanged: (application) => applications.requestRefresh(application),
       vaultChanged: (vaultName) => deps.rescans.requestForChange(vaultName),
@@ -204,7 +210,7 @@ export function createAutomation(deps: {
     randomness,
     log,
   });
-  const assetRotation = createAssetRotation({ tables, config, vaults: vaultSecrets, matches, randomness });
+  const assetRotation = createAssetRotation({ tables, config, vaults: vaultSecrets, matches, keyLinks, randomness });
   const automaticRotation = createAutomaticRotation({
     tables,
     queues,
