@@ -139,8 +139,9 @@ const rotateCredential = endpoint({
     if (body.dryRun) {
       const { rotations, clock } = services;
       const { resourceId, kind } = credential;
+      const subject = { issuer: "resourceKey" as const, resourceId, keyKind: kind.name };
       const confirmations = await confirmationsFor(body.targets, actor, services);
-      const plan = await dryRun({ resourceId, keyKind: kind.name }, async () => request, confirmations, {
+      const plan = await dryRun(subject, async () => request, confirmations, {
         rotations,
         now: clock.now(),
       });

@@ -36,7 +36,7 @@ import { createMatches, type MatchFinder } from "../../shared/rotation/matches.t
 import { createPolicies, type RotationPolicies } from "../../shared/rotation/policies.ts";
 import { type Credentials, createCredentials } from "../../shared/rotation/resource-keys/credentials.ts";
 import { createKeysClient } from "../../shared/rotation/resource-keys/keys-client.ts";
-import { KEY_LINKS, KeyLinks, linkKey } from "../../shared/rotation/resource-keys/links.ts";
+import { createKeyLinks } from "../../shared/rotation/resource-keys/links.ts";
 import { createRotations, type Rotations } from "../../shared/rotation/rotations.ts";
 import type { Settings } from "../../shared/settings/settings.ts";
 import { startingSyncOnWrite } from "../../shared/sync/record-vaults.ts";
@@ -171,6 +171,8 @@ export function createAutomation(deps: {
     app: (appId) => graph.findApplication({ appId }),
     proveSignIn: signIn,
   });
+  const keys = createKeysClient(arm);
+  const keyLinks = createKeyLinks({ tables, config, vaults: vaultSecrets, keys, index: matches.index, log });
   const policies = createPolicies({
     tables,
     settings,
@@ -198,6 +200,8 @@ export function createAutomation(deps: {
     vaults: startingSyncOnWrite(vaultSecrets, (vault, secret) => sync.runFor(vault, secret)),
     serviceVault: serviceKeyVault,
     matches,
+    keys,
+    keyLinks,
     inventory: {
       applicationChanged: (application) => applications.requestRefresh(application),
       vaultChanged: (vaultName) => deps.rescans.requestForChange(vaultName),
@@ -211,9 +215,9 @@ export function createAutomation(deps: {
   const credentials = createCredentials({
     tables,
     config,
-    keys: createKeysClient(arm),
+    keys,
     vaults: vaultSecrets,
-    links: { store: async (link) => void (await tables.put(KeyLinks, KEY_LINKS, linkKey(link), link)) },
+    links: keyLinks,
     units: azureEdges.units,
     audit,
     queues,
@@ -221,7 +225,7 @@ export function createAutomation(deps: {
     randomness,
     log,
   });
-  const assetRotation = createAssetRotation({ tables, config, vaults: vaultSecrets, matches, randomness });
+  const assetRotation = createAssetRotation({ tables, config, vaults: vaultSecrets, matches, keyLinks, randomness });
   const automaticRotation = createAutomaticRotation({
     tables,
     queues,

@@ -6,7 +6,10 @@ import { ISSUER_KINDS } from "./rotation.ts";
 
 const IssuerView = z
   .object({
-    kind: z.enum(ISSUER_KINDS).meta({ description: "`clientSecret`: client secrets of Entra applications." }),
+    kind: z.enum(ISSUER_KINDS).meta({
+      description:
+        "`clientSecret`: client secrets of Entra applications. `resourceKey`: keys of Azure resources that have two keys.",
+    }),
     title: z.string().meta({ description: "Name of the kind for people.", example: "Client secret of an application" }),
     canHoldTwo: z
       .boolean()

@@ -2,6 +2,7 @@ import type { Cloud } from "simulated-cloud/cloud.ts";
 import { secretValueOf } from "simulated-cloud/company/applications.ts";
 import type { AuditEvent } from "../../shared/audit/event.ts";
 import type { CallLimits } from "../../shared/platform/azure/calls.ts";
+import { createArm } from "../../shared/platform/azure/arm.ts";
 import { createGraph, type Graph } from "../../shared/platform/azure/graph.ts";
 import { createIdentity } from "../../shared/platform/azure/identity.ts";
 import { keyVaultRowKeys } from "../../shared/platform/azure/row-keys.ts";
@@ -19,6 +20,8 @@ import { heldCopyName } from "../../shared/rotation/held-copies.ts";
 import type { ChangedApplication } from "../../shared/rotation/inventory-updates.ts";
 import type { ClientSecretRequest, RotationRequest, VaultSecretRequest } from "../../shared/rotation/request.ts";
 import { isOver, type RotationRecord } from "../../shared/rotation/rotation.ts";
+import { createKeysClient } from "../../shared/rotation/resource-keys/keys-client.ts";
+import { createKeyLinks } from "../../shared/rotation/resource-keys/links.ts";
 import { createRotations, type Rotations } from "../../shared/rotation/rotations.ts";
 import { noLogs, type SecretUsage } from "../../shared/rotation/secret-usage.ts";
 import type { Matches, Target } from "../../shared/rotation/targets.ts";
@@ -195,8 +198,11 @@ export class World {
     const vaults = createVaultSecrets(cloud);
     const proof = createSignInProof(config);
     const { tenantId } = this.cloud.app;
+    const tables = this.#tables();
+    const keys = createKeysClient(createArm(cloud), { checks: 6, firstWaitMs: 1 });
+    const keyLinks = createKeyLinks({ tables, config, vaults, keys, index: { findSecrets: async () => [] }, log });
     return createRotations({
-      tables: crashable("tables", this.#tables()),
+      tables: crashable("tables", tables),
       queues: crashable("queues", {
         send: async (_queue: string, message: unknown, options: { delaySeconds?: number } = {}) => {
           if (this.queueFails) throw new Error("The queue rejects messages.");
@@ -222,6 +228,8 @@ export class World {
         targetsOf: (app, keyId) => this.matches.targetsOf(app, keyId),
         recordWrittenPlaces: (rotation) => this.matches.recordWrittenPlaces(rotation),
       } satisfies Matches),
+      keys: crashable("keys", keys),
+      keyLinks: crashable("keyLinks", keyLinks),
       inventory: crashable("inventory", {
         applicationChanged: async (application: ChangedApplication) => this.#updateInventory(application),
         vaultChanged: async (vaultName: string) => this.#updateInventory(vaultName),

@@ -450,6 +450,9 @@ const KINDS_BY_TYPE = new Map(KEY_KINDS.map((kind) => [kind.type.toLowerCase(), 
 /** Returns the kind of a resource type in any spelling. Undefined if the table has none. */
 export const kindOfType = (type: string): KeyKind | undefined => KINDS_BY_TYPE.get(type.toLowerCase());
 
+/** Returns the kind with a name of the table. */
+export const kindNamed = (name: string): KeyKind | undefined => KEY_KINDS.find((kind) => kind.name === name);
+
 /** Returns the key of the same pair, which can replace a key. @throws {TypeError} if the kind has no such key. */
 export function otherKey({ pairs, title }: KeyKind, key: string): string {
   const pair = pairs.find((one) => one.includes(key));

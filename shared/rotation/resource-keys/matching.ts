@@ -13,15 +13,21 @@ export interface TagProposal {
   validityDays?: number;
 }
 
+/** Tags of the versions that rotations write: the resource's ID, and the name of the key. */
+export const RESOURCE_TAG = "azure-resource-id";
+export const KEY_TAG = "azure-key-name";
+
 /** Longest validity that a tag can name, in days. */
 const MAX_VALIDITY_DAYS = 3650;
 
 /**
- * Returns what the tags of Microsoft's rotation functions propose. Undefined if they name no resource of a known kind.
+ * Returns what the tags of Microsoft's rotation functions, or of this service, propose. Undefined if they name no resource of a
+ * known kind.
  * https://learn.microsoft.com/azure/key-vault/secrets/tutorial-rotation-dual
  */
 export function proposeByTags(tags: Readonly<Record<string, string>>): TagProposal | undefined {
-  const { ProviderAddress: resourceId = "", CredentialId: credentialId = "", ValidityPeriodDays: days = "" } = tags;
+  const resourceId = tags.ProviderAddress ?? tags[RESOURCE_TAG] ?? "";
+  const { CredentialId: credentialId = tags[KEY_TAG] ?? "", ValidityPeriodDays: days = "" } = tags;
   const kind = kindOfType(parseResourceId(resourceId)?.type ?? "");
   if (kind === undefined) return undefined;
   const keyName = kind.pairs.flat().find((name) => name.toLowerCase() === credentialId.trim().toLowerCase());

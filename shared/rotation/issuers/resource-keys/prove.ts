@@ -1,0 +1,54 @@
+import { readHeldValue } from "../../held-copies.ts";
+import { readConnectionString, rewriteConnectionString } from "../../resource-keys/connection-strings.ts";
+import { findHeldKey } from "../../resource-keys/matching.ts";
+import { type RotationRecord, resourceKeyOf } from "../../rotation.ts";
+import type { StepContext } from "../../step-context.ts";
+import { ContinueLater, RollBack } from "../../step-errors.ts";
+import type { TestResult } from "../issuer.ts";
+import { listKeys } from "./create.ts";
+
+/** Number of proofs in a row before a place is written. Keys are consistent within seconds. */
+const REQUIRED_PROOFS = 2;
+const INTERVAL_SECONDS = 5;
+const MAX_TRIES = 10;
+
+/** Proves the new key once: the resource lists the value that this rotation holds. @throws {ContinueLater} until it is proven. */
+export async function proveKey(context: StepContext): Promise<void> {
+  const { newKeyId = "", proof } = context.record;
+  const value = await readKey(context, newKeyId);
+  const listed = (await listKeys(context)).find(({ name }) => name === newKeyId)?.value;
+  const isAccepted = value !== undefined && value === listed;
+  const lastAt = context.now().toISOString();
+  const { accepted: earlier = 0, tries: earlierTries = 0, startedAt = lastAt } = proof ?? {};
+  const [accepted, tries] = [isAccepted ? earlier + 1 : 0, earlierTries + 1];
+  await context.save(() => ({ proof: { accepted, tries, startedAt, lastAt } }));
+  if (accepted >= REQUIRED_PROOFS) return;
+  if (!isAccepted && tries >= MAX_TRIES) {
+    const message = `The new value of ${newKeyId} is not the one that the resource lists, in ${tries} attempts.`;
+    throw new RollBack("notProven", message, "Check who regenerated the key, then start a new rotation.");
+  }
+  throw new ContinueLater(INTERVAL_SECONDS);
+}
+
+/**
+ * Returns the value of the key that this rotation regenerated: the held copy, else the value that the resource lists, which is
+ * the valid one.
+ */
+export async function readKey(context: StepContext, keyId: string): Promise<string | undefined> {
+  const heldCopy = await readHeldValue(context, keyId);
+  return heldCopy ?? (await listKeys(context)).find(({ name }) => name === keyId)?.value;
+}
+
+/** Returns whether a place stores the old key, and the resource still has that key. @throws {CloudFailure} */
+export async function testValue(context: StepContext, value: string): Promise<TestResult> {
+  const { resourceId, oldKeyId } = resourceKeyOf(context.record);
+  const { held } = findHeldKey(value, resourceId, await listKeys(context));
+  return held?.name === oldKeyId ? "accepted" : "rejected";
+}
+
+/** Returns what a place stores with the new key: the key, or its connection string with the new key in place of the old one. */
+export function valueFor({ newKeyReference }: RotationRecord, newKey: string, previousValue: string): string {
+  return readConnectionString(previousValue) === undefined
+    ? newKey
+    : rewriteConnectionString(previousValue, newKey, newKeyReference);
+}
