@@ -103,6 +103,9 @@ export const RotationQuery = z.strictObject({
   assetId: z.string().max(300).optional().meta({
     description: "Only rotations of this vault secret (asset ID). Can't be combined with `appId`.",
   }),
+  resourceId: z.string().max(2048).optional().meta({
+    description: "Only rotations of keys of this Azure resource. Can't be combined with `appId` or `assetId`.",
+  }),
   start_date: queryInstant("start").optional(),
   end_date: queryInstant("end").optional(),
 });
@@ -123,13 +126,10 @@ const summary = {
     description: "Client ID of the application. Null if the rotation replaces no client secret.",
   }),
   appName: z.string().nullable(),
-  oldKeyId: z
-    .string()
-    .nullable()
-    .meta({
-      description:
-        "Key ID of the client secret, or name of the resource's key, that is replaced. Null for a vault secret.",
-    }),
+  oldKeyId: z.string().nullable().meta({
+    description:
+      "Key ID of the client secret, or name of the resource's key, that is replaced. Null for a vault secret.",
+  }),
   newKeyId: z.string().nullable().meta({
     description:
       "Key ID of the new client secret, or name of the resource's key that was regenerated. Null until it is created.",

@@ -1,7 +1,7 @@
 import { TableClient } from "@azure/data-tables";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { licence } from "../support/licence.ts";
-import { Service } from "../support/service.ts";
+import { ADMIN, Service } from "../support/service.ts";
 import { type PlantedLink, plantedCompany } from "./planted-credentials.ts";
 
 /**
@@ -15,7 +15,7 @@ const vaultNames = company.subscriptions[0]!.vaults!.map(({ name }) => name);
 
 let service: Service;
 beforeAll(async () => {
-  service = await Service.start({ company, env: { LICENSE_KEY: await licence() }, tableProxy: true });
+  service = await Service.start({ company, env: { LICENSE_KEY: await licence() }, tableProxy: true, shortWaits: true });
   await service.scan();
 }, 300_000);
 afterAll(() => service?.stop());
@@ -126,6 +126,109 @@ test("a credential names its resource, its keys and the places that store one", 
   );
   for (const id of ["none", `${credentialId.slice(0, -1)}9`, "0".repeat(32)])
     expect((await service.admin("GET", `${BASE}/${id}`)).status).toBe(404);
+});
+
+test("the issuers name each kind with its keys and the smallest set of actions", async () => {
+  const { body } = await service.admin("GET", "/api/automation/rotation/issuers");
+  const { kinds } = body.items.find(({ kind }: { kind: string }) => kind === "resourceKey");
+  const planted = new Set(links.map(({ kind }) => kind));
+  const rotatable = kinds.filter((kind: { rotatable: boolean }) => kind.rotatable);
+  expect(rotatable.map(({ name }: { name: string }) => name).sort()).toEqual([...planted].sort());
+  expect(kinds.find(({ name }: { name: string }) => name === "storage")).toMatchObject({
+    pairs: [["key1", "key2"]],
+    actions: [
+      "Microsoft.Storage/storageAccounts/read",
+      "Microsoft.Storage/storageAccounts/listkeys/action",
+      "Microsoft.Storage/storageAccounts/regeneratekey/action",
+    ],
+    reason: null,
+  });
+  expect(kinds.find(({ name }: { name: string }) => name === "iotHub").reason).toContain("whole hub");
+});
+
+test("a row that another program wrote adds no credential, and does not keep one from being planned", async () => {
+  const before = await foundLines();
+  const storage = service.azurite.connectionString();
+  const rows = TableClient.fromConnectionString(storage, "RotationMatches", { allowInsecureConnection: true });
+  const [{ credentialId, resourceId }] = await service.listAll(`${BASE}?kind=maps`);
+  const filter = "PartitionKey eq 'keyLinks'";
+  for await (const row of rows.listEntities<{ resourceId: string }>({ queryOptions: { filter } })) {
+    if (row.resourceId.toLowerCase() !== resourceId.toLowerCase()) continue;
+    // A copy of the row with its signature, for a secret of the attacker.
+    await rows.upsertEntity({ ...row, rowKey: `${row.rowKey}-copy`, secretName: "copied" } as never);
+    break;
+  }
+  expect(await foundLines()).toEqual(before);
+  const plan = await service.admin("POST", `${BASE}/${credentialId}/rotate`, { dryRun: true });
+  expect([plan.status, plan.body.needs]).toEqual([200, []]);
+});
+
+test("a rotation of a credential regenerates the key that is not in use, and its secret then stores that key", async () => {
+  const link = links.find(
+    ({ kind, resourceId }) => kind === "storage" && links.filter((one) => one.resourceId === resourceId).length === 1,
+  )!;
+  const [{ credentialId, keyInUse, places }] = await service.listAll(
+    `${BASE}?resourceId=${encodeURIComponent(link.resourceId)}`,
+  );
+  const path = `${BASE}/${credentialId}/rotate`;
+  const { control } = service.cloud;
+  const regenerated = () =>
+    control.consumers.keys(link.resourceId).flatMap(({ key, regeneration }) => (regeneration ? key : []));
+  const plan = await service.admin("POST", path, { dryRun: true, overlapDays: 30 });
+  expect([plan.status, plan.body]).toMatchObject([
+    200,
+    {
+      rotationId: null,
+      needs: [],
+      resourceId: link.resourceId,
+      keyKind: "storage",
+      oldKeyId: keyInUse,
+      targets: [{ secretName: link.secretName, state: "planned" }],
+    },
+  ]);
+  expect(regenerated()).toEqual([]);
+
+  const headers = { "Idempotency-Key": "rotate-once" };
+  const token = await service.signIn(ADMIN);
+  const start = () => service.call("POST", path, { token, headers, body: { overlapDays: 30 } });
+  const [first, repeated] = [await start(), await start()];
+  expect([first.status, repeated.status, repeated.body.rotationId]).toEqual([201, 201, first.body.rotationId]);
+  const { rotationId } = first.body;
+  expect((await service.admin("GET", `${BASE}/${credentialId}`)).body.rotationId).toBe(rotationId);
+  const second = await service.admin("POST", path, {});
+  expect([second.status, second.body.code, second.body.rotationId]).toEqual([409, "rotationUnfinished", rotationId]);
+  const overlapping = async () => {
+    const { body } = await service.admin("GET", `/api/automation/rotation/rotations/${rotationId}`);
+    expect(body.status, JSON.stringify(body)).toBe("overlapping");
+    return body;
+  };
+  const rotation = await vi.waitFor(overlapping, { timeout: 120_000, interval: 500 });
+  const newKey = keyInUse === "key1" ? "key2" : "key1";
+  expect([rotation.oldKeyId, rotation.newKeyId, regenerated()]).toEqual([keyInUse, newKey, [newKey]]);
+  const value = control.consumers.keys(link.resourceId).findLast(({ key }) => key === newKey)!.value;
+  expect(places).toHaveLength(1);
+  const stored = control.secretValue(link.vaultName, link.secretName)!;
+  expect(stored === value || stored.includes(`AccountKey=${value};`)).toBe(true);
+  const history = await service.admin(
+    "GET",
+    `/api/automation/rotation/history?resourceId=${encodeURIComponent(link.resourceId)}`,
+  );
+  expect(history.body.items.map((one: { rotationId: string }) => one.rotationId)).toEqual([rotationId]);
+});
+
+test("the asset of a secret that stores a key needs no new value", async () => {
+  const link = links.find(({ kind }) => kind === "search")!;
+  const { status, body } = await service.admin(
+    "POST",
+    `/api/assets/dependencies/rotate/${link.vaultName}.secret.${link.secretName}`,
+    { dryRun: true },
+  );
+  expect([status, body.resourceId.toLowerCase(), body.keyKind, body.needs]).toEqual([
+    200,
+    link.resourceId.toLowerCase(),
+    "search",
+    [],
+  ]);
 });
 
 test("no row contains a key or a connection string", async () => {

@@ -127,7 +127,8 @@ export function createCredentials(
   async function readCredentials(prefix: string): Promise<Credential[]> {
     const credentials = new Map<string, Credential>();
     const range = { partitionKey: KEY_LINKS, from: prefix, ...(prefix !== "" && { before: keyEnd(prefix) }) };
-    for await (const rows of tables.pages(KeyLinks, range)) {
+    // A row that this service did not sign must not keep a credential from being rotated.
+    for await (const rows of tables.pages(KeyLinks, { ...range, onCorrupt: "leaveOut" })) {
       for (const row of rows) {
         const credential = credentialOf(row);
         // A kind or key of a later version.

@@ -57,8 +57,8 @@ export const linkKey = ({ resourceId, vaultName, secretName }: Place & { resourc
   resourcePrefix(resourceId) + matchKey(vaultName, secretName);
 
 /** Index of the resources for which a vault secret has a link. It can be outdated: the link and the comparison decide. */
-const KeyLinkPointers = entity("RotationMatches", z.object({ resourceId: z.string() }));
-const LINKED_SECRETS = "linkedSecrets";
+export const KeyLinkPointers = entity("RotationMatches", z.object({ resourceId: z.string() }));
+export const LINKED_SECRETS = "linkedSecrets";
 const pointerPrefix = ({ vaultName, secretName }: Place): string => `${matchKey(vaultName, secretName)}|`;
 
 /** A vault secret that may store a key of a resource. Its value must be compared before anything follows from it. */
