@@ -123,13 +123,10 @@ const summary = {
     description: "Client ID of the application. Null if the rotation replaces no client secret.",
   }),
   appName: z.string().nullable(),
-  oldKeyId: z
-    .string()
-    .nullable()
-    .meta({
-      description:
-        "Key ID of the client secret, or name of the resource's key, that is replaced. Null for a vault secret.",
-    }),
+  oldKeyId: z.string().nullable().meta({
+    description:
+      "Key ID of the client secret, or name of the resource's key, that is replaced. Null for a vault secret.",
+  }),
   newKeyId: z.string().nullable().meta({
     description:
       "Key ID of the new client secret, or name of the resource's key that was regenerated. Null until it is created.",

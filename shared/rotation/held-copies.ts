@@ -46,5 +46,7 @@ export async function readHeldCopy(context: StepContext): Promise<string | undef
  * Returns the value of a credential that this rotation created; undefined for other credentials, and if the held copy was
  * deleted.
  */
-export const readHeldValue = ({ record, deps }: Pick<StepContext, "record" | "deps">, keyId: string): Promise<string | undefined> =>
-  deps.serviceVault.readSecret(heldCopyName(record.rotationId, keyId));
+export const readHeldValue = (
+  { record, deps }: Pick<StepContext, "record" | "deps">,
+  keyId: string,
+): Promise<string | undefined> => deps.serviceVault.readSecret(heldCopyName(record.rotationId, keyId));

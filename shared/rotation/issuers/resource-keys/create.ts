@@ -72,7 +72,8 @@ export async function regenerateOnce(
   const present = keys.find(({ name }) => name === keyName);
   // Without the old key nothing can be rolled back, so a user decides then.
   const Stop = which === "new" ? RollBack : NeedsAttention;
-  if (present === undefined) throw new Stop("keyGone", `The resource does not list the key ${keyName}.`, CHECK_RESOURCE);
+  if (present === undefined)
+    throw new Stop("keyGone", `The resource does not list the key ${keyName}.`, CHECK_RESOURCE);
   const earlier = attemptOf(context.record, keyName);
   let previous = await readHeldValue(context, previousCopyOf(keyName));
   if (earlier?.state === "asked") {
@@ -90,7 +91,12 @@ export async function regenerateOnce(
     await holdValue(context, previousCopyOf(keyName), present.value, tags);
     previous = present.value;
   }
-  const attempt = { displayName: keyName, keyId: keyName, askedAt: context.now().toISOString(), state: "asked" as const };
+  const attempt = {
+    displayName: keyName,
+    keyId: keyName,
+    askedAt: context.now().toISOString(),
+    state: "asked" as const,
+  };
   await context.save(({ attempts }) => ({
     attempts: [...attempts.filter(({ keyId }) => keyId !== keyName), attempt],
     ...(which === "old" && { revokingSince: context.record.revokingSince ?? attempt.askedAt }),
@@ -98,14 +104,14 @@ export async function regenerateOnce(
   const isOld = (value: string) => value === previous;
   const regenerate = () => context.deps.keys.regenerate(resourceId, kind, keyName, isOld);
   const details = { keyId: keyName, which };
-  return await auditedEffect(context, "rotation.keyRegenerated", details, () => context.withHeartbeat(regenerate)).catch(
-    async (error: unknown) => {
-      // The request was rejected. Every other failure leaves it unclear whether the key was regenerated.
-      if (error instanceof CloudFailure && !error.unclear && error.code !== "conflict")
-        await context.save((record) => ({ attempts: withAttempt(record, keyName, { state: "refused" }) }));
-      throw error;
-    },
-  );
+  return await auditedEffect(context, "rotation.keyRegenerated", details, () =>
+    context.withHeartbeat(regenerate),
+  ).catch(async (error: unknown) => {
+    // The request was rejected. Every other failure leaves it unclear whether the key was regenerated.
+    if (error instanceof CloudFailure && !error.unclear && error.code !== "conflict")
+      await context.save((record) => ({ attempts: withAttempt(record, keyName, { state: "refused" }) }));
+    throw error;
+  });
 }
 
 const CHECK_RESOURCE = "Check the resource in the Azure portal, then start a new rotation.";
@@ -124,7 +130,11 @@ async function requireUnused(context: StepContext, keys: readonly ListedKey[]): 
     const place = compared.find((one) => placeKey(one) === placeKey(publication));
     if (place?.keyName === oldKeyId && isSameVault(place, publication)) continue;
     const message = `${placeOf(publication)} does not store ${oldKeyId} any more, so it is not certain which key is in use. No key was regenerated.`;
-    throw new RollBack("targetHoldsOther", message, "Check who changed the key or the vault secret, then start a new rotation.");
+    throw new RollBack(
+      "targetHoldsOther",
+      message,
+      "Check who changed the key or the vault secret, then start a new rotation.",
+    );
   }
   const users = compared.filter((one) => one.keyName === keyName);
   if (users.length > 0) {

@@ -32,9 +32,7 @@ async function requireReplaced(context: StepContext, keys: readonly ListedKey[])
   const compared = await deps.keyLinks.comparePlaces(resourceId, keys, record.publications);
   const isNew = (place: (typeof record.publications)[number]) =>
     compared.some((one) => placeKey(one) === placeKey(place) && one.keyName === record.newKeyId);
-  const users = compared.filter(
-    (one) => one.keyName === oldKeyId && (isWritten(record, one) || !acceptsLoss(record)),
-  );
+  const users = compared.filter((one) => one.keyName === oldKeyId && (isWritten(record, one) || !acceptsLoss(record)));
   const unwritten = record.publications.filter((place) => !isNew(place));
   const named = [...new Set([...users, ...unwritten].map(placeOf))];
   if (named.length === 0) return;

@@ -7,7 +7,8 @@ const MAX_TAG_CHARACTERS = 256;
 /** Returns the tags of a version, or of a held copy, that stores the key `keyId`. A longer resource ID has no tag. */
 export function tagsOf(record: RotationRecord, keyId: string): [[string, string], ...[string, string][]] {
   const { resourceId } = resourceKeyOf(record);
-  return [[KEY_TAG, keyId], ...(resourceId.length > MAX_TAG_CHARACTERS ? [] : [[RESOURCE_TAG, resourceId] as const])].map(
-    ([name, tag]) => [name, tag],
-  ) as [[string, string], ...[string, string][]];
+  return [
+    [KEY_TAG, keyId],
+    ...(resourceId.length > MAX_TAG_CHARACTERS ? [] : [[RESOURCE_TAG, resourceId] as const]),
+  ].map(([name, tag]) => [name, tag]) as [[string, string], ...[string, string][]];
 }
