@@ -83,7 +83,7 @@ export function createAssetRotation(deps: {
     if (credential !== undefined) return requestForClientSecret(credential, body, secret);
     // With a new value from the request, the vault secret itself is rotated, whatever it stores.
     if (body.newValue === undefined && body.generate === undefined) {
-      const key = await deps.keyLinks.resourceOf(secret).catch(throwAsProblem);
+      const key = await deps.keyLinks.resourceOf(secret, current.tags).catch(throwAsProblem);
       if (key !== undefined) return requestForResourceKey(key.resourceId, body, secret);
     }
     if (body.targets !== undefined) {

@@ -64,28 +64,32 @@ async function rotateWithCrash({ finalStatus, isCancelled }: Scenario, crash: Si
   return crashes > 0;
 }
 
-test.each(scenarios)("$name ends correctly after a crash at a sampled call", { timeout: 7_200_000 }, async (scenario) => {
-  const { world } = keys;
-  const callsBefore = world.calls.length;
-  await rotateWithCrash(scenario, undefined);
-  const calls = world.calls.length - callsBefore;
-  let crashCount = 0;
-  for (
-    let callNumber = 1 + (SEED % Math.min(CALLS_BETWEEN_CRASHES, calls - 1)), round = 0;
-    callNumber < calls;
-    callNumber += CALLS_BETWEEN_CRASHES, round++
-  ) {
-    for (const crashKind of IS_CAMPAIGN ? CRASH_KINDS : [CRASH_KINDS[(SEED + round) % 3]!]) {
-      const reached = await rotateWithCrash(scenario, { callNumber, crashKind }).catch((error: unknown) => {
-        const text = error instanceof Error ? error.message : String(error);
-        throw new Error(`SEED=${SEED}, ${crashKind} call ${callNumber}: ${text}`, { cause: error });
-      });
-      if (reached) crashCount++;
+test.each(scenarios)(
+  "$name ends correctly after a crash at a sampled call",
+  { timeout: 7_200_000 },
+  async (scenario) => {
+    const { world } = keys;
+    const callsBefore = world.calls.length;
+    await rotateWithCrash(scenario, undefined);
+    const calls = world.calls.length - callsBefore;
+    let crashCount = 0;
+    for (
+      let callNumber = 1 + (SEED % Math.min(CALLS_BETWEEN_CRASHES, calls - 1)), round = 0;
+      callNumber < calls;
+      callNumber += CALLS_BETWEEN_CRASHES, round++
+    ) {
+      for (const crashKind of IS_CAMPAIGN ? CRASH_KINDS : [CRASH_KINDS[(SEED + round) % 3]!]) {
+        const reached = await rotateWithCrash(scenario, { callNumber, crashKind }).catch((error: unknown) => {
+          const text = error instanceof Error ? error.message : String(error);
+          throw new Error(`SEED=${SEED}, ${crashKind} call ${callNumber}: ${text}`, { cause: error });
+        });
+        if (reached) crashCount++;
+      }
     }
-  }
-  expect(crashCount).toBeGreaterThan(0);
-  if (IS_CAMPAIGN) console.log(`${scenario.name}: ${crashCount} crashes, ${calls} calls of a rotation without one`);
-});
+    expect(crashCount).toBeGreaterThan(0);
+    if (IS_CAMPAIGN) console.log(`${scenario.name}: ${crashCount} crashes, ${calls} calls of a rotation without one`);
+  },
+);
 
 /** Crashes at every call to the keys of the resource and to the service's own vault, where the one request is decided. */
 test("a rotation regenerates one key once after a crash at each call about keys", { timeout: 7_200_000 }, async () => {
@@ -102,7 +106,9 @@ test("a rotation regenerates one key once after a crash at each call about keys"
   for (const callNumber of [regenerate - 1, regenerate, regenerate + 1, regenerate + 2, regenerate + 3]) {
     for (const crashKind of CRASH_KINDS) {
       const reached = await rotateWithCrash(scenarios[0]!, { callNumber, crashKind }).catch((error: unknown) => {
-        throw new Error(`${crashKind} call ${callNumber} (${ofWorker[callNumber - 1]}): ${String(error)}`, { cause: error });
+        throw new Error(`${crashKind} call ${callNumber} (${ofWorker[callNumber - 1]}): ${String(error)}`, {
+          cause: error,
+        });
       });
       if (reached) crashes++;
     }

@@ -1,8 +1,8 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { Problem } from "../../shared/platform/http/problem.ts";
-import { createKeyLinks, KEY_LINKS, linkKey } from "../../shared/rotation/resource-keys/links.ts";
 import { rotationView } from "../../shared/rotation/api.ts";
 import type { ResourceKeyRequest } from "../../shared/rotation/request.ts";
+import { createKeyLinks, KEY_LINKS, linkKey } from "../../shared/rotation/resource-keys/links.ts";
 import { expectNoValueStored } from "./invariants.ts";
 import { connectionString, openKeyWorld, SECOND_VAULT } from "./resource-key-world.ts";
 import { BOSS, VAULT } from "./world.ts";
@@ -138,7 +138,12 @@ describe("a rotation does not start", () => {
 
   test("for an IoT hub, and for a resource without keys", async () => {
     const hub = keys.control.consumers.resources().find(({ type }) => type.endsWith("IotHubs"))!.id;
-    const request: ResourceKeyRequest = { issuer: "resourceKey", resourceId: hub, overlapDays: 0, regenerateOld: false };
+    const request: ResourceKeyRequest = {
+      issuer: "resourceKey",
+      resourceId: hub,
+      overlapDays: 0,
+      regenerateOld: false,
+    };
     expect(await problemOf(rotate(request))).toContain("write of the whole hub");
     const vault = keys.control.vaultId(VAULT)!;
     expect(await problemOf(rotate({ ...request, resourceId: vault }))).toContain("invalidRequest");
@@ -147,7 +152,10 @@ describe("a rotation does not start", () => {
   test("while another rotation of the resource runs", async () => {
     const account = keys.addStorageAccount();
     const { rotationId } = await keys.world.start().begin(account.request, BOSS);
-    const upper = { ...account.request, resourceId: account.id.toUpperCase().replace("MICROSOFT.STORAGE", "Microsoft.Storage") };
+    const upper = {
+      ...account.request,
+      resourceId: account.id.toUpperCase().replace("MICROSOFT.STORAGE", "Microsoft.Storage"),
+    };
     expect(await problemOf(keys.world.start().begin(upper, BOSS))).toContain("rotationUnfinished");
     await keys.world.run(rotationId);
   });
@@ -194,7 +202,12 @@ describe("someone without rights", () => {
     const account = keys.addStorageAccount();
     // The tags say that the second key is in use, and that the secret of a stranger stores a key.
     const stranger = { vaultName: SECOND_VAULT, secretName: `stranger-${account.places[0]!.secretName}` };
-    const tags = { ProviderAddress: account.id, CredentialId: "key2", "azure-key-name": "key2", "azure-resource-id": account.id };
+    const tags = {
+      ProviderAddress: account.id,
+      CredentialId: "key2",
+      "azure-key-name": "key2",
+      "azure-resource-id": account.id,
+    };
     keys.control.putSecret(SECOND_VAULT, { name: stranger.secretName, value: "no key", tags });
     keys.control.change(VAULT, "secrets", account.places[0]!.secretName, { tags });
     const links = linksOf();
@@ -228,7 +241,10 @@ describe("someone without rights", () => {
   test("who writes rows of links is not believed: an unsigned row counts as none", async () => {
     const account = keys.addStorageAccount();
     const [first] = account.places;
-    const row = { ...linkTo(account.id, first!), rotated: { rotationId: "1", version: "1", at: "2026-01-01T00:00:00Z" } };
+    const row = {
+      ...linkTo(account.id, first!),
+      rotated: { rotationId: "1", version: "1", at: "2026-01-01T00:00:00Z" },
+    };
     await keys.forgeRow("RotationMatches", KEY_LINKS, linkKey(row), row);
     const { targets: _, ...request } = account.request;
     expect(await problemOf(rotate(request))).toContain("unknown which key is in use");

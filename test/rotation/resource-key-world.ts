@@ -58,8 +58,7 @@ export async function openKeyWorld() {
   const validValues = (id: string) =>
     control.consumers.keys(id).flatMap(({ value, until }) => (until === undefined ? [value] : []));
   const storedValue = ({ vaultName, secretName }: KeyPlace): string => control.secretValue(vaultName, secretName) ?? "";
-  const storedKey = (place: KeyPlace): string =>
-    readConnectionString(storedValue(place))?.key ?? storedValue(place);
+  const storedKey = (place: KeyPlace): string => readConnectionString(storedValue(place))?.key ?? storedValue(place);
   const regenerationsOf = (id: string) =>
     control.consumers.keys(id).filter(({ regeneration }) => regeneration !== undefined);
 

@@ -1,8 +1,8 @@
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import { secretValueOf } from "simulated-cloud/company/applications.ts";
 import type { AuditEvent } from "../../shared/audit/event.ts";
-import type { CallLimits } from "../../shared/platform/azure/calls.ts";
 import { createArm } from "../../shared/platform/azure/arm.ts";
+import type { CallLimits } from "../../shared/platform/azure/calls.ts";
 import { createGraph, type Graph } from "../../shared/platform/azure/graph.ts";
 import { createIdentity } from "../../shared/platform/azure/identity.ts";
 import { keyVaultRowKeys } from "../../shared/platform/azure/row-keys.ts";
@@ -19,9 +19,9 @@ import { type ConsumersOfSecrets, unknownConsumers } from "../../shared/rotation
 import { heldCopyName } from "../../shared/rotation/held-copies.ts";
 import type { ChangedApplication } from "../../shared/rotation/inventory-updates.ts";
 import type { ClientSecretRequest, RotationRequest, VaultSecretRequest } from "../../shared/rotation/request.ts";
-import { isOver, type RotationRecord } from "../../shared/rotation/rotation.ts";
 import { createKeysClient } from "../../shared/rotation/resource-keys/keys-client.ts";
 import { createKeyLinks } from "../../shared/rotation/resource-keys/links.ts";
+import { isOver, type RotationRecord } from "../../shared/rotation/rotation.ts";
 import { createRotations, type Rotations } from "../../shared/rotation/rotations.ts";
 import { noLogs, type SecretUsage } from "../../shared/rotation/secret-usage.ts";
 import type { Matches, Target } from "../../shared/rotation/targets.ts";

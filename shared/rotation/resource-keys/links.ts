@@ -104,9 +104,10 @@ export interface KeyLinkStore {
   /**
    * Returns the key that a vault secret stores, compared now. Links and the secret's tags propose the resource.
    *
+   * @param tags - Tags of the current version.
    * @throws {CloudFailure} transient
    */
-  resourceOf(place: Place): Promise<LinkedKey | undefined>;
+  resourceOf(place: Place, tags: Readonly<Record<string, string>>): Promise<LinkedKey | undefined>;
   /** Stores the result of a comparison. Keeps what is known of earlier rotations of the same vault. Safe to repeat. */
   store(link: Omit<KeyLink, "rotated">): Promise<void>;
   /** Stores the places that a completed rotation wrote. Safe to repeat. */
@@ -243,14 +244,13 @@ export function createKeyLinks(deps: {
       return compared.filter((one) => one !== undefined);
     },
 
-    async resourceOf(place) {
+    async resourceOf(place, tags) {
       if (isServiceVault(config, place.vaultName)) return undefined;
       const vault = await tables.get(Vaults, VAULTS, vaultKey(place.vaultName));
-      const record = await readSecretRecord(tables, place.vaultName, place.secretName);
-      if (vault === undefined || record === undefined) return undefined;
+      if (vault === undefined) return undefined;
       const proposals = new Map<string, string>();
       const propose = (id: string) => void proposals.set(id.toLowerCase(), id);
-      const proposal = proposeByTags(record.tags ?? {});
+      const proposal = proposeByTags(tags);
       if (proposal !== undefined) propose(proposal.resourceId);
       const prefix = pointerPrefix(place);
       const range = { partitionKey: LINKED_SECRETS, from: prefix, before: keyEnd(prefix), onCorrupt };
@@ -258,7 +258,7 @@ export function createKeyLinks(deps: {
         for (const { resourceId } of rows) propose(resourceId);
       if (proposals.size === 0) return undefined;
       const current = await failureIfDenied(
-        vaults.open({ name: vault.name, vaultUri: vault.vaultUri }).read(record.name),
+        vaults.open({ name: vault.name, vaultUri: vault.vaultUri }).read(place.secretName),
       );
       if (current === undefined || current instanceof CloudFailure) return undefined;
       for (const resourceId of [...proposals.values()].slice(0, MAX_RESOURCES)) {
