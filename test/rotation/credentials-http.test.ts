@@ -163,59 +163,6 @@ test("a row that another program wrote adds no credential, and does not keep one
   expect([plan.status, plan.body.needs]).toEqual([200, []]);
 });
 
-test("a rotation of a credential regenerates the key that is not in use, and its secret then stores that key", async () => {
-  const link = links.find(
-    ({ kind, resourceId }) => kind === "storage" && links.filter((one) => one.resourceId === resourceId).length === 1,
-  )!;
-  const [{ credentialId, keyInUse, places }] = await service.listAll(
-    `${BASE}?resourceId=${encodeURIComponent(link.resourceId)}`,
-  );
-  const path = `${BASE}/${credentialId}/rotate`;
-  const { control } = service.cloud;
-  const regenerated = () =>
-    control.consumers.keys(link.resourceId).flatMap(({ key, regeneration }) => (regeneration ? key : []));
-  const plan = await service.admin("POST", path, { dryRun: true, overlapDays: 30 });
-  expect([plan.status, plan.body]).toMatchObject([
-    200,
-    {
-      rotationId: null,
-      needs: [],
-      resourceId: link.resourceId,
-      keyKind: "storage",
-      oldKeyId: keyInUse,
-      targets: [{ secretName: link.secretName, state: "planned" }],
-    },
-  ]);
-  expect(regenerated()).toEqual([]);
-
-  const headers = { "Idempotency-Key": "rotate-once" };
-  const token = await service.signIn(ADMIN);
-  const start = () => service.call("POST", path, { token, headers, body: { overlapDays: 30 } });
-  const [first, repeated] = [await start(), await start()];
-  expect([first.status, repeated.status, repeated.body.rotationId]).toEqual([201, 201, first.body.rotationId]);
-  const { rotationId } = first.body;
-  expect((await service.admin("GET", `${BASE}/${credentialId}`)).body.rotationId).toBe(rotationId);
-  const second = await service.admin("POST", path, {});
-  expect([second.status, second.body.code, second.body.rotationId]).toEqual([409, "rotationUnfinished", rotationId]);
-  const overlapping = async () => {
-    const { body } = await service.admin("GET", `/api/automation/rotation/rotations/${rotationId}`);
-    expect(body.status, JSON.stringify(body)).toBe("overlapping");
-    return body;
-  };
-  const rotation = await vi.waitFor(overlapping, { timeout: 120_000, interval: 500 });
-  const newKey = keyInUse === "key1" ? "key2" : "key1";
-  expect([rotation.oldKeyId, rotation.newKeyId, regenerated()]).toEqual([keyInUse, newKey, [newKey]]);
-  const value = control.consumers.keys(link.resourceId).findLast(({ key }) => key === newKey)!.value;
-  expect(places).toHaveLength(1);
-  const stored = control.secretValue(link.vaultName, link.secretName)!;
-  expect(stored === value || stored.includes(`AccountKey=${value};`)).toBe(true);
-  const history = await service.admin(
-    "GET",
-    `/api/automation/rotation/history?resourceId=${encodeURIComponent(link.resourceId)}`,
-  );
-  expect(history.body.items.map((one: { rotationId: string }) => one.rotationId)).toEqual([rotationId]);
-});
-
 test("the asset of a secret that stores a key needs no new value", async () => {
   const link = links.find(({ kind }) => kind === "search")!;
   const { status, body } = await service.admin(
@@ -275,4 +222,57 @@ test("resources and secrets that the identity may not read are counted, and thei
   expect(run.secretsDenied).toBeGreaterThan(0);
   expect(await foundLines()).toEqual(before);
   expect(before).toContain(lineOf(storage));
+});
+
+test("a rotation of a credential regenerates the key that is not in use, and its secret then stores that key", async () => {
+  const link = links.find(
+    ({ kind, resourceId }) => kind === "storage" && links.filter((one) => one.resourceId === resourceId).length === 1,
+  )!;
+  const [{ credentialId, keyInUse, places }] = await service.listAll(
+    `${BASE}?resourceId=${encodeURIComponent(link.resourceId)}`,
+  );
+  const path = `${BASE}/${credentialId}/rotate`;
+  const { control } = service.cloud;
+  const regenerated = () =>
+    control.consumers.keys(link.resourceId).flatMap(({ key, regeneration }) => (regeneration ? key : []));
+  const plan = await service.admin("POST", path, { dryRun: true, overlapDays: 30 });
+  expect([plan.status, plan.body]).toMatchObject([
+    200,
+    {
+      rotationId: null,
+      needs: [],
+      resourceId: link.resourceId,
+      keyKind: "storage",
+      oldKeyId: keyInUse,
+      targets: [{ secretName: link.secretName, state: "planned" }],
+    },
+  ]);
+  expect(regenerated()).toEqual([]);
+
+  const headers = { "Idempotency-Key": "rotate-once" };
+  const token = await service.signIn(ADMIN);
+  const start = () => service.call("POST", path, { token, headers, body: { overlapDays: 30 } });
+  const [first, repeated] = [await start(), await start()];
+  expect([first.status, repeated.status, repeated.body.rotationId]).toEqual([201, 201, first.body.rotationId]);
+  const { rotationId } = first.body;
+  expect((await service.admin("GET", `${BASE}/${credentialId}`)).body.rotationId).toBe(rotationId);
+  const second = await service.admin("POST", path, {});
+  expect([second.status, second.body.code, second.body.rotationId]).toEqual([409, "rotationUnfinished", rotationId]);
+  const overlapping = async () => {
+    const { body } = await service.admin("GET", `/api/automation/rotation/rotations/${rotationId}`);
+    expect(body.status, JSON.stringify(body)).toBe("overlapping");
+    return body;
+  };
+  const rotation = await vi.waitFor(overlapping, { timeout: 120_000, interval: 500 });
+  const newKey = keyInUse === "key1" ? "key2" : "key1";
+  expect([rotation.oldKeyId, rotation.newKeyId, regenerated()]).toEqual([keyInUse, newKey, [newKey]]);
+  const value = control.consumers.keys(link.resourceId).findLast(({ key }) => key === newKey)!.value;
+  expect(places).toHaveLength(1);
+  const stored = control.secretValue(link.vaultName, link.secretName)!;
+  expect(stored === value || stored.includes(`AccountKey=${value};`)).toBe(true);
+  const history = await service.admin(
+    "GET",
+    `/api/automation/rotation/history?resourceId=${encodeURIComponent(link.resourceId)}`,
+  );
+  expect(history.body.items.map((one: { rotationId: string }) => one.rotationId)).toEqual([rotationId]);
 });
