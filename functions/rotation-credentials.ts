@@ -11,6 +11,7 @@ import {
   CredentialView,
   credentialView,
   discoveryView,
+  EXAMPLE_ID,
   RotateCredentialRequest,
   rotationRequestOf,
 } from "../shared/rotation/credentials-api.ts";
@@ -95,6 +96,7 @@ const getCredential = endpoint({
   access: "user",
   tier: "pro",
   params: CredentialParams,
+  example: { params: { credential_id: EXAMPLE_ID } },
   responds: { 200: CredentialDetailView },
   problems: ["notFound"],
   handle: async ({ params, services }) => {
@@ -127,7 +129,7 @@ const rotateCredential = endpoint({
   // the vault secrets to which the new value is written.
   guarded: ({ body }) => !body.dryRun && body.targets !== undefined,
   example: {
-    params: { credential_id: "3f786850e387550fdab836ed7e6dc881-1" },
+    params: { credential_id: EXAMPLE_ID },
     body: { overlapDays: 7, dryRun: true },
   },
   responds: { 200: RotationView, 201: RotationView },

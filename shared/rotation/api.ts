@@ -139,6 +139,8 @@ const summary = {
   }),
   resourceId: z.string().nullable().meta({
     description: "ID of the Azure resource whose key is replaced. Null for other rotations.",
+    example:
+      "/subscriptions/9a3b1c52-6a0e-4c7d-9b57-0d3d3a1f2e4b/resourceGroups/rg-payments/providers/Microsoft.Storage/storageAccounts/stpayments",
   }),
   keyKind: z.string().nullable().meta({
     description: "Kind of that resource, such as `storage`. Null for other rotations.",

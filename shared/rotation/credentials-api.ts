@@ -14,6 +14,9 @@ import { KEY_KINDS } from "./resource-keys/kinds.ts";
 
 /** API schemas of credentials of Azure resources, and of the discovery that finds them. */
 
+/** ID of a credential in examples. */
+export const EXAMPLE_ID = "3f786850e387550fdab836ed7e6dc881-1";
+
 /** Largest value of the filter `due`, in days. */
 const MAX_DUE_DAYS = 3650;
 
@@ -40,17 +43,21 @@ export const CredentialParams = z.object({
 
 export const CredentialView = z
   .object({
-    credentialId: z.string().meta({ description: "ID of the credential." }),
+    credentialId: z.string().meta({ description: "ID of the credential.", example: EXAMPLE_ID }),
     issuer: z.literal("resourceKey").meta({ description: "Kind of issuer that creates the new value." }),
     kind: kindName,
     title: z.string().meta({ description: "Name of the kind for people.", example: "storage account" }),
-    resourceId: z.string().meta({ description: "Azure resource ID of the resource that has the keys." }),
+    resourceId: z.string().meta({
+      description: "Azure resource ID of the resource that has the keys.",
+      example:
+        "/subscriptions/9a3b1c52-6a0e-4c7d-9b57-0d3d3a1f2e4b/resourceGroups/rg-payments/providers/Microsoft.Storage/storageAccounts/stpayments",
+    }),
     resourceName: z.string().meta({
       description: "Name of the resource, after the names of its parents.",
-      example: "sb-payments/orders/send",
+      example: "stpayments",
     }),
     subscriptionId: z.string(),
-    resourceGroup: z.string(),
+    resourceGroup: z.string().meta({ description: "Resource group of the resource.", example: "rg-payments" }),
     keys: z.array(z.string()).meta({
       description: "Names of the two keys of the pair. A rotation regenerates the one that is not in use.",
       example: ["key1", "key2"],
@@ -58,6 +65,7 @@ export const CredentialView = z
     keyInUse: z.string().nullable().meta({
       description:
         "Name of the key that the vault secrets stored when they were last compared. Null if they stored different keys.",
+      example: "key1",
     }),
     expiresOn: z.iso
       .datetime()
@@ -70,10 +78,13 @@ export const CredentialView = z
             assetId: z.string().meta({ description: "Asset ID of the vault secret." }),
             vaultName: z.string(),
             secretName: z.string(),
-            keyName: z.string().meta({ description: "Name of the key that the secret stored." }),
+            keyName: z.string().meta({ description: "Name of the key that the secret stored.", example: "key1" }),
             version: z.string().meta({ description: "Version of the secret that was compared." }),
             comparedAt: z.iso.datetime().meta({ description: "Time of the last comparison." }),
-            comparedBy: z.string().meta({ description: "User or part of the service that requested the comparison." }),
+            comparedBy: z.string().meta({
+              description: "User, or `rotation`, that requested the comparison.",
+              example: "alice",
+            }),
             expiresOn: z.iso
               .datetime()
               .nullable()
