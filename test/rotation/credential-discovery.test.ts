@@ -28,6 +28,9 @@ const { company, links: planted } = plantedCompany(20);
 const caller = { actor: "boss", requestId: "request-1" } as const;
 const expected = planted.map(({ vaultName, secretName, keyName }) => `${vaultName}/${secretName} ${keyName}`).sort();
 
+/** Calls that decide and record the end of a run, at least. */
+const END_CALLS = 5;
+
 let service: Service;
 let config: Config;
 let events: AuditEvent[];
@@ -117,11 +120,18 @@ test(
     const total = counted.taken;
     expect(total).toBeGreaterThan(80);
 
-    // All calls in a campaign, otherwise every 13th, with the others' turn by whether the crash is before or after the call.
+    // All calls in a campaign, otherwise every 13th and those of the end.
     const stride = IS_CAMPAIGN ? 1 : 13;
-    let crashes = 0;
-    for (let crashAt = 1; crashAt <= total; crashAt += stride) {
-      const when = crashes % 2 === 0 ? "after" : "before";
+    const points = Array.from({ length: total }, (_, index) => index + 1);
+    const sample = points.filter((point) => point % stride === 1 || stride === 1);
+    const cases = [
+      ...sample.map((crashAt, index) => ({
+        crashAt,
+        when: index % 2 === 0 ? ("after" as const) : ("before" as const),
+      })),
+      ...points.slice(-END_CALLS).map((crashAt) => ({ crashAt, when: "after" as const })),
+    ];
+    for (const { crashAt, when } of cases) {
       await removeLinks();
       events = [];
       const steps: Steps = { taken: 0, crashAt, when };
@@ -131,7 +141,6 @@ test(
           if (!(error instanceof SimulatedCrash)) throw error;
         });
       expect(steps.dead, `crash ${when} call ${crashAt}`).toBe(true);
-      crashes++;
       const { run } = await startProcess({ taken: 0 }, true).discover(caller);
       expect(run.status, `crash ${when} call ${crashAt}`).toBe("completed");
       expect(await storedLinks(), `crash ${when} call ${crashAt}`).toEqual(expected);
@@ -140,7 +149,7 @@ test(
       const runs = new Set(ends.map(({ target }) => target?.id));
       expect(new Set(ends.map(({ id }) => id)).size, `crash ${when} call ${crashAt}`).toBe(runs.size);
     }
-    console.log(`${crashes} crashes in a run of ${total} calls`);
+    console.log(`${cases.length} crashes in a run of ${total} calls`);
   },
   LONG_MS,
 );
