@@ -10,6 +10,7 @@ import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import { MINUTE_MS } from "../../shared/platform/time.ts";
 import { type Credentials, createCredentials } from "../../shared/rotation/resource-keys/credentials.ts";
+import type { LinkDiscoveryLimits } from "../../shared/rotation/resource-keys/discovery.ts";
 import { createKeysClient } from "../../shared/rotation/resource-keys/keys-client.ts";
 import { KEY_LINKS, KeyLinks, linkKey } from "../../shared/rotation/resource-keys/links.ts";
 import { useManagedIdentity } from "../azure/live-cloud.ts";
@@ -24,7 +25,7 @@ import { plantedCompany } from "./planted-credentials.ts";
  * run, and the links are then the same as without a crash.
  */
 
-const { company, links: planted } = plantedCompany(20);
+const { company, links: planted, secrets, resources } = plantedCompany(20);
 const caller = { actor: "boss", requestId: "request-1" } as const;
 const expected = planted.map(({ vaultName, secretName, keyName }) => `${vaultName}/${secretName} ${keyName}`).sort();
 
@@ -60,7 +61,7 @@ function openTables(): Tables {
  *
  * @param isLate - Whether the lease of an earlier process has expired.
  */
-function startProcess(steps: Steps = { taken: 0 }, isLate = false): Credentials {
+function startProcess(steps: Steps = { taken: 0 }, isLate = false, limits?: LinkDiscoveryLimits): Credentials {
   const log = recordingLog();
   const identity = createIdentity(config);
   const arm = createArm({ config, identity, log });
@@ -94,6 +95,7 @@ function startProcess(steps: Steps = { taken: 0 }, isLate = false): Credentials 
     clock: { now: () => new Date() },
     randomness: systemRandomness(),
     log,
+    ...(limits && { limits }),
   });
 }
 
@@ -175,3 +177,35 @@ test(
   },
   LONG_MS,
 );
+
+test("a run that is longer than a message continues with the next one, and a crash between repeats one batch", async () => {
+  await removeLinks();
+  // Each message compares one batch of ten secrets with the keys of at most five resources.
+  const limits = { workMs: 0, resources: 5, secrets: 10 };
+  const { run } = await startProcess({ taken: 0 }, true, limits).discover(caller);
+  expect(run.status).toBe("running");
+  const message = { runId: run.runId };
+  let deliveries = 0;
+  for (let current = run; current.status === "running"; deliveries++) {
+    messages = [];
+    const crash = deliveries % 3 === 1 ? { crashAt: 25 } : {};
+    const isDone = await startProcess({ taken: 0, ...crash }, true, limits)
+      .handle(message)
+      .then(
+        () => true,
+        (error: unknown) => {
+          if (!(error instanceof SimulatedCrash)) throw error;
+          return false;
+        },
+      );
+    current = await startProcess().run(run.runId);
+    // One message follows each that did not end the run, and the queue delivers that of a crashed worker again.
+    if (isDone) expect(messages).toEqual(current.status === "running" ? [message] : []);
+  }
+  expect(deliveries).toBeGreaterThan(12);
+  const ended = await startProcess().run(run.runId);
+  expect(ended).toMatchObject({ status: "completed", resources, secrets, links: planted.length, failures: [] });
+  expect(ended.position).toBeUndefined();
+  expect(await storedLinks()).toEqual(expected);
+  console.log(`${deliveries + 1} messages for ${resources} resources and ${secrets} secrets`);
+});

@@ -23,20 +23,10 @@ import { KEY_KINDS, type KeyKind } from "./kinds.ts";
 import { KEY_LINKS, type KeyLink, type KeyLinkStore, KeyLinks, linkKey } from "./links.ts";
 import { findHeldKey } from "./matching.ts";
 
-/** Time after which a worker hands the run off to the next message, at the next saved position. */
-const MAX_WORK_MS = 4 * MINUTE_MS;
 /** Time limit of one message, below the maximum duration of an invocation (host.json). */
 const TIMEOUT_MS = 9 * MINUTE_MS;
-/**
- * Number of resources whose keys are in memory at once. Azure Resource Manager accepts ten list calls a second in one
- * subscription, so listing their keys takes up to two minutes:
- * https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling
- */
-const MAX_RESOURCES_IN_PASS = 1000;
 const OWNERS_IN_BATCH = 40;
 const OWNERS_AT_ONCE = 4;
-/** Number of secrets after which the position is saved. After a crash, the next worker compares at most these again. */
-const SECRETS_IN_BATCH = 500;
 const SECRETS_AT_ONCE = 8;
 /** After this many denials, the rest of a vault is skipped if no secret of it could be read. */
 const MAX_DENIALS = 10;
@@ -44,6 +34,21 @@ const MAX_DENIALS = 10;
 const MAX_FAILURES = 50;
 /** https://learn.microsoft.com/azure/governance/resource-graph/concepts/guidance-for-throttled-requests */
 const SUBSCRIPTIONS_IN_QUERY = 300;
+
+export interface LinkDiscoveryLimits {
+  /** Milliseconds after which a worker hands the run off to the next message, at the next saved position. */
+  workMs: number;
+  /** Maximum number of resources whose keys are in memory at once. */
+  resources: number;
+  /** Number of secrets after which the position is saved. After a crash, the next worker compares at most these again. */
+  secrets: number;
+}
+
+/**
+ * Azure Resource Manager accepts ten list calls a second in one subscription, so listing the keys of a pass takes up to two
+ * minutes: https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling
+ */
+const LIMITS: LinkDiscoveryLimits = { workMs: 4 * MINUTE_MS, resources: 1000, secrets: 500 };
 
 export interface LinkDiscoveryDependencies {
   tables: Tables;
@@ -57,6 +62,8 @@ export interface LinkDiscoveryDependencies {
   clock: Clock;
   randomness: Randomness;
   log: Logger;
+  /** Tests set them. */
+  limits?: LinkDiscoveryLimits;
 }
 
 /** A pass: the keys of up to 1,000 resources. `until`: ID of the last resource, in lower case. */
@@ -82,6 +89,7 @@ export async function discoverLinks(
   // An earlier worker has decided the outcome and crashed before the end of the run was written.
   if (leasedRun.run.ending) return await finishRun(leasedRun, leasedRun.run.ending, deps);
   const startedAt = performance.now();
+  const { workMs } = deps.limits ?? LIMITS;
   const signal = AbortSignal.any([leasedRun.signal, AbortSignal.timeout(TIMEOUT_MS)]);
   const failures = createFailures(leasedRun.run.failures, deps.clock);
   let owners: ListedOwner[];
@@ -101,7 +109,7 @@ export async function discoverLinks(
     }
     await leasedRun.change({ position: { after: pass.until }, failures: failures.all });
     if (pass.isLast) return await endRun(leasedRun, failures.all.length > 0 ? "partial" : "completed", deps);
-    if (performance.now() - startedAt > MAX_WORK_MS) return "more";
+    if (performance.now() - startedAt > workMs) return "more";
   }
 }
 
@@ -137,6 +145,8 @@ async function listKeys(
   const after = position?.after ?? "";
   const begun = position?.until;
   const rest = owners.filter(({ order }) => order > after && (begun === undefined || order <= begun));
+  const { resources: maximum } = deps.limits ?? LIMITS;
+  const batch = Math.min(OWNERS_IN_BATCH, maximum);
   const index = createKeyIndex(deps.randomness);
   const denied = new Set<string>();
   let taken = 0;
@@ -156,9 +166,9 @@ async function listKeys(
       }
     }
   }
-  while (taken < rest.length && (begun !== undefined || index.size < MAX_RESOURCES_IN_PASS)) {
-    await pMap(rest.slice(taken, taken + OWNERS_IN_BATCH), addKeys, { concurrency: OWNERS_AT_ONCE });
-    taken = Math.min(rest.length, taken + OWNERS_IN_BATCH);
+  while (taken < rest.length && (begun !== undefined || index.size < maximum)) {
+    await pMap(rest.slice(taken, taken + batch), addKeys, { concurrency: OWNERS_AT_ONCE });
+    taken = Math.min(rest.length, taken + batch);
   }
   const until = begun ?? rest[taken - 1]?.order ?? after;
   const isLast = (owners.at(-1)?.order ?? "") <= until;
@@ -189,14 +199,14 @@ async function compareSecrets(
   failures: Failures,
   { deps, startedAt, signal }: { deps: LinkDiscoveryDependencies; startedAt: number; signal: AbortSignal },
 ): Promise<boolean> {
-  const { tables } = deps;
+  const { tables, limits = LIMITS } = deps;
   const vaults = await readableVaults(deps);
   const linksBySecret = await readLinks(deps);
   const after = leasedRun.run.position?.after ?? "";
   const isFirstPass = after === "";
   const begun = leasedRun.run.position?.secret;
   const prefix = namePrefix("secret");
-  const range = { partitionKey: partitions.all, from: prefix, before: keyEnd(prefix), pageSize: SECRETS_IN_BATCH };
+  const range = { partitionKey: partitions.all, from: prefix, before: keyEnd(prefix), pageSize: limits.secrets };
   const select = ["name", "vaultName", "enabled", "source"] as const;
   const secrets = tables.pages(Assets, { ...range, select: [...select], ...(begun !== undefined && { after: begun }) });
   for await (const rows of secrets) {
@@ -227,7 +237,7 @@ async function compareSecrets(
       removed: run.removed + counts.removed,
       failures: failures.all,
     });
-    if (performance.now() - startedAt > MAX_WORK_MS) return false;
+    if (performance.now() - startedAt > limits.workMs) return false;
   }
   return true;
 }
