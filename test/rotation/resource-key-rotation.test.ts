@@ -1,4 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { startAzurite } from "../../infra/local/azurite.ts";
+import { testStorageKey } from "../../shared/platform/azure/storage-key.ts";
 import { Problem } from "../../shared/platform/http/problem.ts";
 import { rotationView } from "../../shared/rotation/api.ts";
 import type { ResourceKeyRequest } from "../../shared/rotation/request.ts";
@@ -97,6 +99,57 @@ test("a user can finish the overlap period", async () => {
   await keys.world.run(rotationId, { until: ({ status }) => status === "overlapping" });
   await rotations.finish(rotationId, false, BOSS);
   expect((await keys.world.run(rotationId)).row.status).toBe("completed");
+});
+
+describe("the new storage key is tested with a request", () => {
+  const requests = (id: string) =>
+    keys.control.requests({ operation: "storage.getQueueServiceProperties", resource: id });
+
+  test("twice, before a vault secret is written", async () => {
+    const account = keys.addStorageAccount();
+    const row = await rotate(account.request);
+    expect([row.status, requests(account.id).map(({ status }) => status)]).toEqual(["completed", [200, 200]]);
+  });
+
+  test("and a key that the account rejects is written nowhere", async () => {
+    const account = keys.addStorageAccount();
+    keys.world.keysOf = (client) => ({
+      ...client,
+      test: (id, kind) => client.test(id, kind, keys.currentKey(id, "key1").replaceAll(/[A-M]/g, "N")),
+    });
+    const row = await rotate(account.request).finally(() => {
+      keys.world.keysOf = (client) => client;
+    });
+    expect([row.status, row.failure?.code]).toEqual(["failed", "notProven"]);
+    await keys.expectInvariants(account, row, []);
+  });
+
+  test("unless the account does not answer, which a note says", async () => {
+    const account = keys.addStorageAccount();
+    keys.control.addFault({ match: { operation: "storage.getQueueServiceProperties" }, action: { kind: "firewall" } });
+    const row = await rotate(account.request);
+    expect([row.status, row.notes.filter((note) => note.includes("gave no clear answer")).length]).toEqual([
+      "completed",
+      1,
+    ]);
+  });
+
+  test("and Azurite accepts each of its two keys and rejects others", async () => {
+    const [one, two, other] = ["one", "two", "other"].map((text) =>
+      Buffer.from(text.padEnd(64, "-")).toString("base64"),
+    );
+    const storage = await startAzurite({
+      accounts: ["twokeys"],
+      environment: { AZURITE_ACCOUNTS: `twokeys:${one}:${two}` },
+    });
+    try {
+      const endpoint = /QueueEndpoint=([^;]+)/.exec(storage.connectionString())![1]!;
+      const results = await Promise.all([one, two, other].map((key) => testStorageKey(endpoint, "twokeys", key!)));
+      expect(results).toEqual(["accepted", "accepted", "rejected"]);
+    } finally {
+      await storage.stop();
+    }
+  });
 });
 
 describe("a rotation does not start", () => {

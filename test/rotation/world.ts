@@ -19,7 +19,7 @@ import { type ConsumersOfSecrets, unknownConsumers } from "../../shared/rotation
 import { heldCopyName } from "../../shared/rotation/held-copies.ts";
 import type { ChangedApplication } from "../../shared/rotation/inventory-updates.ts";
 import type { ClientSecretRequest, RotationRequest, VaultSecretRequest } from "../../shared/rotation/request.ts";
-import { createKeysClient } from "../../shared/rotation/resource-keys/keys-client.ts";
+import { createKeysClient, type KeysClient } from "../../shared/rotation/resource-keys/keys-client.ts";
 import { createKeyLinks } from "../../shared/rotation/resource-keys/links.ts";
 import { isOver, type RotationRecord } from "../../shared/rotation/rotation.ts";
 import { createRotations, type Rotations } from "../../shared/rotation/rotations.ts";
@@ -89,6 +89,8 @@ export class World {
   };
   /** Wraps the Microsoft Graph client, so that a test can change its responses. */
   graphOf: (real: Graph) => Graph = (real) => real;
+  /** Wraps the client of keys of Azure resources, so that a test can change its responses. */
+  keysOf: (real: KeysClient) => KeysClient = (real) => real;
   /** Calls that workers made to storage and the cloud, as `service.method`, oldest first. */
   readonly calls: string[] = [];
   /** Requests to update the inventory: the changed applications, and the names of the changed vaults, oldest first. */
@@ -228,7 +230,7 @@ export class World {
         targetsOf: (app, keyId) => this.matches.targetsOf(app, keyId),
         recordWrittenPlaces: (rotation) => this.matches.recordWrittenPlaces(rotation),
       } satisfies Matches),
-      keys: crashable("keys", keys),
+      keys: crashable("keys", this.keysOf(keys)),
       keyLinks: crashable("keyLinks", keyLinks),
       inventory: crashable("inventory", {
         applicationChanged: async (application: ChangedApplication) => this.#updateInventory(application),

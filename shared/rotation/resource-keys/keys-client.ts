@@ -4,6 +4,7 @@ import type { Arm, ArmCall } from "../../platform/azure/arm.ts";
 import { asCloudFailure, CloudFailure, failure, malformedAnswer } from "../../platform/azure/failure.ts";
 import { createResourceGraph, toQueryLiteral } from "../../platform/azure/resource-graph.ts";
 import { resourceName, resourcePath } from "../../platform/azure/resource-id.ts";
+import { type KeyTest, testStorageKey } from "../../platform/azure/storage-key.ts";
 import { KEY_KINDS, type KeyKind, type ListedKey } from "./kinds.ts";
 
 /** A resource that has keys, or that contains resources with keys. */
@@ -41,7 +42,15 @@ export interface KeysClient {
     isOld: (value: string) => boolean,
     signal?: AbortSignal,
   ): Promise<ListedKey>;
+  /**
+   * Tests a value with a read-only request to the resource. Only for kinds in `TESTED_KINDS`; `unclear` for others, and for an
+   * account without a queue service.
+   */
+  test(id: string, kind: KeyKind, value: string): Promise<KeyTest>;
 }
+
+/** Kinds whose keys the service tests with a request. Keys of other kinds are proven by the list of keys only. */
+export const TESTED_KINDS: ReadonlySet<string> = new Set(["storage"]);
 
 export interface KeysClientLimits {
   /** Maximum number of lists after a request that regenerates, until the list has the new value. */
@@ -55,6 +64,10 @@ const LIMITS: KeysClientLimits = { checks: 6, firstWaitMs: 1000 };
 
 const ownerRow = z.object({ id: z.string(), name: z.string(), type: z.string().toLowerCase() });
 const child = z.object({ name: z.string().min(1) });
+const storageAccount = z.object({
+  name: z.string().min(1),
+  properties: z.object({ primaryEndpoints: z.object({ queue: z.url({ protocol: /^https$/ }).optional() }).optional() }),
+});
 
 /** Types that Resource Graph lists: the first two segments of each kind's type, in lower case. */
 const OWNER_TYPES = [...new Set(KEY_KINDS.map(({ type }) => ownerTypeOf(type)))];
@@ -122,6 +135,24 @@ export function createKeysClient(arm: Arm, limits = LIMITS): KeysClient {
     },
 
     keys,
+
+    async test(id, kind, value) {
+      if (!TESTED_KINDS.has(kind.name)) return "unclear";
+      const account = await arm.call(
+        {
+          path: resourcePath(id, kind.type.toLowerCase()),
+          apiVersion: kind.apiVersion,
+          target: {
+            operation: "read the address",
+            resource: `${kind.title} ${resourceName(id)}`,
+            grant: kind.actions[0]!,
+          },
+        },
+        storageAccount,
+      );
+      const endpoint = account.properties.primaryEndpoints?.queue;
+      return endpoint === undefined ? "unclear" : await testStorageKey(endpoint, account.name, value);
+    },
 
     async regenerate(id, kind, keyName, isOld, signal) {
       if (kind.regenerate === undefined)
