@@ -203,6 +203,19 @@ test("the next discovery removes the link of a secret that stores another value 
   expect(await foundLines()).toEqual(expected.sort());
 });
 
+test("the next discovery removes the links of a deleted secret and of a deleted resource", async () => {
+  const before = await foundLines();
+  const [secret, other] = [links[6]!, links.find(({ kind }) => kind === "batch")!];
+  const { control } = service.cloud;
+  expect(control.remove(secret.vaultName, "secrets", secret.secretName)).toBe(true);
+  expect(control.consumers.remove(other.resourceId)).toBe(true);
+  await service.scan();
+  const ofResource = links.filter(({ resourceId }) => resourceId === other.resourceId);
+  const gone = new Set([secret, ...ofResource].map(lineOf));
+  expect(await discover()).toMatchObject({ status: "completed", failures: [], removed: gone.size });
+  expect(await foundLines()).toEqual(before.filter((line) => !gone.has(line)));
+});
+
 test("resources and secrets that the identity may not read are counted, and their links stay", async () => {
   const before = await foundLines();
   const vaultName = vaultNames[1]!;
@@ -217,7 +230,8 @@ test("resources and secrets that the identity may not read are counted, and thei
     status: "completed",
     failures: [],
     resourcesDenied: denied,
-    resources: resources - denied,
+    // One was deleted.
+    resources: resources - denied - 1,
   });
   expect(run.secretsDenied).toBeGreaterThan(0);
   expect(await foundLines()).toEqual(before);

@@ -1,7 +1,7 @@
 import pMap from "p-map";
 import type { AuditRecorder } from "../../audit/event.ts";
 import { Assets, sourceOf } from "../../inventory/asset.ts";
-import { namePrefix, nameRange, partitions } from "../../inventory/asset-keys.ts";
+import { nameKey, namePrefix, nameRange, partitions } from "../../inventory/asset-keys.ts";
 import { VAULTS, type VaultRecord, Vaults } from "../../inventory/vault.ts";
 import { CloudFailure } from "../../platform/azure/failure.ts";
 import { resourceName } from "../../platform/azure/resource-id.ts";
@@ -108,7 +108,10 @@ export async function discoverLinks(
       if (!isDone) return "more";
     }
     await leasedRun.change({ position: { after: pass.until }, failures: failures.all });
-    if (pass.isLast) return await endRun(leasedRun, failures.all.length > 0 ? "partial" : "completed", deps);
+    if (pass.isLast) {
+      await removeGoneLinks(leasedRun, owners, deps, signal);
+      return await endRun(leasedRun, failures.all.length > 0 ? "partial" : "completed", deps);
+    }
     if (performance.now() - startedAt > workMs) return "more";
   }
 }
@@ -353,6 +356,52 @@ async function storesKey(
   const kind = KEY_KINDS.find(({ name }) => name === keyKind);
   if (kind === undefined) return false;
   return findHeldKey(value, resourceId, await keys.keys(resourceId, kind, signal)).held !== undefined;
+}
+
+/**
+ * Removes the links whose secret is no longer in the inventory, or whose resource no longer exists. Links that this run could not
+ * compare for another reason stay.
+ */
+async function removeGoneLinks(
+  leasedRun: LeasedRun<RunRecord>,
+  owners: readonly ListedOwner[],
+  deps: LinkDiscoveryDependencies,
+  signal: AbortSignal,
+): Promise<void> {
+  const { tables } = deps;
+  const { createdAt } = leasedRun.run;
+  const listed = new Set(owners.map(({ order }) => order));
+  let removed = 0;
+  for (const link of [...(await readLinks(deps)).values()].flat()) {
+    if (link.comparedAt >= createdAt) continue;
+    const { vaultName, secretName } = link;
+    const asset = await tables.get(Assets, partitions.vault(vaultName), nameKey("secret", secretName, vaultName), {
+      onCorrupt: ({ message }) => deps.log.error(message),
+    });
+    const isGone = asset === undefined || (!isListed(link.resourceId, listed) && (await isDeleted(link, deps, signal)));
+    if (isGone && (await tables.remove(KeyLinks, KEY_LINKS, linkKey(link)))) removed++;
+  }
+  if (removed > 0) await leasedRun.change({ removed: leasedRun.run.removed + removed });
+}
+
+/** Returns whether the list contains a resource, or the namespace or cluster that it is in. */
+const isListed = (resourceId: string, listed: ReadonlySet<string>): boolean =>
+  listed.has(resourceId.toLowerCase().split("/").slice(0, 9).join("/"));
+
+/** Returns whether Azure says that the resource does not exist. Resource Graph also leaves out what the identity can't read. */
+async function isDeleted(
+  { resourceId, keyKind }: KeyLink,
+  { keys }: LinkDiscoveryDependencies,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const kind = KEY_KINDS.find(({ name }) => name === keyKind);
+  try {
+    if (kind !== undefined) await keys.keys(resourceId, kind, signal);
+    return false;
+  } catch (error) {
+    if (!(error instanceof CloudFailure) || signal.aborted) throw error;
+    return error.code === "notFound";
+  }
 }
 
 interface Failures {
