@@ -1,5 +1,6 @@
 import * as z from "zod";
 import type { Issuer } from "./issuers/issuer.ts";
+import { TESTED_KINDS } from "./resource-keys/keys-client.ts";
 import { KEY_KINDS, type KeyKind } from "./resource-keys/kinds.ts";
 import { ISSUER_KINDS } from "./rotation.ts";
 
@@ -22,6 +23,10 @@ const CredentialKindView = z
     actions: z.array(z.string()).meta({
       description: "Actions that the service's identity needs to find the resource, list its keys and regenerate one.",
       example: ["Microsoft.Storage/storageAccounts/listkeys/action"],
+    }),
+    proof: z.enum(["request", "list"]).nullable().meta({
+      description:
+        "How a rotation proves a new key before it is used. `request`: the resource accepts a request with the key; if it gives no clear answer, such as behind a firewall, its list of keys proves the key. `list`: the resource lists the key. Null if keys are not rotated.",
     }),
     rotatable: z.boolean().meta({ description: "Whether rotations can regenerate a key of the kind." }),
     reason: z.string().nullable().meta({ description: "Why no key of the kind is rotated. Null if keys are rotated." }),
@@ -84,6 +89,7 @@ const kindView = (kind: KeyKind): z.input<typeof CredentialKindView> => ({
   pairs: kind.pairs.map((pair) => [...pair]),
   connectionStrings: kind.formats.length > 0,
   actions: [...kind.actions],
+  proof: kind.reportOnly !== undefined ? null : TESTED_KINDS.has(kind.name) ? "request" : "list",
   rotatable: kind.reportOnly === undefined,
   reason: kind.reportOnly ?? null,
   documentation: kind.documentation,

@@ -141,6 +141,7 @@ test("the issuers name each kind with its keys and the smallest set of actions",
       "Microsoft.Storage/storageAccounts/listkeys/action",
       "Microsoft.Storage/storageAccounts/regeneratekey/action",
     ],
+    proof: "request",
     reason: null,
   });
   expect(kinds.find(({ name }: { name: string }) => name === "iotHub").reason).toContain("whole hub");
