@@ -8,7 +8,7 @@ import { consumersOptions, dryRun, placesOptions } from "./api.ts";
 import { namedPlaces } from "./named-places.ts";
 import { DEFAULT_OVERLAP_DAYS, MAX_EXPIRY_DAYS, MAX_OVERLAP_DAYS } from "./policy.ts";
 import type { ResourceKeyRequest } from "./request.ts";
-import type { Credential } from "./resource-keys/credentials.ts";
+import type { Credential } from "./resource-keys/credential-list.ts";
 import type { RunRecord } from "./resource-keys/discovery-run.ts";
 import { KEY_KINDS } from "./resource-keys/kinds.ts";
 
