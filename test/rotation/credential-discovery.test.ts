@@ -60,8 +60,14 @@ function openTables(): Tables {
  * Starts a process that discovers. With `steps` it crashes at one of its calls to storage, the audit log, the queue or the cloud.
  *
  * @param isLate - Whether the lease of an earlier process has expired.
+ * @param onListed - Called after the keys of a resource were listed.
  */
-function startProcess(steps: Steps = { taken: 0 }, isLate = false, limits?: LinkDiscoveryLimits): Credentials {
+function startProcess(
+  steps: Steps = { taken: 0 },
+  isLate = false,
+  limits?: LinkDiscoveryLimits,
+  onListed: (id: string) => void = () => {},
+): Credentials {
   const log = recordingLog();
   const identity = createIdentity(config);
   const arm = createArm({ config, identity, log });
@@ -76,7 +82,13 @@ function startProcess(steps: Steps = { taken: 0 }, isLate = false, limits?: Link
   const isPromise = (method: string) => !["pages", "owners", "fence", "batches"].includes(method);
   const wrapped = crashable(aged, steps, isPromise);
   const vaults = createVaultSecrets({ config, identity, log });
-  const keys = crashable(createKeysClient(arm), steps, isPromise);
+  const client = createKeysClient(arm);
+  const list: typeof client.keys = async (id, kind, signal) => {
+    const listed = await client.keys(id, kind, signal);
+    onListed(id);
+    return listed;
+  };
+  const keys = crashable({ ...client, keys: list }, steps, isPromise);
   const queues = {
     send: async (_queue: string, message: unknown) => void messages.push(message),
     checkReachable: async () => {},
@@ -208,4 +220,22 @@ test("a run that is longer than a message continues with the next one, and a cra
   expect(ended.position).toBeUndefined();
   expect(await storedLinks()).toEqual(expected);
   console.log(`${deliveries + 1} messages for ${resources} resources and ${secrets} secrets`);
+});
+
+test("the link of a secret stays if a rotation regenerates the key and writes the secret during the discovery", async () => {
+  const { run } = await startProcess({ taken: 0 }, true).discover(caller);
+  expect([run.status, await storedLinks()]).toEqual(["completed", expected]);
+  const link = planted.find(({ kind }) => kind === "maps")!;
+  const { control } = service.cloud;
+  let isRotated = false;
+  const rotate = (id: string) => {
+    if (isRotated || id.toLowerCase() !== link.resourceId.toLowerCase()) return;
+    isRotated = true;
+    control.consumers.regenerateKey(id, "secondary");
+    const { value } = control.consumers.keys(id).findLast(({ key }) => key === "secondary")!;
+    control.putSecret(link.vaultName, { name: link.secretName, value });
+  };
+  const { run: second } = await startProcess({ taken: 0 }, true, undefined, rotate).discover(caller);
+  expect([isRotated, second.status, second.removed]).toEqual([true, "completed", 0]);
+  expect(await storedLinks()).toEqual(expected);
 });
