@@ -103,6 +103,9 @@ export const RotationQuery = z.strictObject({
   assetId: z.string().max(300).optional().meta({
     description: "Only rotations of this vault secret (asset ID). Can't be combined with `appId`.",
   }),
+  resourceId: z.string().max(2048).optional().meta({
+    description: "Only rotations of keys of this Azure resource. Can't be combined with `appId` or `assetId`.",
+  }),
   start_date: queryInstant("start").optional(),
   end_date: queryInstant("end").optional(),
 });
@@ -136,6 +139,8 @@ const summary = {
   }),
   resourceId: z.string().nullable().meta({
     description: "ID of the Azure resource whose key is replaced. Null for other rotations.",
+    example:
+      "/subscriptions/9a3b1c52-6a0e-4c7d-9b57-0d3d3a1f2e4b/resourceGroups/rg-payments/providers/Microsoft.Storage/storageAccounts/stpayments",
   }),
   keyKind: z.string().nullable().meta({
     description: "Kind of that resource, such as `storage`. Null for other rotations.",
