@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { startAzurite } from "../../infra/local/azurite.ts";
-import { testStorageKey } from "../../shared/platform/azure/storage-key.ts";
 import { Problem } from "../../shared/platform/http/problem.ts";
+import { testStorageKey } from "../../shared/platform/storage/account-key.ts";
 import { rotationView } from "../../shared/rotation/api.ts";
 import type { ResourceKeyRequest } from "../../shared/rotation/request.ts";
 import { createKeyLinks, KEY_LINKS, linkKey } from "../../shared/rotation/resource-keys/links.ts";

@@ -4,7 +4,7 @@ import type { Arm, ArmCall } from "../../platform/azure/arm.ts";
 import { asCloudFailure, CloudFailure, failure, malformedAnswer } from "../../platform/azure/failure.ts";
 import { createResourceGraph, toQueryLiteral } from "../../platform/azure/resource-graph.ts";
 import { resourceName, resourcePath } from "../../platform/azure/resource-id.ts";
-import { type KeyTest, testStorageKey } from "../../platform/azure/storage-key.ts";
+import { type KeyTest, testStorageKey } from "../../platform/storage/account-key.ts";
 import { KEY_KINDS, type KeyKind, type ListedKey } from "./kinds.ts";
 
 /** A resource that has keys, or that contains resources with keys. */
