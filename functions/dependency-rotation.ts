@@ -16,7 +16,7 @@ const rotateAsset = endpoint({
   route: "api/assets/dependencies/rotate/{secret_id}",
   summary: "Rotate a secret and refresh its consumers",
   description:
-    "Send newValue, or generate with issuerAccepts: true, unless the secret is a client secret that Entra can create: the asset of an application's client secret, or a vault secret that is a certain match of one. With dryRun: true the answer is always a plan, and `needs` lists what to send besides. Writes a new value, refreshes the consumers one after the other, and verifies that each has the new value. If one fails, the rotation is rolled back. The rotation runs in the background; follow it with GET /api/automation/rotation/rotations/{rotation_id}.",
+    "Send newValue, or generate with issuerAccepts: true, unless the secret is a client secret that Entra can create: the asset of an application's client secret, or a vault secret that is a certain match of one. A vault secret that stores a key of an Azure resource needs no newValue either: the resource's other key is regenerated. With dryRun: true the answer is always a plan, and `needs` lists what to send besides. Writes a new value, refreshes the consumers one after the other, and verifies that each has the new value. If one fails, the rotation is rolled back. The rotation runs in the background; follow it with GET /api/automation/rotation/rotations/{rotation_id}.",
   tag: "Dependencies",
   access: "admin",
   tier: "pro",

@@ -40,6 +40,7 @@ export const AREAS: Readonly<Record<string, () => Promise<Area>>> = {
   reconciliation: () => import("./reconciliation.ts"),
   rotationMatches: () => import("./rotation-matches.ts"),
   rotations: () => import("./rotations.ts"),
+  rotationCredentials: () => import("./rotation-credentials.ts"),
   dependencyRotation: () => import("./dependency-rotation.ts"),
   dependencies: () => import("./dependencies.ts"),
   maintenance: () => import("./maintenance.ts"),

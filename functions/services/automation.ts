@@ -34,6 +34,9 @@ import { type AutomaticRotation, createAutomaticRotation } from "../../shared/ro
 import { PROOF_LIMITS } from "../../shared/rotation/match-verification.ts";
 import { createMatches, type MatchFinder } from "../../shared/rotation/matches.ts";
 import { createPolicies, type RotationPolicies } from "../../shared/rotation/policies.ts";
+import { type Credentials, createCredentials } from "../../shared/rotation/resource-keys/credentials.ts";
+import { createKeysClient } from "../../shared/rotation/resource-keys/keys-client.ts";
+import { createKeyLinks } from "../../shared/rotation/resource-keys/links.ts";
 import { createRotations, type Rotations } from "../../shared/rotation/rotations.ts";
 import type { Settings } from "../../shared/settings/settings.ts";
 import { startingSyncOnWrite } from "../../shared/sync/record-vaults.ts";
@@ -51,6 +54,7 @@ export interface AutomationServices {
   rotations: Rotations;
   automaticRotation: AutomaticRotation;
   assetRotation: AssetRotation;
+  credentials: Credentials;
   rotationNotices: AutomationSource;
 }
 
@@ -167,6 +171,8 @@ export function createAutomation(deps: {
     app: (appId) => graph.findApplication({ appId }),
     proveSignIn: signIn,
   });
+  const keys = createKeysClient(arm);
+  const keyLinks = createKeyLinks({ tables, config, vaults: vaultSecrets, keys, index: matches.index, log });
   const policies = createPolicies({
     tables,
     settings,
@@ -194,6 +200,8 @@ export function createAutomation(deps: {
     vaults: startingSyncOnWrite(vaultSecrets, (vault, secret) => sync.runFor(vault, secret)),
     serviceVault: serviceKeyVault,
     matches,
+    keys,
+    keyLinks,
     inventory: {
       applicationChanged: (application) => applications.requestRefresh(application),
       vaultChanged: (vaultName) => deps.rescans.requestForChange(vaultName),
@@ -204,7 +212,20 @@ export function createAutomation(deps: {
     randomness,
     log,
   });
-  const assetRotation = createAssetRotation({ tables, config, vaults: vaultSecrets, matches, randomness });
+  const credentials = createCredentials({
+    tables,
+    config,
+    keys,
+    vaults: vaultSecrets,
+    links: keyLinks,
+    units: azureEdges.units,
+    audit,
+    queues,
+    clock,
+    randomness,
+    log,
+  });
+  const assetRotation = createAssetRotation({ tables, config, vaults: vaultSecrets, matches, keyLinks, randomness });
   const automaticRotation = createAutomaticRotation({
     tables,
     queues,
@@ -218,5 +239,15 @@ export function createAutomation(deps: {
   });
   const rotationNotices = createRotationNotices({ tables, clock, log, settings, licensed, policies, rotations });
 
-  return { dependencies, logs, matches, policies, rotations, automaticRotation, assetRotation, rotationNotices };
+  return {
+    dependencies,
+    logs,
+    matches,
+    policies,
+    rotations,
+    automaticRotation,
+    assetRotation,
+    credentials,
+    rotationNotices,
+  };
 }

@@ -96,8 +96,8 @@ export async function startAzurite({ accounts = ["test"], data, environment }: A
     detached: true,
     env: {
       ...process.env,
-      ...environment,
       AZURITE_ACCOUNTS: accounts.map((account) => `${account}:${accountKey(account)}`).join(";"),
+      ...environment,
     },
     stdio: ["ignore", "pipe", "pipe", "ipc"],
   });

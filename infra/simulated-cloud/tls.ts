@@ -17,6 +17,7 @@ const DNS_NAMES = [
   "*.communication.localhost",
   "*.azconfig.localhost",
   "*.blob.localhost",
+  "*.queue.localhost",
   "*.cognitiveservices.localhost",
   "*.search.localhost",
   "aws.localhost",

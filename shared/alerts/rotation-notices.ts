@@ -152,6 +152,19 @@ export function createRotationNotices(deps: {
 /** Codes of failures after which the old secret no longer exists. */
 const OLD_SECRET_DELETED = new Set(["oldSecretGone", "applicationGone"]);
 
+const isOfKey = ({ issuer }: RotationRecord): boolean => issuer === "resourceKey";
+
+/** Describes what a completed rotation of a resource's key did. */
+function completedKeyText({ newKeyId, oldKeyId, regenerateOld }: RotationRecord, written: string) {
+  return {
+    what: "has another key in use",
+    done: `${newKeyId} was regenerated and written to ${written}.${regenerateOld ? ` Then ${oldKeyId} was regenerated too.` : ""}`,
+    safe: regenerateOld
+      ? `The old value of ${oldKeyId} is no longer valid.`
+      : `${oldKeyId} is unchanged. It stays valid until the next rotation regenerates it.`,
+  };
+}
+
 /** Describes the end of a rotation, or that it needs attention. */
 function resultOf(record: RotationRecord, now: Date): NoticeText {
   const { appId, rotationId, oldKeyId, newKeyId, failure, attention, status } = record;
@@ -170,6 +183,7 @@ function resultOf(record: RotationRecord, now: Date): NoticeText {
       safe: isOfVault
         ? `The new version expires on ${until}. Earlier versions are still in the vault.`
         : `${record.finish?.force ? "" : "Sign-in with the new secret works. "}It expires on ${until ?? "the date shown in Microsoft Entra"}.`,
+      ...(isOfKey(record) && completedKeyText(record, written)),
       next: "No action is needed, unless an unknown consumer used the old value.",
     };
   }
@@ -192,7 +206,9 @@ function resultOf(record: RotationRecord, now: Date): NoticeText {
     ? record.notes.at(-1)!
     : isOfVault
       ? ""
-      : "The new secret of this rotation was deleted.";
+      : isOfKey(record)
+        ? "No key was regenerated."
+        : "The new secret of this rotation was deleted.";
   return {
     ...base,
     what: status === "rolledBack" ? "was not rotated: the rotation was rolled back" : "was not rotated",
@@ -203,7 +219,9 @@ function resultOf(record: RotationRecord, now: Date): NoticeText {
         ? "Nothing else was deleted."
         : isOfVault
           ? "No version was deleted from the vault."
-          : `The old secret ${oldKeyId} was not deleted and works until it expires.`,
+          : isOfKey(record)
+            ? `${oldKeyId} was not regenerated.`
+            : `The old secret ${oldKeyId} was not deleted and works until it expires.`,
     next: `${failure?.remedy ?? "See the steps of the rotation."} Then start another rotation.`,
   };
 }
@@ -251,7 +269,9 @@ function newPlacesTextOf(record: RotationRecord): NoticeText | undefined {
     why: `${places.join(", ")} ${places.length === 1 ? "stores" : "store"} the old secret. No user confirmed ${places.length === 1 ? "this place" : "these places"}, so the rotation does not write the new secret there.`,
     done: "The other places get the new secret.",
     safe: `The old secret ${oldKeyId} works. It is not deleted automatically while a place that was not written stores it.`,
-    next: "Find out who wrote the secret there. If the place belongs to the application, confirm its match: the rotation then also writes it. If not, the secret is compromised: remove the copy, or finish the rotation with force.",
+    next: isOfKey(record)
+      ? "Find out who wrote the key there. If the place belongs to the resource's consumers, write the new key to it. If not, the key is compromised: remove the copy, and rotate the key again with the reason compromised."
+      : "Find out who wrote the secret there. If the place belongs to the application, confirm its match: the rotation then also writes it. If not, the secret is compromised: remove the copy, or finish the rotation with force.",
   };
 }
 
@@ -265,6 +285,15 @@ function waitingTextOf(record: RotationRecord): NoticeText {
       done: "The new version was written.",
       safe: "The previous version is still in the vault and can be read.",
       next: "Check that the named consumers use the new value, then finish the rotation. To restore the old value, cancel the rotation.",
+    };
+  }
+  if (isOfKey(record)) {
+    return {
+      ...base,
+      what: "has a rotation that can't end, because something may still use the old key",
+      done: `${newKeyId} was regenerated and is in use.`,
+      safe: `Both keys work. ${oldKeyId} is unchanged.`,
+      next: "Finish the rotation once nothing uses the old key. The rotation shows what still uses it.",
     };
   }
   return {

@@ -45,6 +45,8 @@ import type { Range, StorageCorrupt, Tables } from "../platform/storage/tables.t
 import { MatchPointers, MatchRows } from "../rotation/match.ts";
 import { Status as IndexStatus, VaultIndexes } from "../rotation/match-index.ts";
 import { Policies } from "../rotation/policy.ts";
+import { Runs as KeyLinkRuns } from "../rotation/resource-keys/discovery-run.ts";
+import { KeyLinkPointers, KeyLinks } from "../rotation/resource-keys/links.ts";
 import * as rotation from "../rotation/rotation.ts";
 import { secretRows } from "../secrets/stored-secrets.ts";
 import { SettingsRow } from "../settings/settings.ts";
@@ -223,6 +225,9 @@ export const OTHER_ROWS: readonly StoredKind[] = [
   rows(rotation.RotationEvents, "rotations", "e|*"),
   rows(MatchRows, "app:*", "*"),
   rows(MatchPointers, "secrets", "*"),
+  rows(KeyLinks, "keyLinks", "*"),
+  rows(KeyLinkPointers, "linkedSecrets", "*"),
+  ...runs(KeyLinkRuns, "keyLinkRuns"),
   rows(VaultIndexes, "vaults", "*"),
   rows(IndexStatus, "status", "status"),
   rows(Policies, "policies", "*"),

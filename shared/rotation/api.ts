@@ -15,6 +15,7 @@ import {
   type RotationRecord,
   type RotationSummary,
   STEPS,
+  type Step,
   type StepName,
 } from "./rotation.ts";
 import { resultOf } from "./step-results.ts";
@@ -102,6 +103,9 @@ export const RotationQuery = z.strictObject({
   assetId: z.string().max(300).optional().meta({
     description: "Only rotations of this vault secret (asset ID). Can't be combined with `appId`.",
   }),
+  resourceId: z.string().max(2048).optional().meta({
+    description: "Only rotations of keys of this Azure resource. Can't be combined with `appId` or `assetId`.",
+  }),
   start_date: queryInstant("start").optional(),
   end_date: queryInstant("end").optional(),
 });
@@ -119,16 +123,28 @@ const instant = z.iso.datetime().nullable();
 const summary = {
   rotationId: z.string().nullable().meta({ description: "Null for a plan." }),
   appId: z.string().nullable().meta({
-    description: "Client ID of the application. Null if the rotation replaces a vault secret that is no client secret.",
+    description: "Client ID of the application. Null if the rotation replaces no client secret.",
   }),
   appName: z.string().nullable(),
-  oldKeyId: z
-    .string()
-    .nullable()
-    .meta({ description: "Key ID of the client secret that is replaced. Null for a vault secret." }),
-  newKeyId: z.string().nullable().meta({ description: "Key ID of the new client secret. Null until it is created." }),
+  oldKeyId: z.string().nullable().meta({
+    description:
+      "Key ID of the client secret, or name of the resource's key, that is replaced. Null for a vault secret.",
+  }),
+  newKeyId: z.string().nullable().meta({
+    description:
+      "Key ID of the new client secret, or name of the resource's key that was regenerated. Null until it is created.",
+  }),
   assetId: z.string().nullable().meta({
-    description: "Asset ID of the rotated vault secret. Null for an application's client secret.",
+    description: "Asset ID of the rotated vault secret. Null for an application's client secret and a resource's key.",
+  }),
+  resourceId: z.string().nullable().meta({
+    description: "ID of the Azure resource whose key is replaced. Null for other rotations.",
+    example:
+      "/subscriptions/9a3b1c52-6a0e-4c7d-9b57-0d3d3a1f2e4b/resourceGroups/rg-payments/providers/Microsoft.Storage/storageAccounts/stpayments",
+  }),
+  keyKind: z.string().nullable().meta({
+    description: "Kind of that resource, such as `storage`. Null for other rotations.",
+    example: "storage",
   }),
   status,
   automatic: z.boolean().meta({ description: "Whether a policy started the rotation." }),
@@ -313,7 +329,8 @@ export const RotationView = z
   .meta({ id: "Rotation" });
 
 export function rotationSummaryView(record: RotationSummary): z.input<typeof RotationSummaryView> {
-  const { rotationId, appId, appName, oldKeyId, newKeyId, assetId, automatic, requestedBy, createdAt } = record;
+  const { rotationId, appId, appName, oldKeyId, newKeyId, assetId, resourceId, keyKind } = record;
+  const { automatic, requestedBy, createdAt } = record;
   return {
     rotationId,
     appId: appId ?? null,
@@ -321,6 +338,8 @@ export function rotationSummaryView(record: RotationSummary): z.input<typeof Rot
     oldKeyId: oldKeyId ?? null,
     newKeyId: newKeyId ?? null,
     assetId: assetId ?? null,
+    resourceId: resourceId ?? null,
+    keyKind: keyKind ?? null,
     status: record.status,
     automatic,
     requestedBy,
@@ -351,7 +370,7 @@ export function rotationView(record: RotationRecord): z.input<typeof RotationVie
       finishedAt: step.finishedAt ?? null,
       attempts: step.attempts,
       failure: step.failure ?? null,
-      result: resultOf(record, step) ?? null,
+      result: resultTextOf(record, step) ?? null,
     })),
     targets: record.publications.map((publication) => targetView(record, publication)),
     consumers: (record.consumers ?? []).map(consumerView),
@@ -364,6 +383,11 @@ export function rotationView(record: RotationRecord): z.input<typeof RotationVie
     nextAt: isStopped ? null : record.dueAt,
     attention: attention === undefined ? null : withoutResume(attention),
   };
+}
+
+function resultTextOf(record: RotationRecord, step: Step): string | undefined {
+  const ofIssuer = isVaultSecret(record) ? undefined : issuerOf(record).resultTexts?.(record)[step.name];
+  return step.status === "done" && ofIssuer !== undefined ? ofIssuer : resultOf(record, step);
 }
 
 function targetView(

@@ -15,14 +15,16 @@ import { type OnObstacle, remedies, throwObstacle } from "./obstacles.ts";
 import { currentVersion } from "./plan-places.ts";
 import { DEFAULT_OVERLAP_DAYS } from "./policy.ts";
 import { throwAsProblem } from "./problems.ts";
-import type { ClientSecretRequest, RotationRequest } from "./request.ts";
+import type { ClientSecretRequest, ResourceKeyRequest, RotationRequest } from "./request.ts";
+import type { KeyLinkStore } from "./resource-keys/links.ts";
 import type { Place } from "./targets.ts";
 
 /** Rotation of a secret by its asset ID. */
 export interface AssetRotation {
   /**
    * Returns the rotation request for an asset. If the asset is a client secret, or a vault secret whose match with a client
-   * secret is `certain`, the request rotates the client secret. Otherwise it rotates the vault secret itself.
+   * secret is `certain`, the request rotates the client secret. If the vault secret stores a key of an Azure resource and the body
+   * has no new value, the request rotates that key. Otherwise it rotates the vault secret itself.
    *
    * @param onObstacle - Called with a problem that prevents the rotation: here `valueRequired`, if the request lacks the new
    * value. A dry run collects such problems. By default the problem is thrown.
@@ -37,6 +39,7 @@ export function createAssetRotation(deps: {
   config: Pick<Config, "SERVICE_KEY_VAULT_URL">;
   vaults: VaultSecretsClients;
   matches: Pick<MatchFinder, "credentialOf">;
+  keyLinks: Pick<KeyLinkStore, "resourceOf">;
   randomness: Randomness;
 }): AssetRotation {
   const { tables, randomness } = deps;
@@ -78,6 +81,11 @@ export function createAssetRotation(deps: {
     if (current.managed) throw notRotatable(`${place.name} belongs to a certificate: renew the certificate.`);
     const credential = await deps.matches.credentialOf(place).catch(throwAsProblem);
     if (credential !== undefined) return requestForClientSecret(credential, body, secret);
+    // With a new value from the request, the vault secret itself is rotated, whatever it stores.
+    if (body.newValue === undefined && body.generate === undefined) {
+      const key = await deps.keyLinks.resourceOf(secret, current.tags).catch(throwAsProblem);
+      if (key !== undefined) return requestForResourceKey(key.resourceId, body, secret);
+    }
     if (body.targets !== undefined) {
       throw invalidBody("targets", "can't be given: this secret is no application's client secret and has one place");
     }
@@ -156,15 +164,12 @@ function requestForClientSecret(
       throw invalidBody(member, "can't be given: this is a client secret of an application, whose value Entra creates");
     }
   }
-  const named = namedPlaces(body.targets);
-  // A compromised secret is written only to named places, so the ID in the request then counts as the only named one.
-  const isLimited = named !== undefined || (body.reason === "compromised" && requestedPlace !== undefined);
   return {
     appId,
     secretId: keyId,
     reason: body.reason,
     requestedPlace,
-    targets: isLimited ? [...(named ?? []), ...(requestedPlace === undefined ? [] : [requestedPlace])] : undefined,
+    targets: targetsOf(body, requestedPlace),
     expiryDays: body.expiryDays,
     updateKeyVaults: true,
     overlapDays: body.overlapDays ?? DEFAULT_OVERLAP_DAYS,
@@ -172,6 +177,31 @@ function requestForClientSecret(
     ...consumerOptions(body),
   };
 }
+
+/** Returns the places that the request limits the rotation to. Undefined if it limits it to none. */
+function targetsOf({ targets, reason }: RotateAssetRequest, requestedPlace: Place | undefined): Place[] | undefined {
+  const named = namedPlaces(targets);
+  // A compromised secret is written only to named places, so the ID in the request then counts as the only named one.
+  const isLimited = named !== undefined || (reason === "compromised" && requestedPlace !== undefined);
+  return isLimited ? [...(named ?? []), ...(requestedPlace === undefined ? [] : [requestedPlace])] : undefined;
+}
+
+/** Returns the request that rotates the key of a resource that a vault secret stores. */
+const requestForResourceKey = (
+  resourceId: string,
+  body: RotateAssetRequest,
+  requestedPlace: Place,
+): ResourceKeyRequest => ({
+  issuer: "resourceKey",
+  resourceId,
+  reason: body.reason,
+  requestedPlace,
+  targets: targetsOf(body, requestedPlace),
+  expiryDays: body.expiryDays,
+  overlapDays: body.overlapDays ?? DEFAULT_OVERLAP_DAYS,
+  regenerateOld: false,
+  ...consumerOptions(body),
+});
 
 const consumerOptions = ({ includeResources, skipVerification, restartApps }: RotateAssetRequest) => ({
   includeResources,

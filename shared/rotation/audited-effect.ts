@@ -1,4 +1,5 @@
 import { audited } from "../audit/audited.ts";
+import { subjectDetails } from "./rotation.ts";
 import type { StepContext } from "./step-context.ts";
 
 /** Runs an effect of a rotation between an intent and an outcome in the audit log. `details` must not contain a value. */
@@ -10,8 +11,7 @@ export async function auditedEffect<T>(
   result: (answer: T) => Record<string, unknown> = () => ({}),
 ): Promise<T> {
   const target = { type: "rotation", id: record.rotationId };
-  const { appId, assetId } = record;
-  const all = { ...(appId === undefined ? { assetId } : { appId }), ...details };
+  const all = { ...subjectDetails(record), ...details };
   return await audited(deps.audit, { type, caller, target, details: all }, effect, (answer) => ({
     details: { ...all, ...result(answer) },
   }));

@@ -6,8 +6,11 @@ import type { RotationRequest } from "./request.ts";
 import type { RotationRecord } from "./rotation.ts";
 import { NOBODY, type Rotations } from "./rotations.ts";
 
-/** The subject of a dry run: a client secret of an application, or an asset. */
-type PlannedSubject = { appId: string; oldKeyId: string } | { assetId: string };
+/** The subject of a dry run: a client secret of an application, a key of a resource, or an asset. */
+type PlannedSubject =
+  | { appId: string; oldKeyId: string }
+  | { issuer: "resourceKey"; resourceId: string; keyKind: string }
+  | { assetId: string };
 
 /**
  * Plans a rotation without any change, even if the request lacks something that the rotation needs.

@@ -6,9 +6,10 @@ const CONTENT_TYPE = "application/vnd.credential-lifecycle.rotation-secret";
 
 /**
  * Returns the name of a held copy: the secret in the service's own key vault that stores a new value until the rotation ends.
- * There is one for each credential that its issuer created, or one for the new value of a vault secret, which has no key ID.
+ * Names of keys can contain characters that names of vault secrets can't. There is one for each credential that its issuer created, or one for the new value of a vault secret, which has no key ID.
  */
-export const heldCopyName = (rotationId: string, keyId = "value"): string => `rotation-${rotationId}-${keyId}`;
+export const heldCopyName = (rotationId: string, keyId = "value"): string =>
+  `rotation-${rotationId}-${keyId.replaceAll(/[^0-9A-Za-z-]/g, "-")}`;
 
 /** Stores the held copy of a new value that an issuer created. @param tags - Tags of the issuer, which name the credential. */
 export async function holdValue(
@@ -45,5 +46,7 @@ export async function readHeldCopy(context: StepContext): Promise<string | undef
  * Returns the value of a credential that this rotation created; undefined for other credentials, and if the held copy was
  * deleted.
  */
-export const readHeldValue = ({ record, deps }: StepContext, keyId: string): Promise<string | undefined> =>
-  deps.serviceVault.readSecret(heldCopyName(record.rotationId, keyId));
+export const readHeldValue = (
+  { record, deps }: Pick<StepContext, "record" | "deps">,
+  keyId: string,
+): Promise<string | undefined> => deps.serviceVault.readSecret(heldCopyName(record.rotationId, keyId));

@@ -22,7 +22,7 @@ import { EVENTS_PREFIX, listPrefix, listRange, type RotationRows } from "./rows.
 /** Filters of the list of rotations. Undefined members filter nothing. */
 export interface HistoryFilter {
   status?: RotationStatus | undefined;
-  /** Client ID of an application, or an asset ID. */
+  /** Client ID of an application, an asset ID or a resource ID. */
   subject?: string | undefined;
   start?: Date | undefined;
   /** Exclusive. */
@@ -44,7 +44,7 @@ const MAX_PURGED_PER_CALL = 200;
  */
 const Cursor = z.object({
   filter: z.string(),
-  after: z.string().max(256),
+  after: z.string().max(1024),
   offset: z.int().min(0),
   total: z.int().min(0).nullable(),
 });

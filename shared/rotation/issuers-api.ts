@@ -1,12 +1,45 @@
 import * as z from "zod";
 import type { Issuer } from "./issuers/issuer.ts";
+import { TESTED_KINDS } from "./resource-keys/keys-client.ts";
+import { KEY_KINDS, type KeyKind } from "./resource-keys/kinds.ts";
 import { ISSUER_KINDS } from "./rotation.ts";
 
 /** API schemas of the kinds of credentials that rotations replace. */
 
+const CredentialKindView = z
+  .object({
+    name: z.string().meta({ description: "Name of the kind, as in `kind` of a credential.", example: "storage" }),
+    title: z.string().meta({ description: "Name of the kind for people.", example: "storage account" }),
+    resourceType: z
+      .string()
+      .meta({ description: "Type of the Azure resource.", example: "Microsoft.Storage/storageAccounts" }),
+    pairs: z.array(z.array(z.string())).meta({
+      description: "Names of the keys. The two keys of a pair have the same rights, so one can replace the other.",
+      example: [["key1", "key2"]],
+    }),
+    connectionStrings: z
+      .boolean()
+      .meta({ description: "Whether the service finds and rewrites the key in connection strings." }),
+    actions: z.array(z.string()).meta({
+      description: "Actions that the service's identity needs to find the resource, list its keys and regenerate one.",
+      example: ["Microsoft.Storage/storageAccounts/listkeys/action"],
+    }),
+    proof: z.enum(["request", "list"]).nullable().meta({
+      description:
+        "How a rotation proves a new key before it is used. `request`: the resource accepts a request with the key; if it gives no clear answer, such as behind a firewall, its list of keys proves the key. `list`: the resource lists the key. Null if keys are not rotated.",
+    }),
+    rotatable: z.boolean().meta({ description: "Whether rotations can regenerate a key of the kind." }),
+    reason: z.string().nullable().meta({ description: "Why no key of the kind is rotated. Null if keys are rotated." }),
+    documentation: z.url().meta({ description: "Azure's page about the call that regenerates a key." }),
+  })
+  .meta({ id: "RotationCredentialKind" });
+
 const IssuerView = z
   .object({
-    kind: z.enum(ISSUER_KINDS).meta({ description: "`clientSecret`: client secrets of Entra applications." }),
+    kind: z.enum(ISSUER_KINDS).meta({
+      description:
+        "`clientSecret`: client secrets of Entra applications. `resourceKey`: keys of Azure resources that have two keys.",
+    }),
     title: z.string().meta({ description: "Name of the kind for people.", example: "Client secret of an application" }),
     canHoldTwo: z
       .boolean()
@@ -32,6 +65,9 @@ const IssuerView = z
         description:
           "Permissions that the service's identity needs for this kind, besides those for vaults and consumers. POST /system/permissions/check tests them.",
       }),
+    kinds: z.array(CredentialKindView).meta({
+      description: "Kinds of Azure resources whose keys are rotated. Empty for issuers without kinds.",
+    }),
   })
   .meta({ id: "RotationIssuer" });
 
@@ -43,4 +79,18 @@ export const issuerView = (issuer: Issuer): z.input<typeof IssuerView> => ({
   canHoldTwo: issuer.canHoldTwo,
   regenerates: issuer.regenerates,
   permissions: issuer.permissions.map(({ name, purpose, optional }) => ({ name, purpose, optional })),
+  kinds: issuer.kind === "resourceKey" ? KEY_KINDS.map(kindView) : [],
+});
+
+const kindView = (kind: KeyKind): z.input<typeof CredentialKindView> => ({
+  name: kind.name,
+  title: kind.title,
+  resourceType: kind.type,
+  pairs: kind.pairs.map((pair) => [...pair]),
+  connectionStrings: kind.formats.length > 0,
+  actions: [...kind.actions],
+  proof: kind.reportOnly !== undefined ? null : TESTED_KINDS.has(kind.name) ? "request" : "list",
+  rotatable: kind.reportOnly === undefined,
+  reason: kind.reportOnly ?? null,
+  documentation: kind.documentation,
 });

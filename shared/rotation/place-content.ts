@@ -1,13 +1,21 @@
 import type { NewSecretVersion, SecretVersion } from "../platform/azure/vault-secrets.ts";
 import { SECOND_MS } from "../platform/time.ts";
 import { issuerOf } from "./issuers/issuers.ts";
-import { MAX_TAGS, openVault, SERVICE_TAGS } from "./publications.ts";
+import { MAX_TAGS, openVault, SERVICE_TAGS, unlessDisabled } from "./publications.ts";
 import { isVaultSecret, type Publication, type RotationRecord } from "./rotation.ts";
 import type { StepContext } from "./step-context.ts";
 
 // The versions that a rotation writes to its places, and how a place that has one is recognized.
 
-/** Returns the version to write: tags and content type of the previous version, with the new key ID in place of the old one. */
+/** Tag of Microsoft's rotation functions that names the key of a resource. */
+const CREDENTIAL_TAG = "CredentialId";
+
+/**
+ * Returns the version to write: tags and content type of the previous version, with the new key ID in place of the old one. The
+ * name of a resource's key, such as `Primary`, is a common word, so only the tag that names the key gets the new one.
+ *
+ * @param value - Content of the version, with the new value.
+ */
 export function nextVersion(
   record: RotationRecord,
   before: Pick<SecretVersion, "tags" | "contentType"> | undefined,
@@ -15,10 +23,15 @@ export function nextVersion(
   now: Date,
 ): NewSecretVersion {
   const { rotationId, oldKeyId, newKeyId = "", newExpiresAt } = record;
-  const replaceKeyId = (text: string) => (oldKeyId === undefined ? text : text.replaceAll(oldKeyId, newKeyId));
+  const isUnique = isVaultSecret(record) || !issuerOf(record).regenerates;
+  const replaceKeyId = (text: string) =>
+    oldKeyId === undefined || !isUnique ? text : text.replaceAll(oldKeyId, newKeyId);
   const retainedTags = Object.entries(before?.tags ?? {})
     .filter(([name]) => !SERVICE_TAGS.has(name))
-    .map(([name, tag]) => [name, replaceKeyId(tag)]);
+    .map(([name, tag]) => [
+      name,
+      !isUnique && name === CREDENTIAL_TAG && tag === oldKeyId ? newKeyId : replaceKeyId(tag),
+    ]);
   const serviceTags = [
     ["rotation-id", rotationId],
     ...(isVaultSecret(record) ? [] : issuerOf(record).tagsOf(record, newKeyId)),
@@ -50,8 +63,33 @@ export async function inspectPlace(
   value: string | undefined,
 ): Promise<PlaceContent> {
   const current = await openVault(context, publication).read(publication.secretName);
-  if (current !== undefined && isWrittenVersion(context.record, current, value)) return { holds: "new", current };
+  const isNew =
+    current !== undefined &&
+    isWrittenVersion(context.record, current, await newContent(context, publication, current, value));
+  if (isNew) return { holds: "new", current };
   return { holds: current?.version === publication.plannedVersion ? "planned" : "other", current };
+}
+
+/** Returns what a place with that content stores once it gets the new value. */
+export function contentWith(record: RotationRecord, value: string, previousContent: string | undefined): string {
+  const valueFor = isVaultSecret(record) ? undefined : issuerOf(record).valueFor;
+  return valueFor === undefined || previousContent === undefined ? value : valueFor(record, value, previousContent);
+}
+
+/** Returns what the place stores with the new value. Undefined if its previous version is gone or disabled. */
+async function newContent(
+  context: StepContext,
+  publication: Publication,
+  current: SecretVersion & { value: string },
+  value: string | undefined,
+): Promise<string | undefined> {
+  const { record } = context;
+  if (value === undefined || isVaultSecret(record) || issuerOf(record).valueFor === undefined) return value;
+  const { plannedVersion, secretName } = publication;
+  if (plannedVersion === current.version) return contentWith(record, value, current.value);
+  if (plannedVersion === undefined) return undefined;
+  const previous = await unlessDisabled(openVault(context, publication).read(secretName, plannedVersion));
+  return previous && contentWith(record, value, previous.value);
 }
 
 /**
@@ -68,6 +106,9 @@ function isWrittenVersion(
   }
   if (value !== undefined) return current.value === value;
   if (record.newKeyId === undefined) return false;
-  const [[name, tag]] = issuerOf(record).tagsOf(record, record.newKeyId);
+  const issuer = issuerOf(record);
+  const [[name, tag]] = issuer.tagsOf(record, record.newKeyId);
+  // The two keys of a resource alternate, so an earlier rotation may have written the same key name.
+  if (issuer.regenerates && current.tags["rotation-id"] !== record.rotationId) return false;
   return current.tags[name] === tag;
 }

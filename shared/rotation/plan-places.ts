@@ -6,6 +6,8 @@ import { choosePlaces, type PlacesRequest } from "./choose-places.ts";
 import type { ConsumersOfSecrets } from "./consumer.ts";
 import { type OnObstacle, throwObstacle } from "./obstacles.ts";
 import { hasRoomForTags, placeOf } from "./publications.ts";
+import type { KeysClient } from "./resource-keys/keys-client.ts";
+import type { KeyLinkStore } from "./resource-keys/links.ts";
 import type { Publication, RotationRecord } from "./rotation.ts";
 import type { Matches, Target } from "./targets.ts";
 
@@ -15,6 +17,8 @@ export interface PlanDependencies {
   graph: Graph;
   vaults: VaultSecretsClients;
   matches: Matches;
+  keys: Pick<KeysClient, "keys">;
+  keyLinks: Pick<KeyLinkStore, "comparePlaces">;
   consumers: Pick<ConsumersOfSecrets, "findConsumers" | "currentProblem">;
   config: Pick<Config, "SERVICE_KEY_VAULT_URL" | "HANDOVER_KEY_VAULT_URL">;
 }

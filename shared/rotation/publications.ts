@@ -1,5 +1,6 @@
 import { CloudFailure, unlessMissing } from "../platform/azure/failure.ts";
 import type { SecretVersion, VaultSecrets } from "../platform/azure/vault-secrets.ts";
+import { KEY_TAG, RESOURCE_TAG } from "./resource-keys/matching.ts";
 import type { Publication } from "./rotation.ts";
 import type { StepContext } from "./step-context.ts";
 
@@ -17,15 +18,28 @@ export const hasRoomForTags = ({ tags }: Pick<SecretVersion, "tags">): boolean =
   Object.keys(tags).filter((name) => !SERVICE_TAGS.has(name)).length <= MAX_TAGS - REQUIRED_TAGS;
 
 /** Tags that this service sets, of all issuers. */
-export const SERVICE_TAGS = new Set(["rotation-id", "entra-key-id", "entra-app-id", "managed-by", "rotated-at"]);
+export const SERVICE_TAGS = new Set([
+  "rotation-id",
+  "entra-key-id",
+  "entra-app-id",
+  KEY_TAG,
+  RESOURCE_TAG,
+  "managed-by",
+  "rotated-at",
+]);
 
 export const openVault = ({ deps }: StepContext, { vaultName, vaultUri }: Publication): VaultSecrets =>
   deps.vaults.open({ name: vaultName, vaultUri });
 
 /** Returns the current version of a place; undefined if there is none or it is disabled. */
 export async function readEnabledVersion(context: StepContext, publication: Publication) {
+  return await unlessDisabled(unlessMissing(openVault(context, publication).read(publication.secretName)));
+}
+
+/** Returns the version that was read, or undefined if it is disabled. */
+export async function unlessDisabled<T>(reading: Promise<T>): Promise<T | undefined> {
   try {
-    return await unlessMissing(openVault(context, publication).read(publication.secretName));
+    return await reading;
   } catch (error) {
     if (error instanceof CloudFailure && error.code === "disabled") return undefined;
     throw error;

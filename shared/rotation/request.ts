@@ -22,6 +22,20 @@ export interface ClientSecretRequest extends ConsumersRequest, Omit<PlacesReques
   removeExpired: boolean;
 }
 
+/** Request to replace the key of an Azure resource that key vault secrets store. The resource's other key is regenerated. */
+export interface ResourceKeyRequest extends ConsumersRequest, Omit<PlacesRequest, "automatic"> {
+  issuer: "resourceKey";
+  resourceId: string;
+  /** Name of a key of the pair to rotate, if the resource has several pairs. Default: the pair that the places store. */
+  pair?: string | undefined;
+  /** Days after which the new versions expire. Default: the setting `defaultValidityDays`. */
+  expiryDays?: number | undefined;
+  /** Days until the end of the rotation, 0 to 90. Until then it can be rolled back. */
+  overlapDays: number;
+  /** Whether to regenerate the old key after the overlap period too. */
+  regenerateOld: boolean;
+}
+
 /** Request to write a new value to a vault secret that is not an application's client secret. */
 export interface VaultSecretRequest extends ConsumersRequest {
   secret: Pick<Target, "vaultName" | "vaultUri" | "secretName">;
@@ -34,7 +48,7 @@ export interface VaultSecretRequest extends ConsumersRequest {
 }
 
 /** Request to replace a credential that an issuer creates. */
-export type CredentialRequest = ClientSecretRequest;
+export type CredentialRequest = ClientSecretRequest | ResourceKeyRequest;
 
 export type RotationRequest = CredentialRequest | VaultSecretRequest;
 
@@ -50,6 +64,9 @@ export type RotationPlan = Pick<
   | "oldKeyId"
   | "assetId"
   | "issuer"
+  | "resourceId"
+  | "keyKind"
+  | "regenerateOld"
   | "newExpiresAt"
   | "oldHint"
   | "expiryDays"

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { resourceName } from "../platform/azure/resource-id.ts";
 import { entity } from "../platform/storage/entity.ts";
 import { PlannedConsumer } from "./consumer.ts";
 
@@ -203,8 +204,11 @@ const Summary = z.object({
   appName: z.string().optional(),
   oldKeyId: z.string().optional(),
   newKeyId: z.string().optional(),
-  /** Asset ID of the vault secret. Absent for an application's client secret. */
+  /** Asset ID of the vault secret. Absent for a credential that an issuer creates. */
   assetId: z.string().optional(),
+  /** Resource whose key is replaced, and the name of its kind in the table of kinds. Only for keys of Azure resources. */
+  resourceId: z.string().optional(),
+  keyKind: z.string().optional(),
   status: z.enum(ROTATION_STATUSES),
   /** Whether a policy started the rotation. */
   automatic: z.boolean(),
@@ -220,7 +224,7 @@ const Summary = z.object({
 export type RotationSummary = z.infer<typeof Summary>;
 
 /** Kinds of issuers: what creates the new value of a rotation. issuers/issuers.ts lists their implementations. */
-export const ISSUER_KINDS = ["clientSecret"] as const;
+export const ISSUER_KINDS = ["clientSecret", "resourceKey"] as const;
 export type IssuerKind = (typeof ISSUER_KINDS)[number];
 
 const RotationRecord = z.object({
@@ -234,6 +238,10 @@ const RotationRecord = z.object({
   reason: z.enum(ROTATION_REASONS).optional(),
   /** The request named the places to write. During the overlap period, only places that a user confirms are added. */
   namedOnly: z.boolean().optional(),
+  /** Text that names the new key in connection strings that contain such a name. Only for keys of Azure resources. */
+  newKeyReference: z.string().optional(),
+  /** The old key is regenerated after the overlap period. Default: it stays valid until the next rotation regenerates it. */
+  regenerateOld: z.boolean().optional(),
   /** First characters of the old secret's value, from the directory. */
   oldHint: z.string().optional(),
   /** Key IDs of all client secrets of the application at the time of the plan. */
@@ -330,12 +338,40 @@ export function clientSecretOf({ rotationId, appId, objectId, appName, oldKeyId 
   return { appId, objectId, appName, oldKeyId };
 }
 
-/** Returns the subject of a rotation: a client ID or an asset ID. Only one rotation of a subject runs at a time. */
-export const subjectOf = ({ appId, assetId }: Pick<RotationSummary, "appId" | "assetId">): string =>
-  appId ?? assetId ?? "";
+/** The key of a resource that a rotation replaces. */
+export interface ResourceKey {
+  resourceId: string;
+  keyKind: string;
+  /** Name of the key in use. */
+  oldKeyId: string;
+}
+
+/**
+ * Returns the key that a rotation replaces.
+ *
+ * @throws {Error} for a rotation of another kind, which is a programming error.
+ */
+export function resourceKeyOf({ rotationId, resourceId, keyKind, oldKeyId }: RotationSummary): ResourceKey {
+  if (resourceId === undefined || keyKind === undefined || oldKeyId === undefined)
+    throw new Error(`Rotation ${rotationId} replaces no key of a resource.`);
+  return { resourceId, keyKind, oldKeyId };
+}
+
+/**
+ * Returns the subject of a rotation: a client ID, an asset ID or a resource ID in lower case. Only one rotation of a subject runs
+ * at a time.
+ */
+export const subjectOf = ({ appId, assetId, resourceId }: RotatedSubject): string =>
+  appId ?? assetId ?? resourceId?.toLowerCase() ?? "";
+
+/** The members of a rotation that name what it rotates, for audit entries. */
+export type RotatedSubject = Pick<RotationSummary, "appId" | "assetId" | "resourceId">;
+export const subjectDetails = ({ appId, assetId, resourceId }: RotatedSubject): Record<string, unknown> =>
+  appId !== undefined ? { appId } : resourceId !== undefined ? { resourceId } : { assetId };
 
 /** Returns a name of the rotated subject for users. */
-export const titleOf = ({ appName, assetId, rotationId }: RotationSummary): string => appName ?? assetId ?? rotationId;
+export const titleOf = ({ appName, assetId, resourceId, rotationId }: RotationSummary): string =>
+  appName ?? assetId ?? (resourceId === undefined ? rotationId : resourceName(resourceId));
 
 /** Partition of rotations and of all rows that point to them, so that each change is one transaction. */
 export const ROTATIONS = "rotations";

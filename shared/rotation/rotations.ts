@@ -29,6 +29,7 @@ import {
   type RotationConsumer,
   type RotationRecord,
   type RotationSummary,
+  subjectDetails,
 } from "./rotation.ts";
 import { createRotationRows, UnfinishedRotation } from "./rows.ts";
 import { createStepContext, type StepDependencies } from "./step-context.ts";
@@ -38,7 +39,7 @@ import { LATE_WRITE_MS } from "./steps/roll-back.ts";
 import { mayHoldNewValue } from "./transitions.ts";
 
 /**
- * Rotations of client secrets of applications and of vault secrets, including the refresh of their consumers. Only `begin`
+ * Rotations of client secrets of applications, of keys of Azure resources and of vault secrets, including the refresh of their consumers. Only `begin`
  * needs a license: rotations that started under one continue and stay visible without one.
  */
 export interface Rotations {
@@ -185,7 +186,7 @@ export function createRotations(deps: RotationDependencies): Rotations {
     const { status, attention } = record;
     if (status !== "needsAttention" || attention === undefined || isVaultSecret(record)) return false;
     if (clock.now().getTime() - Date.parse(attention.since) < LATE_WRITE_MS) return false;
-    return await issuerOf(record).isOldKept(deps, record).catch(throwAsProblem);
+    return await issuerOf(record).isOldKept(stepDeps, record).catch(throwAsProblem);
   }
 
   /** Stores a user's decision and schedules the next step. */
@@ -217,9 +218,9 @@ export function createRotations(deps: RotationDependencies): Rotations {
 
     async begin(request, caller, automatic = false) {
       const record = await planDraft(request, caller, automatic, throwObstacle);
-      const { rotationId, appId, oldKeyId, expiryDays, publications, reason } = record;
+      const { rotationId, oldKeyId, expiryDays, publications, reason } = record;
       const places = publications.map(({ vaultName, secretName }) => `${vaultName}/${secretName}`);
-      const what = appId === undefined ? { assetId: record.assetId } : { appId, oldKeyId };
+      const what = { ...subjectDetails(record), ...(oldKeyId !== undefined && { oldKeyId }) };
       const event = {
         type: "rotation.begun",
         caller,

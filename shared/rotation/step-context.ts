@@ -12,6 +12,8 @@ import { RowChanged, type Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import type { ConsumersOfSecrets } from "./consumer.ts";
 import type { InventoryUpdates } from "./inventory-updates.ts";
+import type { KeysClient } from "./resource-keys/keys-client.ts";
+import type { KeyLinkStore } from "./resource-keys/links.ts";
 import { ROTATIONS, type RotationRecord, WriterLeases } from "./rotation.ts";
 import type { RotationRows } from "./rows.ts";
 import type { SecretUsage } from "./secret-usage.ts";
@@ -51,6 +53,9 @@ export interface StepDependencies {
   /** The service's own key vault. It stores held copies: copies of new values until the rotation ends. */
   serviceVault: ServiceKeyVault;
   matches: Matches;
+  /** Keys of Azure resources, and the vault secrets that store them. */
+  keys: KeysClient;
+  keyLinks: KeyLinkStore;
   inventory: InventoryUpdates;
   consumers: ConsumersOfSecrets;
   usage: SecretUsage;

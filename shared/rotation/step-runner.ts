@@ -6,7 +6,14 @@ import { RowChanged, StorageCorrupt } from "../platform/storage/tables.ts";
 import { HOUR_MS, SECOND_MS } from "../platform/time.ts";
 import { issuerOf } from "./issuers/issuers.ts";
 import { isTransientFailure } from "./problems.ts";
-import { isOver, ROTATION_QUEUE, type RotationFailure, type RotationRecord, type StepName } from "./rotation.ts";
+import {
+  isOver,
+  isVaultSecret,
+  ROTATION_QUEUE,
+  type RotationFailure,
+  type RotationRecord,
+  type StepName,
+} from "./rotation.ts";
 import { createStepContext, LEASE_MS, type StepContext, type StepDependencies } from "./step-context.ts";
 import { ContinueLater, LeaseLost, NeedsAttention, RollBack } from "./step-errors.ts";
 import { publishNext } from "./steps/publish.ts";
@@ -36,7 +43,8 @@ const STEP_FUNCTIONS: Record<StepName, (context: StepContext) => Promise<void>> 
   restore: restoreConsumers,
   removeNew,
   async cleanUp(context) {
-    if (context.record.ending === undefined) await context.deps.matches.recordWrittenPlaces(context.record);
+    const { record } = context;
+    if (record.ending === undefined && !isVaultSecret(record)) await issuerOf(record).recordPlaces(context);
     await deleteLeftovers(context);
   },
 };

@@ -32,6 +32,9 @@ const ADDED: readonly string[] = [
   "POST /api/automation/rotation/rotate: + .body.steps[].result",
   "POST /api/automation/rotation/rotate: + .body.targets[].checkedAt",
   "POST /api/automation/rotation/rotate: + .body.targets[].writtenAt",
+  ...["GET /api/automation/rotation/history: + .body.items[]", "POST /api/automation/rotation/rotate: + .body"].flatMap(
+    (rotation) => [`${rotation}.keyKind`, `${rotation}.resourceId`],
+  ),
   ...["incomplete", "incompleteReason"].map(
     (member) => `GET /api/assets/dependencies/blast-radius/{secret_id}: + .body.${member}`,
   ),

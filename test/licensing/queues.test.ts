@@ -11,6 +11,7 @@ const ID = "11111111-2222-4333-8444-555555555555";
 const STARTING_MESSAGES: Record<string, object[]> = {
   "applications-discover": [{ mode: "full" }, { mode: "changes" }],
   "b2c-tenants": [{ tenantId: ID }],
+  "credentials-discover": [],
   "dependencies-discover": [{ mode: "full" }, { mode: "changes" }],
   "rotation-due": [{ appId: ID }],
   rotations: [],

@@ -31,6 +31,8 @@ export const UNTESTED_ENDPOINTS: Record<string, string> = {
     [
       "POST /api/automation/rotation/discover",
       "POST /api/automation/rotation/rotate",
+      "POST /api/automation/rotation/credentials/discover",
+      "POST /api/automation/rotation/credentials/{credential_id}/rotate",
       "POST /api/assets/dependencies/rotate/{secret_id}",
       "POST /api/automation/rotation/rotations/{rotation_id}/cancel",
       "POST /api/automation/rotation/rotations/{rotation_id}/retry",

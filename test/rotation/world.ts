@@ -1,6 +1,7 @@
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import { secretValueOf } from "simulated-cloud/company/applications.ts";
 import type { AuditEvent } from "../../shared/audit/event.ts";
+import { createArm } from "../../shared/platform/azure/arm.ts";
 import type { CallLimits } from "../../shared/platform/azure/calls.ts";
 import { createGraph, type Graph } from "../../shared/platform/azure/graph.ts";
 import { createIdentity } from "../../shared/platform/azure/identity.ts";
@@ -18,6 +19,8 @@ import { type ConsumersOfSecrets, unknownConsumers } from "../../shared/rotation
 import { heldCopyName } from "../../shared/rotation/held-copies.ts";
 import type { ChangedApplication } from "../../shared/rotation/inventory-updates.ts";
 import type { ClientSecretRequest, RotationRequest, VaultSecretRequest } from "../../shared/rotation/request.ts";
+import { createKeysClient, type KeysClient } from "../../shared/rotation/resource-keys/keys-client.ts";
+import { createKeyLinks } from "../../shared/rotation/resource-keys/links.ts";
 import { isOver, type RotationRecord } from "../../shared/rotation/rotation.ts";
 import { createRotations, type Rotations } from "../../shared/rotation/rotations.ts";
 import { noLogs, type SecretUsage } from "../../shared/rotation/secret-usage.ts";
@@ -86,6 +89,8 @@ export class World {
   };
   /** Wraps the Microsoft Graph client, so that a test can change its responses. */
   graphOf: (real: Graph) => Graph = (real) => real;
+  /** Wraps the client of keys of Azure resources, so that a test can change its responses. */
+  keysOf: (real: KeysClient) => KeysClient = (real) => real;
   /** Calls that workers made to storage and the cloud, as `service.method`, oldest first. */
   readonly calls: string[] = [];
   /** Requests to update the inventory: the changed applications, and the names of the changed vaults, oldest first. */
@@ -195,8 +200,11 @@ export class World {
     const vaults = createVaultSecrets(cloud);
     const proof = createSignInProof(config);
     const { tenantId } = this.cloud.app;
+    const tables = this.#tables();
+    const keys = createKeysClient(createArm(cloud), { checks: 6, firstWaitMs: 1 });
+    const keyLinks = createKeyLinks({ tables, config, vaults, keys, index: { findSecrets: async () => [] }, log });
     return createRotations({
-      tables: crashable("tables", this.#tables()),
+      tables: crashable("tables", tables),
       queues: crashable("queues", {
         send: async (_queue: string, message: unknown, options: { delaySeconds?: number } = {}) => {
           if (this.queueFails) throw new Error("The queue rejects messages.");
@@ -222,6 +230,8 @@ export class World {
         targetsOf: (app, keyId) => this.matches.targetsOf(app, keyId),
         recordWrittenPlaces: (rotation) => this.matches.recordWrittenPlaces(rotation),
       } satisfies Matches),
+      keys: crashable("keys", this.keysOf(keys)),
+      keyLinks: crashable("keyLinks", keyLinks),
       inventory: crashable("inventory", {
         applicationChanged: async (application: ChangedApplication) => this.#updateInventory(application),
         vaultChanged: async (vaultName: string) => this.#updateInventory(vaultName),

@@ -23,6 +23,14 @@ import { pack } from "../../shared/platform/storage/packed-members.ts";
 import type { Tables } from "../../shared/platform/storage/tables.ts";
 import { Status, VaultIndexes } from "../../shared/rotation/match-index.ts";
 import { POLICIES, Policies } from "../../shared/rotation/policy.ts";
+import { RUNS as KEY_LINK_RUNS, Runs as KeyLinkRuns } from "../../shared/rotation/resource-keys/discovery-run.ts";
+import {
+  KEY_LINKS,
+  KeyLinkPointers,
+  KeyLinks,
+  LINKED_SECRETS,
+  linkKey,
+} from "../../shared/rotation/resource-keys/links.ts";
 import { ROTATIONS, RotationEvents, RotationPointers } from "../../shared/rotation/rotation.ts";
 import { secretRows } from "../../shared/secrets/stored-secrets.ts";
 import { Configuration, Logins, SSO, UNCONFIGURED } from "../../shared/sso/configuration.ts";
@@ -141,6 +149,14 @@ async function plantAutomation(tables: Tables, vaultName: string): Promise<void>
   await tables.put(activeRuns("B2c"), tenantRuns, "active", { runId: ID });
   await tables.put(activeRuns(APPLICATIONS), "runs", "active", { runId: ID });
   await tables.put(ApplicationRuns, "runs", runKey(ID), { ...RUN, mode: "full", attempts: 1 });
+
+  const key = { resourceId: "/subscriptions/one", keyKind: "storage", keyName: "key1", version: "1" };
+  const link = { vaultId: "/vaults/one", vaultName, secretName: "one", ...key, comparedAt: SINCE, by: "admin" };
+  await tables.put(KeyLinks, KEY_LINKS, linkKey(link), link);
+  await tables.put(KeyLinkPointers, LINKED_SECRETS, `${vaultName}|one|planted`, { resourceId: key.resourceId });
+  const counts = { resources: 1, resourcesDenied: 0, secrets: 1, secretsDenied: 0, links: 1, removed: 0 };
+  await tables.put(KeyLinkRuns, KEY_LINK_RUNS, runKey(ID), { ...RUN, ...counts, attempts: 1 });
+  await tables.put(activeRuns(KeyLinkRuns.table), KEY_LINK_RUNS, "active", { runId: ID });
 
   await tables.put(DevopsSettings, DEVOPS, SETTINGS, { projectIds: [], copies: [], revision: "1", ...CHANGED });
   const proof = { appId: GUID, tenantId: GUID, provedAt: SINCE };

@@ -102,6 +102,24 @@ const ENDPOINTS: readonly Endpoint[] = [
     errorResponses: errorResponses(storageError),
   },
   {
+    // https://learn.microsoft.com/rest/api/storageservices/get-queue-service-properties
+    type: "Microsoft.Storage/storageAccounts",
+    domain: "queue.localhost",
+    operation: "storage.getQueueServiceProperties",
+    answer: (_, { method, path, query }) =>
+      method === "GET" && path === "/" && query.get("restype") === "service" && query.get("comp") === "properties"
+        ? {
+            status: 200,
+            text: {
+              type: "application/xml",
+              content: '<?xml version="1.0" encoding="utf-8"?><StorageServiceProperties></StorageServiceProperties>',
+            },
+          }
+        : undefined,
+    refusal: storageRefusal,
+    errorResponses: errorResponses(storageError),
+  },
+  {
     // https://learn.microsoft.com/azure/ai-services/authentication and
     // https://learn.microsoft.com/azure/ai-foundry/openai/reference (Models - List)
     type: "Microsoft.CognitiveServices/accounts",

@@ -308,7 +308,7 @@ export class ArmStore {
       case "ConfigurationStore":
         return { endpoint: this.#options.origin(configurationHost(name)) };
       case "StorageAccount":
-        return { primaryEndpoints: { blob: `${origin("blob.localhost")}/` } };
+        return { primaryEndpoints: { blob: `${origin("blob.localhost")}/`, queue: `${origin("queue.localhost")}/` } };
       case "AiServicesAccount":
         return { endpoint: `${origin("cognitiveservices.localhost")}/` };
       case "SearchService":

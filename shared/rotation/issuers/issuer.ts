@@ -80,6 +80,11 @@ export interface Issuer {
   readValue(context: StepContext, keyId: string): Promise<string | undefined>;
   /** Returns whether a value that a place stores is valid for the rotated subject, before it is overwritten or restored. */
   testValue(context: StepContext, value: string): Promise<TestResult>;
+  /**
+   * Returns what a place stores with the new value instead of its previous content, such as a connection string with another key.
+   * Absent if each place stores the value itself.
+   */
+  valueFor?(record: RotationRecord, newValue: string, previousContent: string): string;
   /** Returns the tags of a version that stores the credential `keyId`. The first tag identifies the credential. */
   tagsOf(record: RotationRecord, keyId: string): [[string, string], ...[string, string][]];
   /** Returns the places that store, or may store, the old value now. */
@@ -94,7 +99,7 @@ export interface Issuer {
    */
   retire(context: StepContext): Promise<void>;
   /** Returns whether the old credential is still valid although its removal was started. @throws {CloudFailure} */
-  isOldKept(deps: Pick<StepDependencies, "graph">, record: RotationRecord): Promise<boolean>;
+  isOldKept(deps: StepDependencies, record: RotationRecord): Promise<boolean>;
   /**
    * Step `removeNew` of a rollback, after places and consumers have the old value again: removes the new credential if nothing
    * uses it, and settles all attempts. An issuer that regenerates keeps the new value, because it can't restore the previous one.
@@ -105,10 +110,14 @@ export interface Issuer {
   restore(context: StepContext, findUsers: () => Promise<string[]>): Promise<void>;
   /** Part of the step `cleanUp`: removes credentials of failed attempts. Absent if attempts leave none behind. */
   removeLeftovers?(context: StepContext): Promise<void>;
+  /** Part of the step `cleanUp` of a completed rotation: records the places that it wrote, so that the next one may write them. */
+  recordPlaces(context: StepContext): Promise<void>;
   /** Requests the updates of the inventory that follow from a step. Absent if the inventory does not list the credentials. */
   updateInventory?(inventory: InventoryUpdates, record: RotationRecord, step: StepName): Promise<void>;
   /** Returns the sentences of the plan for the steps of the issuer. */
   planTexts(record: RotationRecord): Partial<Record<StepName, string>>;
+  /** Returns the sentences about finished steps of the issuer that differ from those of a client secret. */
+  resultTexts?(record: RotationRecord): Partial<Record<StepName, string>>;
   /** @param code - Code of the failure for which a user must act. */
   attentionTexts(record: RotationRecord, code: string): AttentionTexts;
 }

@@ -1,10 +1,12 @@
 import { type IssuerKind, issuerKindOf, type RotationRecord } from "../rotation.ts";
 import { clientSecrets } from "./client-secrets/issuer.ts";
 import type { Issuer } from "./issuer.ts";
+import { resourceKeys } from "./resource-keys/issuer.ts";
 
 /** All issuers by kind. Each has a folder with the same file names. */
 export const ISSUERS: Readonly<Record<IssuerKind, Issuer>> = {
   clientSecret: clientSecrets,
+  resourceKey: resourceKeys,
 };
 
 /**

@@ -2,7 +2,7 @@ import type { SecretVersion } from "../../platform/azure/vault-secrets.ts";
 import { auditedEffect } from "../audited-effect.ts";
 import { issuerOf } from "../issuers/issuers.ts";
 import { readNewValue } from "../new-value.ts";
-import { inspectPlace, nextVersion } from "../place-content.ts";
+import { contentWith, inspectPlace, nextVersion } from "../place-content.ts";
 import { openVault, placeOf, savePublication } from "../publications.ts";
 import type { Publication } from "../rotation.ts";
 import type { StepContext } from "../step-context.ts";
@@ -53,7 +53,7 @@ async function publishTo(context: StepContext, publication: Publication): Promis
   await savePublication(context, publication, { state: "writing", writtenAt: now.toISOString() });
   const vault = openVault(context, publication);
   const { vaultName, secretName } = publication;
-  const version = nextVersion(context.record, current, value, now);
+  const version = nextVersion(context.record, current, contentWith(context.record, value, current?.value), now);
   const written = await auditedEffect(
     context,
     "rotation.secretPublished",

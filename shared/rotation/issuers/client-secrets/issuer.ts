@@ -1,3 +1,4 @@
+import type { ClientSecretRequest } from "../../request.ts";
 import type { Issuer } from "../issuer.ts";
 import { createSecret, removeExpiredSecret } from "./create.ts";
 import { updateInventory } from "./inventory.ts";
@@ -34,7 +35,7 @@ export const clientSecrets: Issuer = {
       optional: true,
     },
   ],
-  subjectOf: ({ appId }) => appId,
+  subjectOf: ({ appId }: ClientSecretRequest) => appId,
   plan: planClientSecret,
   makeRoom: removeExpiredSecret,
   create: createSecret,
@@ -49,6 +50,7 @@ export const clientSecrets: Issuer = {
   isOldKept: isOldSecretListed,
   restore: removeNewSecret,
   removeLeftovers: (context) => reconcileAttempts(context, { final: true }),
+  recordPlaces: ({ deps, record }) => deps.matches.recordWrittenPlaces(record),
   updateInventory,
   planTexts,
   attentionTexts,

@@ -1,0 +1,178 @@
+import * as z from "zod";
+import type { Repeat } from "../shared/platform/http/endpoint.ts";
+import { pageOf, pageRequest, pageView } from "../shared/platform/http/paging.ts";
+import { created, ok } from "../shared/platform/http/reply.ts";
+import { planView, RotationView, rotationView } from "../shared/rotation/api.ts";
+import {
+  CredentialDetailView,
+  CredentialDiscovery,
+  CredentialParams,
+  CredentialQuery,
+  CredentialView,
+  credentialView,
+  discoveryView,
+  EXAMPLE_ID,
+  RotateCredentialRequest,
+  rotationRequestOf,
+} from "../shared/rotation/credentials-api.ts";
+import { dryRun } from "../shared/rotation/dry-run.ts";
+import { DiscoverMessage, QUEUE } from "../shared/rotation/resource-keys/credentials.ts";
+import { endpoint, poison, queue } from "./declare.ts";
+import { confirmationsFor } from "./rotation-confirmations.ts";
+import type { Services } from "./services.ts";
+
+/*
+ * Endpoints and queue handlers of credentials of Azure resources: pairs of keys of which vault secrets store one. The service
+ * finds them by comparing the values of secrets with the keys.
+ */
+
+const tag = "Rotation";
+const base = "api/automation/rotation/credentials";
+
+const discoverCredentials = endpoint({
+  name: "discoverCredentials",
+  method: "POST",
+  route: `${base}/discover`,
+  summary: "Find vault secrets that store keys of Azure resources",
+  description:
+    "Lists the keys of Azure resources in the monitored subscriptions, reads all enabled vault secrets, and compares both in memory. Stores which secret stores which key, and never a value or a hash of one. Returns the completed run, or the run with status `running` after 20 seconds. If a run is already in progress, that run is returned. Resources and secrets that the service's identity may not read are counted and not compared.",
+  tag,
+  access: "operator",
+  tier: "pro",
+  // 201 for a new run, 200 for the one that was already in progress.
+  responds: { 200: CredentialDiscovery, 201: CredentialDiscovery },
+  problems: ["conflict"],
+  repeat: {
+    idOf: ({ runId }) => runId,
+    answer: async ({ id, services }) => discoveryView(await services.credentials.run(id)),
+  },
+  handle: async ({ caller, services }) => {
+    const { run, isNew } = await services.credentials.discover(caller);
+    return isNew ? created(discoveryView(run), `/${base}/runs/${run.runId}`) : ok(discoveryView(run));
+  },
+});
+
+const getCredentialDiscovery = endpoint({
+  name: "getCredentialDiscovery",
+  method: "GET",
+  route: `${base}/runs/{run_id}`,
+  summary: "Get a credential discovery run",
+  description:
+    "Runs are kept for 30 days. Works without a PRO license, so that you can follow runs that started under one.",
+  tag,
+  access: "user",
+  tier: "core",
+  params: z.object({ run_id: z.string().meta({ description: "ID of the discovery run." }) }),
+  responds: { 200: CredentialDiscovery },
+  problems: ["notFound"],
+  handle: async ({ params, services }) => ok(discoveryView(await services.credentials.run(params.run_id))),
+});
+
+const listCredentials = endpoint({
+  name: "listRotationCredentials",
+  method: "GET",
+  route: base,
+  summary: "List keys of Azure resources that vault secrets store",
+  description:
+    "Returns one credential for each pair of keys of a resource, as the last discovery found it, ordered by the name of the resource. GET /api/automation/rotation/apps lists client secrets of applications.",
+  tag,
+  access: "user",
+  tier: "pro",
+  query: CredentialQuery,
+  example: { query: { kind: "storage", limit: "10" } },
+  responds: { 200: pageOf(CredentialView, "RotationCredentialList") },
+  handle: async ({ query, services }) => {
+    const { limit: _limit, offset: _offset, cursor: _cursor, ...filter } = query;
+    return ok(pageView(await services.credentials.list(filter, pageRequest(query)), credentialView));
+  },
+});
+
+const getCredential = endpoint({
+  name: "getRotationCredential",
+  method: "GET",
+  route: `${base}/{credential_id}`,
+  summary: "Get a credential of an Azure resource",
+  tag,
+  access: "user",
+  tier: "pro",
+  params: CredentialParams,
+  example: { params: { credential_id: EXAMPLE_ID } },
+  responds: { 200: CredentialDetailView },
+  problems: ["notFound"],
+  handle: async ({ params, services }) => {
+    const credential = await services.credentials.get(params.credential_id);
+    const rotationId = await services.rotations.unfinishedOf(credential.resourceId);
+    return ok({ ...credentialView(credential), rotationId: rotationId ?? null });
+  },
+});
+
+/** A repeat with the same Idempotency-Key returns the rotation as it is then. A plan has no ID and is not repeated. */
+const repeat: Repeat<Services, unknown, z.input<typeof RotationView>> = {
+  idOf: ({ rotationId }) => rotationId,
+  answer: async ({ id, services }) => rotationView(await services.rotations.get(id)),
+};
+
+const rotateCredential = endpoint({
+  name: "rotateCredential",
+  method: "POST",
+  route: `${base}/{credential_id}/rotate`,
+  summary: "Rotate a key of an Azure resource",
+  description:
+    "Compares the vault secrets with the keys again, regenerates the key of the pair that none of them and no known consumer has, proves it, writes it to the vault secrets that store the other one, and refreshes their consumers. The key in use is never regenerated while a known place or consumer has it. Only one rotation of a resource can run at a time (409 with the ID of that rotation). With dryRun: true the answer is always a plan, and `needs` lists the missing information. The rotation runs in the background; follow it with GET /api/automation/rotation/rotations/{rotation_id}.",
+  tag,
+  access: "admin",
+  tier: "pro",
+  params: CredentialParams,
+  body: RotateCredentialRequest,
+  bodyOptional: true,
+  // Guarded requests need the confirmations that the settings requireStepUp and requireApproval require: here those that name
+  // the vault secrets to which the new value is written.
+  guarded: ({ body }) => !body.dryRun && body.targets !== undefined,
+  example: {
+    params: { credential_id: EXAMPLE_ID },
+    body: { overlapDays: 7, dryRun: true },
+  },
+  responds: { 200: RotationView, 201: RotationView },
+  problems: ["notFound", "conflict", "rotationUnfinished", "notRotatable", "willBreak", "serviceVault", "unavailable"],
+  repeat,
+  handle: async ({ params, body, actor, caller, services }) => {
+    const credential = await services.credentials.get(params.credential_id);
+    const request = rotationRequestOf(credential, body);
+    if (body.dryRun) {
+      const { rotations, clock } = services;
+      const { resourceId, kind } = credential;
+      const subject = { issuer: "resourceKey" as const, resourceId, keyKind: kind.name };
+      const confirmations = await confirmationsFor(body.targets, actor, services);
+      const plan = await dryRun(subject, async () => request, confirmations, {
+        rotations,
+        now: clock.now(),
+      });
+      return ok(planView(plan));
+    }
+    const rotation = await services.rotations.begin(request, caller);
+    return created(rotationView(rotation), `/api/automation/rotation/rotations/${rotation.rotationId}`);
+  },
+});
+
+export const endpoints = [
+  discoverCredentials,
+  getCredentialDiscovery,
+  listCredentials,
+  getCredential,
+  rotateCredential,
+];
+
+export const queues = [
+  queue({
+    name: "discoverCredentialsQueue",
+    queue: QUEUE,
+    message: DiscoverMessage,
+    handle: (message, { services }) => services.credentials.handle(message),
+  }),
+  poison({
+    name: "discoverCredentialsFailed",
+    of: QUEUE,
+    message: DiscoverMessage,
+    handle: (message, { services, requestId }) => services.credentials.failed(message, { actor: "system", requestId }),
+  }),
+];

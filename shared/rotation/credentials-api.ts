@@ -1,0 +1,226 @@
+import * as z from "zod";
+import { assetId } from "../inventory/asset.ts";
+import { parseResourceId, resourceName } from "../platform/azure/resource-id.ts";
+import { pageParameters } from "../platform/http/paging.ts";
+import { wholeNumber } from "../platform/http/whole-number.ts";
+import { ListFailure, RUN_STATUSES } from "../platform/runs/discovery-runs.ts";
+import { consumersOptions, dryRun, placesOptions } from "./api.ts";
+import { namedPlaces } from "./named-places.ts";
+import { DEFAULT_OVERLAP_DAYS, MAX_EXPIRY_DAYS, MAX_OVERLAP_DAYS } from "./policy.ts";
+import type { ResourceKeyRequest } from "./request.ts";
+import type { Credential } from "./resource-keys/credential-list.ts";
+import type { RunRecord } from "./resource-keys/discovery-run.ts";
+import { KEY_KINDS } from "./resource-keys/kinds.ts";
+
+/** API schemas of credentials of Azure resources, and of the discovery that finds them. */
+
+/** ID of a credential in examples. */
+export const EXAMPLE_ID = "3f786850e387550fdab836ed7e6dc881-1";
+
+/** Largest value of the filter `due`, in days. */
+const MAX_DUE_DAYS = 3650;
+
+const kindName = z.enum(KEY_KINDS.map(({ name }) => name)).meta({
+  description: "Name of the kind of resource. GET /api/automation/rotation/issuers describes each.",
+  example: "storage",
+});
+
+export const CredentialQuery = z.strictObject({
+  ...pageParameters,
+  kind: kindName.optional(),
+  vaultName: z.string().max(127).optional().meta({
+    description: "Only credentials that a secret of this key vault stores.",
+  }),
+  resourceId: z.string().max(2048).optional().meta({ description: "Only credentials of this Azure resource." }),
+  due: wholeNumber(0, MAX_DUE_DAYS).optional().meta({
+    description: "Only credentials of which a vault secret expires within this number of days, or has expired.",
+  }),
+});
+
+export const CredentialParams = z.object({
+  credential_id: z.string().max(64).meta({ description: "The credentialId of the credential." }),
+});
+
+export const CredentialView = z
+  .object({
+    credentialId: z.string().meta({ description: "ID of the credential.", example: EXAMPLE_ID }),
+    issuer: z.literal("resourceKey").meta({ description: "Kind of issuer that creates the new value." }),
+    kind: kindName,
+    title: z.string().meta({ description: "Name of the kind for people.", example: "storage account" }),
+    resourceId: z.string().meta({
+      description: "Azure resource ID of the resource that has the keys.",
+      example:
+        "/subscriptions/9a3b1c52-6a0e-4c7d-9b57-0d3d3a1f2e4b/resourceGroups/rg-payments/providers/Microsoft.Storage/storageAccounts/stpayments",
+    }),
+    resourceName: z.string().meta({
+      description: "Name of the resource, after the names of its parents.",
+      example: "stpayments",
+    }),
+    subscriptionId: z.string(),
+    resourceGroup: z.string().meta({ description: "Resource group of the resource.", example: "rg-payments" }),
+    keys: z.array(z.string()).meta({
+      description: "Names of the two keys of the pair. A rotation regenerates the one that is not in use.",
+      example: ["key1", "key2"],
+    }),
+    keyInUse: z.string().nullable().meta({
+      description:
+        "Name of the key that the vault secrets stored when they were last compared. Null if they stored different keys.",
+      example: "key1",
+    }),
+    expiresOn: z.iso
+      .datetime()
+      .nullable()
+      .meta({ description: "Earliest expiry of the vault secrets. Null if none has an expiry." }),
+    places: z
+      .array(
+        z
+          .object({
+            assetId: z.string().meta({ description: "Asset ID of the vault secret." }),
+            vaultName: z.string(),
+            secretName: z.string(),
+            keyName: z.string().meta({ description: "Name of the key that the secret stored.", example: "key1" }),
+            version: z.string().meta({ description: "Version of the secret that was compared." }),
+            comparedAt: z.iso.datetime().meta({ description: "Time of the last comparison." }),
+            comparedBy: z.string().meta({
+              description: "User, or `rotation`, that requested the comparison.",
+              example: "alice",
+            }),
+            expiresOn: z.iso
+              .datetime()
+              .nullable()
+              .meta({ description: "Expiry of the secret. Null if it has none, or is not in the inventory." }),
+          })
+          .meta({ id: "CredentialPlace" }),
+      )
+      .meta({ description: "Vault secrets that store a key of the pair, found by comparing values." }),
+  })
+  .meta({ id: "RotationCredential" });
+
+/** A credential with the rotation that is in progress. */
+export const CredentialDetailView = CredentialView.extend({
+  rotationId: z.string().nullable().meta({
+    description: "ID of the rotation of the resource that has not ended. Null if there is none.",
+  }),
+}).meta({ id: "RotationCredentialDetail" });
+
+export const RotateCredentialRequest = z
+  .strictObject({
+    expiryDays: z.int().min(1).max(MAX_EXPIRY_DAYS).optional().meta({
+      description:
+        "Days until the new versions of the vault secrets expire. The key itself does not expire. Default: the setting `defaultValidityDays`.",
+    }),
+    overlapDays: z.int().min(0).max(MAX_OVERLAP_DAYS).default(DEFAULT_OVERLAP_DAYS).meta({
+      description: "Days during which the rotation can be rolled back after all consumers hold the new key.",
+    }),
+    regenerateOld: z.boolean().default(false).meta({
+      description:
+        "Whether the old key is regenerated after the overlap period, if no known place or consumer has it. By default it stays valid until the next rotation.",
+    }),
+    targets: placesOptions.targets.meta({
+      description:
+        "Asset IDs of the only vault secrets that get the new key. Each must store the old key now (409 otherwise). Default: the places that a user confirmed or an earlier rotation wrote. If there are none, the place that has held the key longest.",
+    }),
+    reason: placesOptions.reason.meta({
+      description:
+        "`compromised`: someone else may have the old key. `targets` is then required, and the old key is regenerated. Default: a routine rotation.",
+    }),
+    ...consumersOptions,
+    dryRun,
+  })
+  .meta({ id: "RotateCredentialRequest" });
+
+export const CredentialDiscovery = z
+  .object({
+    runId: z.string(),
+    status: z.enum(RUN_STATUSES).meta({
+      description: "`partial`: some keys or secrets could not be read. `failed`: the resources could not be listed.",
+    }),
+    requestedBy: z.string(),
+    createdAt: z.iso.datetime(),
+    finishedAt: z.iso.datetime().nullable(),
+    resources: z.int().meta({ description: "Number of resources whose keys were listed so far." }),
+    resourcesDenied: z.int().meta({
+      description: "Number of resources that were not compared, because the identity may not list their keys.",
+    }),
+    secrets: z.int().meta({ description: "Number of vault secrets that were read so far." }),
+    secretsDenied: z
+      .int()
+      .meta({ description: "Number of vault secrets that were not compared, because the identity may not read them." }),
+    links: z.int().meta({ description: "Number of vault secrets found so far that store a key." }),
+    removed: z
+      .int()
+      .meta({ description: "Number of vault secrets that stored a key before and store another value now." }),
+    failures: z
+      .array(ListFailure)
+      .meta({ description: "What could not be read, with the remedy. At most 50, without missing permissions." }),
+  })
+  .meta({ id: "CredentialDiscovery" });
+
+const toInstant = (seconds: number | undefined): string | null =>
+  seconds === undefined ? null : new Date(seconds * 1000).toISOString();
+
+export function credentialView({
+  credentialId,
+  resourceId,
+  kind,
+  pair,
+  places,
+}: Credential): z.input<typeof CredentialView> {
+  const id = parseResourceId(resourceId);
+  const names = new Set(places.map(({ keyName }) => keyName));
+  const expiries = places.flatMap(({ expiresOn }) => expiresOn ?? []);
+  return {
+    credentialId,
+    issuer: "resourceKey",
+    kind: kind.name,
+    title: kind.title,
+    resourceId,
+    resourceName: resourceName(resourceId),
+    subscriptionId: id?.subscriptionId ?? "",
+    resourceGroup: id?.resourceGroup ?? "",
+    keys: [...pair],
+    keyInUse: names.size === 1 ? [...names][0]! : null,
+    expiresOn: toInstant(expiries.length === 0 ? undefined : Math.min(...expiries)),
+    places: places.map(({ vaultName, secretName, keyName, version, comparedAt, by, expiresOn }) => ({
+      assetId: assetId({ vaultName, type: "secret", name: secretName }),
+      vaultName,
+      secretName,
+      keyName,
+      version,
+      comparedAt,
+      comparedBy: by,
+      expiresOn: toInstant(expiresOn),
+    })),
+  };
+}
+
+/** Returns the request of the rotation of a credential. */
+export const rotationRequestOf = (
+  { resourceId, pair }: Credential,
+  { dryRun: _, targets, ...options }: z.output<typeof RotateCredentialRequest>,
+): ResourceKeyRequest => ({
+  issuer: "resourceKey",
+  resourceId,
+  pair: pair[0],
+  targets: namedPlaces(targets),
+  ...options,
+});
+
+export function discoveryView(run: RunRecord): z.input<typeof CredentialDiscovery> {
+  const { runId, status, requestedBy, createdAt, finishedAt, failures } = run;
+  const { resources, resourcesDenied, secrets, secretsDenied, links, removed } = run;
+  return {
+    runId,
+    status,
+    requestedBy,
+    createdAt,
+    finishedAt: finishedAt ?? null,
+    resources,
+    resourcesDenied,
+    secrets,
+    secretsDenied,
+    links,
+    removed,
+    failures,
+  };
+}

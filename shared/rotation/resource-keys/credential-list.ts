@@ -1,0 +1,148 @@
+import pMap from "p-map";
+import { Assets } from "../../inventory/asset.ts";
+import { expiryBounds, nameKey, partitions } from "../../inventory/asset-keys.ts";
+import { resourceName } from "../../platform/azure/resource-id.ts";
+import { type Page, type PageRequest, pageOfAll } from "../../platform/http/paging.ts";
+import { notFound } from "../../platform/http/problem.ts";
+import type { Clock, Logger } from "../../platform/runtime.ts";
+import { type Row, withoutKeys } from "../../platform/storage/entity.ts";
+import { keyEnd } from "../../platform/storage/keys.ts";
+import type { Tables } from "../../platform/storage/tables.ts";
+import { DAY_SECONDS } from "../../platform/time.ts";
+import { placeKey } from "../targets.ts";
+import { KEY_KINDS, type KeyKind } from "./kinds.ts";
+import { KEY_LINKS, type KeyLink, KeyLinks } from "./links.ts";
+
+/** Number of inventory rows that are read concurrently. */
+const READS_AT_ONCE = 16;
+/** Characters of the hash of a resource's ID in the ID of a credential: 128 bits. */
+const HASH_LENGTH = 32;
+
+/** A vault secret that stored a key of the pair when it was last compared. */
+export interface CredentialPlace extends KeyLink {
+  /** Expiry of the secret in the inventory, in Unix seconds. Undefined if it has none, or the inventory does not list it. */
+  expiresOn: number | undefined;
+}
+
+/** A pair of keys of one resource, of which vault secrets store at least one. */
+export interface Credential {
+  credentialId: string;
+  resourceId: string;
+  kind: KeyKind;
+  pair: readonly [string, string];
+  places: CredentialPlace[];
+}
+
+export interface CredentialFilter {
+  /** Name of a kind. */
+  kind?: string | undefined;
+  vaultName?: string | undefined;
+  resourceId?: string | undefined;
+  /** Only credentials of which a vault secret expires within this number of days, or has expired. */
+  due?: number | undefined;
+}
+
+/** The credentials that the stored links show. */
+export interface CredentialList {
+  /** Lists credentials by the name of the resource. Reads all links, and the inventory rows of the page. */
+  list(filter: CredentialFilter, request: PageRequest): Promise<Page<Credential>>;
+  /** @throws {Problem} notFound */
+  get(credentialId: string): Promise<Credential>;
+}
+
+export function createCredentialList({
+  tables,
+  clock,
+  log,
+}: {
+  tables: Tables;
+  clock: Clock;
+  log: Logger;
+}): CredentialList {
+  /** Returns the credentials of links, each with its places. `expiresOn` is not read yet. */
+  async function readCredentials(prefix: string): Promise<Credential[]> {
+    const credentials = new Map<string, Credential>();
+    const range = { partitionKey: KEY_LINKS, from: prefix, ...(prefix !== "" && { before: keyEnd(prefix) }) };
+    // A row that this service did not sign must not keep a credential from being rotated.
+    for await (const rows of tables.pages(KeyLinks, { ...range, onCorrupt: "leaveOut" })) {
+      for (const row of rows) {
+        const credential = credentialOf(row);
+        // A kind or key of a later version.
+        if (credential === undefined) continue;
+        const known = credentials.get(credential.credentialId);
+        if (known === undefined) credentials.set(credential.credentialId, credential);
+        else known.places.push(...credential.places);
+      }
+    }
+    return [...credentials.values()];
+  }
+
+  /** Returns the keys of the places whose secret expires before a time in Unix seconds. */
+  async function placesThatExpire(before: number): Promise<Set<string>> {
+    const places = new Set<string>();
+    const range = { partitionKey: partitions.all, ...expiryBounds("secret", 0, before, false) };
+    for await (const rows of tables.pages(Assets, { ...range, select: ["name", "vaultName"] }))
+      for (const { name, vaultName } of rows) places.add(placeKey({ vaultName, secretName: name }));
+    return places;
+  }
+
+  async function withExpiry(credential: Credential): Promise<Credential> {
+    const places = await pMap(
+      credential.places,
+      async (place) => {
+        const { vaultName, secretName } = place;
+        const key = nameKey("secret", secretName, vaultName);
+        const asset = await tables.get(Assets, partitions.vault(vaultName), key, {
+          onCorrupt: ({ message }) => log.error(message),
+        });
+        return { ...place, expiresOn: asset?.expiresOn };
+      },
+      { concurrency: READS_AT_ONCE },
+    );
+    return { ...credential, places };
+  }
+
+  return {
+    async list({ kind, vaultName, resourceId, due }, request) {
+      const dueBefore = due === undefined ? undefined : Math.floor(clock.now().getTime() / 1000) + due * DAY_SECONDS;
+      const duePlaces = dueBefore === undefined ? undefined : await placesThatExpire(dueBefore);
+      const matches = (credential: Credential) =>
+        (kind === undefined || credential.kind.name === kind) &&
+        (resourceId === undefined || credential.resourceId.toLowerCase() === resourceId.toLowerCase()) &&
+        (vaultName === undefined ||
+          credential.places.some((place) => place.vaultName.toLowerCase() === vaultName.toLowerCase())) &&
+        (duePlaces === undefined || credential.places.some((place) => duePlaces.has(placeKey(place))));
+      const page = pageOfAll((await readCredentials("")).filter(matches), request, sortKeyOf);
+      return { ...page, items: await pMap(page.items, withExpiry, { concurrency: READS_AT_ONCE }) };
+    },
+
+    async get(credentialId) {
+      const id = credentialId.toLowerCase();
+      const credentials = CREDENTIAL_ID.test(id) ? await readCredentials(id.slice(0, HASH_LENGTH)) : [];
+      const credential = credentials.find((one) => one.credentialId === id);
+      if (!credential) throw notFound(`The credential ${credentialId.slice(0, 64)}`);
+      return await withExpiry(credential);
+    },
+  };
+}
+
+/** The hash of the resource's ID, and the number of the pair. */
+const CREDENTIAL_ID = /^[0-9a-f]{32}-[1-9]$/;
+
+/** Returns the credential of a link. Undefined if the table of kinds does not contain its key. */
+function credentialOf(row: Row<KeyLink>): Credential | undefined {
+  const link = withoutKeys(row);
+  const kind = KEY_KINDS.find(({ name }) => name === link.keyKind);
+  const index = kind?.pairs.findIndex((pair) => pair.includes(link.keyName)) ?? -1;
+  if (kind === undefined || index < 0) return undefined;
+  return {
+    credentialId: `${row.rowKey.slice(0, HASH_LENGTH)}-${index + 1}`,
+    resourceId: link.resourceId,
+    kind,
+    pair: kind.pairs[index]!,
+    places: [{ ...link, expiresOn: undefined }],
+  };
+}
+
+const sortKeyOf = ({ resourceId, credentialId }: Credential): string =>
+  `${resourceName(resourceId).toLowerCase()}!${credentialId}`;

@@ -1,0 +1,64 @@
+import { createHmac } from "node:crypto";
+import type { Randomness } from "../../platform/runtime.ts";
+import { readConnectionString } from "./connection-strings.ts";
+import type { KeyKind, ListedKey } from "./kinds.ts";
+import { findHeldKey } from "./matching.ts";
+
+/** A key of a resource that a value contains. */
+export interface FoundKey {
+  resourceId: string;
+  kind: KeyKind;
+  keyName: string;
+}
+
+/** The keys of many resources, as HMACs under an in-memory key. Values can be looked up and not be read back. */
+export interface KeyIndex {
+  add(resourceId: string, kind: KeyKind, keys: readonly ListedKey[]): void;
+  /** Whether the keys of a resource were added. */
+  has(resourceId: string): boolean;
+  readonly size: number;
+  /**
+   * Returns the key that a value is or, as a connection string, contains. Undefined if it contains none, names another resource,
+   * or if keys of several resources are equal, which Azure never creates.
+   */
+  find(value: string): FoundKey | undefined;
+}
+
+export function createKeyIndex(randomness: Pick<Randomness, "bytes">): KeyIndex {
+  const secret = randomness.bytes(32);
+  const hashOf = (value: string) => createHmac("sha256", secret).update(value).digest("base64url");
+  const keys = new Map<string, FoundKey[]>();
+  const resources = new Set<string>();
+
+  return {
+    add(resourceId, kind, listed) {
+      resources.add(resourceId.toLowerCase());
+      const names = new Set(kind.pairs.flat());
+      for (const { name, value } of listed) {
+        if (!names.has(name)) continue;
+        const found = { resourceId, kind, keyName: name };
+        const hash = hashOf(value);
+        const same = keys.get(hash);
+        if (same === undefined) keys.set(hash, [found]);
+        else same.push(found);
+      }
+    },
+
+    has: (resourceId) => resources.has(resourceId.toLowerCase()),
+
+    get size() {
+      return resources.size;
+    },
+
+    find(value) {
+      const texts = new Set([value, readConnectionString(value)?.key ?? value]);
+      const found = [...texts].flatMap((text) =>
+        (keys.get(hashOf(text)) ?? []).filter(({ resourceId, keyName }) => {
+          const key = { name: keyName, id: keyName, value: text };
+          return findHeldKey(value, resourceId, [key]).held !== undefined;
+        }),
+      );
+      return found.length === 1 ? found[0] : undefined;
+    },
+  };
+}

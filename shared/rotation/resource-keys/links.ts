@@ -1,0 +1,287 @@
+import { createHash } from "node:crypto";
+import pMap from "p-map";
+import * as z from "zod";
+import { VAULTS, Vaults, vaultKey } from "../../inventory/vault.ts";
+import { CloudFailure } from "../../platform/azure/failure.ts";
+import { parseResourceId } from "../../platform/azure/resource-id.ts";
+import { isServiceVault } from "../../platform/azure/service-key-vault.ts";
+import type { VaultSecretsClients } from "../../platform/azure/vault-secrets.ts";
+import type { Config } from "../../platform/config/config.ts";
+import type { Logger } from "../../platform/runtime.ts";
+import { entity, withoutKeys } from "../../platform/storage/entity.ts";
+import { keyEnd } from "../../platform/storage/keys.ts";
+import { StorageCorrupt, type Tables } from "../../platform/storage/tables.ts";
+import { matchKey } from "../match.ts";
+import { readSecretRecord } from "../match-candidates.ts";
+import type { MatchIndex } from "../match-index.ts";
+import { failureIfDenied } from "../match-verification.ts";
+import { isTransientFailure } from "../problems.ts";
+import type { RotationRecord } from "../rotation.ts";
+import { type Place, placeKey, type Target } from "../targets.ts";
+import { writtenMatches } from "../written-places.ts";
+import type { KeysClient } from "./keys-client.ts";
+import { type KeyKind, kindOfType, type ListedKey } from "./kinds.ts";
+import { findHeldKey, proposeByTags } from "./matching.ts";
+
+/**
+ * Links: which vault secret stored which key of a resource when the service last compared them. A link contains neither a value
+ * nor a hash of one. It selects nothing by itself: it makes a secret a candidate whose value is read and compared again.
+ */
+
+const KeyLink = z.object({
+  /** Resource ID of the vault. After this vault is deleted, another one may get its name. */
+  vaultId: z.string(),
+  vaultName: z.string(),
+  secretName: z.string(),
+  resourceId: z.string(),
+  /** Name of the kind in the table of kinds. */
+  keyKind: z.string(),
+  /** Name of the key that the secret stored, in the table of kinds. */
+  keyName: z.string(),
+  /** Version of the secret that was compared. */
+  version: z.string(),
+  comparedAt: z.string(),
+  /** User or service part that requested the comparison. */
+  by: z.string(),
+  /** The last completed rotation that wrote the secret, and the version that it wrote. */
+  rotated: z.object({ rotationId: z.string(), version: z.string(), at: z.string() }).optional(),
+});
+export type KeyLink = z.infer<typeof KeyLink>;
+
+/** Links, in one partition: the hash of the resource's ID, then the secret. */
+export const KeyLinks = entity("RotationMatches", KeyLink, { signed: true });
+export const KEY_LINKS = "keyLinks";
+const resourcePrefix = (resourceId: string): string =>
+  `${createHash("sha256").update(resourceId.toLowerCase()).digest("hex")}|`;
+export const linkKey = ({ resourceId, vaultName, secretName }: Place & { resourceId: string }): string =>
+  resourcePrefix(resourceId) + matchKey(vaultName, secretName);
+
+/** Index of the resources for which a vault secret has a link. It can be outdated: the link and the comparison decide. */
+export const KeyLinkPointers = entity("RotationMatches", z.object({ resourceId: z.string() }));
+export const LINKED_SECRETS = "linkedSecrets";
+const pointerPrefix = ({ vaultName, secretName }: Place): string => `${matchKey(vaultName, secretName)}|`;
+
+/** A vault secret that may store a key of a resource. Its value must be compared before anything follows from it. */
+export interface LinkedPlace extends Place {
+  vaultUri: string;
+  vaultId: string;
+  /** Why the secret is a candidate. `named`: the request names it. */
+  source: "link" | "tags" | "named";
+  link: KeyLink | undefined;
+}
+
+/** What a candidate stores now. */
+export interface ComparedPlace extends Target {
+  /** Name of the key. Undefined if the secret stores none of the resource, or can't be read. */
+  keyName: string | undefined;
+  /** True if the secret is a connection string with a key of the resource that names another resource. */
+  otherResource: boolean;
+}
+
+/** A key of a resource that a vault secret stores. */
+export interface LinkedKey {
+  resourceId: string;
+  kind: KeyKind;
+  keyName: string;
+}
+
+export interface KeyLinkStore {
+  /**
+   * Returns the secrets that may store a key of a resource: those with a link, those whose tags name the resource, and named
+   * ones.
+   *
+   * @param named - Secrets that a user named.
+   */
+  placesOf(resourceId: string, named?: readonly Place[]): Promise<LinkedPlace[]>;
+  /**
+   * Reads the candidates of `placesOf` and returns what each stores now. Candidates that store no key of the resource, and those
+   * that tags alone propose and that can't be read, are left out.
+   *
+   * @param keys - Keys of the resource, listed in this run.
+   * @throws {CloudFailure} transient, of a candidate that has a link or is named.
+   */
+  comparePlaces(resourceId: string, keys: readonly ListedKey[], named?: readonly Place[]): Promise<ComparedPlace[]>;
+  /**
+   * Returns the key that a vault secret stores, compared now. Links and the secret's tags propose the resource.
+   *
+   * @param tags - Tags of the current version.
+   * @throws {CloudFailure} transient
+   */
+  resourceOf(place: Place, tags: Readonly<Record<string, string>>): Promise<LinkedKey | undefined>;
+  /** Stores the result of a comparison. Keeps what is known of earlier rotations of the same vault. Safe to repeat. */
+  store(link: Omit<KeyLink, "rotated">): Promise<void>;
+  /** Stores the places that a completed rotation wrote. Safe to repeat. */
+  recordWrittenPlaces(rotation: RotationRecord, at: Date): Promise<void>;
+}
+
+/** Maximum number of secrets whose metadata contains the ID of the resource's subscription that are read for one resource. */
+const MAX_PROPOSED = 1000;
+/** Maximum number of resources whose keys are listed for one secret. */
+const MAX_RESOURCES = 5;
+const PARALLEL = 4;
+
+export function createKeyLinks(deps: {
+  tables: Tables;
+  config: Pick<Config, "SERVICE_KEY_VAULT_URL">;
+  vaults: VaultSecretsClients;
+  keys: Pick<KeysClient, "keys">;
+  index: Pick<MatchIndex, "findSecrets">;
+  log: Logger;
+}): KeyLinkStore {
+  const { tables, config, vaults, keys: client, index, log } = deps;
+  const onCorrupt = ({ message }: StorageCorrupt) => log.error(message);
+
+  async function write(link: KeyLink, rotated: KeyLink["rotated"]): Promise<void> {
+    const { resourceId } = link;
+    const pointerKey = pointerPrefix(link) + resourcePrefix(resourceId);
+    await tables.put(KeyLinkPointers, LINKED_SECRETS, pointerKey, { resourceId });
+    const key = linkKey(link);
+    try {
+      await tables.modify(KeyLinks, KEY_LINKS, key, (now) => {
+        const isSameVault = now?.vaultId.toLowerCase() === link.vaultId.toLowerCase();
+        return { ...link, rotated: rotated ?? (isSameVault ? now?.rotated : undefined) };
+      });
+    } catch (error) {
+      if (!(error instanceof StorageCorrupt)) throw error;
+      // Nothing of a row that this service did not sign counts, so it is replaced.
+      log.error(error.message);
+      await tables.put(KeyLinks, KEY_LINKS, key, { ...link, rotated });
+    }
+  }
+
+  /** Returns the secrets whose tags name the resource. */
+  async function proposedPlaces(resourceId: string): Promise<Place[]> {
+    const subscriptionId = parseResourceId(resourceId)?.subscriptionId.toLowerCase();
+    if (subscriptionId === undefined) return [];
+    const found = await index.findSecrets(subscriptionId, MAX_PROPOSED);
+    const records = await pMap(found, (one) => readSecretRecord(tables, one.vaultName, one.secretName), {
+      concurrency: PARALLEL,
+    });
+    return records.flatMap((record) => {
+      const proposal = record === undefined ? undefined : proposeByTags(record.tags ?? {});
+      return proposal?.resourceId.toLowerCase() === resourceId.toLowerCase()
+        ? [{ vaultName: record!.vaultName, secretName: record!.name }]
+        : [];
+    });
+  }
+
+  async function placesOf(resourceId: string, named: readonly Place[] = []): Promise<LinkedPlace[]> {
+    const candidates = new Map<string, Place & Pick<LinkedPlace, "source" | "link">>();
+    const add = (place: Place, source: LinkedPlace["source"], link?: KeyLink) => {
+      const earlier = candidates.get(placeKey(place));
+      candidates.set(placeKey(place), { ...place, source, link: link ?? earlier?.link });
+    };
+    for (const place of await proposedPlaces(resourceId)) add(place, "tags");
+    const prefix = resourcePrefix(resourceId);
+    const range = { partitionKey: KEY_LINKS, from: prefix, before: keyEnd(prefix), onCorrupt };
+    for await (const rows of tables.pages(KeyLinks, range)) {
+      for (const { vaultName, secretName, ...link } of rows.map(withoutKeys))
+        add({ vaultName, secretName }, "link", { vaultName, secretName, ...link });
+    }
+    for (const place of named) add(place, "named");
+    const places = await pMap(
+      candidates.values(),
+      async (candidate): Promise<LinkedPlace[]> => {
+        if (isServiceVault(config, candidate.vaultName)) return [];
+        const vault = await tables.get(Vaults, VAULTS, vaultKey(candidate.vaultName));
+        if (vault === undefined) return [];
+        return [{ ...candidate, vaultName: vault.name, vaultUri: vault.vaultUri, vaultId: vault.id }];
+      },
+      { concurrency: PARALLEL },
+    );
+    return places.flat();
+  }
+
+  /** Returns whether the last rotation that wrote the secret wrote this vault, and not another one that has its name now. */
+  async function wasRotated({ link, vaultId, vaultName, vaultUri, secretName }: LinkedPlace): Promise<boolean> {
+    if (link?.rotated === undefined || link.vaultId.toLowerCase() !== vaultId.toLowerCase()) return false;
+    const { version } = link.rotated;
+    const versions = await vaults.open({ name: vaultName, vaultUri }).versions(secretName);
+    return versions.some((one) => one.version === version);
+  }
+
+  async function comparePlace(
+    place: LinkedPlace,
+    resourceId: string,
+    listed: readonly ListedKey[],
+  ): Promise<ComparedPlace | undefined> {
+    const { vaultName, vaultUri, vaultId, secretName, source } = place;
+    const target = { vaultName, vaultUri, vaultId, secretName, approval: "new" as const };
+    const unread = { ...target, confidence: "likely" as const, keyName: undefined, otherResource: false };
+    try {
+      const current = await failureIfDenied(vaults.open({ name: vaultName, vaultUri }).read(secretName));
+      if (current instanceof CloudFailure) {
+        if (current.code === "disabled") return undefined;
+        return source === "tags" ? undefined : { ...unread, unreadable: true };
+      }
+      if (current === undefined || current.managed) return undefined;
+      const result = findHeldKey(current.value, resourceId, listed);
+      if (result.held === undefined && result.reason === "noKeyMatches") return undefined;
+      const approval = (await wasRotated(place)) ? "rotated" : "new";
+      if (result.held === undefined) return { ...unread, approval, confidence: "possible", otherResource: true };
+      return {
+        ...target,
+        approval,
+        confidence: "certain",
+        heldSince: current.createdOn,
+        keyName: result.held.name,
+        otherResource: false,
+      };
+    } catch (error) {
+      if (source !== "tags" || !(error instanceof CloudFailure) || !isTransientFailure(error)) throw error;
+      return { ...unread, confidence: "possible", unanswered: error };
+    }
+  }
+
+  return {
+    placesOf,
+
+    async comparePlaces(resourceId, listed, named) {
+      const places = await placesOf(resourceId, named);
+      const compared = await pMap(places, (place) => comparePlace(place, resourceId, listed), {
+        concurrency: PARALLEL,
+      });
+      return compared.filter((one) => one !== undefined);
+    },
+
+    async resourceOf(place, tags) {
+      if (isServiceVault(config, place.vaultName)) return undefined;
+      const vault = await tables.get(Vaults, VAULTS, vaultKey(place.vaultName));
+      if (vault === undefined) return undefined;
+      const proposals = new Map<string, string>();
+      const propose = (id: string) => void proposals.set(id.toLowerCase(), id);
+      const proposal = proposeByTags(tags);
+      if (proposal !== undefined) propose(proposal.resourceId);
+      const prefix = pointerPrefix(place);
+      const range = { partitionKey: LINKED_SECRETS, from: prefix, before: keyEnd(prefix), onCorrupt };
+      for await (const rows of tables.pages(KeyLinkPointers, range))
+        for (const { resourceId } of rows) propose(resourceId);
+      if (proposals.size === 0) return undefined;
+      const current = await failureIfDenied(
+        vaults.open({ name: vault.name, vaultUri: vault.vaultUri }).read(place.secretName),
+      );
+      if (current === undefined || current instanceof CloudFailure) return undefined;
+      for (const resourceId of [...proposals.values()].slice(0, MAX_RESOURCES)) {
+        const kind = kindOfType(parseResourceId(resourceId)?.type ?? "");
+        if (kind === undefined || kind.reportOnly !== undefined) continue;
+        const listed = await failureIfDenied(client.keys(resourceId, kind));
+        if (listed instanceof CloudFailure) continue;
+        const { held } = findHeldKey(current.value, resourceId, listed);
+        if (held !== undefined) return { resourceId, kind, keyName: held.name };
+      }
+      return undefined;
+    },
+
+    store: (link) => write(link, undefined),
+
+    async recordWrittenPlaces(rotation, at) {
+      const { rotationId, resourceId, keyKind, newKeyId: keyName } = rotation;
+      if (resourceId === undefined || keyKind === undefined || keyName === undefined) return;
+      for (const { vaultName, secretName, vaultId = "", writtenVersion: version } of writtenMatches(rotation)) {
+        const comparedAt = at.toISOString();
+        const link = { vaultId, vaultName, secretName, resourceId, keyKind, keyName, version: version!, comparedAt };
+        await write({ ...link, by: "rotation" }, { rotationId, version: version!, at: comparedAt });
+      }
+    },
+  };
+}

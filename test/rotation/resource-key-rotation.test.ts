@@ -1,0 +1,326 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { startAzurite } from "../../infra/local/azurite.ts";
+import { Problem } from "../../shared/platform/http/problem.ts";
+import { testStorageKey } from "../../shared/platform/storage/account-key.ts";
+import { rotationView } from "../../shared/rotation/api.ts";
+import type { ResourceKeyRequest } from "../../shared/rotation/request.ts";
+import { createKeyLinks, KEY_LINKS, linkKey } from "../../shared/rotation/resource-keys/links.ts";
+import { expectNoValueStored } from "./invariants.ts";
+import { connectionString, openKeyWorld, SECOND_VAULT } from "./resource-key-world.ts";
+import { BOSS, VAULT } from "./world.ts";
+
+// Tests of rotations of storage keys: the plan, the places, the end, the rollback, and what stops a rotation.
+
+let keys: Awaited<ReturnType<typeof openKeyWorld>>;
+beforeAll(async () => {
+  keys = await openKeyWorld();
+});
+afterAll(() => keys?.stop());
+afterEach(() => {
+  keys.control.clearFaults();
+  keys.control.allowOnly(undefined);
+  keys.world.messages.length = 0;
+  keys.world.afterWrite = async () => {};
+});
+
+const rotate = (request: ResourceKeyRequest) => keys.world.rotate(request);
+const problemOf = async (work: Promise<unknown>): Promise<string> => {
+  const error = await work.then(
+    () => undefined,
+    (reason: unknown) => reason,
+  );
+  if (!(error instanceof Problem)) throw error ?? new Error("There is no problem.");
+  return `${error.code}: ${error.message}`;
+};
+
+test("a rotation regenerates the key that no vault secret stores, and writes it to all of them in their own format", async () => {
+  const account = keys.addStorageAccount();
+  const [plain, inString] = account.places;
+  const old = keys.currentKey(account.id, "key1");
+  const violations = keys.watch(account);
+  const row = await rotate(account.request);
+  await keys.expectInvariants(account, row, violations);
+  const now = keys.currentKey(account.id, "key2");
+  const name = account.id.split("/").at(-1)!;
+  expect([keys.storedValue(plain!), keys.storedValue(inString!)]).toEqual([now, connectionString(name, now)]);
+  // The old key stays valid, and the plan and the notes say so.
+  expect(keys.currentKey(account.id, "key1")).toBe(old);
+  expect(row).toMatchObject({ status: "completed", oldKeyId: "key1", newKeyId: "key2", keyKind: "storage" });
+  expect(row.notes.join(" ")).toContain("key1 stays valid until the next rotation");
+  const view = rotationView(row);
+  expect(view.plan.find(({ step }) => step === "revoke")!.text).toContain("Leave key1 as it is");
+  expect(view.steps.map(({ name: step, result }) => `${step}: ${result}`)).toContain("create: Regenerated key2.");
+  const { tags } = keys.control.items(VAULT, "secrets").find((one) => one.name === plain!.secretName)!;
+  // Only the tag of Microsoft that names the key follows. Another tag with the text is left alone.
+  expect(tags).toMatchObject({ CredentialId: "key2", "azure-key-name": "key2", tier: "key1-tier" });
+  await expectNoValueStored(keys.world, keys.azurite.connectionString(), [old, now]);
+});
+
+test("the next rotation goes back to the first key, finds its places by the links, and never reuses an earlier version", async () => {
+  const account = keys.addStorageAccount();
+  expect((await rotate(account.request)).status).toBe("completed");
+  const { targets: _, ...request } = account.request;
+  const violations = keys.watch(account);
+  const row = await rotate(request);
+  expect([row.status, row.oldKeyId, row.newKeyId]).toEqual(["completed", "key2", "key1"]);
+  expect(violations).toEqual([]);
+  expect(keys.regenerationsOf(account.id).map(({ key }) => key)).toEqual(["key2", "key1"]);
+  for (const place of account.places) expect(keys.storedKey(place)).toBe(keys.currentKey(account.id, "key1"));
+});
+
+test("a compromised key is regenerated too, after everything stores the other one", async () => {
+  const account = keys.addStorageAccount();
+  const old = keys.currentKey(account.id, "key1");
+  const violations = keys.watch(account);
+  const row = await rotate({ ...account.request, reason: "compromised", overlapDays: 0 });
+  expect([row.status, violations]).toEqual(["completed", []]);
+  expect(keys.regenerationsOf(account.id).map(({ key }) => key)).toEqual(["key2", "key1"]);
+  expect(keys.currentKey(account.id, "key1")).not.toBe(old);
+});
+
+test("a cancelled rotation restores the places and regenerates nothing", async () => {
+  const account = keys.addStorageAccount();
+  const before = account.places.map(keys.storedValue);
+  const violations = keys.watch(account);
+  const rotations = keys.world.start();
+  const { rotationId } = await rotations.begin(account.request, BOSS);
+  await keys.world.run(rotationId, { until: ({ status }) => status === "overlapping" });
+  await rotations.cancel(rotationId, BOSS);
+  const { row } = await keys.world.run(rotationId);
+  expect([row.status, account.places.map(keys.storedValue)]).toEqual(["cancelled", before]);
+  await keys.expectInvariants(account, row, violations);
+  expect(row.notes.join(" ")).toContain("key2 keeps its new value");
+});
+
+test("a user can finish the overlap period", async () => {
+  const account = keys.addStorageAccount();
+  const rotations = keys.world.start();
+  const { rotationId } = await rotations.begin(account.request, BOSS);
+  await keys.world.run(rotationId, { until: ({ status }) => status === "overlapping" });
+  await rotations.finish(rotationId, false, BOSS);
+  expect((await keys.world.run(rotationId)).row.status).toBe("completed");
+});
+
+describe("the new storage key is tested with a request", () => {
+  const requests = (id: string) =>
+    keys.control.requests({ operation: "storage.getQueueServiceProperties", resource: id });
+
+  test("twice, before a vault secret is written", async () => {
+    const account = keys.addStorageAccount();
+    const row = await rotate(account.request);
+    expect([row.status, requests(account.id).map(({ status }) => status)]).toEqual(["completed", [200, 200]]);
+  });
+
+  test("and a key that the account rejects is written nowhere", async () => {
+    const account = keys.addStorageAccount();
+    keys.world.keysOf = (client) => ({
+      ...client,
+      test: (id, kind) => client.test(id, kind, keys.currentKey(id, "key1").replaceAll(/[A-M]/g, "N")),
+    });
+    const row = await rotate(account.request).finally(() => {
+      keys.world.keysOf = (client) => client;
+    });
+    expect([row.status, row.failure?.code]).toEqual(["failed", "notProven"]);
+    await keys.expectInvariants(account, row, []);
+  });
+
+  test("unless the account does not answer, which a note says", async () => {
+    const account = keys.addStorageAccount();
+    keys.control.addFault({ match: { operation: "storage.getQueueServiceProperties" }, action: { kind: "firewall" } });
+    const row = await rotate(account.request);
+    expect([row.status, row.notes.filter((note) => note.includes("gave no clear answer")).length]).toEqual([
+      "completed",
+      1,
+    ]);
+  });
+
+  test("and Azurite accepts each of its two keys and rejects others", async () => {
+    const [one, two, other] = ["one", "two", "other"].map((text) =>
+      Buffer.from(text.padEnd(64, "-")).toString("base64"),
+    );
+    const storage = await startAzurite({
+      accounts: ["twokeys"],
+      environment: { AZURITE_ACCOUNTS: `twokeys:${one}:${two}` },
+    });
+    try {
+      const endpoint = /QueueEndpoint=([^;]+)/.exec(storage.connectionString())![1]!;
+      const results = await Promise.all([one, two, other].map((key) => testStorageKey(endpoint, "twokeys", key!)));
+      expect(results).toEqual(["accepted", "accepted", "rejected"]);
+    } finally {
+      await storage.stop();
+    }
+  });
+});
+
+describe("a rotation does not start", () => {
+  test("if no vault secret stores a key", async () => {
+    const account = keys.addStorageAccount();
+    for (const { vaultName, secretName } of account.places)
+      keys.control.putSecret(vaultName, { name: secretName, value: "something else" });
+    const { targets: _, ...request } = account.request;
+    expect(await problemOf(rotate(request))).toContain("unknown which key is in use");
+    expect(await problemOf(rotate(account.request))).toContain("unknown which key is in use");
+    expect(keys.regenerationsOf(account.id)).toEqual([]);
+  });
+
+  test("if vault secrets store both keys", async () => {
+    const account = keys.addStorageAccount();
+    const [, second] = account.places;
+    keys.control.putSecret(SECOND_VAULT, { name: second!.secretName, value: keys.currentKey(account.id, "key2") });
+    const problem = await problemOf(rotate(account.request));
+    expect(problem).toMatch(/notRotatable: Both keys .* stores key1; .* stores key2/);
+    expect(keys.regenerationsOf(account.id)).toEqual([]);
+  });
+
+  test("if a connection string names another account", async () => {
+    const account = keys.addStorageAccount();
+    const [, second] = account.places;
+    const value = connectionString("stother", keys.currentKey(account.id, "key1"));
+    keys.control.putSecret(SECOND_VAULT, { name: second!.secretName, value });
+    expect(await problemOf(rotate(account.request))).toContain("does not store key1");
+    expect(keys.regenerationsOf(account.id)).toEqual([]);
+  });
+
+  test("if a vault that may store the other key can't be read", async () => {
+    const account = keys.addStorageAccount();
+    expect((await rotate(account.request)).status).toBe("completed");
+    keys.control.addFault({ match: { vault: SECOND_VAULT }, action: { kind: "deny" } });
+    expect(await problemOf(rotate({ ...account.request, targets: [account.places[0]!] }))).toContain("can't be read");
+    expect(keys.regenerationsOf(account.id)).toHaveLength(1);
+  });
+
+  test("for an IoT hub, and for a resource without keys", async () => {
+    const hub = keys.control.consumers.resources().find(({ type }) => type.endsWith("IotHubs"))!.id;
+    const request: ResourceKeyRequest = {
+      issuer: "resourceKey",
+      resourceId: hub,
+      overlapDays: 0,
+      regenerateOld: false,
+    };
+    expect(await problemOf(rotate(request))).toContain("write of the whole hub");
+    const vault = keys.control.vaultId(VAULT)!;
+    expect(await problemOf(rotate({ ...request, resourceId: vault }))).toContain("invalidRequest");
+  });
+
+  test("while another rotation of the resource runs", async () => {
+    const account = keys.addStorageAccount();
+    const { rotationId } = await keys.world.start().begin(account.request, BOSS);
+    const upper = {
+      ...account.request,
+      resourceId: account.id.toUpperCase().replace("MICROSOFT.STORAGE", "Microsoft.Storage"),
+    };
+    expect(await problemOf(keys.world.start().begin(upper, BOSS))).toContain("rotationUnfinished");
+    await keys.world.run(rotationId);
+  });
+});
+
+describe("a rotation regenerates nothing", () => {
+  /** Starts a rotation, changes something before its first step, and runs it. */
+  async function changedAfterPlan(change: (account: ReturnType<typeof keys.addStorageAccount>) => void) {
+    const account = keys.addStorageAccount();
+    const { rotationId } = await keys.world.start().begin(account.request, BOSS);
+    change(account);
+    const { row } = await keys.world.run(rotationId);
+    return { account, row };
+  }
+
+  test("if a vault secret got the other key after the plan", async () => {
+    const { account, row } = await changedAfterPlan(({ id, places }) =>
+      keys.control.putSecret(SECOND_VAULT, { name: places[1]!.secretName, value: keys.currentKey(id, "key2") }),
+    );
+    expect([row.status, row.failure?.code]).toEqual(["failed", "targetHoldsOther"]);
+    expect(keys.regenerationsOf(account.id)).toEqual([]);
+  });
+
+  test("if somebody regenerated the key in use after the plan", async () => {
+    const { account, row } = await changedAfterPlan(({ id }) => keys.control.consumers.regenerateKey(id, "key1"));
+    expect([row.status, row.failure?.code]).toEqual(["failed", "targetHoldsOther"]);
+    expect(keys.regenerationsOf(account.id).map(({ key, regeneration }) => [key, regeneration!.by])).toEqual([
+      ["key1", "another client"],
+    ]);
+  });
+
+  test("if the identity may not regenerate keys", async () => {
+    const account = keys.addStorageAccount();
+    keys.control.addFault({ match: { operation: "arm.regenerate*" }, action: { kind: "deny" } });
+    const row = await rotate(account.request);
+    expect([row.status, row.failure?.code]).toEqual(["failed", "accessDenied"]);
+    expect(keys.regenerationsOf(account.id)).toEqual([]);
+    await keys.expectInvariants(account, row, []);
+  });
+});
+
+describe("someone without rights", () => {
+  test("who writes tags in a vault selects no key and no place", async () => {
+    const account = keys.addStorageAccount();
+    // The tags say that the second key is in use, and that the secret of a stranger stores a key.
+    const stranger = { vaultName: SECOND_VAULT, secretName: `stranger-${account.places[0]!.secretName}` };
+    const tags = {
+      ProviderAddress: account.id,
+      CredentialId: "key2",
+      "azure-key-name": "key2",
+      "azure-resource-id": account.id,
+    };
+    keys.control.putSecret(SECOND_VAULT, { name: stranger.secretName, value: "no key", tags });
+    keys.control.change(VAULT, "secrets", account.places[0]!.secretName, { tags });
+    const links = linksOf();
+    await links.store(linkTo(account.id, stranger));
+    const { targets: _, ...request } = account.request;
+    const row = await rotate({ ...request, requestedPlace: account.places[0]! });
+    expect([row.status, row.oldKeyId]).toEqual(["completed", "key1"]);
+    expect(keys.regenerationsOf(account.id).map(({ key }) => key)).toEqual(["key2"]);
+    expect(keys.storedValue(stranger)).toBe("no key");
+  });
+
+  test("who copies the key into a vault of theirs gets no new key", async () => {
+    const account = keys.addStorageAccount();
+    expect((await rotate(account.request)).status).toBe("completed");
+    const copy = { vaultName: VAULT, secretName: `copy-${account.places[0]!.secretName}` };
+    const key = keys.currentKey(account.id, "key2");
+    const tags = { "rotation-id": "any", "azure-key-name": "key1", ProviderAddress: account.id };
+    keys.control.putSecret(VAULT, { name: copy.secretName, value: key, tags });
+    await linksOf().store(linkTo(account.id, copy));
+    const { targets: _, ...request } = account.request;
+    const rotations = keys.world.start();
+    const { rotationId, notUpdated } = await rotations.begin(request, BOSS);
+    expect(notUpdated).toMatchObject([{ secretName: copy.secretName, reason: "newPlace" }]);
+    const { row } = await keys.world.run(rotationId, { until: ({ needsConfirmation }) => needsConfirmation });
+    expect(row.reasons.join(" ")).toContain(`${VAULT}/${copy.secretName} stores key2 and was not updated`);
+    expect(keys.storedValue(copy)).toBe(key);
+    await rotations.finish(rotationId, true, BOSS);
+    expect((await keys.world.run(rotationId)).row.status).toBe("completed");
+  });
+
+  test("who writes rows of links is not believed: an unsigned row counts as none", async () => {
+    const account = keys.addStorageAccount();
+    const [first] = account.places;
+    const row = {
+      ...linkTo(account.id, first!),
+      rotated: { rotationId: "1", version: "1", at: "2026-01-01T00:00:00Z" },
+    };
+    await keys.forgeRow("RotationMatches", KEY_LINKS, linkKey(row), row);
+    const { targets: _, ...request } = account.request;
+    expect(await problemOf(rotate(request))).toContain("unknown which key is in use");
+    expect(keys.regenerationsOf(account.id)).toEqual([]);
+  });
+
+  const linkTo = (resourceId: string, place: { vaultName: string; secretName: string }) => ({
+    ...place,
+    vaultId: keys.control.vaultId(place.vaultName)!,
+    resourceId,
+    keyKind: "storage",
+    keyName: "key2",
+    version: "1",
+    comparedAt: new Date().toISOString(),
+    by: "test",
+  });
+  const linksOf = () =>
+    createKeyLinks({
+      tables: keys.world.tables(),
+      config: keys.world.config,
+      vaults: undefined as never,
+      keys: undefined as never,
+      index: { findSecrets: async () => [] },
+      log: keys.world.log,
+    });
+});

@@ -1,0 +1,271 @@
+import fc from "fast-check";
+import type { Cloud } from "simulated-cloud/cloud.ts";
+import { keyCompany } from "simulated-cloud/company/key-company.ts";
+import type { FaultAction } from "simulated-cloud/faults.ts";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { createArm } from "../../shared/platform/azure/arm.ts";
+import { createIdentity } from "../../shared/platform/azure/identity.ts";
+import {
+  readConnectionString,
+  rewriteConnectionString,
+} from "../../shared/rotation/resource-keys/connection-strings.ts";
+import { createKeysClient, type KeysClient } from "../../shared/rotation/resource-keys/keys-client.ts";
+import { KEY_KINDS, type KeyKind, kindOfType, otherKey } from "../../shared/rotation/resource-keys/kinds.ts";
+import { findHeldKey, proposeByTags } from "../../shared/rotation/resource-keys/matching.ts";
+import { startTestCloud } from "../azure/live-cloud.ts";
+import { expectFailure, recordingLog, SHORT_WAITS } from "../azure/services.ts";
+
+/**
+ * Tests of resources with two keys: the table of kinds against the simulated cloud, connection strings, and which key of a
+ * resource a secret holds. What happened to a key is read from the cloud's own history.
+ */
+
+let cloud: Cloud;
+let client: KeysClient;
+const log = recordingLog();
+beforeAll(async () => {
+  const live = await startTestCloud({ company: "keys" });
+  ({ cloud } = live);
+  const arm = createArm({ config: live.config, identity: createIdentity(live.config), log, limits: SHORT_WAITS });
+  client = createKeysClient(arm, { checks: 4, firstWaitMs: 1 });
+});
+afterEach(() => {
+  cloud.control.clearFaults();
+  cloud.control.allowOnly(undefined);
+});
+afterAll(() => cloud?.stop());
+
+const ROTATED = KEY_KINDS.filter(({ reportOnly }) => reportOnly === undefined);
+const idOf = ({ type }: KeyKind) =>
+  cloud.control.consumers.resources().find((one) => one.type.toLowerCase() === type.toLowerCase())!.id;
+const kindNamed = (name: string) => KEY_KINDS.find((one) => one.name === name)!;
+/** The requests that regenerated keys of a resource. */
+const regenerationsOf = (kind: KeyKind) =>
+  cloud.control.consumers.keys(idOf(kind)).filter(({ regeneration }) => regeneration !== undefined);
+/** Regenerates the first key, and returns it with the value that it had. */
+async function regenerateFirst(kind: KeyKind) {
+  const old = (await client.keys(idOf(kind), kind))[0]!;
+  const isOld = (value: string) => value === old.value;
+  return { old, isOld, now: await client.regenerate(idOf(kind), kind, old.name, isOld) };
+}
+
+describe("the table of kinds", () => {
+  test.each(ROTATED.map((kind) => [kind.title, kind] as const))(
+    "%s: one key is regenerated once, with the actions of the table and no others",
+    async (_, kind) => {
+      const id = idOf(kind);
+      cloud.control.allowOnly([{ scope: id.split("/").slice(0, 5).join("/"), actions: kind.actions, dataActions: [] }]);
+      const before = regenerationsOf(kind).length;
+      const others = (await client.keys(id, kind)).slice(1);
+      const { old, isOld, now } = await regenerateFirst(kind);
+      expect([now.name, now.value === old.value]).toEqual([old.name, false]);
+      expect((await client.keys(id, kind)).slice(1)).toEqual(others);
+      // A duplicate of the request finds that the key was regenerated.
+      expect(await client.regenerate(id, kind, old.name, isOld)).toEqual(now);
+      expect(regenerationsOf(kind).length - before).toBe(1);
+      expect(otherKey(kind, otherKey(kind, old.name))).toBe(old.name);
+    },
+  );
+
+  const LOST: FaultAction[] = [{ kind: "loseAnswer" }, { kind: "cutAnswer" }, { kind: "failAfter", status: 500 }];
+  test.each(LOST.map((action) => [action.kind, action] as const))(
+    "a response that is lost (%s) regenerates no second time",
+    async (_, action) => {
+      for (const kind of ["storage", "cosmos"].map(kindNamed)) {
+        const before = regenerationsOf(kind).length;
+        cloud.control.addFault({ match: { operation: "arm.regenerate*" }, action, times: 1 });
+        const { old, now } = await regenerateFirst(kind);
+        expect(now.value).not.toBe(old.value);
+        expect(regenerationsOf(kind).length - before).toBe(1);
+      }
+    },
+  );
+
+  test("a request that never arrived fails, and its repetition regenerates once", async () => {
+    const kind = kindNamed("search");
+    const [before, old] = [regenerationsOf(kind).length, (await client.keys(idOf(kind), kind))[0]!];
+    cloud.control.addFault({ match: { operation: "arm.regenerate*" }, action: { kind: "reset" }, times: 1 });
+    const regenerate = () => client.regenerate(idOf(kind), kind, old.name, (value) => value === old.value);
+    expect((await expectFailure(regenerate())).code).toBe("unreachable");
+    expect(regenerationsOf(kind)).toHaveLength(before);
+    await regenerate();
+    expect(regenerationsOf(kind)).toHaveLength(before + 1);
+  });
+
+  test("a missing action is named in the remedy", async () => {
+    const kind = kindNamed("storage");
+    cloud.control.allowOnly([{ scope: idOf(kind), actions: [`${kind.type}/listkeys/action`], dataActions: [] }]);
+    const error = await expectFailure(regenerateFirst(kind));
+    expect([error.code, error.remedy]).toEqual(["accessDenied", expect.stringContaining("regeneratekey/action")]);
+  });
+
+  test("all resources with keys are found, with IoT hubs", async () => {
+    const owners = [];
+    for await (const found of client.owners(undefined)) owners.push(...found);
+    const found = [];
+    for (const kind of KEY_KINDS) {
+      const type = kind.type.split("/").slice(0, 2).join("/").toLowerCase();
+      for (const owner of owners.filter((one) => one.type === type))
+        found.push(...(await client.childrenOf(owner.id, kind)));
+    }
+    const expected = KEY_KINDS.map(idOf).map((id) => id.toLowerCase());
+    expect(found.map((id) => id.toLowerCase()).sort()).toEqual(expected.sort());
+  });
+
+  test("no key is logged", async () => {
+    const values = ROTATED.flatMap((kind) => cloud.control.consumers.keys(idOf(kind)).map(({ value }) => value));
+    expect(values.length).toBeGreaterThan(40);
+    expect(values.filter((value) => log.lines.some((line) => line.includes(value)))).toEqual([]);
+  });
+});
+
+/** Each format: a text with a key, and what it says. */
+const FORMATS: [string, (key: string) => string, object][] = [
+  [
+    "storage",
+    (key) => `DefaultEndpointsProtocol=https;AccountName=StOne;AccountKey=${key};EndpointSuffix=core.windows.net`,
+    { resource: "stone" },
+  ],
+  ["cosmos", (key) => `AccountEndpoint=https://acme.documents.azure.com:443/;AccountKey=${key};`, { resource: "acme" }],
+  [
+    "sharedAccessKey",
+    (key) =>
+      `Endpoint=sb://ns.servicebus.windows.net/;SharedAccessKeyName=app;SharedAccessKey=${key};EntityPath=orders`,
+    { resource: "ns", keyName: "app", entity: "orders" },
+  ],
+  [
+    "sharedAccessKey",
+    (key) => `HostName=hub.azure-devices.net; sharedaccesskeyname = owner ;SHAREDACCESSKEY= ${key} `,
+    { resource: "hub", keyName: "owner" },
+  ],
+  ["accessKey", (key) => `Endpoint=https://s.service.signalr.net;AccessKey=${key};Version=1.0;`, { resource: "s" }],
+  [
+    "appConfiguration",
+    (key) => `Endpoint=https://c.azconfig.io;Id=ab-cd;Secret=${key}`,
+    { resource: "c", keyName: "ab-cd" },
+  ],
+  ["redis", (key) => `r.redis.cache.windows.net:6380,password=${key},ssl=True,abortConnect=False`, { resource: "r" }],
+  ["redisUrl", (key) => `rediss://:${encodeURIComponent(key)}@r.redis.azure.net:10000/0`, { resource: "r" }],
+  [
+    "mongodb",
+    (key) => `mongodb://m:${encodeURIComponent(key)}@m.mongo.cosmos.azure.com:10255/?ssl=true&retrywrites=false`,
+    { resource: "m" },
+  ],
+];
+
+describe("a connection string", () => {
+  const anyKey = fc.uint8Array({ minLength: 1, maxLength: 64 }).map((bytes) => Buffer.from(bytes).toString("base64"));
+
+  test.each(FORMATS)("of the format %s keeps everything but its key", (format, textWith, says) => {
+    fc.assert(
+      fc.property(anyKey, anyKey, (first, second) => {
+        expect(readConnectionString(textWith(first))).toEqual({ text: textWith(first), format, key: first, ...says });
+        expect(rewriteConnectionString(textWith(first), second)).toBe(textWith(second));
+      }),
+    );
+  });
+
+  test("keeps unknown parts, their order and their spelling", () => {
+    const part = fc
+      .stringMatching(/^[A-Za-z]{1,8}=[ -:<-~]{0,12}$/)
+      .filter((one) => !/^(account|secret|id|endpoint|host|shared|access)/i.test(one));
+    fc.assert(
+      fc.property(
+        fc.uniqueArray(part, { selector: (one) => one.split("=")[0]!.toLowerCase() }),
+        anyKey,
+        anyKey,
+        fc.nat(),
+        (parts, first, second, at) => {
+          const textWith = (key: string) =>
+            parts.toSpliced(at % (parts.length + 1), 0, `accountNAME=one;AccountKey=${key}`).join(";");
+          expect(rewriteConnectionString(textWith(first), second)).toBe(textWith(second));
+        },
+      ),
+    );
+  });
+
+  test("of App Configuration gets the ID of the new key", () => {
+    const text = "Endpoint=https://c.azconfig.io;Id=old;Secret=b2xk";
+    expect(rewriteConnectionString(text, "bmV3", "new")).toBe("Endpoint=https://c.azconfig.io;Id=new;Secret=bmV3");
+  });
+
+  test.each([
+    "",
+    "b2xk",
+    "UseDevelopmentStorage=true",
+    "AccountName=one;AccountKey=",
+    "AccountName=one;AccountKey=a;AccountKey=b",
+    "AccountName=one;AccountEndpoint=https://one.documents.azure.com;AccountKey=a",
+    "BlobEndpoint=https://one.blob.core.windows.net;SharedAccessSignature=sv=1",
+    "Server=tcp:one.database.windows.net;User ID=app;Password=a",
+    "https://user:pass@one.example",
+  ])("is not what %j is", (text) => {
+    expect(readConnectionString(text)).toBeUndefined();
+    expect(() => rewriteConnectionString(text, "bmV3")).toThrow(TypeError);
+  });
+
+  test("never throws on any text, and rejects a key that its format can't contain", () => {
+    fc.assert(fc.property(fc.string({ unit: "binary" }), (text) => void readConnectionString(text)));
+    expect(() => rewriteConnectionString(FORMATS[0]![1]("b2xk"), "a;AccountName=evil")).toThrow(TypeError);
+    expect(() => rewriteConnectionString(FORMATS[6]![1]("b2xk"), "a,ssl=False")).toThrow(TypeError);
+  });
+});
+
+describe("the key that a secret holds", () => {
+  test("is proposed by tags and decided by the value, for each kind", async () => {
+    const secrets = keyCompany.subscriptions[0]!.vaults![0]!.secrets!;
+    const { storage: account } = { storage: kindNamed("storage") };
+    for (const { name, tags, value } of secrets) {
+      const proposal = proposeByTags(tags!)!;
+      const [first] = cloud.control.consumers.keys(proposal.resourceId);
+      expect([name, proposal.resourceId, proposal.validityDays]).toEqual([name, idOf(proposal.kind), 60]);
+      const keys = [{ name: "first", id: "first", value: first!.value }];
+      expect(findHeldKey(value!, proposal.resourceId, keys)).toEqual({ held: keys[0], form: "key" });
+      // Tags that name another resource select nothing: the value is none of its keys.
+      if (proposal.kind === account) continue;
+      expect(findHeldKey(value!, idOf(account), await client.keys(idOf(account), account)).held).toBeUndefined();
+    }
+    expect(secrets).toHaveLength(ROTATED.length);
+  });
+
+  test("is found in a connection string of the same resource, rule and entity only", async () => {
+    const queue =
+      "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/g/providers/Microsoft.ServiceBus/namespaces/ns/queues/orders/authorizationRules/App";
+    const key = { name: "SecondaryKey", id: "SecondaryKey", value: "c2Vjb25k" };
+    const text = (namespace: string, rule: string, entity: string) =>
+      `Endpoint=sb://${namespace}.servicebus.windows.net/;SharedAccessKeyName=${rule};SharedAccessKey=${key.value}${entity}`;
+    const found = { held: key, form: "connectionString" };
+    const other = { held: undefined, reason: "otherResource" };
+    expect(findHeldKey(text("NS", "app", ";EntityPath=orders"), queue, [key])).toEqual(found);
+    expect(findHeldKey(text("ns", "app", ""), queue, [key])).toEqual(found);
+    expect(findHeldKey(text("ns", "app", ";EntityPath=news"), queue, [key])).toEqual(other);
+    expect(findHeldKey(text("ns", "root", ";EntityPath=orders"), queue, [key])).toEqual(other);
+    expect(findHeldKey(text("evil", "app", ";EntityPath=orders"), queue, [key])).toEqual(other);
+    expect(findHeldKey("anything", queue, [key])).toEqual({ held: undefined, reason: "noKeyMatches" });
+  });
+
+  test.each([
+    [{}],
+    [{ ProviderAddress: "stone", CredentialId: "key1" }],
+    [
+      {
+        ProviderAddress:
+          "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/g/providers/Microsoft.Web/sites/a",
+      },
+    ],
+  ])("is not proposed by the tags %j", (tags) => {
+    expect(proposeByTags(tags)).toBeUndefined();
+  });
+
+  test("is proposed without a key or a validity that the tags do not name", () => {
+    const ProviderAddress =
+      "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/g/providers/microsoft.cache/Redis/r";
+    const proposal = { kind: kindOfType("Microsoft.Cache/redis"), resourceId: ProviderAddress };
+    expect(proposeByTags({ ProviderAddress, CredentialId: "key9", ValidityPeriodDays: "-1" })).toEqual(proposal);
+    expect(proposeByTags({ ProviderAddress, CredentialId: "secondary", ValidityPeriodDays: "30" })).toEqual({
+      ...proposal,
+      keyName: "Secondary",
+      validityDays: 30,
+    });
+  });
+});
