@@ -85,8 +85,8 @@ describe("tokens", () => {
     ["no algorithm", async (clock) => withoutSignature(await forge(clock, (token) => token))],
     ["another type", (clock) => forge(clock, (token) => token, { ...HEADER, typ: "license+jwt" })],
     ["the type of an OAuth access token", (clock) => forge(clock, (token) => token, { ...HEADER, typ: "at+jwt" })],
-    ["a lifetime of more than an hour", (clock) => forge(clock, (token) => token.setExpirationTime(at(clock, 3601)))],
-    ["no end", (clock) => forge(clock, (token) => token.setExpirationTime(1e300))],
+    ["a lifetime of more than an hour", (clock) => forge(clock, (token) => token.setExpirationTime(secondsFromNow(clock, 3601)))],
+    ["an expiry that is too large for a date", (clock) => forge(clock, (token) => token.setExpirationTime(1e300))],
     ["padding", async (clock) => `${await forge(clock, (token) => token)}=`],
     ["other unused bits", async (clock) => withOtherUnusedBits(await forge(clock, (token) => token))],
     ["an empty name", (clock) => forge(clock, (token) => token.setSubject(""))],
@@ -135,7 +135,7 @@ describe("tokens", () => {
   });
 });
 
-const at = (clock: TestClock, seconds: number): number => clock.now().getTime() / 1000 + seconds;
+const secondsFromNow = (clock: TestClock, seconds: number): number => clock.now().getTime() / 1000 + seconds;
 
 /** Changes bits of the signature's last character that the decoder ignores: 32 bytes take 43 characters, with two bits to spare. */
 function withOtherUnusedBits(token: string): string {

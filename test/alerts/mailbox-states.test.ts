@@ -58,7 +58,7 @@ const PART_TRANSITIONS = ["waiting", "sending", "accepted"].flatMap((state) =>
 /** A late worker reports an earlier state of the mail. Too rare to be required. */
 const LATE_REPORTS = ["sending cancelled", "accepted cancelled", "accepted waiting", "accepted sending"];
 
-/** `accepted` to `lost`: what the provider does with a new mail. `lost`: it has the mail, and its answer is lost. */
+/** What the provider does with a new mail. With `lost` it accepts the mail, but its answer is lost. */
 const ANSWERS = ["accepted", "refused", "throttled", "unavailable", "unknown", "lost"] as const;
 type Answer = (typeof ANSWERS)[number];
 
@@ -82,6 +82,7 @@ type Job = Copy &
     | { step: "write"; next: MailboxRecord }
   );
 
+/** Storage, workers and provider. Parameters named `which` are random numbers that select a row, a job or a variant. */
 class Model {
   now = Date.parse("2026-11-01T00:00:00Z");
   readonly deliveries: VersionedRow<DeliveryRecord>[] = [];
@@ -132,7 +133,7 @@ class Model {
     return this.provider.get(operationId) ?? { kind: "notFound" };
   }
 
-  /** A rule sends a new delivery. Some are started by an earlier version, without mailboxes. */
+  /** A rule starts a new delivery. An earlier version, without mailboxes, has already sent some of the mails. */
   deliver(which: number): void {
     if (this.deliveries.length >= 6) return;
     const createdAt = new Date(this.now).toISOString();

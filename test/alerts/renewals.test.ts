@@ -23,9 +23,12 @@ import { DAY_MS, openFixture, START, SUBSCRIPTION } from "./alerts-setup.ts";
  * certificates over 400 days, runs with `CAMPAIGN=all`.
  */
 
-const [CERTIFICATES, DAYS, BROKEN_SHARE] = IS_CAMPAIGN ? [200, 400, 0.05] : [25, 40, 0.1];
+/** Number of certificates, number of days, and share of the renewals that fail. */
+const [CERTIFICATES, DAYS, FAILING_SHARE] = IS_CAMPAIGN ? [200, 400, 0.05] : [25, 40, 0.1];
+/** Time between two evaluations of the rules. */
 const STEP_MS = 3 * 3_600_000;
 const PER_VAULT = 10;
+/** Lifetimes of the certificates, in days. */
 const LIFETIMES = [6, 47, 90, 200, 398];
 const RENEWERS = ["keyVaultPolicy", "acmebot", "certManager", "observed"] as const;
 
@@ -43,9 +46,10 @@ interface SimulatedCertificate {
   failures: boolean[];
 }
 
-const NONE = { healthy: 0, warning: 0, critical: 0, expired: 0 };
+const ZERO_COUNTS = { healthy: 0, warning: 0, critical: 0, expired: 0 };
 
-interface Break {
+/** A version of a certificate that the renewer failed to renew. `expiresAt` is in milliseconds since 1970. */
+interface FailedRenewal {
   name: string;
   expiresAt: number;
 }
@@ -150,13 +154,13 @@ test(`every late renewal of ${CERTIFICATES} certificates in ${DAYS} days is aler
     certificate.expiresAt = from + lifetime;
   }
 
-  const breaks: Break[] = [];
+  const failedRenewals: FailedRenewal[] = [];
   /** Versions after mostly failed renewals. Without tags or a policy, the service finds no renewer for them. */
-  const withoutRenewer: Break[] = [];
+  const withoutRenewer: FailedRenewal[] = [];
   /** Plans the next version of a certificate. */
   function planRenewal(certificate: SimulatedCertificate, mayFail = true): void {
     const { start, end, late } = windowOf(certificate);
-    const fails = mayFail && random() < BROKEN_SHARE;
+    const fails = mayFail && random() < FAILING_SHARE;
     if (certificate.renewer === "observed" && certificate.failures.filter(Boolean).length > 2)
       withoutRenewer.push({ name: certificate.name, expiresAt: certificate.expiresAt });
     certificate.failures = [...certificate.failures, fails].slice(-5);
@@ -165,7 +169,7 @@ test(`every late renewal of ${CERTIFICATES} certificates in ${DAYS} days is aler
     certificate.renewAt = fails
       ? late + 0.8 * (certificate.expiresAt - late)
       : start + (0.05 + 0.85 * random()) * (end - start);
-    if (fails) breaks.push({ name: certificate.name, expiresAt: certificate.expiresAt });
+    if (fails) failedRenewals.push({ name: certificate.name, expiresAt: certificate.expiresAt });
   }
 
   const startMs = Date.parse(START);
@@ -237,7 +241,7 @@ test(`every late renewal of ${CERTIFICATES} certificates in ${DAYS} days is aler
     }
     if (!isDayStart) continue;
     // An independent count of all rows, for the totals and for the secrets.
-    const counts = { certificate: { ...NONE }, key: { ...NONE }, secret: { ...NONE } };
+    const counts = { certificate: { ...ZERO_COUNTS }, key: { ...ZERO_COUNTS }, secret: { ...ZERO_COUNTS } };
     for await (const rows of tables.pages(Assets, nameRange(partitions.all)))
       for (const row of rows) {
         counts[row.type][expectedStatus(row, moment())]++;
@@ -259,24 +263,25 @@ test(`every late renewal of ${CERTIFICATES} certificates in ${DAYS} days is aler
       ),
     );
   }
-  const isAbout = (one: Break, other: Break) =>
+  // Stored expiry times are whole seconds.
+  const isAbout = (one: FailedRenewal, other: FailedRenewal) =>
     one.name === other.name && Math.abs(one.expiresAt - other.expiresAt) <= 2000;
   const end = startMs + DAYS * DAY_MS;
   const late = await alertsOf(rules.lateRenewal.rule.ruleId);
   const expiring = await alertsOf(rules.expiration.rule.ruleId);
-  const over = breaks.filter(({ expiresAt }) => expiresAt <= end);
+  const expiredFailures = failedRenewals.filter(({ expiresAt }) => expiresAt <= end);
   const missed = (alerts: typeof late) =>
-    over.filter((one) => !alerts.some((alert) => isAbout(one, alert) && alert.at < one.expiresAt));
-  const founded = [...breaks, ...withoutRenewer];
-  const unfounded = [...late, ...expiring].filter((alert) => !founded.some((one) => isAbout(one, alert)));
+    expiredFailures.filter((one) => !alerts.some((alert) => isAbout(one, alert) && alert.at < one.expiresAt));
+  const causes = [...failedRenewals, ...withoutRenewer];
+  const unfounded = [...late, ...expiring].filter((alert) => !causes.some((one) => isAbout(one, alert)));
   process.stdout.write(
-    `${CERTIFICATES} certificates, ${DAYS} days: ${figures.renewals} renewals, ${over.length} broken; alerted before expiry: ` +
-      `${over.length - missed(late).length} as late, ${over.length - missed(expiring).length} as expiring; other alerts: ` +
+    `${CERTIFICATES} certificates, ${DAYS} days: ${figures.renewals} renewals, ${expiredFailures.length} broken; alerted before expiry: ` +
+      `${expiredFailures.length - missed(late).length} as late, ${expiredFailures.length - missed(expiring).length} as expiring; other alerts: ` +
       `${unfounded.length}; versions after three failures of five, which are left out: ${withoutRenewer.length}; share of life of properly renewed certificates that are not healthy: ` +
       `${((100 * figures.wrongStatuses) / figures.statusChecks).toFixed(2)} % of ${figures.statusChecks} statuses; ` +
       `${figures.secretChecks} statuses of secrets by days\n`,
   );
-  expect(over.length).toBeGreaterThan(0);
+  expect(expiredFailures.length).toBeGreaterThan(0);
   expect({ late: missed(late), expiring: missed(expiring), unfounded }).toEqual({
     late: [],
     expiring: [],

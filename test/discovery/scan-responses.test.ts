@@ -301,7 +301,7 @@ test("the same responses lead to the same assets, or the version in their hash h
     updated: 1_695_000_000,
   };
   const tags = { owner: "payments", team: "one" };
-  const id = (list: string, ...of: string[]) => [address, list, ...of].join("/");
+  const id = (list: string, ...nameAndVersion: string[]) => [address, list, ...nameAndVersion].join("/");
   const policy = {
     key_props: { kty: "EC", crv: "P-256" },
     x509_props: { subject: "CN=www.acme.example", validity_months: 13 },
