@@ -72,6 +72,7 @@ test("renewals a year follow the dated limits for public certificates, and the v
       );
       return [validityDays, renewalsPerYear.today, renewalsPerYear.at100Days, renewalsPerYear.at47Days];
     });
+  // Per row: days of validity, and renewals a year with the limits of today, of 100 days and of 47 days.
   const ofPublic = [
     [6, 61, 61, 61],
     [47, 8, 8, 8],
@@ -166,7 +167,8 @@ test("the next scan asks an authority that is configured later, once for each of
     authorityCheck: { failure: null },
   });
   const { checkedAt, retryAfter } = item.authorityCheck;
-  expect(Date.parse(retryAfter) - Date.parse(checkedAt)).toBe(21_600_000);
+  const SIX_HOURS_MS = 21_600_000;
+  expect(Date.parse(retryAfter) - Date.parse(checkedAt)).toBe(SIX_HOURS_MS);
   await service.scan();
   await service.scan({ mode: "delta" });
   expect(renewalInfoRequests()).toBe(10);

@@ -242,7 +242,7 @@ test("a certificate that Acmebot renews passes every check while its renewal is 
   };
   expect(titleFor(renewal(-1))).toBe("Automatic renewal of the certificate is late");
   expect(titleFor({ autoRenew: false })).toBe("Certificate is not renewed automatically");
-  // Nobody renews it: by days, and with the advice to use an integrated authority.
+  // Without a renewer, the days until the expiry count, and the check of the issuer fails too.
   expect(failedBy({ ...renewal(2), renewal: undefined })).toEqual([
     "certificate-near-expiry-critical",
     "certificate-issuer",

@@ -45,22 +45,28 @@ const OLD_MS = HOUR_MS;
 const MAX_DELIVERIES = 5;
 const ASSETS = ["secret.a", "secret.b", "key.c"];
 
+/** An asset. Its content is a number that changes with each change of the asset. */
 interface Asset {
   content: number;
   createdAt: number;
 }
+/** A vault, as the cloud or the inventory has it. */
 interface Vault {
   exists: boolean;
   rbac: boolean;
   assets: Map<string, Asset>;
 }
+/** The result of an asset: the state from which it was evaluated, and when it changes because of the asset's age. */
 interface Result {
   content: number;
   rbac: boolean;
   isOld: boolean;
   dueAt: number | undefined;
 }
-/** The stored results of a vault. `fence` and `version` change with each write of the results and of the vault's row. */
+/**
+ * The stored results of a vault. They are `open` while a large write is not complete. `fence` and `version` change with each
+ * write of the results and of the vault's row.
+ */
 interface Stored {
   row: { gone: boolean; rbac: boolean; createdAt: string; evaluationId?: string | undefined } | undefined;
   results: Map<string, Result>;
@@ -69,12 +75,14 @@ interface Stored {
   fence: number;
   version: number;
 }
+/** One vault of the model: its state in the inventory and in the cloud, and its stored results. */
 interface Entry {
   name: string;
   inventory: Vault & { version: number; claim?: { owner: Job; until: number }; pending: Set<string> };
   cloud: Vault;
   stored: Stored;
 }
+/** A message that asks for the evaluation of a vault's assets. */
 interface Message {
   name: string;
   assets: "all" | "due" | string[];
@@ -82,6 +90,7 @@ interface Message {
   evaluationId?: string | undefined;
   deliveries: number;
 }
+/** A worker that scans or evaluates a vault, and its next step. */
 interface Job {
   entry: Entry;
   /** Undefined for a scan. */
@@ -94,6 +103,7 @@ interface Job {
   next?: { stored: Stored; isLarge: boolean };
 }
 
+/** Cloud, storage, queue and workers. Parameters named `which` are random numbers that select a job, a message or a variant. */
 class Model {
   now = Date.parse("2026-11-01T00:00:00Z");
   readonly entries: Entry[];
@@ -105,8 +115,8 @@ class Model {
 
   constructor(vaults: number, reached: Reached) {
     this.reached = reached;
-    this.entries = Array.from({ length: vaults }, (_, at) => ({
-      name: `kv-${at}`,
+    this.entries = Array.from({ length: vaults }, (_, index) => ({
+      name: `kv-${index}`,
       inventory: { ...this.vault(false), version: 0, pending: new Set<string>() },
       cloud: { ...this.vault(true), assets: new Map([[ASSETS[0]!, this.asset()]]) },
       stored: { row: undefined, results: new Map(), hasExemptions: false, open: false, fence: 0, version: 0 },
@@ -336,8 +346,8 @@ class Model {
   }
 
   changeRequest(evaluationId: string, event: Parameters<typeof nextEvaluation>[1]) {
-    const at = this.requests.findIndex((one) => one.evaluationId === evaluationId);
-    const before = this.requests[at]!;
+    const index = this.requests.findIndex((one) => one.evaluationId === evaluationId);
+    const before = this.requests[index]!;
     const next = nextEvaluation(before, event);
     if (!next) return this.reached.count(`${event.type} rejected`);
     const transition = `${this.statusOf(before).status} ${event.type} ${this.statusOf(next).status}`;
@@ -345,7 +355,7 @@ class Model {
     assert(REQUEST_TRANSITIONS.includes(transition), transition);
     assert(new Set(next.failedVaults).size === next.failedVaults.length, "a failed vault is listed once");
     assert(next.vaults !== undefined || before.vaults === undefined, "an evaluation is not queued again");
-    this.requests[at] = next;
+    this.requests[index] = next;
   }
 
   /** The cloud changes: an asset, the vault's access model, or the vault itself. */
