@@ -218,7 +218,7 @@ describe("an API token", () => {
   test("is stored even if requests create 8 tokens at once", async () => {
     const names = Array.from({ length: 8 }, (_, index) => `token ${index}`);
     await Promise.all(
-      => names.map((name, index) => =>
+      names.map((name, index) =>
         (index % 2 ? instance : otherInstance).access.apiTokens.create(MARIA, tokenRequest(name), CALLER),
       ),
     );

@@ -85,7 +85,10 @@ describe("tokens", () => {
     ["no algorithm", async (clock) => withoutSignature(await forge(clock, (token) => token))],
     ["another type", (clock) => forge(clock, (token) => token, { ...HEADER, typ: "license+jwt" })],
     ["the type of an OAuth access token", (clock) => forge(clock, (token) => token, { ...HEADER, typ: "at+jwt" })],
-    ["a lifetime of more than an hour", (clock) => forge(clock, (token) => token.setExpirationTime(secondsFromNow(clock, 3601)))],
+    [
+      "a lifetime of more than an hour",
+      (clock) => forge(clock, (token) => token.setExpirationTime(secondsFromNow(clock, 3601))),
+    ],
     ["an expiry that is too large for a date", (clock) => forge(clock, (token) => token.setExpirationTime(1e300))],
     ["padding", async (clock) => `${await forge(clock, (token) => token)}=`],
     ["other unused bits", async (clock) => withOtherUnusedBits(await forge(clock, (token) => token))],

@@ -82,7 +82,7 @@ export interface FixtureOptions {
   /** Creates the sources of the service's own credentials, such as API tokens. */
   credentials?: (tables: Tables, clock: Clock) => readonly CredentialSource[];
   /** Creates the audit log in which the module finds break-glass sign-ins. */
-createAuditLog?: (tables: Tables, clock: Clock) => Pick<Audit, "list">;
+  createAuditLog?: (tables: Tables, clock: Clock) => Pick<Audit, "list">;
   /** Sources of events of rotations and syncs. */
   automation?: readonly AutomationSource[];
   /** Environment variables that differ from the defaults. */

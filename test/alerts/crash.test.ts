@@ -117,7 +117,11 @@ test("each asset causes exactly one notification per threshold and rule, at whic
       if (steps.crashAt === -1) crashes++;
       const place = `crash ${when} step ${crashAt}`;
       expect({ place, mails: result.mails }).toEqual({ place, mails: EXPECTED });
-      expect({ place, posts: result.posts, messageCount: result.messageCount }).toEqual({ place, posts: EXPECTED, messageCount: 2 });
+      expect({ place, posts: result.posts, messageCount: result.messageCount }).toEqual({
+        place,
+        posts: EXPECTED,
+        messageCount: 2,
+      });
       repeatedPosts += result.postCount - 2;
       const { items } = await fixture
         .instance()

@@ -233,8 +233,8 @@ test("a host name that does not resolve fails with unreachable", async () => {
   const parts = createServices({ requestTimeoutMs: 2_000 });
   const config = { ...parts.config, cloud: { ...parts.config.cloud, keyVaultSuffix: "vault.invalid" } };
   const unreachableVault = createKeyVaults({ ...parts, config }).open({
-    name: "kv-unreachableVault",
-    vaultUri: "https://kv-unreachableVault.vault.invalid/",
+    name: "kv-gone",
+    vaultUri: "https://kv-gone.vault.invalid/",
   });
   const failure = await expectFailure(collectItems(unreachableVault.secrets()));
   expect(failure.code).toBe("unreachable");
@@ -243,8 +243,8 @@ test("a host name that does not resolve fails with unreachable", async () => {
 
 test("a closed port fails with unreachable", async () => {
   const unreachableVault = createKeyVaults(createServices()).open({
-    name: "kv-unreachableVault",
-    vaultUri: "https://kv-unreachableVault.vault.localhost:1/",
+    name: "kv-gone",
+    vaultUri: "https://kv-gone.vault.localhost:1/",
   });
   const failure = await expectFailure(collectItems(unreachableVault.secrets()));
   expect([failure.code, failure.cloudCode]).toEqual(["unreachable", "ECONNREFUSED"]);

@@ -172,18 +172,21 @@ test("a key equals that of the SDK", async () => {
   const modulus = fc.tuple(fc.nat(2), fc.uint8Array({ maxLength: 40 }));
   const n = optional(modulus.map(([zeros, rest]) => Buffer.concat([Buffer.alloc(zeros), rest]).toString("base64url")));
   const key = fc.record({ kty: fc.string(), key_ops: texts, n, crv: text });
-  await checkProperty(fc.tuple(objectName, version, key, attributes), async ([name, versionId, members, keyAttributes]) => {
-    respondWith({ key: { ...members, kid: identifier("keys", [name, versionId]) }, attributes: keyAttributes });
-    const expected = await client.getKey("a");
-    const number = expected.key?.n && BigInt(`0x0${Buffer.from(expected.key.n).toString("hex")}`);
-    expect((await openVault().key("a")).read()).toEqual({
-      version: expected.properties.version,
-      keyType: expected.keyType,
-      keyCurve: expected.key?.crv,
-      keySize: number === undefined ? undefined : number === 0n ? 0 : number.toString(2).length,
-      operations: expected.keyOperations ?? [],
-    });
-  });
+  await checkProperty(
+    fc.tuple(objectName, version, key, attributes),
+    async ([name, versionId, members, keyAttributes]) => {
+      respondWith({ key: { ...members, kid: identifier("keys", [name, versionId]) }, attributes: keyAttributes });
+      const expected = await client.getKey("a");
+      const number = expected.key?.n && BigInt(`0x0${Buffer.from(expected.key.n).toString("hex")}`);
+      expect((await openVault().key("a")).read()).toEqual({
+        version: expected.properties.version,
+        keyType: expected.keyType,
+        keyCurve: expected.key?.crv,
+        keySize: number === undefined ? undefined : number === 0n ? 0 : number.toString(2).length,
+        operations: expected.keyOperations ?? [],
+      });
+    },
+  );
 });
 
 test("a rotation policy equals that of the SDK", async () => {

@@ -108,9 +108,15 @@ test("resources that can't be read stay unchanged and are listed in the coverage
   expect(run).toMatchObject({ status: "partial", unitsFailed: 1, notSeen: 3 });
   expect(run.failures).toMatchObject([{ source: "azure", unit: "s2", code: "accessDenied" }]);
   const found = await listEdges();
-  const at = (name: string) =>
+  /** Returns whether the second run confirmed each dependency of a resource. */
+  const confirmed = (name: string) =>
     found.filter(({ edge }) => edge.resource.name === name).map(({ seenAt }) => seenAt > before.get(name)!);
-  expect({ one: at("one"), two: at("two").sort(), three: at("three"), four: at("four") }).toEqual({
+  expect({
+    one: confirmed("one"),
+    two: confirmed("two").sort(),
+    three: confirmed("three"),
+    four: confirmed("four"),
+  }).toEqual({
     one: [true],
     two: [false, true],
     three: [false],
@@ -188,11 +194,11 @@ describe("a stored row that can't be read", () => {
 test("a unit that is read in parts has the same result as one that is read at once", async () => {
   const id = (name: string) => `/subscriptions/s1/sites/${name}`;
   // A place is a position from which the next message can continue to read.
-  const at = (place: string) => ({ place });
+  const placeItem = (place: string) => ({ place });
   const appsBefore = ["one", "two", "three", "four", "five", "left"].map((name) => app(name, { A: {}, B: {} }));
   const newItems = [
-    [app("one", { A: {} }), at("1"), notSeen(id("two")), at("2")],
-    [app("three", { A: {}, C: {} }), at("3")],
+    [app("one", { A: {} }), placeItem("1"), notSeen(id("two")), placeItem("2")],
+    [app("three", { A: {}, C: {} }), placeItem("3")],
     [app("four", { A: {} }, { partial: true }), notSeen(id("four")), notSeen(id("five"))],
   ];
   const earlier = (...apps: string[]) => apps.map((name) => ({ earlier: id(name) }));
@@ -253,25 +259,26 @@ test("before the first run, the coverage lists that nothing was read", async () 
 test("an unresolved reference is reported once until it is resolved", async () => {
   const { company } = deployment;
   const readUnresolved = async () => {
-    const found: { id: string; still: boolean }[] = [];
+    const found: { id: string; isStillUnresolved: boolean }[] = [];
     for await (const page of deployment.start().dependencies.references.unresolved(new Date(0)))
-      for (const one of page) found.push({ id: one.unresolved.id, still: (await one.currentEdge()) !== undefined });
+      for (const one of page)
+        found.push({ id: one.unresolved.id, isStillUnresolved: (await one.currentEdge()) !== undefined });
     return found;
   };
   company.itemsByUnit = { s1: [app("one", { A: resolved, B: unresolved }), app("two", { A: {} })] };
   await deployment.run();
-  expect(await readUnresolved()).toMatchObject([{ still: true }]);
+  expect(await readUnresolved()).toMatchObject([{ isStillUnresolved: true }]);
   expect(deployment.compliance).toEqual([{ vaultName: "kv-one", assets: ["secret.db"] }]);
   await deployment.run();
   expect(await readUnresolved()).toHaveLength(1);
   expect(deployment.compliance).toHaveLength(1);
   company.itemsByUnit = { s1: [app("one", { A: resolved, B: resolved })] };
   await deployment.run();
-  expect(await readUnresolved()).toMatchObject([{ still: false }]);
+  expect(await readUnresolved()).toMatchObject([{ isStillUnresolved: false }]);
   company.itemsByUnit = { s1: [app("one", { A: resolved, B: unresolved })] };
   await deployment.run();
   const again = await readUnresolved();
-  expect(again.map(({ still }) => still)).toEqual([true, true]);
+  expect(again.map(({ isStillUnresolved }) => isStillUnresolved)).toEqual([true, true]);
   expect(new Set(again.map(({ id }) => id)).size).toBe(2);
   expect(deployment.compliance).toHaveLength(3);
   const notices = [];
@@ -299,7 +306,8 @@ test("an unresolved reference is reported once until it is resolved", async () =
 
 test("reading all pages by cursor returns each dependency once", async () => {
   const { company } = deployment;
-  const settings = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, at) => [`S${at}`, {}]));
+  const settings = (count: number) =>
+    Object.fromEntries(Array.from({ length: count }, (_, index) => [`S${index}`, {}]));
   company.itemsByUnit = { s1: [app("one", settings(7)), app("two", settings(4), { environment: "test" })] };
   await deployment.run();
   const { dependencies } = deployment.start();
