@@ -33,6 +33,7 @@ interface Worker {
   sent?: Answer;
 }
 
+/** One part of a delivery, the workers that send it, and its receiver. Parameters named `which` are random numbers that select a worker. */
 class Model {
   now = Date.parse("2026-11-01T00:00:00Z");
   rule: (PartEvent & { type: "due" })["rule"] = "active";
