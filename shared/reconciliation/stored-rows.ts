@@ -46,7 +46,7 @@ import { MatchPointers, MatchRows } from "../rotation/match.ts";
 import { Status as IndexStatus, VaultIndexes } from "../rotation/match-index.ts";
 import { Policies } from "../rotation/policy.ts";
 import { Runs as KeyLinkRuns } from "../rotation/resource-keys/discovery-run.ts";
-import { KeyLinkPointers, KeyLinks } from "../rotation/resource-keys/links.ts";
+import { Comparisons, KeyLinkPointers, KeyLinks } from "../rotation/resource-keys/links.ts";
 import * as rotation from "../rotation/rotation.ts";
 import { secretRows } from "../secrets/stored-secrets.ts";
 import { SettingsRow } from "../settings/settings.ts";
@@ -226,6 +226,7 @@ export const OTHER_ROWS: readonly StoredKind[] = [
   rows(MatchRows, "app:*", "*"),
   rows(MatchPointers, "secrets", "*"),
   rows(KeyLinks, "keyLinks", "*"),
+  rows(Comparisons, "keyComparisons", "*"),
   rows(KeyLinkPointers, "linkedSecrets", "*"),
   ...runs(KeyLinkRuns, "keyLinkRuns"),
   rows(VaultIndexes, "vaults", "*"),

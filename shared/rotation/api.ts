@@ -40,6 +40,12 @@ export const consumersOptions = {
   }),
 };
 
+/** Request option for keys of Azure resources. */
+export const acceptUnread = z.boolean().default(false).meta({
+  description:
+    "Only for keys of Azure resources. Whether the key that is not in use may be regenerated although vault secrets that no discovery of the last seven days could read may store it.",
+});
+
 /** Request options for the places (key vault secrets) that get the new value. */
 export const placesOptions = {
   targets: z.array(z.string().min(1).max(300)).min(1).max(MAX_TARGETS).optional().meta({

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { consumersOptions, dryRun, placesOptions } from "./api.ts";
+import { acceptUnread, consumersOptions, dryRun, placesOptions } from "./api.ts";
 import { ALPHABETS, minLength } from "./generate.ts";
 
 /** Largest value of a key vault secret in bytes: https://learn.microsoft.com/azure/key-vault/secrets/about-secrets */
@@ -58,6 +58,7 @@ export const RotateAssetRequest = z
       description:
         "For a client secret: days during which both secrets are valid, default 7. For other secrets: days during which the rotation can be cancelled after all consumers hold the new value, default 0.",
     }),
+    acceptUnread,
     removeExpired: z.boolean().default(false).meta({
       description: "Whether to remove an expired client secret first if the application can't have another one.",
     }),

@@ -200,6 +200,7 @@ const requestForResourceKey = (
   expiryDays: body.expiryDays,
   overlapDays: body.overlapDays ?? DEFAULT_OVERLAP_DAYS,
   regenerateOld: false,
+  acceptUnread: body.acceptUnread,
   ...consumerOptions(body),
 });
 

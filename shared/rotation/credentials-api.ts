@@ -4,7 +4,7 @@ import { parseResourceId, resourceName } from "../platform/azure/resource-id.ts"
 import { pageParameters } from "../platform/http/paging.ts";
 import { wholeNumber } from "../platform/http/whole-number.ts";
 import { ListFailure, RUN_STATUSES } from "../platform/runs/discovery-runs.ts";
-import { consumersOptions, dryRun, placesOptions } from "./api.ts";
+import { acceptUnread, consumersOptions, dryRun, placesOptions } from "./api.ts";
 import { namedPlaces } from "./named-places.ts";
 import { DEFAULT_OVERLAP_DAYS, MAX_EXPIRY_DAYS, MAX_OVERLAP_DAYS } from "./policy.ts";
 import type { ResourceKeyRequest } from "./request.ts";
@@ -116,6 +116,7 @@ export const RotateCredentialRequest = z
       description:
         "Whether the old key is regenerated after the overlap period, if no known place or consumer has it. By default it stays valid until the next rotation.",
     }),
+    acceptUnread,
     targets: placesOptions.targets.meta({
       description:
         "Asset IDs of the only vault secrets that get the new key. Each must store the old key now (409 otherwise). Default: the places that a user confirmed or an earlier rotation wrote. If there are none, the place that has held the key longest.",

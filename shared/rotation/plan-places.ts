@@ -18,7 +18,7 @@ export interface PlanDependencies {
   vaults: VaultSecretsClients;
   matches: Matches;
   keys: Pick<KeysClient, "keys">;
-  keyLinks: Pick<KeyLinkStore, "comparePlaces">;
+  keyLinks: Pick<KeyLinkStore, "comparePlaces" | "comparisonGap">;
   consumers: Pick<ConsumersOfSecrets, "findConsumers" | "currentProblem">;
   config: Pick<Config, "SERVICE_KEY_VAULT_URL" | "HANDOVER_KEY_VAULT_URL">;
 }

@@ -34,6 +34,8 @@ export interface ResourceKeyRequest extends ConsumersRequest, Omit<PlacesRequest
   overlapDays: number;
   /** Whether to regenerate the old key after the overlap period too. */
   regenerateOld: boolean;
+  /** Whether the user accepts that vault secrets which no discovery read may store the key that is regenerated. */
+  acceptUnread: boolean;
 }
 
 /** Request to write a new value to a vault secret that is not an application's client secret. */

@@ -164,7 +164,7 @@ describe("a password that an administrator gave", () => {
     expect(await outcomeOf(instance.access.signIn({ ...MARIA, username: "used" }, CALLER))).toBe("done");
   });
 
-  test("does not count as that of another administrator once it expired unused", async () => {
+  test("that expired unused leaves the other administrator the last one who can sign in", async () => {
     await instance.access.users.create({ ...MARIA, role: "admin" }, CALLER);
     const demote = () => outcomeOf(updateUser(ADMIN.username, { role: "user" }, { ...CALLER, actor: "maria" }));
     const remove = () => outcomeOf(instance.access.users.remove(ADMIN.username, undefined, CALLER));
@@ -172,7 +172,7 @@ describe("a password that an administrator gave", () => {
     expect([await demote(), await remove()]).toEqual(["conflict", "conflict"]);
     await updateUser("maria", { password: NEW_PASSWORD });
     expect(await demote()).toBe("done");
-    // The expired password of the last one does not keep anyone from being removed who is no administrator.
+    // `admin` is no administrator anymore, so it can be removed.
     expect(await remove()).toBe("done");
   });
 

@@ -216,10 +216,10 @@ describe("an API token", () => {
   });
 
   test("is stored even if requests create 8 tokens at once", async () => {
-    const names = Array.from({ length: 8 }, (_, at) => `token ${at}`);
+    const names = Array.from({ length: 8 }, (_, index) => `token ${index}`);
     await Promise.all(
-      names.map((name, at) =>
-        (at % 2 ? instance : otherInstance).access.apiTokens.create(MARIA, tokenRequest(name), CALLER),
+      names.map((name, index) =>
+        (index % 2 ? instance : otherInstance).access.apiTokens.create(MARIA, tokenRequest(name), CALLER),
       ),
     );
     expect(await listNames()).toEqual(names);
@@ -282,6 +282,7 @@ describe("an API token", () => {
       // A text that is not a token is rejected without a request, because its checksum is wrong.
       expect(await requests(`${token.slice(0, -1)}${token.endsWith("x") ? "y" : "x"}`)).toEqual([]);
       expect(await requests("clm_")).toEqual([]);
+      // A well-formed token that was never issued costs one read, whether or not its user exists.
       for (const user of ["maria", "nobody", undefined]) {
         expect(await requests(apiTokenText(new Uint8Array(32), user))).toHaveLength(1);
       }

@@ -43,13 +43,13 @@ const BOB = { username: "bob", password: "the password of bob" };
 /** Signs in to a browser session and returns its cookie. */
 const startSession = async (who = MARIA, address = CALLER.address!) =>
   (await instance.access.signInToSession(who, callerAt(address), "Firefox")).cookie;
-/** Authenticates a cookie. Undefined if it is not valid. */
+/** Returns the user whose session a cookie is, or undefined if the cookie is not valid. */
 async function actorOf(cookie: string, atInstance = otherInstance): Promise<Actor | undefined> {
   const result = await atInstance.access.authenticate({ kind: "session", cookie });
   return result instanceof Problem ? undefined : result;
 }
 
-/** Maria herself, who may end her sessions with any kind of credential. */
+/** Maria as the user who ends her own sessions. */
 const MARIA_HERSELF: Actor = { username: "maria", role: "user", credential: { kind: "entra" } };
 const idOf = (credential: Actor["credential"]): string => (credential as { id: string }).id;
 const tables = () => createTables({ connectionString: deployment.connectionString });
@@ -175,17 +175,18 @@ describe("a session", () => {
     const { value } = await startSession();
     const user = await readMariasRow();
     const session = user.sessions![0]!;
-    const laterIdleEnd = (seconds: number) =>
+    const movedIdleEnd = (seconds: number) =>
       new Date(Date.parse(session.idleEndsAt) + seconds * SECONDS).toISOString();
+    // The other sessions were used one second after the other, all before the session that is signed in now.
     const others = Array.from({ length: MAX_SESSIONS - 1 }, (_, index) => ({
       ...session,
       id: `other ${index}`,
-      idleEndsAt: laterIdleEnd(index - 100),
+      idleEndsAt: movedIdleEnd(index - 100),
     }));
     // The session under test was used between the sessions "other 1" and "other 2", so two new sessions end the first two.
     await tables().replace(User, {
       ...user,
-      sessions: [{ ...session, idleEndsAt: laterIdleEnd(1.5 - 100) }, ...others],
+      sessions: [{ ...session, idleEndsAt: movedIdleEnd(1.5 - 100) }, ...others],
     });
     for (let more = 0; more < 2; more++) await startSession();
     const ids = (await readMariasRow()).sessions!.map(({ id }) => id);

@@ -186,20 +186,20 @@ describe("while both settings are off", () => {
     expect(CONFIRMATION_CODES).not.toContain(resultOf(await service.admin(method, path, body)));
   });
 
-  // The administrator of the other tests stays as it is.
-  const callable = GUARDED.filter(([, path]) => !path.startsWith("/auth/users/admin"));
+  // The other requests would change the administrator `admin`, whom the other tests use.
+  const sendable = GUARDED.filter(([, path]) => !path.startsWith("/auth/users/admin"));
   let person: Person;
   beforeAll(async () => {
     person = await createPerson("admin", false);
   });
-  test.each(callable)("%s %s needs none either", async (method, path, body) => {
+  test.each(sendable)("%s %s, which can be guarded, needs no confirmation", async (method, path, body) => {
     const answer = await call(person, method, path, body);
     expect(CONFIRMATION_CODES).not.toContain(resultOf(answer));
     expect(answer.status).toBeLessThan(500);
     expect((await service.admin("GET", "/approvals")).body.items).toEqual([]);
   });
 
-  test("an API token can create what it could before", async () => {
+  test("an administrator can create an API token, which has the role user by default", async () => {
     const { token } = (await newToken(await createPerson("admin", false))).body;
     expect(token).toBeDefined();
     const user = { username: `p${randomBytes(4).toString("hex")}`, password: PASSWORD, role: "user" };
@@ -233,9 +233,9 @@ describe("with requireStepUp", () => {
     await setRequired(true);
     const confirmed = await call(person, "POST", "/auth/step-up", { totp: codeOf(person, 1) });
     expect(confirmed.status).toBe(200);
-    const left = Date.parse(confirmed.body.confirmedUntil) - Date.now();
-    expect(left).toBeGreaterThan(8 * MINUTE_MS);
-    expect(left).toBeLessThan(11 * MINUTE_MS);
+    const remainingMs = Date.parse(confirmed.body.confirmedUntil) - Date.now();
+    expect(remainingMs).toBeGreaterThan(8 * MINUTE_MS);
+    expect(remainingMs).toBeLessThan(11 * MINUTE_MS);
     expect((await newToken(person, undefined, 1)).status).toBe(201);
     expect(resultOf(await newToken(other))).toBe("stepUpRequired");
   });
@@ -271,7 +271,7 @@ describe("with requireStepUp", () => {
     const person = await createPerson();
     await setRequired(true);
     expect((await stepUp(person)).status).toBe(200);
-    const age = (minutes: number) =>
+    const setConfirmationAge = (minutes: number) =>
       services.tables.modify(User, USERS_PARTITION, person.username, (user) => ({
         ...user!,
         confirmations: user!.confirmations!.map(({ id }) => ({
@@ -279,12 +279,12 @@ describe("with requireStepUp", () => {
           at: new Date(Date.now() - minutes * MINUTE_MS).toISOString(),
         })),
       }));
-    await age(9);
+    await setConfirmationAge(9);
     expect((await newToken(person)).status).toBe(201);
-    await age(11);
+    await setConfirmationAge(11);
     expect(resultOf(await newToken(person))).toBe("stepUpRequired");
     // A time in the future, of a writer with a wrong clock, does not confirm for longer.
-    await age(-20);
+    await setConfirmationAge(-20);
     expect(resultOf(await newToken(person))).toBe("stepUpRequired");
   });
 
@@ -298,7 +298,7 @@ describe("with requireStepUp", () => {
     expect([confirmation.status, confirmation.body.code]).toEqual([403, "stepUpRequired"]);
   });
 
-  test("an API token and an Entra token can't confirm", async () => {
+  test("an API token can't confirm", async () => {
     const { token } = (await call(await createPerson(), "POST", "/auth/tokens", { name: "program", role: "admin" }))
       .body;
     await setRequired(true);
@@ -351,8 +351,8 @@ describe("with requireStepUp", () => {
 });
 
 describe("with requireApproval", () => {
-  /** Two administrators, the setting, and the ID of the first one's request for an API token. */
-  async function requested(name = `t${++sequence}`) {
+  /** Creates two administrators and turns the setting on. The first one requests an API token, which waits for an approval. */
+  async function requestApproval(name = `t${++sequence}`) {
     const [requester, approver] = [await createPerson("admin", false), await createPerson("admin", false)];
     await setRequired(false, true);
     const answer = await newToken(requester, name);
@@ -383,7 +383,7 @@ describe("with requireApproval", () => {
   });
 
   test("an approved request runs once, for its requester alone", async () => {
-    const { requester, approver, name, id } = await requested();
+    const { requester, approver, name, id } = await requestApproval();
     // The same request waits with the same ID.
     expect((await newToken(requester, name, 1)).body.approvalId).toBe(id);
     expect((await approve(approver, id)).body).toMatchObject({ state: "approved", decidedBy: approver.username });
@@ -405,7 +405,7 @@ describe("with requireApproval", () => {
   });
 
   test("an approval does not fit a request with another body", async () => {
-    const { requester, approver, name, id } = await requested();
+    const { requester, approver, name, id } = await requestApproval();
     await approve(approver, id);
     const other = await call(requester, "POST", "/auth/tokens", { name, role: "admin" });
     expect([resultOf(other), other.body.approvalId === id]).toEqual(["approvalRequired", false]);
@@ -416,7 +416,7 @@ describe("with requireApproval", () => {
   });
 
   test("a requester can't approve the own request, but can withdraw it", async () => {
-    const { requester, approver, name, id } = await requested();
+    const { requester, approver, name, id } = await requestApproval();
     const own = await approve(requester, id);
     expect([own.status, own.body.code]).toEqual([409, "conflict"]);
     expect((await call(requester, "POST", `/approvals/${id}/reject`)).body.state).toBe("rejected");
@@ -425,14 +425,14 @@ describe("with requireApproval", () => {
   });
 
   test("a withdrawn approval can't be used", async () => {
-    const { requester, approver, name, id } = await requested();
+    const { requester, approver, name, id } = await requestApproval();
     await approve(approver, id);
     expect((await call(approver, "POST", `/approvals/${id}/reject`)).body.state).toBe("rejected");
     expect(resultOf(await newToken(requester, name))).toBe("approvalRequired");
   });
 
   test("neither an API token nor a user who is no administrator can approve", async () => {
-    const { approver, id } = await requested();
+    const { approver, id } = await requestApproval();
     await setRequired(false);
     const program = (await call(approver, "POST", "/auth/tokens", { name: "program", role: "admin" })).body;
     const user = await createPerson("user", false);
@@ -444,7 +444,7 @@ describe("with requireApproval", () => {
 
   test("an approval expires after 24 hours, before and after the decision", async () => {
     const past = new Date(Date.now() - MINUTE_MS).toISOString();
-    const { requester, approver, name, id } = await requested();
+    const { requester, approver, name, id } = await requestApproval();
     await change(id, { expiresAt: past });
     expect(await stateOf(id)).toBe("expired");
     expect(resultOf(await approve(approver, id))).toBe("conflict");
@@ -462,7 +462,7 @@ describe("with requireApproval", () => {
     ["disabled", (id: string) => services.access.users.update(id, { state: "disabled" }, undefined, SYSTEM)],
     ["deleted", (id: string) => services.access.users.remove(id, undefined, SYSTEM)],
   ])("an approval does not count after its approver was %s", async (_what, act) => {
-    const { requester, approver, name, id } = await requested();
+    const { requester, approver, name, id } = await requestApproval();
     await approve(approver, id);
     await act(approver.username);
     const answer = await newToken(requester, name);
@@ -471,7 +471,7 @@ describe("with requireApproval", () => {
   });
 
   test("an approval does not count for a new user with the approver's name", async () => {
-    const { requester, approver, name, id } = await requested();
+    const { requester, approver, name, id } = await requestApproval();
     await approve(approver, id);
     await services.access.users.remove(approver.username, undefined, SYSTEM);
     await createUsers(service, [{ username: approver.username, password: PASSWORD, role: "admin" }], services);
@@ -492,7 +492,7 @@ describe("with requireApproval", () => {
       },
     ],
   ])("an approval to make a user an administrator does not count after %s", async (_what, act) => {
-    const { requester, approver } = await requested();
+    const { requester, approver } = await requestApproval();
     const { username } = await createPerson("user", false);
     const promote = () => call(requester, "PUT", `/auth/users/${username}`, { role: "admin" });
     const { approvalId } = (await promote()).body;
@@ -508,14 +508,14 @@ describe("with requireApproval", () => {
   });
 
   test("parallel requests on two instances use an approval once", async () => {
-    const { requester, approver, name, id } = await requested();
+    const { requester, approver, name, id } = await requestApproval();
     await approve(approver, id);
     const answers = await Promise.all([0, 1, 0, 1].map((host) => newToken(requester, name, host)));
     expect(answers.map(({ status }) => status).sort()).toEqual([201, 403, 403, 403]);
   });
 
   test("an approval is used up by a request that then fails", async () => {
-    const { requester, approver, name, id } = await requested();
+    const { requester, approver, name, id } = await requestApproval();
     await setRequired(false);
     expect((await newToken(requester, name)).status).toBe(201);
     await setRequired(false, true);
@@ -525,7 +525,7 @@ describe("with requireApproval", () => {
   });
 
   test("an API token can request, and use, an approval", async () => {
-    const { requester, approver } = await requested();
+    const { requester, approver } = await requestApproval();
     await setRequired(false);
     const program = (await call(requester, "POST", "/auth/tokens", { name: "program", role: "admin" })).body;
     await setRequired(false, true);
@@ -536,7 +536,7 @@ describe("with requireApproval", () => {
   });
 
   test("the setting can be turned off only with an approval", async () => {
-    const { requester, approver } = await requested();
+    const { requester, approver } = await requestApproval();
     const off = () => call(requester, "PUT", "/api/settings/features", { requireApproval: false });
     const { code, approvalId } = (await off()).body;
     expect(code).toBe("approvalRequired");
@@ -546,7 +546,7 @@ describe("with requireApproval", () => {
   });
 
   test("a row that another program wrote approves nothing", async () => {
-    const { requester, name, id } = await requested();
+    const { requester, name, id } = await requestApproval();
     const options = { allowInsecureConnection: true };
     const table = TableClient.fromConnectionString(service.environment.AzureWebJobsStorage!, "Approvals", options);
     const uid = (await services.tables.get(User, USERS_PARTITION, "admin"))!.uid!;
@@ -556,7 +556,7 @@ describe("with requireApproval", () => {
   });
 
   test("lists the requests, newest first, by state", async () => {
-    const { requester, approver, id } = await requested();
+    const { requester, approver, id } = await requestApproval();
     await newToken(requester);
     const { items } = (await call(approver, "GET", "/approvals?limit=2")).body;
     expect(items.map(({ requestedBy }: { requestedBy: string }) => requestedBy)).toEqual([
@@ -570,13 +570,13 @@ describe("with requireApproval", () => {
   });
 
   test("a requester can have 20 open requests", async () => {
-    const { requester } = await requested();
+    const { requester } = await requestApproval();
     for (let count = 1; count < 20; count++) expect(resultOf(await newToken(requester))).toBe("approvalRequired");
     expect(resultOf(await newToken(requester))).toBe("conflict");
   });
 
   test("a request of the largest size is shown by the beginnings of its lists", async () => {
-    const { requester } = await requested();
+    const { requester } = await requestApproval();
     const resources = Array.from({ length: 1000 }, (_, index) => `/subscriptions/${index}/`.padEnd(1000, "x"));
     const body = { ...GUARDED.find(([, path]) => path.endsWith("/rotate"))![2], includeResources: resources };
     const { approvalId } = (await call(requester, "POST", "/api/automation/rotation/rotate", body)).body;
@@ -587,7 +587,7 @@ describe("with requireApproval", () => {
   });
 
   test("a requester can't fill the list with withdrawn requests", async () => {
-    const { requester, approver, name, id } = await requested();
+    const { requester, approver, name, id } = await requestApproval();
     const { partitionKey: _p, rowKey: _r, etag: _e, ...row } = (await services.tables.get(Approvals, APPROVALS, id))!;
     for (let count = 1; count < 100; count++) {
       const rejected = { ...row, state: "rejected" as const, digest: `other${count}`, writeId: `w${count}` };

@@ -84,7 +84,7 @@ const NOT_GUARDED: Record<string, string[]> = {
     "DELETE /api/automation/sync/providers/{provider}",
     "POST /api/settings/integrations/devops/test",
   ],
-  "is a sign-in, or asks for the own password": [
+  "signs in or out, ends a session or token, unlocks a user, or asks for the user's own password": [
     "POST /auth/login",
     "POST /auth/bootstrap/azure",
     "POST /auth/logout",

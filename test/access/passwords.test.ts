@@ -85,16 +85,16 @@ test.each([
   ["zanzibarquill", undefined],
   ["ada", "zanzibarquill@acme.example"],
 ])("a variation of the user's name or mail address is a weak password: %s, %s", async (username, email) => {
-  const rejections = rejectWeakPassword("zanzibarquill1", { username, email }, "password");
-  await expect(rejections).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path: "body.password" }] });
+  const rejection = rejectWeakPassword("zanzibarquill1", { username, email }, "password");
+  await expect(rejection).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path: "body.password" }] });
   await rejectWeakPassword("zanzibarquill1", { username: "ada", email: "ada@acme.example" }, "password");
 });
 
 test.each(["credential4q!zk", "lifecycle4q!zk", "keyvault4q!zk", "service4q!zk"])(
   "a variation of a word from the service's domain is a weak password: %s",
   async (password) => {
-    const rejections = rejectWeakPassword(password, { username: "ada" }, "newPassword");
-    await expect(rejections).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path: "body.newPassword" }] });
+    const rejection = rejectWeakPassword(password, { username: "ada" }, "newPassword");
+    await expect(rejection).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path: "body.newPassword" }] });
     await rejectWeakPassword(password.replace(/^[a-z]+/, "zanzibarquill"), { username: "ada" }, "newPassword");
   },
 );
@@ -124,6 +124,6 @@ test.each([
   ["lifecycle of purple otters", "ada"],
   ["maria's password", "maria"],
   ["x7K!9qW2-vR4#", "ada"],
-])("a password with more than such words is accepted: %s", async (password, username) => {
+])("a password that has other words or signs beside guessable ones is accepted: %s", async (password, username) => {
   await expect(rejectWeakPassword(password, { username }, "password")).resolves.toBeUndefined();
 });

@@ -1,6 +1,8 @@
 import { expect, test } from "vitest";
 import { createRecentAddresses } from "../../shared/access/recent-addresses.ts";
 
+// Tests of the IP addresses from which users recently signed in on one instance.
+
 test("the least recently added address is removed when there are more than 1,000", () => {
   const recentAddresses = createRecentAddresses();
   // The second addition of "address 0" makes "address 1" the oldest.

@@ -153,7 +153,7 @@ describe("a passkey", () => {
   });
 });
 
-test("while the stored settings can't be read, users without a second factor can only add one, and then find the row", async () => {
+test("while the stored settings can't be read, users without a second factor can only add one; then they find the row in the audit log", async () => {
   const [administrator, protectedUser] = [await createUser("admin"), await createUser("admin")];
   await addApp(protectedUser);
   const options = { allowInsecureConnection: true };

@@ -101,7 +101,7 @@ describe("a user with an authenticator app", () => {
       const repeated = await signIn(user, { totp }, { host });
       expect([repeated.status, repeated.body.code]).toEqual([401, "secondFactorFailed"]);
     }
-    // A code of an earlier step is refused too, although it was not used.
+    // A code of an earlier step (30 seconds) is rejected too, although it was not used.
     expect((await signIn(user, { totp: codeOf(user, -1) })).body.code).toBe("secondFactorFailed");
   });
 
@@ -290,9 +290,9 @@ describe("an administrator", () => {
 
 describe("with requireSecondFactor", () => {
   /** Changes the setting. The host that receives the request applies the change at once. */
-  const require = async (administrator: TestUser, requireSecondFactor: string) => {
+  const requireSecondFactor = async (administrator: TestUser, users: string) => {
     const { token } = administrator;
-    const answer = await service.call("PUT", "/api/settings/features", { token, body: { requireSecondFactor } });
+    const answer = await service.call("PUT", "/api/settings/features", { token, body: { requireSecondFactor: users } });
     expect(answer.status).toBe(200);
   };
 
@@ -308,7 +308,7 @@ describe("with requireSecondFactor", () => {
       const { status, body } = await service.call("GET", "/identity", { token });
       return body.code ?? status;
     };
-    await require(owner, "administrators");
+    await requireSecondFactor(owner, "administrators");
     expect(await result(administrator)).toBe("secondFactorEnrollmentRequired");
     expect([await result(user), await result(owner), await result(program.body)]).toEqual([200, 200, 200]);
     const me = await service.call("GET", "/auth/me", { token: administrator.token });
@@ -317,9 +317,9 @@ describe("with requireSecondFactor", () => {
     expect((await signIn(administrator)).status).toBe(200);
     await enrollApp(administrator);
     expect(await result(administrator)).toBe(200);
-    await require(owner, "everyone");
+    await requireSecondFactor(owner, "everyone");
     expect(await result(user)).toBe("secondFactorEnrollmentRequired");
-    await require(owner, "none");
+    await requireSecondFactor(owner, "none");
     expect(await result(user)).toBe(200);
   });
 });

@@ -3,7 +3,8 @@ import { createHash, generateKeyPairSync, randomBytes, sign } from "node:crypto"
 // An authenticator in software: the answers of a browser to the options of the service, also wrong ones.
 // https://www.w3.org/TR/webauthn-3/#sctn-authenticator-data
 
-interface Answering {
+/** What a passkey signs: a challenge of the service, the origin of the page, and the number of its uses so far. */
+interface SigningRequest {
   /** The challenge of the options. */
   challenge: string;
   origin: string;
@@ -36,7 +37,7 @@ export class SoftwarePasskey {
     this.rpId = rpId;
   }
 
-  private clientData(type: string, { challenge, origin }: Answering): Buffer {
+  private clientData(type: string, { challenge, origin }: SigningRequest): Buffer {
     return Buffer.from(JSON.stringify({ type, challenge, origin, crossOrigin: false }));
   }
 
@@ -62,25 +63,25 @@ export class SoftwarePasskey {
   }
 
   /** Returns the answer to the options of a registration. @param publicKey - As COSE. Default: the passkey's own. */
-  register(answering: Answering, publicKey = this.publicKey) {
+  register(request: SigningRequest, publicKey = this.publicKey) {
     const idLength = Buffer.alloc(2);
     idLength.writeUInt16BE(this.id.length);
     // Starts with the ID of the authenticator's model: zeros, because there is no attestation.
     const credential = Buffer.concat([Buffer.alloc(16), idLength, this.id, publicKey]);
-    const data = Buffer.concat([this.authenticatorData(0x41, answering.counter ?? 0), credential]);
+    const data = Buffer.concat([this.authenticatorData(0x41, request.counter ?? 0), credential]);
     // A map (0xa3) of three members. `attStmt` is an empty map (0xa0).
     const members = [cbor(0x60, "fmt"), cbor(0x60, "none"), cbor(0x60, "attStmt"), Buffer.from("a0", "hex")];
     const attestation = Buffer.concat([Buffer.from("a3", "hex"), ...members, cbor(0x60, "authData"), cbor(0x40, data)]);
     return this.answer({
-      clientDataJSON: base64url(this.clientData("webauthn.create", answering)),
+      clientDataJSON: base64url(this.clientData("webauthn.create", request)),
       attestationObject: base64url(attestation),
     });
   }
 
   /** Returns the answer to the options of a sign-in. */
-  signIn(answering: Answering) {
-    const clientData = this.clientData("webauthn.get", answering);
-    const authenticatorData = this.authenticatorData(1, answering.counter ?? 0);
+  signIn(request: SigningRequest) {
+    const clientData = this.clientData("webauthn.get", request);
+    const authenticatorData = this.authenticatorData(1, request.counter ?? 0);
     const signature = sign("sha256", Buffer.concat([authenticatorData, sha256(clientData)]), this.key.privateKey);
     return this.answer({
       clientDataJSON: base64url(clientData),

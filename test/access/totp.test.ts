@@ -6,6 +6,8 @@ import { systemRandomness } from "../../shared/platform/runtime.ts";
 import type { RowKeys } from "../../shared/platform/storage/signing.ts";
 import { ADMIN, authenticateToken, CALLER, useDeployments } from "./instances.ts";
 
+// Tests of authenticator apps (time-based one-time passwords): the stored secrets, their codes, and a missing key vault.
+
 /** Keys with these versions, of which the last is the newest. */
 function keysOf(...versions: [string, Uint8Array][]): RowKeys {
   const [name, key] = versions.at(-1)!;
@@ -61,7 +63,7 @@ describe("a deployment", () => {
     const { access } = nextDeployment().start({ requireSecondFactor: "everyone" });
     const { access_token: token } = await access.signIn(ADMIN, CALLER);
     const authenticated = await authenticateToken({ access } as never, token);
-    if (authenticated.kind !== "valid") throw new Error("The sign-in is valid.");
+    if (authenticated.kind !== "valid") throw new Error("The sign-in is not valid.");
     const { actor } = authenticated;
     expect(actor.mustEnrollSecondFactor).toBe(false);
     expect(await access.secondFactor.view(actor)).toMatchObject({ totpAvailable: false, passkeysAvailable: false });
@@ -74,7 +76,7 @@ describe("a deployment", () => {
     const instance = deployment.start({ secondFactorKeys: keysOf(first) });
     const { access_token: token } = await instance.access.signIn(ADMIN, CALLER);
     const authenticated = await authenticateToken(instance, token);
-    if (authenticated.kind !== "valid") throw new Error("The sign-in is valid.");
+    if (authenticated.kind !== "valid") throw new Error("The sign-in is not valid.");
     await instance.access.secondFactor.startTotp(authenticated.actor, proof, CALLER);
     const { access } = deployment.start({ secondFactorKeys: keysOf(second) });
     await expect(access.secondFactor.confirmTotp(authenticated.actor, "123456", CALLER)).rejects.toMatchObject({
@@ -82,12 +84,12 @@ describe("a deployment", () => {
     });
   });
 
-  test("offers no authenticator app while it has no key vault any more, and does not skip it", async () => {
+  test("that lost its key vault asks for a recovery code instead of a code of the app", async () => {
     const deployment = nextDeployment();
     const instance = deployment.start({ secondFactorKeys: keysOf(first) });
     const { access_token: token } = await instance.access.signIn(ADMIN, CALLER);
     const authenticated = await authenticateToken(instance, token);
-    if (authenticated.kind !== "valid") throw new Error("The sign-in is valid.");
+    if (authenticated.kind !== "valid") throw new Error("The sign-in is not valid.");
     const { secret } = await instance.access.secondFactor.startTotp(authenticated.actor, proof, CALLER);
     const codeAt = (ms: number) => new TOTP({ secret: Secret.fromBase32(secret) }).generate({ timestamp: ms });
     const now = deployment.clock.now().getTime();
@@ -111,7 +113,7 @@ describe("a deployment", () => {
     const { access } = instance;
     const { access_token: token } = await access.signIn(ADMIN, CALLER);
     const authenticated = await authenticateToken(instance, token);
-    if (authenticated.kind !== "valid") throw new Error("The sign-in is valid.");
+    if (authenticated.kind !== "valid") throw new Error("The sign-in is not valid.");
     const { actor } = authenticated;
     const { secret } = await access.secondFactor.startTotp(actor, proof, CALLER);
     const timestamp = deployment.clock.now().getTime();

@@ -81,8 +81,8 @@ export interface FixtureOptions {
   violations?: ViolationSource;
   /** Creates the sources of the service's own credentials, such as API tokens. */
   credentials?: (tables: Tables, clock: Clock) => readonly CredentialSource[];
-  /** Creates the audit log in which the module finds sign-ins with a password. */
-  entries?: (tables: Tables, clock: Clock) => Pick<Audit, "list">;
+  /** Creates the audit log in which the module finds break-glass sign-ins. */
+  createAuditLog?: (tables: Tables, clock: Clock) => Pick<Audit, "list">;
   /** Sources of events of rotations and syncs. */
   automation?: readonly AutomationSource[];
   /** Environment variables that differ from the defaults. */
@@ -95,7 +95,7 @@ export function openFixture({
   cloud,
   violations,
   credentials,
-  entries,
+  createAuditLog,
   automation = [],
   environment = {},
   ...options
@@ -139,7 +139,7 @@ export function openFixture({
       vault,
       violations,
       ...(credentials && { credentials: credentials(tables, clock) }),
-      ...(entries && { entries: entries(tables, clock) }),
+      ...(createAuditLog && { entries: createAuditLog(tables, clock) }),
       automation,
       config,
       clock: host.clock,

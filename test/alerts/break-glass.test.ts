@@ -33,7 +33,7 @@ beforeEach(() => {
   fixture = openFixture({
     connectionString: azurite.connectionString(ACCOUNTS[usedAccounts++]!),
     cloud,
-    entries: (tables, clock) => {
+    createAuditLog: (tables, clock) => {
       audit = createAudit({ tables, clock, randomness: systemRandomness(), log, config });
       return audit;
     },

@@ -49,7 +49,7 @@ const EXPECTED = ["kv-a/one 1", "kv-a/one 7", "kv-a/three 30", "kv-a/two 30", "k
  */
 async function runWithCrash(
   steps: Steps,
-): Promise<{ rule: string; mails: string[]; posts: string[]; ids: number; posted: number }> {
+): Promise<{ rule: string; mails: string[]; posts: string[]; messageCount: number; postCount: number }> {
   // The rules are created one second apart, so that they are evaluated in the same order in each repetition.
   fixture.clock.set(new Date(Date.parse(START) - 1000));
   for (const { ruleId } of await fixture.instance().rules.all())
@@ -94,8 +94,8 @@ async function runWithCrash(
       .flatMap(({ plainText }) => items(plainText!))
       .sort(),
     posts: [...events.values()].flatMap(({ data }) => data.items.map(notificationText)).sort(),
-    ids: events.size,
-    posted: webhook.received().length,
+    messageCount: events.size,
+    postCount: webhook.received().length,
   };
 }
 interface Data {
@@ -107,7 +107,7 @@ test("each asset causes exactly one notification per threshold and rule, at whic
   // Without a crash there are two webhook messages, one per evaluation day.
   const allSteps: Steps = { taken: 0 };
   const withoutCrash = await runWithCrash(allSteps);
-  expect(withoutCrash).toMatchObject({ mails: EXPECTED, posts: EXPECTED, ids: 2, posted: 2 });
+  expect(withoutCrash).toMatchObject({ mails: EXPECTED, posts: EXPECTED, messageCount: 2, postCount: 2 });
   expect(allSteps.taken).toBeGreaterThan(50);
   let repeatedPosts = 0;
   let crashes = 0;
@@ -118,8 +118,12 @@ test("each asset causes exactly one notification per threshold and rule, at whic
       if (steps.crashAt === -1) crashes++;
       const place = `crash ${when} step ${crashAt}`;
       expect({ place, mails: result.mails }).toEqual({ place, mails: EXPECTED });
-      expect({ place, posts: result.posts, ids: result.ids }).toEqual({ place, posts: EXPECTED, ids: 2 });
-      repeatedPosts += result.posted - 2;
+      expect({ place, posts: result.posts, messageCount: result.messageCount }).toEqual({
+        place,
+        posts: EXPECTED,
+        messageCount: 2,
+      });
+      repeatedPosts += result.postCount - 2;
       const { items } = await fixture
         .instance()
         .history.list({ ruleId: result.rule }, { limit: 100, offset: 0, cursor: undefined });

@@ -22,6 +22,7 @@ beforeAll(async () => {
 });
 afterAll(() => service?.stop());
 
+/** Stores a held notification about one secret. Returns the ID of its delivery. */
 async function createHeld(): Promise<string> {
   const { tables } = await servicesOf(service);
   const rule = (await tables.get(Rules, RULES, ruleKey(ruleId)))!;

@@ -58,7 +58,7 @@ const PART_TRANSITIONS = ["waiting", "sending", "accepted"].flatMap((state) =>
 /** A late worker reports an earlier state of the mail. Too rare to be required. */
 const LATE_REPORTS = ["sending cancelled", "accepted cancelled", "accepted waiting", "accepted sending"];
 
-/** `accepted` to `lost`: what the provider does with a new mail. `lost`: it has the mail, and its answer is lost. */
+/** What the provider does with a new mail. With `lost` it accepts the mail, but its answer is lost. */
 const ANSWERS = ["accepted", "refused", "throttled", "unavailable", "unknown", "lost"] as const;
 type Answer = (typeof ANSWERS)[number];
 

@@ -1,3 +1,5 @@
+// Tests of the log of what each rule has notified of, and of the reads that the notifications about one asset need.
+
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { createAssetNotifications } from "../../shared/alerts/asset-notifications.ts";
 import { createHistory } from "../../shared/alerts/history.ts";

@@ -1,6 +1,8 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { createReceiverSlots, type ReceiverSlots } from "../../shared/alerts/receiver-slots.ts";
 
+// Tests how many deliveries to one webhook receiver run at once, so that slow receivers leave slots of the host to others.
+
 /** Number of messages that the host handles at once, at least (host.json: batchSize). */
 const HOST_SLOTS = 16;
 /** Time limit of a request to a receiver. */
@@ -72,7 +74,7 @@ describe("the slots of receivers", () => {
     now += LIMIT_MS;
     expect(slots.take("receiver")).toBeUndefined();
     release();
-    expect(takeAll(["receiver"]).map((one) => one())).toHaveLength(1);
+    expect(takeAll(["receiver"]).map((release) => release())).toHaveLength(1);
     expect(takeAll(["receiver"])).toHaveLength(4);
   });
 });

@@ -24,7 +24,7 @@ import { DAY_MS, openFixture, START, SUBSCRIPTION } from "./alerts-setup.ts";
  * certificates over 400 days, runs with `CAMPAIGN=all`.
  */
 
-const [CERTIFICATES, DAYS, BROKEN_SHARE] = IS_CAMPAIGN ? [200, 400, 0.05] : [25, 40, 0.1];
+const [CERTIFICATES, DAYS, FAILING_SHARE] = IS_CAMPAIGN ? [200, 400, 0.05] : [25, 40, 0.1];
 /** The rules are evaluated every three hours. */
 const STEP_MS = 3 * 3_600_000;
 const CERTIFICATES_PER_VAULT = 10;
@@ -171,7 +171,7 @@ test(`every late renewal of ${CERTIFICATES} certificates in ${DAYS} days is aler
   /** Plans the next version of a certificate. */
   function planRenewal(certificate: SimulatedCertificate, mayFail = true): void {
     const { start, end, late } = windowOf(certificate);
-    const fails = mayFail && random() < BROKEN_SHARE;
+    const fails = mayFail && random() < FAILING_SHARE;
     if (certificate.renewer === "observed" && certificate.failures.filter(Boolean).length > 2)
       withoutRenewer.push({ name: certificate.name, expiresAt: certificate.expiresAt });
     certificate.failures = [...certificate.failures, fails].slice(-5);

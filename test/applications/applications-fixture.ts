@@ -118,6 +118,7 @@ export class Deployment {
   readonly pass: (milliseconds: number) => Promise<void>;
   readonly messages: { message: DiscoverMessage; delaySeconds: number }[] = [];
   licensed = true;
+  /** Number of times that a run requested an evaluation of the alert rules. */
   evaluations = 0;
 
   constructor(

@@ -172,6 +172,7 @@ describe("a discovery", () => {
     live.cloud.control.resetCounts();
     const run = await deployment.runScheduled("changes", process);
     expect(run).toMatchObject({ status: "completed", mode: "changes", ...directoryCounts() });
+    // Two secrets were added, and the deleted application had one.
     expect(directoryCounts().credentials).toBe(countsBefore.credentials + 2 - 1);
     // The changes, and the owners of the new application, which the changes do not contain.
     expect(graphRequestCount()).toBe(2);

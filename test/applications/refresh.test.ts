@@ -141,9 +141,9 @@ test("a failure of the directory is retried, and after many failures the message
   await process.applications.handle(message, caller);
   expect(deployment.messages).toMatchObject([{ message: { application: { attempts: 1 } } }]);
   // The maximum number of attempts (`MAX_REFRESHES`).
-  const last: DiscoverMessage = { application: { ...message.application!, attempts: 20 } };
-  await expect(process.applications.handle(last, caller)).rejects.toMatchObject({ code: "accessDenied" });
-  await process.applications.failed(last, caller);
+  const lastAttempt: DiscoverMessage = { application: { ...message.application!, attempts: 20 } };
+  await expect(process.applications.handle(lastAttempt, caller)).rejects.toMatchObject({ code: "accessDenied" });
+  await process.applications.failed(lastAttempt, caller);
   live.cloud.control.removeFault(fault);
   await deployment.drain(process);
   expect(await storedKeyIds()).toEqual([liveKeyIds(), liveKeyIds()]);
@@ -153,7 +153,7 @@ test("writes fail if another worker took the applications over meanwhile, and th
   await process.applications.requestRefresh(rotateInDirectory("contended"));
   const { message } = nextMessage();
   const other = process.tables.fence(AppFences, APPS, fenceKey(bucketOf(appId)), { owner: "other", etag: undefined });
-  const reading = live.cloud.control.addFault({
+  const slowGraph = live.cloud.control.addFault({
     match: { operation: "graph.*" },
     action: { kind: "latency", milliseconds: 300 },
   });
@@ -161,7 +161,7 @@ test("writes fail if another worker took the applications over meanwhile, and th
   await expect.poll(() => live.cloud.control.counts().total).toBe(1);
   await other.take();
   await handled;
-  live.cloud.control.removeFault(reading);
+  live.cloud.control.removeFault(slowGraph);
   expect(deployment.messages).toMatchObject([{ message: { application: { attempts: 0 } }, delaySeconds: 1 }]);
   await deployment.drain(process);
   expect(await storedKeyIds()).toEqual([liveKeyIds(), liveKeyIds()]);
@@ -169,8 +169,8 @@ test("writes fail if another worker took the applications over meanwhile, and th
 
 test("a crash at any write is completed by the next delivery of the message", async () => {
   let crashes = 0;
-  for (let atWrite = 1, reached = true; reached; atWrite++) {
-    reached = false;
+  for (let atWrite = 1, hasCrashed = true; hasCrashed; atWrite++) {
+    hasCrashed = false;
     for (const isApplied of [false, true]) {
       await process.applications.requestRefresh(rotateInDirectory(`crash-${atWrite}-${isApplied}`));
       const { message } = nextMessage();
@@ -179,7 +179,7 @@ test("a crash at any write is completed by the next delivery of the message", as
         .start({ crash })
         .applications.handle(message, caller)
         .catch(() => {});
-      reached ||= crash.hasCrashed;
+      hasCrashed ||= crash.hasCrashed;
       if (crash.hasCrashed) crashes++;
       deployment.messages.length = 0;
       await storage.move(AFTER_LEASES_MS);

@@ -156,6 +156,7 @@ const FOOTER_BASELINE = 30;
 
 describe("a PDF", () => {
   const font = path.resolve("node_modules/@fontsource/unifontex/files/unifontex-latin-400-normal.woff");
+  /** The request of the export, as the first page shows it. */
   const about = {
     start: new Date("2026-11-01T00:00:00Z"),
     end: new Date("2026-12-01T00:00:00Z"),

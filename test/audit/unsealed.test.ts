@@ -47,6 +47,7 @@ interface Log extends Fixture {
   removeIndex(actor: string, ...numbers: number[]): Promise<void>;
   /** Copies the rows of all entries and of the last entries, and returns a function that writes them back. */
   copyRows(): Promise<() => Promise<void>>;
+  /** Writes an entry of an actor: process `a` writes it if the name starts with `a`, otherwise process `b`. */
   write(actor: string): Promise<void>;
 }
 

@@ -232,21 +232,21 @@ test("a host name that does not resolve fails with unreachable", async () => {
   // Some resolvers are slow for unknown names.
   const parts = createServices({ requestTimeoutMs: 2_000 });
   const config = { ...parts.config, cloud: { ...parts.config.cloud, keyVaultSuffix: "vault.invalid" } };
-  const gone = createKeyVaults({ ...parts, config }).open({
+  const unreachableVault = createKeyVaults({ ...parts, config }).open({
     name: "kv-gone",
     vaultUri: "https://kv-gone.vault.invalid/",
   });
-  const failure = await expectFailure(collectItems(gone.secrets()));
+  const failure = await expectFailure(collectItems(unreachableVault.secrets()));
   expect(failure.code).toBe("unreachable");
   expect(failure.remedy).toContain("DNS");
 });
 
 test("a closed port fails with unreachable", async () => {
-  const gone = createKeyVaults(createServices()).open({
+  const unreachableVault = createKeyVaults(createServices()).open({
     name: "kv-gone",
     vaultUri: "https://kv-gone.vault.localhost:1/",
   });
-  const failure = await expectFailure(collectItems(gone.secrets()));
+  const failure = await expectFailure(collectItems(unreachableVault.secrets()));
   expect([failure.code, failure.cloudCode]).toEqual(["unreachable", "ECONNREFUSED"]);
 });
 

@@ -81,7 +81,7 @@ test("a large vault is read over at most eight connections", async () => {
   const vault = openVault("kv-large");
   await Promise.all([collectItems(vault.secrets()), collectItems(vault.keys()), collectItems(vault.certificates())]);
   expect(observed.sockets.size).toBeGreaterThan(1);
-  await Promise.all(Array.from({ length: 40 }, (_, at) => vault.key(`key-${at}`)));
+  await Promise.all(Array.from({ length: 40 }, (_, index) => vault.key(`key-${index}`)));
   // 3 lists of 4 pages, and 40 keys.
   expect(server.requests).toHaveLength(52);
   expect(observed.sockets.size).toBe(8);

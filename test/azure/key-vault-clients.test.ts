@@ -172,18 +172,21 @@ test("a key equals that of the SDK", async () => {
   const modulus = fc.tuple(fc.nat(2), fc.uint8Array({ maxLength: 40 }));
   const n = optional(modulus.map(([zeros, rest]) => Buffer.concat([Buffer.alloc(zeros), rest]).toString("base64url")));
   const key = fc.record({ kty: fc.string(), key_ops: texts, n, crv: text });
-  await checkProperty(fc.tuple(objectName, version, key, attributes), async ([name, versionId, members, its]) => {
-    respondWith({ key: { ...members, kid: identifier("keys", [name, versionId]) }, attributes: its });
-    const expected = await client.getKey("a");
-    const number = expected.key?.n && BigInt(`0x0${Buffer.from(expected.key.n).toString("hex")}`);
-    expect((await openVault().key("a")).read()).toEqual({
-      version: expected.properties.version,
-      keyType: expected.keyType,
-      keyCurve: expected.key?.crv,
-      keySize: number === undefined ? undefined : number === 0n ? 0 : number.toString(2).length,
-      operations: expected.keyOperations ?? [],
-    });
-  });
+  await checkProperty(
+    fc.tuple(objectName, version, key, attributes),
+    async ([name, versionId, members, keyAttributes]) => {
+      respondWith({ key: { ...members, kid: identifier("keys", [name, versionId]) }, attributes: keyAttributes });
+      const expected = await client.getKey("a");
+      const number = expected.key?.n && BigInt(`0x0${Buffer.from(expected.key.n).toString("hex")}`);
+      expect((await openVault().key("a")).read()).toEqual({
+        version: expected.properties.version,
+        keyType: expected.keyType,
+        keyCurve: expected.key?.crv,
+        keySize: number === undefined ? undefined : number === 0n ? 0 : number.toString(2).length,
+        operations: expected.keyOperations ?? [],
+      });
+    },
+  );
 });
 
 test("a rotation policy equals that of the SDK", async () => {
@@ -242,24 +245,24 @@ test("a certificate and its policy equal those of the SDK", async () => {
   const certificate = fc.record({ x5t: bytes, attributes, policy: optional(policy), cer: optional(fc.constant(cer)) });
   await checkProperty(fc.tuple(objectName, version, certificate), async ([name, versionId, members]) => {
     respondWith({ ...members, id: identifier("certificates", [name, versionId]) });
-    const { properties, policy: its, cer: der } = await client.getCertificate("a");
+    const { properties, policy: sdkPolicy, cer: der } = await client.getCertificate("a");
     const x509 = der && new X509Certificate(der);
-    const wanted = its?.subjectAlternativeNames;
-    const actions = (its?.lifetimeActions ?? []).filter(({ action }) => (action as string) !== "Other" && action);
+    const alternativeNames = sdkPolicy?.subjectAlternativeNames;
+    const actions = (sdkPolicy?.lifetimeActions ?? []).filter(({ action }) => (action as string) !== "Other" && action);
     expect((await openVault().certificate("a")).read()).toMatchObject({
       version: properties.version,
       autoRenew: actions.some(({ action }) => action === "AutoRenew"),
       lifetimeActions: actions.map((one) => JSON.parse(JSON.stringify(one))),
       ...JSON.parse(
         JSON.stringify({
-          subject: x509 ? x509.subject.split("\n").join(", ") : its?.subject,
+          subject: x509 ? x509.subject.split("\n").join(", ") : sdkPolicy?.subject,
           issuer: x509?.issuer.split("\n").join(", "),
-          issuerName: its?.issuerName,
+          issuerName: sdkPolicy?.issuerName,
           thumbprint: upperHex(properties.x509Thumbprint),
-          validityMonths: its?.validityInMonths,
-          keyType: its?.keyType,
-          keySize: its?.keySize,
-          keyCurve: its?.keyCurveName,
+          validityMonths: sdkPolicy?.validityInMonths,
+          keyType: sdkPolicy?.keyType,
+          keySize: sdkPolicy?.keySize,
+          keyCurve: sdkPolicy?.keyCurveName,
           notBefore: epochSeconds(properties.notBefore),
           expiresOn: epochSeconds(properties.expiresOn),
         }),
@@ -268,9 +271,9 @@ test("a certificate and its policy equal those of the SDK", async () => {
         ? {}
         : {
             subjectAlternativeNames: [
-              ...(wanted?.dnsNames ?? []),
-              ...(wanted?.emails ?? []),
-              ...(wanted?.userPrincipalNames ?? []),
+              ...(alternativeNames?.dnsNames ?? []),
+              ...(alternativeNames?.emails ?? []),
+              ...(alternativeNames?.userPrincipalNames ?? []),
             ],
           }),
     });

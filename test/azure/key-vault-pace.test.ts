@@ -43,8 +43,8 @@ async function simulate(seed: number): Promise<{ vault: string; path: string; at
   for (let index = 0; index < 600; index++) {
     const vault = `kv-${Math.floor(random() * 4)}`;
     const path = random() < 0.3 ? "/keys/one" : "/secrets";
-    const [until, arrivalMs, answerMs] = [random() * 20_000, random() * 3_000, random() * 3_000];
-    clock.after(until, () => {
+    const [startMs, arrivalMs, answerMs] = [random() * 20_000, random() * 3_000, random() * 3_000];
+    clock.after(startMs, () => {
       const origin = `https://${vault}.vault.azure.net`;
       const paced = pace.vault({ origin, subscriptionId: "one", location: "westeurope", sku: "premium" });
       void paced(path, async () => {
@@ -69,8 +69,8 @@ test("in no period of ten seconds a vault, its hardware keys or a region receive
   for (let seed = 1; seed <= 20; seed++) {
     const arrivals = await simulate(seed);
     expect(arrivals).toHaveLength(600);
-    const ofFirst = arrivals.filter(({ vault }) => vault === "kv-0");
-    const figures = [arrivals, ofFirst, ofFirst.filter(({ path }) => path.startsWith("/keys"))].map(busiest);
+    const ofOneVault = arrivals.filter(({ vault }) => vault === "kv-0");
+    const figures = [arrivals, ofOneVault, ofOneVault.filter(({ path }) => path.startsWith("/keys"))].map(busiest);
     expect(figures[0], `seed ${seed}`).toBeLessThanOrEqual(limits.perRegion);
     expect(figures[1], `seed ${seed}`).toBeLessThanOrEqual(limits.perVault);
     expect(figures[2], `seed ${seed}`).toBeLessThanOrEqual(limits.hardwareKeysPerVault);

@@ -73,7 +73,7 @@ test("dates after 2038 are written unchanged", async () => {
 });
 
 test("versions on several pages are all listed", async () => {
-  for (let at = 0; at < 27; at++) await vault.write("often", { value: `value-of-${at}` });
+  for (let count = 0; count < 27; count++) await vault.write("often", { value: `value-of-${count}` });
   const versions = await vault.versions("often");
   expect(new Set(versions.map(({ version }) => version)).size).toBe(27);
 });

@@ -3,6 +3,8 @@ import { type CertificateRequest, makeCertificate } from "simulated-cloud/x509.t
 import { expect, test } from "vitest";
 import { readX509 } from "../../shared/platform/azure/x509.ts";
 
+// Tests of the properties that the service reads from the bytes (DER) of a certificate.
+
 const signingKey = generateKeyPairSync("rsa", { modulusLength: 2048 }).privateKey;
 
 const TARGET = { operation: "read", resource: "www" };

@@ -139,6 +139,7 @@ test("requests that the end of a scan aborted don't count as failures of the aut
   const { client, addresses } = clientOf({ status: 503, json: {} });
   for (let failures = 0; failures < 4; failures++)
     await expect(client.windowOf(DIRECTORY, "a.b", AbortSignal.abort())).rejects.toThrow(/answered 503/);
+  // The directory once, and the window four times.
   expect(addresses).toHaveLength(5);
 });
 
@@ -146,6 +147,7 @@ test("error responses about single certificates don't count as failures of the a
   const { client, addresses } = clientOf({ status: 404, json: {} });
   for (let failures = 0; failures < 5; failures++)
     await expect(client.windowOf(DIRECTORY, "a.b")).rejects.toThrow(/answered 404/);
+  // The directory once, and the window five times.
   expect(addresses).toHaveLength(6);
 });
 

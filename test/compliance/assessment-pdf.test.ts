@@ -79,7 +79,7 @@ test("the trend and its labels are within the margins of the page", async () => 
   const right = PAGE.width - MARGIN;
   for (const { x, toX } of page!.rules) expect([x >= MARGIN, toX <= right]).toEqual([true, true]);
   for (const { x, width } of page!.boxes) expect([x >= MARGIN, x + width <= right]).toEqual([true, true]);
-  const digitWidth = 0.556 * 7.5;
+  const digitWidth = 0.556 * 7.5; // The width of a digit is 0.556 of the font size.
   for (const { text, x } of page!.texts.filter(({ text }) => /^[\d.-]+$/.test(text)))
     expect([text, x >= MARGIN, x + digitWidth * text.length <= right]).toEqual([text, true, true]);
 });

@@ -120,8 +120,8 @@ class Model {
 
   constructor(vaults: number, reached: Reached) {
     this.reached = reached;
-    this.entries = Array.from({ length: vaults }, (_, at) => ({
-      name: `kv-${at}`,
+    this.entries = Array.from({ length: vaults }, (_, index) => ({
+      name: `kv-${index}`,
       inventory: { ...this.vault(false), version: 0, pending: new Set<string>() },
       cloud: { ...this.vault(true), assets: new Map([[ASSETS[0]!, this.asset()]]) },
       stored: { row: undefined, results: new Map(), hasExemptions: false, open: false, fence: 0, version: 0 },
@@ -351,8 +351,8 @@ class Model {
   }
 
   changeRequest(evaluationId: string, event: Parameters<typeof nextEvaluation>[1]) {
-    const at = this.requests.findIndex((one) => one.evaluationId === evaluationId);
-    const before = this.requests[at]!;
+    const index = this.requests.findIndex((one) => one.evaluationId === evaluationId);
+    const before = this.requests[index]!;
     const next = nextEvaluation(before, event);
     if (!next) return this.reached.count(`${event.type} rejected`);
     const transition = `${this.statusOf(before).status} ${event.type} ${this.statusOf(next).status}`;
@@ -360,7 +360,7 @@ class Model {
     assert(REQUEST_TRANSITIONS.includes(transition), transition);
     assert(new Set(next.failedVaults).size === next.failedVaults.length, "a failed vault is listed once");
     assert(next.vaults !== undefined || before.vaults === undefined, "an evaluation is not queued again");
-    this.requests[at] = next;
+    this.requests[index] = next;
   }
 
   /** The cloud changes: an asset, the vault's access model, or the vault itself. */

@@ -5,6 +5,8 @@ const TENANT = "6a0c3f5e-0000-4000-8000-000000000001";
 const APP = "6a0c3f5e-0000-4000-8000-000000000002";
 const KEY_ID = "6a0c3f5e-0000-4000-8000-000000000003";
 
+// Tests of the filters of the list of dependencies.
+
 test.each([
   ["kv-shop.secret.db", { vaultName: "kv-shop", type: "secret", name: "db" }],
   ["KV-Shop.Secret.DB", { vaultName: "kv-shop", type: "secret", name: "db" }],

@@ -67,6 +67,7 @@ export const crashAt = (at = Number.POSITIVE_INFINITY, applied = false): Simulat
   dead: false,
 });
 
+/** Wraps tables, queues or the audit log so that the process crashes at the write that `crash` plans. */
 function crashable<T extends object>(inner: T, crash: SimulatedCrash): T {
   return new Proxy(inner, {
     get(target, name) {

@@ -56,7 +56,7 @@ test.each([
 });
 
 test("the permissions of a role are read once for all vaults of an assignment", async () => {
-  const vaults = Array.from({ length: 50 }, (_, at) => `kv-${at}`);
+  const vaults = Array.from({ length: 50 }, (_, index) => `kv-${index}`);
   const everywhere = await readAssetsOf(["*"], { vaults });
   expect(everywhere.assets).toHaveLength(50);
   expect(everywhere.definitionReads).toBe(1);

@@ -39,7 +39,7 @@ import { app, Deployment, FIRST_1000 } from "./discovery-fixture.ts";
 
 const VAULT = "kv-observed";
 const READER = "33333333-3333-4333-8333-333333333333";
-const OTHER = "44444444-4444-4444-8444-444444444444";
+const OTHER_READER = "44444444-4444-4444-8444-444444444444";
 const VALUE = "the-value-that-nobody-may-see-7Q";
 let live: Awaited<ReturnType<typeof startTestCloud>>;
 let storage: TestStorage;
@@ -87,15 +87,15 @@ function createInstances({
   limits?: Partial<CallLimits>;
   connectionString?: string;
 } = {}) {
-  const named = { ...config, LOG_ANALYTICS_WORKSPACE_IDS: ids };
-  const identity = createIdentity(named);
+  const configWithWorkspaces = { ...config, LOG_ANALYTICS_WORKSPACE_IDS: ids };
+  const identity = createIdentity(configWithWorkspaces);
   const clock = { now: () => new Date(now()) };
   const tables = createTables({ connectionString });
   const start = (steps?: Steps) =>
     createLogs({
       tables: steps ? crashingTables(tables, steps) : tables,
-      config: named,
-      logAnalytics: createLogAnalytics({ config: named, identity, log, limits }),
+      config: configWithWorkspaces,
+      logAnalytics: createLogAnalytics({ config: configWithWorkspaces, identity, log, limits }),
       ownObjectId: async () => (await identity.describe()).objectId,
       settings: { values: async () => ({ unusedSecretDays: 5 }) },
       inventory: {
@@ -191,7 +191,7 @@ test("only successful reads of the vault's secrets count, in both tables of vaul
   const former = control().logs.getOrThrow("law-former");
   const logs = createInstances({ ids: [workspace().id, former.id] }).start();
   logRead();
-  logRead({ table: "AzureDiagnostics", userName: "ada@acme.example", objectId: OTHER });
+  logRead({ table: "AzureDiagnostics", userName: "ada@acme.example", objectId: OTHER_READER });
   logRead({ status: 403, objectId: "55555555-5555-4555-8555-555555555555" });
   logRead({ operation: "SecretList", id: "" });
   logRead({ id: "https://kv-observed.evil.example/secrets/db/1" });
@@ -200,7 +200,7 @@ test("only successful reads of the vault's secrets count, in both tables of vaul
   expect(edgesIn(found).map(({ resource }) => resource.name)).toEqual([READER, "ada@acme.example"]);
   expect((await logs.usage.ofAsset(db)).readers.map(({ id, userName }) => [id, userName]).sort()).toEqual([
     [READER, undefined],
-    [OTHER, "ada@acme.example"],
+    [OTHER_READER, "ada@acme.example"],
   ]);
 });
 
@@ -208,13 +208,13 @@ test("a reader in several workspaces has the name of its last read", async () =>
   const former = control().logs.getOrThrow("law-former");
   const logs = createInstances({ ids: [workspace().id, former.id] }).start();
   const at = now() - MINUTE_MS;
-  logRead({ objectId: OTHER, userName: "ada.before@acme.example", at: at - MINUTE_MS });
-  logRead({ table: "AzureDiagnostics", objectId: OTHER, userName: "ada@acme.example", at });
+  logRead({ objectId: OTHER_READER, userName: "ada.before@acme.example", at: at - MINUTE_MS });
+  logRead({ table: "AzureDiagnostics", objectId: OTHER_READER, userName: "ada@acme.example", at });
   for (const unit of [workspace().id, former.id]) await readWorkspace(logs.source, unit);
   const lastAt = new Date(at).toISOString();
   expect(await logs.usage.ofAsset(db)).toMatchObject({
     lastAt,
-    readers: [{ id: OTHER, userName: "ada@acme.example", lastAt }],
+    readers: [{ id: OTHER_READER, userName: "ada@acme.example", lastAt }],
   });
 });
 
@@ -233,7 +233,7 @@ test("a day with two million log rows costs 24 queries, also with failures and t
   // The time of an event that reaches the log late.
   const late = now() + 3 * HOUR_MS;
   for (let hour = 0; hour < 24; hour++) {
-    if (hour === 3) logRead({ at: late, objectId: OTHER });
+    if (hour === 3) logRead({ at: late, objectId: OTHER_READER });
     if (hour === 5 || hour === 6)
       control().addFault({ match: { operation: "loganalytics.query" }, action: { kind: "throttle" }, times: 1 });
     if (hour === 8)
@@ -258,7 +258,9 @@ test("a day with two million log rows costs 24 queries, also with failures and t
   // rows a day on eight days: the day itself and the seven days before it, which the first query includes.
   expect(reader!.uses).toBeGreaterThan(7.8 * 50_000);
   expect(reader!.uses).toBeLessThanOrEqual(8 * 50_000);
-  expect((await instances[0]!.usage.ofAsset(db)).readers).toEqual([expect.objectContaining({ id: OTHER, uses: 1 })]);
+  expect((await instances[0]!.usage.ofAsset(db)).readers).toEqual([
+    expect.objectContaining({ id: OTHER_READER, uses: 1 }),
+  ]);
 });
 
 test("the period of a partial response is queried again", async () => {
@@ -388,7 +390,7 @@ test("a reader without a role, access policy or reference is reported as unexpec
   };
   const owner = "/subscriptions/s1/sites/shop";
   logRead();
-  logRead({ objectId: OTHER });
+  logRead({ objectId: OTHER_READER });
   logRead({ objectId: "66666666-6666-4666-8666-666666666666", identityOf: owner.toUpperCase() });
   logRead({ objectId: "77777777-7777-4777-8777-777777777777", userName: "ada@acme.example" });
   await readWorkspace(logs.source);
@@ -413,7 +415,7 @@ test("a reader without a role, access policy or reference is reported as unexpec
   deployment.company.itemsByUnit = {
     s1: [
       shop,
-      entitled(OTHER, `ServicePrincipal ${OTHER}`),
+      entitled(OTHER_READER, `ServicePrincipal ${OTHER_READER}`),
       entitled(READER, `ServicePrincipal ${READER}`, "api"),
       entitled("g", "Group g"),
     ],
@@ -426,7 +428,7 @@ test("a reader without a role, access policy or reference is reported as unexpec
   logRead();
   await readWorkspace(logs.source);
   expect(await readUnexpected()).toEqual([[READER, "db"]]);
-  // The first digit identifies the reader: READER, OTHER, the managed identity of `shop`, and a user. The user is expected
+  // The first digit identifies the reader: READER, OTHER_READER, the managed identity of `shop`, and a user. The user is expected
   // because a group has access, whose members are unknown.
   expect((await logs.usage.ofAsset(db)).readers.map(({ id, expected }) => [id[0], expected]).sort()).toEqual([
     ["3", false],
@@ -545,7 +547,7 @@ test("after a crash at any write, the next hour's worker continues and counts ea
       table: "AADServicePrincipalSignInLogs",
       at: now() - MINUTE_MS,
       appId: READER,
-      keyId: OTHER,
+      keyId: OTHER_READER,
       name: "shop",
       result: "0",
     });
@@ -558,7 +560,7 @@ test("after a crash at any write, the next hour's worker continues and counts ea
     const nextWorker = start();
     expect(edgesIn(await readWorkspace(nextWorker.source)).map(({ name }) => name)).toEqual(["api", "db"]);
     expect((await nextWorker.usage.ofAsset(db)).readers).toEqual([expect.objectContaining({ uses: 1, name: "shop" })]);
-    expect(await nextWorker.usage.lastSignIn({ appId: READER, keyId: OTHER })).toEqual(expect.any(Date));
+    expect(await nextWorker.usage.lastSignIn({ appId: READER, keyId: OTHER_READER })).toEqual(expect.any(Date));
     expect(await nextWorker.usage.unreadSignIns()).toEqual([]);
     if (!survived) continue;
     // A crash was tested at each of the writes, of which there are at least six.

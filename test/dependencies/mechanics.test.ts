@@ -260,25 +260,26 @@ test("before the first run, the coverage lists that nothing was read", async () 
 test("an unresolved reference is reported once until it is resolved", async () => {
   const { company } = deployment;
   const readUnresolved = async () => {
-    const found: { id: string; still: boolean }[] = [];
+    const found: { id: string; isStillUnresolved: boolean }[] = [];
     for await (const page of deployment.start().dependencies.references.unresolved(new Date(0)))
-      for (const one of page) found.push({ id: one.unresolved.id, still: (await one.currentEdge()) !== undefined });
+      for (const one of page)
+        found.push({ id: one.unresolved.id, isStillUnresolved: (await one.currentEdge()) !== undefined });
     return found;
   };
   company.itemsByUnit = { s1: [app("one", { A: resolved, B: unresolved }), app("two", { A: {} })] };
   await deployment.run();
-  expect(await readUnresolved()).toMatchObject([{ still: true }]);
+  expect(await readUnresolved()).toMatchObject([{ isStillUnresolved: true }]);
   expect(deployment.compliance).toEqual([{ vaultName: "kv-one", assets: ["secret.db"] }]);
   await deployment.run();
   expect(await readUnresolved()).toHaveLength(1);
   expect(deployment.compliance).toHaveLength(1);
   company.itemsByUnit = { s1: [app("one", { A: resolved, B: resolved })] };
   await deployment.run();
-  expect(await readUnresolved()).toMatchObject([{ still: false }]);
+  expect(await readUnresolved()).toMatchObject([{ isStillUnresolved: false }]);
   company.itemsByUnit = { s1: [app("one", { A: resolved, B: unresolved })] };
   await deployment.run();
   const again = await readUnresolved();
-  expect(again.map(({ still }) => still)).toEqual([true, true]);
+  expect(again.map(({ isStillUnresolved }) => isStillUnresolved)).toEqual([true, true]);
   expect(new Set(again.map(({ id }) => id)).size).toBe(2);
   expect(deployment.compliance).toHaveLength(3);
   const notices = [];
@@ -306,7 +307,8 @@ test("an unresolved reference is reported once until it is resolved", async () =
 
 test("reading all pages by cursor returns each dependency once", async () => {
   const { company } = deployment;
-  const settings = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, at) => [`S${at}`, {}]));
+  const settings = (count: number) =>
+    Object.fromEntries(Array.from({ length: count }, (_, index) => [`S${index}`, {}]));
   company.itemsByUnit = { s1: [app("one", settings(7)), app("two", settings(4), { environment: "test" })] };
   await deployment.run();
   const { dependencies } = deployment.start();

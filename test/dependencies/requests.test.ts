@@ -30,10 +30,11 @@ function company(edges: number) {
     const count = Math.min(DEPENDENCIES_PER_UNIT, edges - first) / DEPENDENCIES_PER_APP;
     units[`s${first}`] = Array.from({ length: count }, (_, index) => {
       const number = first / DEPENDENCIES_PER_APP + index;
-      const settings = Array.from({ length: DEPENDENCIES_PER_APP }, (_, at) => {
+      const settings = Array.from({ length: DEPENDENCIES_PER_APP }, (_, setting) => {
         const vault = `kv-${String(number % 500).padStart(3, "0")}`;
-        const asset = number < 5 && at === 0 ? { vault: "kv-000", secret: "shared" } : { vault, secret: `n${at}` };
-        return [`S${at}`, asset] as const;
+        const asset =
+          number < 5 && setting === 0 ? { vault: "kv-000", secret: "shared" } : { vault, secret: `n${setting}` };
+        return [`S${setting}`, asset] as const;
       });
       return app(`app-${number}`, Object.fromEntries(settings));
     });

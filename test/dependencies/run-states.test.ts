@@ -187,7 +187,7 @@ class Model {
 const STORED: UnitRecord = { source: "azure", unit: "s1", resources: 3, edges: 5, notSeen: 1, notSeenLeftOut: 0 };
 
 // Commands that occur twice are more frequent. `handOff`: a worker stops at a position, and the next message continues from there.
-// `release`: a worker gives its unit back after an error.
+// `release`: a worker gives its unit back after an error. `which` is a random number that selects a worker, a unit or a variant.
 const COMMANDS = ["read", "read", "take", "take", "wait", "heartbeat", "end", "fail", "handOff", "release"] as const;
 const RUN_COMMANDS = ["readRun", "workOnRun", "workOnRun", "moveEntry", "giveUp", "stray"] as const;
 const command = fc.record({

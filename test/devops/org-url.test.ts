@@ -118,7 +118,7 @@ describe("a token", () => {
     expect(server.requests[0]!.authorization).toBe("Bearer token for 499b84ac-1321-427f-aa17-267ca6975798/.default");
   });
 
-  test("is not sent again and again for the same page", async () => {
+  test("is sent only twice if each page of a list continues with the same page", async () => {
     const page = JSON.stringify({ value: [{ id: "5f1c1c62-26c7-4c4e-9d43-0a2f1b8a2f11", name: "a" }] });
     server.setResponse((_, response) => {
       response.writeHead(200, { "content-type": "application/json", "x-ms-continuationtoken": "again" }).end(page);

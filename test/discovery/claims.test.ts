@@ -121,10 +121,10 @@ test("a handler of a failed message that crashes is recovered like a crashed wor
   let hasEndedVault = false;
   const crashing = createScanFixture(connection, (tables) => ({
     ...tables,
-    transaction: async (...of) => {
+    transaction: async (...args) => {
       if (hasEndedVault) throw new Error("died");
       hasEndedVault = true;
-      return await tables.transaction(...of);
+      return await tables.transaction(...args);
     },
   }));
   await expect(crashing.run.vaultFailed(scanId, message!.message.index)).rejects.toThrow("died");
@@ -159,7 +159,7 @@ describe("a row of active scans that can't be read", () => {
       { scans: [{ scanId: "nonsense" }] },
     );
   /** Returns the audit entries of repairs, oldest first. */
-  const mended = async () =>
+  const readRepairs = async () =>
     (await fixture.auditEntriesOf("scans.mended"))
       .map(({ outcome, details }) => ({ outcome, ...(details as { row: string; scans: string[] }) }))
       .reverse();
@@ -175,7 +175,7 @@ describe("a row of active scans that can't be read", () => {
     });
     expect(await fixture.active.all()).toEqual([before]);
     const details = { row: "unreadable", scans: [scanId] };
-    expect(await mended()).toEqual([
+    expect(await readRepairs()).toEqual([
       { outcome: "intent", ...details },
       { outcome: "success", ...details },
     ]);
@@ -209,7 +209,7 @@ describe("a row of active scans that can't be read", () => {
     await fixture.tables.remove(ActiveScans, ACTIVE, ACTIVE);
     expect(await fixture.active.verify()).toBe("missing");
     expect(await fixture.active.all()).toEqual([before]);
-    expect((await mended()).map(({ row }) => row)).toEqual(["unreadable", "unreadable", "missing", "missing"]);
+    expect((await readRepairs()).map(({ row }) => row)).toEqual(["unreadable", "unreadable", "missing", "missing"]);
     await fixture.deliverMessages();
     expect((await fixture.discovery.progress(scanId)).status).toBe("completed");
     expect(await fixture.active.verify()).toBeUndefined();

@@ -2,9 +2,9 @@
 import { afterAll, expect, test } from "vitest";
 import { Service } from "../support/service.ts";
 
-/** Two requests each: 800, of which 500 fit into a period. */
+/** Number of hardware keys. Each needs two requests, 800 in total, of which 500 are allowed in ten seconds. */
 const hardwareKeys = 400;
-/** One request each, of which 1,000 fit into a period. */
+/** Number of certificates. Each needs one request. 1,000 are allowed in ten seconds. */
 const certificates = 1_100;
 const service = await Service.start({
   company: {

@@ -41,9 +41,9 @@ test("a scan connects through the proxy, except to hosts in NO_PROXY", async () 
   const { status, progress } = await service.scan({ mode: "full" });
   expect({ status, progress }).toMatchObject({ status: "completed", progress: { assetsAdded: 80 } });
   // Tunnels are reused for many of the requests.
-  const to = (host: string) => tunnels.filter((address) => address.startsWith(`${host}.`));
-  expect(to("kv-behind").length).toBeGreaterThan(0);
-  expect(to("kv-behind").length).toBeLessThanOrEqual(8);
-  expect(to("management").length).toBeGreaterThan(0);
-  expect(to("kv-direct")).toEqual([]);
+  const tunnelsTo = (host: string) => tunnels.filter((address) => address.startsWith(`${host}.`));
+  expect(tunnelsTo("kv-behind").length).toBeGreaterThan(0);
+  expect(tunnelsTo("kv-behind").length).toBeLessThanOrEqual(8);
+  expect(tunnelsTo("management").length).toBeGreaterThan(0);
+  expect(tunnelsTo("kv-direct")).toEqual([]);
 });

@@ -95,6 +95,7 @@ describe("a rotation policy that can't be read affects only itself", () => {
 describe("who renews a certificate", () => {
   const DAY = 86_400;
   const NOW = Math.floor(Date.now() / 1000);
+  /** Returns versions of a certificate with these ages in days, the newest first. Each is valid for 90 days. */
   const versions = (...ages: number[]) =>
     ages.map((age, index) => ({
       version: String(ages.length - index),
@@ -102,7 +103,8 @@ describe("who renews a certificate", () => {
       notBefore: NOW - age * DAY,
       expiresOn: NOW + (90 - age) * DAY,
     }));
-  const list = (ages: number[]) => {
+  /** Makes the vault contain one certificate, `www`, with versions of these ages. */
+  const putCertificate = (ages: number[]) => {
     const [newest] = versions(...ages);
     fixture.cloud.versionsOf = () => versions(...ages);
     fixture.cloud.certificate = () => ({ version: newest!.version, subject: "CN=www", issuerName: "Unknown" });
@@ -110,10 +112,10 @@ describe("who renews a certificate", () => {
   };
 
   test("follows from its versions, which are listed once for each new version", async () => {
-    list([10, 73]);
+    putCertificate([10, 73]);
     await runScan("full");
     expect((await readView("kv-one.certificate.www")).renewal).toMatchObject({ renewedBy: "none", windowEnd: null });
-    list([1, 62, 124]);
+    putCertificate([1, 62, 124]);
     expect(await runScan("delta")).toMatchObject({ updated: 1 });
     const { renewal } = await readView("kv-one.certificate.www");
     expect(renewal).toMatchObject({ renewedBy: "observed", source: "cadence" });
@@ -133,11 +135,11 @@ describe("who renews a certificate", () => {
   });
 
   test("is unknown while versions can't be read, and the next scan reads them", async () => {
-    list([1, 62, 124]);
+    putCertificate([1, 62, 124]);
     fixture.cloud.versionsOf = throwFailure("throttled");
     expect(await runScan("full")).toMatchObject({ status: "partial", codes: ["certificates: throttled"], added: 1 });
     expect(await readView("kv-one.certificate.www")).toMatchObject({ stale: true, renewal: { renewedBy: "none" } });
-    list([1, 62, 124]);
+    putCertificate([1, 62, 124]);
     expect(await runScan("delta")).toMatchObject({ status: "completed" });
     expect(await readView("kv-one.certificate.www")).toMatchObject({
       stale: false,
@@ -148,12 +150,12 @@ describe("who renews a certificate", () => {
   });
 
   test("follows from all versions after a scan that could not list those of a new version", async () => {
-    list([70, 131]);
+    putCertificate([70, 131]);
     await runScan("full");
-    list([8, 70, 131]);
+    putCertificate([8, 70, 131]);
     fixture.cloud.versionsOf = throwFailure("throttled");
     expect(await runScan("delta")).toMatchObject({ status: "partial" });
-    list([8, 70, 131]);
+    putCertificate([8, 70, 131]);
     expect(await runScan("delta")).toMatchObject({ status: "completed" });
     const { renewal } = await readView("kv-one.certificate.www");
     expect(renewal).toMatchObject({ renewedBy: "observed" });
@@ -163,8 +165,9 @@ describe("who renews a certificate", () => {
   });
 
   test("is found for stored certificates of an earlier version when their details are read again", async () => {
-    list([1, 62, 124]);
+    putCertificate([1, 62, 124]);
     await runScan("full");
+    // Stores the certificate as an earlier version of the service did, without anything about its renewals.
     const { renewal: _r, versionDates: _v, issuerName: _i, ...earlier } = (await readAsset("certificate", "www"))!;
     const { content: _, firstSeenAt, ...facts } = earlier;
     const stored = await fixture.writer.readForUpdate("kv-one");

@@ -100,11 +100,15 @@ export class FakeCloud {
   closedConnections = 0;
   /** Awaited while a subscription's vaults are listed. */
   whileListingVaults = async (): Promise<void> => {};
+  /** Details of a key, by its name. */
   key: (name: string) => object = () => ({ version: "1", keyType: "RSA", keySize: 3072 });
+  /** Rotation policy of a key, by its name. */
   policy: (name: string) => object | undefined = () => ({ lifetimeActions: [] });
+  /** Details of a certificate, by its name. */
   certificate: (name: string) => object = () => ({ version: "1", subject: "CN=www" });
   /** Number of times that versions of a certificate were listed. */
   versionListings = 0;
+  /** Versions of a certificate, by its name. */
   versionsOf: (name: string) => Partial<ListedVersion>[] = () => [{ version: "1", createdOn: 1 }];
 
   readonly keyVaults: KeyVaults = {

@@ -102,13 +102,13 @@ class Model {
     const planned: PlannedVault = { name: "kv", subscriptionId: "s1", action: "scan" };
     const message: Message = { index: undefined, deliveries: 1, visibleAt: INVISIBLE_MS };
     this.messages.push(message);
-    for (let at = 0; at < vaults; at++) {
-      const waiting = plannedVault(indexText(at), planned);
+    for (let index = 0; index < vaults; index++) {
+      const waiting = plannedVault(indexText(index), planned);
       this.rows.set(waiting.rowKey, { vault: waiting, version: 0, writtenAt: 0 });
-      if (at >= slots) continue;
+      if (index >= slots) continue;
       // The plan's own invocation scans the first vault. A message starts a worker for each further slot.
-      const claim = this.update(waiting, { type: "claimed", worker: at === 0 ? PLAN_WORKER : undefined })!;
-      if (at === 0) this.workers.push(worker(message, PLAN_WORKER, { vault: claim, version: -1 }, "read"));
+      const claim = this.update(waiting, { type: "claimed", worker: index === 0 ? PLAN_WORKER : undefined })!;
+      if (index === 0) this.workers.push(worker(message, PLAN_WORKER, { vault: claim, version: -1 }, "read"));
       else this.send(claim.index);
     }
   }

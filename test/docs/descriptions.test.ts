@@ -77,7 +77,7 @@ test("no two schemas get the same name in generated clients", () => {
   const clientName = (name: string) => name.replace(/[^a-z0-9]/gi, "").toLowerCase();
   const names = Object.keys(document.components.schemas).map(clientName);
   expect(names.length).toBeGreaterThan(150);
-  expect(names.filter((name, at) => names.indexOf(name) !== at)).toEqual([]);
+  expect(names.filter((name, index) => names.indexOf(name) !== index)).toEqual([]);
 });
 
 test("every request has an example that its endpoint accepts", () => {

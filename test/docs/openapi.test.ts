@@ -231,7 +231,7 @@ function membersOf(schema: unknown, seen = new Set<unknown>()): string[] {
   const target = $ref
     ?.slice(2)
     .split("/")
-    .reduce<unknown>((at, part) => (at as Record<string, unknown>)[part], document);
+    .reduce<unknown>((member, name) => (member as Record<string, unknown>)[name], document);
   return [...names, ...membersOf(target, seen), ...Object.values(schema).flatMap((member) => membersOf(member, seen))];
 }
 

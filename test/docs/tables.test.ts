@@ -64,7 +64,7 @@ test("docs/architecture.md lists the modules in the layers that the import check
     level: Number(level),
     modules: modules!.split("; ").flatMap((cell) => cell.split(":")[0]!.split(", ")),
   }));
-  expect(levels).toEqual(LAYERS.map((modules, at) => ({ level: at + 1, modules })).reverse());
+  expect(levels).toEqual(LAYERS.map((modules, index) => ({ level: index + 1, modules })).reverse());
 });
 
 test("docs/cost.md contains the measurements of BENCHMARKS.md", () => {
@@ -98,7 +98,7 @@ test("docs/roles-matrix.md matches the endpoints: npm run roles-page writes it",
 
 test("docs/roles.md mentions every view of the page", () => {
   const views = [...read("functions/web/src/views/views.ts").matchAll(/path: "([^"]+)",\s*title:/g)].map(
-    ([, at]) => at,
+    ([, viewPath]) => viewPath,
   );
   expect(views.length).toBeGreaterThan(10);
   expect(views.filter((view) => !read("docs/roles.md").includes(`\`#${view}\``))).toEqual([]);

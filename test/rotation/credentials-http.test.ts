@@ -237,6 +237,19 @@ test("resources and secrets that the identity may not read are counted, and thei
   expect(run.secretsDenied).toBeGreaterThan(0);
   expect(await foundLines()).toEqual(before);
   expect(before).toContain(lineOf(storage));
+
+  // One of the secrets that could not be read may store the key that a rotation would regenerate.
+  const [other] = await service.listAll(`${BASE}?kind=cosmos`);
+  const plan = async (body: object) =>
+    (await service.admin("POST", `${BASE}/${other.credentialId}/rotate`, { dryRun: true, ...body })).body.needs;
+  expect(await plan({})).toMatchObject([
+    {
+      code: "notRotatable",
+      message: expect.stringContaining("could not read all vault secrets"),
+      send: [{ acceptUnread: true }],
+    },
+  ]);
+  expect(await plan({ acceptUnread: true })).toEqual([]);
 });
 
 test("a rotation of a credential regenerates the key that is not in use, and its secret then stores that key", async () => {

@@ -50,6 +50,7 @@ beforeAll(async () => {
   });
   http = createRotationClient(service, storageClock);
   await service.scan();
+  await service.admin("POST", "/api/automation/rotation/credentials/discover");
 });
 afterAll(async () => {
   await service?.stop();

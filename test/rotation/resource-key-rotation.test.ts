@@ -2,9 +2,17 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { startAzurite } from "../../infra/local/azurite.ts";
 import { Problem } from "../../shared/platform/http/problem.ts";
 import { testStorageKey } from "../../shared/platform/storage/account-key.ts";
+import { DAY_MS } from "../../shared/platform/time.ts";
 import { rotationView } from "../../shared/rotation/api.ts";
 import type { ResourceKeyRequest } from "../../shared/rotation/request.ts";
-import { createKeyLinks, KEY_LINKS, linkKey } from "../../shared/rotation/resource-keys/links.ts";
+import {
+  COMPARISONS,
+  Comparisons,
+  comparisonKey,
+  createKeyLinks,
+  KEY_LINKS,
+  linkKey,
+} from "../../shared/rotation/resource-keys/links.ts";
 import { expectNoValueStored } from "./invariants.ts";
 import { connectionString, openKeyWorld, SECOND_VAULT } from "./resource-key-world.ts";
 import { BOSS, VAULT } from "./world.ts";
@@ -189,6 +197,21 @@ describe("a rotation does not start", () => {
     expect(keys.regenerationsOf(account.id)).toHaveLength(1);
   });
 
+  test("for a resource that no recent discovery compared, unless the request accepts that", async () => {
+    const { request, id } = keys.addStorageAccount();
+    expect(await problemOf(rotate({ ...request, acceptUnread: false }))).toContain(
+      "No discovery of the last seven days",
+    );
+    expect(keys.regenerationsOf(id)).toEqual([]);
+    const comparison = {
+      resourceId: id,
+      since: new Date(keys.world.clock.now().getTime() - 6 * DAY_MS).toISOString(),
+      hasUnread: false,
+    };
+    await keys.world.tables().put(Comparisons, COMPARISONS, comparisonKey(id), comparison);
+    expect((await rotate({ ...request, acceptUnread: false })).status).toBe("completed");
+  });
+
   test("for an IoT hub, and for a resource without keys", async () => {
     const hub = keys.control.consumers.resources().find(({ type }) => type.endsWith("IotHubs"))!.id;
     const request: ResourceKeyRequest = {
@@ -196,6 +219,7 @@ describe("a rotation does not start", () => {
       resourceId: hub,
       overlapDays: 0,
       regenerateOld: false,
+      acceptUnread: true,
     };
     expect(await problemOf(rotate(request))).toContain("write of the whole hub");
     const vault = keys.control.vaultId(VAULT)!;

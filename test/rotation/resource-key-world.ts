@@ -109,6 +109,7 @@ export async function openKeyWorld() {
         targets: places,
         overlapDays: 7,
         regenerateOld: false,
+        acceptUnread: true,
       };
       return { id, kind: kindOfName("storage"), places, request };
     },

@@ -25,6 +25,9 @@ import { Status, VaultIndexes } from "../../shared/rotation/match-index.ts";
 import { POLICIES, Policies } from "../../shared/rotation/policy.ts";
 import { RUNS as KEY_LINK_RUNS, Runs as KeyLinkRuns } from "../../shared/rotation/resource-keys/discovery-run.ts";
 import {
+  COMPARISONS,
+  Comparisons,
+  comparisonKey,
   KEY_LINKS,
   KeyLinkPointers,
   KeyLinks,
@@ -153,6 +156,8 @@ async function plantAutomation(tables: Tables, vaultName: string): Promise<void>
   const key = { resourceId: "/subscriptions/one", keyKind: "storage", keyName: "key1", version: "1" };
   const link = { vaultId: "/vaults/one", vaultName, secretName: "one", ...key, comparedAt: SINCE, by: "admin" };
   await tables.put(KeyLinks, KEY_LINKS, linkKey(link), link);
+  const comparison = { resourceId: key.resourceId, since: SINCE, hasUnread: false };
+  await tables.put(Comparisons, COMPARISONS, comparisonKey(key.resourceId), comparison);
   await tables.put(KeyLinkPointers, LINKED_SECRETS, `${vaultName}|one|planted`, { resourceId: key.resourceId });
   const counts = { resources: 1, resourcesDenied: 0, secrets: 1, secretsDenied: 0, links: 1, removed: 0 };
   await tables.put(KeyLinkRuns, KEY_LINK_RUNS, runKey(ID), { ...RUN, ...counts, attempts: 1 });

@@ -20,7 +20,16 @@ import type { RunRecord } from "./discovery-run.ts";
 import { createKeyIndex, type KeyIndex } from "./key-index.ts";
 import type { KeyOwner, KeysClient } from "./keys-client.ts";
 import { KEY_KINDS, type KeyKind } from "./kinds.ts";
-import { KEY_LINKS, type KeyLink, type KeyLinkStore, KeyLinks, linkKey } from "./links.ts";
+import {
+  COMPARISONS,
+  Comparisons,
+  comparisonKey,
+  KEY_LINKS,
+  type KeyLink,
+  type KeyLinkStore,
+  KeyLinks,
+  linkKey,
+} from "./links.ts";
 import { findHeldKey } from "./matching.ts";
 
 /** Time limit of one message, below the maximum duration of an invocation (host.json). */
@@ -30,6 +39,8 @@ const OWNERS_AT_ONCE = 4;
 const SECRETS_AT_ONCE = 8;
 /** After this many denials, the rest of a vault is skipped if no secret of it could be read. */
 const MAX_DENIALS = 10;
+/** Start of the name of a failed list: the secrets of a vault. */
+const SECRETS_OF_VAULT = "secrets of key vault ";
 /** Number of failures that a run lists. */
 const MAX_FAILURES = 50;
 /** https://learn.microsoft.com/azure/governance/resource-graph/concepts/guidance-for-throttled-requests */
@@ -106,6 +117,7 @@ export async function discoverLinks(
     if (pass.index.size > 0) {
       const isDone = await compareSecrets(leasedRun, pass, failures, { deps, startedAt, signal });
       if (!isDone) return "more";
+      await storeComparisons(leasedRun.run, pass, deps);
     }
     await leasedRun.change({ position: { after: pass.until }, failures: failures.all });
     if (pass.isLast) {
@@ -245,6 +257,22 @@ async function compareSecrets(
   return true;
 }
 
+/** Stores that the readable vault secrets were compared with the keys of a pass. */
+async function storeComparisons(
+  { createdAt: since, secretsDenied, failures }: RunRecord,
+  { index }: Pass,
+  { tables }: LinkDiscoveryDependencies,
+): Promise<void> {
+  // A full list of failures leaves out the further ones.
+  const hasUnread =
+    secretsDenied > 0 ||
+    failures.length >= MAX_FAILURES ||
+    failures.some(({ list }) => list.startsWith(SECRETS_OF_VAULT));
+  const store = (resourceId: string) =>
+    tables.put(Comparisons, COMPARISONS, comparisonKey(resourceId), { resourceId, since, hasUnread });
+  await pMap(index.resourceIds(), store, { concurrency: SECRETS_AT_ONCE });
+}
+
 /** A vault whose secrets are read, with what this message has seen of its access. */
 interface VaultAccess extends ReadableVault {
   read: number;
@@ -339,7 +367,7 @@ async function compareSecret({
     }
     // Any other failure is taken to concern the whole vault.
     vault.isSkipped = true;
-    failures.add(`secrets of key vault ${vaultName}`, error);
+    failures.add(`${SECRETS_OF_VAULT}${vaultName}`, error);
   }
 }
 

@@ -17,6 +17,8 @@ export interface KeyIndex {
   /** Whether the keys of a resource were added. */
   has(resourceId: string): boolean;
   readonly size: number;
+  /** IDs of the resources whose keys were added. */
+  resourceIds(): string[];
   /**
    * Returns the key that a value is or, as a connection string, contains. Undefined if it contains none, names another resource,
    * or if keys of several resources are equal, which Azure never creates.
@@ -28,11 +30,12 @@ export function createKeyIndex(randomness: Pick<Randomness, "bytes">): KeyIndex 
   const secret = randomness.bytes(32);
   const hashOf = (value: string) => createHmac("sha256", secret).update(value).digest("base64url");
   const keys = new Map<string, FoundKey[]>();
-  const resources = new Set<string>();
+  /** The resources' IDs by their lower case. */
+  const resources = new Map<string, string>();
 
   return {
     add(resourceId, kind, listed) {
-      resources.add(resourceId.toLowerCase());
+      resources.set(resourceId.toLowerCase(), resourceId);
       const names = new Set(kind.pairs.flat());
       for (const { name, value } of listed) {
         if (!names.has(name)) continue;
@@ -49,6 +52,8 @@ export function createKeyIndex(randomness: Pick<Randomness, "bytes">): KeyIndex 
     get size() {
       return resources.size;
     },
+
+    resourceIds: () => [...resources.values()],
 
     find(value) {
       const texts = new Set([value, readConnectionString(value)?.key ?? value]);

@@ -11,6 +11,7 @@ import type { Logger } from "../../platform/runtime.ts";
 import { entity, withoutKeys } from "../../platform/storage/entity.ts";
 import { keyEnd } from "../../platform/storage/keys.ts";
 import { StorageCorrupt, type Tables } from "../../platform/storage/tables.ts";
+import { DAY_MS } from "../../platform/time.ts";
 import { matchKey } from "../match.ts";
 import { readSecretRecord } from "../match-candidates.ts";
 import type { MatchIndex } from "../match-index.ts";
@@ -55,6 +56,23 @@ const resourcePrefix = (resourceId: string): string =>
   `${createHash("sha256").update(resourceId.toLowerCase()).digest("hex")}|`;
 export const linkKey = ({ resourceId, vaultName, secretName }: Place & { resourceId: string }): string =>
   resourcePrefix(resourceId) + matchKey(vaultName, secretName);
+
+/** When all vault secrets that the service could read were last compared with the keys of a resource. By the ID's hash. */
+export const Comparisons = entity(
+  "RotationMatches",
+  z.object({
+    resourceId: z.string(),
+    /** Start of the discovery that compared them. */
+    since: z.string(),
+    /** Whether some vault secrets could not be read then, so that one of them may store a key. */
+    hasUnread: z.boolean(),
+  }),
+  { signed: true },
+);
+export const COMPARISONS = "keyComparisons";
+export const comparisonKey = (resourceId: string): string => resourcePrefix(resourceId).slice(0, -1);
+/** Age of a comparison after which an unknown vault secret may have got a key. */
+const MAX_COMPARISON_AGE_MS = 7 * DAY_MS;
 
 /** Index of the resources for which a vault secret has a link. It can be outdated: the link and the comparison decide. */
 export const KeyLinkPointers = entity("RotationMatches", z.object({ resourceId: z.string() }));
@@ -108,6 +126,11 @@ export interface KeyLinkStore {
    * @throws {CloudFailure} transient
    */
   resourceOf(place: Place, tags: Readonly<Record<string, string>>): Promise<LinkedKey | undefined>;
+  /**
+   * Returns why vault secrets that are no candidates may store a key of a resource, as a sentence. Undefined if a discovery of
+   * the last seven days read all vault secrets.
+   */
+  comparisonGap(resourceId: string, now: Date): Promise<string | undefined>;
   /** Stores the result of a comparison. Keeps what is known of earlier rotations of the same vault. Safe to repeat. */
   store(link: Omit<KeyLink, "rotated">): Promise<void>;
   /** Stores the places that a completed rotation wrote. Safe to repeat. */
@@ -270,6 +293,13 @@ export function createKeyLinks(deps: {
         if (held !== undefined) return { resourceId, kind, keyName: held.name };
       }
       return undefined;
+    },
+
+    async comparisonGap(resourceId, now) {
+      const row = await tables.get(Comparisons, COMPARISONS, comparisonKey(resourceId), { onCorrupt });
+      if (row === undefined || now.getTime() - Date.parse(row.since) > MAX_COMPARISON_AGE_MS)
+        return "No discovery of the last seven days compared this resource's keys with the vault secrets.";
+      return row.hasUnread ? "The last discovery could not read all vault secrets." : undefined;
     },
 
     store: (link) => write(link, undefined),

@@ -37,6 +37,11 @@ export async function planResourceKey(
   const compared = await deps.keyLinks.comparePlaces(resourceId, keys, named);
   const oldKeyId = keyInUse(kind, compared, request);
   const newKeyId = otherKey(kind, oldKeyId);
+  const gap = request.acceptUnread ? undefined : await deps.keyLinks.comparisonGap(resourceId, now);
+  if (gap !== undefined) {
+    const text = `${gap} So an unknown vault secret may store ${newKeyId}, and its consumers would fail when that key is regenerated. Discover the credentials with access to all vaults, or send acceptUnread: true if nothing uses ${newKeyId}.`;
+    onObstacle(new Problem("notRotatable", text, remedies({ acceptUnread: true })));
+  }
   const namedKeys = new Set(named.map(placeKey));
   const unproved = named.filter(
     (place) => !compared.some((one) => placeKey(one) === placeKey(place) && one.keyName === oldKeyId),
