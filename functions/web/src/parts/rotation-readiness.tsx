@@ -31,8 +31,8 @@ const MAX_SHOWN_CANDIDATES = 3;
 const MAX_FOLDED_CANDIDATES = 20;
 
 /**
- * Returns why the secrets of an application can't be rotated now. Leaves out an expired secret that takes the place of a new one,
- * because the rotation deletes the expired secret first if the user selects that.
+ * Returns why the secrets of an application can't be rotated now. Leaves out the reason that an expired secret must be deleted
+ * first, because the rotation deletes it if the user selects that.
  */
 export const rotationBlockers = ({ reasons }: Pick<Application, "reasons">): Application["reasons"] =>
   reasons.filter(({ code }) => code !== "expiredSecretInTheWay");
@@ -91,7 +91,7 @@ function useMatches(appId: string) {
   return api.useInfiniteQuery("get", "/api/automation/rotation/apps/{app_id}/matches", { params }, BY_CURSOR);
 }
 
-/** Returns the vault secrets that may store a client secret, and those of them that are proven to store it. */
+/** Returns the candidates for a client secret (enabled matches that may store it), and those of them that are proven to store it. */
 function matchesOf({ pages }: { pages: { items: Match[] }[] }, keyId: string) {
   const items = pages.flatMap((page) => page.items);
   const candidates = items.filter((match) => match.enabled && (match.keyId === null || match.keyId === keyId));

@@ -233,7 +233,8 @@ export function subviewOf(pathname: string): View | undefined {
   const matches = ({ path }: View) => {
     const pattern = path.split("/");
     return (
-      pattern.length === segments.length && pattern.every((part, at) => part.startsWith(":") || part === segments[at])
+      pattern.length === segments.length &&
+      pattern.every((part, index) => part.startsWith(":") || part === segments[index])
     );
   };
   return VIEWS.find((view) => view.title === undefined && matches(view));
