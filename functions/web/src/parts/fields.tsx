@@ -99,7 +99,7 @@ function useDraft<T>(initial: T, saved: T | undefined = initial) {
   };
 }
 
-/** The frame of each field below: its label, hint and validation message. The latter can be a conflict with another user. */
+/** The frame of each field below: its label, its hint, and a validation error or a conflict with another user's change. */
 function Frame({
   of: { name, label, hint, required = false, member = name },
   conflict,

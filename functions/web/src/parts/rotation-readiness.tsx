@@ -91,7 +91,7 @@ function useMatches(appId: string) {
   return api.useInfiniteQuery("get", "/api/automation/rotation/apps/{app_id}/matches", { params }, BY_CURSOR);
 }
 
-/** Returns the candidates for a client secret (enabled matches that may store it), and those of them that are proven to store it. */
+/** Returns the candidates for a client secret (enabled matches that may store it), and the candidates that are proven to store it. */
 function matchesOf({ pages }: { pages: { items: Match[] }[] }, keyId: string) {
   const items = pages.flatMap((page) => page.items);
   const candidates = items.filter((match) => match.enabled && (match.keyId === null || match.keyId === keyId));
@@ -170,9 +170,9 @@ const AssetLink = ({ assetId }: { assetId: string }) => (
 );
 
 /**
- * The vault secrets that may store the client secret, to test them. Weak candidates, which have only a date in common with the
- * client secret, are folded, except for the first one if there are no others. A vault secret with the application's name is not
- * weak, even if its dates differ: people look for it.
+ * The vault secrets that may store the client secret, to test them. Candidates that have only a date in common with the client
+ * secret are folded. If there are no others, the first one is not folded. A vault secret with a name like the application's is
+ * never folded for its dates: people look for it.
  */
 function Unproven({
   application,

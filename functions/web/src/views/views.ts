@@ -224,7 +224,7 @@ export const viewOf = (pathname: string): View | undefined =>
     -1,
   );
 
-/** Returns the title of that entry. Undefined for an unknown address. */
+/** Returns the title of the navigation entry of an address. Undefined for an unknown address. */
 export const titleOf = (pathname: string): string | undefined => viewOf(pathname)?.title;
 
 /** Returns the view without a navigation entry at an address, such as that of an alert rule for `/alerts/rules/1`. */

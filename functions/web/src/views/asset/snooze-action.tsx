@@ -66,9 +66,9 @@ export function SnoozeAction({ assetId, name }: Props) {
 }
 
 /**
- * Creates a snooze for each rule. A rule for which the asset is already snoozed is left as it is, unless it is the only one.
+ * Creates a snooze for each rule. Of several rules, those for which the asset is already snoozed are skipped.
  *
- * @throws {Problem} if a request fails
+ * @throws {Problem} If a request fails, or if the asset is already snoozed for the only rule.
  */
 async function snoozeForEach(
   ruleIds: string[],

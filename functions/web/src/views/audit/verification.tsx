@@ -111,7 +111,7 @@ function Verdict({ parts }: { parts: Part[] }) {
 function Chain({ parts, isComplete }: { parts: Part[]; isComplete: boolean }) {
   const styles = useStyles();
   /**
-   * Returns one element of the chain. `withoutDigest`: a period without a digest, because entries were deleted or are not signed yet.
+   * Returns one element of the chain. `withoutDigest`: a period whose entries were deleted or are not signed yet.
    */
   const link = (key: string, kind: "intact" | "broken" | "withoutDigest", children: ReactNode) => (
     <li key={key} className={`${styles.link} ${kind === "intact" ? "" : styles[kind]}`}>

@@ -168,7 +168,10 @@ function Factors({ radius: { drivers } }: { radius: Radius }) {
   );
 }
 
-/** The list of consumers. Without consumers, says which discovery found none. `lastFullAt` is null before a complete one. */
+/**
+ * The list of consumers. Without consumers, says which discovery found none. `lastFullAt` is null until a
+ * discovery has read all resources.
+ */
 function Consumers({ radius: { consumers, coverage } }: { radius: Radius }) {
   if (consumers.length === 0)
     return (

@@ -64,6 +64,7 @@ export function Coverage() {
     return coverage.error ? <QueryFailure of={coverage} /> : <Spinner size="small" label="Loading" />;
   }
   const { complete, gaps, subscriptions } = coverage.data;
+  // Without a time, no scan of all subscriptions has finished yet.
   const isUnknown = gaps[0]?.kind === "scan" && gaps[0].at === null;
   return (
     <>

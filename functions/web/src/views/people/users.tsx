@@ -75,7 +75,7 @@ export function Users() {
   );
 }
 
-/** The buttons of a user. Only users with a password (`local`) can get a new one. */
+/** The buttons of a user. Only users with a password (`local`) can get a new password. */
 function Actions({ user }: { user: UserAccount }) {
   const { id, username, lockedUntil, source, etag, secondFactorEnrolled } = user;
   const { username: currentUser } = useCurrentUser();

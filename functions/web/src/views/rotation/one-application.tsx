@@ -124,7 +124,7 @@ function Policy({ appId }: { appId: string }) {
   );
 }
 
-/** The form of a policy. Without `policy`, the form creates the first one, so no etag is sent. */
+/** The form of a policy. Without `policy`, the form creates a policy, so no etag is sent. */
 function EditPolicy({ appId, policy }: { appId: string; policy?: Schemas["RotationPolicy"] }) {
   const params = { path: { app_id: appId }, ...(policy && { header: { "If-Match": policy.etag } }) };
   return (

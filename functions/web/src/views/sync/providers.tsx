@@ -14,8 +14,8 @@ type Member = Exclude<keyof Schemas["SyncProviderChange"], "expiresOn">;
 type Members = { name: Member; label: string; kind?: "secret" | "secretLines" | "lines" | "url" }[];
 
 /**
- * The fields of each provider, by the API's member name. The API never returns the values of the kinds `secret` and `secretLines`. `lines` and `secretLines` are
- * multiline text.
+ * The fields of each provider, by the API's member name. The API never returns the values of `secret` and `secretLines`.
+ * `lines` and `secretLines` are multiline text.
  */
 const MEMBERS: Record<string, Members> = {
   azure: [],
