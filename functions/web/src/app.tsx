@@ -24,7 +24,10 @@ const LIGHT_THEME: Theme = {
   colorNeutralForegroundDisabled: webLightTheme.colorNeutralForeground4,
 };
 
-/** The dark theme, with the same text light enough, and with links and hovered buttons light enough to read on the row of a table that the pointer is over. */
+/**
+ * The dark theme, with changed colors that are light enough to read: the text of unavailable buttons, and links and hovered
+ * buttons in the row of a table that the pointer is over.
+ */
 const DARK_THEME: Theme = {
   ...webDarkTheme,
   colorNeutralForegroundDisabled: webDarkTheme.colorNeutralForeground4,

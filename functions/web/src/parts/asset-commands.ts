@@ -1,4 +1,4 @@
-/** Commands of the Azure CLI for one asset, to copy. The service itself can't run them: it only reads vaults and directories. */
+/** Commands of the Azure CLI for one asset, to copy. The service itself never runs them. */
 import type { Schemas } from "../api/client.ts";
 
 type Asset = Schemas["AssetDetails"];
@@ -36,7 +36,8 @@ export function renewCommand(asset: Asset): string | undefined {
     if (type === "key") return `az keyvault key rotate ${target}`;
     if (type === "secret") return `az keyvault secret set ${target} --file '<file with the new value>'`;
     return [
-      // Without a quote: an interactive zsh does not support comments by default and would wait for the closing one.
+      // The comment contains no quotation mark. An interactive zsh runs comments as commands by default, and would wait for the
+      // closing quotation mark.
       "# Creates a version with the policy of the certificate:",
       `az keyvault certificate show ${target} --query policy > policy.json`,
       `az keyvault certificate create ${target} --policy @policy.json`,

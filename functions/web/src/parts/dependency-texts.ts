@@ -83,8 +83,8 @@ export function consumerTitle(consumer: { name: string; kind: string; environmen
 }
 
 /**
- * Kinds of searches for consumers, by the API's source. If a whole search fails, the API reports its source in place of a
- * resource, so these texts are also used for scopes.
+ * Searches for consumers, by the API's source. They are also names of scopes that could not be read: if a whole search fails,
+ * the API reports its source instead of a resource.
  */
 export const SOURCES: Record<string, string> = {
   azure: "Azure",

@@ -1,7 +1,7 @@
 import { Text } from "@fluentui/react-components";
 import type { Schemas } from "../api/client.ts";
 import { ChoiceField, LongField, TextField } from "./fields.tsx";
-import { chosen, typed } from "./form-dialog.tsx";
+import { fieldChoice, fieldText } from "./form-dialog.tsx";
 import { Operate } from "./operate.tsx";
 
 const SCOPES = ["asset", "vault", "subscription", "all"] as const;
@@ -17,12 +17,12 @@ const SCOPE_TEXTS = {
  * The button that exempts a violation of a resource, in a selected scope, from the score until a date. Renders nothing if all
  * violations are exempt.
  *
- * @param props.violations - Violations of one resource. If several are open, the form asks for one of them.
+ * @param props.violations - Violations of one resource. If several are not exempt, the form asks for one of them.
  * @param props.about - The resource, for the name of the button outside of a violation's row.
  */
 export function Exempt({ violations, about }: { violations: Schemas["Violation"][]; about?: string }) {
-  const open = violations.filter(({ exempted }) => !exempted);
-  const [first] = open;
+  const notExempt = violations.filter(({ exempted }) => !exempted);
+  const [first] = notExempt;
   if (first === undefined) return null;
   const { resourceType, resourceId, vaultName, subscriptionId } = first;
   // Credentials outside key vaults have neither a vault nor a subscription.
@@ -38,14 +38,14 @@ export function Exempt({ violations, about }: { violations: Schemas["Violation"]
       {...(about !== undefined && { about })}
       action="Create exemption"
       submit={(form, create) => {
-        const type = chosen(form, "scope", SCOPES);
+        const type = fieldChoice(form, "scope", SCOPES);
         return create({
           body: {
-            checkId: typed(form, "checkId") || first.checkId,
+            checkId: fieldText(form, "checkId") || first.checkId,
             scope: { type, ...(ids[type] !== null && { id: ids[type] }) },
-            category: chosen(form, "category", ["waiver", "mitigated"]),
-            reason: typed(form, "reason"),
-            until: typed(form, "until"),
+            category: fieldChoice(form, "category", ["waiver", "mitigated"]),
+            reason: fieldText(form, "reason"),
+            until: fieldText(form, "until"),
           },
         });
       }}
@@ -54,11 +54,11 @@ export function Exempt({ violations, about }: { violations: Schemas["Violation"]
         Violations of this check in the scope no longer lower the compliance score until the exemption expires. You can
         remove the exemption earlier.
       </Text>
-      {open.length > 1 && (
+      {notExempt.length > 1 && (
         <ChoiceField
           name="checkId"
           label="Failed check"
-          options={Object.fromEntries(open.map(({ checkId, title }) => [checkId, title]))}
+          options={Object.fromEntries(notExempt.map(({ checkId, title }) => [checkId, title]))}
         />
       )}
       <ChoiceField

@@ -99,7 +99,7 @@ function useDraft<T>(initial: T, saved: T | undefined = initial) {
   };
 }
 
-/** The frame of each field below: its label, hint and validation message. The latter can be a conflict with another user. */
+/** The frame of each field below: its label, its hint, and a validation error or a conflict with another user's change. */
 function Frame({
   of: { name, label, hint, required = false, member = name },
   conflict,
@@ -155,19 +155,19 @@ export const SecretField = (props: Props & Pick<InputProps, "onFilled">) => (
 export const NumberField = (props: Props & InputProps) => <TextField {...props} type="number" />;
 
 /**
- * The expiry date of the form's secret, which `expiryOf` reads. A field without an edit is not part of the form data: the saved
+ * The expiry date of the form's secret, which `fieldExpiry` reads. A field without an edit is not part of the form data: the saved
  * expiry can be at any time of day, and saving the date alone would change it.
  *
- * @param props.end - Expiry of the current secret, ISO 8601. Null or undefined if unknown.
+ * @param props.savedExpiry - Expiry of the current secret, ISO 8601. Null or undefined if unknown.
  * @param props.hasNewSecret - Whether a new secret was entered into the form. The field then starts empty, because the new secret
  *   has another expiry.
  */
 export function ExpiryField({
-  end,
+  savedExpiry,
   hasNewSecret,
   ...props
-}: Props & { end: string | null | undefined; hasNewSecret: boolean }) {
-  const day = end?.slice(0, 10) ?? "";
+}: Props & { savedExpiry: string | null | undefined; hasNewSecret: boolean }) {
+  const day = savedExpiry?.slice(0, 10) ?? "";
   const initial = hasNewSecret ? "" : day;
   const { value, set, conflict } = useDraft(initial, day);
   return (
@@ -203,7 +203,7 @@ export function LongField({
 
 /**
  * A list of short texts, such as email addresses. Enter or the button adds what is typed, also several at once. A text that is
- * typed but not added counts too, so that one address needs no extra step. `typedList` reads the entries.
+ * typed but not added counts too, so that one address needs no extra step. `fieldEntries` reads the entries.
  *
  * @param props.noun - The entry, such as "address", for the button.
  */

@@ -47,9 +47,9 @@ export function Filters({ of, more = [], alsoCleared = [], children }: Props) {
   const [isExpanded, setExpanded] = useState(false);
   const showsMore = isUsed || isExpanded;
   // Text by filter name that is not applied yet. It is discarded when the address changes by Back, Clear or a link.
-  // `at` identifies the address by its object, which is a new one after each change of the address.
-  const [drafts, setDrafts] = useState<Drafts>({ at: params, texts: {} });
-  const draft = drafts.at === params ? drafts.texts : {};
+  // `params` says for which address the texts were entered: `useSearchParams` returns a new object after each change.
+  const [drafts, setDrafts] = useState<Drafts>({ params, texts: {} });
+  const draft = drafts.params === params ? drafts.texts : {};
   const apply = (texts: Record<string, string>) =>
     setParams((before) => {
       for (const [name, text] of Object.entries(texts)) {
@@ -67,10 +67,10 @@ export function Filters({ of, more = [], alsoCleared = [], children }: Props) {
   /** Keeps a text as a draft, or drops the draft if the text is what the address contains. */
   const edit = (name: string, text: string, shown: string) => {
     const { [name]: _, ...others } = draft;
-    setDrafts({ at: params, texts: text === shown ? others : { ...others, [name]: text } });
+    setDrafts({ params, texts: text === shown ? others : { ...others, [name]: text } });
   };
   const clear = () => {
-    setDrafts({ at: params, texts: {} });
+    setDrafts({ params, texts: {} });
     setParams((before) => {
       for (const name of [...[...of, ...more].map((filter) => filter.name), ...alsoCleared]) before.delete(name);
       return before;
@@ -126,7 +126,7 @@ export function Filters({ of, more = [], alsoCleared = [], children }: Props) {
 const PAUSE_MS = 400;
 
 interface Drafts {
-  at: URLSearchParams;
+  params: URLSearchParams;
   texts: Record<string, string>;
 }
 

@@ -63,10 +63,10 @@ export interface FormDialogProps {
    */
   submit(form: FormData): Promise<unknown>;
   /**
-   * Loads a preview of the change, which is shown in the form. Any later input hides it. With `first`, the form can be
+   * Loads a preview of the change, which is shown in the form. Any later input hides it. With `isRequired`, the form can be
    * submitted only while a preview is shown.
    */
-  preview?: { action: string; first?: boolean; load(form: FormData): Promise<ReactNode> };
+  preview?: { action: string; isRequired?: boolean; load(form: FormData): Promise<ReactNode> };
   /** The fields, or a description of what happens. */
   children: ReactNode;
 }
@@ -210,12 +210,12 @@ function Form({
     const { submitter } = event.nativeEvent as SubmitEvent;
     const isPreview = submitter instanceof HTMLButtonElement && submitter.value === "preview";
     // However the form was submitted, it sends no change before a required preview is shown.
-    const isChange = !isPreview && (!preview?.first || shownPreview !== undefined);
+    const isChange = !isPreview && (!preview?.isRequired || shownPreview !== undefined);
     const form = new FormData(event.currentTarget);
     void run(isChange ? send(form) : loadPreview(form), isChange);
   }
   const isOver = outcome !== undefined;
-  const needsPreview = preview?.first === true && shownPreview === undefined;
+  const needsPreview = preview?.isRequired === true && shownPreview === undefined;
   return (
     <form
       onSubmit={handleSubmit}
@@ -380,19 +380,19 @@ const CONFLICTS: Problem["code"][] = ["preconditionFailed", "conflict", "already
 const UNCHANGED_BY_FORMS = ["/auth/me", "/system/license/status", "/auth/sso/status"];
 
 /** Returns the text of a field, trimmed. Empty if the form has no such field. */
-export const typed = (form: FormData, name: string): string => String(form.get(name) ?? "").trim();
+export const fieldText = (form: FormData, name: string): string => String(form.get(name) ?? "").trim();
 
 /** Returns the text of a field, trimmed, or null if it is empty. */
-export const typedOrNull = (form: FormData, name: string): string | null => typed(form, name) || null;
+export const fieldTextOrNull = (form: FormData, name: string): string | null => fieldText(form, name) || null;
 
 /** Returns the value of an `ExpiryField`: null if it was cleared, no member if it was not edited. */
-export const expiryOf = <N extends string>(form: FormData, name: N): Partial<Record<N, string | null>> =>
+export const fieldExpiry = <N extends string>(form: FormData, name: N): Partial<Record<N, string | null>> =>
   form.has(name)
-    ? ({ [name]: typed(form, name) ? `${typed(form, name)}T00:00:00Z` : null } as Record<N, string | null>)
+    ? ({ [name]: fieldText(form, name) ? `${fieldText(form, name)}T00:00:00Z` : null } as Record<N, string | null>)
     : {};
 
 /** Returns the entries of a `ListField`, or of a text with whitespace, commas or semicolons between the entries. */
-export const typedList = (form: FormData, name: string): string[] =>
+export const fieldEntries = (form: FormData, name: string): string[] =>
   form.getAll(name).flatMap((text) => entriesOf(String(text)));
 
 /**
@@ -400,8 +400,8 @@ export const typedList = (form: FormData, name: string): string[] =>
  *
  * @throws {Problem} at the field if an entry is not a number.
  */
-export function typedNumbers(form: FormData, name: string, unit: string): number[] {
-  const entries = typedList(form, name);
+export function fieldNumbers(form: FormData, name: string, unit: string): number[] {
+  const entries = fieldEntries(form, name);
   const wrong = entries.find((entry) => Number.isNaN(Number(entry)));
   if (wrong === undefined) return entries.map(Number);
   const message = `"${wrong}" is not a number of ${unit}.`;
@@ -418,11 +418,13 @@ export function typedNumbers(form: FormData, name: string, unit: string): number
 }
 
 /** Returns the selected option of a field, or the first of the allowed options if the form has none. */
-export const chosen = <const T extends string>(form: FormData, name: string, among: readonly T[]): T =>
+export const fieldChoice = <const T extends string>(form: FormData, name: string, among: readonly T[]): T =>
   among.find((option) => option === form.get(name)) ?? among[0]!;
 
 /** Returns the members of a request body that are not null, undefined or an empty string, so that the API's defaults apply. */
-export const given = <T extends Record<string, unknown>>(members: T): Partial<{ [K in keyof T]: NonNullable<T[K]> }> =>
+export const withoutEmpty = <T extends Record<string, unknown>>(
+  members: T,
+): Partial<{ [K in keyof T]: NonNullable<T[K]> }> =>
   Object.fromEntries(
     Object.entries(members).filter(([, value]) => value !== null && value !== undefined && value !== ""),
   ) as never;

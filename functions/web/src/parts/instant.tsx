@@ -14,7 +14,7 @@ export function Instant({ at, relative = false }: { at: string | null; relative?
   if (Number.isNaN(date.getTime())) return <>{at}</>;
   const utc = exactText(date);
   return (
-    // The browser's own tooltip: one of Fluent UI would be outside of all landmarks of the page.
+    // The tooltip is the browser's own, because Fluent UI renders tooltips outside of all landmarks of the page.
     <time
       dateTime={at}
       title={relative && zone !== "UTC" && LOCAL_ZONE !== "UTC" ? `${timeText(date, zone)} (${utc})` : utc}

@@ -13,7 +13,7 @@ interface Props<O extends Operation, P extends Operation>
     operation?: P;
     action: string;
     /** Whether the preview is required before the submit button appears. */
-    first?: boolean;
+    isRequired?: boolean;
     load(form: FormData, call: Call<P>): Promise<ReactNode>;
   };
 }

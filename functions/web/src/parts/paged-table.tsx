@@ -36,7 +36,7 @@ interface Props<T> {
   label: string;
   /** The empty state: why there is nothing, and what to do next. */
   empty: ReactNode;
-  /** Returns the rows for the loaded items, if they are not the same. */
+  /** Returns the rows for the loaded items. Default: one row for each item. */
   rowsOf?(items: T[]): T[];
   /** Whether the shown rows can be downloaded as CSV. Not for lists whose API has an export. */
   csv?: boolean;

@@ -4,7 +4,7 @@ import type { Schemas } from "../api/client.ts";
 import { titleOfId } from "./asset-name.ts";
 import { consumerTitle } from "./dependency-texts.ts";
 import { CheckField, ChoiceField, FormSection, NumberField, SecretField } from "./fields.tsx";
-import { given, typed } from "./form-dialog.tsx";
+import { fieldText, withoutEmpty } from "./form-dialog.tsx";
 import { isolated } from "./isolated.ts";
 import { Operate } from "./operate.tsx";
 import { openRotation } from "./rotate-client-secret.tsx";
@@ -45,7 +45,7 @@ export function RotateAsset({
       body: {
         ...newValueOf(form),
         // An empty field is 0 as a number. It is omitted, so that the default of the settings applies.
-        ...given({ expiryDays: Number(typed(form, "expiryDays")) || null }),
+        ...withoutEmpty({ expiryDays: Number(fieldText(form, "expiryDays")) || null }),
         // Without the member, the rotation updates all consumers.
         ...(included.length < updatable.size && { includeResources: included }),
         restartApps: form.has("restartApps"),
@@ -64,7 +64,7 @@ export function RotateAsset({
         appearance="primary"
         preview={{
           action: "Preview rotation",
-          first: true,
+          isRequired: true,
           load: async (form, rotate) => <RotationPlan of={await rotate(bodyOf(form, true))} />,
         }}
         submit={async (form, rotate) => {
@@ -139,11 +139,11 @@ function Value() {
 
 /** Returns the body members of the selected source. A given value is not trimmed: a secret can start or end with spaces. */
 function newValueOf(form: FormData) {
-  const source = typed(form, "value");
+  const source = fieldText(form, "value");
   if (source === "given") return { newValue: String(form.get("newValue")) };
   if (source !== "made") return {};
   return {
-    generate: { length: Number(typed(form, "length")), alphabet: typed(form, "alphabet") },
+    generate: { length: Number(fieldText(form, "length")), alphabet: fieldText(form, "alphabet") },
     issuerAccepts: form.has("issuerAccepts"),
   };
 }

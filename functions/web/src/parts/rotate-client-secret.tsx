@@ -2,7 +2,7 @@ import { Text } from "@fluentui/react-components";
 import type { Schemas } from "../api/client.ts";
 import { createHref } from "./address.ts";
 import { CheckField, NumberField } from "./fields.tsx";
-import { given, typed } from "./form-dialog.tsx";
+import { fieldText, withoutEmpty } from "./form-dialog.tsx";
 import { isolated } from "./isolated.ts";
 import { Operate } from "./operate.tsx";
 import { RotationPlan } from "./rotation-plan.tsx";
@@ -47,8 +47,8 @@ export function RotateClientSecret({
       appId,
       secretId: keyId,
       // An empty field is 0 as a number. It is omitted, so that the default of the settings applies.
-      ...given({ expiryDays: Number(typed(form, "expiryDays")) || null }),
-      overlapDays: Number(typed(form, "overlapDays")),
+      ...withoutEmpty({ expiryDays: Number(fieldText(form, "expiryDays")) || null }),
+      overlapDays: Number(fieldText(form, "overlapDays")),
       updateKeyVaults: form.has("updateKeyVaults"),
       removeExpired: form.has("removeExpired"),
       restartApps: form.has("restartApps"),
@@ -65,7 +65,7 @@ export function RotateClientSecret({
       {...(appearance && { appearance })}
       preview={{
         action: "Preview rotation",
-        first: true,
+        isRequired: true,
         load: async (form, rotate) => <RotationPlan of={await rotate(bodyOf(form, true))} />,
       }}
       submit={async (form, rotate) => {

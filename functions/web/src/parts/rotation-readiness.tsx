@@ -31,8 +31,8 @@ const MAX_SHOWN_CANDIDATES = 3;
 const MAX_FOLDED_CANDIDATES = 20;
 
 /**
- * Returns why the secrets of an application can't be rotated now. Leaves out an expired secret that takes the place of a new one,
- * because the rotation deletes the expired secret first if the user selects that.
+ * Returns why the secrets of an application can't be rotated now. Leaves out the reason that an expired secret must be deleted
+ * first, because the rotation deletes it if the user selects that.
  */
 export const rotationBlockers = ({ reasons }: Pick<Application, "reasons">): Application["reasons"] =>
   reasons.filter(({ code }) => code !== "expiredSecretInTheWay");
@@ -91,7 +91,7 @@ function useMatches(appId: string) {
   return api.useInfiniteQuery("get", "/api/automation/rotation/apps/{app_id}/matches", { params }, BY_CURSOR);
 }
 
-/** Returns the vault secrets that may store a client secret, and those of them that are proven to store it. */
+/** Returns the candidates for a client secret (enabled matches that may store it), and the candidates that are proven to store it. */
 function matchesOf({ pages }: { pages: { items: Match[] }[] }, keyId: string) {
   const items = pages.flatMap((page) => page.items);
   const candidates = items.filter((match) => match.enabled && (match.keyId === null || match.keyId === keyId));
@@ -170,9 +170,9 @@ const AssetLink = ({ assetId }: { assetId: string }) => (
 );
 
 /**
- * The vault secrets that may store the client secret, to test them. Weak candidates, which have only a date in common with the
- * client secret, are folded, except for the first one if there are no others. A vault secret with the application's name is not
- * weak, even if its dates differ: people look for it.
+ * The vault secrets that may store the client secret, to test them. Candidates that have only a date in common with the client
+ * secret are folded. If there are no others, the first one is not folded. A vault secret with a name like the application's is
+ * never folded for its dates: people look for it.
  */
 function Unproven({
   application,

@@ -1,5 +1,5 @@
 import { TextField } from "./fields.tsx";
-import { typed } from "./form-dialog.tsx";
+import { fieldText } from "./form-dialog.tsx";
 
 /** The form fields of a snooze, which pauses alerts until a date. */
 export const SnoozeFields = () => (
@@ -16,4 +16,4 @@ export const SnoozeFields = () => (
 );
 
 /** Returns the body members that the fields contain. */
-export const snoozeOf = (form: FormData) => ({ reason: typed(form, "reason"), until: typed(form, "until") });
+export const snoozeOf = (form: FormData) => ({ reason: fieldText(form, "reason"), until: fieldText(form, "until") });

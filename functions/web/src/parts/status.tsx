@@ -15,7 +15,7 @@ type Status = Schemas["Asset"]["status"];
 export const STATUSES = ["expired", "critical", "warning", "healthy"] as const satisfies Status[];
 
 /** Color and icon of each status. */
-const LOOKS = {
+const STATUS_STYLES = {
   expired: { color: "danger", icon: <DismissCircleRegular /> },
   critical: { color: "severe", icon: <ErrorCircleRegular /> },
   warning: { color: "warning", icon: <WarningRegular /> },
@@ -44,7 +44,7 @@ export function SeverityBadge({ severity }: { severity: Severity }) {
 
 /** The status of an asset as text, icon and color. */
 export function StatusBadge({ status }: { status: Status }) {
-  const { color, icon } = LOOKS[status];
+  const { color, icon } = STATUS_STYLES[status];
   return (
     <Badge
       appearance="tint"

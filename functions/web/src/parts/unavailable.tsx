@@ -3,7 +3,7 @@ import { useId } from "react";
 import { type Operation, requirementsOf, useCurrentUser, useRoleAllows } from "../api/access.ts";
 
 const useStyles = makeStyles({
-  // Among other actions: below them, each with its reason on a line of its own.
+  // In a row of actions, unavailable ones are below the others, each with its reason on a line of its own.
   unavailable: { order: 1, flexBasis: "100%" },
 });
 

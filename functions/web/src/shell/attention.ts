@@ -1,4 +1,4 @@
-/** The numbers in the navigation: things that need attention, by the path of their view. */
+/** The number beside a view in the navigation: how many things in the view need attention. */
 import { useMay } from "../api/access.ts";
 import { api } from "../api/client.ts";
 import { counted } from "../parts/plural.ts";
@@ -12,20 +12,20 @@ export interface Attention {
   text: string;
 }
 
-/** The numbers may be older than those of a view, so that opening views costs no further requests. */
-const SHARED = { staleTime: 300_000 };
+/** Query options. The numbers may be five minutes older than those of a view, so that opening views costs no further requests. */
+const UP_TO_5_MINUTES_OLD = { staleTime: 300_000 };
 
 /** Returns the numbers by path. A number that is 0 or unknown is left out. */
 export function useAttention(): Partial<Record<string, Attention>> {
   const may = useMay();
-  const { data: coverage } = useCoverage(SHARED);
-  const { data: score } = useScore(SHARED);
-  const { data: alerts } = useAlertSummary(SHARED);
+  const { data: coverage } = useCoverage(UP_TO_5_MINUTES_OLD);
+  const { data: score } = useScore(UP_TO_5_MINUTES_OLD);
+  const { data: alerts } = useAlertSummary(UP_TO_5_MINUTES_OLD);
   const { data: approvals } = api.useQuery(
     "get",
     "/approvals",
     { params: { query: { state: "pending", limit: 1 } } },
-    { ...SHARED, enabled: may("listApprovals") },
+    { ...UP_TO_5_MINUTES_OLD, enabled: may("listApprovals") },
   );
   const unsent = alerts && alerts.notifications.failed + alerts.notifications.partial + alerts.notifications.inDoubt;
   const gaps = coverage?.gapsTotal;

@@ -13,7 +13,7 @@ const useStyles = makeStyles({
   },
 });
 
-/** The way from the navigation to a view of one object, such as "Monitor / Alerts / Alert rule". Nothing for other views. */
+/** The breadcrumb of a view of one object, such as "Monitor / Alerts / Alert rule". Renders nothing for other views. */
 export function Breadcrumbs({ pathname }: { pathname: string }) {
   const styles = useStyles();
   const parent = viewOf(pathname);

@@ -41,10 +41,10 @@ const MAX_SHOWN_COUNT = 99;
  */
 export function Navigation({ isNarrow, isOpen, close }: { isNarrow: boolean; isOpen: boolean; close(): void }) {
   const itemStyles = useItemStyles();
-  const may = useRoleAllows();
+  const roleAllows = useRoleAllows();
   const attention = useAttention();
   const { pathname } = useLocation();
-  const allowedViews = VIEWS.filter(({ title, needs }) => title !== undefined && may(needs));
+  const allowedViews = VIEWS.filter(({ title, needs }) => title !== undefined && roleAllows(needs));
   return (
     <NavDrawer
       className={useStyles().navigation}

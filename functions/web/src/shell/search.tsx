@@ -5,7 +5,7 @@ import { lazy, Suspense, useEffect, useState } from "react";
 /** The dialog is loaded when it is first opened. */
 const SearchDialog = lazy(() => import("./search-dialog.tsx"));
 
-/** The button in the header that opens the search. So does Ctrl+K, or Command+K, unless another dialog is open. */
+/** The button in the header that opens the search. Ctrl+K and Command+K open it too, unless another dialog is open. */
 export function Search({ isNarrow }: { isNarrow: boolean }) {
   const [isOpen, setOpen] = useState(false);
   useEffect(() => {

@@ -52,8 +52,8 @@ export function Shell() {
   const { pathname } = useLocation();
   const title = titleOf(pathname);
 
-  // Moves the focus to the new view, for screen readers and keyboard users, and restores the scroll position after Back. Not
-  // after the first rendering, and not after a change of filters, which leaves the path.
+  // Moves the focus to the new view, for screen readers and keyboard users, and restores the scroll position after Back. The
+  // first rendering and a change of filters don't change the path, so they move nothing.
   const shownPathname = useRef(pathname);
   useEffect(() => {
     document.title = title === undefined ? PRODUCT : `${title} - ${PRODUCT}`;

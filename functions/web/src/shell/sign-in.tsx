@@ -30,9 +30,9 @@ export function SignIn({ hasEnded = false, signedIn }: { hasEnded?: boolean; sig
   function submit(event: FormEvent<HTMLFormElement>) {
     event.preventDefault();
     const form = new FormData(event.currentTarget);
-    const given = { username: text(form, "username"), password: text(form, "password") };
-    setCredentials(given);
-    signIn.mutate({ body: { ...given, session: true } });
+    const entered = { username: text(form, "username"), password: text(form, "password") };
+    setCredentials(entered);
+    signIn.mutate({ body: { ...entered, session: true } });
   }
 
   return (

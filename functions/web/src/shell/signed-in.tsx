@@ -44,7 +44,7 @@ export function SignedIn({ children }: { children: ReactNode }) {
   const mustChange = me.data && "mustChangePassword" in me.data && me.data.mustChangePassword;
   // A user who must have a second factor can do nothing but add one.
   const mustEnroll = me.data && "mustEnrollSecondFactor" in me.data && me.data.mustEnrollSecondFactor;
-  if (me.isSuccess && !mustChange && !mustEnroll && !isSame(me.data, person)) {
+  if (me.isSuccess && !mustChange && !mustEnroll && !isSamePerson(me.data, person)) {
     const { username, role, tier } = me.data;
     setPerson({ username, role, tier });
   }
@@ -111,5 +111,5 @@ export function SignedIn({ children }: { children: ReactNode }) {
 const TIER_POLL_MS = 15_000;
 
 /** Returns whether nothing about the user has changed that the page shows or checks. */
-const isSame = (first: Person, second: Person | undefined): boolean =>
+const isSamePerson = (first: Person, second: Person | undefined): boolean =>
   first.username === second?.username && first.role === second.role && first.tier === second.tier;

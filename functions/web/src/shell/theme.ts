@@ -3,7 +3,7 @@ import { useSyncExternalStore } from "react";
 
 const STORAGE_KEY = "theme";
 const system = matchMedia("(prefers-color-scheme: dark)");
-/** Components that render again after `chooseTheme`, which sends no event in its own tab. */
+/** Components that render again after `chooseTheme`. Local storage sends no event to the tab that changes it. */
 const listeners = new Set<() => void>();
 
 const isDark = (): boolean => {

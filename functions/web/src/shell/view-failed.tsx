@@ -15,7 +15,7 @@ export class ViewBoundary extends Component<{ children: ReactNode }, { error?: u
   }
 }
 
-/** The view in place of one that threw an error while it rendered. */
+/** The notice in place of a view that threw an error while it rendered. */
 function ViewFailed({ error }: { error: unknown }) {
   const styles = useStyles();
   return (

@@ -224,7 +224,7 @@ export const viewOf = (pathname: string): View | undefined =>
     -1,
   );
 
-/** Returns the title of that entry. Undefined for an unknown address. */
+/** Returns the title of the navigation entry of an address. Undefined for an unknown address. */
 export const titleOf = (pathname: string): string | undefined => viewOf(pathname)?.title;
 
 /** Returns the view without a navigation entry at an address, such as that of an alert rule for `/alerts/rules/1`. */
@@ -233,7 +233,8 @@ export function subviewOf(pathname: string): View | undefined {
   const matches = ({ path }: View) => {
     const pattern = path.split("/");
     return (
-      pattern.length === segments.length && pattern.every((part, at) => part.startsWith(":") || part === segments[at])
+      pattern.length === segments.length &&
+      pattern.every((part, index) => part.startsWith(":") || part === segments[index])
     );
   };
   return VIEWS.find((view) => view.title === undefined && matches(view));

@@ -1,7 +1,7 @@
 import { Fragment, type ReactNode } from "react";
 import type { Schemas } from "../../api/client.ts";
 import { ChoiceField, TextField } from "../../parts/fields.tsx";
-import { chosen, given, typed } from "../../parts/form-dialog.tsx";
+import { fieldChoice, fieldText, withoutEmpty } from "../../parts/form-dialog.tsx";
 
 type Filters = Schemas["AlertRuleFilters"];
 
@@ -79,13 +79,13 @@ export function FilterFields({ filters = {}, of }: { filters?: Filters; of: read
 
 /** Returns the filters from the form data, without empty ones. In a choice, the empty text means any value: no filter. */
 export function filtersOf(form: FormData): Filters {
-  return given({
-    vault: typed(form, "vault"),
-    type: chosen(form, "type", ["", "secret", "key", "certificate"]) || null,
-    subscription: typed(form, "subscription"),
-    source: chosen(form, "source", ["", "keyVault", "entra", "b2c"]) || null,
-    tag: typed(form, "tag"),
-    owner: typed(form, "owner"),
-    severity: chosen(form, "severity", ["", "low", "medium", "high", "critical"]) || null,
+  return withoutEmpty({
+    vault: fieldText(form, "vault"),
+    type: fieldChoice(form, "type", ["", "secret", "key", "certificate"]) || null,
+    subscription: fieldText(form, "subscription"),
+    source: fieldChoice(form, "source", ["", "keyVault", "entra", "b2c"]) || null,
+    tag: fieldText(form, "tag"),
+    owner: fieldText(form, "owner"),
+    severity: fieldChoice(form, "severity", ["", "low", "medium", "high", "critical"]) || null,
   });
 }

@@ -3,7 +3,7 @@ import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { Card } from "../../parts/card.tsx";
 import { TextField } from "../../parts/fields.tsx";
-import { given, typed } from "../../parts/form-dialog.tsx";
+import { fieldText, withoutEmpty } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { DELIVERY_STATUSES, RECIPIENT_STATUSES } from "../../parts/notification-texts.ts";
@@ -47,7 +47,7 @@ export default function OneEntry() {
                   title="Acknowledge all"
                   action="Acknowledge all"
                   submit={async (form, acknowledge) => {
-                    const body = { ruleId, historyId: entryId, ...given({ note: typed(form, "note") }) };
+                    const body = { ruleId, historyId: entryId, ...withoutEmpty({ note: fieldText(form, "note") }) };
                     const { acknowledged } = await acknowledge({ body });
                     return `${acknowledged.toLocaleString()} acknowledged. Alerts that are already resolved are not counted.`;
                   }}

@@ -3,7 +3,7 @@ import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { Card } from "../../parts/card.tsx";
 import { TextField } from "../../parts/fields.tsx";
-import { given, typed } from "../../parts/form-dialog.tsx";
+import { fieldText, withoutEmpty } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { METHODS } from "../../parts/notification-texts.ts";
 import { Operate } from "../../parts/operate.tsx";
@@ -34,7 +34,7 @@ export default function OneRule() {
             <Link href={createHref("/alerts", {})}>All alerts</Link>
           </Text>
           <Card title="Preview of the next notification">
-            <QueryResult of={preview}>{(found) => <Preview of={found} />}</QueryResult>
+            <QueryResult of={preview}>{(previewData) => <Preview of={previewData} />}</QueryResult>
           </Card>
           <Card title="Open alerts">
             <Open ruleId={ruleId} />
@@ -112,7 +112,7 @@ function Acknowledge({ ruleId, alert: { item, acknowledgement } }: { ruleId: str
       about={itemTitle(item)}
       action="Acknowledge"
       submit={(form, acknowledge) =>
-        acknowledge({ body: { ruleId, itemId: item.id, ...given({ note: typed(form, "note") }) } })
+        acknowledge({ body: { ruleId, itemId: item.id, ...withoutEmpty({ note: fieldText(form, "note") }) } })
       }
     >
       <Text>The alert is not escalated. Other users see that you take care of the alert.</Text>

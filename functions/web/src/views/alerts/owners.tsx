@@ -1,7 +1,7 @@
 import { Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { LongField } from "../../parts/fields.tsx";
-import { typed } from "../../parts/form-dialog.tsx";
+import { fieldText } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { Operate } from "../../parts/operate.tsx";
@@ -50,7 +50,7 @@ export function Owners() {
                 submit={(form, replace) =>
                   replace({
                     params: { header: { "If-Match": etag } },
-                    body: { owners: ownersOf(typed(form, "owners")) },
+                    body: { owners: ownersOf(fieldText(form, "owners")) },
                   })
                 }
               >

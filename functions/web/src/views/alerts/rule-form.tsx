@@ -9,7 +9,7 @@ import {
   SecretField,
   TextField,
 } from "../../parts/fields.tsx";
-import { chosen, given, typed, typedList, typedNumbers } from "../../parts/form-dialog.tsx";
+import { fieldChoice, fieldEntries, fieldNumbers, fieldText, withoutEmpty } from "../../parts/form-dialog.tsx";
 import { METHODS } from "../../parts/notification-texts.ts";
 import { FilterFields, filtersOf } from "./filter-fields.tsx";
 import { canEscalate, filtersFor, hasThresholds, TYPES } from "./rule-texts.ts";
@@ -211,26 +211,26 @@ function Address({ method, rule }: { method: Method; rule?: Rule }) {
 
 /** Returns the rule from the form data, for both a new rule and a change. @throws {Problem} at an invalid threshold. */
 export function ruleOf(form: FormData): NewRule & { deliveryMethod: Method } {
-  const alertType = chosen(form, "alertType", Object.keys(TYPES) as Rule["alertType"][]);
-  const deliveryMethod = chosen(form, "deliveryMethod", Object.keys(METHODS) as Method[]);
+  const alertType = fieldChoice(form, "alertType", Object.keys(TYPES) as Rule["alertType"][]);
+  const deliveryMethod = fieldChoice(form, "deliveryMethod", Object.keys(METHODS) as Method[]);
   // The field combines two members of the API: the mode, and the frequency of digests.
-  const mode = chosen(form, "mode", ["immediate", "daily", "weekly"]);
+  const mode = fieldChoice(form, "mode", ["immediate", "daily", "weekly"]);
   // Fields of other channels are not in the form, so their texts are empty and left out.
-  const credentials = given(
+  const credentials = withoutEmpty(
     Object.fromEntries(
-      ["routingKey", "username", "password", "clientId", "clientSecret"].map((name) => [name, typed(form, name)]),
+      ["routingKey", "username", "password", "clientId", "clientSecret"].map((name) => [name, fieldText(form, name)]),
     ),
   );
   return {
-    name: typed(form, "name"),
+    name: fieldText(form, "name"),
     alertType,
-    ...(hasThresholds(alertType) && { thresholds: typedNumbers(form, "thresholds", "days") }),
+    ...(hasThresholds(alertType) && { thresholds: fieldNumbers(form, "thresholds", "days") }),
     filters: filtersOf(form),
     deliveryMethod,
     deliveryMode: mode === "immediate" ? mode : "digest",
     ...(mode !== "immediate" && { digestFrequency: mode }),
-    ...(deliveryMethod === "email" && { recipients: typedList(form, "recipients") }),
-    ...given({ webhookUrl: typed(form, "webhookUrl") }),
+    ...(deliveryMethod === "email" && { recipients: fieldEntries(form, "recipients") }),
+    ...withoutEmpty({ webhookUrl: fieldText(form, "webhookUrl") }),
     ...(Object.keys(credentials).length > 0 && { credentials }),
     tellRecovery: form.has("tellRecovery"),
     escalation: escalationOf(form),
@@ -239,9 +239,9 @@ export function ruleOf(form: FormData): NewRule & { deliveryMethod: Method } {
 
 /** Returns the escalation from the form data. Null if the user selected none, or if the event has no such field. */
 function escalationOf(form: FormData): Schemas["NewAlertEscalation"] | null {
-  const to = chosen(form, "escalates", ["none", "recipients", "rule"]);
+  const to = fieldChoice(form, "escalates", ["none", "recipients", "rule"]);
   if (to === "none") return null;
-  const afterDays = Number(typed(form, "afterDays"));
-  if (to === "rule") return { afterDays, ruleId: typed(form, "escalationRule") };
-  return { afterDays, recipients: typedList(form, "escalationRecipients") };
+  const afterDays = Number(fieldText(form, "afterDays"));
+  if (to === "rule") return { afterDays, ruleId: fieldText(form, "escalationRule") };
+  return { afterDays, recipients: fieldEntries(form, "escalationRecipients") };
 }

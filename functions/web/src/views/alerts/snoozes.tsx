@@ -3,7 +3,7 @@ import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { titleOfId, UNNAMED_CREDENTIAL } from "../../parts/asset-name.ts";
 import { ChoiceField } from "../../parts/fields.tsx";
-import { given, typed } from "../../parts/form-dialog.tsx";
+import { fieldText, withoutEmpty } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
@@ -84,7 +84,7 @@ function SnoozeByFilter({ names }: { names: Names }) {
       action="Snooze matching assets"
       submit={(form, create) =>
         create({
-          body: { ...snoozeOf(form), filters: filtersOf(form), ...given({ ruleId: typed(form, "ruleId") }) },
+          body: { ...snoozeOf(form), filters: filtersOf(form), ...withoutEmpty({ ruleId: fieldText(form, "ruleId") }) },
         })
       }
     >

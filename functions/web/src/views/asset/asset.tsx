@@ -141,7 +141,7 @@ const NOT_COUNTED: Record<NonNullable<Asset["notCounted"]>, string> = {
  * Returns the kind of object that a credential outside key vaults belongs to, as the label of that object's name. The ID of a
  * B2C credential is `b2c.<tenant>.<kind>.<name>`, that of an Entra credential `entra.<tenant>.<application>.<key>`.
  */
-function ownerLabel({ id }: Asset): string {
+function parentLabel({ id }: Asset): string {
   const [source, , kind] = id.split(".");
   if (source !== "b2c" || kind === "application") return "Application";
   return kind === "policykey" ? "Policy key" : "Identity provider";
@@ -155,7 +155,7 @@ function factsOf(asset: Asset): [string, ReactNode][] {
     ["Type", asset.type],
     ["Vault", asset.vaultName],
     ["Subscription", [asset.subscriptionName, asset.subscriptionId].filter(Boolean).join(", ")],
-    [ownerLabel(asset), asset.credential?.applicationName],
+    [parentLabel(asset), asset.credential?.applicationName],
     ["Not included in totals and score", asset.notCounted && NOT_COUNTED[asset.notCounted]],
     ["Expires", asset.expiresOn === null ? "Never" : <Instant at={asset.expiresOn} />],
     ["Valid from", asset.notBefore && <Instant at={asset.notBefore} />],

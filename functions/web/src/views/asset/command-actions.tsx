@@ -74,7 +74,7 @@ const whyNoOwner = ({ credential }: Props["asset"]): string =>
     ? "The credential belongs to a service principal. Assign an owner where the application is registered."
     : "Policy keys and identity providers have no owners. The administrators of the tenant are responsible.";
 
-/** Rendered only while the dialog is open. */
+/** The content of the dialog: a field for the owner, and the command that assigns it. Rendered only while the dialog is open. */
 function OwnerCommand({ asset }: Pick<Props, "asset">) {
   // The name comes from the vault or the directory, so a command must not contain it before it is checked.
   const [owner, setOwner] = useState(asset.owner && isSafeText(asset.owner) ? asset.owner : "");

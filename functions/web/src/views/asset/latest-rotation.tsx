@@ -48,6 +48,7 @@ function Found({ assetId, startedId }: Props) {
   return <Steps rotationId={latest.rotationId} assetId={assetId} startedId={startedId} />;
 }
 
+/** The result and the steps of one rotation. Refreshes the rest of the page when the rotation has changed the asset. */
 function Steps({ rotationId, assetId }: Props & { rotationId: string }) {
   const queries = useQueryClient();
   const rotation = api.useQuery(

@@ -78,7 +78,7 @@ function ReadinessOf({ appId, keyId }: { appId: string; keyId: string | undefine
   return (
     <QueryResult of={application}>
       {(data) => {
-        const current = data.credentials.find((one) => one.keyId === keyId);
+        const current = data.credentials.find((item) => item.keyId === keyId);
         return current && <RotationReadiness application={data} credential={current} />;
       }}
     </QueryResult>

@@ -2,7 +2,7 @@ import { Text } from "@fluentui/react-components";
 import type { Call } from "../../api/calls.ts";
 import { api, asProblem, type Schemas } from "../../api/client.ts";
 import { ChoiceField } from "../../parts/fields.tsx";
-import { typed } from "../../parts/form-dialog.tsx";
+import { fieldText } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { Operate } from "../../parts/operate.tsx";
@@ -43,7 +43,7 @@ export function SnoozeAction({ assetId, name }: Props) {
       about={name}
       action="Snooze asset"
       submit={async (form, create) => {
-        const ruleId = typed(form, "ruleId");
+        const ruleId = fieldText(form, "ruleId");
         const ruleIds = ruleId === "" ? (rules ?? []).map(({ id }) => id) : [ruleId];
         await snoozeForEach(ruleIds, (id) => create({ body: { ...snoozeOf(form), ruleId: id, assetId } }));
       }}
@@ -66,9 +66,9 @@ export function SnoozeAction({ assetId, name }: Props) {
 }
 
 /**
- * Creates a snooze for each rule. A rule for which the asset is already snoozed is left as it is, unless it is the only one.
+ * Creates a snooze for each rule. Of several rules, those for which the asset is already snoozed are skipped.
  *
- * @throws {Problem} if a request fails
+ * @throws {Problem} If a request fails, or if the asset is already snoozed for the only rule.
  */
 async function snoozeForEach(
   ruleIds: string[],

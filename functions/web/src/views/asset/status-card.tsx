@@ -187,7 +187,7 @@ function intentOf({ status, enabled }: Asset, worst: Violation | undefined): "er
   return risk !== "healthy" || worst?.severity === "high" ? "warning" : "info";
 }
 
-/** Returns the title of the problems: the worst one. */
+/** Returns the title of the box, which names the worst problem. */
 function titleOf({ status, enabled, owner, renewal }: Asset, worst: Violation | undefined): string {
   if (status === "expired") return enabled ? "Expired" : "Expired and disabled";
   if (renewal?.late) return "Renewal is late";

@@ -39,7 +39,7 @@ const useStyles = makeStyles({
     },
   },
   broken: { ":before": { backgroundColor: tokens.colorPaletteRedBackground3, borderRadius: 0 } },
-  open: { ":before": { backgroundColor: tokens.colorNeutralStroke1 } },
+  withoutDigest: { ":before": { backgroundColor: tokens.colorNeutralStroke1 } },
 });
 
 /**
@@ -65,20 +65,20 @@ function Result() {
   }, [hasNextPage, isFetching, error, fetchNextPage]);
   const pages: Part[] = data?.pages ?? [];
   const entries = sum(pages, (part) => part.entries);
-  const isOver = data !== undefined && !hasNextPage;
+  const isComplete = data !== undefined && !hasNextPage;
   return (
     <>
       <QueryFailure of={parts} />
       <div role="status">
-        {!isOver && !error && (
+        {!isComplete && !error && (
           <>
             <Text>Verification in progress: {counted(entries, "entry", "entries")} verified</Text>
             <ProgressBar />
           </>
         )}
-        {isOver && <Verdict parts={pages} />}
+        {isComplete && <Verdict parts={pages} />}
       </div>
-      {pages.length > 0 && <Chain parts={pages} isOver={isOver} />}
+      {pages.length > 0 && <Chain parts={pages} isComplete={isComplete} />}
     </>
   );
 }
@@ -108,12 +108,12 @@ function Verdict({ parts }: { parts: Part[] }) {
 }
 
 /** The verified chain, from the start of the log to the first unsigned entry. */
-function Chain({ parts, isOver }: { parts: Part[]; isOver: boolean }) {
+function Chain({ parts, isComplete }: { parts: Part[]; isComplete: boolean }) {
   const styles = useStyles();
   /**
-   * Returns one element of the chain. `open`: a period without a digest, because entries were deleted or are not signed yet.
+   * Returns one element of the chain. `withoutDigest`: a period whose entries were deleted or are not signed yet.
    */
-  const link = (key: string, kind: "intact" | "broken" | "open", children: ReactNode) => (
+  const link = (key: string, kind: "intact" | "broken" | "withoutDigest", children: ReactNode) => (
     <li key={key} className={`${styles.link} ${kind === "intact" ? "" : styles[kind]}`}>
       {children}
     </li>
@@ -135,7 +135,7 @@ function Chain({ parts, isOver }: { parts: Part[]; isOver: boolean }) {
         .map(({ from, to, entries, actor, purgedAt }) =>
           link(
             `purge ${from}`,
-            "open",
+            "withoutDigest",
             <>
               On <Instant at={purgedAt} />, {actor} deleted {counted(entries, "old entry", "old entries")} from{" "}
               <Instant at={from} /> to <Instant at={to} />.
@@ -173,7 +173,7 @@ function Chain({ parts, isOver }: { parts: Part[]; isOver: boolean }) {
               </>,
             ),
       )}
-      {isOver &&
+      {isComplete &&
         last.lastDigest &&
         link(
           "last",
@@ -183,11 +183,11 @@ function Chain({ parts, isOver }: { parts: Part[]; isOver: boolean }) {
             <Instant at={last.lastDigest.interval} />, signed with key {last.lastDigest.kid}.
           </>,
         )}
-      {isOver &&
+      {isComplete &&
         last.unsealedFrom &&
         link(
           "unsealed",
-          "open",
+          "withoutDigest",
           <>
             {counted(last.unsealedEntries, "entry", "entries")} after <Instant at={last.unsealedFrom} />{" "}
             {last.unsealedEntries === 1 ? "is" : "are"} not sealed yet, and verified by authentication codes.

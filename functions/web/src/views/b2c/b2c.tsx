@@ -54,7 +54,7 @@ export default function B2c() {
             preview={{
               operation: "testNewB2cTenant",
               action: "Test connection",
-              first: true,
+              isRequired: true,
               load: async (form, test) => <TestOutcome of={await test({ body: newTenantOf(form) })} />,
             }}
             submit={(form, register) => register({ body: newTenantOf(form) })}

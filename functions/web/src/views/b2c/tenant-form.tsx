@@ -1,7 +1,7 @@
 import { useState } from "react";
 import type { Schemas } from "../../api/client.ts";
 import { CheckField, ExpiryField, NumberField, SecretField, TextField } from "../../parts/fields.tsx";
-import { expiryOf, given, typed } from "../../parts/form-dialog.tsx";
+import { fieldExpiry, fieldText, withoutEmpty } from "../../parts/form-dialog.tsx";
 
 type Tenant = Schemas["B2cTenant"];
 
@@ -54,7 +54,7 @@ export function TenantFields({ tenant }: { tenant?: Tenant }) {
         name="clientSecretExpiresOn"
         label="Client secret expires"
         hint="Leave empty to read the expiry date from the tenant."
-        end={tenant?.clientSecretExpiresOn}
+        savedExpiry={tenant?.clientSecretExpiresOn}
         hasNewSecret={hasNewSecret}
       />
       <CheckField
@@ -78,19 +78,19 @@ export function TenantFields({ tenant }: { tenant?: Tenant }) {
 /** Returns the tenant from the form data, without an empty client secret. */
 export function tenantOf(form: FormData) {
   return {
-    displayName: typed(form, "displayName"),
-    tenantDomain: typed(form, "tenantDomain"),
-    clientId: typed(form, "clientId"),
+    displayName: fieldText(form, "displayName"),
+    tenantDomain: fieldText(form, "tenantDomain"),
+    clientId: fieldText(form, "clientId"),
     autoDiscover: form.has("autoDiscover"),
-    discoveryIntervalHours: Number(typed(form, "discoveryIntervalHours")),
-    ...given({ clientSecret: typed(form, "clientSecret") }),
-    ...expiryOf(form, "clientSecretExpiresOn"),
+    discoveryIntervalHours: Number(fieldText(form, "discoveryIntervalHours")),
+    ...withoutEmpty({ clientSecret: fieldText(form, "clientSecret") }),
+    ...fieldExpiry(form, "clientSecretExpiresOn"),
   };
 }
 
 /** Returns the new tenant from the form data. */
 export const newTenantOf = (form: FormData): Schemas["NewB2cTenant"] => ({
   ...tenantOf(form),
-  tenantId: typed(form, "tenantId"),
-  clientSecret: typed(form, "clientSecret"),
+  tenantId: fieldText(form, "tenantId"),
+  clientSecret: fieldText(form, "clientSecret"),
 });

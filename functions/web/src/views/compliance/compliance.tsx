@@ -29,7 +29,7 @@ export default function Compliance() {
   // A link to filtered violations, here or on another page, scrolls to their list. A change in the list's own filters does not.
   useEffect(() => {
     if (filters === "" || violations.current?.contains(document.activeElement)) return undefined;
-    // After the shell, which moves a new view to its top.
+    // A timeout, so that this runs after the shell has scrolled a new view to its top.
     const timer = setTimeout(() => violations.current?.scrollIntoView());
     return () => clearTimeout(timer);
   }, [filters]);

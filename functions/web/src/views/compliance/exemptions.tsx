@@ -47,7 +47,7 @@ export function Exemptions() {
   );
 }
 
-/** Returns the scope as a link to its assets. After a fix, the title of a credential is unknown. */
+/** Returns the scope as a link to its assets. Once the violation of a credential is fixed, its title is unknown. */
 function scopeOf({ type, id }: Exemption["scope"], titles: ReadonlyMap<string, string>) {
   if (id === null) return "All assets and vaults";
   if (type === "subscription") return `Subscription ${id}`;

@@ -4,7 +4,10 @@ import { QueryResult } from "../../parts/query-result.tsx";
 import { violationsHref } from "../../parts/score.tsx";
 import { Bars, ShowAll } from "./score-parts.tsx";
 
-/** The card with the number of violations without an owner, then of each owner. Owners with the most critical ones are first. */
+/**
+ * The card with the number of violations without an owner, then of each owner. The owners with the most critical violations are
+ * first.
+ */
 export function ByOwner() {
   const owners = api.useQuery("get", "/compliance/owners");
   return (

@@ -54,7 +54,7 @@ function LicensedBlastRadius({ assetId }: { assetId: string }) {
   );
 }
 
-/** An address whose asset no scan found. The ID is as it was asked for, because no name is known. */
+/** The view of an asset that no scan found. It shows the ID from the address, because no name is known. */
 const NotFound = ({ assetId }: { assetId: string }) => (
   <View title="Asset not found">
     <Text>
@@ -64,7 +64,8 @@ const NotFound = ({ assetId }: { assetId: string }) => (
   </View>
 );
 
-/** The content for an asset whose consumers no source can find. A score or a list of gaps would promise a search. */
+/** The content for an asset whose consumers no source can find. It has no score and no list of gaps, which would
+ * suggest that the service searched for consumers. */
 const Undetectable = ({ radius: { secret, coverage } }: { radius: Radius }) => (
   <>
     <Text>
@@ -147,7 +148,7 @@ function consumerCounts({ drivers }: Radius): string {
   return `${counted(countOf("consumers"), "confirmed consumer")}, ${counted(countOf("entitled"), "possible consumer")}`;
 }
 
-/** The drivers of the score, largest first. `points`: how much lower the score would be without the driver. */
+/** The factors of the score (`drivers` in the API), largest first. `points`: how much lower the score would be without the driver. */
 function Factors({ radius: { drivers } }: { radius: Radius }) {
   if (drivers.length === 0) return <Text>No score factors, because no consumers were found.</Text>;
   return (
@@ -167,7 +168,10 @@ function Factors({ radius: { drivers } }: { radius: Radius }) {
   );
 }
 
-/** The list of consumers. Without consumers, says which discovery found none. `lastFullAt` is null before a complete one. */
+/**
+ * The list of consumers. Without consumers, says which discovery found none. `lastFullAt` is null until a
+ * discovery has read all resources.
+ */
 function Consumers({ radius: { consumers, coverage } }: { radius: Radius }) {
   if (consumers.length === 0)
     return (

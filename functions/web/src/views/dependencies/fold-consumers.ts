@@ -20,7 +20,7 @@ export function foldPossibleConsumers(nodes: Radius["nodes"], edges: Radius["edg
   if (possible.length <= MAX_UNFOLDED) return { nodes, edges, count: possible.length };
   const ids = new Set(possible.map(({ id }) => id));
   const name = `${possible.length.toLocaleString()} others that may read it`;
-  // One line from the folded node to each asset. Its effect and its pattern are those of the first folded consumer.
+  // One line from the folded node to each asset. Its effect and its pattern are those of the last folded consumer.
   const lines = new Map(edges.filter(({ from }) => ids.has(from)).map((edge) => [edge.to, edge]));
   return {
     nodes: [

@@ -15,7 +15,7 @@ type Radius = Schemas["BlastRadius"];
 /** Sizes of a node and of the gap between consumers and asset, which the layout must know before the nodes are rendered. */
 const WIDE_SIZES = { width: 240, height: 72, gap: 120 };
 const NARROW_SIZES = { width: 116, height: 92, gap: 28 };
-/** Smallest scale at which the names of 12 pixels can be read. A graph that needs a smaller one is moved within its frame. */
+/** Smallest scale at which the names, 12 pixels high, can be read. A graph that needs a smaller scale is moved within its frame. */
 const MIN_SCALE = 0.8;
 /** Shows the whole graph if its names stay readable, and never larger than its natural size. */
 const FIT = { minZoom: MIN_SCALE, maxZoom: 1, padding: "12px" } as const;

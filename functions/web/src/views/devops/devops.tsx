@@ -4,7 +4,7 @@ import { ButtonRow } from "../../parts/button-row.tsx";
 import { Card } from "../../parts/card.tsx";
 import { FeatureGate } from "../../parts/feature-gate.tsx";
 import { LongField, TextField } from "../../parts/fields.tsx";
-import { typed, typedOrNull } from "../../parts/form-dialog.tsx";
+import { fieldText, fieldTextOrNull } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { counted } from "../../parts/plural.ts";
@@ -48,7 +48,7 @@ function Organization() {
         <>
           <Text>
             {settings.orgUrl === null
-              ? "No organization is connected, so consumers in Azure DevOps are not found. Select Connect organization to enter one."
+              ? "No organization is connected, so consumers in Azure DevOps are not found. Select Connect organization to enter copy."
               : `Connected organization: ${settings.orgUrl}.`}
             {settings.updatedAt && (
               <>
@@ -65,7 +65,7 @@ function Organization() {
               submit={(form, put) =>
                 put({
                   params: { header: { "If-Match": settings.etag } },
-                  body: { orgUrl: typedOrNull(form, "orgUrl") },
+                  body: { orgUrl: fieldTextOrNull(form, "orgUrl") },
                 })
               }
             >
@@ -154,7 +154,7 @@ function Copies({ settings: { copies, etag } }: { settings: Settings }) {
           title="Edit variables with copies"
           action="Save list"
           submit={(form, put) =>
-            put({ params: { header: { "If-Match": etag } }, body: { copies: copiesOf(typed(form, "copies")) } })
+            put({ params: { header: { "If-Match": etag } }, body: { copies: copiesOf(fieldText(form, "copies")) } })
           }
         >
           <Text>A rotation overwrites these variables. Saving changes nothing in Azure DevOps.</Text>
@@ -164,7 +164,9 @@ function Copies({ settings: { copies, etag } }: { settings: Settings }) {
             hint="One per line: project ID, variable group ID, variable name, vault/secret. Example: 3f2b7c1e-5d4a-4c8e-9b60-7a1d2e4f8c35, 12, DB_PASSWORD, kv-billing-prod/sql-password"
             rows={6}
             defaultValue={copies
-              .map((one) => `${one.projectId}, ${one.groupId}, ${one.variable}, ${one.vaultName}/${one.secretName}`)
+              .map(
+                (copy) => `${copy.projectId}, ${copy.groupId}, ${copy.variable}, ${copy.vaultName}/${copy.secretName}`,
+              )
               .join("\n")}
           />
         </Operate>

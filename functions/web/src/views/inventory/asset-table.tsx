@@ -87,8 +87,8 @@ export function AssetTable({ filters }: { filters: Filters }) {
   const styles = useStyles();
   const columns = useColumns();
   const scroller = useRef<HTMLDivElement>(null);
-  /** State from before the user left the view, if the user came back with Back. */
   const filterKey = JSON.stringify(filters);
+  /** State from before the user left the view, if the user came back with Back. */
   const [restored] = useState(() => {
     const state = readFromEntry<TableState>(TABLE_STATE);
     return state?.filters === filterKey ? state : undefined;
@@ -121,7 +121,6 @@ export function AssetTable({ filters }: { filters: Filters }) {
   const queries = useQueries({ queries: nearbyPages.map(({ cursor }) => pageOf(filters, cursor)) });
 
   const loadedPages = queries.flatMap(({ data }, index) => (data ? [{ page: nearbyPages[index]!, data }] : []));
-  // A filter without an index can return empty pages, so several pages can have the same start.
   // State that is set while rendering makes React render again at once. This ends when the next page is known but not loaded.
   const lastPage = loadedPages.find(({ page }) => page === knownPages.at(-1));
   if (lastPage) {
@@ -133,6 +132,7 @@ export function AssetTable({ filters }: { filters: Filters }) {
     if (reachable !== count) setCount(reachable);
   }
   const assetAt = (index: number): Asset | undefined => {
+    // A filter without an index can return empty pages, so several pages can have the same start. The last one has the row.
     const loaded = loadedPages.findLast(({ page }) => page.start <= index);
     return loaded?.data.items[index - loaded.page.start];
   };

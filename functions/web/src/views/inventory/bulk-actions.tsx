@@ -6,7 +6,7 @@ import { api, asProblem, client, type Schemas } from "../../api/client.ts";
 import { titleOfId } from "../../parts/asset-name.ts";
 import { Copyable } from "../../parts/copyable.tsx";
 import { ChoiceField, LongField, TextField } from "../../parts/fields.tsx";
-import { typed } from "../../parts/form-dialog.tsx";
+import { fieldText } from "../../parts/form-dialog.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { counted } from "../../parts/plural.ts";
 import { QueryFailure } from "../../parts/query-result.tsx";
@@ -71,12 +71,12 @@ function Commands({ assets }: { assets: Asset[] }) {
   const { violations, isLoading, failed } = useViolations(assets);
   if (isLoading) return <Spinner size="small" label="Loading" />;
   if (failed) return <QueryFailure of={failed} />;
-  const open = violations.filter(({ exempted }) => !exempted);
-  if (open.length === 0) return <Text>The selected assets pass all checks, so there is nothing to fix.</Text>;
-  const text = open.map(
+  const notExempt = violations.filter(({ exempted }) => !exempted);
+  if (notExempt.length === 0) return <Text>The selected assets pass all checks, so there is nothing to fix.</Text>;
+  const text = notExempt.map(
     ({ resourceId, title, remediation }) => `# ${titleOfId(resourceId)}: ${title}\n${remediation.cli}`,
   );
-  return <Copyable label={`Azure CLI (${counted(open.length, "violation")})`} text={text.join("\n\n")} />;
+  return <Copyable label={`Azure CLI (${counted(notExempt.length, "violation")})`} text={text.join("\n\n")} />;
 }
 
 /** Calls `change` for each item in turn, and counts the results. An item whose change exists already is no failure. */
@@ -115,7 +115,7 @@ function SnoozeAssets({ assets }: { assets: Asset[] }) {
       title="Snooze selected"
       action="Snooze assets"
       submit={async (form, create) => {
-        const ruleId = typed(form, "ruleId");
+        const ruleId = fieldText(form, "ruleId");
         const ruleIds = ruleId === ALL_RULES ? (await readExpiryRules()).map(({ id }) => id) : [ruleId];
         const pairs = assets.flatMap(({ id }) => ruleIds.map((rule) => ({ assetId: id, ruleId: rule })));
         return resultText(
@@ -168,12 +168,12 @@ function ExemptAssets({ assets }: { assets: Asset[] }) {
       title="Exempt selected"
       action="Create exemptions"
       submit={async (form, create) => {
-        const checkId = typed(form, "checkId");
+        const checkId = fieldText(form, "checkId");
         const body = {
           checkId,
           category: "waiver",
-          reason: typed(form, "reason"),
-          until: typed(form, "until"),
+          reason: fieldText(form, "reason"),
+          until: fieldText(form, "until"),
         } as const;
         const results = await changeEach(form.getAll(`assets of ${checkId}`).map(String), (id) =>
           create({ body: { ...body, scope: { type: "asset", id } } }),
@@ -193,9 +193,10 @@ function FailedChecks({ assets }: { assets: Asset[] }) {
   const { violations, isLoading, failed } = useViolations(assets);
   if (isLoading) return <Spinner size="small" label="Loading" />;
   if (failed) return <QueryFailure of={failed} />;
-  const open = violations.filter(({ exempted }) => !exempted);
-  const byCheck = new Map<string, typeof open>();
-  for (const violation of open) byCheck.set(violation.checkId, [...(byCheck.get(violation.checkId) ?? []), violation]);
+  const notExempt = violations.filter(({ exempted }) => !exempted);
+  const byCheck = new Map<string, typeof notExempt>();
+  for (const violation of notExempt)
+    byCheck.set(violation.checkId, [...(byCheck.get(violation.checkId) ?? []), violation]);
   if (byCheck.size === 0) return <Text>The selected assets fail no check, so there is nothing to exempt.</Text>;
   return (
     <>
@@ -207,10 +208,10 @@ function FailedChecks({ assets }: { assets: Asset[] }) {
         name="checkId"
         label="Check"
         options={Object.fromEntries(
-          [...byCheck].map(([id, of]) => [id, `${of[0]!.title} (${of.length} of ${assets.length})`]),
+          [...byCheck].map(([id, failures]) => [id, `${failures[0]!.title} (${failures.length} of ${assets.length})`]),
         )}
       />
-      {open.map(({ id, checkId, resourceId }) => (
+      {notExempt.map(({ id, checkId, resourceId }) => (
         <input key={id} type="hidden" name={`assets of ${checkId}`} value={resourceId} />
       ))}
     </>

@@ -36,7 +36,7 @@ const useStyles = makeStyles({
 const SOON_DAYS = 7;
 /** The period of the API's summary, in days before and after today. */
 const [PAST_DAYS, NEXT_DAYS] = [28, 90];
-/** The filters that the API's summary has too. */
+/** The filters of the inventory that the API's summary supports. */
 const CALENDAR_FILTERS = [...FILTERS, ...MORE_FILTERS].filter(({ name }) => name === "type" || name === "source");
 
 /** A Monday, for the names of the weekdays. */
@@ -84,8 +84,8 @@ const countOf = ({ secret, key, certificate }: Schemas["AssetSummary"]["endsByDa
 function monthsOf(today: number): number[] {
   const first = new Date(today - PAST_DAYS * DAY_MS);
   const months: number[] = [];
-  for (let at = 0; ; at++) {
-    const month = Date.UTC(first.getUTCFullYear(), first.getUTCMonth() + at);
+  for (let offset = 0; ; offset++) {
+    const month = Date.UTC(first.getUTCFullYear(), first.getUTCMonth() + offset);
     if (month > today + NEXT_DAYS * DAY_MS) return months;
     months.push(month);
   }
@@ -141,7 +141,7 @@ function Month({ start, today, counts, filters }: MonthProps) {
 }
 
 /** Returns the seven days of a week. */
-const days = (monday: number): number[] => Array.from({ length: 7 }, (_, at) => monday + at * DAY_MS);
+const days = (monday: number): number[] => Array.from({ length: 7 }, (_, weekday) => monday + weekday * DAY_MS);
 
 function Day({ day, today, count, filters }: { day: number; count: number } & Pick<MonthProps, "today" | "filters">) {
   const styles = useStyles();
@@ -155,7 +155,7 @@ function Day({ day, today, count, filters }: { day: number; count: number } & Pi
           aria-label={`${dayText(day)}: ${counted(count, "asset")}`}
           href={createHref("/inventory", {
             ...filters,
-            // The summary, too, contains only counted assets.
+            // Only assets that totals include, like the summary.
             counted: "true",
             // `expiresAfter` excludes its own time, so it is one millisecond before the day.
             expiresAfter: new Date(day - 1).toISOString(),

@@ -6,7 +6,7 @@ const useStyles = makeStyles({
   bar: { display: "flex", flexWrap: "wrap", gap: tokens.spacingHorizontalS, alignItems: "center" },
 });
 
-/** The quick filters: label, name in the address and value. At most one of those about the expiry is set. */
+/** The quick filters: label, name in the address and value. At most one filter of the expiry is set at a time. */
 const QUICK_FILTERS = [
   ["Expired", "status", "expired"],
   ["Next 7 days", WITHIN, "7"],

@@ -85,8 +85,8 @@ export default function LicenseView() {
 const WARNING_DAYS = 30;
 
 /**
- * The state of the license. An expired license stays valid for a grace period (`inGrace`). If it is not valid, only an expired
- * one has an expiry date: the API returns none for other reasons.
+ * The state of the license. An expired license stays valid for a grace period (`inGrace`). If the
+ * license is not valid, the API returns an expiry date only if the license has expired.
  */
 function Status({ of: { valid, reason, expiresAt, daysLeft, inGrace, graceEndsAt } }: { of: License }) {
   const expiry = expiresAt !== null && (

@@ -64,6 +64,7 @@ export function Coverage() {
     return coverage.error ? <QueryFailure of={coverage} /> : <Spinner size="small" label="Loading" />;
   }
   const { complete, gaps, subscriptions } = coverage.data;
+  // Without a time, no scan of all subscriptions has finished yet.
   const isUnknown = gaps[0]?.kind === "scan" && gaps[0].at === null;
   return (
     <>
@@ -85,7 +86,7 @@ export function Coverage() {
   );
 }
 
-/** The numbers, each with a link to the list that it counts. */
+/** How many subscriptions, vaults, applications and tenants were read, each number with a link to their list. */
 function Shares({ of: coverage }: { of: Coverage }) {
   const { subscriptions, vaults, applications, b2cTenants } = coverage;
   const shares = [
@@ -111,13 +112,13 @@ function Shares({ of: coverage }: { of: Coverage }) {
 
 function GapList({ of: { label, kinds, noun, more }, gaps }: { of: (typeof LISTS)[number]; gaps: Gap[] }) {
   const styles = useStyles();
-  const own = gaps.filter(({ kind }) => kinds.includes(kind));
+  const listedGaps = gaps.filter(({ kind }) => kinds.includes(kind));
   const maxShown = kinds.includes("subscription") ? MAX_SUBSCRIPTIONS_SHOWN : MAX_SHOWN;
-  if (own.length === 0) return null;
+  if (listedGaps.length === 0) return null;
   return (
     <>
       <ul className={styles.list} aria-label={label}>
-        {own.slice(0, maxShown).map((gap) => (
+        {listedGaps.slice(0, maxShown).map((gap) => (
           <li key={`${gap.kind} ${gap.name}`}>
             {gap.kind === "subscription" || gap.kind === "vault" ? noun : ""}
             <Link href={more.href}>
@@ -134,7 +135,7 @@ function GapList({ of: { label, kinds, noun, more }, gaps }: { of: (typeof LISTS
           </li>
         ))}
       </ul>
-      {own.length > maxShown && (
+      {listedGaps.length > maxShown && (
         <Text block>
           <Link href={more.href}>{more.text}</Link>
         </Text>

@@ -102,17 +102,18 @@ function Timeline({ days, today }: { days: Schemas["AssetSummary"]["endsByDay"];
   const spans = Array.from({ length: pastWeeks + nextWeeks }, (_, span) => {
     const start = today + (span - pastWeeks) * 7 * DAY_MS;
     const end = Math.min(start + 7 * DAY_MS, today + (NEXT_DAYS + 1) * DAY_MS);
-    return { start, end, within: days.filter(({ date }) => Date.parse(date) >= start && Date.parse(date) < end) };
+    return { start, end, spanDays: days.filter(({ date }) => Date.parse(date) >= start && Date.parse(date) < end) };
   });
   /** Returns the number of assets that expire on the given days. */
-  const count = (of: typeof days) => of.reduce((sum, one) => sum + one.secret + one.key + one.certificate, 0);
+  const count = (someDays: typeof days) =>
+    someDays.reduce((sum, day) => sum + day.secret + day.key + day.certificate, 0);
   const past = count(days.filter(({ date }) => Date.parse(date) < today));
   /** Today counts as a future day. */
   const next = count(days) - past;
   /** The filters of the inventory for assets that expire in a period. */
   const inventoryFilters = (from: number, until: number) => ({
     sort: "expiresOn",
-    // The summary, too, contains only counted assets.
+    // Only assets that totals include, like the summary.
     counted: "true",
     // The filter excludes the boundary itself.
     expiresAfter: new Date(from - 1).toISOString(),
@@ -124,13 +125,13 @@ function Timeline({ days, today }: { days: Schemas["AssetSummary"]["endsByDay"];
         Number of secrets, keys and certificates by expiry date, per week (UTC). Select a bar to list them.
       </Text>
       <Bars
-        data={spans.map(({ start, end, within }) => ({
+        data={spans.map(({ start, end, spanDays }) => ({
           xAxisPoint: daysText(start, end - DAY_MS),
           xAxisCalloutData: daysText(start, end - DAY_MS),
           chartData: TYPES.map(({ type, legend, color }) => ({
             legend,
             color,
-            data: within.reduce((sum, one) => sum + one[type], 0),
+            data: spanDays.reduce((sum, day) => sum + day[type], 0),
           })),
           onClick: () => navigate(createHref("/inventory", inventoryFilters(start, end)).slice(1)),
         }))}

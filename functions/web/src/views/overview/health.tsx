@@ -34,7 +34,10 @@ const useStyles = makeStyles({
   },
 });
 
-/** The card of the Overview page with the numbers of assets by type and status. */
+/**
+ * The card of the Overview page with the numbers of assets by type and status. The filter `counted` of the links selects the
+ * assets that these numbers include.
+ */
 export function Health() {
   const styles = useStyles();
   const { data: coverage } = useCoverage();

@@ -10,7 +10,7 @@ const useStyles = makeStyles({
   address: { width: "min(360px, 100%)" },
 });
 
-/** The rules that the button creates. Their names are unique, so that a second click creates nothing. */
+/** The rules that the button creates. The API accepts each name only once, so a second click creates nothing. */
 const rulesFor = (address: string): Schemas["NewAlertRule"][] => [
   {
     name: "Owners: 30, 7 and 1 days before expiry",

@@ -3,7 +3,7 @@ import { useCurrentUser } from "../../api/access.ts";
 import { api, type Schemas } from "../../api/client.ts";
 import { Copyable } from "../../parts/copyable.tsx";
 import { ChoiceField, NumberField, TextField } from "../../parts/fields.tsx";
-import { chosen, typed } from "../../parts/form-dialog.tsx";
+import { fieldChoice, fieldText } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
@@ -53,9 +53,9 @@ export function ApiTokens() {
           submit={async (form, create) => {
             const { token } = await create({
               body: {
-                name: typed(form, "name"),
-                role: chosen(form, "role", ROLES),
-                expiresInDays: Number(typed(form, "expiresInDays")),
+                name: fieldText(form, "name"),
+                role: fieldChoice(form, "role", ROLES),
+                expiresInDays: Number(fieldText(form, "expiresInDays")),
               },
             });
             return <Copyable label="Copy the token now: it is shown only once." text={token} />;

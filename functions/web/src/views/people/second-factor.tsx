@@ -7,7 +7,7 @@ import { api, client, type Problem, type Schemas } from "../../api/client.ts";
 import { ButtonRow } from "../../parts/button-row.tsx";
 import { Copyable } from "../../parts/copyable.tsx";
 import { SecretField, TextField } from "../../parts/fields.tsx";
-import { typed } from "../../parts/form-dialog.tsx";
+import { fieldText } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { ProblemNotice } from "../../parts/problem-notice.tsx";
@@ -71,7 +71,7 @@ function Methods({ state }: { state: SecondFactorState }) {
               const { options } = await start({ body: await proofOf(form, enrolled) });
               const optionsJSON = options as unknown as PublicKeyCredentialCreationOptionsJSON;
               const passkey = (await startRegistration({ optionsJSON })) as unknown as Schemas["PasskeyRegistration"];
-              const body = { name: typed(form, "name"), passkey };
+              const body = { name: fieldText(form, "name"), passkey };
               const confirmed = await client.POST("/auth/me/second-factor/passkeys/confirm", { body });
               if (confirmed.error) throw confirmed.error;
               return <Codes codes={confirmed.data.recoveryCodes} />;
@@ -125,7 +125,7 @@ const ProofFields = ({ enrolled }: { enrolled: boolean }) => (
 /** Returns the confirmation in the form. Without a code, the browser asks for a passkey. */
 async function proofOf(form: FormData, enrolled: boolean): Promise<Schemas["IdentityProof"]> {
   const currentPassword = String(form.get("currentPassword") ?? "");
-  const code = typed(form, "totp");
+  const code = fieldText(form, "totp");
   if (!enrolled) return { currentPassword };
   if (code !== "")
     return { currentPassword, ...(/^[\d\s]{6,7}$/.test(code) ? { totp: code } : { recoveryCode: code }) };

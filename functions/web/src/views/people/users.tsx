@@ -4,7 +4,7 @@ import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { ButtonRow } from "../../parts/button-row.tsx";
 import { ChoiceField, SecretField, TextField } from "../../parts/fields.tsx";
-import { chosen, typed, typedOrNull } from "../../parts/form-dialog.tsx";
+import { fieldChoice, fieldText, fieldTextOrNull } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
@@ -45,10 +45,10 @@ export function Users() {
           submit={(form, create) =>
             create({
               body: {
-                username: typed(form, "username"),
-                email: typedOrNull(form, "email"),
+                username: fieldText(form, "username"),
+                email: fieldTextOrNull(form, "email"),
                 password: String(form.get("password")),
-                role: chosen(form, "role", ROLES),
+                role: fieldChoice(form, "role", ROLES),
                 mustChangePassword: true,
               },
             })
@@ -75,7 +75,7 @@ export function Users() {
   );
 }
 
-/** The buttons of a user. Only users with a password (`local`) can get a new one. */
+/** The buttons of a user. Only users with a password (`local`) can get a new password. */
 function Actions({ user }: { user: UserAccount }) {
   const { id, username, lockedUntil, source, etag, secondFactorEnrolled } = user;
   const { username: currentUser } = useCurrentUser();
@@ -164,12 +164,12 @@ function EditUser({ user: { id, username, email, role, state, sso, source, etag 
       about={username}
       action="Save user"
       submit={(form, change) => {
-        const issuer = typed(form, "issuer");
+        const issuer = fieldText(form, "issuer");
         const edited = {
-          email: typedOrNull(form, "email"),
-          role: chosen(form, "role", ROLES),
-          state: chosen(form, "state", ["active", "disabled"]),
-          sso: issuer === "" ? null : { issuer, subject: typed(form, "subject") },
+          email: fieldTextOrNull(form, "email"),
+          role: fieldChoice(form, "role", ROLES),
+          state: fieldChoice(form, "state", ["active", "disabled"]),
+          sso: issuer === "" ? null : { issuer, subject: fieldText(form, "subject") },
         };
         const hasNewLink = edited.sso?.issuer !== sso?.issuer || edited.sso?.subject !== sso?.subject;
         return change({

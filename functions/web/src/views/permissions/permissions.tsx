@@ -41,10 +41,10 @@ export default function Permissions() {
 /** Outcomes that need no attention. */
 const QUIET = new Set<Call["outcome"]>(["works", "off"]);
 
-/** The calls that need attention, and those that work. */
+/** The result of a check: its sample, the calls that need attention, and those that work or are off. */
 function Result({ of: { ok, checkedAt, sample, calls } }: { of: Check }) {
-  const open = calls.filter(({ outcome }) => !QUIET.has(outcome));
-  const others = calls.filter(({ outcome }) => QUIET.has(outcome));
+  const needingAttention = calls.filter(({ outcome }) => !QUIET.has(outcome));
+  const quiet = calls.filter(({ outcome }) => QUIET.has(outcome));
   return (
     <>
       <div role="status">
@@ -58,14 +58,19 @@ function Result({ of: { ok, checkedAt, sample, calls } }: { of: Check }) {
         </Text>
       </div>
       <Card title="Needs attention">
-        {open.length === 0 ? (
+        {needingAttention.length === 0 ? (
           <Text>No call needs attention.</Text>
         ) : (
-          <DataTable items={open} columns={[...COLUMNS, DETAILS]} keyOf={({ id }) => id} label="Needs attention" />
+          <DataTable
+            items={needingAttention}
+            columns={[...COLUMNS, DETAILS]}
+            keyOf={({ id }) => id}
+            label="Needs attention"
+          />
         )}
       </Card>
       <Card title="Works, or is off">
-        <DataTable items={others} columns={COLUMNS} keyOf={({ id }) => id} label="Works, or is off" />
+        <DataTable items={quiet} columns={COLUMNS} keyOf={({ id }) => id} label="Works, or is off" />
       </Card>
     </>
   );

@@ -15,7 +15,7 @@ import { View } from "../../parts/view.tsx";
 
 type Item = Schemas["CertificateReadiness"];
 type Summary = Schemas["CertificateReadinessSummary"];
-type Problem = Item["problems"][number]["code"];
+type ProblemCode = Item["problems"][number]["code"];
 type Query = NonNullable<paths["/compliance/certificates/readiness"]["get"]["parameters"]["query"]>;
 
 const FILTERS = [
@@ -32,7 +32,7 @@ const PROBLEMS = {
   noOwner: "No owner",
   triggerTooEarly: "The policy renews too early for a validity of 47 days",
   orderNotMet: "The validity differs from the ordered one",
-} as const satisfies Record<Problem, string>;
+} as const satisfies Record<ProblemCode, string>;
 
 const useStyles = makeStyles({ link: { marginInlineEnd: tokens.spacingHorizontalM } });
 
@@ -161,10 +161,10 @@ function Sums({ summary }: { summary: Summary }) {
           label="Renewals by renewer"
           columns={[
             { title: "Renewed by", cell: ({ renewedBy }) => RENEWERS[renewedBy] },
-            { title: "Certificates", cell: (one) => numberText(one.certificates) },
-            { title: "Renewals a year", cell: (one) => numberText(one.renewalsPerYear.today) },
-            { title: "At 100 days", cell: (one) => numberText(one.renewalsPerYear.at100Days) },
-            { title: "At 47 days", cell: (one) => numberText(one.renewalsPerYear.at47Days) },
+            { title: "Certificates", cell: (row) => numberText(row.certificates) },
+            { title: "Renewals a year", cell: (row) => numberText(row.renewalsPerYear.today) },
+            { title: "At 100 days", cell: (row) => numberText(row.renewalsPerYear.at100Days) },
+            { title: "At 47 days", cell: (row) => numberText(row.renewalsPerYear.at47Days) },
           ]}
         />
       )}
@@ -177,7 +177,7 @@ function Sums({ summary }: { summary: Summary }) {
             label="Certificates by problem"
             columns={[
               { title: "Problem", wide: true, cell: ({ code }) => PROBLEMS[code] },
-              { title: "Certificates", cell: (one) => numberText(one.certificates) },
+              { title: "Certificates", cell: (row) => numberText(row.certificates) },
             ]}
           />
         </>

@@ -16,7 +16,7 @@ type Application = Schemas["Application"];
 type Credential = Schemas["ApplicationCredential"];
 
 const useStyles = makeStyles({
-  // The lines and buttons of one credential. A button doesn't touch the one above it.
+  // The lines and buttons of one credential. The gap keeps a button apart from the button above.
   detailed: { display: "flex", flexDirection: "column", alignItems: "flex-start", gap: tokens.spacingVerticalS },
 });
 
@@ -86,8 +86,8 @@ const CredentialLink = ({ credential: { assetId, displayName, keyId } }: { crede
 const isClientSecret = ({ kind, of }: Credential): boolean => kind === "secret" && of === "application";
 
 /**
- * Returns the client secret whose rotation is the main action of the application's page: of those that can still be used, the
- * one that expires first. If all have expired, the last one that did. Undefined if the application has none.
+ * Returns the client secret whose rotation is the main action of the application's page: of the secrets that have not expired,
+ * the next one to expire. If all have expired, the one that expired last. Undefined if the application has none.
  */
 function secretToRotateFirst({ credentials }: Application): Credential | undefined {
   const secrets = credentials

@@ -5,7 +5,7 @@ import { titleOfId } from "../../parts/asset-name.ts";
 import { ButtonRow } from "../../parts/button-row.tsx";
 import { DataTable } from "../../parts/data-table.tsx";
 import { ChoiceField } from "../../parts/fields.tsx";
-import { given, typed } from "../../parts/form-dialog.tsx";
+import { fieldText, withoutEmpty } from "../../parts/form-dialog.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { counted } from "../../parts/plural.ts";
@@ -135,7 +135,7 @@ function Actions({
         submit={(form, confirm) =>
           confirm({
             params,
-            body: { assetId, confirmed: !isConfirmed, ...given({ keyId: typed(form, "keyId") }) },
+            body: { assetId, confirmed: !isConfirmed, ...withoutEmpty({ keyId: fieldText(form, "keyId") }) },
           })
         }
       >

@@ -6,7 +6,7 @@ import { ButtonRow } from "../../parts/button-row.tsx";
 import { Card } from "../../parts/card.tsx";
 import { FeatureGate } from "../../parts/feature-gate.tsx";
 import { CheckField, LongField, NumberField } from "../../parts/fields.tsx";
-import { typed, typedList } from "../../parts/form-dialog.tsx";
+import { fieldEntries, fieldText } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { counted } from "../../parts/plural.ts";
@@ -124,7 +124,7 @@ function Policy({ appId }: { appId: string }) {
   );
 }
 
-/** The form of a policy. Without `policy`, the form creates the first one, so no etag is sent. */
+/** The form of a policy. Without `policy`, the form creates a policy, so no etag is sent. */
 function EditPolicy({ appId, policy }: { appId: string; policy?: Schemas["RotationPolicy"] }) {
   const params = { path: { app_id: appId }, ...(policy && { header: { "If-Match": policy.etag } }) };
   return (
@@ -133,15 +133,15 @@ function EditPolicy({ appId, policy }: { appId: string; policy?: Schemas["Rotati
       title={policy ? "Edit policy" : "Set policy"}
       action="Save policy"
       submit={async (form, set) => {
-        const expiryDays = typed(form, "expiryDays");
+        const expiryDays = fieldText(form, "expiryDays");
         await set({
           params,
           body: {
             automatic: form.has("automatic"),
             expiryDays: expiryDays === "" ? null : Number(expiryDays),
-            overlapDays: Number(typed(form, "overlapDays")),
+            overlapDays: Number(fieldText(form, "overlapDays")),
             updateKeyVaults: form.has("updateKeyVaults"),
-            targets: typedList(form, "targets"),
+            targets: fieldEntries(form, "targets"),
           },
         });
       }}

@@ -223,7 +223,7 @@ function finishActionOf({ goingBack, appId }: Rotation): string {
   return appId === null ? "Finish rotation now" : "Delete old secret and finish";
 }
 
-/** Returns the consequence of that button, for its dialog. */
+/** Returns the consequence of the action that `finishActionOf` names, for its dialog. */
 function finishTextOf({ goingBack, appId }: Rotation): string {
   if (goingBack !== null)
     return "Ends the rollback without restoring the remaining consumers. They may still use the new secret and stop working.";

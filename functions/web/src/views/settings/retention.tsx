@@ -1,7 +1,7 @@
 import { Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { NumberField } from "../../parts/fields.tsx";
-import { given, typed } from "../../parts/form-dialog.tsx";
+import { fieldText, withoutEmpty } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { counted } from "../../parts/plural.ts";
@@ -81,7 +81,7 @@ function History({
             await purge({
               params: { path: { history_type: historyType } },
               // An empty field is 0 as a number. It is omitted, so that the configured retention applies.
-              body: given({ retentionDays: Number(typed(form, "retentionDays")) || null }),
+              body: withoutEmpty({ retentionDays: Number(fieldText(form, "retentionDays")) || null }),
             }),
           )
         }

@@ -2,7 +2,7 @@ import { Badge, makeStyles, Text, tokens } from "@fluentui/react-components";
 import type { Call } from "../../api/calls.ts";
 import { client, type Problem, type Schemas } from "../../api/client.ts";
 import { ChoiceField, NumberField, TextField } from "../../parts/fields.tsx";
-import { typed } from "../../parts/form-dialog.tsx";
+import { fieldText } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import type { Category } from "./categories.ts";
@@ -119,7 +119,7 @@ function Toggle({ setting, category, isOn }: Props & { isOn: boolean }) {
       {...(key === "watchAll" && {
         preview: {
           action: "Preview changes",
-          first: true,
+          isRequired: true,
           load: async (_: FormData, change: Call<"updateFeaturesSettings">) => (
             <ScopeChange of={scopeIn(await change({ params: { query: { preview: true } }, body: { [key]: !isOn } }))} />
           ),
@@ -165,7 +165,7 @@ function Value({ setting: { key, type, value, minimum, maximum, allowed, descrip
 
 /** Returns the value from the form data, with the type that the API expects. */
 function typedValue({ type }: OneSetting, form: FormData): OneSetting["value"] {
-  return type === "integer" ? Number(typed(form, "value")) : typed(form, "value");
+  return type === "integer" ? Number(fieldText(form, "value")) : fieldText(form, "value");
 }
 
 /**
@@ -211,7 +211,7 @@ function Reset({ setting: { key }, category }: Props) {
       {...(key === "watchAll" && {
         preview: {
           action: "Preview changes",
-          first: true,
+          isRequired: true,
           load: async (_: FormData, reset: Call<"removeOverride">) => (
             <ScopeChange of={scopeIn([(await reset({ params: { path, ...ONLY_PREVIEW } })).setting])} />
           ),

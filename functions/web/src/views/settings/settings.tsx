@@ -25,7 +25,7 @@ export default function Settings() {
                 action="Reset all settings"
                 preview={{
                   action: "Preview changes",
-                  first: true,
+                  isRequired: true,
                   load: async (_, reset) => <Resets of={await reset({ params: ONLY_PREVIEW })} />,
                 }}
                 submit={async (_, reset) => <Resets of={await reset({})} />}

@@ -1,7 +1,7 @@
 import { useState } from "react";
 import type { Schemas } from "../../api/client.ts";
 import { ExpiryField, SecretField, TextField } from "../../parts/fields.tsx";
-import { expiryOf, given, typed, typedList } from "../../parts/form-dialog.tsx";
+import { fieldEntries, fieldExpiry, fieldText, withoutEmpty } from "../../parts/form-dialog.tsx";
 
 /** The OpenID Connect fields, filled with the saved configuration. */
 export function OidcFields({ saved }: { saved: Schemas["SsoConfiguration"] }) {
@@ -37,7 +37,7 @@ export function OidcFields({ saved }: { saved: Schemas["SsoConfiguration"] }) {
         name="oidcClientSecretExpiresOn"
         label="Client secret expires"
         hint="Alert rules of the type “Credential of this service expires soon” notify before this date."
-        end={saved.oidcClientSecretExpiresOn}
+        savedExpiry={saved.oidcClientSecretExpiresOn}
         hasNewSecret={hasNewSecret}
       />
       <TextField
@@ -54,13 +54,13 @@ export function OidcFields({ saved }: { saved: Schemas["SsoConfiguration"] }) {
 export function oidcOf(form: FormData) {
   return {
     tested: {
-      oidcIssuer: typed(form, "oidcIssuer"),
-      oidcClientId: typed(form, "oidcClientId"),
-      ...given({ oidcClientSecret: typed(form, "oidcClientSecret") }),
+      oidcIssuer: fieldText(form, "oidcIssuer"),
+      oidcClientId: fieldText(form, "oidcClientId"),
+      ...withoutEmpty({ oidcClientSecret: fieldText(form, "oidcClientSecret") }),
     },
     others: {
-      oidcScopes: typedList(form, "oidcScopes"),
-      ...expiryOf(form, "oidcClientSecretExpiresOn"),
+      oidcScopes: fieldEntries(form, "oidcScopes"),
+      ...fieldExpiry(form, "oidcClientSecretExpiresOn"),
     },
   };
 }

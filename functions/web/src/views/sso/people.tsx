@@ -1,7 +1,7 @@
 import { Text } from "@fluentui/react-components";
 import type { Schemas } from "../../api/client.ts";
 import { CheckField, ChoiceField, LongField, TextField } from "../../parts/fields.tsx";
-import { chosen, typed, typedList, typedOrNull } from "../../parts/form-dialog.tsx";
+import { fieldChoice, fieldEntries, fieldText, fieldTextOrNull } from "../../parts/form-dialog.tsx";
 import { Operate } from "../../parts/operate.tsx";
 
 type Configuration = Schemas["SsoConfiguration"];
@@ -39,14 +39,14 @@ export function People({ saved }: { saved: Configuration }) {
           title="Edit user access"
           action="Save user access"
           submit={(form, put) => {
-            const roles = mappingOf(typed(form, "roleMapping"));
-            const domains = typedList(form, "allowedEmailDomains");
+            const roles = mappingOf(fieldText(form, "roleMapping"));
+            const domains = fieldEntries(form, "allowedEmailDomains");
             return put({
               params: { header: { "If-Match": etag } },
               body: {
                 autoCreateUsers: form.has("autoCreateUsers"),
-                defaultRole: chosen(form, "defaultRole", ["user", "auditor", "operator", ""]) || null,
-                rolesClaim: typedOrNull(form, "rolesClaim"),
+                defaultRole: fieldChoice(form, "defaultRole", ["user", "auditor", "operator", ""]) || null,
+                rolesClaim: fieldTextOrNull(form, "rolesClaim"),
                 roleMapping: roles,
                 allowedEmailDomains: domains.length === 0 ? null : domains,
               },

@@ -2,7 +2,7 @@ import { MessageBar, MessageBarBody, Text } from "@fluentui/react-components";
 import type { Schemas } from "../../api/client.ts";
 import { ButtonRow } from "../../parts/button-row.tsx";
 import { CheckField, TextField } from "../../parts/fields.tsx";
-import { given, typed } from "../../parts/form-dialog.tsx";
+import { fieldText, withoutEmpty } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { OidcFields, oidcOf } from "./oidc.tsx";
@@ -79,7 +79,7 @@ function ConfigureProvider({ saved, type }: { saved: Configuration; type: "oidc"
       preview={{
         operation: "testSsoConfiguration",
         action: "Test connection",
-        first: true,
+        isRequired: true,
         load: async (form, test) => (
           <TestOutcome of={await test({ body: { providerType: type, ...membersOf(form).tested } })} />
         ),
@@ -91,7 +91,7 @@ function ConfigureProvider({ saved, type }: { saved: Configuration; type: "oidc"
           body: {
             providerType: type,
             isEnabled: form.has("isEnabled"),
-            ...given({ loginButtonText: typed(form, "loginButtonText") }),
+            ...withoutEmpty({ loginButtonText: fieldText(form, "loginButtonText") }),
             ...tested,
             ...others,
           },

@@ -1,7 +1,7 @@
 import { Text } from "@fluentui/react-components";
 import type { Schemas } from "../../api/client.ts";
 import { CheckField, LongField, TextField } from "../../parts/fields.tsx";
-import { typed, typedOrNull } from "../../parts/form-dialog.tsx";
+import { fieldText, fieldTextOrNull } from "../../parts/form-dialog.tsx";
 
 /** The SAML fields: the provider's metadata, or its entity ID, URLs and certificates. */
 export function SamlFields({ saved }: { saved: Schemas["SsoConfiguration"] }) {
@@ -50,22 +50,22 @@ export function SamlFields({ saved }: { saved: Schemas["SsoConfiguration"] }) {
 
 /** Returns the configuration from the form data: `tested` is the part that a connection test uses. */
 export function samlOf(form: FormData) {
-  const samlIdpMetadataXml = typed(form, "samlIdpMetadataXml");
+  const samlIdpMetadataXml = fieldText(form, "samlIdpMetadataXml");
   // The provider can publish several certificates, so the field can contain several PEM blocks.
-  const certificates = typed(form, "samlIdpCertificates").match(/-----BEGIN [^-]+-----[^-]+-----END [^-]+-----/g);
+  const certificates = fieldText(form, "samlIdpCertificates").match(/-----BEGIN [^-]+-----[^-]+-----END [^-]+-----/g);
   return {
     // Metadata replaces the four fields. Without metadata, an empty field deletes its saved value.
     tested:
       samlIdpMetadataXml === ""
         ? {
-            samlEntryPoint: typedOrNull(form, "samlEntryPoint"),
-            samlLogoutUrl: typedOrNull(form, "samlLogoutUrl"),
-            samlIdpEntityId: typedOrNull(form, "samlIdpEntityId"),
+            samlEntryPoint: fieldTextOrNull(form, "samlEntryPoint"),
+            samlLogoutUrl: fieldTextOrNull(form, "samlLogoutUrl"),
+            samlIdpEntityId: fieldTextOrNull(form, "samlIdpEntityId"),
             samlIdpCertificates: certificates ? [...certificates] : null,
           }
         : { samlIdpMetadataXml },
     others: {
-      samlIdAttribute: typedOrNull(form, "samlIdAttribute"),
+      samlIdAttribute: fieldTextOrNull(form, "samlIdAttribute"),
       samlSignRequests: form.has("samlSignRequests"),
     },
   };

@@ -4,7 +4,7 @@ import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { counted } from "../../parts/plural.ts";
 
-/** The first card of the Single sign-on page: whether single sign-on works, as far as a sign-in shows it, and the test. */
+/** The first card of the Single sign-on page: the last successful sign-in, and a test of the saved configuration. */
 export function SignInStatus({ saved }: { saved: Schemas["SsoConfiguration"] }) {
   const { isEnabled, totalSsoLogins, lastSuccessfulLoginAt, updatedAt } = saved;
   const isUsed = lastSuccessfulLoginAt !== null;

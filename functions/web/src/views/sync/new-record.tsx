@@ -2,7 +2,7 @@ import { Text } from "@fluentui/react-components";
 import { useState } from "react";
 import type { Schemas } from "../../api/client.ts";
 import { ChoiceField, TextField } from "../../parts/fields.tsx";
-import { chosen, given, typed } from "../../parts/form-dialog.tsx";
+import { fieldChoice, fieldText, withoutEmpty } from "../../parts/form-dialog.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { RecordFields, recordOf } from "./record-fields.tsx";
 import { PROVIDER_NAMES, SERVICES, serviceNames } from "./targets.ts";
@@ -18,15 +18,15 @@ export const NewRecord = () => (
       title="Create sync"
       action="Create sync"
       submit={(form, create) => {
-        const targetProvider = chosen(form, "targetProvider", PROVIDERS);
+        const targetProvider = fieldChoice(form, "targetProvider", PROVIDERS);
         return create({
           body: {
-            sourceVault: typed(form, "sourceVault"),
-            sourceSecret: typed(form, "sourceSecret"),
+            sourceVault: fieldText(form, "sourceVault"),
+            sourceSecret: fieldText(form, "sourceSecret"),
             targetProvider,
-            targetService: chosen(form, "targetService", SERVICES[targetProvider]),
-            targetName: typed(form, "targetName"),
-            ...given({ targetRegion: typed(form, "targetRegion") }),
+            targetService: fieldChoice(form, "targetService", SERVICES[targetProvider]),
+            targetName: fieldText(form, "targetName"),
+            ...withoutEmpty({ targetRegion: fieldText(form, "targetRegion") }),
             ...recordOf(form),
           },
         });

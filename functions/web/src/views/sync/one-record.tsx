@@ -93,7 +93,7 @@ function Actions({ record }: { record: SyncRecord }) {
         preview={{
           operation: "planSyncRecord",
           action: "Preview sync",
-          first: true,
+          isRequired: true,
           load: async (_, plan) => <Plan of={await plan({ params })} />,
         }}
         submit={(_, run) => run({ params })}

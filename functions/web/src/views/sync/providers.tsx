@@ -3,7 +3,7 @@ import { useState } from "react";
 import { api, type Schemas } from "../../api/client.ts";
 import { ButtonRow } from "../../parts/button-row.tsx";
 import { ExpiryField, LongField, SecretField, TextField } from "../../parts/fields.tsx";
-import { expiryOf, given, typed } from "../../parts/form-dialog.tsx";
+import { fieldExpiry, fieldText, withoutEmpty } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { QueryResult } from "../../parts/query-result.tsx";
@@ -14,8 +14,8 @@ type Member = Exclude<keyof Schemas["SyncProviderChange"], "expiresOn">;
 type Members = { name: Member; label: string; kind?: "secret" | "secretLines" | "lines" | "url" }[];
 
 /**
- * The fields of each provider, by the API's member name. The API never returns a `secret`. `lines` and `secretLines` are
- * multiline text.
+ * The fields of each provider, by the API's member name. The API never returns the values of `secret` and `secretLines`.
+ * `lines` and `secretLines` are multiline text.
  */
 const MEMBERS: Record<string, Members> = {
   azure: [],
@@ -103,8 +103,8 @@ function Actions({ provider: details }: { provider: Provider }) {
         action="Test and save"
         submit={(form, configure) => {
           // Empty fields are not sent. The API keeps the saved secrets if none is sent, and removes settings that are not sent.
-          const texts = Object.fromEntries(members.map(({ name }) => [name, typed(form, name)]));
-          return configure({ params, body: { ...given(texts), ...expiryOf(form, "expiresOn") } });
+          const texts = Object.fromEntries(members.map(({ name }) => [name, fieldText(form, name)]));
+          return configure({ params, body: { ...withoutEmpty(texts), ...fieldExpiry(form, "expiresOn") } });
         }}
       >
         <Text>
@@ -156,7 +156,7 @@ function Fields({ provider: { secretsSet, settings, expiresOn }, members }: { pr
         name="expiresOn"
         label="Credential expires"
         hint="Alert rules of the type “Credential of this service expires soon” notify before this date."
-        end={expiresOn}
+        savedExpiry={expiresOn}
         hasNewSecret={filled.length > 0}
       />
     </>

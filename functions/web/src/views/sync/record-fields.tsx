@@ -1,6 +1,6 @@
 import type { Schemas } from "../../api/client.ts";
 import { CheckField, ChoiceField, NumberField } from "../../parts/fields.tsx";
-import { chosen, typed } from "../../parts/form-dialog.tsx";
+import { fieldChoice, fieldText } from "../../parts/form-dialog.tsx";
 
 /** Reactions of a sync to drift: another client changed the copy. */
 const ON_DRIFT = {
@@ -45,8 +45,8 @@ export function RecordFields({ record }: { record?: Schemas["SyncRecord"] }) {
 
 /** Returns the body members that the fields contain. */
 export const recordOf = (form: FormData) => ({
-  scheduleHours: Number(typed(form, "scheduleHours")),
-  onDrift: chosen(form, "onDrift", ["overwrite", "report"]),
+  scheduleHours: Number(fieldText(form, "scheduleHours")),
+  onDrift: fieldChoice(form, "onDrift", ["overwrite", "report"]),
   adopt: form.has("adopt"),
   enabled: form.has("enabled"),
 });

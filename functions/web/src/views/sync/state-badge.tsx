@@ -30,7 +30,7 @@ export const StateBadge = ({ state }: { state: State }) => (
 );
 
 /**
- * Returns when the copy was last known to equal the source. A run compares before it copies, so the time of a copy is later than that
+ * Returns when the copy was last compared with the source. A run compares before it copies, so the time of a copy is later than that
  * of its comparison.
  */
 export const lastComparedAt = ({

@@ -1,7 +1,7 @@
 import { Checkbox } from "@fluentui/react-components";
 import { useSearchParams } from "../../parts/router.tsx";
 
-/** A checkbox for a filter in the address. The other filters stay. */
+/** A checkbox that sets a filter in the address to `true`, or removes the filter. The other filters stay. */
 export function FilterCheckbox({ name, label }: { name: string; label: string }) {
   const [params, setParams] = useSearchParams();
   const change = (checked: boolean) =>

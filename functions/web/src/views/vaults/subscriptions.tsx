@@ -3,7 +3,7 @@ import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { ButtonRow } from "../../parts/button-row.tsx";
 import { TextField } from "../../parts/fields.tsx";
-import { typed } from "../../parts/form-dialog.tsx";
+import { fieldText } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
@@ -57,7 +57,7 @@ export function Subscriptions() {
           title="Add subscription"
           action="Add subscription"
           submit={(form, add) =>
-            add({ body: { subscriptionId: typed(form, "subscriptionId"), name: typed(form, "name") } })
+            add({ body: { subscriptionId: fieldText(form, "subscriptionId"), name: fieldText(form, "name") } })
           }
         >
           <Text>

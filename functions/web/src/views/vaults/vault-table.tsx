@@ -26,7 +26,7 @@ const COLUMNS: Column<Vault>[] = [
   { title: "Access problems", wide: true, cell: failuresOf },
 ];
 
-/** Vaults are in the order of their names, the only order that the API reads from an index. */
+/** Filters of the table. There is no choice of an order: the API lists vaults only by name. */
 const FILTERS = [
   { name: "search", label: "Vault name contains" },
   { name: "subscription", label: "Subscription", placeholder: "Subscription ID" },
@@ -77,16 +77,12 @@ const assetCountOf = ({ assets, failures }: Vault, type: keyof Vault["assets"]):
 const statusCountOf = ({ health, failures }: Vault, status: keyof Vault["health"]): string =>
   countUnlessUnread(health[status], failures.length > 0);
 
-/** Names of the lists of a vault that could not be read. */
-const LISTS: Record<string, string> = {
+/** Display texts for the lists of a vault, one per type of asset. */
+const LISTS = {
   secret: "Secrets",
   key: "Keys",
   certificate: "Certificates",
-  secrets: "Secrets",
-  keys: "Keys",
-  certificates: "Certificates",
-  vault: "Vault",
-};
+} as const satisfies Record<Vault["failures"][number]["list"], string>;
 
 /** Returns the access problems of a vault. Until `retryAt`, only scans of the mode `force` read it. */
 function failuresOf({ failures, retryAt }: Vault) {
@@ -95,7 +91,7 @@ function failuresOf({ failures, retryAt }: Vault) {
     <>
       {failures.map(({ list, message, remedy, at }) => (
         <div key={list}>
-          {LISTS[list] ?? list}: {message} {remedy} (<Instant at={at} relative />)
+          {LISTS[list]}: {message} {remedy} (<Instant at={at} relative />)
         </div>
       ))}
       {retryAt !== null && (
