@@ -34,6 +34,13 @@ const LOSSES: readonly Loss[] = [
     line: (count) => `Alert rules of the type lateRenewal: ${count}. This build can't read them. Delete them first.`,
   },
   {
+    table: "Rotations",
+    upTo: "fc16f64b",
+    isIn: ({ issuer, endedAt }) => issuer === "resourceKey" && endedAt === undefined,
+    line: (count) =>
+      `Rotations of keys of Azure resources that have not ended: ${count}. This build can't continue them. Finish or cancel them first.`,
+  },
+  {
     table: "IdempotencyKeys",
     upTo: "6da79ba2",
     isIn: () => true,
