@@ -241,17 +241,36 @@ const STEP_NAMES: Record<StepName, string> = {
   cleanUp: "Delete the temporary copy of the new secret",
 };
 
+/** Steps with another name if the rotation replaces a key of an Azure resource. */
+const KEY_STEP_NAMES: Partial<Record<StepName, string>> = {
+  create: "Regenerate the key that is not in use",
+  prove: "Check the new key",
+  publish: "Save the new key to Key Vault",
+  verify: "Update consumers and check that they use the new key",
+  overlap: "Keep both keys valid for the overlap period",
+  revoke: "Regenerate the old key, if the request asked for it",
+  putBack: "Save the old key to Key Vault again",
+  restore: "Check that consumers use the old key again",
+  removeNew: "Check that nothing uses the new key",
+  cleanUp: "Delete the temporary copies of the keys",
+};
+
 /** Names the failed step at which the rotation stopped. Empty if no step has failed. */
-function stepText({ steps }: RotationRecord): string {
-  const failed = steps.findLast(({ status }) => status === "failed");
-  return failed === undefined ? "" : ` at the step “${STEP_NAMES[failed.name]}”`;
+function stepText(record: RotationRecord): string {
+  const failed = record.steps.findLast(({ status }) => status === "failed");
+  if (failed === undefined) return "";
+  const name = (isOfKey(record) ? KEY_STEP_NAMES[failed.name] : undefined) ?? STEP_NAMES[failed.name];
+  return ` at the step “${name}”`;
 }
 
-/** Says until when the new secret is valid beside the old one. Empty for vault secrets, and if the old secret may be gone. */
+/**
+ * Says until when the new secret is valid beside the old one. Empty for vault secrets, for keys of resources, which don't expire,
+ * and if the old secret may be gone.
+ */
 function validityText(record: RotationRecord, now: Date): string {
   const { newKeyId, newExpiresAt, revokingSince } = record;
-  if (isVaultSecret(record) || newKeyId === undefined || newExpiresAt === undefined || revokingSince !== undefined)
-    return "";
+  if (isVaultSecret(record) || isOfKey(record) || newKeyId === undefined) return "";
+  if (newExpiresAt === undefined || revokingSince !== undefined) return "";
   return ` Both secrets work until they expire. The new one expires on ${timeText(new Date(newExpiresAt), now)}.`;
 }
 

@@ -2,7 +2,9 @@ import type { Caller } from "../platform/http/endpoint.ts";
 import type { RotationPlan } from "./request.ts";
 import { isVaultSecret, type RotationRecord, type StepName } from "./rotation.ts";
 
+/** Steps if an issuer creates the new value. */
 const ISSUER_STEPS: readonly StepName[] = ["create", "prove", "publish", "verify", "overlap", "revoke", "cleanUp"];
+/** Steps if the new value came with the request. */
 const VAULT_SECRET_STEPS: readonly StepName[] = ["publish", "verify", "overlap", "cleanUp"];
 
 /** A rotation that is not stored yet. */
@@ -13,8 +15,9 @@ export function draftRotation(
   plan: RotationPlan,
   { rotationId, caller, automatic, now }: { rotationId: string; caller: Caller; automatic: boolean; now: Date },
 ): Draft {
-  const forward = isVaultSecret(plan) ? VAULT_SECRET_STEPS : ISSUER_STEPS;
-  const steps = plan.removeExpired === undefined ? forward : (["makeRoom", ...forward] as const);
+  const usualSteps = isVaultSecret(plan) ? VAULT_SECRET_STEPS : ISSUER_STEPS;
+  // An application that can't have another client secret loses an expired one first.
+  const steps = plan.removeExpired === undefined ? usualSteps : (["makeRoom", ...usualSteps] as const);
   return {
     ...plan,
     rotationId,

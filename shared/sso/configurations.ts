@@ -54,7 +54,7 @@ export interface Configurations {
    * Counts a sign-in. The sign-in of an administrator is also recorded, because it is required before passwords can be turned
    * off. If storage fails, both are lost, but the sign-in succeeds.
    */
-  signedIn(config: SsoConfiguration, role: Role): Promise<void>;
+  recordSignIn(config: SsoConfiguration, role: Role): Promise<void>;
 }
 
 /** Attempts to write a count while other sign-ins write it. */
@@ -200,7 +200,7 @@ export function createConfigurations(deps: {
       });
     },
 
-    async signedIn(config, role) {
+    async recordSignIn(config, role) {
       const lastAt = clock.now().toISOString();
       try {
         await repeatOnConflict(async () => {

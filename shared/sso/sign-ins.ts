@@ -157,7 +157,7 @@ export function createSignIns(deps: {
         }
         person = await protocol.complete(config, request, { parameters }, ownOrigin);
         const signedIn = await signInPerson(config, person, caller, userAgent);
-        await configurations.signedIn(config, signedIn.user.role);
+        await configurations.recordSignIn(config, signedIn.user.role);
         // An empty value and a lifetime of 0 delete the binding cookie.
         return { location: request.returnUrl, cookies: [signedIn.cookie, bindingCookie(name, "", 0)] };
       } catch (error) {

@@ -57,6 +57,7 @@ const scenarios: Scenario[] = [
   {
     name: "a rotation that is rolled back",
     prepare: (company, place) => {
+      // `action`: the service must restart them. It refreshes the one with the smaller `blast` first.
       company.add("web-good", place, "action", { blast: 1 });
       company.add("web-bad", place, "action", { blast: 2, refreshFault: "never takes it" });
     },
@@ -81,7 +82,8 @@ async function rotateWithCrash(scenario: Scenario, crash: SimulatedCrash | undef
   const { row, crashCount } = await world.run(rotationId, crash ? { crash } : {});
   expect(row.status, `${name}: ${JSON.stringify(row.attention)}`).toBe(scenario.finalStatus);
   await expectRotationInvariants(world, app, row);
-  // The inventory was requested to read everything that the rotation changed, regardless of the call that crashed.
+  // The inventory was requested to read everything that the rotation changed, regardless of the call that crashed. After a
+  // rollback, the request `{}` names no secret, so the inventory reads the whole application.
   const { appId, objectId, newKeyId: added, oldKeyId: removed } = row;
   const changes = row.status === "completed" ? [{ added }, VAULT, { removed }] : [{ added }, VAULT, {}];
   for (const change of changes)

@@ -11,7 +11,7 @@ const ISSUERS: Record<string, string> = {
   Unknown: "CN=Acme Issuing CA 01, O=Acme Corporation, C=NL",
   LetsEncrypt: "CN=R12, O=Let's Encrypt, C=US",
 };
-/** Authorities whose certificates browsers trust. They embed certificate timestamps. */
+/** Authorities whose certificates browsers trust. They embed signed timestamps of certificate transparency logs. */
 const PUBLIC_AUTHORITIES = ["DigiCert", "GlobalSign", "LetsEncrypt"];
 
 /**
@@ -40,6 +40,7 @@ export class CertificateMaker {
 
   #create(name: string, version: CertificateVersion): Buffer {
     if (version.der !== undefined) return Buffer.from(version.der, "base64");
+    // A vault names the issuer of a Let's Encrypt certificate `Unknown`.
     const authority = version.authority === "LetsEncrypt" ? version.authority : version.issuer;
     const selfSigned = version.issuer === "Self";
     const usesSigningKey = selfSigned && version.shape.type === "RSA" && version.shape.size === 2048;

@@ -1,13 +1,27 @@
 /** Display texts for the API's rotation enums. docs/rotation.md describes each of them. */
 import type { Schemas } from "../api/client.ts";
+import { titleOfId } from "./asset-name.ts";
+import { isolated } from "./isolated.ts";
 
 type Rotation = Schemas["Rotation"];
+
+/** Returns the name of what is rotated: an application, a vault secret, or an Azure resource whose key is rotated. */
+export function subjectOf({
+  appName,
+  appId,
+  assetId,
+  resourceId,
+}: Pick<Rotation, "appName" | "appId" | "assetId" | "resourceId">): string {
+  if (appName !== null) return isolated(appName);
+  if (assetId !== null) return titleOfId(assetId);
+  return resourceId === null ? (appId ?? "a secret") : isolated(resourceId.slice(resourceId.lastIndexOf("/") + 1));
+}
 
 /**
  * States of a rotation. Between `planned` and an end state, a status names the step in progress. A rotation with
  * `needsAttention` has stopped until a user acts.
  */
-export const STATUSES = {
+const STATUSES = {
   planned: "Planned",
   creating: "Creating the new secret",
   proving: "Testing sign-in with the new secret",
@@ -22,6 +36,19 @@ export const STATUSES = {
   needsAttention: "Needs attention",
 } as const satisfies Record<Rotation["status"], string>;
 
+/** Statuses with another text if the rotation replaces a key of an Azure resource. */
+const KEY_STATUSES: Partial<Record<Rotation["status"], string>> = {
+  creating: "Regenerating the key that is not in use",
+  proving: "Checking the new key",
+  publishing: "Saving the new key",
+  overlapping: "Overlap period: both keys are valid",
+  revoking: "Ending the use of the old key",
+};
+
+/** Returns the text of a rotation's status. */
+export const statusTextOf = ({ status, keyKind }: Pick<Rotation, "status" | "keyKind">): string =>
+  (keyKind === null ? undefined : KEY_STATUSES[status]) ?? STATUSES[status];
+
 /** Statuses in which a rotation has ended, so that it no longer changes. */
 export const FINAL_STATUSES: Rotation["status"][] = ["completed", "failed", "cancelled", "rolledBack"];
 
@@ -29,7 +56,7 @@ export const FINAL_STATUSES: Rotation["status"][] = ["completed", "failed", "can
  * Steps of a rotation. Only a rollback has `putBack`, `restore` and `removeNew`. `makeRoom` runs only if an
  * expired secret must be deleted first.
  */
-export const STEPS = {
+const STEPS = {
   makeRoom: "Delete an expired secret",
   create: "Create the new secret",
   prove: "Test sign-in with the new secret",
@@ -42,6 +69,26 @@ export const STEPS = {
   removeNew: "Delete the new secret",
   cleanUp: "Delete the temporary copy of the new secret",
 } as const satisfies Record<Rotation["steps"][number]["name"], string>;
+
+/** Steps with another text if the rotation replaces a key of an Azure resource. */
+const KEY_STEPS: Partial<Record<Rotation["steps"][number]["name"], string>> = {
+  create: "Regenerate the key that is not in use",
+  prove: "Check the new key",
+  publish: "Save the new key to Key Vault",
+  verify: "Update consumers and check that they use the new key",
+  overlap: "Keep both keys valid for the overlap period",
+  revoke: "Regenerate the old key, if the request asked for it",
+  putBack: "Save the old key to Key Vault again",
+  restore: "Check that consumers use the old key again",
+  removeNew: "Check that nothing uses the new key",
+  cleanUp: "Delete the temporary copies of the keys",
+};
+
+/** Returns the text of a rotation's step. */
+export const stepTextOf = (
+  name: Rotation["steps"][number]["name"],
+  { keyKind }: Pick<Rotation, "keyKind">,
+): string => (keyKind === null ? undefined : KEY_STEPS[name]) ?? STEPS[name];
 
 /** The label of the choice where a rotation stores the new secret. */
 export const SAVE_TO_MATCHES = "Save the new secret to Key Vault";

@@ -1,7 +1,7 @@
 import { Badge, makeStyles, Text, tokens } from "@fluentui/react-components";
 import type { Schemas } from "../api/client.ts";
 import { ApiSentence, Instant } from "./instant.tsx";
-import { STEP_STATUSES, STEPS } from "./rotation-texts.ts";
+import { STEP_STATUSES, stepTextOf } from "./rotation-texts.ts";
 import { MINUTE_MS, SECOND_MS } from "./time.ts";
 
 type Rotation = Schemas["Rotation"];
@@ -40,7 +40,8 @@ const useStyles = makeStyles({
 });
 
 /** The steps of a rotation as a timeline: what each one did, when it ran and how long it took, and which ones follow. */
-export function RotationTimeline({ of: { steps, overlapEndsAt } }: { of: Pick<Rotation, "steps" | "overlapEndsAt"> }) {
+export function RotationTimeline({ of: rotation }: { of: Pick<Rotation, "steps" | "overlapEndsAt" | "keyKind"> }) {
+  const { steps, overlapEndsAt } = rotation;
   const styles = useStyles();
   return (
     <ol className={styles.list} aria-label="Steps of the rotation">
@@ -49,7 +50,7 @@ export function RotationTimeline({ of: { steps, overlapEndsAt } }: { of: Pick<Ro
         return (
           <li key={name} className={styles.step}>
             <span className={styles.point} style={{ backgroundColor: POINTS[status] }} aria-hidden />
-            {STEPS[name]} <Badge color={COLORS[status]}>{STEP_STATUSES[status]}</Badge>{" "}
+            {stepTextOf(name, rotation)} <Badge color={COLORS[status]}>{STEP_STATUSES[status]}</Badge>{" "}
             {finishedAt && <Instant at={finishedAt} relative />}
             {durationOf(step)}
             {name === "overlap" && status !== "done" && overlapEndsAt && (

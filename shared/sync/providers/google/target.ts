@@ -26,8 +26,8 @@ const numberOf = (name: string): number => Number(name.slice(name.lastIndexOf("/
 
 /**
  * Target in Google Secret Manager. Versions have no metadata, so annotations of the secret contain the owner (a sync record) and a
- * note of which version holds which mark. A mark identifies the record and the source version of a write. `holds` is the ID of the
- * current version's mark. There is no conditional write: a version that another writer adds between the read and the write is
+ * note of which version holds which mark. A mark is the ID of one write: the record and the version of its source. In the result of
+ * `describe`, `holds` is the mark of the current version. There is no conditional write: a version that another writer adds between the read and the write is
  * recognized by its number and corrected by the next run. https://cloud.google.com/secret-manager/docs/reference/rest
  */
 export function googleTarget(settings: GoogleSettings, secrets: GoogleSecrets, deps: ProviderDependencies): SyncTarget {

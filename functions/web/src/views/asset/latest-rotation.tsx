@@ -9,7 +9,7 @@ import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { pollUntil } from "../../parts/polling.ts";
 import { QueryResult } from "../../parts/query-result.tsx";
-import { FINAL_STATUSES, STATUSES } from "../../parts/rotation-texts.ts";
+import { FINAL_STATUSES, statusTextOf } from "../../parts/rotation-texts.ts";
 import { RotationTimeline } from "../../parts/rotation-timeline.tsx";
 
 type Rotation = Schemas["Rotation"];
@@ -94,7 +94,7 @@ function Outcome({ rotation, assetId }: { rotation: Rotation; assetId: string })
   if (status !== "completed" && status !== "overlapping")
     return (
       <>
-        {STATUSES[status]}. {failure && `${failure.message} ${failure.remedy}`}
+        {statusTextOf(rotation)}. {failure && `${failure.message} ${failure.remedy}`}
         {attention && `${attention.message} ${attention.next}`}
       </>
     );

@@ -30,8 +30,8 @@ const PROBLEMS = {
   pinnedConsumer: "A consumer uses a fixed version, so it does not follow a renewal",
   keyNotExportable: "A consumer needs the private key, which can't be exported",
   noOwner: "No owner",
-  triggerTooEarly: "The policy renews too early for a validity of 47 days",
-  orderNotMet: "The validity differs from the ordered one",
+  triggerTooEarly: "With a validity of 47 days, the policy would renew too often",
+  orderNotMet: "The authority issued another validity than the policy asks for",
 } as const satisfies Record<ProblemCode, string>;
 
 const useStyles = makeStyles({ link: { marginInlineEnd: tokens.spacingHorizontalM } });

@@ -44,7 +44,7 @@ function Application({ appId }: { appId: string }) {
           <Text>
             Client ID: {data.appId}. <Link href={createHref("/rotation", {})}>All applications and rotations</Link>
           </Text>
-          {/* Why the application can't be rotated. Empty if it can. Each secret below says so too. */}
+          {/* Why the application can't be rotated, if it has no secret. Otherwise the card shows the reasons beside each secret. */}
           {!data.credentials.some(({ kind }) => kind === "secret") &&
             data.reasons.map(({ code, message }) => <Text key={code}>{message}</Text>)}
           <Card title="Credentials">

@@ -1,7 +1,6 @@
 import { Link, MessageBar, MessageBarBody, MessageBarTitle, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
-import { titleOfId } from "../../parts/asset-name.ts";
 import { ButtonRow } from "../../parts/button-row.tsx";
 import { Card } from "../../parts/card.tsx";
 import { kindOf } from "../../parts/dependency-texts.ts";
@@ -15,7 +14,8 @@ import { Lines, NotWritten } from "../../parts/rotation-plan.tsx";
 import {
   CONSUMER_STATES,
   FINAL_STATUSES,
-  STATUSES,
+  statusTextOf,
+  subjectOf,
   TARGET_STATES,
   VERIFICATION_RESULTS,
 } from "../../parts/rotation-texts.ts";
@@ -25,12 +25,6 @@ import { useWhyNot } from "../../parts/unavailable.tsx";
 import { View } from "../../parts/view.tsx";
 
 type Rotation = Schemas["Rotation"];
-
-/** Returns the name of the application or of the vault secret. */
-function nameOf({ appName, assetId }: Rotation): string {
-  if (appName !== null) return isolated(appName);
-  return assetId === null ? "a secret" : titleOfId(assetId);
-}
 
 /** The page of one rotation: its steps with their progress, the affected resources, and the actions of the user. */
 export default function OneRotation() {
@@ -44,9 +38,9 @@ export default function OneRotation() {
   return (
     <QueryResult of={rotation}>
       {(data) => (
-        <View title={`Rotation of ${nameOf(data)}`}>
+        <View title={`Rotation of ${subjectOf(data)}`}>
           <Text>
-            {STATUSES[data.status]}. Requested by {data.automatic ? "the rotation policy" : data.requestedBy}{" "}
+            {statusTextOf(data)}. Requested by {data.automatic ? "the rotation policy" : data.requestedBy}{" "}
             <Instant at={data.createdAt} relative />
             {data.nextAt && (
               <>
@@ -224,9 +218,11 @@ function finishActionOf({ goingBack, appId }: Rotation): string {
 }
 
 /** Returns the consequence of the action that `finishActionOf` names, for its dialog. */
-function finishTextOf({ goingBack, appId }: Rotation): string {
+function finishTextOf({ goingBack, appId, keyKind }: Rotation): string {
   if (goingBack !== null)
     return "Ends the rollback without restoring the remaining consumers. They may still use the new secret and stop working.";
+  if (keyKind !== null)
+    return "Ends the rotation if all included consumers use the new key. If the request asked to regenerate the old key, that happens now and can't be undone.";
   if (appId === null)
     return "Ends the rotation if all included consumers use the new value. Old versions stay in the vault.";
   return "Deletes the old secret if all known consumers use the new one. You can't undo this. Anything that still uses the old secret stops working.";

@@ -1,10 +1,9 @@
 import { Badge, Link } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
-import { titleOfId } from "../../parts/asset-name.ts";
 import { Instant } from "../../parts/instant.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
-import { STATUSES } from "../../parts/rotation-texts.ts";
+import { statusTextOf, subjectOf } from "../../parts/rotation-texts.ts";
 
 type Summary = Schemas["RotationSummary"];
 
@@ -20,20 +19,18 @@ const COLUMNS: Column<Summary>[] = [
   {
     title: "Secret",
     // The API type allows null only because a dry run has no ID. Rows of the history always have one.
-    cell: ({ rotationId, appName, appId, assetId }) =>
-      rotationId === null ? (
-        appName
+    cell: (rotation) =>
+      rotation.rotationId === null ? (
+        rotation.appName
       ) : (
-        <Link href={createHref(`/rotation/${rotationId}`, {})}>
-          {appName ?? (assetId === null ? appId : titleOfId(assetId))}
-        </Link>
+        <Link href={createHref(`/rotation/${rotation.rotationId}`, {})}>{subjectOf(rotation)}</Link>
       ),
   },
   {
     title: "Status",
-    cell: ({ status, needsConfirmation }) => (
+    cell: ({ status, keyKind, needsConfirmation }) => (
       <Badge appearance="tint" color={COLORS[status] ?? "informative"}>
-        {STATUSES[status]}
+        {statusTextOf({ status, keyKind })}
         {needsConfirmation && ", waiting for confirmation"}
       </Badge>
     ),
