@@ -282,7 +282,7 @@ export function createB2c(deps: {
       const { tenantId } = row;
       const activeRun = await runs(tenantId).active();
       const { runId } = activeRun ?? (await startRun(tenantId, "api", caller));
-      await waitForRun(continueRun(tenantId, runId), { runId, late: AbortSignal.timeout(deps.waitMs ?? WAIT_MS), log });
+      await waitForRun(continueRun(tenantId, runId), { runId, timeLimit: AbortSignal.timeout(deps.waitMs ?? WAIT_MS), log });
       return { run: await runs(tenantId).get(runId), isNew: activeRun === undefined };
     },
 
