@@ -92,8 +92,8 @@ export interface Dependencies {
   /** Handles a message that failed permanently. */
   failed(message: DiscoverMessage): Promise<void>;
   /**
-   * Lists dependencies by vault, type and name, with the first coverage items. Makes one request per 1,000 units, one for the
-   * coverage, and one for each page (up to ten for a filter without an index).
+   * Lists dependencies by vault, type and name, with the first coverage items. Makes one request per 1,000 units (such as
+   * subscriptions), one for the coverage, and one for each page (up to ten for a filter without an index).
    *
    * @throws {Problem} invalidCursor
    */

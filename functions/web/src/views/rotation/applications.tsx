@@ -38,7 +38,10 @@ const COLUMNS: Column<Application>[] = [
   },
   {
     title: "Owners",
-    cell: ({ owners }) => [...new Set(owners?.filter(({ isService }) => !isService).map(ownerName))].join(", "),
+    cell: ({ owners }) =>
+      owners === null
+        ? "Unknown"
+        : [...new Set(owners.filter(({ isService }) => !isService).map(ownerName))].join(", ") || "No owner",
   },
   { title: "Credentials", cell: (application) => <Credentials application={application} /> },
   {
