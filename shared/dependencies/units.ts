@@ -7,8 +7,8 @@ import { type RunRecord, runPartition, TABLE, type UnitWork, UnitWorks, workPref
 import { nextUnit } from "./run-states.ts";
 
 /**
- * The units of a run: parts of a source, such as a subscription. Each is in a row that one worker leases. The states of a unit are in
- * run-states.ts.
+ * The units of a run: parts of a source, such as a subscription. Each is in a row that one worker leases. The states of a unit
+ * are in run-states.ts.
  */
 
 /**
