@@ -18,5 +18,6 @@ export const proClaims = (daysLeft: number, more: object = {}) => ({
 /** Returns a signed license, by default a PRO license that expires in 30 days. */
 export async function licence(claims: object = proClaims(30)): Promise<string> {
   const signer = new CompactSign(new TextEncoder().encode(JSON.stringify(claims)));
-  return await signer.setProtectedHeader({ alg: "EdDSA", kid: "test" }).sign(await importPKCS8(licensePrivateKey(), "EdDSA"));
+  const key = await importPKCS8(licensePrivateKey(), "EdDSA");
+  return await signer.setProtectedHeader({ alg: "EdDSA", kid: "test" }).sign(key);
 }
