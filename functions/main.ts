@@ -16,7 +16,8 @@ try {
 
 if (config instanceof ConfigError) {
   // The platform reports an error only of an app that has functions; an app without functions looks empty. So the endpoints are
-  // registered before the error is thrown. Timers are left out, because their schedules need the configuration.
+  // registered before the error is thrown. Timers are left out, because their schedules need the configuration. Queues are left
+  // out, because each message would fail.
   const error = config;
   register({ ...functions, timers: [], queues: [] }, () => {
     throw error;

@@ -30,11 +30,13 @@ const health = endpoint({
   problems: ["unauthorized", "rateLimited"],
   handle: async ({ query, admit }) => {
     if (!query.deep) return ok({ status: "healthy" });
+    // Checks the token and the rate limit, and loads the services.
     const { services } = await admit("user");
     const dependencies = await services.health.check();
     // An unknown count is no reason to fail, but also not healthy. If the tables do not respond, `dependencies` says so.
     const unreadableRows = await services.unreadableRows.count().catch(() => undefined);
     const heldDeliveries = await services.alerts.held.count().catch(() => undefined);
+    // Only reported: whether rows are signed depends on the deployment, and is no failure.
     const signedRows = await services.signedRows.status();
     const isHealthy =
       dependencies.every((dependency) => dependency.status === "healthy") &&

@@ -39,6 +39,7 @@ export interface Platform {
   tables: Tables;
   unreadableRows: UnreadableRows;
   signedRows: SignedRows;
+  /** Stops this build if a later build has written rows that it can't read. */
   storeFormat: StoreFormat;
   queues: Queues;
   identity: Identity;
@@ -69,7 +70,8 @@ export function createPlatform(config: Config): Platform {
   const identity = createIdentity(config);
   const serviceKeyVault = createServiceKeyVault({ config, identity, log });
   const connection = storageConnection(config, identity);
-  // Keys that sign table rows, so that rows which another program wrote are detected.
+  // Keys that sign table rows, so that rows which another program wrote are detected. `unsignedUntil` is the time up to which
+  // rows without a signature are accepted, because an earlier version wrote them. The signing state stores it.
   const signingStates = serviceKeyVault && keyVaultSigningStates(serviceKeyVault, storageAccount(connection), clock);
   const keys = serviceKeyVault && {
     ...keyVaultRowKeys(serviceKeyVault, randomness),

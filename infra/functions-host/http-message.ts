@@ -78,7 +78,7 @@ function parseQuery(query: string): Map<string, string> {
   return values;
 }
 
-/** Reads the body if Content-Length is above 0. A chunked body is lost, as in the platform's default mode. */
+/** Reads the body if Content-Length is above 0. A chunked body is lost, as on the platform while HTTP streaming is off. */
 async function readBody(request: IncomingMessage): Promise<Buffer | undefined> {
   const length = Number(request.headers["content-length"] ?? 0);
   if (!(length > 0)) return undefined;

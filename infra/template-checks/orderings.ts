@@ -160,7 +160,7 @@ function reachableFrom(graph: Graph, start: string): ReadonlySet<string> {
   return reached;
 }
 
-/** Returns the names in an expression, without the variables of its loops: the first name of `a.b.c`. */
+/** Returns the root names in an expression: for `a.b.c`, `a`. Loop variables are included, but name no resource. */
 function namesIn(expression: Expression): string[] {
   return expression.kind === "name" ? [expression.name] : children(expression).flatMap(namesIn);
 }

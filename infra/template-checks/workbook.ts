@@ -1,4 +1,4 @@
-// Reads the workbook, and checks its items: parameters that exist, charts that exist, and columns that its queries return.
+// Reads the workbook, and checks its items: existing parameters, existing types of charts, and columns that its queries return.
 
 import * as z from "zod";
 import type { Finding } from "./expression.ts";
@@ -18,7 +18,7 @@ const QueryItem = z.strictObject({
     version: z.literal("KqlItem/1.0"),
     title: z.string(),
     query: z.string(),
-    /** 0 is medium. */
+    /** Height of the item. This project's workbook uses 0, which is medium. */
     size: z.literal([0, 1, 2, 3, 4]),
     /** 0 is a query of logs. */
     queryType: z.literal(0),

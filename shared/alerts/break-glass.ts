@@ -12,6 +12,8 @@ const LATE_MS = DAY_MS;
  * before the rule's activation and those with a notification are left out.
  *
  * @param from - Time of the rule's last evaluation.
+ * @param limit - Maximum number of sign-ins that this call reads.
+ * @returns `more`: whether there are further sign-ins that this call did not read.
  */
 export async function breakGlassItems(
   rule: RuleRecord,

@@ -41,7 +41,10 @@ export const Part = z.object({
   owner: z.string().optional(),
   /** Why items with an owner go to the rule's recipients. */
   reason: z.string().optional(),
-  /** Started by a version without mailboxes. The part gets a mailbox of its own. */
+  /**
+   * Started by a version without mailboxes: rows that combine the alerts for the same recipients into one mail (mailbox.ts).
+   * The part gets a mailbox of its own.
+   */
   alone: z.boolean().optional(),
   /** The mail failed and its items went to the rule's recipients. */
   replaced: z.boolean().optional(),
@@ -60,7 +63,10 @@ export const Part = z.object({
   attemptsBefore: z.int().optional(),
   /** The mail provider throttles all requests until `notBefore`. */
   throttled: z.boolean().optional(),
-  /** Number of requests to the provider for the status of a mail that was accepted, or whose attempt has no known outcome. */
+  /**
+   * Number of requests to the provider for the status of a mail that was accepted, or whose attempt has no known outcome. The
+   * stored name is unrelated to the queue `looks`.
+   */
   looks: z.int(),
   /** End of the lease of the worker that wrote `sending`. */
   leasedUntil: z.string().optional(),
@@ -95,7 +101,7 @@ const summary = {
   finishedAt: z.string().optional(),
   /** Number of retries from the poison queue. */
   revivals: z.int(),
-  /** Number of items. */
+  /** Number of items, which stored names call `news`. */
   newsTotal: z.int(),
   /** For an escalation: the rule whose alerts were not acknowledged. */
   escalatedFrom: z.string().optional(),

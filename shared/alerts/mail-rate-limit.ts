@@ -11,8 +11,10 @@ export interface MailRateLimits {
   perHour: number;
 }
 
-/** Times of the mails in the last hour, unix milliseconds, oldest first. Stored in the partition of the mailboxes, so that the
- * transaction that starts a mail also counts it. One row for all instances, with times of their own clocks.
+/**
+ * Times of the mails in the last hour, unix milliseconds, oldest first. Stored in the partition of the mailboxes (rows that
+ * combine the alerts for the same recipients), so that the transaction that starts a mail also counts it. One row for all
+ * instances, with times of their own clocks.
  */
 export const Pace = entity(TABLE, z.object({ sent: z.array(z.int()) }));
 export const PACE_ROW = "pace";

@@ -3,7 +3,7 @@ import { LEASE_MS, type Outcome } from "./retry-schedule.ts";
 
 /**
  * States of the part of a delivery that is sent to a webhook, chat or incident service: pure functions of the part, for
- * deliver-by-webhook.ts. (A mail waits in a mailbox, see deliver-by-mail.ts.)
+ * deliver-by-webhook.ts. (A mail waits in a mailbox, a row for the alerts to the same recipients: mailbox-states.ts.)
  *
  * A worker writes `sending` before the request and the outcome after it. An event is rejected in any state for which this table
  * has no row, before `notBefore`, and while another worker has the lease.

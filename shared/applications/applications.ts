@@ -254,7 +254,7 @@ export function createApplications(
         throw new Problem("conflict", detail, { members: { runId: activeRun.runId } });
       }
       const { runId } = activeRun ?? (await startRun("full", "api", caller));
-      await waitForRun(continueRun(runId), { runId, late: AbortSignal.timeout(waitMs), log });
+      await waitForRun(continueRun(runId), { runId, timeLimit: AbortSignal.timeout(waitMs), log });
       return { run: await runs.get(runId), isNew: activeRun === undefined };
     },
 

@@ -87,7 +87,8 @@ export function assetsOfApplication(
         certificatesUntil,
         ...(app.federated === undefined ? {} : { federated: app.federated }),
       },
-      // Graph returns no modification date, so changes are detected from the content.
+      // Any text, because an asset with an empty `listing` counts as stale. Graph returns no modification date, so `listing`
+      // can't show changes as it does for vaults. `content`, a hash of these members, shows them.
       listing: source,
     };
     return { ...asset, firstSeenAt: now, content: contentHash(asset) };

@@ -26,10 +26,10 @@ export const intervalFrom = (name: string): Interval => Date.parse(name);
 export const isIntervalName = (name: string): boolean =>
   /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}Z$/.test(name) && intervalFrom(name) % INTERVAL_MS === 0;
 
-/** Returns the day of an interval: `2026-11-21`. */
+/** Returns the day of an interval in UTC: `2026-11-21`. */
 export const dayOf = (interval: Interval): string => intervalName(interval).slice(0, 10);
 
-/** Returns the time of day at which an interval starts: `10:40`. */
+/** Returns the time of day in UTC at which an interval starts: `10:40`. */
 export const timeOf = (interval: Interval): string => intervalName(interval).slice(11, 16);
 
 /** Yields the intervals of `from <= interval < to` in batches. A batch has at most `atMost` intervals, all of one day. */

@@ -282,7 +282,8 @@ export function createB2c(deps: {
       const { tenantId } = row;
       const activeRun = await runs(tenantId).active();
       const { runId } = activeRun ?? (await startRun(tenantId, "api", caller));
-      await waitForRun(continueRun(tenantId, runId), { runId, late: AbortSignal.timeout(deps.waitMs ?? WAIT_MS), log });
+      const timeLimit = AbortSignal.timeout(deps.waitMs ?? WAIT_MS);
+      await waitForRun(continueRun(tenantId, runId), { runId, timeLimit, log });
       return { run: await runs(tenantId).get(runId), isNew: activeRun === undefined };
     },
 

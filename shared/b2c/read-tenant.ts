@@ -133,8 +133,10 @@ function assetOf(
     enabled: true,
     ...facts,
     source: "b2c" as const,
+    // `secretsUntil` has the expiry dates of an application's secrets. These credentials belong to no application.
     credential: { tenantId, tenantDomain, ...credential, secretsUntil: [] },
-    // Graph returns no modification date, so changes are detected from the content.
+    // Any text, because an asset with an empty `listing` counts as stale. Graph returns no modification date, so `listing`
+    // can't show changes as it does for vaults. `content`, a hash of these members, shows them.
     listing: "b2c",
   };
   return { ...asset, firstSeenAt: now, content: contentHash(asset) };

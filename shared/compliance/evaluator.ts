@@ -95,7 +95,8 @@ export interface Evaluator {
   /**
    * Removes the fence rows of vaults that the inventory no longer has, a day after their last use. A fence is a row whose ETag
    * each write of a vault's results requires, so that a slower concurrent writer fails. Returns the number of removed rows.
-   * Reads the keys of all details and all vaults: one request per 1,000, and two for each removed fence.
+   * Reads the keys of all vaults and of their details (assets with results): one request per 1,000, and two for each removed
+   * fence.
    */
   removeOldFences(): Promise<number>;
   /** Returns the time and the policy. Undefined while evaluation is turned off. */

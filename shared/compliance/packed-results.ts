@@ -48,7 +48,8 @@ export function unpackTallies(packed: Uint8Array): Map<number, Tally> {
 }
 
 /**
- * Assets per details row and failing assets per findings row. Compressed, either stays far below the 1 MiB limit of an entity.
+ * Assets per details row (all assets of a vault with their results) and failing assets per findings row. Compressed, either stays
+ * far below the 1 MiB limit of an entity.
  */
 const ASSETS_PER_ROW = 4000;
 export const FINDINGS_PER_ROW = 500;

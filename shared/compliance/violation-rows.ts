@@ -1,7 +1,8 @@
 /**
  * Reads the rows that a page of violations needs. A "slice" is failing assets of one check in one vault. Its findings are in
  * rows of 500 with the keys `1!<severity>!<check>!<vault>!<number>`, which sort by check and vault. Slices whose rows are near
- * each other are read as one range of rows.
+ * each other are read as one range of rows. "Details" are other rows, with the results of all checks for each asset of a vault,
+ * from which the findings can be derived too.
  */
 import { keyEnd } from "../platform/storage/keys.ts";
 import { toStorageCorrupt } from "../platform/storage/packed-members.ts";
@@ -73,7 +74,7 @@ export async function readSlices(
   return {
     slices: takeUntil(requestedSlices, (slice) => unread.has(slice)),
     itemsOf: (slice) => {
-      const { first, last } = chunksOf(slice);
+      const { first, last } = rowNumbersOf(slice);
       const items: Finding[] = [];
       for (let index = first; index <= last; index++)
         items.push(...(rows.get(findingsKey(slice.check, slice.vault.name, index)) ?? []));
@@ -154,7 +155,7 @@ async function readRowRanges(tables: Tables, rowRanges: readonly RowRange[]): Pr
  * Returns the first and last row number of the findings that a slice needs: the rows of its positions or, with `after`, all
  * rows, because positions may have changed.
  */
-const chunksOf = ({ after, from, count, failed }: Slice): { first: number; last: number } =>
+const rowNumbersOf = ({ after, from, count, failed }: Slice): { first: number; last: number } =>
   after === undefined
     ? { first: Math.floor(from / FINDINGS_PER_ROW), last: Math.floor((from + count - 1) / FINDINGS_PER_ROW) }
     : { first: 0, last: countFindingRows(failed) - 1 };
@@ -162,8 +163,8 @@ const chunksOf = ({ after, from, count, failed }: Slice): { first: number; last:
 function rowRangesOf(slices: readonly Slice[], overview: Overview): RowRange[] {
   const rowRanges: RowRange[] = [];
   for (const slice of slices.filter(isOfAssets)) {
-    const { first, last } = chunksOf(slice);
-    const [from, to] = [first, last].map((chunk) => findingsKey(slice.check, slice.vault.name, chunk)) as [
+    const { first, last } = rowNumbersOf(slice);
+    const [from, to] = [first, last].map((number) => findingsKey(slice.check, slice.vault.name, number)) as [
       string,
       string,
     ];

@@ -92,8 +92,8 @@ export interface Dependencies {
   /** Handles a message that failed permanently. */
   failed(message: DiscoverMessage): Promise<void>;
   /**
-   * Lists dependencies by vault, type and name, with the first coverage items. Makes one request per 1,000 units, one for the
-   * coverage, and one for each page (up to ten for a filter without an index).
+   * Lists dependencies by vault, type and name, with the first coverage items. Makes one request per 1,000 units (such as
+   * subscriptions), one for the coverage, and one for each page (up to ten for a filter without an index).
    *
    * @throws {Problem} invalidCursor
    */
@@ -282,12 +282,12 @@ export function createDependencies(deps: {
     async discover(caller) {
       const activeRun = await runs.active();
       const { runId } = await startRun({ mode: "full", trigger: "api" }, caller);
-      const late = AbortSignal.timeout(waitMs);
+      const timeLimit = AbortSignal.timeout(waitMs);
       // Works on the run in this process. `false`: no queue message is handled here, `startRun` has sent one.
-      await waitForRun(workOnRun(runId, false, workDeps), { runId, late, log });
+      await waitForRun(workOnRun(runId, false, workDeps), { runId, timeLimit, log });
       let run = await runs.get(runId);
       // Workers of the queue may still read the last units.
-      for (; !isOver(run) && !late.aborted; run = await runs.get(runId)) await delay(POLL_MS);
+      for (; !isOver(run) && !timeLimit.aborted; run = await runs.get(runId)) await delay(POLL_MS);
       return { run, isNew: activeRun?.runId !== runId };
     },
 

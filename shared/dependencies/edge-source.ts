@@ -13,7 +13,7 @@ export interface NotSeen {
   remedy: string;
 }
 
-/** Items that a run over a unit reports, one after the other. */
+/** Items that a run over a unit (a part of a source, such as a subscription) reports, one after the other. */
 export type ReadingItem =
   /**
    * The current state of one resource. Without `edges` it uses nothing. `partial`: a part could not be read, as a `notSeen`

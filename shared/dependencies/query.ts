@@ -31,6 +31,8 @@ export interface FoundEdge {
 /**
  * Returns the dependency with the time of its last confirmation: for `observed`, the day of the last read. Otherwise the later
  * of its own last change and the last run that found it unchanged. ISO texts of one time zone sort by time.
+ *
+ * @param units - Result of `readUnits`: the parts of the sources, such as subscriptions, with the time of their last full run.
  */
 export function withSeenAt(edge: EdgeRecord, units: ReadonlyMap<string, UnitRecord>): FoundEdge {
   if (edge.lastReadOn !== undefined) return { edge, seenAt: `${edge.lastReadOn}T00:00:00.000Z` };

@@ -32,6 +32,8 @@ import {
 } from "./rows.ts";
 import { createResourceWriter } from "./write-resource.ts";
 
+// Reads and removes one unit: a part of a source that one worker reads, such as a subscription.
+
 /** An incremental run starts this long before the previous one, because Resource Graph lags and clocks differ. */
 const OVERLAP_MS = 15 * MINUTE_MS;
 

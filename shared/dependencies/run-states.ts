@@ -3,7 +3,8 @@ import { isOver } from "../platform/runs/run-store.ts";
 import type { Failure, ReadTo, RunRecord, UnitRecord, UnitWork } from "./rows.ts";
 
 /**
- * States of a discovery run and of its units: pure functions of their records, for run-work.ts.
+ * States of a discovery run and of its units (parts of a source, such as a subscription): pure functions of their records, for
+ * run-work.ts.
  *
  * States of a unit (`status`). An event is rejected in any state for which this table has no row.
  *

@@ -6,7 +6,10 @@ import { remove, type Tables } from "../platform/storage/tables.ts";
 import { type RunRecord, runPartition, TABLE, type UnitWork, UnitWorks, workPrefix } from "./rows.ts";
 import { nextUnit } from "./run-states.ts";
 
-/** The units of a run, each in a row that one worker leases. The states of a unit are in run-states.ts. */
+/**
+ * The units of a run: parts of a source, such as a subscription. Each is in a row that one worker leases. The states of a unit
+ * are in run-states.ts.
+ */
 
 /**
  * Number of units that all instances together read concurrently, because their requests count against limits of the tenant.

@@ -38,7 +38,7 @@ const MAX_OPERATIONS = 99;
 /** Maximum size of the rows in one transaction, far below its limit of 4 MiB. */
 const MAX_CHARACTERS = 1_000_000;
 
-/** Writes the resources of a unit with their dependencies, under the unit's fence. */
+/** Writes the resources of a unit (such as a subscription) with their dependencies, under the unit's fence. */
 export interface ResourceWriter {
   /** Number of resources whose dependencies were written or deleted. */
   readonly changed: number;

@@ -49,7 +49,7 @@ export interface PlanDeps {
   /** Provides the scope of scans without an explicit list, and receives the subscriptions that the identity can read. */
   subscriptions: {
     watched(): Promise<WatchedSubscriptions>;
-    discovered(seen: readonly SubscriptionResource[], complete: boolean): Promise<void>;
+    storeReadable(seen: readonly SubscriptionResource[], complete: boolean): Promise<void>;
   };
   active: ActiveScanList;
   claims: Claims;
@@ -102,7 +102,7 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
         tables,
         resourceManager: deps.resourceManager,
         watched: () => deps.subscriptions.watched(),
-        onSubscriptionsListed: (subscriptions, complete) => deps.subscriptions.discovered(subscriptions, complete),
+        onSubscriptionsListed: (subscriptions, complete) => deps.subscriptions.storeReadable(subscriptions, complete),
         clock,
         signal: AbortSignal.timeout(Math.min(MAX_LISTING_MS, settings.discoveryScanTimeout * SECOND_MS)),
       });

@@ -31,7 +31,7 @@ export function subscriptionTitles(outcomes: ReturnType<typeof unreadSubscriptio
  * Counts the finished vaults of a scan: `failed` ones were not read at all. `incomplete` ones were not read completely, and
  * include the failed ones.
  *
- * @param unreadablePlanned - Row keys of planned vaults that can't be read. They count as failed.
+ * @param unreadablePlanned - Keys of corrupt rows of planned vaults. These vaults count as failed.
  */
 export async function countOutcomes(
   { tables, log }: { tables: Tables; log: Logger },
@@ -63,8 +63,8 @@ export async function countOutcomes(
 }
 
 /**
- * Counts the vaults of a scan that are not finished: `waiting` ones, and ones that a worker has claimed. Returns the row keys of
- * those that can't be read.
+ * Counts the vaults of a scan that are not finished: `waiting` ones, and ones that a worker has claimed. `unreadable` has the
+ * keys of corrupt rows.
  */
 export async function countRemaining(tables: Tables, scanId: string) {
   const remaining = { waiting: 0, claimed: 0, unreadable: [] as string[] };
@@ -83,8 +83,7 @@ export async function countRemaining(tables: Tables, scanId: string) {
 }
 
 /**
- * Returns why no vault of a scan could be read: its unread subscriptions, the first failure of a vault, or rows that can't be
- * read.
+ * Returns why no vault of a scan could be read: its unread subscriptions, the first failure of a vault, or corrupt rows.
  */
 export async function failureOfScan(
   { tables, clock }: { tables: Tables; clock: Clock },

@@ -14,8 +14,8 @@ const member = (
 ): Column<AssetView> => ({ label: name, value: (asset) => asset[name] });
 
 /**
- * The columns. Lists and objects are JSON text, except the names of a certificate, which are separated by spaces. Add new
- * columns at the end, because users read them by position.
+ * The columns. Lists and objects are JSON text, except the names of a certificate and the owners of an application, which are
+ * separated by spaces. Add new columns at the end, because users read them by position.
  */
 const csv = createCsv<AssetView>([
   member("id"),

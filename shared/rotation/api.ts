@@ -396,6 +396,7 @@ function resultTextOf(record: RotationRecord, step: Step): string | undefined {
   return step.status === "done" && ofIssuer !== undefined ? ofIssuer : resultOf(record, step);
 }
 
+/** The API calls a publication, the write of the new value to a place, a target. */
 function targetView(
   { checkedAt, reasons, finish }: RotationRecord,
   { vaultName, secretName, kind, state, plannedVersion, writtenVersion, writtenAt }: Publication,

@@ -21,7 +21,8 @@ import { placeKey, type Target } from "./targets.ts";
 import type { WrittenPlace } from "./written-places.ts";
 
 // Decides for each match of a rotation (a vault secret that may store the client secret) what is known about it. A user may
-// have confirmed it, a sign-in may have proved it, or an earlier rotation may have written it.
+// have confirmed it, a sign-in may have proved it, or an earlier rotation may have written it. The result is a `Target`: a vault
+// secret that a rotation can consider for writing, with its `confidence` and `approval`.
 
 interface TargetDependencies {
   tables: Tables;

@@ -38,7 +38,7 @@ import { currentVersion } from "./plan-places.ts";
 import { isCertain, type Matches, type Target } from "./targets.ts";
 import { findWrittenPlaces, writtenMatches } from "./written-places.ts";
 
-/** Number of vaults that are read concurrently for the targets of a rotation. */
+/** Number of vaults that are read concurrently for the targets of a rotation: vault secrets that it may have to write. */
 const PARALLEL = 4;
 
 /** Finds and verifies the matches: which vault secrets store which credentials of applications. */

@@ -11,7 +11,8 @@ import type { KeyLinkStore } from "./resource-keys/links.ts";
 import type { Publication, RotationRecord } from "./rotation.ts";
 import type { Matches, Target } from "./targets.ts";
 
-// The parts of a plan that concern places: the vault secrets that a rotation writes.
+// The parts of a plan that concern places: the vault secrets that a rotation writes. A `Target` is a place that may store the
+// old value. A `Publication` is the planned write of the new value to a place.
 
 export interface PlanDependencies {
   graph: Graph;
@@ -26,7 +27,12 @@ export interface PlanDependencies {
 /** The places that a plan writes, and those that it leaves out. */
 export type Places = Pick<RotationRecord, "publications" | "notUpdated">;
 
-/** Plans the places of the old value that the request allows to write. */
+/**
+ * Plans the places of the old value that the request allows to write.
+ *
+ * @param onObstacle - Called with each reason against the plan. Throws if the rotation is to start. For a dry run it collects
+ *   the reasons, and planning continues.
+ */
 export async function planMatchPlaces(
   deps: PlanDependencies,
   targets: readonly Target[],

@@ -13,8 +13,8 @@ import type {
 } from "./request.ts";
 
 /**
- * Plans a rotation without any change. Finding the targets can read values of vault secrets, and `currentVersion` reads one if
- * two versions have the same date.
+ * Plans a rotation without any change. Finding the targets (places that may store the old value) can read values of vault
+ * secrets, and `currentVersion` reads one if two versions have the same date.
  *
  * @param onObstacle - Called for each reason why the rotation can't start as requested.
  * @throws {Problem} if no plan is possible.

@@ -32,7 +32,7 @@ export interface HistoryStats {
 export interface Purged {
   /** Number of entries that this call removed. */
   removed: number;
-  /** The applied retention in days: the requested one, or the minimum if that is longer. */
+  /** The applied retention in days: the requested one, or the minimum of the history, such as the audit log, if that is longer. */
   retentionDays: number;
   /** True if more entries are due. The next call removes them. */
   more: boolean;

@@ -79,7 +79,8 @@ export async function restoreStore(
     throw new CopyFailed(
       `${different.join(", ")} differ from the copy, so another program wrote during the restore. Stop the app, wait until no invocation runs, and restore again with --replace.`,
     );
-  // The deliveries are held already. This corrects their lists and mailboxes.
+  // The deliveries are held already. This corrects their lists, and the rows (mailboxes) that combine the alerts for the same
+  // recipients.
   for (const deliveryId of heldIds) await held.hold(deliveryId);
   const details = { copiedAt, copiedFrom: account, version, startedBy, replacedRows, heldDeliveries: heldIds.size };
   await audit.append({ type: "store.restored", caller, outcome: "success", details });

@@ -48,7 +48,7 @@ export interface ScopeKeeper {
    *
    * @param complete - False if an entry of the list could not be read. Then no further subscription is recorded as unreadable.
    */
-  discovered(readable: readonly { subscriptionId: string; displayName: string }[], complete: boolean): Promise<void>;
+  storeReadable(readable: readonly { subscriptionId: string; displayName: string }[], complete: boolean): Promise<void>;
   /** Deletes from the row the subscriptions that left the scope, or became unreadable, before this time and have no vault. */
   prune(before: Date): Promise<void>;
 }
@@ -149,7 +149,7 @@ export function createScopeKeeper(deps: {
       return await changeBetween(row ?? next, after);
     },
 
-    async discovered(readable, complete) {
+    async storeReadable(readable, complete) {
       const names = new Map(
         readable.map(({ subscriptionId, displayName }) => [subscriptionId.toLowerCase(), displayName]),
       );

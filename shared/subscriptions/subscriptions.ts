@@ -75,10 +75,10 @@ export interface RemovedInventory {
 }
 
 /**
- * The scope: the subscriptions that a scan reads if its request names none. These are the named ones, and with `all` also all
- * others that the identity can read.
+ * The scope: the watched subscriptions, which a scan reads if its request names none. These are the named ones, and with `all`
+ * also all others that the identity can read.
  */
-export interface Watched {
+export interface WatchedScope {
   all: boolean;
   /** IDs of the added and configured subscriptions, in lower case. */
   named: string[];
@@ -169,7 +169,7 @@ export interface Subscriptions {
    */
   test(subscriptionId: string): Promise<ConnectionTest>;
   /** Returns the stored scope. */
-  watched(): Promise<Watched>;
+  watched(): Promise<WatchedScope>;
   /** Throws if a subscription is out of scope. @throws {Problem} invalidRequest with the subscriptions that are out of scope */
   requireWatched(subscriptionIds: readonly string[]): Promise<void>;
   /** Returns which subscriptions would leave the scope and return with this value of `watchAll`. */
@@ -177,7 +177,7 @@ export interface Subscriptions {
   /** Computes and stores the current scope. */
   refreshScope(caller: Caller): Promise<void>;
   /** Stores the names of readable subscriptions; see ScopeKeeper. */
-  discovered(readable: readonly { subscriptionId: string; displayName: string }[], complete: boolean): Promise<void>;
+  storeReadable(readable: readonly { subscriptionId: string; displayName: string }[], complete: boolean): Promise<void>;
   /** Stores an ended scan as the last scan of its subscriptions. */
   scanned(scan: EndedScan): Promise<void>;
   /** Deletes the inventory of subscriptions that left the scope more than `outOfScopeRetentionDays` ago. */
@@ -252,8 +252,9 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
     }
     const row = await readRow(subscriptionId);
     if (row) throw existsProblem(row);
-    // Added subscriptions without the setting `watchAll` are evidence of an earlier version (earlier-version.ts). So the first
-    // load of the settings, which stores that setting, must come before this version adds its first subscription.
+    // If the setting `watchAll` is not stored yet, the load of the settings stores it. Its value then depends on whether an
+    // earlier version added subscriptions (earlier-version.ts). So the load comes first. Otherwise the subscription that is added
+    // here would count as one of an earlier version.
     await settings.fresh();
     const record = { subscriptionId, name: given.name, addedAt: clock.now().toISOString(), addedBy: caller.actor };
     const event = { type: "subscription.added", caller, target: target(subscriptionId), after: { name: given.name } };
@@ -410,7 +411,7 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
     remove,
     forgetOutOfScope,
     requireWatched,
-    discovered: keeper.discovered,
+    storeReadable: keeper.storeReadable,
     previewWatchAll: keeper.preview,
     scanned: (scan) => recordLastScan(tables, scan),
 

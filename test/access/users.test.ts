@@ -95,7 +95,7 @@ describe("the bootstrap administrator", () => {
     expect((await restartedAgain.access.users.list(PAGE)).items.map(({ id }) => id)).toEqual(["second"]);
   });
 
-  test("is the only user who can't sign in while a row that shows a changed password can't be read", async () => {
+  test("can't sign in while the row that records its configured password can't be read, but other users can", async () => {
     const table = TableClient.fromConnectionString(deployment.connectionString, "Users", {
       allowInsecureConnection: true,
     });

@@ -298,7 +298,7 @@ test("a denied subscription fails with the role that is missing", async () => {
   const denied = await expectFailure(collectVaults(manager.vaults(DENIED_SUBSCRIPTION)));
   expect([denied.code, denied.cloudCode]).toEqual(["accessDenied", "AuthorizationFailed"]);
   expect(denied.remedy).toContain("Credential Lifecycle Inventory Reader");
-  expect(denied.remedy).toContain("the deployment template for watched subscriptions creates and assigns it");
+  expect(denied.remedy).toContain("the deployment template for monitored subscriptions creates and assigns it");
 });
 
 test("a vault has its settings, with the documented defaults for missing ones", async () => {

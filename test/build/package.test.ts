@@ -12,7 +12,7 @@ import type { BuiltApp } from "../../infra/build/build.ts";
 import { buildRelease, type Release } from "../../infra/build/package.ts";
 import { DEVELOPMENT_TEXTS, problemsOf } from "../../infra/build/package-check.ts";
 import { releaseNotes } from "../../infra/build/release-notes.ts";
-import { licence, licenceKey } from "../support/licence.ts";
+import { licence, licensePrivateKey } from "../support/licence.ts";
 import { ADMIN, Service } from "../support/service.ts";
 import { TEST_APP } from "../support/test-app.ts";
 
@@ -311,7 +311,7 @@ test("the release check reports the test license key and the source maps of a lo
       .map(({ name }) => [`dist/${name}`, readFileSync(path.join(TEST_APP, "dist", name))]),
   );
   const problems = problemsOf(new Map(Object.entries(localFiles)), release.bundled, root);
-  const { x } = createPublicKey(licenceKey()).export({ format: "jwk" });
+  const { x } = createPublicKey(licensePrivateKey()).export({ format: "jwk" });
   expect(problems).toContain(`the license key ${x} is built in but is not the vendor's`);
   expect(problems).toContain("dist/main.mjs.map: is not a file of a release");
 });

@@ -204,7 +204,7 @@ test.each<[string, ExemptionRequest["scope"], Partial<ExemptionRequest>]>([
 
 describe("a removal during which another request renews the exemption", () => {
   const scope = { type: "vault" as const, id: "kv-2" };
-  /** Opens a module whose audit log renews the exemption as soon as the removal's intent is recorded. */
+  /** Creates `Exemptions` with an audit log that renews the exemption as soon as the removal's intent is recorded. */
   const openWithRenewal = async () => {
     const { id, etag } = await fixture.compliance.exemptions.create(request(scope), caller);
     fixture.clock.nowMs += HOUR_MS;

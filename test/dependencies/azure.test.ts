@@ -422,7 +422,7 @@ test("for each denied operation, the remedy names the custom role and the templa
       remedies.some(
         (remedy) =>
           !/the custom role Credential Lifecycle (?:Inventory|Dependency) Reader on the subscription/.test(remedy) ||
-          !remedy.includes("the deployment template for watched subscriptions creates and assigns it"),
+          !remedy.includes("the deployment template for monitored subscriptions creates and assigns it"),
       ),
   );
   expect(wrong).toEqual([]);

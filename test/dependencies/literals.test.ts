@@ -133,7 +133,7 @@ afterAll(async () => {
   await cloud?.stop();
   await storage?.stop();
 });
-/** Starts a process with the comparison turned on. */
+/** Starts a process with the comparison turned on. `units` are the subscriptions that the source reads. */
 function start(change: Partial<Config> = {}, units = [SHOP, FAR]) {
   const services = { config, identity: createIdentity(config), log, limits: SHORT_WAITS };
   const source = createLiteralSource({

@@ -6,7 +6,7 @@ import { app, Deployment, FIRST_1000 } from "./discovery-fixture.ts";
 
 // Table requests of reads must not grow with the number of dependencies.
 
-/** Numbers of dependencies in the two compared deployments. */
+/** Numbers of dependencies in the two compared deployments. A campaign is a long run of the tests with more cases. */
 const MANY = IS_CAMPAIGN ? 100_000 : 3000;
 const FEW = 100;
 const DEPENDENCIES_PER_APP = 20;
@@ -23,7 +23,10 @@ afterAll(async () => {
   await storage?.stop();
 });
 
-/** Returns units of 100 apps that each use 20 secrets. The first five apps also share the secret `shared` in kv-000. */
+/**
+ * Returns units (parts of the source that are read as one piece, such as a subscription) of 100 apps that each use 20 secrets. The
+ * first five apps also share the secret `shared` in kv-000.
+ */
 function company(edges: number) {
   const units: Deployment["company"]["itemsByUnit"] = {};
   for (let first = 0; first < edges; first += DEPENDENCIES_PER_UNIT) {

@@ -13,8 +13,9 @@ import { HEARTBEAT_LEASE } from "../../shared/platform/runs/leased-row.ts";
 import { Reached, VersionedRow } from "../support/random-events.ts";
 import { IS_CAMPAIGN } from "../support/sampling.ts";
 
-// Drives the transition functions of discovery runs and their units with random events. Workers read rows, act on what they
-// read, crash, and write late. Storage rejects a write if another worker wrote the row since it was read.
+// Drives the transition functions of discovery runs and their units (parts of a source, such as a subscription) with random
+// events. Workers read rows, act on what they read, crash, and write late. Storage rejects a write if another worker wrote the row
+// since it was read.
 
 const { leaseMs } = HEARTBEAT_LEASE;
 const FAILURE = { code: "accessDenied", message: "Could not read.", remedy: "Give the role Reader." };

@@ -269,7 +269,7 @@ export function createScanFixture(connectionString: string, wrap: (tables: Table
     resourceManager: cloud.resourceManager,
     subscriptions: {
       watched: async () => ({ all: true, named: [], discovered: [] }),
-      discovered: async () => {},
+      storeReadable: async () => {},
     },
     active,
     audit,

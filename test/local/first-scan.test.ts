@@ -47,7 +47,7 @@ test("the output names a subscription that could not be read, with the reason an
   );
   const [, failures] = text.split("The scan could not read:\n");
   expect(failures!.split("\n")[0]).toBe(
-    `  Subscription Acme Finance (${FINANCE_ID}): accessDenied. Give the service's identity the custom role Credential Lifecycle Inventory Reader on the subscription (the deployment template for watched subscriptions creates and assigns it, see Permissions in the documentation).`,
+    `  Subscription Acme Finance (${FINANCE_ID}): accessDenied. Give the service's identity the custom role Credential Lifecycle Inventory Reader on the subscription (the deployment template for monitored subscriptions creates and assigns it, see Permissions in the documentation).`,
   );
 });
 

@@ -361,7 +361,7 @@ export const FORM_CASES: Record<string, FormCase> = {
     steps: [
       {
         first: /expir/i,
-        open: "Exempt",
+        open: "Exempt from check",
         wrong: { Reason: "Goes next month", Expires: "2020-01-01" },
         wrongField: "Expires",
         typed: { Scope: "This vault", Expires: EXPIRY_DATE },

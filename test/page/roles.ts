@@ -118,10 +118,10 @@ withSeedData(
           })),
         );
         const titles = found.map(({ title }) => (OWNER_ACTION.test(title) ? "owner" : title));
-        const expected = [firstAction, "Snooze", "Exempt", "owner", "Copy Azure CLI command"];
+        const expected = [firstAction, "Snooze", "Exempt from check", "owner", "Copy Azure CLI command"];
         expect([role, kind, titles.sort()]).toEqual([role, kind, expected.sort()]);
         for (const { title, isOff, reason } of found) {
-          const isGuarded = ["Rotate secret", "Snooze", "Exempt"].includes(title);
+          const isGuarded = ["Rotate secret", "Snooze", "Exempt from check"].includes(title);
           if (role === "user" && isGuarded)
             expect([kind, title, isOff, reason]).toEqual([
               kind,

@@ -149,7 +149,7 @@ task("exempt a violation until a date, with a reason", async () => {
   const visitor = await visit();
   await visitor.follow("Inventory", visitor.navigation);
   await visitor.follow("smtp");
-  await visitor.press("Exempt: kv-shop/smtp");
+  await visitor.press("Exempt from check: kv-shop/smtp");
   await visitor.type("Reason", "Shut down next month");
   await visitor.type("Expires", inDays(30));
   await visitor.press("Create exemption", visitor.dialog);
@@ -241,7 +241,7 @@ task.for([
   const visitor = await visit(role, "/inventory/kv-shop.secret.db");
   await visitor.arrive("db");
   const actions = visitor.page.getByRole("group", { name: "Next actions" });
-  for (const title of ["Rotate secret", "Snooze", "Exempt"]) {
+  for (const title of ["Rotate secret", "Snooze", "Exempt from check"]) {
     const button = actions.getByRole("button", { name: title, exact: true });
     await button.waitFor();
     expect(await button.getAttribute("aria-disabled")).toBe("true");

@@ -75,7 +75,7 @@ withBrowser(
       if (response.url().includes("/assets?")) statuses.push(response.status());
     });
     await list.evaluate((element) => element.scrollTo({ top: element.scrollHeight }));
-    await page.getByText("Too many requests to this service. The page continues automatically at").waitFor();
+    await page.getByText("This page reached the rate limit for your requests. It continues automatically at").waitFor();
     await page.clock.fastForward(60_000);
     expect(statuses).toEqual([429]);
     // 402 seconds after the response: more than its Retry-After of 400.
@@ -91,7 +91,7 @@ withBrowser(
       })
       .toBe(1);
     expect(statuses).toEqual([429, 200, 200]);
-    expect(await page.getByText("Too many requests to this service").count()).toBe(0);
+    expect(await page.getByText("This page reached the rate limit").count()).toBe(0);
   },
 );
 
@@ -186,7 +186,7 @@ withSeedData("a rate-limited call shows a notice and is retried automatically", 
   expect(new Set(statuses)).toEqual(new Set([200, 429]));
   await goToView(page, "/vaults", "Vaults");
   await page
-    .getByText(/^Too many requests to this service. The page continues automatically at .* some data might be missing/)
+    .getByText(/^This page reached the rate limit for your requests. It continues .* some data might be missing/)
     .waitFor();
   expect(await page.getByText("kv-shop").count()).toBe(0);
   // The minute passes by the page's clock. The service's clock does not move, so another host without limits responds.
@@ -196,6 +196,6 @@ withSeedData("a rate-limited call shows a notice and is retried automatically", 
   await page.clock.fastForward(62_000);
   await page.getByText("kv-shop").first().waitFor();
   await page.clock.fastForward(2_000);
-  await expect.poll(() => page.getByText("Too many requests to this service").count()).toBe(0);
+  await expect.poll(() => page.getByText("This page reached the rate limit").count()).toBe(0);
   await signInAs(ADMIN.username, ADMIN.password);
 });

@@ -16,7 +16,7 @@ test("a rollback that keeps the new secret does not claim to have deleted it", (
   expect(resultOf(kept, step("cleanUp"))).toContain("Kept the copy");
 });
 
-test("the end of an overlap period by a user does not claim that consumers were checked that can't be", () => {
+test("if a user ends the overlap period, the result claims only checks of consumers that can be checked", () => {
   const finish = { by: "ann", at: "2026-01-01T00:00:00.000Z", force: false };
   expect(resultOf(recordWith({ finish }), step("overlap"))).toBe(
     "ann ended it. The checks of places and consumers found no use of the old value.",

@@ -127,7 +127,7 @@ test("five of 48 vaults are tested, spread over the list", async () => {
   expect(steps).toHaveLength(2 + 3 * SAMPLED_VAULTS);
 });
 
-test("the fix of a subscription that can't be read deploys the watch template for the service's identity", async () => {
+test("the fix of a subscription that can't be read deploys the template that gives the service's identity access", async () => {
   cloud.set(`management${SCOPE}`, failure(404, "SubscriptionNotFound"));
   cloud.set(`management${SCOPE}/providers/Microsoft.KeyVault/vaults`, failure(403, "AuthorizationFailed"));
   const result = await runConnectionTest();
@@ -147,7 +147,7 @@ test("the fix of a subscription that can't be read deploys the watch template fo
   }
 });
 
-test("the command for a subscription sets all required parameters of the watch template", async () => {
+test("the command for a subscription sets all required parameters of the template that gives access", async () => {
   cloud.set(`management${SCOPE}`, failure(403, "AuthorizationFailed"));
   const command = (await runConnectionTest()).steps[0]!.remedy!.azCliCommand!;
   const file = /--template-file (\S+)/.exec(command)![1]!;

@@ -372,7 +372,7 @@ describe("watchAll", () => {
   test("turning watchAll off removes subscriptions from the scope, and turning it on returns them", async () => {
     const { subscriptions, settings, audit, clock } = createFixture({ counts: inventoryOfBoth() });
     await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
-    await subscriptions.discovered(listedSubscriptions, true);
+    await subscriptions.storeReadable(listedSubscriptions, true);
     const preview = await subscriptions.previewWatchAll(false);
     expect(preview).toEqual({
       leaves: [{ subscriptionId: CLAIMS, name: "Claims", vaults: 2, assets: 10 }],
@@ -415,10 +415,10 @@ describe("watchAll", () => {
     const { subscriptions } = createFixture({ counts: inventoryOfBoth() });
     // Names are stored in the row of the scope, which this call creates.
     await subscriptions.refreshScope(admin);
-    await subscriptions.discovered(listedSubscriptions, true);
+    await subscriptions.storeReadable(listedSubscriptions, true);
     expect((await subscriptions.watched()).discovered).toEqual([PAYMENTS, CLAIMS]);
     const requestsBefore = proxy.requests.length;
-    await subscriptions.discovered(listedSubscriptions, true);
+    await subscriptions.storeReadable(listedSubscriptions, true);
     expect(proxy.requests.slice(requestsBefore)).toEqual([]);
     await proxy.stop();
   });
@@ -427,11 +427,11 @@ describe("watchAll", () => {
     const { subscriptions, counts, forgotten } = createFixture({ counts: inventoryOfBoth() });
     await subscriptions.refreshScope(admin);
     // `true`: the list of subscriptions is complete.
-    await subscriptions.discovered(listedSubscriptions, true);
+    await subscriptions.storeReadable(listedSubscriptions, true);
     // `false`: a part of the list could not be read, so it is unknown whether the subscription still exists.
-    await subscriptions.discovered(listedSubscriptions.slice(0, 1), false);
+    await subscriptions.storeReadable(listedSubscriptions.slice(0, 1), false);
     expect((await subscriptions.get(CLAIMS)).lastFailure).toBeNull();
-    await subscriptions.discovered(listedSubscriptions.slice(0, 1), true);
+    await subscriptions.storeReadable(listedSubscriptions.slice(0, 1), true);
     expect(await subscriptions.get(CLAIMS)).toMatchObject({
       source: "discovered",
       watched: true,
@@ -578,7 +578,7 @@ describe("deleting the inventory of subscriptions that left", () => {
     await subscriptions.remove(PAYMENTS, admin);
     for (const list of [[{ subscriptionId: CLAIMS, displayName: "Claims" }], []]) {
       await subscriptions.refreshScope(admin);
-      await subscriptions.discovered(list, true);
+      await subscriptions.storeReadable(list, true);
     }
     const storedKeysAfter = async (milliseconds: number) => {
       clock.forward(milliseconds);

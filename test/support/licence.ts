@@ -5,7 +5,7 @@ import { DAY_SECONDS } from "../../shared/platform/time.ts";
 import { TEST_APP } from "./test-app.ts";
 
 /** Returns the private key, in PEM, whose licenses are valid for the app that a test run builds. */
-export const licenceKey = (): string => readFileSync(path.join(TEST_APP, "license-key.pem"), "utf8");
+export const licensePrivateKey = (): string => readFileSync(path.join(TEST_APP, "license-key.pem"), "utf8");
 
 /** Returns the claims of a PRO license that expires in this number of days. */
 export const proClaims = (daysLeft: number, more: object = {}) => ({
@@ -18,5 +18,6 @@ export const proClaims = (daysLeft: number, more: object = {}) => ({
 /** Returns a signed license, by default a PRO license that expires in 30 days. */
 export async function licence(claims: object = proClaims(30)): Promise<string> {
   const signer = new CompactSign(new TextEncoder().encode(JSON.stringify(claims)));
-  return await signer.setProtectedHeader({ alg: "EdDSA", kid: "test" }).sign(await importPKCS8(licenceKey(), "EdDSA"));
+  const key = await importPKCS8(licensePrivateKey(), "EdDSA");
+  return await signer.setProtectedHeader({ alg: "EdDSA", kid: "test" }).sign(key);
 }

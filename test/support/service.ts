@@ -87,12 +87,13 @@ export class Service {
       /** Seconds until the messages of a killed host are redelivered. The default is that of Azure Functions. */
       lease?: number;
       /**
-       * Whether timers run on schedule. By default, timers run only if a test fires them. A run can start at any time of day.
+       * Whether timers run on schedule. By default, timers run only if a test fires them, because test runs at any time of day
+       * must give the same result.
        */
       schedules?: boolean;
       /** Whether the hosts reach the tables through `tables`, which counts their requests and simulates faults. */
       tableProxy?: boolean;
-      /** Added to the environment of storage, for example for a moved clock. */
+      /** Added to the environment of storage, for example for a clock that is ahead. */
       storageEnv?: Record<string, string>;
       /** Whether the hosts' pauses between retries last a fortieth of the time (short-waits.mjs). */
       shortWaits?: boolean;

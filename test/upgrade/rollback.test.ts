@@ -8,7 +8,7 @@ import { promisify } from "node:util";
 import { type RunningHost, runHost } from "functions-host/test/run-host.ts";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { EARLIER_BUILDS } from "../../shared/store/rollback-losses.ts";
-import { licence, licenceKey } from "../support/licence.ts";
+import { licence, licensePrivateKey } from "../support/licence.ts";
 import { ADMIN, Service } from "../support/service.ts";
 import { COMMANDS, COMPILE_CACHE } from "../support/test-app.ts";
 import { skipWithout } from "../support/tools.ts";
@@ -51,7 +51,7 @@ function buildCommit(commit: string, folder: string): string {
   execFileSync("tar", ["-xf", archive, "-C", source]);
   symlinkSync(path.join(ROOT, "node_modules"), path.join(source, "node_modules"));
   writeFileSync(path.join(source, "infra/build/page.ts"), "export const buildPage = async () => [];\n");
-  const key = { kid: "test", x: createPublicKey(licenceKey()).export({ format: "jwk" }).x };
+  const key = { kid: "test", x: createPublicKey(licensePrivateKey()).export({ format: "jwk" }).x };
   const build = pathToFileURL(path.join(source, "infra/build/build.ts")).href;
   const script = `const { buildLocalApp } = await import(${JSON.stringify(build)});
     await buildLocalApp(${JSON.stringify(app)}, ${JSON.stringify([key])});`;

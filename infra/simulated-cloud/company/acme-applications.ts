@@ -5,7 +5,7 @@ import type { CompanySecret, CompanySubscription } from "./company.ts";
 
 /** Days until a credential of a team's application expires, by the team's position: API, portal and importer. */
 const API_DAYS = [20, -5, 3, 6, 12, 25, 40, 80, 150, 300, 500, 700];
-const CERTIFICATE_DAYS = [20, 90, 4, -12, 150, 200, 260, 300, 330, 100, 60, 395];
+const PORTAL_DAYS = [20, 90, 4, -12, 150, 200, 260, 300, 330, 100, 60, 395];
 const IMPORTER_DAYS = [45, 9, 400, -30, 28, 5, 190, 60, 2, 350, 14, 100];
 
 /** Name of a team in names of applications. */
@@ -46,7 +46,7 @@ function applicationsOf(team: string, index: number): CompanyApplication[] {
         ],
       }),
       ...(!allowsPersonalAccounts && {
-        certificates: [{ name: `portal-${team}`, expiresInDays: CERTIFICATE_DAYS[index]! }],
+        certificates: [{ name: `portal-${team}`, expiresInDays: PORTAL_DAYS[index]! }],
       }),
       ...(index % 2 === 0 && {
         federated: [

@@ -47,9 +47,10 @@ export class OidcProvider {
   readonly #store = oidcStore();
   readonly #cookieKey = randomBytes(32).toString("base64url");
   #mode: OidcModeName = "correct";
-  /** Undefined before the first request and after `rollKeys`. */
+  /** Undefined before the first request, and after a change that the library must be loaded again for. */
   #loading: Promise<{ provider: Provider; key: SigningKey }> | undefined;
   #key: Promise<SigningKey> | undefined;
+  /** A key with the ID of the published key. The provider never publishes it. */
   #foreignKey: Promise<SigningKey> | undefined;
   #ed25519Key: Promise<SigningKey> | undefined;
   /** URL of the service that is called when a session ends. */

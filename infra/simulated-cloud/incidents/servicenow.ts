@@ -39,7 +39,8 @@ const ENDED_STATES = ["6", "7"];
 export type ServiceNowIncident = Record<string, string> & { sys_id: string; number: string; state: string };
 
 /**
- * Simulates the Table API of a ServiceNow instance for incidents, under `/servicenow` on the control port.
+ * Simulates the Table API of a ServiceNow instance for incidents, under `/servicenow` on the control port
+ * (control.ts), which no client of Azure uses.
  * https://www.servicenow.com/docs/bundle/zurich-api-reference/page/integrate/inbound-rest/concept/c_TableAPI.html. A real
  * instance ignores unknown fields. Here they are rejected, so that a client's mistake is detected.
  */

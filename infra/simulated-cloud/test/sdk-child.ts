@@ -81,6 +81,7 @@ const actions = {
     await collect(new KeyVaultManagementClient(identity, subscription, armOptions).keys.list(group, vault)),
   managedSecrets: async (subscription: string, group: string, vault: string) =>
     await collect(new KeyVaultManagementClient(identity, subscription, armOptions).secrets.list(group, vault)),
+  // Sends a token for another scope than the SDK's own, to see that the service rejects it.
   vaultsWithTokenFor: async (subscription: string, scope: string) => {
     const credential: TokenCredential = { getToken: () => identity.getToken(scope) };
     return await collect(

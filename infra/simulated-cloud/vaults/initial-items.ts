@@ -38,7 +38,7 @@ const OWNERS = ["payments", "orders", "identity", "billing", "search", "logistic
 /** Name of a generated item, such as `secret-000003`. */
 const numbered = (prefix: string, index: number) => `${prefix}-${String(index).padStart(6, "0")}`;
 
-/** Returns the expiry of a generated item, spread over -30 to 720 days. Every tenth item has none. */
+/** Returns the expiry of a generated item, from 30 days ago to 720 days ahead. Every tenth item has none. */
 const expiry = (index: number) => (index % 10 === 9 ? {} : { expiresInDays: ((index * 37) % 751) - 30 });
 
 /** Declares a generated secret. Its properties repeat in cycles of different lengths, so that combinations vary. */

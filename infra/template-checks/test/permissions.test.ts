@@ -162,7 +162,7 @@ describe("a missing role is reported", () => {
     ["Key Vault Reader", "the role Key Vault Reader on this vault"],
     [
       "inventoryReaderDefinition",
-      "the custom role Credential Lifecycle Inventory Reader on the subscription (the deployment template for watched subscriptions creates and assigns it",
+      "the custom role Credential Lifecycle Inventory Reader on the subscription (the deployment template for monitored subscriptions creates and assigns it",
     ],
   ])("%s, by the scan, with the role to assign", { timeout: 150_000 }, async (role, remedy) => {
     service.cloud.control.allowOnly(assignmentsWithout(role));

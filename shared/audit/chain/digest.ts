@@ -38,7 +38,10 @@ export const Digest = z.object({
   replaced: z.string().optional(),
   /** The previous digest, if no trusted key signed it. */
   unverified: DigestName.optional(),
-  /** Every entry since this interval must have an authentication code. Absent from digests of an earlier version. */
+  /**
+   * Every entry since this interval must have an authentication code (entry-authentication.ts). Absent from digests of an
+   * earlier version.
+   */
   authenticatedFrom: z.string().optional(),
   /** Number of entries without a code that were accepted because an earlier version may have written them. */
   withoutCode: z.int().optional(),
@@ -92,8 +95,9 @@ export function readDigest(interval: string, statement: string | undefined, keys
 }
 
 /**
- * The digest that the next one must name. Its number is unknown if its signature is not valid. Undefined: that digest is
- * missing or not known, so the next one is not compared with it. A null hash: the next digest is the first of the log.
+ * The digest that the next one must name. `number` is undefined if the digest's signature is not valid. `hash` is null if the
+ * next digest is the first of the log. `Previous` is undefined if the digest is missing or unknown. Then the next digest is
+ * not compared with it.
  */
 export type Previous = { hash: string | null; number: number | undefined } | undefined;
 

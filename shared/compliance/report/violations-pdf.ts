@@ -8,10 +8,11 @@ import { addEvidenceTable, addSection, instantText, TEXT_SIZE } from "./tables.t
 
 /** The PDF export of violations: their evidence, grouped by check, with one remediation per check. */
 
-/** The filter and the time of the report. */
+/** Facts about the report that its pages show, and its font. */
 interface ReportContext {
   filter: ViolationFilter;
   createdAt: Date;
+  /** Path of the font file for characters outside Latin. Undefined: that of the installed package. */
   unicodeFont: string | undefined;
 }
 

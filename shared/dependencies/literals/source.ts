@@ -25,7 +25,7 @@ import { readVaultValues, type VaultValues } from "./vault-values.ts";
 /** Number of apps that are read concurrently. Azure Resource Manager allows an identity 25 reads a second in a subscription. */
 const APPS_AT_ONCE = 4;
 
-/** Maximum time for reading the values, out of the 20 minutes of a unit. */
+/** Maximum time for reading the values, out of the 20 minutes that a run has for a subscription. */
 const MAX_READ_VALUES_MS = 12 * MINUTE_MS;
 
 /** Time after which the hashes are dropped, counted from the start of the last subscription, which takes at most 20 minutes. */

@@ -17,7 +17,7 @@ const DEPENDENCY_ROLE = "Credential Lifecycle Dependency Reader";
 
 /** Completes "Give the service's identity …". Does not contain the path of the template, because the page shows the text too. */
 const grantOf = (role: string): string =>
-  `the custom role ${role} on the subscription (the deployment template for watched subscriptions creates and assigns it, see Permissions in the documentation)`;
+  `the custom role ${role} on the subscription (the deployment template for monitored subscriptions creates and assigns it, see Permissions in the documentation)`;
 
 /** Texts of `CallTarget.grant`: the role that a denied call needs. */
 export const INVENTORY_READER = grantOf(INVENTORY_ROLE);

@@ -90,7 +90,7 @@ export function createCredentials(
       if (deps.config.SERVICE_KEY_VAULT_URL === undefined) throw noServiceVault();
       const { run, isNew } = await startRun(caller);
       const { runId } = run;
-      await waitForRun(continueRun(runId), { runId, late: AbortSignal.timeout(waitMs), log });
+      await waitForRun(continueRun(runId), { runId, timeLimit: AbortSignal.timeout(waitMs), log });
       return { run: await runs.get(runId), isNew };
     },
 

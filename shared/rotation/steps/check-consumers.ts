@@ -33,14 +33,15 @@ export async function currentConsumers({
   const marked = await pMap(added, (one) => markIfBroken(deps.consumers, toRotationConsumer(one, false)), {
     concurrency: PARALLEL,
   });
-  // Consumers that `markIfBroken` marked as unclear are read once more. A consumer that still has a problem is then broken.
+  // `updateMarks` reads only marked consumers again: broken ones, and unclear ones (`unclearBefore`), whose problem could pass. An
+  // unclear consumer that still has a problem is then broken.
   const updated = await updateMarks(deps.consumers, [...planned, ...marked]);
   return { consumers: storableConsumers(updated), unread };
 }
 
 /**
- * Returns whether the service can't see the value of a consumer: it is `blind`, or it stores a copy that this rotation has not
- * refreshed.
+ * Returns whether the service can't see the value of a consumer: the consumer is `blind` (no API shows its value), or it stores a
+ * copy of the value that this rotation has not refreshed. `actedAt` is the time of the refresh.
  */
 export const isUncheckable = ({ how, copy, actedAt }: RotationConsumer): boolean =>
   how === "blind" || (copy === true && actedAt === undefined);
@@ -62,7 +63,10 @@ export const checkConsumers = (
     concurrency: PARALLEL,
   });
 
-/** Returns the changes that a check makes to a consumer that is not being refreshed. */
+/**
+ * Returns the members that a check changes. Only consumers in the state `waiting` or `unverified` become `verified`. The step that
+ * refreshes consumers sets the state of the others.
+ */
 export function afterCheck(consumer: RotationConsumer, { holds, problem }: ConsumerCheck): Partial<RotationConsumer> {
   const verified = holds === "new" && (consumer.state === "waiting" || consumer.state === "unverified");
   return { holds, problem, ...(verified && { state: "verified" }) };

@@ -18,6 +18,7 @@ export function CommandDialog({
   children,
 }: {
   title: string;
+  /** Name of the asset that the command changes. */
   about: string;
   /** `primary` for the main action of a view. */
   appearance?: "primary";

@@ -34,7 +34,7 @@ export function Exempt({ violations, about }: { violations: Schemas["Violation"]
   return (
     <Operate
       operation="createExemption"
-      title="Exempt"
+      title="Exempt from check"
       {...(about !== undefined && { about })}
       action="Create exemption"
       submit={(form, create) => {

@@ -35,7 +35,7 @@ export function FailingChecks({
         In the order of their effect on the score: the number of violations, weighted by severity. Evaluated{" "}
         <Instant at={evaluatedAt} relative />.
         {checks.some(({ title }) => title.endsWith("threshold")) &&
-          " The critical and the warning threshold in titles are numbers of days before expiry. They are not severities."}
+          " The critical and the warning threshold in titles are numbers of days before expiry: 7 and 30 unless the settings differ. They are not severities."}
       </Text>
       <ul className={styles.list} aria-label={label}>
         {checks.map(({ id, title, severity, failed }) => (

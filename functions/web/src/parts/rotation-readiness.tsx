@@ -198,7 +198,7 @@ function Unproven({
       <Text>
         {candidates.length === 0
           ? `The service found no key vault secret that stores this client secret. You can still rotate it. ${HANDOVER}`
-          : "Before a rotation, the service must know which key vault secret stores this client secret. A test reads the value once and signs in with it. The value is not shown or stored. If the sign-in succeeds, the rotation is ready."}
+          : "Before a rotation, the service must know which key vault secret stores this client secret. A test reads the value once and signs in with it. The value is not shown or stored. If the sign-in succeeds, the client secret can be rotated."}
       </Text>
       <Candidates appId={appId} of={shown} isMainAction={isMainAction} />
       {/* The application's page lists all matches below. */}

@@ -74,7 +74,7 @@ export function StatusCard({ asset }: { asset: Asset }) {
           {whyNoExemption === undefined ? (
             <Exempt violations={open} about={name} />
           ) : (
-            <Unavailable title="Exempt" reason={whyNoExemption} />
+            <Unavailable title="Exempt from check" reason={whyNoExemption} />
           )}
           <OwnerAction asset={asset} name={name} />
           {/* Which command it copies depends on the violations. */}

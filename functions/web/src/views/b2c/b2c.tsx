@@ -55,7 +55,7 @@ export default function B2c() {
               operation: "testNewB2cTenant",
               action: "Test connection",
               isRequired: true,
-              load: async (form, test) => <TestOutcome of={await test({ body: newTenantOf(form) })} />,
+              load: async (form, test) => <TestOutcome result={await test({ body: newTenantOf(form) })} />,
             }}
             submit={(form, register) => register({ body: newTenantOf(form) })}
           >

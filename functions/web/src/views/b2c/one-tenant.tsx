@@ -138,7 +138,7 @@ function Actions({ tenant }: { tenant: Tenant }) {
         operation="testB2cTenant"
         title="Test connection"
         action="Test connection"
-        submit={async (_, test) => <TestOutcome of={await test({ params })} />}
+        submit={async (_, test) => <TestOutcome result={await test({ params })} />}
       >
         <Text>Signs in to the tenant and checks which credentials the service can read. This makes no changes.</Text>
       </Operate>

@@ -18,7 +18,7 @@ const OUTCOMES = {
 } as const;
 
 /** The result of a connection test. Some checks do not apply to every type of tenant. */
-export const TestOutcome = ({ of: { ok, checks } }: { of: Schemas["B2cTenantTest"] }) => (
+export const TestOutcome = ({ result: { ok, checks } }: { result: Schemas["B2cTenantTest"] }) => (
   <>
     <Text block weight="semibold">
       {ok ? "Connection test passed." : "Connection test failed."}

@@ -42,7 +42,7 @@ export function Exemptions() {
       columns={columnsOf(titles)}
       keyOf={({ id }) => id}
       label="Exemptions"
-      empty="No exemptions. To exempt a violation from the score, open the violation in the list above and select Exempt."
+      empty="No exemptions. To exempt a violation from the score, open the violation in the list above and select Exempt from check."
     />
   );
 }

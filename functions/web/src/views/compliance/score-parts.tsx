@@ -57,23 +57,28 @@ export function BySubscription() {
         subscriptions.length === 0 ? (
           <Text>No subscription was evaluated yet. Start a scan on the Overview page.</Text>
         ) : (
-          <ShowAll items={subscriptions} noun="subscription">
-            {(shown) => (
-              <Bars
-                label="Score by subscription"
-                rows={shown.map(({ subscriptionId, name, score, failed }) => ({
-                  key: subscriptionId ?? name,
-                  name,
-                  share: score / 100,
-                  color: scoreColor(score),
-                  text: `Score ${score}`,
-                  count: failed,
-                  // Credentials outside of key vaults have no subscription, so no filter of the list selects them.
-                  ...(subscriptionId !== null && { href: violationsHref({ subscription: subscriptionId }) }),
-                }))}
-              />
+          <>
+            {subscriptions.some(({ subscriptionId }) => subscriptionId === null) && (
+              <Text size={200}>Rows without a link are credentials that belong to no subscription.</Text>
             )}
-          </ShowAll>
+            <ShowAll items={subscriptions} noun="row">
+              {(shown) => (
+                <Bars
+                  label="Score by subscription"
+                  rows={shown.map(({ subscriptionId, name, score, failed }) => ({
+                    key: subscriptionId ?? name,
+                    name,
+                    share: score / 100,
+                    color: scoreColor(score),
+                    text: `Score ${score}`,
+                    count: failed,
+                    // Credentials outside of key vaults have no subscription, so no filter of the list selects them.
+                    ...(subscriptionId !== null && { href: violationsHref({ subscription: subscriptionId }) }),
+                  }))}
+                />
+              )}
+            </ShowAll>
+          </>
         )
       }
     </QueryResult>

@@ -58,8 +58,9 @@ function LicensedBlastRadius({ assetId }: { assetId: string }) {
 const NotFound = ({ assetId }: { assetId: string }) => (
   <View title="Asset not found">
     <Text>
-      No scan found an asset with the ID “{isolated(assetId)}”. It was deleted or replaced, it is in a vault that is not
-      monitored, or the address is wrong. <Link href={createHref("/inventory", {})}>Search the inventory</Link>
+      The address names the asset ID “{isolated(assetId)}”, but no scan found an asset with this ID. The address is
+      wrong, the asset was deleted or replaced, or it is in a vault that is not monitored.{" "}
+      <Link href={createHref("/inventory", {})}>Search the inventory</Link>
     </Text>
   </View>
 );

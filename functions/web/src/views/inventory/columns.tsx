@@ -37,7 +37,7 @@ export const COLUMNS: Column[] = [
     cell: ({ expiresOn }) => (expiresOn === null ? "Never" : <Instant at={expiresOn} relative />),
   },
   { id: "type", title: "Type", width: "100px", cell: ({ type }) => type },
-  { id: "vault", title: "Vault or tenant", width: "minmax(120px, 2fr)", cell: assetHolder },
+  { id: "vault", title: "Stored in", width: "minmax(120px, 2fr)", cell: assetHolder },
   { id: "owner", title: "Owner", width: "minmax(120px, 2fr)", cell: ({ owner }) => owner ?? "No owner" },
   { id: "enabled", title: "Enabled", width: "80px", cell: ({ enabled }) => (enabled ? "Yes" : "No") },
   {

@@ -62,8 +62,11 @@ export default function LicenseView() {
                   .filter(([name, { pro }]) =>
                     status.tier === "pro" ? status.features.includes(name as keyof typeof FEATURES) : pro,
                   )
-                  .map(([name, { description }]) => (
-                    <li key={name}>{description}</li>
+                  .map(([name, { pro, description }]) => (
+                    <li key={name}>
+                      {description}
+                      {status.tier === "pro" && pro && " (PRO)"}
+                    </li>
                   ))}
               </ul>
             </Card>
@@ -105,8 +108,8 @@ function Status({ of: { valid, reason, expiresAt, daysLeft, inGrace, graceEndsAt
             {expiry}
             {graceEndsAt !== null && (
               <Text block>
-                PRO features stay available until <Instant at={graceEndsAt} />. They then stop, and data that is already
-                stored is kept.
+                Features marked PRO below stay available until <Instant at={graceEndsAt} />. They then stop, and data
+                that is already stored is kept. The other features, such as alerts, continue.
               </Text>
             )}
             <Text block>

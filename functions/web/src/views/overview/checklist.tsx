@@ -62,7 +62,7 @@ export function Checklist() {
       isDone: coverage.complete,
       todo: (
         <>
-          The message above names what is missing, with the role that fixes it.{" "}
+          The message above says what is missing and how to fix it.{" "}
           {may("checkPermissions") && <Link href={createHref("/permissions")}>Check all permissions</Link>}
         </>
       ),

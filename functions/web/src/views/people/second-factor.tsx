@@ -26,7 +26,7 @@ function Methods({ state }: { state: SecondFactorState }) {
   const { enrolled, methods, recoveryCodesLeft, totpAvailable, passkeysAvailable } = state;
   return (
     <>
-      {!enrolled && <Text>No second factor. A sign-in with your password needs nothing else.</Text>}
+      {!enrolled && <Text>No second factor. Your password alone is enough to sign in.</Text>}
       {methods.map(({ id, name, createdAt, lastUsedAt }) => (
         <div key={id}>
           <Text weight="semibold">{name}</Text>, added <Instant at={createdAt} relative />

@@ -79,7 +79,7 @@ const COLUMNS: Column<Item>[] = [
   },
   { title: "Validity (days)", cell: ({ validityDays }) => numberText(validityDays ?? undefined) },
   {
-    title: "Renewals a year",
+    title: "Renewals needed a year",
     cell: ({ renewalsPerYear }) => (renewalsPerYear === null ? "Unknown" : <Renewals of={renewalsPerYear} />),
   },
 ];
@@ -149,7 +149,7 @@ function Sums({ summary }: { summary: Summary }) {
         {unknown > 0 && `, ${unknown.toLocaleString()} unknown until a scan reads the details again`}.
       </Text>
       <Text block>
-        Renewals a year: {today.toLocaleString()} today, {at100Days.toLocaleString()} at 100 days,{" "}
+        Renewals needed a year: {today.toLocaleString()} today, {at100Days.toLocaleString()} at 100 days,{" "}
         {at47Days.toLocaleString()} at 47 days.
         {withoutRenewals > 0 &&
           ` Not included: ${counted(withoutRenewals, "certificate")} with an unknown validity or authority.`}
@@ -162,7 +162,7 @@ function Sums({ summary }: { summary: Summary }) {
           columns={[
             { title: "Renewed by", cell: ({ renewedBy }) => RENEWERS[renewedBy] },
             { title: "Certificates", cell: (row) => numberText(row.certificates) },
-            { title: "Renewals a year", cell: (row) => numberText(row.renewalsPerYear.today) },
+            { title: "Renewals needed a year", cell: (row) => numberText(row.renewalsPerYear.today) },
             { title: "At 100 days", cell: (row) => numberText(row.renewalsPerYear.at100Days) },
             { title: "At 47 days", cell: (row) => numberText(row.renewalsPerYear.at47Days) },
           ]}

@@ -22,7 +22,7 @@ const useStyles = makeStyles({
 
 const FILTERS = [
   { name: "search", label: "Name contains" },
-  { name: "rotatable", label: "Rotation possible", values: { true: "Yes", false: "No" } },
+  { name: "rotatable", label: "Rotation", values: { true: "Possible", false: "Not possible" } },
 ];
 
 const COLUMNS: Column<Application>[] = [
@@ -38,15 +38,21 @@ const COLUMNS: Column<Application>[] = [
   },
   {
     title: "Owners",
-    cell: ({ owners }) => [...new Set(owners?.filter(({ isService }) => !isService).map(ownerName))].join(", "),
+    cell: ({ owners }) =>
+      owners === null
+        ? "Unknown"
+        : [...new Set(owners.filter(({ isService }) => !isService).map(ownerName))].join(", ") || "No owner",
   },
   { title: "Credentials", cell: (application) => <Credentials application={application} /> },
   {
     title: "Rotation",
     cell: ({ appId, displayName, reasons }) =>
       rotationBlockers({ reasons }).length === 0 ? (
-        <Link href={createHref(`/rotation/apps/${appId}`, {})} aria-label={`Check whether it is ready: ${displayName}`}>
-          Check whether it is ready
+        <Link
+          href={createHref(`/rotation/apps/${appId}`, {})}
+          aria-label={`Check what the rotation needs: ${displayName}`}
+        >
+          Check what the rotation needs
         </Link>
       ) : (
         `Not possible. ${rotationBlockers({ reasons })
@@ -110,19 +116,16 @@ function Superseded({
   return (
     <div>
       <Text block>
-        Nothing can sign in with an expired secret. Delete it if no application is still set up with it. Rotating it
-        does not replace "<CredentialLink credential={usable} />
+        Nothing can sign in with an expired secret. Delete it if no application is still set up with it. Otherwise open
+        the expired secret's page to rotate it. That does not replace "<CredentialLink credential={usable} />
         ", which expires <Instant at={usable.expiresOn} relative />.
-        {usable.status !== "healthy" && " Rotate that one instead."}
+        {usable.status !== "healthy" && " Rotate that secret too."}
       </Text>
       <Copyable
         label="Delete the expired secret (Azure CLI)"
         text={deleteSecretCommand(application.appId, expired.keyId)}
       />
-      <Text size={200}>
-        The command needs permission to change the application. If an application still uses the expired secret, open
-        the secret's page to rotate it.
-      </Text>
+      <Text size={200}>The command needs permission to change the application.</Text>
     </div>
   );
 }

@@ -24,7 +24,7 @@ const EVIDENCE = {
   appIdTag: "a tag contains the application's ID",
   companion: "a secret with a similar name contains the application's ID",
   expiry: "the only secret that expires at the same time as the credential",
-  expirySameDay: "expires on the same day as the credential, like other secrets",
+  expirySameDay: "expires on the same day as the credential, but so do other secrets",
   createdTogether: "created at the same time as the credential",
   name: "name similar to the application's",
   conflict: "its tag and content type name different credentials",

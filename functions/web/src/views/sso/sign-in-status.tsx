@@ -28,7 +28,7 @@ export function SignInStatus({ saved }: { saved: Schemas["SsoConfiguration"] }) 
           <Text block>
             {isEnabled ? "Single sign-on is on" : "Single sign-on is off"}, with {counted(totalSsoLogins, "sign-in")} so
             far. {changedSince && "The configuration was modified after the last sign-in. "}
-            {isEnabled && (!isUsed || changedSince) && "Test the connection, then sign in once to see that it works."}
+            {isEnabled && (!isUsed || changedSince) && "Test the saved configuration, then sign in once to check it."}
           </Text>
         </MessageBarBody>
       </MessageBar>
