@@ -32,7 +32,7 @@ const CredentialKindView = z
     reason: z.string().nullable().meta({ description: "Why no key of the kind is rotated. Null if keys are rotated." }),
     documentation: z.url().meta({ description: "Azure's page about the call that regenerates a key." }),
   })
-  .meta({ id: "RotationCredentialKind" });
+  .meta({ id: "RotatableResource" });
 
 const IssuerView = z
   .object({
