@@ -85,10 +85,8 @@ const KEY_STEPS: Partial<Record<Rotation["steps"][number]["name"], string>> = {
 };
 
 /** Returns the text of a rotation's step. */
-export const stepTextOf = (
-  name: Rotation["steps"][number]["name"],
-  { keyKind }: Pick<Rotation, "keyKind">,
-): string => (keyKind === null ? undefined : KEY_STEPS[name]) ?? STEPS[name];
+export const stepTextOf = (name: Rotation["steps"][number]["name"], { keyKind }: Pick<Rotation, "keyKind">): string =>
+  (keyKind === null ? undefined : KEY_STEPS[name]) ?? STEPS[name];
 
 /** The label of the choice where a rotation stores the new secret. */
 export const SAVE_TO_MATCHES = "Save the new secret to Key Vault";
