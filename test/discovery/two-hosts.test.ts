@@ -3,7 +3,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { TableClient } from "@azure/data-tables";
 import type { Company } from "simulated-cloud/company/company.ts";
 import type { LoggedRequest } from "simulated-cloud/request-log.ts";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterEach, beforeEach, expect, test } from "vitest";
 import { CLAIMED, DONE } from "../../shared/discovery/scan.ts";
 import { Service } from "../support/service.ts";
 
@@ -22,7 +22,8 @@ const company: Company = {
 };
 
 let service: Service;
-beforeAll(async () => {
+// A retry needs new data, because it counts the added assets.
+beforeEach(async () => {
   service = await Service.start({
     company,
     hosts: 2,
@@ -35,7 +36,7 @@ beforeAll(async () => {
     },
   });
 });
-afterAll(() => service?.stop());
+afterEach(() => service?.stop());
 
 test("two hosts scan each vault once, within the limit of workers", async () => {
   service.cloud.control.resetCounts();
