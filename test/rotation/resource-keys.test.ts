@@ -81,17 +81,17 @@ describe("the table of kinds", () => {
     },
   );
 
-  test.each([
-    { kind: "deny" },
-    { kind: "throttle", retryAfterSeconds: 3600 },
-  ] satisfies FaultAction[])("a list that fails after the request ($kind) does not look like a rejected request", async (action) => {
-    const kind = kindNamed("storage");
-    const [before, old] = [regenerationsOf(kind).length, (await client.keys(idOf(kind), kind))[0]!];
-    cloud.control.addFault({ match: { operation: "arm.listStorageAccountKeys" }, action, after: 1 });
-    const isOld = (value: string) => value === old.value;
-    const error = await expectFailure(client.regenerate(idOf(kind), kind, old.name, isOld));
-    expect([error.unclear, regenerationsOf(kind).length - before]).toEqual([true, 1]);
-  });
+  test.each([{ kind: "deny" }, { kind: "throttle", retryAfterSeconds: 3600 }] satisfies FaultAction[])(
+    "a list that fails after the request ($kind) does not look like a rejected request",
+    async (action) => {
+      const kind = kindNamed("storage");
+      const [before, old] = [regenerationsOf(kind).length, (await client.keys(idOf(kind), kind))[0]!];
+      cloud.control.addFault({ match: { operation: "arm.listStorageAccountKeys" }, action, after: 1 });
+      const isOld = (value: string) => value === old.value;
+      const error = await expectFailure(client.regenerate(idOf(kind), kind, old.name, isOld));
+      expect([error.unclear, regenerationsOf(kind).length - before]).toEqual([true, 1]);
+    },
+  );
 
   test("a request that never arrived fails, and its repetition regenerates once", async () => {
     const kind = kindNamed("search");
