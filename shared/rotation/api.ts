@@ -43,7 +43,7 @@ export const consumersOptions = {
 /** Request option for keys of Azure resources. */
 export const acceptUnread = z.boolean().default(false).meta({
   description:
-    "Only for keys of Azure resources. Whether the key that is not in use may be regenerated although vault secrets that no discovery of the last seven days could read may store it.",
+    "Only for keys of Azure resources. Whether the key that is not in use may be regenerated although it may be in use: by a vault secret that no discovery of the last seven days could read, or by a consumer that may have an earlier version of a vault secret.",
 });
 
 /** Request options for the places (key vault secrets) that get the new value. */

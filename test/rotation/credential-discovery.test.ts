@@ -1,5 +1,8 @@
+import { TableClient } from "@azure/data-tables";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import type { AuditEvent } from "../../shared/audit/event.ts";
+import { nameKey, partitions } from "../../shared/inventory/asset-keys.ts";
+import { VAULTS, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
 import { createArm } from "../../shared/platform/azure/arm.ts";
 import { createIdentity } from "../../shared/platform/azure/identity.ts";
 import { keyVaultRowKeys } from "../../shared/platform/azure/row-keys.ts";
@@ -7,12 +10,20 @@ import { createServiceKeyVault } from "../../shared/platform/azure/service-key-v
 import { createVaultSecrets } from "../../shared/platform/azure/vault-secrets.ts";
 import { type Config, loadConfig } from "../../shared/platform/config/config.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
+import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import { MINUTE_MS } from "../../shared/platform/time.ts";
 import { type Credentials, createCredentials } from "../../shared/rotation/resource-keys/credentials.ts";
 import type { LinkDiscoveryLimits } from "../../shared/rotation/resource-keys/discovery.ts";
 import { createKeysClient } from "../../shared/rotation/resource-keys/keys-client.ts";
-import { KEY_LINKS, KeyLinks, linkKey } from "../../shared/rotation/resource-keys/links.ts";
+import {
+  COMPARISONS,
+  Comparisons,
+  comparisonKey,
+  KEY_LINKS,
+  KeyLinks,
+  linkKey,
+} from "../../shared/rotation/resource-keys/links.ts";
 import { useManagedIdentity } from "../azure/live-cloud.ts";
 import { recordingLog } from "../azure/services.ts";
 import { IS_CAMPAIGN, LONG_MS } from "../support/sampling.ts";
@@ -238,4 +249,31 @@ test("the link of a secret stays if a rotation regenerates the key and writes th
   const { run: second } = await startProcess({ taken: 0 }, true, undefined, rotate).discover(caller);
   expect([isRotated, second.status, second.removed]).toEqual([true, "completed", 0]);
   expect(await storedLinks()).toEqual(expected);
+});
+
+test("a comparison is incomplete if the secrets of a vault were not listed, or if a row of the inventory can't be read", async () => {
+  const tables = openTables();
+  const { resourceId, vaultName, secretName } = planted[0]!;
+  const discover = async () => {
+    const { run } = await startProcess({ taken: 0 }, true).discover(caller);
+    const comparison = await tables.get(Comparisons, COMPARISONS, comparisonKey(resourceId));
+    return [run.status, comparison?.hasUnread];
+  };
+  expect(await discover()).toEqual(["completed", false]);
+  const listed = withoutKeys((await tables.get(Vaults, VAULTS, vaultKey(vaultName)))!);
+  const secret = { code: "accessDenied", message: "denied", remedy: "", at: listed.firstSeenAt };
+  await tables.put(Vaults, VAULTS, vaultKey(vaultName), { ...listed, failures: { secret } });
+  expect(await discover()).toEqual(["completed", true]);
+  await tables.put(Vaults, VAULTS, vaultKey(vaultName), listed);
+  expect(await discover()).toEqual(["completed", false]);
+  const links = await storedLinks();
+
+  const storage = service.azurite.connectionString();
+  const assets = TableClient.fromConnectionString(storage, "Assets", { allowInsecureConnection: true });
+  const rowKey = nameKey("secret", secretName, vaultName);
+  for (const partitionKey of [partitions.all, partitions.vault(vaultName)])
+    await assets.updateEntity({ partitionKey, rowKey, enabled: "changed by another program" }, "Merge");
+  expect(await discover()).toEqual(["partial", true]);
+  // The secret was not compared, so its link stays.
+  expect(await storedLinks()).toEqual(links);
 });

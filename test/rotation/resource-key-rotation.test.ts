@@ -4,6 +4,7 @@ import { Problem } from "../../shared/platform/http/problem.ts";
 import { testStorageKey } from "../../shared/platform/storage/account-key.ts";
 import { DAY_MS } from "../../shared/platform/time.ts";
 import { rotationView } from "../../shared/rotation/api.ts";
+import { unknownConsumers } from "../../shared/rotation/consumer.ts";
 import type { ResourceKeyRequest } from "../../shared/rotation/request.ts";
 import {
   COMPARISONS,
@@ -13,6 +14,7 @@ import {
   KEY_LINKS,
   linkKey,
 } from "../../shared/rotation/resource-keys/links.ts";
+import { SimulatedConsumers } from "./consumers.ts";
 import { expectNoValueStored } from "./invariants.ts";
 import { connectionString, openKeyWorld, SECOND_VAULT } from "./resource-key-world.ts";
 import { BOSS, VAULT } from "./world.ts";
@@ -189,6 +191,50 @@ describe("a rotation does not start", () => {
     expect(keys.regenerationsOf(account.id)).toEqual([]);
   });
 
+  test("if a known vault secret contains the other key beside another name or with other text", async () => {
+    const account = keys.addStorageAccount();
+    const [first, second] = account.places;
+    const other = keys.currentKey(account.id, "key2");
+    for (const value of [connectionString("stother", other), `${other}\n`, JSON.stringify({ key: other })]) {
+      keys.control.putSecret(SECOND_VAULT, { name: second!.secretName, value });
+      const request = { ...account.request, targets: [first!] };
+      expect(await problemOf(rotate({ ...request, requestedPlace: second! }))).toContain("contains key2");
+    }
+    expect(keys.regenerationsOf(account.id)).toEqual([]);
+  });
+
+  test("if an earlier version contains the other key and a consumer may be pinned to it, unless the request accepts that", async () => {
+    const { id, places, request } = keys.addStorageAccount();
+    const [first] = places;
+    const [inUse, other] = [keys.currentKey(id, "key1"), keys.currentKey(id, "key2")];
+    for (const value of [other, inUse]) keys.control.putSecret(VAULT, { name: first!.secretName, value });
+    const since = keys.world.clock.now().toISOString();
+    const comparison = { resourceId: id, since, hasUnread: false };
+    await keys.world.tables().put(Comparisons, COMPARISONS, comparisonKey(id), comparison);
+    const consumers = new SimulatedConsumers(keys.world);
+    consumers.add(`pinned-${id}`, first!.secretName, "willBreak");
+    keys.world.consumers = consumers;
+    const start = (acceptUnread: boolean) =>
+      keys.world.start().begin({ ...request, includeResources: [], acceptUnread }, BOSS);
+    try {
+      expect(await problemOf(start(false))).toMatch(/Version .* which webApp pinned-.* contains key2/);
+      expect((await start(true)).status).toBe("planned");
+    } finally {
+      keys.world.consumers = unknownConsumers();
+    }
+    expect(keys.regenerationsOf(id)).toEqual([]);
+  });
+
+  test("if the secret of an unreadable link stores the other key", async () => {
+    const account = keys.addStorageAccount();
+    const [first, second] = account.places;
+    keys.control.putSecret(SECOND_VAULT, { name: second!.secretName, value: keys.currentKey(account.id, "key2") });
+    const row = linkKey({ ...second!, resourceId: account.id });
+    await keys.forgeRow("RotationMatches", KEY_LINKS, row, { resourceId: account.id });
+    expect(await problemOf(rotate({ ...account.request, targets: [first!] }))).toContain("contains key2");
+    expect(keys.regenerationsOf(account.id)).toEqual([]);
+  });
+
   test("if a vault that may store the other key can't be read", async () => {
     const account = keys.addStorageAccount();
     expect((await rotate(account.request)).status).toBe("completed");
@@ -253,6 +299,18 @@ describe("a rotation regenerates nothing", () => {
       keys.control.putSecret(SECOND_VAULT, { name: places[1]!.secretName, value: keys.currentKey(id, "key2") }),
     );
     expect([row.status, row.failure?.code]).toEqual(["failed", "targetHoldsOther"]);
+    expect(keys.regenerationsOf(account.id)).toEqual([]);
+  });
+
+  test("if another known vault secret got the other key with other text after the plan", async () => {
+    const account = keys.addStorageAccount();
+    const [first, second] = account.places;
+    await keys.forgeRow("RotationMatches", KEY_LINKS, linkKey({ ...second!, resourceId: account.id }), {});
+    const { rotationId } = await keys.world.start().begin({ ...account.request, targets: [first!] }, BOSS);
+    const value = `${keys.currentKey(account.id, "key2")} `;
+    keys.control.putSecret(SECOND_VAULT, { name: second!.secretName, value });
+    const { row } = await keys.world.run(rotationId);
+    expect([row.status, row.failure?.code]).toEqual(["failed", "keyInUse"]);
     expect(keys.regenerationsOf(account.id)).toEqual([]);
   });
 

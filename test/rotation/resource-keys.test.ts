@@ -11,7 +11,7 @@ import {
 } from "../../shared/rotation/resource-keys/connection-strings.ts";
 import { createKeysClient, type KeysClient } from "../../shared/rotation/resource-keys/keys-client.ts";
 import { KEY_KINDS, type KeyKind, kindOfType, otherKey } from "../../shared/rotation/resource-keys/kinds.ts";
-import { findHeldKey, proposeByTags } from "../../shared/rotation/resource-keys/matching.ts";
+import { containedKeys, findHeldKey, proposeByTags } from "../../shared/rotation/resource-keys/matching.ts";
 import { startTestCloud } from "../azure/live-cloud.ts";
 import { expectFailure, recordingLog, SHORT_WAITS } from "../azure/services.ts";
 
@@ -78,6 +78,18 @@ describe("the table of kinds", () => {
         expect(now.value).not.toBe(old.value);
         expect(regenerationsOf(kind).length - before).toBe(1);
       }
+    },
+  );
+
+  test.each([{ kind: "deny" }, { kind: "throttle", retryAfterSeconds: 3600 }] satisfies FaultAction[])(
+    "a list that fails after the request ($kind) does not look like a rejected request",
+    async (action) => {
+      const kind = kindNamed("storage");
+      const [before, old] = [regenerationsOf(kind).length, (await client.keys(idOf(kind), kind))[0]!];
+      cloud.control.addFault({ match: { operation: "arm.listStorageAccountKeys" }, action, after: 1 });
+      const isOld = (value: string) => value === old.value;
+      const error = await expectFailure(client.regenerate(idOf(kind), kind, old.name, isOld));
+      expect([error.unclear, regenerationsOf(kind).length - before]).toEqual([true, 1]);
     },
   );
 
@@ -243,6 +255,20 @@ describe("the key that a secret holds", () => {
     expect(findHeldKey(text("evil", "app", ";EntityPath=orders"), queue, [key])).toEqual(other);
     expect(findHeldKey("anything", queue, [key])).toEqual({ held: undefined, reason: "noKeyMatches" });
   });
+
+  test("is contained in JSON, with a space, or beside another name, and not in a longer text of the same characters", () => {
+    const keys = [
+      { name: "one", id: "one", value: "b25lb25lb25l" },
+      { name: "two", id: "two", value: "dHdvdHdvdHdv" },
+    ];
+    const [one, two] = keys.map(({ value }) => value) as [string, string];
+    for (const text of [`${one}\n`, `{"key":"${one}"}`, connectionTo("other", one), `${one}+${one}, ${one}`])
+      expect(containedKeys(text, keys)).toEqual(["one"]);
+    expect(containedKeys(JSON.stringify([one, two]), keys)).toEqual(["one", "two"]);
+    for (const text of ["", one.slice(1), `${one}${one}`, `x${one}`, `${one}/${two}`])
+      expect(containedKeys(text, keys)).toEqual([]);
+  });
+  const connectionTo = (account: string, key: string) => `AccountName=${account};AccountKey=${key}`;
 
   test.each([
     [{}],

@@ -13,7 +13,7 @@ import { recordRunEnd } from "../../platform/runs/record-run-end.ts";
 import type { Clock, Logger, Randomness } from "../../platform/runtime.ts";
 import { withoutKeys } from "../../platform/storage/entity.ts";
 import { keyEnd } from "../../platform/storage/keys.ts";
-import type { Tables } from "../../platform/storage/tables.ts";
+import type { StorageCorrupt, Tables } from "../../platform/storage/tables.ts";
 import { MINUTE_MS } from "../../platform/time.ts";
 import { matchKey } from "../match.ts";
 import type { RunRecord } from "./discovery-run.ts";
@@ -41,6 +41,13 @@ const SECRETS_AT_ONCE = 8;
 const MAX_DENIALS = 10;
 /** Start of the name of a failed list: the secrets of a vault. */
 const SECRETS_OF_VAULT = "secrets of key vault ";
+/** Name of a failed list: the inventory's rows of secrets. */
+const UNREADABLE_ROWS = "secrets in the inventory";
+const UNREADABLE_ROW = {
+  code: "rowUnreadable",
+  message: "A secret was not compared, because its row in the inventory can't be read.",
+  remedy: "Find the row in the audit log (storage.rowUnreadable) and restore it. Then start another discovery.",
+};
 /** Number of failures that a run lists. */
 const MAX_FAILURES = 50;
 /** https://learn.microsoft.com/azure/governance/resource-graph/concepts/guidance-for-throttled-requests */
@@ -205,7 +212,10 @@ const kindsOf = ({ type }: KeyOwner): KeyKind[] =>
     (kind) => kind.pairs.length > 0 && kind.type.toLowerCase().split("/").slice(0, 2).join("/") === type,
   );
 
-type ReadableVault = Pick<VaultRecord, "id" | "name" | "vaultUri" | "subscriptionId" | "source">;
+type ReadableVault = Pick<
+  VaultRecord,
+  "id" | "name" | "vaultUri" | "subscriptionId" | "source" | "failures" | "listedAt"
+>;
 
 /** Compares the secrets of all vaults with the keys of a pass. @returns False if the time of the message is over. */
 async function compareSecrets(
@@ -221,7 +231,13 @@ async function compareSecrets(
   const isFirstPass = after === "";
   const begun = leasedRun.run.position?.secret;
   const prefix = namePrefix("secret");
-  const range = { partitionKey: partitions.all, from: prefix, before: keyEnd(prefix), pageSize: limits.secrets };
+  // The other secrets are compared. The comparison then counts as incomplete.
+  const onCorrupt = ({ message }: StorageCorrupt) => {
+    deps.log.error(message);
+    failures.add(UNREADABLE_ROWS, UNREADABLE_ROW);
+  };
+  const all = { partitionKey: partitions.all, from: prefix, before: keyEnd(prefix) };
+  const range = { ...all, pageSize: limits.secrets, onCorrupt };
   const select = ["name", "vaultName", "enabled", "source"] as const;
   const secrets = tables.pages(Assets, { ...range, select: [...select], ...(begun !== undefined && { after: begun }) });
   for await (const rows of secrets) {
@@ -242,7 +258,7 @@ async function compareSecrets(
     await pMap(readable, compare, { concurrency: SECRETS_AT_ONCE });
     const { run } = leasedRun;
     await leasedRun.change({
-      position: { after, until: pass.until, secret: rows.at(-1)!.rowKey },
+      position: { after, until: pass.until, secret: rows.at(-1)?.rowKey ?? run.position?.secret },
       // Each pass reads all secrets again.
       ...(isFirstPass && {
         secrets: run.secrets + counts.secrets,
@@ -261,15 +277,18 @@ async function compareSecrets(
 async function storeComparisons(
   { createdAt: since, secretsDenied, failures }: RunRecord,
   { index }: Pass,
-  { tables }: LinkDiscoveryDependencies,
+  deps: LinkDiscoveryDependencies,
 ): Promise<void> {
-  // A full list of failures leaves out the further ones.
+  const vaults = [...(await readableVaults(deps)).values()];
   const hasUnread =
     secretsDenied > 0 ||
+    // A full list of failures leaves out the further ones.
     failures.length >= MAX_FAILURES ||
-    failures.some(({ list }) => list.startsWith(SECRETS_OF_VAULT));
+    failures.some(({ list }) => list.startsWith(SECRETS_OF_VAULT) || list === UNREADABLE_ROWS) ||
+    // The inventory does not know all secrets of such a vault, so they were not read.
+    vaults.some((vault) => vault.failures.secret !== undefined || vault.listedAt.secret === undefined);
   const store = (resourceId: string) =>
-    tables.put(Comparisons, COMPARISONS, comparisonKey(resourceId), { resourceId, since, hasUnread });
+    deps.tables.put(Comparisons, COMPARISONS, comparisonKey(resourceId), { resourceId, since, hasUnread });
   await pMap(index.resourceIds(), store, { concurrency: SECRETS_AT_ONCE });
 }
 
@@ -285,7 +304,7 @@ async function readableVaults(deps: LinkDiscoveryDependencies): Promise<Map<stri
   const { tables, config, units } = deps;
   const watched = new Set((await units()).map((id) => id.toLowerCase()));
   const vaults = new Map<string, VaultAccess>();
-  const select = ["id", "name", "vaultUri", "subscriptionId", "source"] as const;
+  const select = ["id", "name", "vaultUri", "subscriptionId", "source", "failures", "listedAt"] as const;
   for await (const rows of tables.pages(Vaults, { ...nameRange(VAULTS), select: [...select] }))
     for (const row of rows)
       if (
@@ -403,9 +422,14 @@ async function removeGoneLinks(
   for (const link of [...(await readLinks(deps)).values()].flat()) {
     if (link.comparedAt >= createdAt) continue;
     const { vaultName, secretName } = link;
+    let isUnreadable = false;
     const asset = await tables.get(Assets, partitions.vault(vaultName), nameKey("secret", secretName, vaultName), {
-      onCorrupt: ({ message }) => deps.log.error(message),
+      onCorrupt({ message }) {
+        deps.log.error(message);
+        isUnreadable = true;
+      },
     });
+    if (isUnreadable) continue;
     const isGone = asset === undefined || (!isListed(link.resourceId, listed) && (await isDeleted(link, deps, signal)));
     if (isGone && (await tables.remove(KeyLinks, KEY_LINKS, linkKey(link)))) removed++;
   }
@@ -434,7 +458,7 @@ async function isDeleted(
 
 interface Failures {
   readonly all: RunRecord["failures"];
-  add(list: string, failure: CloudFailure): void;
+  add(list: string, failure: Pick<CloudFailure, "message" | "remedy"> & { code: string }): void;
 }
 
 /** Collects failures, each list once. A repeated batch adds the same ones. */

@@ -177,7 +177,13 @@ export function createKeysClient(arm: Arm, limits = LIMITS): KeysClient {
         lost = error;
       }
       for (let check = 1; ; check++) {
-        const now = await find();
+        const now = await find().catch((error: unknown) => {
+          // The request was sent, so a list that is denied or throttled must not look as if the request had been rejected.
+          if (!(error instanceof CloudFailure) || error.unclear) throw error;
+          const { remedy, retryAfterSeconds, cloudCode } = error;
+          const reason = "the service may have carried out the request, but did not list the keys afterwards";
+          throw failure("timedOut", request.target, reason, { remedy, retryAfterSeconds, cloudCode });
+        });
         if (!isOld(now.value)) return now;
         if (check >= limits.checks) break;
         await sleep(limits.firstWaitMs * 2 ** (check - 1), undefined, signal && { signal }).catch((reason) => {

@@ -22,7 +22,7 @@ import { type Place, placeKey, type Target } from "../targets.ts";
 import { writtenMatches } from "../written-places.ts";
 import type { KeysClient } from "./keys-client.ts";
 import { type KeyKind, kindOfType, type ListedKey } from "./kinds.ts";
-import { findHeldKey, proposeByTags } from "./matching.ts";
+import { containedKeys, findHeldKey, proposeByTags } from "./matching.ts";
 
 /**
  * Links: which vault secret stored which key of a resource when the service last compared them. A link contains neither a value
@@ -83,8 +83,11 @@ const pointerPrefix = ({ vaultName, secretName }: Place): string => `${matchKey(
 export interface LinkedPlace extends Place {
   vaultUri: string;
   vaultId: string;
-  /** Why the secret is a candidate. `named`: the request names it. */
-  source: "link" | "tags" | "named";
+  /**
+   * Why the secret is a candidate. `named`: the request names it. `unreadableLink`: the key of a link that can't be read names it.
+   * Someone without rights may have written that link, so the secret can only stop a rotation.
+   */
+  source: "link" | "tags" | "named" | "unreadableLink";
   link: KeyLink | undefined;
 }
 
@@ -94,6 +97,8 @@ export interface ComparedPlace extends Target {
   keyName: string | undefined;
   /** True if the secret is a connection string with a key of the resource that names another resource. */
   otherResource: boolean;
+  /** Names of all keys of the resource in its text. A client may use one that the service can't replace there. */
+  contained: string[];
 }
 
 /** A key of a resource that a vault secret stores. */
@@ -105,15 +110,15 @@ export interface LinkedKey {
 
 export interface KeyLinkStore {
   /**
-   * Returns the secrets that may store a key of a resource: those with a link, those whose tags name the resource, and named
-   * ones.
+   * Returns the secrets that may store a key of a resource: those with a link, also with one that can't be read, those whose tags
+   * name the resource, and named ones.
    *
    * @param named - Secrets that a user named.
    */
   placesOf(resourceId: string, named?: readonly Place[]): Promise<LinkedPlace[]>;
   /**
-   * Reads the candidates of `placesOf` and returns what each stores now. Candidates that store no key of the resource, and those
-   * that tags alone propose and that can't be read, are left out.
+   * Reads the candidates of `placesOf` and returns what each stores now. Candidates that contain no key of the resource, and those
+   * that can't be read and that only tags or an unreadable link propose, are left out.
    *
    * @param keys - Keys of the resource, listed in this run.
    * @throws {CloudFailure} transient, of a candidate that has a link or is named.
@@ -142,6 +147,10 @@ const MAX_PROPOSED = 1000;
 /** Maximum number of resources whose keys are listed for one secret. */
 const MAX_RESOURCES = 5;
 const PARALLEL = 4;
+/** A secret's name in lower case, as the key of a link has it. */
+const SECRET_NAME = /^[0-9a-z-]{1,127}$/;
+/** What a candidate whose value is unknown contains, as far as it is known. */
+const NO_KEYS = { otherResource: false, contained: [] };
 
 export function createKeyLinks(deps: {
   tables: Tables;
@@ -196,10 +205,20 @@ export function createKeyLinks(deps: {
     };
     for (const place of await proposedPlaces(resourceId)) add(place, "tags");
     const prefix = resourcePrefix(resourceId);
-    const range = { partitionKey: KEY_LINKS, from: prefix, before: keyEnd(prefix), onCorrupt };
+    const unreadable: string[] = [];
+    const keepKey = (row: StorageCorrupt) => {
+      onCorrupt(row);
+      unreadable.push(row.rowKey);
+    };
+    const range = { partitionKey: KEY_LINKS, from: prefix, before: keyEnd(prefix), onCorrupt: keepKey };
     for await (const rows of tables.pages(KeyLinks, range)) {
       for (const { vaultName, secretName, ...link } of rows.map(withoutKeys))
         add({ vaultName, secretName }, "link", { vaultName, secretName, ...link });
+    }
+    for (const rowKey of unreadable) {
+      const [vaultName = "", secretName = ""] = rowKey.slice(prefix.length).split("|");
+      if (!SECRET_NAME.test(secretName)) continue;
+      if (!candidates.has(placeKey({ vaultName, secretName }))) add({ vaultName, secretName }, "unreadableLink");
     }
     for (const place of named) add(place, "named");
     const places = await pMap(
@@ -230,18 +249,25 @@ export function createKeyLinks(deps: {
   ): Promise<ComparedPlace | undefined> {
     const { vaultName, vaultUri, vaultId, secretName, source } = place;
     const target = { vaultName, vaultUri, vaultId, secretName, approval: "new" as const };
-    const unread = { ...target, confidence: "likely" as const, keyName: undefined, otherResource: false };
+    const unread = { ...target, confidence: "likely" as const, keyName: undefined };
+    // Anyone who can write tags in a vault, or rows, could otherwise stop each rotation of the resource.
+    const isDoubtful = source === "tags" || source === "unreadableLink";
     try {
       const current = await failureIfDenied(vaults.open({ name: vaultName, vaultUri }).read(secretName));
       if (current instanceof CloudFailure) {
         if (current.code === "disabled") return undefined;
-        return source === "tags" ? undefined : { ...unread, unreadable: true };
+        return isDoubtful ? undefined : { ...unread, ...NO_KEYS, unreadable: true };
       }
       if (current === undefined || current.managed) return undefined;
       const result = findHeldKey(current.value, resourceId, listed);
-      if (result.held === undefined && result.reason === "noKeyMatches") return undefined;
+      const contained = containedKeys(current.value, listed);
+      if (contained.length === 0) return undefined;
+      if (source === "unreadableLink") return { ...unread, confidence: "possible", otherResource: false, contained };
       const approval = (await wasRotated(place)) ? "rotated" : "new";
-      if (result.held === undefined) return { ...unread, approval, confidence: "possible", otherResource: true };
+      if (result.held === undefined) {
+        const otherResource = result.reason === "otherResource";
+        return { ...unread, approval, confidence: "possible", otherResource, contained };
+      }
       return {
         ...target,
         approval,
@@ -249,10 +275,11 @@ export function createKeyLinks(deps: {
         heldSince: current.createdOn,
         keyName: result.held.name,
         otherResource: false,
+        contained,
       };
     } catch (error) {
-      if (source !== "tags" || !(error instanceof CloudFailure) || !isTransientFailure(error)) throw error;
-      return { ...unread, confidence: "possible", unanswered: error };
+      if (!isDoubtful || !(error instanceof CloudFailure) || !isTransientFailure(error)) throw error;
+      return { ...unread, ...NO_KEYS, confidence: "possible", unanswered: error };
     }
   }
 

@@ -76,6 +76,26 @@ export function findHeldKey(value: string, resourceId: string, keys: readonly Li
   return isSame ? { held: inside, form: "connectionString" } : { held: undefined, reason: "otherResource" };
 }
 
+/**
+ * Returns the names of the keys that a secret's value contains anywhere, such as in JSON, with a space at the end, or beside the
+ * name of another resource. Its client may use such a key, although the service can't replace it there.
+ */
+export function containedKeys(value: string, keys: readonly ListedKey[]): string[] {
+  const texts = [value, readConnectionString(value)?.key ?? ""];
+  return keys.filter((key) => texts.some((text) => containsKey(text, key.value))).map(({ name }) => name);
+}
+
+/** Characters that make a text next to a key part of another, longer key. */
+const KEY_CHARACTER = /[A-Za-z0-9+/]/;
+
+function containsKey(text: string, key: string): boolean {
+  for (let at = text.indexOf(key); at >= 0; at = text.indexOf(key, at + 1)) {
+    const [before = "", after = ""] = [text[at - 1], text[at + key.length]];
+    if (!KEY_CHARACTER.test(before) && !KEY_CHARACTER.test(after)) return true;
+  }
+  return false;
+}
+
 /** Compares two values in a time that depends on their length only. */
 function isEqual(one: string, other: string): boolean {
   const [a, b] = [Buffer.from(one), Buffer.from(other)];

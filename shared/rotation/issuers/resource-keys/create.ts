@@ -136,9 +136,9 @@ async function requireUnused(context: StepContext, keys: readonly ListedKey[]): 
       "Check who changed the key or the vault secret, then start a new rotation.",
     );
   }
-  const users = compared.filter((one) => one.keyName === keyName);
+  const users = compared.filter(({ contained }) => contained.includes(keyName));
   if (users.length > 0) {
-    const message = `${users.map(placeOf).join(", ")} stores ${keyName}, which this rotation would regenerate. No key was regenerated.`;
+    const message = `${users.map(placeOf).join(", ")} contains ${keyName}, which this rotation would regenerate. No key was regenerated.`;
     throw new RollBack("keyInUse", message, `Write ${oldKeyId} to that vault secret, then start a new rotation.`);
   }
   const unread = compared.filter(({ unreadable }) => unreadable);

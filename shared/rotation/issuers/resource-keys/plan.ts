@@ -4,14 +4,18 @@ import { keyText } from "../../../platform/storage/keys.ts";
 import { DAY_MS } from "../../../platform/time.ts";
 import { type OnObstacle, remedies } from "../../obstacles.ts";
 import { type PlanDependencies, planMatchPlaces } from "../../plan-places.ts";
-import { placeOf } from "../../publications.ts";
+import { placeOf, unlessDisabled } from "../../publications.ts";
 import type { PlanRequest, PlanWithoutConsumers, ResourceKeyRequest } from "../../request.ts";
-import { type KeyKind, kindOfType, otherKey } from "../../resource-keys/kinds.ts";
+import { type KeyKind, kindOfType, type ListedKey, otherKey } from "../../resource-keys/kinds.ts";
 import type { ComparedPlace } from "../../resource-keys/links.ts";
+import { containedKeys } from "../../resource-keys/matching.ts";
+import type { Publication } from "../../rotation.ts";
 import { placeKey } from "../../targets.ts";
 
 /** Longest resource ID as part of a row key, which has at most 1,024 characters with its other parts. */
 const MAX_ID_CHARACTERS = 900;
+/** Number of versions of a vault secret that are read if a consumer does not follow new ones. */
+const MAX_EARLIER_VERSIONS = 10;
 
 /**
  * Plans the rotation of a key: the places that store it get the other key of its pair, which is regenerated first. The key in use
@@ -53,6 +57,11 @@ export async function planResourceKey(
   // Places of the other pair store neither of the two keys.
   const candidates = compared.filter(({ keyName }) => keyName === undefined || keyName === oldKeyId);
   const { publications, notUpdated } = await planMatchPlaces(deps, candidates, request, onObstacle);
+  const users = request.acceptUnread ? [] : await usersOfEarlierVersions(deps, publications, keys, newKeyId);
+  if (users.length > 0) {
+    const text = `${users.join("; ")} contains ${newKeyId}, so a consumer that does not follow new versions may fail when that key is regenerated. Have these consumers use the current version, or send acceptUnread: true if they do not use ${newKeyId}.`;
+    onObstacle(new Problem("notRotatable", text, remedies({ acceptUnread: true })));
+  }
   const regenerateOld = request.regenerateOld || reason === "compromised";
   return {
     issuer: "resourceKey",
@@ -143,12 +152,53 @@ function keyInUse(
       `${unread.map(placeOf).join(", ")} can't be read and may store the key to regenerate. Give the service access to the vault, or delete the secret if nothing uses it.`,
     );
   }
-  return names[0]!;
+  const keyName = names[0]!;
+  const newKeyId = otherKey(kind, keyName);
+  const users = compared.filter(({ contained }) => contained.includes(newKeyId));
+  if (users.length > 0) {
+    return fail(
+      `${users.map(placeOf).join(", ")} contains ${newKeyId}, which a rotation would regenerate, with other text around it or beside the name of another resource. Write ${keyName} to that vault secret, or delete the secret if nothing uses it.`,
+    );
+  }
+  return keyName;
+}
+
+/**
+ * Returns the earlier versions of the places that contain the key to regenerate, each with the consumers that may have it: those
+ * that are pinned to a version or have a copy. The two keys alternate, so such a version can be valid again.
+ */
+async function usersOfEarlierVersions(
+  { consumers, vaults }: PlanDependencies,
+  publications: readonly Publication[],
+  keys: readonly ListedKey[],
+  newKeyId: string,
+): Promise<string[]> {
+  const found = await consumers.findConsumers({ places: publications });
+  const users: string[] = [];
+  for (const publication of publications) {
+    const { vaultName, vaultUri, secretName, plannedVersion } = publication;
+    const fixed = found.consumers.filter(
+      (one) => (one.how === "willBreak" || one.copy === true) && placeKey(one) === placeKey(publication),
+    );
+    if (fixed.length === 0) continue;
+    const vault = vaults.open({ name: vaultName, vaultUri });
+    for (const { version } of (await vault.versions(secretName)).slice(0, MAX_EARLIER_VERSIONS)) {
+      if (version === plannedVersion) continue;
+      const earlier = await unlessDisabled(vault.read(secretName, version));
+      if (earlier === undefined || !containedKeys(earlier.value, keys).includes(newKeyId)) continue;
+      const names = fixed.map(({ kind, name }) => `${kind} ${name}`).join(", ");
+      users.push(`Version ${version} of ${placeOf(publication)}, which ${names} may use,`);
+      break;
+    }
+  }
+  return users;
 }
 
 function noteOf(place: ComparedPlace, newKeyId: string): string[] {
   if (place.otherResource)
     return [`${placeOf(place)} stores a key of the resource in a connection string of another resource.`];
+  if (place.keyName === undefined && place.contained.length > 0)
+    return [`${placeOf(place)} contains ${place.contained.join(" and ")} and is not updated.`];
   if (place.unanswered !== undefined)
     return [`${placeOf(place)} could not be read. Its tags name the resource, so it may store ${newKeyId}.`];
   return [];

@@ -22,7 +22,7 @@ export async function retireOldKey(context: StepContext): Promise<void> {
 }
 
 /**
- * Immediately before the old key is regenerated: no known place may store it, and every place must store the new key.
+ * Immediately before the old key is regenerated: no known place may contain it, and every place must store the new key.
  *
  * @throws {NeedsAttention} otherwise.
  */
@@ -32,14 +32,17 @@ async function requireReplaced(context: StepContext, keys: readonly ListedKey[])
   const compared = await deps.keyLinks.comparePlaces(resourceId, keys, record.publications);
   const isNew = (place: (typeof record.publications)[number]) =>
     compared.some((one) => placeKey(one) === placeKey(place) && one.keyName === record.newKeyId);
-  const users = compared.filter((one) => one.keyName === oldKeyId && (isWritten(record, one) || !acceptsLoss(record)));
+  const users = compared.filter(
+    (one) =>
+      (one.contained.includes(oldKeyId) || one.unreadable === true) && (isWritten(record, one) || !acceptsLoss(record)),
+  );
   const unwritten = record.publications.filter((place) => !isNew(place));
   const named = [...new Set([...users, ...unwritten].map(placeOf))];
   if (named.length === 0) return;
   throw new NeedsAttention(
     "stillInUse",
-    `The key ${oldKeyId} was not regenerated: ${named.join(", ")} stores it, or does not store ${record.newKeyId}.`,
-    `Write ${record.newKeyId} to that vault secret, or delete the secret if nothing uses it.`,
+    `The key ${oldKeyId} was not regenerated: ${named.join(", ")} contains it, does not store ${record.newKeyId}, or can't be read.`,
+    `Give the service access to that vault secret, write ${record.newKeyId} to it, or delete the secret if nothing uses it.`,
   );
 }
 
