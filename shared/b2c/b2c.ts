@@ -132,7 +132,7 @@ export function createB2c(deps: {
   /** Milliseconds that a request waits for its discovery. Tests set it. */
   waitMs?: number;
 }): B2c {
-  const { tables, queues, audit, clock, log, licensed } = deps;
+  const { tables, queues, audit, clock, log, licensed, waitMs = WAIT_MS } = deps;
   const secrets = createStoredSecrets(B2C_SECRETS, deps);
   const isOwnTenant = async (tenantId: string) => tenantId === (await deps.ownTenantId()).toLowerCase();
   const registry = createRegistry({ ...deps, secrets, isOwnTenant });
@@ -282,8 +282,7 @@ export function createB2c(deps: {
       const { tenantId } = row;
       const activeRun = await runs(tenantId).active();
       const { runId } = activeRun ?? (await startRun(tenantId, "api", caller));
-      const timeLimit = AbortSignal.timeout(deps.waitMs ?? WAIT_MS);
-      await waitForRun(continueRun(tenantId, runId), { runId, timeLimit, log });
+      await waitForRun(continueRun(tenantId, runId), { runId, timeLimit: AbortSignal.timeout(waitMs), log });
       return { run: await runs(tenantId).get(runId), isNew: activeRun === undefined };
     },
 

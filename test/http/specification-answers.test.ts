@@ -101,6 +101,8 @@ function differences(before: SpecificationAnswers, now: SpecificationAnswers): s
         const [oldValues, values] = [old.members[member], current.members[member]];
         if (!oldValues || !values) return [`${call}: ${oldValues ? "-" : "+"} ${member}`];
         if (oldValues[0] === VARIES) return [];
+        // The number of audit entries depends on how far the work in the background has come.
+        if (call.endsWith("/retention/stats") && member === ".body.histories[].total") return [];
         return [
           ...oldValues.filter((value) => !values.includes(value)).map((value) => `${call}: - ${member} = ${value}`),
           ...values.filter((value) => !oldValues.includes(value)).map((value) => `${call}: + ${member} = ${value}`),
