@@ -131,7 +131,7 @@ withSeedData("a broken response is shown with the request id, and the form keeps
   });
   const countBefore = await countTokens();
   await create.click();
-  await dialogOf(page).getByText("The page continues automatically at").waitFor();
+  await dialogOf(page).getByText("It continues automatically at").waitFor();
   await dialogOf(page).getByRole("button", { name: "Cancel" }).click();
   await dialogOf(page).waitFor({ state: "hidden" });
   expect([rateLimitedRequests, await dialogOf(page).count(), await countTokens()]).toEqual([1, 0, countBefore]);
@@ -184,7 +184,7 @@ withSeedData("a form closes after its change, even if the refresh of the lists i
   );
   await page.getByRole("button", { name: `Revoke: ${values.Name}` }).click();
   await dialogOf(page).getByRole("button", { name: "Revoke token", exact: true }).click();
-  await page.getByText("The page continues automatically at").first().waitFor();
+  await page.getByText("It continues automatically at").first().waitFor();
   await dialogOf(page).waitFor({ state: "hidden" });
   expect(await countTokens()).toBe(countBefore);
   requireReload();
