@@ -1,6 +1,6 @@
 import { appIdOf } from "simulated-cloud/company/applications.ts";
 import type { Company } from "simulated-cloud/company/company.ts";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import * as z from "zod";
 import { createServices, type Services } from "../../functions/services.ts";
 import { type DeliveryStatus, deliveryIdOf } from "../../shared/alerts/delivery.ts";
@@ -87,10 +87,13 @@ beforeAll(async () => {
   service = await Service.start({ company, hosts: 2, env });
   token = (await service.admin("POST", "/auth/tokens", { name: "prometheus", role: "user", expiresInDays: 90 })).body
     .token;
+  // The modules read signed rows, whose keys they get from the key vault. The SDK reads the identity from the process.
+  for (const name of ["IDENTITY_ENDPOINT", "IDENTITY_HEADER"]) vi.stubEnv(name, service.environment[name]);
   tableProxy = await startTableProxy(service.azurite.connectionString());
   services = createUnlicensedServices();
 });
 afterAll(async () => {
+  vi.unstubAllEnvs();
   await tableProxy?.stop();
   await service?.stop();
 });
