@@ -126,6 +126,7 @@ const Failure = z
 
 const instant = z.iso.datetime().nullable();
 
+/** Members of a rotation that lists also show. */
 const summary = {
   rotationId: z.string().nullable().meta({ description: "Null for a plan." }),
   appId: z.string().nullable().meta({
@@ -391,9 +392,10 @@ export function rotationView(record: RotationRecord): z.input<typeof RotationVie
   };
 }
 
+/** Returns what a finished step did. The issuer's sentence, if it has one, replaces the general one. */
 function resultTextOf(record: RotationRecord, step: Step): string | undefined {
-  const ofIssuer = isVaultSecret(record) ? undefined : issuerOf(record).resultTexts?.(record)[step.name];
-  return step.status === "done" && ofIssuer !== undefined ? ofIssuer : resultOf(record, step);
+  const issuerText = isVaultSecret(record) ? undefined : issuerOf(record).resultTexts?.(record)[step.name];
+  return step.status === "done" && issuerText !== undefined ? issuerText : resultOf(record, step);
 }
 
 /** The API calls a publication, the write of the new value to a place, a target. */
@@ -459,10 +461,10 @@ function withoutResume({ resume: _, ...attention }: NonNullable<RotationRecord["
   return attention;
 }
 
-/** @param acted - Number of included consumers that the rotation updates or restarts. */
-function verificationText(acted: number, skipsCheck: boolean): string {
-  if (acted === 0) return "No consumer must be updated or restarted.";
-  const consumers = acted === 1 ? "1 consumer" : `${acted} consumers, one after the other`;
+/** @param refreshed - Number of included consumers that the rotation updates or restarts. */
+function verificationText(refreshed: number, skipsCheck: boolean): string {
+  if (refreshed === 0) return "No consumer must be updated or restarted.";
+  const consumers = refreshed === 1 ? "1 consumer" : `${refreshed} consumers, one after the other`;
   return skipsCheck
     ? `Update or restart ${consumers}, without a check that the new value is in use. If an update fails, roll everything back.`
     : `Update or restart ${consumers}, and check that each uses the new value within 5 minutes. Otherwise roll everything back.`;
@@ -470,31 +472,32 @@ function verificationText(acted: number, skipsCheck: boolean): string {
 
 const UNKNOWN_PLACES = "the key vault secrets that store the old value, of which none is certain yet";
 
+/** Returns one sentence for each step of the plan. The sentences of `create`, `prove`, `overlap` and `revoke` are the issuer's. */
 function planTexts(record: RotationRecord): { step: StepName; text: string }[] {
-  // Only of a dry run for something that can't be rotated.
+  // A record without steps is that of a dry run for something that can't be rotated.
   if (record.steps.length === 0) return [];
   const { expiryDays, publications, skipVerification, consumers = [] } = record;
   const places = publications.length === 0 ? UNKNOWN_PLACES : publications.map(placeOf).join(", ");
-  const handover = publications.length > 0 && publications.every(({ kind }) => kind === "handover");
-  const acted = consumers.filter(
+  const isHandover = publications.length > 0 && publications.every(({ kind }) => kind === "handover");
+  const refreshed = consumers.filter(
     ({ included, how, brokenBefore }) => included && how === "action" && !brokenBefore,
   ).length;
-  const common = {
-    verify: verificationText(acted, skipVerification === true),
+  const commonTexts = {
+    verify: verificationText(refreshed, skipVerification === true),
     cleanUp: "Delete the temporary copy of the value.",
   };
   const texts: Partial<Record<StepName, string>> = isVaultSecret(record)
     ? {
         publish: `Write the new value as a new version to ${places}, with an expiry in ${expiryDays} days.`,
         overlap: "Wait until the other consumers have read the new value. Old versions stay in the vault.",
-        ...common,
+        ...commonTexts,
       }
     : {
-        publish: handover
+        publish: isHandover
           ? `Store the new value in the handover vault, where a user can collect it: ${places}.`
           : `Write the new value as a new version to ${places}.`,
         ...issuerOf(record).planTexts(record),
-        ...common,
+        ...commonTexts,
       };
   return STEPS.flatMap((step) => (texts[step] === undefined ? [] : [{ step, text: texts[step] }]));
 }

@@ -2,6 +2,8 @@ import * as z from "zod";
 import { acceptUnread, consumersOptions, dryRun, placesOptions } from "./api.ts";
 import { ALPHABETS, minLength } from "./generate.ts";
 
+// The request that rotates a secret by its asset ID. api.ts has the options that all rotation requests share.
+
 /** Largest value of a key vault secret in bytes: https://learn.microsoft.com/azure/key-vault/secrets/about-secrets */
 const MAX_VALUE_BYTES = 25_600;
 
@@ -18,11 +20,11 @@ const Generate = z
       }),
   })
   .superRefine(({ length, alphabet }, context) => {
-    const least = minLength(alphabet);
-    if (least === undefined)
+    const minimum = minLength(alphabet);
+    if (minimum === undefined)
       context.addIssue({ code: "custom", path: ["alphabet"], message: "must name each character once" });
-    else if (length < least) {
-      context.addIssue({ code: "custom", path: ["length"], message: `must be at least ${least} for this alphabet` });
+    else if (length < minimum) {
+      context.addIssue({ code: "custom", path: ["length"], message: `must be at least ${minimum} for this alphabet` });
     }
   })
   .meta({ id: "GenerateValue" });

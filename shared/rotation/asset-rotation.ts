@@ -53,7 +53,8 @@ export function createAssetRotation(deps: {
    * @throws {Problem} notFound, serviceVault
    */
   async function requirePlace(assetId: string): Promise<{ place: AssetPlace; vault: VaultRecord | undefined }> {
-    // The ID of an application's credential does not say whether it is a secret or a certificate, so it has two places.
+    // The ID of an application's credential does not say whether it is a secret or a certificate. `placesOf` returns both
+    // possibilities, and at most one of them is in the inventory.
     for (const place of placesOf(assetId)) {
       const { vaultName } = place;
       if (isServiceVault(deps.config, vaultName)) {
@@ -100,17 +101,17 @@ export function createAssetRotation(deps: {
   }
 
   /** Returns the new value, or an empty text if it is missing and `onObstacle` returns: a plan does not use the value. */
-  function newValueOf({ newValue, generate: how, issuerAccepts }: RotateAssetRequest, onObstacle: OnObstacle): string {
-    if (newValue !== undefined && how !== undefined) throw invalidBody("generate", "can't be combined with newValue");
+  function newValueOf({ newValue, generate, issuerAccepts }: RotateAssetRequest, onObstacle: OnObstacle): string {
+    if (newValue !== undefined && generate !== undefined) throw invalidBody("generate", "can't be combined with newValue");
     if (newValue !== undefined) return newValue;
-    if (how !== undefined && issuerAccepts) return generateValue(how, randomness);
+    if (generate !== undefined && issuerAccepts) return generateValue(generate, randomness);
     onObstacle(
       new Problem(
         "valueRequired",
-        how === undefined
+        generate === undefined
           ? "This secret is not known to be an application's client secret, so Entra can't create its new value. Enter the new value (newValue). Or generate a random value (generate with issuerAccepts: true), if no other system must know the value first. If it is a client secret, test or confirm the match of the application."
           : "Send issuerAccepts: true together with generate: a generated value is useless if the system that checks it does not accept any value. Otherwise send newValue.",
-        how === undefined
+        generate === undefined
           ? remedies({ newValue: null }, { generate: GENERATED, issuerAccepts: true })
           : remedies({ issuerAccepts: true }),
       ),
@@ -178,7 +179,7 @@ function requestForClientSecret(
   };
 }
 
-/** Returns the places that the request limits the rotation to. Undefined if it limits it to none. */
+/** Returns the only places that the rotation may write. Undefined if the request does not limit them. */
 function targetsOf({ targets, reason }: RotateAssetRequest, requestedPlace: Place | undefined): Place[] | undefined {
   const named = namedPlaces(targets);
   // A compromised secret is written only to named places, so the ID in the request then counts as the only named one.

@@ -84,10 +84,10 @@ export function createAutomaticRotation(deps: {
     attention: Omit<NonNullable<PolicyRecord["attention"]>, "since"> | undefined,
   ) {
     const now = clock.now();
-    const { attention: before, ...record } = withoutKeys(row);
+    const { attention: earlier, ...record } = withoutKeys(row);
     const isSameAttention =
-      before !== undefined && before.code === attention?.code && before.message === attention.message;
-    const since = isSameAttention ? before.since : now.toISOString();
+      earlier !== undefined && earlier.code === attention?.code && earlier.message === attention.message;
+    const since = isSameAttention ? earlier.since : now.toISOString();
     await tables.modify(Policies, POLICIES, row.rowKey, (current) =>
       current?.updatedAt === row.updatedAt && current.updatedBy === row.updatedBy
         ? {
@@ -138,9 +138,10 @@ export function createAutomaticRotation(deps: {
       if (due.length === 0) return await saveCheckResult(row, undefined);
 
       const days = row.expiryDays ?? defaultValidityDays;
-      const shortLived = await lifetimeProblem(app, days, minLifetimeDays(rotationTriggerDays, row.overlapDays));
-      if (shortLived) return await saveCheckResult(row, shortLived);
+      const lifetimeAttention = await lifetimeProblem(app, days, minLifetimeDays(rotationTriggerDays, row.overlapDays));
+      if (lifetimeAttention) return await saveCheckResult(row, lifetimeAttention);
       // Only one rotation of an application runs at a time. The next secret is due again when this rotation has ended.
+      // Why due secrets can't be rotated, for the user who must act.
       const refusals: ReturnType<typeof attentionOf>[] = [];
       // Failures of one secret don't stop the rotation of another one.
       const failures: unknown[] = [];
@@ -156,15 +157,16 @@ export function createAutomaticRotation(deps: {
           ...(row.targets.length > 0 && { targets: namedPlaces(row.targets) }),
         };
         try {
-          const refused = await reasonAgainstRotation(row, app, credential, rotations);
-          if (refused) {
-            refusals.push(refused);
+          const refusal = await reasonAgainstRotation(row, app, credential, rotations);
+          if (refusal) {
+            refusals.push(refusal);
             continue;
           }
           const { rotationId } = await deps.rotations.begin(request, { actor: "system", requestId }, true);
           log.info("An automatic rotation started", { appId: row.appId, rotationId });
           return await saveCheckResult(row, undefined);
         } catch (error) {
+          // A `Problem` below 500 is a rejection that a user must fix. Everything else may succeed when the message is redelivered.
           if (!(error instanceof Problem) || error.status >= 500) {
             failures.push(error);
             continue;
@@ -189,6 +191,7 @@ export function createAutomaticRotation(deps: {
     },
   };
 
+  /** Returns why a new secret can't be created or would be due immediately; undefined if neither is the case. */
   async function lifetimeProblem(app: GraphApplication, days: number, minDays: number) {
     const policy = await deps.graph.passwordPolicy(app.objectId);
     if (policy !== "unknown" && !policy.allowed) {
@@ -199,11 +202,11 @@ export function createAutomaticRotation(deps: {
         "Exempt the application from the policy, or use a certificate or federated credential.",
       );
     }
-    const life = lifetimeDays(days, policy);
-    if (life > minDays) return undefined;
+    const validDays = lifetimeDays(days, policy);
+    if (validDays > minDays) return undefined;
     return attentionOf(
       "lifeTooShort",
-      `A new secret would be valid for ${life} days, by the policy or the tenant's limit. It must be valid for more than ${minDays} days, otherwise it would be due immediately.`,
+      `A new secret would be valid for ${validDays} days, by the policy or the tenant's limit. It must be valid for more than ${minDays} days, otherwise it would be due immediately.`,
       "Raise the validity of new secrets (expiryDays) or the tenant's limit, or lower the overlap period (overlapDays) or the rotation lead time in Settings (rotationTriggerDays).",
     );
   }
@@ -230,14 +233,16 @@ export function createAutomaticRotation(deps: {
     }
     const targets = await deps.matches.targetsOf(app, keyId);
     const certain = targets.filter(isCertain);
-    const isNamed = (one: Target) => row.targets.some((target) => isTarget(row, target, one));
-    const unclear = targets.find((one) => one.unanswered !== undefined && (certain.length === 0 || isNamed(one)));
-    if (unclear?.unanswered !== undefined) throw unclear.unanswered;
-    const missing = row.targets.filter((target) => !certain.some((one) => isTarget(row, target, one)));
-    if (certain.length === 0 || missing.length > 0) {
+    const isNamed = (place: Target) => row.targets.some((target) => isTarget(row, target, place));
+    // `unanswered` is a transient failure to read a place. It decides only if the policy names the place, or if no other place is
+    // certain. The message is then redelivered, instead of a report to the user that the place is missing.
+    const decisive = targets.find((place) => place.unanswered !== undefined && (certain.length === 0 || isNamed(place)));
+    if (decisive?.unanswered !== undefined) throw decisive.unanswered;
+    const unproven = row.targets.filter((target) => !certain.some((place) => isTarget(row, target, place)));
+    if (certain.length === 0 || unproven.length > 0) {
       const what =
-        missing.length > 0
-          ? `it is not proven that ${missing.join(", ")} stores it`
+        unproven.length > 0
+          ? `it is not proven that ${unproven.join(", ")} stores it`
           : "no key vault secret is proven to store it";
       const message = `The secret ${keyId} expires soon, but ${what}.`;
       return attentionOf(
@@ -246,7 +251,8 @@ export function createAutomaticRotation(deps: {
         "Test or confirm one of the application's matches, or rotate the secret manually.",
       );
     }
-    if (row.targets.length > 0 || certain.some(({ approval }) => approval !== "new")) return undefined;
+    // A user vouches for the places that a policy names. Otherwise one of the places must be known.
+    if (row.targets.length > 0 || certain.some(({ knownAs }) => knownAs !== "new")) return undefined;
     return attentionOf(
       "newPlace",
       `The secret ${keyId} expires soon. ${needsConfirmation(certain)}`,

@@ -64,6 +64,7 @@ export function choosePlaces(
     }
     return { written: [], leftOut: leftOutOf(targets, request) };
   }
+  // A policy has no user who sees the plan and would vouch for a new place.
   if (allowed.length === 0 && automatic) onObstacle(new Problem("notRotatable", needsConfirmation(certain)));
   const unreadable = targets.filter((target) => target.unreadable);
   if (allowed.length === 0 && unreadable.length > 0) {
@@ -93,7 +94,8 @@ const leftOutOf = (targets: readonly Target[], request: PlacesRequest): LeftOut[
 export const needsConfirmation = (certain: readonly Target[]): string =>
   `${certain.map(placeOf).join(", ")} ${certain.length === 1 ? "holds" : "hold"} this client secret, but no user confirmed that and no rotation wrote it. An automatic rotation does not write such places.`;
 
-const isNew = ({ approval }: Target): boolean => approval === "new";
+/** Returns whether the place is not a known place: no user confirmed it, and no earlier rotation wrote it. */
+const isNew = ({ knownAs }: Target): boolean => knownAs === "new";
 
 /** Returns the place with the oldest current version. A copy is always newer than its original. Ties are broken by name. */
 const longestHolder = (certain: readonly Target[]): Target =>

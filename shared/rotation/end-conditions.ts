@@ -81,7 +81,7 @@ function reasonsFromTarget({ updateKeyVaults }: RotationRecord, target: Target):
   const place = placeOf(target);
   if (!isCertain(target))
     return target.confidence === "likely" ? [`${place} probably stores the old secret and was not updated.`] : [];
-  if (target.approval !== "new" || !updateKeyVaults) return [`${place} stores the old secret and was not updated.`];
+  if (target.knownAs !== "new" || !updateKeyVaults) return [`${place} stores the old secret and was not updated.`];
   return [
     `${place} stores the old secret, is new to this service and was not updated. Confirm the match to have it updated, or finish the rotation with force to delete the old secret anyway.`,
   ];

@@ -5,13 +5,18 @@ import type { StepContext } from "./step-context.ts";
 const CONTENT_TYPE = "application/vnd.credential-lifecycle.rotation-secret";
 
 /**
- * Returns the name of a held copy: the secret in the service's own key vault that stores a new value until the rotation ends.
- * Names of keys can contain characters that names of vault secrets can't. There is one for each credential that its issuer created, or one for the new value of a vault secret, which has no key ID.
+ * Returns the name of a held copy: the secret in the service's own key vault that stores a new value until the rotation ends. A
+ * rotation has one for each credential that its issuer created. The rotation of a vault secret, which has no key ID, has one.
+ * Names of resource keys, such as `Primary Read Only`, can contain characters that names of vault secrets can't.
  */
 export const heldCopyName = (rotationId: string, keyId = "value"): string =>
   `rotation-${rotationId}-${keyId.replaceAll(/[^0-9A-Za-z-]/g, "-")}`;
 
-/** Stores the held copy of a new value that an issuer created. @param tags - Tags of the issuer, which name the credential. */
+/**
+ * Stores the held copy of a new value that an issuer created.
+ *
+ * @param tags - Tags of the issuer, which name the credential.
+ */
 export async function holdValue(
   { record: { rotationId }, deps }: StepContext,
   keyId: string,
@@ -23,11 +28,18 @@ export async function holdValue(
 }
 
 /** Stores the held copy of the value that a vault secret will get. */
-export async function holdVaultSecret(own: ServiceKeyVault, rotationId: string, value: string): Promise<void> {
-  await own.writeSecret(heldCopyName(rotationId), value, CONTENT_TYPE, { "rotation-id": rotationId });
+export async function holdVaultSecret(
+  serviceVault: ServiceKeyVault,
+  rotationId: string,
+  value: string,
+): Promise<void> {
+  await serviceVault.writeSecret(heldCopyName(rotationId), value, CONTENT_TYPE, { "rotation-id": rotationId });
 }
 
-/** Returns the names of the held copies that a rotation deletes when it ends. */
+/**
+ * Returns the names of the held copies that a rotation deletes when it ends. A copy with `isValueKept` stays: it has the value of
+ * the application's only valid client secret.
+ */
 export const heldCopyNames = (record: RotationRecord): string[] =>
   isVaultSecret(record)
     ? [heldCopyName(record.rotationId)]

@@ -22,7 +22,7 @@ import type { WrittenPlace } from "./written-places.ts";
 
 // Decides for each match of a rotation (a vault secret that may store the client secret) what is known about it. A user may
 // have confirmed it, a sign-in may have proved it, or an earlier rotation may have written it. The result is a `Target`: a vault
-// secret that a rotation can consider for writing, with its `confidence` and `approval`.
+// secret that a rotation can consider for writing, with its `confidence` and `knownAs`.
 
 interface TargetDependencies {
   tables: Tables;
@@ -86,7 +86,7 @@ async function readTarget(deps: TargetDependencies, evidence: Evidence): Promise
   const certain = { ...unproved, confidence, heldSince: newest.createdOn };
   const isValid = (statement: Statement | undefined) =>
     statement?.version === newest.version && statement.keyId === keyId && isAboutVault(vault, statement);
-  if (isValid(record?.confirmed)) return { ...certain, approval: "confirmed" };
+  if (isValid(record?.confirmed)) return { ...certain, knownAs: "confirmed" };
   if (!(record?.verified?.kind === "signIn" && isValid(record.verified))) {
     // `refused`: a test showed that the value is no working secret of the application. `rejected`, in contrast, is a user's
     // statement. Rotations call this function repeatedly, so a wrong value is tested at most once a day.
@@ -99,7 +99,7 @@ async function readTarget(deps: TargetDependencies, evidence: Evidence): Promise
     if (outcome === "unreadable") return unreadableTarget(evidence, newest.createdOn);
     if (outcome !== "accepted" || keyId === undefined || !keyIds.includes(keyId)) return unproved;
   }
-  return { ...certain, approval: (await wasRotated(deps, evidence, newest)) ? "rotated" : "new" };
+  return { ...certain, knownAs: (await wasRotated(deps, evidence, newest)) ? "rotated" : "new" };
 }
 
 /**
@@ -117,7 +117,7 @@ function unprovedTarget(evidence: Evidence, createdOn: number | undefined): Targ
     vaultId: vault.id,
     secretName: secret.name,
     confidence: isRejected(evidence, createdOn) ? "possible" : withoutProof,
-    approval: "new",
+    knownAs: "new",
   };
 }
 

@@ -333,7 +333,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
         const app = await deps.app(appId);
         const match = app && (await findMatch(app, secret));
         if (match?.keyId === undefined || match.confidence !== "certain") continue;
-        // Only the target's confidence matters here, not its approval, so no earlier rotations are read.
+        // Only the target's confidence matters here, not whether the place is known, so no earlier rotations are read.
         const target = await targetOf(targetDeps, app!, match, async () => new Map());
         if (target?.unanswered !== undefined) throw target.unanswered;
         if (target !== undefined && isCertain(target)) return { appId: app!.appId, keyId: match.keyId };

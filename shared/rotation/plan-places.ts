@@ -54,7 +54,7 @@ export const planMatch = async (
   target: Target,
   onObstacle: OnObstacle = throwObstacle,
 ): Promise<Publication> => ({
-  ...(await planPublication(deps, target, { kind: "match", confirmed: target.approval === "confirmed" }, onObstacle)),
+  ...(await planPublication(deps, target, { kind: "match", confirmed: target.knownAs === "confirmed" }, onObstacle)),
   vaultId: target.vaultId,
 });
 

@@ -16,10 +16,10 @@ export interface Target extends Place {
   /** `certain`: a user confirmed the current version, or its value signed in. */
   confidence: "certain" | "likely" | "possible";
   /**
-   * Whether a rotation may write the place. `confirmed`: yes, a user confirmed its current version. `rotated`: yes, an earlier
-   * rotation wrote it. `new`: neither, so the place could be an attacker's vault with a copy of the value.
+   * Why the place is a known place, which a rotation may write. `confirmed`: a user confirmed its current version. `rotated`: an
+   * earlier rotation wrote it. `new`: the place is not known. It could be an attacker's vault with a copy of the value.
    */
-  approval: "confirmed" | "rotated" | "new";
+  knownAs: "confirmed" | "rotated" | "new";
   /** Creation time of the current version by Key Vault's clock, in Unix seconds. Set if `confidence` is `certain`. */
   heldSince?: number | undefined;
   /** True if the vault denies access to the secret, for example by its firewall. */
@@ -39,7 +39,7 @@ export interface Matches {
    * @throws {CloudFailure} if a place that a user confirmed or a rotation wrote can't be read now.
    */
   targetsOf(app: GraphApplication, keyId: string): Promise<Target[]>;
-  /** Records the places that a completed rotation wrote, so that their `approval` is `rotated`. Safe to repeat. */
+  /** Records the places that a completed rotation wrote, so that they are known as `rotated`. Safe to repeat. */
   recordWrittenPlaces(rotation: RotationRecord): Promise<void>;
 }
 

@@ -95,8 +95,8 @@ test("a place that can't be read asks for the places to write, and proposes none
   const app = addApplication({ places: 2 });
   const [proved, unreadable] = app.places;
   world.targets = [
-    world.target(proved!, { approval: "new", heldSince: 1 }),
-    world.target(unreadable!, { approval: "new", confidence: "likely", unreadable: true }),
+    world.target(proved!, { knownAs: "new", heldSince: 1 }),
+    world.target(unreadable!, { knownAs: "new", confidence: "likely", unreadable: true }),
   ];
   const { needs } = await plan(app.request);
   expect(needs).toEqual([{ code: "notRotatable", message: expect.any(String), send: [{ targets: null }] }]);

@@ -336,18 +336,18 @@ describe("another vault of the same name", () => {
           ...withoutKeys(now!),
           publications: now!.publications.map(({ vaultId: __, ...publication }) => publication),
         }));
-      const approval = async () => {
+      const knownAs = async () => {
         await fixture.discover(next);
         const directory = (await fixture.graph.findApplication({ appId: app.appId }))!;
-        return (await fixture.matches.targetsOf(directory, next.keyId)).map((target) => target.approval);
+        return (await fixture.matches.targetsOf(directory, next.keyId)).map((target) => target.knownAs);
       };
-      expect(await approval()).toEqual(["rotated"]);
+      expect(await knownAs()).toEqual(["rotated"]);
       // The vault was deleted, and a stranger created another one with its name and a copy of the value.
       const value = valueIn(VAULT, app);
       control().remove(VAULT, "secrets", app.name);
       control().putSecret(VAULT, { name: app.name, value, contentType: next.contentType, createdDaysAgo: 1 });
       fixture.vaultIds[VAULT] = "/subscriptions/other/vaults/recreated";
-      expect(await approval()).toEqual(["new"]);
+      expect(await knownAs()).toEqual(["new"]);
     },
   );
 });

@@ -337,7 +337,7 @@ describe("a vault of the same name with another resource id", () => {
     await fixture.confirm(app);
     const approvalsOf = async (one: App) => {
       const directory = (await fixture.graph.findApplication({ appId: one.appId }))!;
-      return (await fixture.matches.targetsOf(directory, one.keyId)).map((target) => target.approval);
+      return (await fixture.matches.targetsOf(directory, one.keyId)).map((target) => target.knownAs);
     };
     expect(await approvalsOf(app)).toEqual(["confirmed"]);
     fixture.vaultIds[VAULT] = "/subscriptions/other/vaults/recreated";
@@ -369,7 +369,7 @@ describe("a vault of the same name with another resource id", () => {
     const approvals = async () => {
       const directory = (await fixture.graph.findApplication({ appId: next.appId }))!;
       const targets = await fixture.matches.targetsOf(directory, next.keyId);
-      return targets.map(({ vaultName, approval }) => `${vaultName} ${approval}`).sort();
+      return targets.map(({ vaultName, knownAs }) => `${vaultName} ${knownAs}`).sort();
     };
     expect(await approvals()).toEqual([`${SECOND_VAULT} rotated`, `${VAULT} rotated`].sort());
     // The vault is deleted for good, and a stranger creates one of the same name with a copy of the value.

@@ -124,7 +124,7 @@ describe("vault secrets that a rotation writes", () => {
     const { proof } = await fixture.matches.verify(app.appId, app, BOSS);
     expect(proof).toMatchObject({ outcome: "expired", message: expect.stringContaining("Confirm the match") });
     const targets = async () => await fixture.matches.targetsOf(await readApplication(app.appId), app.keyId);
-    expect(await targets()).toMatchObject([{ confidence: "likely", approval: "new" }]);
+    expect(await targets()).toMatchObject([{ confidence: "likely", knownAs: "new" }]);
     const request = {
       appId: app.appId,
       secretId: app.keyId,
@@ -134,7 +134,7 @@ describe("vault secrets that a rotation writes", () => {
     };
     await expect(fixture.rotations.begin(request, BOSS)).rejects.toMatchObject({ code: "notRotatable" });
     await fixture.matches.confirm(app.appId, { assetId: app.assetId, confirmed: true }, BOSS);
-    expect(await targets()).toMatchObject([{ confidence: "certain", approval: "confirmed" }]);
+    expect(await targets()).toMatchObject([{ confidence: "certain", knownAs: "confirmed" }]);
     const { rotationId } = await fixture.rotations.begin(request, BOSS);
     expect((await fixture.world.run(rotationId)).row).toMatchObject({ status: "completed" });
   });
@@ -147,9 +147,9 @@ describe("vault secrets that a rotation writes", () => {
       evidence: expect.arrayContaining(["confirmed"]),
     });
     const targets = async () => await fixture.matches.targetsOf(await readApplication(app.appId), app.keyId);
-    expect(await targets()).toMatchObject([{ confidence: "certain", approval: "confirmed" }]);
+    expect(await targets()).toMatchObject([{ confidence: "certain", knownAs: "confirmed" }]);
     fixture.control.putSecret(VAULT, { name: app.name, value: "another", contentType: app.contentType });
-    expect(await targets()).toMatchObject([{ confidence: "possible", approval: "new" }]);
+    expect(await targets()).toMatchObject([{ confidence: "possible", knownAs: "new" }]);
   });
 });
 

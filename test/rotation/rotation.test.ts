@@ -533,7 +533,7 @@ test("a rollback does not remove the new secret while another vault secret certa
   const value = control().secretValue(VAULT, app.places[0]!)!;
   const copy = `${app.places[0]}-copy`;
   control().putSecret(VAULT, { name: copy, value });
-  world.targets.push({ ...world.target(copy, { approval: "new" }), appId: app.appId });
+  world.targets.push({ ...world.target(copy, { knownAs: "new" }), appId: app.appId });
   await world.start().cancel(rotationId, BOSS);
   const waiting = (await world.run(rotationId)).row;
   expect(waiting).toMatchObject({ status: "cancelled", notes: [expect.stringContaining(`${VAULT}/${copy} holds it`)] });
@@ -545,7 +545,7 @@ test("a rollback does not remove the new secret while another vault secret may h
   const { rotationId, newKeyId } = await runToOverlap(app);
   const unanswered = new CloudFailure("unreachable", "The vault does not answer.", { remedy: "Wait." });
   world.targets.push({
-    ...world.target("silent", { vaultName: "kv-silent", confidence: "likely", approval: "new", unanswered }),
+    ...world.target("silent", { vaultName: "kv-silent", confidence: "likely", knownAs: "new", unanswered }),
     appId: app.appId,
   });
   await world.start().cancel(rotationId, BOSS);

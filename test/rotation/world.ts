@@ -185,7 +185,7 @@ export class World {
       secretName,
       vaultId: this.cloud.control.vaultId(rest.vaultName ?? VAULT) ?? "",
       confidence: "certain",
-      approval: "rotated",
+      knownAs: "rotated",
       ...rest,
     };
   }

@@ -102,7 +102,8 @@ export interface Issuer {
   isOldKept(deps: StepDependencies, record: RotationRecord): Promise<boolean>;
   /**
    * Step `removeNew` of a rollback, after places and consumers have the old value again: removes the new credential if nothing
-   * uses it, and settles all attempts. An issuer that regenerates keeps the new value, because it can't restore the previous one.
+   * uses it. No attempt to create a credential then waits for its response anymore. An issuer that regenerates keeps the new value,
+   * because it can't restore the previous one.
    *
    * @param findUsers - Returns the names of consumers that may still have the new value.
    * @throws {ContinueLater} while that is not certain.

@@ -25,8 +25,11 @@ import { type KeyKind, kindOfType, type ListedKey } from "./kinds.ts";
 import { containedKeys, findHeldKey, proposeByTags } from "./matching.ts";
 
 /**
- * Links: which vault secret stored which key of a resource when the service last compared them. A link contains neither a value
- * nor a hash of one. It selects nothing by itself: it makes a secret a candidate whose value is read and compared again.
+ * Links: which vault secret stored which key of a resource when the service last compared them. The discovery of credentials and
+ * completed rotations store links. Rotations of keys read the linked secrets.
+ *
+ * A link contains neither a value nor a hash of one. It decides nothing by itself: it makes a secret a candidate, whose value is
+ * read and compared again.
  */
 
 const KeyLink = z.object({
@@ -41,8 +44,8 @@ const KeyLink = z.object({
   keyName: z.string(),
   /** Version of the secret that was compared. */
   version: z.string(),
+  /** When the version was compared with the keys, and in `by` the user or service part that requested the comparison. */
   comparedAt: z.string(),
-  /** User or service part that requested the comparison. */
   by: z.string(),
   /** The last completed rotation that wrote the secret, and the version that it wrote. */
   rotated: z.object({ rotationId: z.string(), version: z.string(), at: z.string() }).optional(),
@@ -84,20 +87,24 @@ export interface LinkedPlace extends Place {
   vaultUri: string;
   vaultId: string;
   /**
-   * Why the secret is a candidate. `named`: the request names it. `unreadableLink`: the key of a link that can't be read names it.
-   * Someone without rights may have written that link, so the secret can only stop a rotation.
+   * Why the secret is a candidate. `link`: a link names it. `tags`: its tags name the resource. `named`: the request names it.
+   * `unreadableLink`: a link that can't be read has its name in the row key. Someone without rights may have written that row, so
+   * the secret can only stop a rotation and is never written.
    */
   source: "link" | "tags" | "named" | "unreadableLink";
   link: KeyLink | undefined;
 }
 
-/** What a candidate stores now. */
+/** What a candidate stores now. `confidence` is `certain` only if its value was read and is a key, alone or in a connection string. */
 export interface ComparedPlace extends Target {
-  /** Name of the key. Undefined if the secret stores none of the resource, or can't be read. */
+  /** Name of the key that the secret stores. Undefined if the secret stores none of the resource, or can't be read. */
   keyName: string | undefined;
   /** True if the secret is a connection string with a key of the resource that names another resource. */
   otherResource: boolean;
-  /** Names of all keys of the resource in its text. A client may use one that the service can't replace there. */
+  /**
+   * Names of all keys of the resource anywhere in the secret's value. A client may use one that the service can't replace there,
+   * such as a key in JSON.
+   */
   contained: string[];
 }
 
@@ -110,25 +117,29 @@ export interface LinkedKey {
 
 export interface KeyLinkStore {
   /**
-   * Returns the secrets that may store a key of a resource: those with a link, also with one that can't be read, those whose tags
-   * name the resource, and named ones.
+   * Returns the secrets that may store a key of a resource, without reading their values: those with a link, readable or not,
+   * those whose tags name the resource, and the named ones.
    *
-   * @param named - Secrets that a user named.
+   * @param named - Secrets that the request names.
    */
   placesOf(resourceId: string, named?: readonly Place[]): Promise<LinkedPlace[]>;
   /**
-   * Reads the candidates of `placesOf` and returns what each stores now. Candidates that contain no key of the resource, and those
-   * that can't be read and that only tags or an unreadable link propose, are left out.
+   * Reads the candidates of `placesOf` and returns what each stores now. Leaves out candidates that contain no key of the resource.
    *
-   * @param keys - Keys of the resource, listed in this run.
-   * @throws {CloudFailure} transient, of a candidate that has a link or is named.
+   * A candidate that can't be read may still store a key. If it has a link or is named, it is returned as `unreadable`, or a
+   * transient failure is thrown. Otherwise only tags or an unreadable link propose it, which anyone may have written: it is
+   * returned with `unanswered` after a transient failure, and left out after any other one.
+   *
+   * @param keys - Keys of the resource, which the caller listed just now.
+   * @throws {CloudFailure} for a transient failure to read a candidate that has a link or is named.
    */
   comparePlaces(resourceId: string, keys: readonly ListedKey[], named?: readonly Place[]): Promise<ComparedPlace[]>;
   /**
-   * Returns the key that a vault secret stores, compared now. Links and the secret's tags propose the resource.
+   * Returns the key that a vault secret stores. Links and the secret's tags propose resources. The secret's value is then compared
+   * with the current keys of each. Undefined also if the secret, or the keys of a resource, can't be read.
    *
    * @param tags - Tags of the current version.
-   * @throws {CloudFailure} transient
+   * @throws {CloudFailure} for a transient failure, because a busy vault must not look like a secret without a key.
    */
   resourceOf(place: Place, tags: Readonly<Record<string, string>>): Promise<LinkedKey | undefined>;
   /**
@@ -136,21 +147,24 @@ export interface KeyLinkStore {
    * the last seven days read all vault secrets.
    */
   comparisonGap(resourceId: string, now: Date): Promise<string | undefined>;
-  /** Stores the result of a comparison. Keeps what is known of earlier rotations of the same vault. Safe to repeat. */
+  /**
+   * Stores the result of a comparison. `rotated` of the stored link stays if the link is of the same vault, not of another one
+   * with its name. Safe to repeat.
+   */
   store(link: Omit<KeyLink, "rotated">): Promise<void>;
   /** Stores the places that a completed rotation wrote. Safe to repeat. */
   recordWrittenPlaces(rotation: RotationRecord, at: Date): Promise<void>;
 }
 
-/** Maximum number of secrets whose metadata contains the ID of the resource's subscription that are read for one resource. */
+/** Maximum number of secrets that are read from the inventory for one resource: their metadata contains its subscription ID. */
 const MAX_PROPOSED = 1000;
 /** Maximum number of resources whose keys are listed for one secret. */
 const MAX_RESOURCES = 5;
 const PARALLEL = 4;
-/** A secret's name in lower case, as the key of a link has it. */
+/** A secret's name in lower case, as the row key of a link has it. Another text was not written by this service. */
 const SECRET_NAME = /^[0-9a-z-]{1,127}$/;
-/** What a candidate whose value is unknown contains, as far as it is known. */
-const NO_KEYS = { otherResource: false, contained: [] };
+/** Members of a candidate whose value could not be read: no key was found in it, but it may contain one. */
+const NO_KNOWN_KEYS = { otherResource: false, contained: [] };
 
 export function createKeyLinks(deps: {
   tables: Tables;
@@ -160,22 +174,24 @@ export function createKeyLinks(deps: {
   index: Pick<MatchIndex, "findSecrets">;
   log: Logger;
 }): KeyLinkStore {
-  const { tables, config, vaults, keys: client, index, log } = deps;
+  const { tables, config, vaults, keys: keysClient, index, log } = deps;
   const onCorrupt = ({ message }: StorageCorrupt) => log.error(message);
 
+  /** Stores a link. @param rotated - The rotation that wrote the secret. Undefined after a comparison without a rotation. */
   async function write(link: KeyLink, rotated: KeyLink["rotated"]): Promise<void> {
     const { resourceId } = link;
     const pointerKey = pointerPrefix(link) + resourcePrefix(resourceId);
+    // The pointer is written first, so that a crash leaves no link that `resourceOf` does not find.
     await tables.put(KeyLinkPointers, LINKED_SECRETS, pointerKey, { resourceId });
     const key = linkKey(link);
     try {
-      await tables.modify(KeyLinks, KEY_LINKS, key, (now) => {
-        const isSameVault = now?.vaultId.toLowerCase() === link.vaultId.toLowerCase();
-        return { ...link, rotated: rotated ?? (isSameVault ? now?.rotated : undefined) };
+      await tables.modify(KeyLinks, KEY_LINKS, key, (stored) => {
+        const isSameVault = stored?.vaultId.toLowerCase() === link.vaultId.toLowerCase();
+        return { ...link, rotated: rotated ?? (isSameVault ? stored?.rotated : undefined) };
       });
     } catch (error) {
       if (!(error instanceof StorageCorrupt)) throw error;
-      // Nothing of a row that this service did not sign counts, so it is replaced.
+      // This service did not sign the stored row, so none of its members is used, and the new link replaces it.
       log.error(error.message);
       await tables.put(KeyLinks, KEY_LINKS, key, { ...link, rotated });
     }
@@ -185,8 +201,9 @@ export function createKeyLinks(deps: {
   async function proposedPlaces(resourceId: string): Promise<Place[]> {
     const subscriptionId = parseResourceId(resourceId)?.subscriptionId.toLowerCase();
     if (subscriptionId === undefined) return [];
-    const found = await index.findSecrets(subscriptionId, MAX_PROPOSED);
-    const records = await pMap(found, (one) => readSecretRecord(tables, one.vaultName, one.secretName), {
+    // The index finds GUIDs in metadata. A resource ID contains the GUID of its subscription.
+    const secrets = await index.findSecrets(subscriptionId, MAX_PROPOSED);
+    const records = await pMap(secrets, ({ vaultName, secretName }) => readSecretRecord(tables, vaultName, secretName), {
       concurrency: PARALLEL,
     });
     return records.flatMap((record) => {
@@ -205,17 +222,17 @@ export function createKeyLinks(deps: {
     };
     for (const place of await proposedPlaces(resourceId)) add(place, "tags");
     const prefix = resourcePrefix(resourceId);
-    const unreadable: string[] = [];
-    const keepKey = (row: StorageCorrupt) => {
+    const unreadableRowKeys: string[] = [];
+    const onUnreadableLink = (row: StorageCorrupt) => {
       onCorrupt(row);
-      unreadable.push(row.rowKey);
+      unreadableRowKeys.push(row.rowKey);
     };
-    const range = { partitionKey: KEY_LINKS, from: prefix, before: keyEnd(prefix), onCorrupt: keepKey };
+    const range = { partitionKey: KEY_LINKS, from: prefix, before: keyEnd(prefix), onCorrupt: onUnreadableLink };
     for await (const rows of tables.pages(KeyLinks, range)) {
       for (const { vaultName, secretName, ...link } of rows.map(withoutKeys))
         add({ vaultName, secretName }, "link", { vaultName, secretName, ...link });
     }
-    for (const rowKey of unreadable) {
+    for (const rowKey of unreadableRowKeys) {
       const [vaultName = "", secretName = ""] = rowKey.slice(prefix.length).split("|");
       if (!SECRET_NAME.test(secretName)) continue;
       if (!candidates.has(placeKey({ vaultName, secretName }))) add({ vaultName, secretName }, "unreadableLink");
@@ -242,35 +259,39 @@ export function createKeyLinks(deps: {
     return versions.some((one) => one.version === version);
   }
 
+  /** Reads one candidate and compares its value with the keys. Returns undefined if the candidate is left out. */
   async function comparePlace(
     place: LinkedPlace,
     resourceId: string,
-    listed: readonly ListedKey[],
+    keys: readonly ListedKey[],
   ): Promise<ComparedPlace | undefined> {
     const { vaultName, vaultUri, vaultId, secretName, source } = place;
-    const target = { vaultName, vaultUri, vaultId, secretName, approval: "new" as const };
-    const unread = { ...target, confidence: "likely" as const, keyName: undefined };
-    // Anyone who can write tags in a vault, or rows, could otherwise stop each rotation of the resource.
-    const isDoubtful = source === "tags" || source === "unreadableLink";
+    const target = { vaultName, vaultUri, vaultId, secretName, knownAs: "new" as const };
+    const withoutKey = { ...target, confidence: "likely" as const, keyName: undefined };
+    // Anyone who can write tags in a vault, or rows of this service's tables, can propose a secret. A proposed secret that can't be
+    // read must not stop the rotations of the resource.
+    const isOnlyProposed = source === "tags" || source === "unreadableLink";
     try {
       const current = await failureIfDenied(vaults.open({ name: vaultName, vaultUri }).read(secretName));
       if (current instanceof CloudFailure) {
+        // Key Vault gives the value of a disabled secret to no client, so nothing can use a key in it.
         if (current.code === "disabled") return undefined;
-        return isDoubtful ? undefined : { ...unread, ...NO_KEYS, unreadable: true };
+        return isOnlyProposed ? undefined : { ...withoutKey, ...NO_KNOWN_KEYS, unreadable: true };
       }
+      // A `managed` secret belongs to a certificate. A rotation can't write it.
       if (current === undefined || current.managed) return undefined;
-      const result = findHeldKey(current.value, resourceId, listed);
-      const contained = containedKeys(current.value, listed);
+      const result = findHeldKey(current.value, resourceId, keys);
+      const contained = containedKeys(current.value, keys);
       if (contained.length === 0) return undefined;
-      if (source === "unreadableLink") return { ...unread, confidence: "possible", otherResource: false, contained };
-      const approval = (await wasRotated(place)) ? "rotated" : "new";
+      if (source === "unreadableLink") return { ...withoutKey, confidence: "possible", otherResource: false, contained };
+      const knownAs = (await wasRotated(place)) ? "rotated" : "new";
       if (result.held === undefined) {
         const otherResource = result.reason === "otherResource";
-        return { ...unread, approval, confidence: "possible", otherResource, contained };
+        return { ...withoutKey, knownAs, confidence: "possible", otherResource, contained };
       }
       return {
         ...target,
-        approval,
+        knownAs,
         confidence: "certain",
         heldSince: current.createdOn,
         keyName: result.held.name,
@@ -278,20 +299,20 @@ export function createKeyLinks(deps: {
         contained,
       };
     } catch (error) {
-      if (!isDoubtful || !(error instanceof CloudFailure) || !isTransientFailure(error)) throw error;
-      return { ...unread, ...NO_KEYS, confidence: "possible", unanswered: error };
+      if (!isOnlyProposed || !(error instanceof CloudFailure) || !isTransientFailure(error)) throw error;
+      return { ...withoutKey, ...NO_KNOWN_KEYS, confidence: "possible", unanswered: error };
     }
   }
 
   return {
     placesOf,
 
-    async comparePlaces(resourceId, listed, named) {
+    async comparePlaces(resourceId, keys, named) {
       const places = await placesOf(resourceId, named);
-      const compared = await pMap(places, (place) => comparePlace(place, resourceId, listed), {
+      const compared = await pMap(places, (place) => comparePlace(place, resourceId, keys), {
         concurrency: PARALLEL,
       });
-      return compared.filter((one) => one !== undefined);
+      return compared.filter((place) => place !== undefined);
     },
 
     async resourceOf(place, tags) {
@@ -314,9 +335,9 @@ export function createKeyLinks(deps: {
       for (const resourceId of [...proposals.values()].slice(0, MAX_RESOURCES)) {
         const kind = kindOfType(parseResourceId(resourceId)?.type ?? "");
         if (kind === undefined || kind.reportOnly !== undefined) continue;
-        const listed = await failureIfDenied(client.keys(resourceId, kind));
-        if (listed instanceof CloudFailure) continue;
-        const { held } = findHeldKey(current.value, resourceId, listed);
+        const keys = await failureIfDenied(keysClient.keys(resourceId, kind));
+        if (keys instanceof CloudFailure) continue;
+        const { held } = findHeldKey(current.value, resourceId, keys);
         if (held !== undefined) return { resourceId, kind, keyName: held.name };
       }
       return undefined;

@@ -52,7 +52,7 @@ async function placesToAdd(context: StepContext): Promise<Target[]> {
   const excluded = new Set(record.notUpdated.filter(({ reason }) => reason === "notNamed").map(placeKey));
   const isToAdd = (target: Target) =>
     isCertain(target) &&
-    (record.namedOnly ? target.approval === "confirmed" : target.approval !== "new") &&
+    (record.namedOnly ? target.knownAs === "confirmed" : target.knownAs !== "new") &&
     !written.has(placeKey(target)) &&
     !excluded.has(placeKey(target));
   try {
