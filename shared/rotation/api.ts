@@ -472,7 +472,7 @@ function verificationText(refreshed: number, skipsCheck: boolean): string {
 
 const UNKNOWN_PLACES = "the key vault secrets that store the old value, of which none is certain yet";
 
-/** Returns one sentence for each step of the plan. The sentences of `create`, `prove`, `overlap` and `revoke` are the issuer's. */
+/** Returns one sentence for each step of the plan. The issuer adds those of its own steps. */
 function planTexts(record: RotationRecord): { step: StepName; text: string }[] {
   // A record without steps is that of a dry run for something that can't be rotated.
   if (record.steps.length === 0) return [];

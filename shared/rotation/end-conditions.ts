@@ -9,7 +9,10 @@ import type { StepContext } from "./step-context.ts";
 import { checkConsumers, currentConsumers, isUncheckable } from "./steps/check-consumers.ts";
 import { isCertain, placeKey, type Target } from "./targets.ts";
 
-/** Result of the check whether the overlap period can end, after which the old value is removed. */
+/**
+ * Result of the check whether the overlap period can end. Afterwards the issuer retires the old credential. The rotation of a vault
+ * secret only ends.
+ */
 export interface Conditions {
   /** Reasons against the end, as sentences for users. Empty if the overlap period can end. */
   reasons: string[];
@@ -34,6 +37,7 @@ export async function reasonsAgainstEnd(context: StepContext, isUserRequest: boo
     return {
       reasons: [...places, ...issuer.reasons, ...reasons, ...(await reasonsFromLogs(context))],
       consumers,
+      // A place that could not be read now may answer soon. Other reasons need an action of a user.
       nextCheckSeconds: issuer.hasUnanswered ? HOUR_SECONDS : DAY_SECONDS,
     };
   } catch (error) {
@@ -77,6 +81,7 @@ async function reasonsFromIssuer(context: StepContext): Promise<{ reasons: strin
   };
 }
 
+/** Returns the reason from a place that the rotation does not write. Places that only possibly store the value give none. */
 function reasonsFromTarget({ updateKeyVaults }: RotationRecord, target: Target): string[] {
   const place = placeOf(target);
   if (!isCertain(target))
@@ -110,14 +115,14 @@ async function reasonsFromConsumers(
         : [
             `The service can't tell which value ${kind} ${name} uses. Check that it uses the new value, then finish the rotation.`,
           ];
-    const why = problem === undefined ? "" : ` ${problem}`;
-    return [`${kind} ${name} ${holds === "old" ? "still uses" : "may still use"} the old value.${why}`];
+    const problemText = problem === undefined ? "" : ` ${problem}`;
+    return [`${kind} ${name} ${holds === "old" ? "still uses" : "may still use"} the old value.${problemText}`];
   });
-  // A user who ends the overlap period vouches for the consumers that the service can't see. A vault secret keeps its old
-  // versions.
-  const unseen = isUserRequest || isVaultSecret(context.record) ? [] : unread;
+  // `unread` are sentences about known consumers that could not be read. A user who ends the overlap period vouches for them. A
+  // vault secret keeps its old versions, so they can't fail.
+  const unreadReasons = isUserRequest || isVaultSecret(context.record) ? [] : unread;
   return {
-    reasons: [...reasons, ...unseen],
+    reasons: [...reasons, ...unreadReasons],
     consumers: allConsumers.map((one) => checked.find((other) => other === one || isSameConsumer(other, one)) ?? one),
   };
 }
@@ -133,9 +138,9 @@ async function reasonsFromLogs(context: StepContext): Promise<string[]> {
     const { vaultName, secretName, kind, writtenVersion: version, writtenAt } = publication;
     if (kind === "handover" || version === undefined || writtenAt === undefined) continue;
     const written = { vaultName, secretName, version, since: new Date(writtenAt) };
-    for (const { caller, version: old, at } of await deps.usage.readersOfOldVersion(written))
+    for (const { caller, version: oldVersion, at } of await deps.usage.readersOfOldVersion(written))
       reasons.push(
-        `${caller} read the old version ${old} of ${placeOf(publication)} at ${instantText(at)}, after the new one was written, and has not read that one since.`,
+        `${caller} read the old version ${oldVersion} of ${placeOf(publication)} at ${instantText(at)}, after the new one was written, and has not read that one since.`,
       );
   }
   if (isVaultSecret(record) || record.reason === "compromised") return reasons;

@@ -64,7 +64,9 @@ export interface RotationHistory {
 
 export function createRotationHistory(tables: Tables, rows: RotationRows): RotationHistory {
   /**
-   * Counts a list up to `MAX_COUNTED`. `before` is the key of the row before the page at `offset`; undefined for the first
+   * Counts a list up to `MAX_COUNTED`.
+   *
+   * @returns `total`: null if it is larger. `rowBeforePage`: key of the row before the page at `offset`; undefined for the first
    * page.
    */
   async function countRotations(range: ReturnType<typeof listRange>, offset: number) {
@@ -75,23 +77,26 @@ export function createRotationHistory(tables: Tables, rows: RotationRows): Rotat
       total += page.length;
       if (total > MAX_COUNTED) break;
     }
-    return { total: total > MAX_COUNTED ? null : total, before: rowBeforePage };
+    return { total: total > MAX_COUNTED ? null : total, rowBeforePage };
   }
 
   return {
     async list(filter, request) {
-      const identity = fingerprint([filter.start, filter.end, filter.status, filter.subject]);
+      const filterFingerprint = fingerprint([filter.start, filter.end, filter.status, filter.subject]);
       const cursor = request.cursor === undefined ? undefined : decodeCursor(Cursor, request.cursor);
-      if (cursor && cursor.filter !== identity) {
+      if (cursor && cursor.filter !== filterFingerprint) {
         const detail = "This cursor belongs to other filters. Send the same filters with it, or start without it.";
         throw new Problem("invalidCursor", detail);
       }
       const range = listRange(listPrefix(filter), filter);
-      const from = cursor ? { total: cursor.total, before: cursor.after } : await countRotations(range, request.offset);
+      // A cursor repeats the total of the first page, so that later pages count nothing.
+      const { total, rowBeforePage } = cursor
+        ? { total: cursor.total, rowBeforePage: cursor.after }
+        : await countRotations(range, request.offset);
       const offset = cursor?.offset ?? request.offset;
-      const startsAfterEnd = cursor === undefined && from.total !== null && from.total < offset;
+      const startsAfterEnd = cursor === undefined && total !== null && total < offset;
       const pageRows: Row<RotationSummary>[] = [];
-      const lowerBound = from.before === undefined ? {} : { after: from.before };
+      const lowerBound = rowBeforePage === undefined ? {} : { after: rowBeforePage };
       const pageSize = Math.min(request.limit + 1, 1000);
       if (!startsAfterEnd) {
         for await (const page of tables.pages(RotationSummaries, { ...range, ...lowerBound, pageSize })) {
@@ -101,14 +106,14 @@ export function createRotationHistory(tables: Tables, rows: RotationRows): Rotat
       }
       const items = pageRows.slice(0, request.limit);
       const next = {
-        filter: identity,
+        filter: filterFingerprint,
         after: items.at(-1)?.rowKey ?? "",
         offset: offset + items.length,
-        total: from.total,
+        total,
       };
       return {
         items: items.map(withoutKeys),
-        ...totalMembers(from.total),
+        ...totalMembers(total),
         limit: request.limit,
         offset,
         nextCursor: pageRows.length > request.limit ? encodeCursor(next) : null,
@@ -144,18 +149,19 @@ export function createRotationHistory(tables: Tables, rows: RotationRows): Rotat
             onCorrupt: "leaveOut",
           })) {
             for (const summary of page) {
+              // A rotation that has not ended stays, however old it is.
               if (!isOver(summary.status)) continue;
               if (removed === MAX_PURGED_PER_CALL) return { removed, retentionDays, more: true };
               await rows.deleteRotation(summary);
               removed++;
             }
           }
-          const old = {
+          const oldEvents = {
             partitionKey: ROTATIONS,
             from: EVENTS_PREFIX,
             before: EVENTS_PREFIX + encodeTime(Math.max(0, before.getTime())),
           };
-          for await (const page of tables.pages(RotationEvents, { ...old, select: [] })) {
+          for await (const page of tables.pages(RotationEvents, { ...oldEvents, select: [] })) {
             const removals = page.map(({ rowKey }) => remove(RotationEvents, rowKey));
             await tables.write(RotationEvents.table, ROTATIONS, removals);
           }

@@ -126,7 +126,10 @@ function confidenceOf(found: ReadonlySet<Evidence>, sharesWord: boolean): Confid
   return found.has("expiry") && sharesWord ? "likely" : "possible";
 }
 
-/** A credential that the secret's metadata names. IDs are in lower case. */
+/**
+ * A claim of a secret's metadata about the credential that it stores. Anyone with write access to the vault can set it. IDs are in
+ * lower case.
+ */
 interface Claim {
   kind: "tag" | "contentType";
   /** Client ID or object ID. */
@@ -193,15 +196,17 @@ function validStatements(record: MatchRecord | undefined, { createdOn }: Compare
 }
 
 /**
- * Returns the last completed rotation that wrote the secret, if the inventory knows no later version. An inventory that still
- * has the version before the rotation is only stale, so the rotation counts. Rows of earlier releases have only the time when
- * the rotation ended. In that case, a version that another writer stored before that time is not recognized as later.
+ * Returns the last completed rotation that wrote the secret, if the inventory knows no later version. If the inventory has an
+ * earlier version, it is only stale, so the rotation counts.
+ *
+ * Rows of earlier releases have no `versionCreatedOn`, only the time when the rotation ended (`at`). A version that another writer
+ * created between the rotation's write and its end is then not recognized as later.
  */
 function validRotation(record: MatchRecord | undefined, { createdOn }: ComparedSecret): MatchRecord["rotated"] {
   const rotated = record?.rotated;
   if (rotated === undefined || createdOn === undefined) return rotated;
-  const newest = rotated.versionCreatedOn ?? Date.parse(rotated.at) / SECOND_MS;
-  return createdOn <= newest ? rotated : undefined;
+  const writtenOn = rotated.versionCreatedOn ?? Date.parse(rotated.at) / SECOND_MS;
+  return createdOn <= writtenOn ? rotated : undefined;
 }
 
 const expiresWith = ({ expiresOn }: ComparedSecret, credential: PasswordCredential): boolean =>
@@ -243,7 +248,7 @@ const ENVIRONMENTS = new Set([
   "live",
 ]);
 
-/** Splits a name into words and drops meaningless ones. */
+/** Splits a name at case changes and other characters into words in lower case, without `GENERIC_WORDS`. */
 export const wordsOf = (name: string): string[] =>
   name
     .replace(/(\p{Ll})(\p{Lu})/gu, "$1-$2")
@@ -251,6 +256,7 @@ export const wordsOf = (name: string): string[] =>
     .split(/[^\p{L}\p{N}]+/u)
     .filter((word) => word !== "" && !GENERIC_WORDS.has(word));
 
+/** Returns whether the names have the same words. The secret's name may also have words for environments. */
 function sameName(secretName: string, displayName: string): boolean {
   const [secret, app] = [wordsOf(secretName), wordsOf(displayName)];
   if (app.length === 0 || secret.length === 0) return false;

@@ -64,23 +64,24 @@ export function createMatchIndex(deps: { tables: Tables; clock: Clock; log: Logg
    * Returns the keys of a vault's entries. If the row of the vault's index can't be read, finds the keys among the entries of
    * all vaults: one request per 1,000.
    *
-   * @param row - Row key of the vault: its name in lower case.
+   * @param vaultRowKey - Name of the vault in lower case.
    */
-  async function storedKeys(row: string): Promise<string[]> {
+  async function storedKeys(vaultRowKey: string): Promise<string[]> {
     try {
-      const vaultIndex = await tables.get(VaultIndexes, VAULT_INDEX_PARTITION, row);
+      const vaultIndex = await tables.get(VaultIndexes, VAULT_INDEX_PARTITION, vaultRowKey);
       return vaultIndex ? unpackKeys(vaultIndex) : [];
     } catch (error) {
       if (!(error instanceof StorageCorrupt)) throw error;
     }
     const keys: string[] = [];
     for await (const entries of tables.pages(GuidEntries, { partitionKey: GUIDS }))
-      for (const { rowKey } of entries) if (rowKey.split("|")[1] === keyText(row)) keys.push(rowKey);
+      for (const { rowKey } of entries) if (rowKey.split("|")[1] === keyText(vaultRowKey)) keys.push(rowKey);
     return keys;
   }
 
+  /** Builds the entries of a vault again, and removes those that its secrets no longer have. */
   async function indexVault(vaultName: string, contents: string): Promise<void> {
-    const row = vaultName.toLowerCase();
+    const vaultRowKey = vaultName.toLowerCase();
     const keys: string[] = [];
     const prefix = namePrefix("secret");
     const range = { partitionKey: partitions.vault(vaultName), from: prefix, before: keyEnd(prefix) };
@@ -89,23 +90,23 @@ export function createMatchIndex(deps: { tables: Tables; clock: Clock; log: Logg
         for (const guid of guidsOf(secret)) keys.push(guidKey(guid, vaultName, secret.name));
     }
     const currentKeys = new Set(keys);
-    const staleKeys = (await storedKeys(row)).filter((key) => !currentKeys.has(key));
+    const staleKeys = (await storedKeys(vaultRowKey)).filter((key) => !currentKeys.has(key));
     await tables.write(GuidEntries.table, GUIDS, [
       ...keys.map((key) => put(GuidEntries, key, {})),
       ...staleKeys.map((key) => remove(GuidEntries, key)),
     ]);
     // Written last, so that the next call repeats an interrupted build.
-    await tables.put(VaultIndexes, VAULT_INDEX_PARTITION, row, {
+    await tables.put(VaultIndexes, VAULT_INDEX_PARTITION, vaultRowKey, {
       contents,
       builtAt: clock.now().toISOString(),
       keys: pack(keys),
     });
   }
 
-  async function removeVault(row: string): Promise<void> {
-    const removals = (await storedKeys(row)).map((key) => remove(GuidEntries, key));
+  async function removeVault(vaultRowKey: string): Promise<void> {
+    const removals = (await storedKeys(vaultRowKey)).map((key) => remove(GuidEntries, key));
     await tables.write(GuidEntries.table, GUIDS, removals);
-    await tables.remove(VaultIndexes, VAULT_INDEX_PARTITION, row);
+    await tables.remove(VaultIndexes, VAULT_INDEX_PARTITION, vaultRowKey);
   }
 
   return {
@@ -132,7 +133,8 @@ export function createMatchIndex(deps: { tables: Tables; clock: Clock; log: Logg
 
     async update() {
       const now = clock.now();
-      const [began, stale] = [performance.now(), new Date(now.getTime() - REBUILD_MS).toISOString()];
+      const startedAt = performance.now();
+      const rebuildIfBuiltBefore = new Date(now.getTime() - REBUILD_MS).toISOString();
       const indexedVaults = new Map<string, { contents: string; builtAt: string }>();
       const all = {
         partitionKey: VAULT_INDEX_PARTITION,
@@ -166,11 +168,11 @@ export function createMatchIndex(deps: { tables: Tables; clock: Clock; log: Logg
           const built = indexedVaults.get(name.toLowerCase());
           // The vaults that stay in the map are not in the inventory any more.
           indexedVaults.delete(name.toLowerCase());
-          if (built?.contents !== contentsHash || built.builtAt < stale) due.push({ name, contents: contentsHash });
+          if (built?.contents !== contentsHash || built.builtAt < rebuildIfBuiltBefore) due.push({ name, contents: contentsHash });
         }
       }
       let waiting = due.length;
-      const hasTimeLeft = () => performance.now() - began < MAX_DURATION_MS;
+      const hasTimeLeft = () => performance.now() - startedAt < MAX_DURATION_MS;
       await pMap(
         due,
         async ({ name, contents }) => {
@@ -186,7 +188,7 @@ export function createMatchIndex(deps: { tables: Tables; clock: Clock; log: Logg
         { concurrency: PARALLEL },
       );
       // The remaining entries belong to vaults that left the inventory.
-      await pMap([...indexedVaults.keys()], (row) => removeVault(row), { concurrency: PARALLEL });
+      await pMap([...indexedVaults.keys()], (vaultRowKey) => removeVault(vaultRowKey), { concurrency: PARALLEL });
       waiting += unreadable;
       vaults += unreadable;
       await tables.put(Status, STATUS, STATUS, { at: now.toISOString(), vaults, waiting });

@@ -33,8 +33,8 @@ interface TargetDependencies {
   verify(app: MatchedApp, secret: ComparedSecret, vault: VaultRecord, keyId: string | undefined): Promise<Proof>;
 }
 
-/** A match with everything that decides whether it is a target. */
-interface Evidence {
+/** A match with all facts that decide the `confidence` and `knownAs` of its target. */
+interface MatchFacts {
   app: MatchedApp;
   match: Match;
   vault: VaultRecord;
@@ -55,7 +55,7 @@ export async function targetOf(
   deps: TargetDependencies,
   app: MatchedApp,
   match: Match,
-  history: Evidence["history"],
+  history: MatchFacts["history"],
 ): Promise<Target | undefined> {
   const { secret } = match;
   const vault = await deps.tables.get(Vaults, VAULTS, vaultKey(secret.vaultName));
@@ -64,26 +64,28 @@ export async function targetOf(
   const record = await deps.tables.get(MatchRows, matchPartition(app.appId), matchKey(secret.vaultName, secret.name), {
     onCorrupt: ({ message }) => deps.log.error(message),
   });
-  const evidence = { app, match, vault, record, history };
-  if (match.confidence !== "certain") return unprovedTarget(evidence, secret.createdOn);
+  const facts = { app, match, vault, record, history };
+  if (match.confidence !== "certain") return unprovedTarget(facts, secret.createdOn);
   try {
-    return await readTarget(deps, evidence);
+    return await readTarget(deps, facts);
   } catch (error) {
-    if (!(error instanceof CloudFailure && isTransientFailure(error)) || (await isKnown(evidence))) throw error;
-    const target = unprovedTarget(evidence, secret.createdOn);
-    return isRejected(evidence, secret.createdOn) ? target : { ...target, unanswered: error };
+    if (!(error instanceof CloudFailure && isTransientFailure(error)) || (await isKnown(facts))) throw error;
+    const target = unprovedTarget(facts, secret.createdOn);
+    return isRejected(facts, secret.createdOn) ? target : { ...target, unanswered: error };
   }
 }
 
-async function readTarget(deps: TargetDependencies, evidence: Evidence): Promise<Target | undefined> {
-  const { app, match, vault, record } = evidence;
+/** Reads the current version of a certain match. Tests its value unless a confirmation or an earlier test of this version is stored. */
+async function readTarget(deps: TargetDependencies, facts: MatchFacts): Promise<Target | undefined> {
+  const { app, match, vault, record } = facts;
   const { secret, keyId, confidence } = match;
   const { name: vaultName, vaultUri } = vault;
   const newest = await failureIfDenied(currentVersion(deps.vaults, { vaultName, vaultUri, secretName: secret.name }));
-  if (newest instanceof CloudFailure) return unreadableTarget(evidence, secret.createdOn);
+  if (newest instanceof CloudFailure) return unreadableTarget(facts, secret.createdOn);
   if (!newest?.enabled || newest.managed) return undefined;
-  const unproved = unprovedTarget(evidence, newest.createdOn);
+  const unproved = unprovedTarget(facts, newest.createdOn);
   const certain = { ...unproved, confidence, heldSince: newest.createdOn };
+  // A confirmation or test counts only for the current version and for the credential that the evidence names.
   const isValid = (statement: Statement | undefined) =>
     statement?.version === newest.version && statement.keyId === keyId && isAboutVault(vault, statement);
   if (isValid(record?.confirmed)) return { ...certain, knownAs: "confirmed" };
@@ -96,10 +98,11 @@ async function readTarget(deps: TargetDependencies, evidence: Evidence): Promise
     const { outcome, keyIds } = await deps.verify(app, secret, vault, keyId);
     if (outcome === "unclear") throw signInUnclear(app.appId);
     if (outcome === "refused" || outcome === "otherHint") return { ...unproved, confidence: "possible" };
-    if (outcome === "unreadable") return unreadableTarget(evidence, newest.createdOn);
+    if (outcome === "unreadable") return unreadableTarget(facts, newest.createdOn);
+    // `expired` or `impossible`: a sign-in proves nothing. Without a hint of this credential, the value may be another credential's.
     if (outcome !== "accepted" || keyId === undefined || !keyIds.includes(keyId)) return unproved;
   }
-  return { ...certain, knownAs: (await wasRotated(deps, evidence, newest)) ? "rotated" : "new" };
+  return { ...certain, knownAs: (await wasRotated(deps, facts, newest)) ? "rotated" : "new" };
 }
 
 /**
@@ -107,8 +110,8 @@ async function readTarget(deps: TargetDependencies, evidence: Evidence): Promise
  *
  * @param createdOn - Creation time of the current version.
  */
-function unprovedTarget(evidence: Evidence, createdOn: number | undefined): Target {
-  const { vault, match } = evidence;
+function unprovedTarget(facts: MatchFacts, createdOn: number | undefined): Target {
+  const { vault, match } = facts;
   const { secret, confidence } = match;
   const withoutProof = confidence === "certain" ? "likely" : confidence;
   return {
@@ -116,18 +119,18 @@ function unprovedTarget(evidence: Evidence, createdOn: number | undefined): Targ
     vaultUri: vault.vaultUri,
     vaultId: vault.id,
     secretName: secret.name,
-    confidence: isRejected(evidence, createdOn) ? "possible" : withoutProof,
+    confidence: isRejected(facts, createdOn) ? "possible" : withoutProof,
     knownAs: "new",
   };
 }
 
-const unreadableTarget = (evidence: Evidence, createdOn: number | undefined): Target => ({
-  ...unprovedTarget(evidence, createdOn),
-  ...(!isRejected(evidence, createdOn) && { unreadable: true }),
+const unreadableTarget = (facts: MatchFacts, createdOn: number | undefined): Target => ({
+  ...unprovedTarget(facts, createdOn),
+  ...(!isRejected(facts, createdOn) && { unreadable: true }),
 });
 
 /** Returns whether a user stated that the version created at that time, or a later one, stores no credential. */
-function isRejected({ record, vault }: Evidence, createdOn: number | undefined): boolean {
+function isRejected({ record, vault }: MatchFacts, createdOn: number | undefined): boolean {
   const rejected = record?.rejected;
   return (
     rejected !== undefined &&
@@ -138,14 +141,15 @@ function isRejected({ record, vault }: Evidence, createdOn: number | undefined):
 }
 
 /**
- * Returns whether a statement is about this vault, not another one of the same name. Rows of earlier releases have no vault ID
- * and count for each vault of the name. So what approves a place also compares the version, whose ID no other vault has.
+ * Returns whether a statement is about this vault, not another one of the same name. Rows of earlier releases have no vault ID, and
+ * this function accepts them for any vault of the name. So `isValid` and `wasRotated` also compare the version: no other vault has a
+ * version with the same ID.
  */
 const isAboutVault = ({ id }: VaultRecord, { vaultId }: { vaultId?: string | undefined }): boolean =>
   vaultId === undefined || vaultId.toLowerCase() === id.toLowerCase();
 
 /** Returns how the last rotation wrote the place; undefined if none did, or if it wrote another vault of the same name. */
-async function writtenBefore({ vault, match, record, history }: Evidence): Promise<WrittenPlace | undefined> {
+async function lastRotationOf({ vault, match, record, history }: MatchFacts): Promise<WrittenPlace | undefined> {
   const place = { vaultName: vault.name, secretName: match.secret.name };
   const written = record?.rotated ?? (await history()).get(placeKey(place));
   return written !== undefined && isAboutVault(vault, written) ? written : undefined;
@@ -158,24 +162,27 @@ async function writtenBefore({ vault, match, record, history }: Evidence): Promi
  */
 async function wasRotated(
   { vaults }: TargetDependencies,
-  evidence: Evidence,
+  facts: MatchFacts,
   newest: Pick<SecretVersion, "version">,
 ): Promise<boolean> {
-  const written = await writtenBefore(evidence);
+  const written = await lastRotationOf(facts);
   if (written === undefined) return false;
   if (written.version === newest.version) return true;
-  const versions = await vaults.open(evidence.vault).versions(evidence.match.secret.name);
+  const versions = await vaults.open(facts.vault).versions(facts.match.secret.name);
   return versions.some(({ version }) => version === written.version);
 }
 
-/** Returns whether a user confirmed the place or a rotation wrote it, as far as that is known without asking its vault. */
-async function isKnown(evidence: Evidence): Promise<boolean> {
-  const { match, vault, record } = evidence;
+/**
+ * Returns whether a user confirmed the place or a rotation wrote it, from stored rows only: its vault gave no answer. A known place
+ * that can't be read must stop a rotation, because the rotation may have to write it.
+ */
+async function isKnown(facts: MatchFacts): Promise<boolean> {
+  const { match, vault, record } = facts;
   const { createdOn } = match.secret;
   const confirmed = record?.confirmed;
   const isConfirmed =
     confirmed !== undefined &&
     isAboutVault(vault, confirmed) &&
     (createdOn === undefined || createdOn <= confirmed.versionCreatedOn);
-  return isConfirmed || (!isRejected(evidence, createdOn) && (await writtenBefore(evidence)) !== undefined);
+  return isConfirmed || (!isRejected(facts, createdOn) && (await lastRotationOf(facts)) !== undefined);
 }

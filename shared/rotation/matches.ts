@@ -107,7 +107,7 @@ export interface MatchDependencies {
 }
 
 /** Caller in the audit log when a rotation verifies targets. */
-const SYSTEM: Caller = { actor: "system", requestId: "rotation" };
+const ROTATION_CALLER: Caller = { actor: "system", requestId: "rotation" };
 
 export function createMatches(deps: MatchDependencies): MatchFinder {
   const { tables, audit, clock } = deps;
@@ -170,13 +170,13 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
     await tables.put(MatchPointers, MATCHED_SECRETS, pointer, { appId: app.appId });
     const [partition, key] = [matchPartition(app.appId), matchKey(vaultName, secretName)];
     try {
-      await tables.modify(MatchRows, partition, key, (now) => ({
-        ...(now ? withoutKeys(now) : { vaultName, secretName }),
+      await tables.modify(MatchRows, partition, key, (stored) => ({
+        ...(stored ? withoutKeys(stored) : { vaultName, secretName }),
         ...change,
       }));
     } catch (error) {
       if (!(error instanceof StorageCorrupt)) throw error;
-      // Nothing of an unreadable row counts, so it is replaced.
+      // This service did not sign the stored row, so none of its members is used, and a new row replaces it.
       deps.log.error(error.message);
       await tables.put(MatchRows, partition, key, { vaultName, secretName, ...change });
     }
@@ -217,15 +217,15 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
       const { version, keyIds } = proof;
       const keyId = keyIds.length === 1 ? keyIds[0] : keyIds.find((one) => one === expectedKeyId);
       const statement = version && statementOf(vault, version, keyId, caller, clock.now());
-      const signedIn = proof.outcome === "accepted";
+      const hasSignedIn = proof.outcome === "accepted";
       const isWrong = proof.outcome === "refused" || proof.outcome === "otherHint";
       // Replaces both earlier results. `hint`: one hint fits, but the sign-in neither succeeded nor was rejected. If the value
       // could not be read, the earlier results stay.
       if (statement)
         await storeStatement(app, secret, {
           verified:
-            signedIn || (keyIds.length === 1 && !isWrong)
-              ? { ...statement, kind: signedIn ? "signIn" : "hint" }
+            hasSignedIn || (keyIds.length === 1 && !isWrong)
+              ? { ...statement, kind: hasSignedIn ? "signIn" : "hint" }
               : undefined,
           refused: isWrong ? statement : undefined,
         });
@@ -237,7 +237,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
   const targetDeps = {
     ...deps,
     verify: (app: MatchedApp, secret: ComparedSecret, vault: VaultRecord, keyId: string | undefined) =>
-      verifyAndStore(app, secret, vault, SYSTEM, keyId),
+      verifyAndStore(app, secret, vault, ROTATION_CALLER, keyId),
   };
 
   return {
@@ -391,8 +391,8 @@ function requireCredential(app: MatchedApp, keyId: string | undefined): string {
   if (keyId === undefined && ids.length === 1) return ids[0]!;
   const keyIdOfApp = ids.find((one) => one.toLowerCase() === keyId?.toLowerCase());
   if (keyIdOfApp !== undefined) return keyIdOfApp;
-  const has = ids.length === 0 ? "it has none" : `it has ${ids.slice(0, 20).join(", ")}`;
-  throw invalidBody("keyId", `must be the key id of one of the application's client secrets: ${has}`);
+  const secretsText = ids.length === 0 ? "it has none" : `it has ${ids.slice(0, 20).join(", ")}`;
+  throw invalidBody("keyId", `must be the key id of one of the application's client secrets: ${secretsText}`);
 }
 
 const ORDER = { certain: 0, likely: 1, possible: 2 } as const;

@@ -11,26 +11,29 @@ import type { StepContext } from "./step-context.ts";
 const CREDENTIAL_TAG = "CredentialId";
 
 /**
- * Returns the version to write: tags and content type of the previous version, with the new key ID in place of the old one. The
- * name of a resource's key, such as `Primary`, is a common word, so only the tag that names the key gets the new one.
+ * Returns the version to write. It has the tags and the content type of the previous version, with the new key ID in place of the
+ * old one, and the tags of this service. The name of a resource's key, such as `Primary`, is a common word, so it is replaced only
+ * in the tag `CredentialId`, which names the key.
  *
+ * @param previous - The previous version. Undefined if the secret did not exist.
  * @param value - Content of the version, with the new value.
  */
 export function nextVersion(
   record: RotationRecord,
-  before: Pick<SecretVersion, "tags" | "contentType"> | undefined,
+  previous: Pick<SecretVersion, "tags" | "contentType"> | undefined,
   value: string,
   now: Date,
 ): NewSecretVersion {
   const { rotationId, oldKeyId, newKeyId = "", newExpiresAt } = record;
-  const isUnique = isVaultSecret(record) || !issuerOf(record).regenerates;
+  // A regenerated key keeps its name. The key ID of a client secret is a GUID, which can be replaced wherever it occurs.
+  const isUniqueId = isVaultSecret(record) || !issuerOf(record).regenerates;
   const replaceKeyId = (text: string) =>
-    oldKeyId === undefined || !isUnique ? text : text.replaceAll(oldKeyId, newKeyId);
-  const retainedTags = Object.entries(before?.tags ?? {})
+    oldKeyId === undefined || !isUniqueId ? text : text.replaceAll(oldKeyId, newKeyId);
+  const retainedTags = Object.entries(previous?.tags ?? {})
     .filter(([name]) => !SERVICE_TAGS.has(name))
     .map(([name, tag]) => [
       name,
-      !isUnique && name === CREDENTIAL_TAG && tag === oldKeyId ? newKeyId : replaceKeyId(tag),
+      !isUniqueId && name === CREDENTIAL_TAG && tag === oldKeyId ? newKeyId : replaceKeyId(tag),
     ]);
   const serviceTags = [
     ["rotation-id", rotationId],
@@ -40,13 +43,13 @@ export function nextVersion(
   ].slice(0, MAX_TAGS - retainedTags.length);
   return {
     value,
-    contentType: before?.contentType === undefined ? undefined : replaceKeyId(before.contentType),
+    contentType: previous?.contentType === undefined ? undefined : replaceKeyId(previous.contentType),
     tags: Object.fromEntries([...retainedTags, ...serviceTags]),
     expiresOn: newExpiresAt === undefined ? undefined : Math.floor(Date.parse(newExpiresAt) / SECOND_MS),
   };
 }
 
-/** Content of a place: the `new` value, the version that was current when the rotation was `planned`, or any `other` value. */
+/** Content of a place: the `new` value, the version that was current when the rotation was `planned`, or any `other` version. */
 export interface PlaceContent {
   holds: "new" | "planned" | "other";
   current: (SecretVersion & { value: string }) | undefined;
@@ -105,6 +108,7 @@ function isWrittenVersion(
     return current.tags["rotation-id"] === record.rotationId && (value === undefined || current.value === value);
   }
   if (value !== undefined) return current.value === value;
+  // Without the value, only the tags can show that this rotation wrote the version.
   if (record.newKeyId === undefined) return false;
   const issuer = issuerOf(record);
   const [[name, tag]] = issuer.tagsOf(record, record.newKeyId);

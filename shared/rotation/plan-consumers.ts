@@ -50,34 +50,36 @@ export async function planConsumers(
   const isNamed = (one: PlannedConsumer) => includeResources !== undefined && included(one.id);
   // Without a user who sees the plan, a consumer that would keep the old value does not stop the rotation. It later keeps the
   // old client secret from being removed.
+  // A copy with `newPlace` may be an attacker's, so only a request that names it includes it.
   const isLeftOut = (one: PlannedConsumer) => one.newPlace === true || (automatic && one.how === "willBreak");
   const planned = knownConsumers.map((one) =>
     toRotationConsumer(one, included(one.id) && (isNamed(one) || !isLeftOut(one))),
   );
-  const marked = await pMap(
+  const checked = await pMap(
     planned,
     async (one) =>
-      one.included || !isVaultSecret(rotation) ? await markIfBroken(consumersOfSecrets, one, isNamed(one)) : one,
+      one.included || !isVaultSecret(rotation) ? await withCurrentProblem(consumersOfSecrets, one, isNamed(one)) : one,
     { concurrency: PARALLEL },
   );
-  const consumers = storableConsumers(marked);
+  const consumers = storableConsumers(checked);
   requireConsumersFit(consumers, onObstacle);
   consumers.sort((a, b) => a.blast - b.blast || (consumerKey(a) < consumerKey(b) ? -1 : 1));
   const breaking = consumers.filter((one) => one.included && one.how === "willBreak" && !one.brokenBefore);
   if (breaking.length > 0) onObstacle(willBreak(breaking, consumers));
-  const unlisted = marked.length - consumers.length;
+  const unlisted = checked.length - consumers.length;
   const text = `${unlisted} consumers that can't use the secret are not listed, because there are too many.`;
   return { consumers, coverage: unlisted > 0 ? [text, ...coverage] : coverage };
 }
 
 /**
- * Marks a consumer as broken if it can't use the secret now. Marks it as unclear if its problem can pass, or if the service may
- * not read the consumer.
+ * Reads whether a consumer can use the secret, before the rotation writes anything. Sets `brokenBefore` if it certainly can't. Sets
+ * `unclearBefore` if its problem can pass without a user, or if the service may not read the consumer. Otherwise returns it
+ * unchanged.
  *
- * @param isNamed - Whether the request names the consumer. A named consumer is never marked as unclear.
+ * @param isNamed - Whether the request names the consumer. The user then vouches for it, so `unclearBefore` is never set.
  * @throws {CloudFailure} if the failure is transient.
  */
-export async function markIfBroken(
+export async function withCurrentProblem(
   consumersOfSecrets: Pick<ConsumersOfSecrets, "currentProblem">,
   consumer: RotationConsumer,
   isNamed = false,
@@ -90,12 +92,13 @@ export async function markIfBroken(
 }
 
 /**
- * Reads the marked consumers again. A consumer that can use the secret now loses its marks. An unclear consumer that still has a
- * problem is marked as broken. A consumer that the service may not read stays as it is.
+ * Reads the consumers with `brokenBefore` or `unclearBefore` again. Both are removed from a consumer that can use the secret now. A
+ * consumer with `unclearBefore` that still has a problem gets `brokenBefore`. A consumer that the service may not read stays as it
+ * is.
  *
  * @throws {CloudFailure} if the failure is transient.
  */
-export const updateMarks = (
+export const recheckProblems = (
   consumersOfSecrets: Pick<ConsumersOfSecrets, "currentProblem">,
   consumers: readonly RotationConsumer[],
 ): Promise<RotationConsumer[]> =>
@@ -152,6 +155,11 @@ const NEW_PLACE_TEXT =
 export const consumerKey = (one: Pick<PlannedConsumer, "id" | "vaultName" | "secretName">): string =>
   `${one.id.toLowerCase()} ${placeOf(one).toLowerCase()}`;
 
+/**
+ * Returns the function that says whether the request includes a consumer. Without `ids`, it includes all.
+ *
+ * @throws {Problem} invalidRequest if an ID is that of no known consumer.
+ */
 function createInclusionFilter(
   knownConsumers: readonly PlannedConsumer[],
   ids: readonly string[] | undefined,
@@ -163,8 +171,8 @@ function createInclusionFilter(
     const named = unknown.slice(0, MAX_NAMED).join(", ");
     throw invalidBody("includeResources", `contains IDs that are no known consumers: ${named}`);
   }
-  const wanted = new Set(ids.map((id) => id.toLowerCase()));
-  return (id) => wanted.has(id.toLowerCase());
+  const requestedIds = new Set(ids.map((id) => id.toLowerCase()));
+  return (id) => requestedIds.has(id.toLowerCase());
 }
 
 /**

@@ -45,7 +45,7 @@ export interface RotationPolicies {
   remove(appId: string, caller: Caller, ifMatch: string | undefined): Promise<void>;
 }
 
-/** Up to this number of applications, policies are read one by one. For more, all policies are listed. */
+/** Up to this number of applications, policies are read with one request each. For more, all policies are listed. */
 const MAX_SINGLE_READS = 20;
 
 export function createPolicies(deps: {
@@ -55,7 +55,9 @@ export function createPolicies(deps: {
   config: Pick<Config, "SERVICE_KEY_VAULT_URL">;
   clock: Clock;
   log: Logger;
+  /** Returns undefined for an unknown application. */
   app: (appId: string) => Promise<PolicyApp | undefined>;
+  /** Reads the tenant's policy for the client secrets of an application. */
   passwordPolicy: Graph["passwordPolicy"];
   matches: Pick<MatchFinder, "listMatches">;
 }): RotationPolicies {
@@ -88,7 +90,12 @@ export function createPolicies(deps: {
     return row;
   }
 
-  /** Throws if automatic rotations by this policy could not succeed. */
+  /**
+   * Checks a new policy. Its targets must be vault secrets, also if the policy is not automatic. An automatic policy must also allow
+   * rotations that succeed and end without a user.
+   *
+   * @throws {Problem} invalidRequest, with the member that must change; serviceVault.
+   */
   async function requirePossible(app: PolicyApp, change: PolicyChange): Promise<void> {
     for (const target of change.targets) {
       const place = secretPlace(target);
@@ -109,15 +116,15 @@ export function createPolicies(deps: {
     if (!change.updateKeyVaults)
       reject("updateKeyVaults", "must be true: a rotation that writes no vault secret needs a user to finish it");
     const { rotationTriggerDays, defaultValidityDays } = await deps.settings.values();
-    const policy = await deps.passwordPolicy(app.objectId);
-    if (policy !== "unknown" && !policy.allowed)
+    const passwordPolicy = await deps.passwordPolicy(app.objectId);
+    if (passwordPolicy !== "unknown" && !passwordPolicy.allowed)
       reject("automatic", "can't be true: an app management policy of the tenant forbids new client secrets");
-    const days = lifetimeDays(change.expiryDays ?? defaultValidityDays, policy);
+    const days = lifetimeDays(change.expiryDays ?? defaultValidityDays, passwordPolicy);
     const minDays = minLifetimeDays(rotationTriggerDays, change.overlapDays);
     if (days <= minDays)
       reject(
         "expiryDays",
-        `must give a lifetime of more than ${minDays} days, but a new secret would be valid for ${days}: rotationTriggerDays (${rotationTriggerDays}), overlapDays (${change.overlapDays}) and one day to spare${policy !== "unknown" && policy.longestDays !== undefined ? `, with at most ${policy.longestDays} by the tenant's policy` : ""}`,
+        `must give a lifetime of more than ${minDays} days, but a new secret would be valid for ${days}: rotationTriggerDays (${rotationTriggerDays}), overlapDays (${change.overlapDays}) and one day to spare${passwordPolicy !== "unknown" && passwordPolicy.longestDays !== undefined ? `, with at most ${passwordPolicy.longestDays} by the tenant's policy` : ""}`,
       );
     const matches = (await deps.matches.listMatches(app.appId)).matches.filter(
       ({ confidence }) => confidence === "certain",
@@ -133,7 +140,7 @@ export function createPolicies(deps: {
     const namedIds = new Set(change.targets.map((target) => target.toLowerCase()));
     // Client secrets that the named places store. Every known place of such a secret must be named too.
     const namedKeyIds = new Set(matches.filter((match) => namedIds.has(idOf(match))).map(({ keyId }) => keyId));
-    // New places need not be named: anyone may have put a copy there, and naming a place approves it.
+    // A place that is not known need not be named. Anyone may have put a copy there, and a place that a policy names is written.
     const unnamedPlaces = matches.filter(
       (match) => match.isKnown && match.secret.enabled && namedKeyIds.has(match.keyId) && !namedIds.has(idOf(match)),
     );
@@ -180,10 +187,10 @@ export function createPolicies(deps: {
       if (currentPolicy) requireMatch(currentPolicy.etag, ifMatch, POLICY_LABEL);
       else if (ifMatch !== undefined) throw changedSince(POLICY_LABEL);
       await requirePossible(app, change);
-      const { expiryDays, ...rest } = change;
+      const { expiryDays, ...otherMembers } = change;
       const vaultIds = await vaultIdsOf(change.targets);
       const record: PolicyRecord = {
-        ...rest,
+        ...otherMembers,
         ...(change.targets.length > 0 && { vaultIds }),
         ...(expiryDays !== null && { expiryDays }),
         appId: app.appId,
@@ -251,9 +258,11 @@ const tampered = (appId: string) =>
     `The policy of the application ${appId.slice(0, 64)} was changed by another program and is not used. Find out who can write this service's tables. Then delete the policy and create it again.`,
   );
 
-/** Returns the days that a new secret is valid, limited by the tenant's policy. */
-export const lifetimeDays = (days: number, policy: Awaited<ReturnType<Graph["passwordPolicy"]>>): number =>
-  policy === "unknown" || policy.longestDays === undefined ? days : Math.min(days, policy.longestDays);
+/** Returns the days that a new secret is valid: the requested days, limited by the tenant's policy for client secrets. */
+export const lifetimeDays = (days: number, passwordPolicy: Awaited<ReturnType<Graph["passwordPolicy"]>>): number =>
+  passwordPolicy === "unknown" || passwordPolicy.longestDays === undefined
+    ? days
+    : Math.min(days, passwordPolicy.longestDays);
 
 /** Returns the members that users set, for the audit log. */
 const auditedMembers = ({ automatic, expiryDays, overlapDays, updateKeyVaults, targets }: PolicyRecord) => ({

@@ -31,8 +31,8 @@ export const isOver = (status: RotationStatus): boolean => ENDED.includes(status
  * Steps of a rotation, in order. `makeRoom` removes an expired client secret. `prove` signs in with the new one. `publish`
  * writes the places, `verify` refreshes the consumers, `overlap` waits while both values are valid, and `revoke` removes the
  * old secret. `cleanUp` deletes the held copies of new values. Only a rollback runs `putBack` (restore places), `restore`
- * (restore consumers) and `removeNew`. Vault secrets have no `makeRoom`, `create`, `prove`,
- * `revoke` and `removeNew`.
+ * (restore consumers) and `removeNew`, which removes the new secret. Vault secrets have no `makeRoom`, `create`, `prove`, `revoke`
+ * and `removeNew`.
  */
 export const STEPS = [
   "makeRoom",
@@ -160,7 +160,7 @@ export const RotationConsumer = z.object({
    */
   since: z.string().optional(),
   actedAt: z.string().optional(),
-  /** Number of checks of its value in the current attempt. */
+  /** Number of checks of its value in the current attempt. The stored name is older than the term "check". */
   looks: z.int().optional(),
 });
 export type RotationConsumer = z.infer<typeof RotationConsumer>;
@@ -386,18 +386,21 @@ export const RotationPointers = entity(
   z.object({
     rotationId: z.string(),
     /**
-     * Only of a pointer by due time: when the message arrives that follows a message which came while the rotation was leased
-     * or not due.
+     * Only of a pointer by due time. A message that arrives while the rotation is leased or not due is replaced by a delayed
+     * message, the follow-up. This is the time when the follow-up arrives.
      */
     followUpAt: z.string().optional(),
   }),
 );
-/** Events for alerts: a rotation ended, needs attention, or started with a new place left out. */
+/**
+ * Events for alerts: a rotation ended, needs attention or, with `leftOut`, started but does not write a place that certainly stores
+ * the old secret, because it is not a known place.
+ */
 export const RotationEvents = entity(
   "Rotations",
   z.object({ ...Summary.shape, at: z.string(), leftOut: z.boolean().optional() }),
 );
-/** Lease of the worker that may change applications of the tenant. The lease is free if `owner` is empty. */
+/** Lease of the worker that may change applications of the tenant. `owner` is the worker's ID. The lease is free if it is empty. */
 export const WriterLeases = entity("Rotations", z.object({ owner: z.string(), writeId: z.string() }));
 
 export const ROTATION_QUEUE = "rotations";

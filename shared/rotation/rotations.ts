@@ -39,8 +39,8 @@ import { LATE_WRITE_MS } from "./steps/roll-back.ts";
 import { mayHoldNewValue } from "./transitions.ts";
 
 /**
- * Rotations of client secrets of applications, of keys of Azure resources and of vault secrets, including the refresh of their consumers. Only `begin`
- * needs a license: rotations that started under one continue and stay visible without one.
+ * Rotations of client secrets of applications, of keys of Azure resources and of vault secrets, including the refresh of their
+ * consumers. `plan` and `begin` need a license. Rotations that started under one continue and stay visible without one.
  */
 export interface Rotations {
   /**
@@ -102,6 +102,7 @@ export interface Rotations {
   continueOverdue(): Promise<void>;
   /** Handler of the poison queue: the rotation then needs the attention of a user. */
   giveUp(rotationId: string): Promise<void>;
+  /** Returns the access to past rotations by which the module `settings` counts them and deletes old ones. */
   store(): HistoryStore;
 }
 
@@ -120,12 +121,13 @@ export function createRotations(deps: RotationDependencies): Rotations {
   const rows = createRotationRows({ tables, clock, randomness });
   const history = createRotationHistory(tables, rows);
   const stepDeps: StepDependencies = { ...deps, rows, serviceVault: serviceVault ?? rejectingServiceVault };
-  const work = createStepRunner(stepDeps, queues);
+  const stepRunner = createStepRunner(stepDeps, queues);
 
   async function requireLicense(): Promise<void> {
     if ((await licensing.tier()) !== "pro") throw licenseRequired();
   }
 
+  /** Plans a rotation and returns its record, which is not stored. */
   async function planDraft(
     request: RotationRequest,
     caller: Caller,
@@ -163,7 +165,7 @@ export function createRotations(deps: RotationDependencies): Rotations {
     }
   }
 
-  /** Deletes a held copy whose rotation was never stored. */
+  /** Deletes a held copy whose rotation was never stored, then the row that reserved it (`markHeldCopy`). */
   async function deleteHeldCopy(rotationId: string): Promise<void> {
     await stepDeps.serviceVault.removeSecret(heldCopyName(rotationId));
     await rows.removeHeldCopyMark(rotationId);
@@ -206,7 +208,7 @@ export function createRotations(deps: RotationDependencies): Rotations {
         return await rows.save(row, { ...row, dueAt, ...(await change(row)) });
       }),
     );
-    await work.scheduleNext(saved);
+    await stepRunner.scheduleNext(saved);
     return saved;
   }
 
@@ -220,15 +222,15 @@ export function createRotations(deps: RotationDependencies): Rotations {
       const record = await planDraft(request, caller, automatic, throwObstacle);
       const { rotationId, oldKeyId, expiryDays, publications, reason } = record;
       const places = publications.map(({ vaultName, secretName }) => `${vaultName}/${secretName}`);
-      const what = { ...subjectDetails(record), ...(oldKeyId !== undefined && { oldKeyId }) };
+      const subject = { ...subjectDetails(record), ...(oldKeyId !== undefined && { oldKeyId }) };
       const event = {
         type: "rotation.begun",
         caller,
         target: { type: "rotation", id: rotationId },
-        details: { ...what, expiryDays, places, automatic, ...(reason && { reason }) },
+        details: { ...subject, expiryDays, places, automatic, ...(reason && { reason }) },
       };
       await audited(audit, event, () => insert(record, "value" in request ? request.value : undefined));
-      await work.scheduleNext(record);
+      await stepRunner.scheduleNext(record);
       return (await rows.get(rotationId))!;
     },
 
@@ -299,29 +301,29 @@ export function createRotations(deps: RotationDependencies): Rotations {
         const now = clock.now().toISOString();
         const overlaps = row.status === "overlapping";
         const saved = await rows.save(row, { ...row, placeConfirmedAt: now, ...(overlaps && { dueAt: now }) });
-        if (overlaps) await work.scheduleNext(saved);
+        if (overlaps) await stepRunner.scheduleNext(saved);
       });
     },
 
     history: (filter, request) => history.list(filter, request),
     unfinishedOf: (appId) => rows.unfinishedOf(appId),
     events: (after) => history.events(after),
-    work: (rotationId, requestId) => work.runDueStep(rotationId, requestId),
+    work: (rotationId, requestId) => stepRunner.runDueStep(rotationId, requestId),
 
     async continueOverdue() {
       for await (const rotationIds of rows.listOverdue()) {
-        for (const rotationId of rotationIds) await work.scheduleNext({ rotationId, dueAt: clock.now().toISOString() });
+        for (const rotationId of rotationIds) await stepRunner.scheduleNext({ rotationId, dueAt: clock.now().toISOString() });
       }
       for await (const rotationIds of rows.listUnclaimedCopies())
         for (const rotationId of rotationIds) await deleteHeldCopy(rotationId);
     },
 
-    giveUp: (rotationId) => work.giveUp(rotationId),
+    giveUp: (rotationId) => stepRunner.giveUp(rotationId),
     store: () => history.store(),
   };
 }
 
-/** Requests the rotation of a plan. */
+/** The caller in the record of a plan, which is never stored. */
 export const NOBODY: Caller = { actor: "nobody", requestId: "" };
 
 /** Returns the changes that continue a rotation after it needed attention. */

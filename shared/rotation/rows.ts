@@ -20,7 +20,7 @@ import {
   summaryOf,
 } from "./rotation.ts";
 
-/** Thrown if another rotation of the same subject (application or vault secret) is unfinished. */
+/** Thrown if another rotation of the same subject (application, vault secret or Azure resource) is unfinished. */
 export class UnfinishedRotation extends Error {
   override readonly name = "UnfinishedRotation";
   readonly rotationId: string;
@@ -37,12 +37,13 @@ const LOST_MESSAGE_MS = 15 * MINUTE_MS;
 /** A follow-up that arrives within this time may be the current message, on a worker whose clock is slightly behind. */
 const FOLLOW_UP_SLACK_MS = 5 * SECOND_MS;
 
-/** A held copy without a rotation is deleted after this time. Its request can't store the rotation anymore. */
+/** A held copy without a rotation is deleted after this time. The request that stored it has long ended or crashed. */
 const UNCLAIMED_COPY_MS = HOUR_MS;
 
 // Row keys, all in one partition. `r|<id>`: the rotation. `u|<subject>`: its unfinished rotation. `d|<time>|<id>`: when it is
-// overdue, with the time as in a ULID. `h|<id>`: mark of a held copy. `e|<ULID>`: event. Lists: `a|` all, `s|<status>|`,
-// `p|<subject>|`, `b|<subject>|<status>|`, each followed by the rotation's ID with inverted characters: newest first.
+// overdue, with the time as in a ULID. `h|<id>`: a held copy that is stored before its rotation. `e|<ULID>`: event. Lists: `a|`
+// all, `s|<status>|`, `p|<subject>|`, `b|<subject>|<status>|`, each followed by the rotation's ID with inverted characters: newest
+// first.
 export const recordKey = (rotationId: string): string => `r|${rotationId}`;
 export const unfinishedKey = (subject: string): string => `u|${keyText(subject.toLowerCase())}`;
 export const DUE_PREFIX = "d|";
@@ -72,7 +73,7 @@ function listKeys(summary: RotationSummary): string[] {
   return filters.map((filter) => listPrefix(filter) + newestFirst(rotationId));
 }
 
-/** Returns undefined if the rotation does not continue without a user. */
+/** Returns the row key of the pointer by due time. Undefined if the rotation does not continue without a user. */
 export function dueKey({ status, dueAt, rotationId }: RotationRecord): string | undefined {
   if (isOver(status) || status === "needsAttention") return undefined;
   return `${DUE_PREFIX}${encodeTime(Date.parse(dueAt) + LOST_MESSAGE_MS)}|${rotationId}`;
@@ -86,19 +87,22 @@ export interface RotationRows {
   getWithAge(rotationId: string): Promise<{ row: Row<RotationRecord>; ageMs: number } | undefined>;
   /** Returns the unfinished rotation of an application or asset. */
   unfinishedOf(subject: string): Promise<string | undefined>;
-  /** Records that a held copy (a copy of a new value in the service's own vault) will be stored before its rotation. */
+  /**
+   * Records that a held copy (a copy of a new value in the service's own vault) will be stored before its rotation. If the rotation
+   * is never stored, `listUnclaimedCopies` finds the copy by this row.
+   */
   markHeldCopy(rotationId: string): Promise<void>;
   /**
    * Stores a new rotation.
    *
-   * @param hasHeldCopy - Whether the rotation has a held copy. It is then stored only if the mark of `markHeldCopy` still
-   * exists.
+   * @param hasHeldCopy - Whether the rotation has a held copy. It is then stored only if the row of `markHeldCopy` still exists,
+   * because otherwise the copy was or will be deleted.
    * @throws {UnfinishedRotation}
    */
   insert(record: Omit<RotationRecord, "writeId">, hasHeldCopy: boolean): Promise<void>;
-  /** Lists the IDs of rotations whose held copy was marked an hour ago or earlier and that were never stored. */
+  /** Lists the IDs of rotations that were never stored and whose `markHeldCopy` row is at least an hour old. */
   listUnclaimedCopies(): AsyncGenerator<string[]>;
-  /** Removes the mark after the held copy was deleted. */
+  /** Removes the row of `markHeldCopy`, after the held copy was deleted. */
   removeHeldCopyMark(rotationId: string): Promise<void>;
   /**
    * Writes a changed rotation and all its rows in one transaction.
@@ -209,7 +213,8 @@ export function createRotationRows(deps: { tables: Tables; clock: Clock; randomn
     async claimFollowUp(record, arrivesAt) {
       const key = dueKey(record);
       const pointer = key === undefined ? undefined : await tables.get(RotationPointers, ROTATIONS, key);
-      // The rotation changed since it was read. That is too rare for messages to multiply.
+      // The rotation changed since it was read, so its pointer has another key. The caller sends a follow-up without a claim. That
+      // happens too rarely for messages to multiply.
       if (!pointer) return true;
       const { followUpAt } = pointer;
       if (followUpAt !== undefined && Date.parse(followUpAt) > clock.now().getTime() + FOLLOW_UP_SLACK_MS) return false;

@@ -37,7 +37,7 @@ const MIN_CHANGE_INTERVAL_MS = 2 * SECOND_MS;
 /**
  * Limits of the wait while another worker changes an application. A change takes a second or two, unless the worker crashed.
  */
-const BUSY_SECONDS = { least: 3, most: 30 };
+const BUSY_SECONDS = { minimum: 3, maximum: 30 };
 const LEASE_ROW = "tenant";
 
 /** Signs in once with a client secret of an application, on a new connection. Stores nothing. */
@@ -94,17 +94,17 @@ export interface StepContext {
 /**
  * Creates the context of one run of a step.
  *
- * @param claimed - The rotation as this worker wrote it when it took the lease.
- * @param owner - ID of this worker, as stored in `working`.
+ * @param leased - The rotation as this worker wrote it when it took the lease.
+ * @param workerId - ID of this worker, as stored in `working`.
  */
 export function createStepContext(
   deps: StepDependencies,
-  claimed: Row<RotationRecord>,
-  owner: string,
+  leased: Row<RotationRecord>,
+  workerId: string,
   caller: Caller,
 ): StepContext {
   const { tables, rows, clock, randomness } = deps;
-  let row = claimed;
+  let row = leased;
 
   async function save(change: (record: RotationRecord) => Partial<RotationRecord>): Promise<void> {
     for (;;) {
@@ -114,7 +114,7 @@ export function createStepContext(
       } catch (error) {
         if (!(error instanceof RowChanged)) throw error;
         const current = await rows.get(row.rotationId);
-        if (current?.working !== owner) throw new LeaseLost();
+        if (current?.working !== workerId) throw new LeaseLost();
         row = current;
       }
     }
@@ -126,20 +126,20 @@ export function createStepContext(
     if (leaseRow && leaseRow.row.owner !== "" && leaseRow.ageMs < LEASE_MS) {
       // Waits about as long as the other worker has already held the lease, within the limits.
       throw new ContinueLater(
-        Math.min(BUSY_SECONDS.most, Math.max(BUSY_SECONDS.least, Math.ceil(leaseRow.ageMs / SECOND_MS))),
+        Math.min(BUSY_SECONDS.maximum, Math.max(BUSY_SECONDS.minimum, Math.ceil(leaseRow.ageMs / SECOND_MS))),
       );
     }
     if (leaseRow && leaseRow.row.owner === "" && leaseRow.ageMs < MIN_CHANGE_INTERVAL_MS)
       throw new ContinueLater(MIN_CHANGE_INTERVAL_MS / SECOND_MS);
-    const leaseOf = (leaseOwner: string) => ({ owner: leaseOwner, writeId: randomness.ulid(clock.now()) });
+    const leaseOf = (owner: string) => ({ owner, writeId: randomness.ulid(clock.now()) });
     try {
       const taken =
         leaseRow === undefined
-          ? await tables.insert(WriterLeases, ROTATIONS, LEASE_ROW, leaseOf(owner))
-          : await tables.replace(WriterLeases, { ...leaseRow.row, ...leaseOf(owner) });
+          ? await tables.insert(WriterLeases, ROTATIONS, LEASE_ROW, leaseOf(workerId))
+          : await tables.replace(WriterLeases, { ...leaseRow.row, ...leaseOf(workerId) });
       return async () => void (await undefinedIfChanged(tables.replace(WriterLeases, { ...taken, ...leaseOf("") })));
     } catch (error) {
-      if (isConflict(error)) throw new ContinueLater(BUSY_SECONDS.least);
+      if (isConflict(error)) throw new ContinueLater(BUSY_SECONDS.minimum);
       throw error;
     }
   }
@@ -153,7 +153,7 @@ export function createStepContext(
     now: () => clock.now(),
     save,
     async withHeartbeat<T>(work: () => Promise<T>) {
-      // If another worker took over meanwhile, the save after the work throws `LeaseLost`.
+      // A renewal that fails does not stop the work. If another worker took over meanwhile, the next save throws `LeaseLost`.
       const renewals = startHeartbeat(HEARTBEAT_INTERVAL_MS, () => save(() => ({})));
       try {
         return await work();

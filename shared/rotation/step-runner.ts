@@ -70,7 +70,10 @@ export function createStepRunner(deps: StepDependencies, queues: Queues): StepRu
     if (wait <= LONGEST_MESSAGE_WAIT_MS) await send(rotationId, wait);
   }
 
-  /** Sends a message of a rotation that can't continue yet again. Duplicates of the message send it once. */
+  /**
+   * Replaces a message that arrived before the rotation can continue by a delayed one, the follow-up. All such messages of a rotation
+   * share one follow-up, so that duplicates don't multiply.
+   */
   async function sendFollowUp(record: RotationRecord, delayMs: number): Promise<void> {
     if (delayMs > LONGEST_MESSAGE_WAIT_MS) return;
     if (!(await rows.claimFollowUp(record, new Date(clock.now().getTime() + delayMs)))) return;
@@ -83,11 +86,14 @@ export function createStepRunner(deps: StepDependencies, queues: Queues): StepRu
   }
 
   /**
-   * Requests that the inventory follows a step that is done but not stored as done, so that no request is lost.
+   * Requests that the inventory reads what a step changed. Called after the work of the step and before the step is stored as done,
+   * so that a crash loses no request.
    *
-   * @throws {ContinueLater} if that fails. The step then runs again, and finds its work done. The failure is not counted as one
-   * of the step. If a row of the inventory can't be read, the rotation continues: the row is reported and repaired apart from it,
-   * which can take long, and the next discovery or scan follows the rotation.
+   * If a row of the inventory can't be read, the rotation continues without the request. The repair of the row can take long, and
+   * the next discovery or scan reads the change anyway.
+   *
+   * @throws {ContinueLater} if the request fails otherwise. The step then runs again and finds its work done. This does not count as
+   * a failure of the step.
    */
   async function requestInventoryUpdate(context: StepContext, name: StepName): Promise<void> {
     try {
@@ -103,6 +109,7 @@ export function createStepRunner(deps: StepDependencies, queues: Queues): StepRu
     }
   }
 
+  /** Runs a leased step, stores how it ended, and schedules the next one. */
   async function run(context: StepContext, name: StepName): Promise<void> {
     const dueIn = (seconds: number) => new Date(clock.now().getTime() + seconds * SECOND_MS).toISOString();
     // `working` is the ID of the worker that has the lease. Each save below also ends this worker's lease.
@@ -144,11 +151,12 @@ export function createStepRunner(deps: StepDependencies, queues: Queues): StepRu
     const now = clock.now();
     const failure = failureOf(error);
     const { failures, ending } = context.record;
-    // Unexpected errors are retried too. `named` is the wait that the service named (Retry-After).
-    const canPass = !(error instanceof CloudFailure) || isTransientFailure(error);
-    if (canPass && failures + 1 < MAX_FAILURES) {
-      const named = error instanceof CloudFailure ? (error.retryAfterSeconds ?? 0) : 0;
-      const pause = Math.max(named, Math.min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** failures));
+    // Unexpected errors are retried too.
+    const mayPass = !(error instanceof CloudFailure) || isTransientFailure(error);
+    if (mayPass && failures + 1 < MAX_FAILURES) {
+      // At least the wait that the cloud service asked for (`Retry-After`).
+      const minimumPause = error instanceof CloudFailure ? (error.retryAfterSeconds ?? 0) : 0;
+      const pause = Math.max(minimumPause, Math.min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** failures));
       const dueAt = new Date(now.getTime() + pause * SECOND_MS).toISOString();
       await context.save(({ steps }) => ({
         working: undefined,
@@ -157,9 +165,9 @@ export function createStepRunner(deps: StepDependencies, queues: Queues): StepRu
         dueAt,
       }));
     } else {
-      const back = ending === undefined && canRollBack(name);
-      const change = back ? startRollback : requestAttention;
-      await context.save((record) => ({ working: undefined, failures: 0, ...change(record, name, failure, now) }));
+      const canStartRollback = ending === undefined && canRollBack(name);
+      const endStep = canStartRollback ? startRollback : requestAttention;
+      await context.save((record) => ({ working: undefined, failures: 0, ...endStep(record, name, failure, now) }));
     }
     // Other errors are bugs or storage failures. They are thrown, so that the Functions host logs them and redelivers the
     // message.
@@ -176,14 +184,15 @@ export function createStepRunner(deps: StepDependencies, queues: Queues): StepRu
       if (row.working !== undefined && ageMs < LEASE_MS) return await sendFollowUp(row, LEASE_MS - ageMs + SECOND_MS);
       const msUntilDue = Date.parse(row.dueAt) - clock.now().getTime();
       if (msUntilDue > 0) return await sendFollowUp(row, msUntilDue);
-      const owner = randomness.ulid(clock.now());
+      const workerId = randomness.ulid(clock.now());
       const caller: Caller = { actor: "system", requestId };
       try {
-        const claimed = await rows.save(row, { ...row, ...startStep(row, clock.now()), working: owner });
-        log.info("A rotation continues", { rotationId, status: claimed.status, step: nextStep(claimed) });
-        await run(createStepContext(deps, claimed, owner, caller), nextStep(claimed));
+        const leased = await rows.save(row, { ...row, ...startStep(row, clock.now()), working: workerId });
+        log.info("A rotation continues", { rotationId, status: leased.status, step: nextStep(leased) });
+        await run(createStepContext(deps, leased, workerId, caller), nextStep(leased));
       } catch (error) {
         if (error instanceof LeaseLost) return;
+        // Another worker or a user changed the rotation between the read and the lease. A new message reads it again.
         if (!(error instanceof RowChanged)) throw error;
         await send(rotationId, SECOND_MS);
       }

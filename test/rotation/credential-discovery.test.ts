@@ -90,7 +90,7 @@ function startProcess(
       return found && { ...found, ageMs: found.ageMs + (isLate ? 2 * MINUTE_MS : 0) };
     },
   };
-  const isPromise = (method: string) => !["pages", "owners", "fence", "batches"].includes(method);
+  const isPromise = (method: string) => !["pages", "topLevelResources", "fence", "batches"].includes(method);
   const wrapped = crashable(aged, steps, isPromise);
   const vaults = createVaultSecrets({ config, identity, log });
   const client = createKeysClient(arm);

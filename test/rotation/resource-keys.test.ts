@@ -112,13 +112,13 @@ describe("the table of kinds", () => {
   });
 
   test("all resources with keys are found, with IoT hubs", async () => {
-    const owners = [];
-    for await (const found of client.owners(undefined)) owners.push(...found);
+    const resources = [];
+    for await (const found of client.topLevelResources(undefined)) resources.push(...found);
     const found = [];
     for (const kind of KEY_KINDS) {
       const type = kind.type.split("/").slice(0, 2).join("/").toLowerCase();
-      for (const owner of owners.filter((one) => one.type === type))
-        found.push(...(await client.childrenOf(owner.id, kind)));
+      for (const resource of resources.filter((one) => one.type === type))
+        found.push(...(await client.childrenOf(resource.id, kind)));
     }
     const expected = KEY_KINDS.map(idOf).map((id) => id.toLowerCase());
     expect(found.map((id) => id.toLowerCase()).sort()).toEqual(expected.sort());

@@ -19,7 +19,7 @@ export type ConnectionStringFormat =
   | "redis"
   | "redisUrl";
 
-/** A connection string and the place of its key. It contains the key: do not store or log it. */
+/** The parts of a connection string. It contains the key: do not store or log it. */
 export interface ConnectionString {
   text: string;
   format: ConnectionStringFormat;
@@ -39,6 +39,7 @@ interface Span {
 }
 interface Parsed extends ConnectionString {
   keySpan: Span;
+  /** Span of `keyName`. */
   nameSpan?: Span;
   /** The key is percent-encoded, because the text is a URL. */
   encoded: boolean;
@@ -64,10 +65,10 @@ export function readConnectionString(text: string): ConnectionString | undefined
 export function rewriteConnectionString(text: string, key: string, id?: string): string {
   const parsed = parse(text);
   if (parsed === undefined) throw new TypeError("The text is not a connection string with a key.");
-  const written = parsed.encoded ? encodeURIComponent(key) : key;
-  const replacements: [Span, string][] = [[parsed.keySpan, written]];
+  const keyText = parsed.encoded ? encodeURIComponent(key) : key;
+  const replacements: [Span, string][] = [[parsed.keySpan, keyText]];
   if (id !== undefined && parsed.format === "appConfiguration") replacements.push([parsed.nameSpan!, id]);
-  // From the end, so that earlier places stay.
+  // From the end of the text, so that a replacement does not move the spans before it.
   replacements.sort(([a], [b]) => b.start - a.start);
   let rewritten = text;
   for (const [{ start, end }, value] of replacements)
@@ -159,11 +160,11 @@ function parseRedis(text: string): Parsed | undefined {
 function parseUrl(text: string): Parsed | undefined {
   const match = /^(\s*(mongodb(?:\+srv)?|rediss?):\/\/[^:@/?#]*:)([^:@/?#\s]+)@([^:@/?#,\s]+)/i.exec(text);
   if (match === null) return undefined;
-  const [, before = "", scheme = "", written = "", host = ""] = match;
+  const [, before = "", scheme = "", keyText = "", host = ""] = match;
   const format = scheme.toLowerCase().startsWith("mongodb") ? "mongodb" : "redisUrl";
-  const key = decode(written);
+  const key = decode(keyText);
   if (key === undefined) return undefined;
-  const keySpan = { start: before.length, end: before.length + written.length };
+  const keySpan = { start: before.length, end: before.length + keyText.length };
   return { text, format, resource: firstLabel(host), key, keySpan, encoded: true };
 }
 

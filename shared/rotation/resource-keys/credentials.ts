@@ -36,7 +36,7 @@ export interface Credentials extends CredentialList {
   run(runId: string): Promise<RunRecord>;
   /** Continues a run. Handler of the queue. */
   handle(message: DiscoverMessage): Promise<void>;
-  /** Ends the run of a message that failed five times as failed. */
+  /** Handler of the poison queue: gives a run the status `failed` after its message failed five times. */
   failed(message: DiscoverMessage, caller: Caller): Promise<void>;
 }
 

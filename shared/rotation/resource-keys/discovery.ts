@@ -18,7 +18,7 @@ import { MINUTE_MS } from "../../platform/time.ts";
 import { matchKey } from "../match.ts";
 import type { RunRecord } from "./discovery-run.ts";
 import { createKeyIndex, type KeyIndex } from "./key-index.ts";
-import type { KeyOwner, KeysClient } from "./keys-client.ts";
+import type { KeysClient, TopLevelResource } from "./keys-client.ts";
 import { KEY_KINDS, type KeyKind } from "./kinds.ts";
 import {
   COMPARISONS,
@@ -34,8 +34,8 @@ import { findHeldKey } from "./matching.ts";
 
 /** Time limit of one message, below the maximum duration of an invocation (host.json). */
 const TIMEOUT_MS = 9 * MINUTE_MS;
-const OWNERS_IN_BATCH = 40;
-const OWNERS_AT_ONCE = 4;
+const RESOURCES_IN_BATCH = 40;
+const RESOURCES_AT_ONCE = 4;
 const SECRETS_AT_ONCE = 8;
 /** After this many denials, the rest of a vault is skipped if no secret of it could be read. */
 const MAX_DENIALS = 10;
@@ -110,9 +110,9 @@ export async function discoverLinks(
   const { workMs } = deps.limits ?? LIMITS;
   const signal = AbortSignal.any([leasedRun.signal, AbortSignal.timeout(TIMEOUT_MS)]);
   const failures = createFailures(leasedRun.run.failures, deps.clock);
-  let owners: ListedOwner[];
+  let listedResources: ListedResource[];
   try {
-    owners = await listOwners(deps, signal);
+    listedResources = await listResources(deps, signal);
   } catch (error) {
     if (!(error instanceof CloudFailure) || signal.aborted) throw error;
     failures.add("resources", error);
@@ -120,7 +120,7 @@ export async function discoverLinks(
     return await endRun(leasedRun, "failed", deps);
   }
   for (;;) {
-    const pass = await listKeys(leasedRun, owners, failures, deps, signal);
+    const pass = await listKeys(leasedRun, listedResources, failures, deps, signal);
     if (pass.index.size > 0) {
       const isDone = await compareSecrets(leasedRun, pass, failures, { deps, startedAt, signal });
       if (!isDone) return "more";
@@ -128,7 +128,7 @@ export async function discoverLinks(
     }
     await leasedRun.change({ position: { after: pass.until }, failures: failures.all });
     if (pass.isLast) {
-      await removeGoneLinks(leasedRun, owners, deps, signal);
+      await removeGoneLinks(leasedRun, listedResources, deps, signal);
       return await endRun(leasedRun, failures.all.length > 0 ? "partial" : "completed", deps);
     }
     if (performance.now() - startedAt > workMs) return "more";
@@ -136,66 +136,74 @@ export async function discoverLinks(
 }
 
 /** A resource of the list. `order`: its ID in lower case, by which the list is sorted. */
-interface ListedOwner extends KeyOwner {
+interface ListedResource extends TopLevelResource {
   order: string;
 }
 
 /** Returns the resources of all kinds in the monitored subscriptions. */
-async function listOwners({ keys, units }: LinkDiscoveryDependencies, signal: AbortSignal): Promise<ListedOwner[]> {
+async function listResources(
+  { keys, units }: LinkDiscoveryDependencies,
+  signal: AbortSignal,
+): Promise<ListedResource[]> {
   const subscriptions = await units();
-  const owners = new Map<string, ListedOwner>();
+  const listedResources = new Map<string, ListedResource>();
   for (let start = 0; start < subscriptions.length; start += SUBSCRIPTIONS_IN_QUERY) {
     const slice = subscriptions.slice(start, start + SUBSCRIPTIONS_IN_QUERY);
-    for await (const page of keys.owners(slice, signal))
-      for (const owner of page) {
-        const order = owner.id.toLowerCase();
-        owners.set(order, { ...owner, order });
+    for await (const page of keys.topLevelResources(slice, signal))
+      for (const resource of page) {
+        const order = resource.id.toLowerCase();
+        listedResources.set(order, { ...resource, order });
       }
   }
-  return [...owners.values()].sort((a, b) => (a.order < b.order ? -1 : 1));
+  return [...listedResources.values()].sort((a, b) => (a.order < b.order ? -1 : 1));
 }
 
-/** Lists the keys of the next pass, or of the pass that an earlier message or worker has begun. */
+/**
+ * Lists the keys of the next pass, or of the pass that an earlier message or worker has started. A new pass ends when its resources
+ * with keys reach the limit, and its last resource is then stored. A started pass lists the resources up to that one again.
+ */
 async function listKeys(
   leasedRun: LeasedRun<RunRecord>,
-  owners: readonly ListedOwner[],
+  listedResources: readonly ListedResource[],
   failures: Failures,
   deps: LinkDiscoveryDependencies,
   signal: AbortSignal,
 ): Promise<Pass> {
   const { position, resources, resourcesDenied } = leasedRun.run;
   const after = position?.after ?? "";
-  const begun = position?.until;
-  const rest = owners.filter(({ order }) => order > after && (begun === undefined || order <= begun));
+  const startedUntil = position?.until;
+  const candidates = listedResources.filter(
+    ({ order }) => order > after && (startedUntil === undefined || order <= startedUntil),
+  );
   const { resources: maximum } = deps.limits ?? LIMITS;
-  const batch = Math.min(OWNERS_IN_BATCH, maximum);
+  const batchSize = Math.min(RESOURCES_IN_BATCH, maximum);
   const index = createKeyIndex(deps.randomness);
   const denied = new Set<string>();
-  let taken = 0;
+  let handled = 0;
 
-  async function addKeys(owner: ListedOwner): Promise<void> {
-    for (const kind of kindsOf(owner)) {
+  async function addKeys(resource: ListedResource): Promise<void> {
+    for (const kind of kindsOf(resource)) {
       try {
-        for (const id of await deps.keys.childrenOf(owner.id, kind, signal))
+        for (const id of await deps.keys.childrenOf(resource.id, kind, signal))
           index.add(id, kind, await deps.keys.keys(id, kind, signal));
       } catch (error) {
         if (!(error instanceof CloudFailure) || signal.aborted) throw error;
         // Resource Graph can list a resource for some minutes after its deletion.
         if (error.code === "notFound") continue;
         // The identity has a role only in the resource groups whose keys it may rotate.
-        if (error.code === "accessDenied") denied.add(owner.order);
-        else failures.add(`keys of ${kind.title} ${resourceName(owner.id)}`, error);
+        if (error.code === "accessDenied") denied.add(resource.order);
+        else failures.add(`keys of ${kind.title} ${resourceName(resource.id)}`, error);
       }
     }
   }
-  while (taken < rest.length && (begun !== undefined || index.size < maximum)) {
-    await pMap(rest.slice(taken, taken + batch), addKeys, { concurrency: OWNERS_AT_ONCE });
-    taken = Math.min(rest.length, taken + batch);
+  while (handled < candidates.length && (startedUntil !== undefined || index.size < maximum)) {
+    await pMap(candidates.slice(handled, handled + batchSize), addKeys, { concurrency: RESOURCES_AT_ONCE });
+    handled = Math.min(candidates.length, handled + batchSize);
   }
-  const until = begun ?? rest[taken - 1]?.order ?? after;
-  const isLast = (owners.at(-1)?.order ?? "") <= until;
+  const until = startedUntil ?? candidates[handled - 1]?.order ?? after;
+  const isLast = (listedResources.at(-1)?.order ?? "") <= until;
   // The counts of a pass are those of its first listing.
-  if (begun === undefined) {
+  if (startedUntil === undefined) {
     await leasedRun.change({
       position: { after, until },
       resources: resources + index.size,
@@ -206,8 +214,8 @@ async function listKeys(
   return { index, until, isLast };
 }
 
-/** Returns the kinds of an owner's resources: of a namespace, those of its rules and of its entities' rules. */
-const kindsOf = ({ type }: KeyOwner): KeyKind[] =>
+/** Returns the kinds of a listed resource: of a namespace, the kinds of its rules and of its entities' rules. */
+const kindsOf = ({ type }: TopLevelResource): KeyKind[] =>
   KEY_KINDS.filter(
     (kind) => kind.pairs.length > 0 && kind.type.toLowerCase().split("/").slice(0, 2).join("/") === type,
   );
@@ -229,7 +237,7 @@ async function compareSecrets(
   const linksBySecret = await readLinks(deps);
   const after = leasedRun.run.position?.after ?? "";
   const isFirstPass = after === "";
-  const begun = leasedRun.run.position?.secret;
+  const lastCompared = leasedRun.run.position?.secret;
   const prefix = namePrefix("secret");
   // The other secrets are compared. The comparison then counts as incomplete.
   const onCorrupt = ({ message }: StorageCorrupt) => {
@@ -239,7 +247,7 @@ async function compareSecrets(
   const all = { partitionKey: partitions.all, from: prefix, before: keyEnd(prefix) };
   const range = { ...all, pageSize: limits.secrets, onCorrupt };
   const select = ["name", "vaultName", "enabled", "source"] as const;
-  const secrets = tables.pages(Assets, { ...range, select: [...select], ...(begun !== undefined && { after: begun }) });
+  const secrets = tables.pages(Assets, { ...range, select: [...select], ...(lastCompared !== undefined && { after: lastCompared }) });
   for await (const rows of secrets) {
     const counts: Pick<Counts, "secrets" | "secretsDenied" | "links" | "removed"> = {
       secrets: 0,
@@ -359,9 +367,9 @@ async function compareSecret({
     if (secret === undefined || secret.managed) return;
     vault.read++;
     counts.secrets++;
-    const found = index.find(secret.value);
-    if (found !== undefined) {
-      const { resourceId, kind, keyName } = found;
+    const storedKey = index.find(secret.value);
+    if (storedKey !== undefined) {
+      const { resourceId, kind, keyName } = storedKey;
       const place = { vaultId, vaultName, secretName: name, version: secret.version };
       const comparedAt = deps.clock.now().toISOString();
       const { requestedBy: by } = leasedRun.run;
@@ -370,7 +378,8 @@ async function compareSecret({
     }
     for (const link of linked) {
       const { resourceId } = link;
-      if (!index.has(resourceId) || resourceId.toLowerCase() === found?.resourceId.toLowerCase()) continue;
+      // A link to a resource of another pass is compared there. The link of the stored key was just written.
+      if (!index.has(resourceId) || resourceId.toLowerCase() === storedKey?.resourceId.toLowerCase()) continue;
       if (await storesKey(secret.value, link, deps, signal)) continue;
       if (await deps.tables.remove(KeyLinks, KEY_LINKS, linkKey(link))) counts.removed++;
     }
@@ -411,15 +420,16 @@ async function storesKey(
  */
 async function removeGoneLinks(
   leasedRun: LeasedRun<RunRecord>,
-  owners: readonly ListedOwner[],
+  listedResources: readonly ListedResource[],
   deps: LinkDiscoveryDependencies,
   signal: AbortSignal,
 ): Promise<void> {
   const { tables } = deps;
   const { createdAt } = leasedRun.run;
-  const listed = new Set(owners.map(({ order }) => order));
+  const listed = new Set(listedResources.map(({ order }) => order));
   let removed = 0;
   for (const link of [...(await readLinks(deps)).values()].flat()) {
+    // This run compared the link and found that its secret stores the key.
     if (link.comparedAt >= createdAt) continue;
     const { vaultName, secretName } = link;
     let isUnreadable = false;
@@ -436,7 +446,10 @@ async function removeGoneLinks(
   if (removed > 0) await leasedRun.change({ removed: leasedRun.run.removed + removed });
 }
 
-/** Returns whether the list contains a resource, or the namespace or cluster that it is in. */
+/**
+ * Returns whether the list contains a resource, or the namespace or cluster that it is in. An ID starts with an empty part, and its
+ * first nine parts name the resource at the top level: `/subscriptions/<id>/resourceGroups/<group>/providers/<provider>/<type>/<name>`.
+ */
 const isListed = (resourceId: string, listed: ReadonlySet<string>): boolean =>
   listed.has(resourceId.toLowerCase().split("/").slice(0, 9).join("/"));
 
@@ -462,8 +475,8 @@ interface Failures {
 }
 
 /** Collects failures, each list once. A repeated batch adds the same ones. */
-function createFailures(before: RunRecord["failures"], clock: Clock): Failures {
-  const all = [...before];
+function createFailures(earlier: RunRecord["failures"], clock: Clock): Failures {
+  const all = [...earlier];
   return {
     all,
     add(list, { code, message, remedy }) {
@@ -473,6 +486,7 @@ function createFailures(before: RunRecord["failures"], clock: Clock): Failures {
   };
 }
 
+/** Stores the outcome of the run and its audit entry's ID first, so that after a crash the next worker writes the same end. */
 async function endRun(
   leasedRun: LeasedRun<RunRecord>,
   status: NonNullable<RunRecord["ending"]>["status"],

@@ -11,7 +11,7 @@ export interface FoundKey {
   keyName: string;
 }
 
-/** The keys of many resources, as HMACs under an in-memory key. Values can be looked up and not be read back. */
+/** The keys of many resources, as HMACs with a secret that is only in memory. A value can be looked up, but not be read back. */
 export interface KeyIndex {
   add(resourceId: string, kind: KeyKind, keys: readonly ListedKey[]): void;
   /** Whether the keys of a resource were added. */
@@ -39,11 +39,11 @@ export function createKeyIndex(randomness: Pick<Randomness, "bytes">): KeyIndex 
       const names = new Set(kind.pairs.flat());
       for (const { name, value } of listed) {
         if (!names.has(name)) continue;
-        const found = { resourceId, kind, keyName: name };
+        const key = { resourceId, kind, keyName: name };
         const hash = hashOf(value);
-        const same = keys.get(hash);
-        if (same === undefined) keys.set(hash, [found]);
-        else same.push(found);
+        const equalKeys = keys.get(hash);
+        if (equalKeys === undefined) keys.set(hash, [key]);
+        else equalKeys.push(key);
       }
     },
 
@@ -57,13 +57,14 @@ export function createKeyIndex(randomness: Pick<Randomness, "bytes">): KeyIndex 
 
     find(value) {
       const texts = new Set([value, readConnectionString(value)?.key ?? value]);
-      const found = [...texts].flatMap((text) =>
+      // The hash finds the key. `findHeldKey` then checks that a connection string also names the key's resource.
+      const matching = [...texts].flatMap((text) =>
         (keys.get(hashOf(text)) ?? []).filter(({ resourceId, keyName }) => {
           const key = { name: keyName, id: keyName, value: text };
           return findHeldKey(value, resourceId, [key]).held !== undefined;
         }),
       );
-      return found.length === 1 ? found[0] : undefined;
+      return matching.length === 1 ? matching[0] : undefined;
     },
   };
 }

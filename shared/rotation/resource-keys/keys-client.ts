@@ -7,8 +7,8 @@ import { resourceName, resourcePath } from "../../platform/azure/resource-id.ts"
 import { type KeyTest, testStorageKey } from "../../platform/storage/account-key.ts";
 import { KEY_KINDS, type KeyKind, type ListedKey } from "./kinds.ts";
 
-/** A resource that has keys, or that contains resources with keys. */
-export interface KeyOwner {
+/** A resource as Resource Graph lists it: one that has keys itself, or a namespace or cluster that contains resources with keys. */
+export interface TopLevelResource {
   id: string;
   name: string;
   /** In lower case. */
@@ -18,12 +18,17 @@ export interface KeyOwner {
 /** Lists resources with two keys, and lists and regenerates their keys. Every method throws `CloudFailure`. */
 export interface KeysClient {
   /**
-   * Returns the resources of all kinds page by page, from Resource Graph. Of rules and databases, it returns the namespaces and
-   * clusters, whose children `childrenOf` lists.
+   * Returns the resources of all kinds page by page, from Resource Graph. It does not list rules and databases, so for these kinds
+   * it returns the namespaces and clusters, whose children `childrenOf` lists.
+   *
+   * @param subscriptions - Undefined for all that the service's identity can read.
    */
-  owners(subscriptions: readonly string[] | undefined, signal?: AbortSignal): AsyncGenerator<KeyOwner[]>;
+  topLevelResources(
+    subscriptions: readonly string[] | undefined,
+    signal?: AbortSignal,
+  ): AsyncGenerator<TopLevelResource[]>;
   /** Returns the IDs of the resources of a kind in a namespace or cluster. For other kinds, the ID itself. */
-  childrenOf(ownerId: string, kind: KeyKind, signal?: AbortSignal): Promise<string[]>;
+  childrenOf(topLevelId: string, kind: KeyKind, signal?: AbortSignal): Promise<string[]>;
   /** Returns all keys of a resource with their values. */
   keys(id: string, kind: KeyKind, signal?: AbortSignal): Promise<ListedKey[]>;
   /**
@@ -62,7 +67,7 @@ export interface KeysClientLimits {
 /** Regenerations take seconds. A longer one is found by the next call. */
 const LIMITS: KeysClientLimits = { checks: 6, firstWaitMs: 1000 };
 
-const ownerRow = z.object({ id: z.string(), name: z.string(), type: z.string().toLowerCase() });
+const topLevelRow = z.object({ id: z.string(), name: z.string(), type: z.string().toLowerCase() });
 const child = z.object({ name: z.string().min(1) });
 const storageAccount = z.object({
   name: z.string().min(1),
@@ -70,18 +75,18 @@ const storageAccount = z.object({
 });
 
 /** Types that Resource Graph lists: the first two segments of each kind's type, in lower case. */
-const OWNER_TYPES = [...new Set(KEY_KINDS.map(({ type }) => ownerTypeOf(type)))];
+const TOP_LEVEL_TYPES = [...new Set(KEY_KINDS.map(({ type }) => topLevelTypeOf(type)))];
 
-function ownerTypeOf(type: string): string {
+function topLevelTypeOf(type: string): string {
   return type.split("/").slice(0, 2).join("/").toLowerCase();
 }
 
 export function createKeysClient(arm: Arm, limits = LIMITS): KeysClient {
   const graph = createResourceGraph(arm);
 
-  /** The call of a kind's resource. `last` is the last part of the path. */
-  const call = (id: string, kind: KeyKind, operation: string, last: string, signal?: AbortSignal): ArmCall => ({
-    path: `${resourcePath(id, kind.type.toLowerCase())}/${last}`,
+  /** Returns the POST request for an action of a resource, such as `listKeys`. @param operation - For failure messages. */
+  const actionCall = (id: string, kind: KeyKind, operation: string, action: string, signal?: AbortSignal): ArmCall => ({
+    path: `${resourcePath(id, kind.type.toLowerCase())}/${action}`,
     apiVersion: kind.apiVersion,
     method: "POST",
     target: {
@@ -93,7 +98,7 @@ export function createKeysClient(arm: Arm, limits = LIMITS): KeysClient {
   });
 
   async function keys(id: string, kind: KeyKind, signal?: AbortSignal): Promise<ListedKey[]> {
-    const request = call(id, kind, "list the keys", kind.list, signal);
+    const request = actionCall(id, kind, "list the keys", kind.list, signal);
     if ("all" in kind.answer) return await arm.call(request, kind.answer.all);
     const { entries, unreadable } = await arm.list(request, kind.answer.entry);
     if (unreadable[0]) throw unreadable[0];
@@ -101,20 +106,21 @@ export function createKeysClient(arm: Arm, limits = LIMITS): KeysClient {
   }
 
   return {
-    async *owners(subscriptions, signal) {
-      const query = `resources | where type in~ (${OWNER_TYPES.map(toQueryLiteral).join(",")}) | project id,name,type`;
+    async *topLevelResources(subscriptions, signal) {
+      const query = `resources | where type in~ (${TOP_LEVEL_TYPES.map(toQueryLiteral).join(",")}) | project id,name,type`;
       for await (const rows of graph.query(query, subscriptions, signal)) {
         yield rows.flatMap((row) => {
-          const { success, data } = ownerRow.safeParse(row);
+          const { success, data } = topLevelRow.safeParse(row);
           return success ? [data] : [];
         });
       }
     },
 
-    async childrenOf(ownerId, kind, signal) {
+    async childrenOf(topLevelId, kind, signal) {
+      // The collections below the top level, such as `queues` and `authorizationRules`. Empty for a kind at the top level.
       const collections = kind.type.split("/").slice(2);
-      let parents = [ownerId];
-      let type = ownerTypeOf(kind.type);
+      let parents = [topLevelId];
+      let type = topLevelTypeOf(kind.type);
       for (const collection of collections) {
         const children: string[] = [];
         for (const parent of parents) {
@@ -158,40 +164,40 @@ export function createKeysClient(arm: Arm, limits = LIMITS): KeysClient {
       if (kind.regenerate === undefined)
         throw new TypeError(`The service does not regenerate keys of a ${kind.title}.`);
       const { path, member } = kind.regenerate;
-      const find = async () => {
-        const found = (await keys(id, kind, signal)).find(({ name }) => name === keyName);
-        const { target } = call(id, kind, "list the keys", kind.list);
-        if (found === undefined) throw malformedAnswer(target, "the key is missing in the list");
-        return found;
+      const readKey = async () => {
+        const key = (await keys(id, kind, signal)).find(({ name }) => name === keyName);
+        const { target } = actionCall(id, kind, "list the keys", kind.list);
+        if (key === undefined) throw malformedAnswer(target, "the key is missing in the list");
+        return key;
       };
-      const before = await find();
-      if (!isOld(before.value)) return before;
+      const previous = await readKey();
+      if (!isOld(previous.value)) return previous;
 
-      const request = call(id, kind, "regenerate a key", member ? path : `${path}/${before.id}`, signal);
-      let lost: CloudFailure | undefined;
+      const request = actionCall(id, kind, "regenerate a key", member ? path : `${path}/${previous.id}`, signal);
+      let lostResponse: CloudFailure | undefined;
       try {
         // A retry after a lost response could regenerate twice.
-        await arm.execute({ ...request, repeat: "afterRefusal", body: member ? { [member]: before.id } : {} });
+        await arm.execute({ ...request, repeat: "afterRefusal", body: member ? { [member]: previous.id } : {} });
       } catch (error) {
         if (!(error instanceof CloudFailure) || !mayHaveRegenerated(error)) throw error;
-        lost = error;
+        lostResponse = error;
       }
       for (let check = 1; ; check++) {
-        const now = await find().catch((error: unknown) => {
+        const current = await readKey().catch((error: unknown) => {
           // The request was sent, so a list that is denied or throttled must not look as if the request had been rejected.
           if (!(error instanceof CloudFailure) || error.unclear) throw error;
           const { remedy, retryAfterSeconds, cloudCode } = error;
           const reason = "the service may have carried out the request, but did not list the keys afterwards";
           throw failure("timedOut", request.target, reason, { remedy, retryAfterSeconds, cloudCode });
         });
-        if (!isOld(now.value)) return now;
+        if (!isOld(current.value)) return current;
         if (check >= limits.checks) break;
         await sleep(limits.firstWaitMs * 2 ** (check - 1), undefined, signal && { signal }).catch((reason) => {
           throw asCloudFailure(reason, request.target);
         });
       }
       throw (
-        lost ??
+        lostResponse ??
         failure("timedOut", request.target, "the service accepted the request, but does not list the new key yet", {
           remedy: "No action needed: the service checks the key again.",
         })
@@ -201,8 +207,9 @@ export function createKeysClient(arm: Arm, limits = LIMITS): KeysClient {
 }
 
 /**
- * Returns whether the request may have been carried out although it failed. A response with an error status other than 5xx and
- * 409 says that nothing was done. `conflict`: an earlier request may still be in progress.
+ * Returns whether the request may have been carried out although it failed: there was no complete response, a response without an
+ * error status can't be read, or the status is 408 or 5xx. `conflict` (409): an earlier request may still be in progress. Any other error
+ * status says that nothing was done.
  */
 const mayHaveRegenerated = ({ code, status }: CloudFailure): boolean =>
   ["unreachable", "timedOut", "conflict"].includes(code) || (code === "badResponse" && status === undefined);

@@ -1,6 +1,6 @@
 import { Problem } from "../../platform/http/problem.ts";
 import { issuerOf } from "../issuers/issuers.ts";
-import { markIfBroken, requireConsumersFit, toRotationConsumer } from "../plan-consumers.ts";
+import { withCurrentProblem, requireConsumersFit, toRotationConsumer } from "../plan-consumers.ts";
 import { planMatch } from "../plan-places.ts";
 import { throwIfTransient } from "../problems.ts";
 import { openVault, placeOf } from "../publications.ts";
@@ -24,14 +24,14 @@ export async function addPlaces(context: StepContext): Promise<boolean> {
   const plan = added.length > 0 ? await planAddedPlaces(context, added) : undefined;
   if (plan === undefined && placeConfirmedAt === undefined) return false;
   const keys = new Set(added.map(placeKey));
-  await context.save((now) => ({
+  await context.save((stored) => ({
     // If another place was confirmed in the meantime, `placeConfirmedAt` stays set, so that the next run adds that place.
-    ...(now.placeConfirmedAt === placeConfirmedAt && { placeConfirmedAt: undefined }),
+    ...(stored.placeConfirmedAt === placeConfirmedAt && { placeConfirmedAt: undefined }),
     ...(plan !== undefined && {
-      publications: [...now.publications, ...plan.publications],
-      consumers: [...(now.consumers ?? []), ...plan.consumers],
-      coverage: [...new Set([...now.coverage, ...plan.coverage])],
-      notUpdated: now.notUpdated.filter((place) => !keys.has(placeKey(place))),
+      publications: [...stored.publications, ...plan.publications],
+      consumers: [...(stored.consumers ?? []), ...plan.consumers],
+      coverage: [...new Set([...stored.coverage, ...plan.coverage])],
+      notUpdated: stored.notUpdated.filter((place) => !keys.has(placeKey(place))),
       status: "publishing",
       needsConfirmation: false,
       reasons: [],
@@ -46,6 +46,10 @@ function mayGainPlaces(record: RotationRecord): boolean {
   return !isVaultSecret(record) && updateKeyVaults && reason !== "compromised" && !finish?.force;
 }
 
+/**
+ * Returns the places that certainly store the old value, are known places and were not excluded by the request. If the request named
+ * the places to write (`namedOnly`), only a confirmation adds another one.
+ */
 async function placesToAdd(context: StepContext): Promise<Target[]> {
   const { record } = context;
   const written = new Set(record.publications.map(placeKey));
@@ -71,20 +75,20 @@ async function placesToAdd(context: StepContext): Promise<Target[]> {
  */
 async function planAddedPlaces(context: StepContext, added: readonly Target[]) {
   const { deps } = context;
-  const { consumers: known = [] } = context.record;
+  const { consumers: planned = [] } = context.record;
   try {
     const publications = await Promise.all(added.map((target) => planMatch(deps, target)));
     // The publish step rolls the rotation back if a place stores another value. A mistaken confirmation must not cause a
     // rollback.
     for (const publication of publications) await requireOldValue(context, publication);
     const { consumers: users, coverage } = await deps.consumers.findConsumers({ places: publications });
-    requireConsumersFit([...known, ...users]);
+    requireConsumersFit([...planned, ...users]);
     // If the request limited the consumers, the added consumers are excluded too.
-    const isLimited = known.some(({ included }) => !included);
+    const isLimited = planned.some(({ included }) => !included);
     const consumers = await Promise.all(
       users.map((one) => {
         const included = !isLimited && one.how !== "willBreak" && one.newPlace !== true;
-        return markIfBroken(deps.consumers, toRotationConsumer(one, included));
+        return withCurrentProblem(deps.consumers, toRotationConsumer(one, included));
       }),
     );
     return { publications, consumers, coverage };
@@ -94,6 +98,7 @@ async function planAddedPlaces(context: StepContext, added: readonly Target[]) {
   }
 }
 
+/** @throws {NeedsAttention} targetHoldsOther if a place does not store the old value. */
 async function requireOldValue(context: StepContext, publication: Publication): Promise<void> {
   const current = await openVault(context, publication).read(publication.secretName);
   if (current === undefined || (await storesOldValue(context, publication, current.value))) return;

@@ -3,11 +3,11 @@ import type { ConsumerCheck } from "../consumer.ts";
 import { expectedVersionOf } from "../expected-version.ts";
 import {
   consumerKey,
-  markIfBroken,
+  withCurrentProblem,
   placesToRead,
   storableConsumers,
   toRotationConsumer,
-  updateMarks,
+  recheckProblems,
 } from "../plan-consumers.ts";
 import type { RotationConsumer } from "../rotation.ts";
 import type { StepContext } from "../step-context.ts";
@@ -18,9 +18,8 @@ import type { StepContext } from "../step-context.ts";
 const PARALLEL = 4;
 
 /**
- * Returns the planned consumers and the consumers that started to use the written places since. Marks consumers that can't use
- * the secret as broken, and removes the mark from consumers that recovered. `unread` has sentences about known consumers that
- * could not be read.
+ * Returns the planned consumers and the consumers that started to use the written places since, each with its current ability to
+ * use the secret (`brokenBefore`, `unclearBefore`). `unread` has sentences about known consumers that could not be read.
  */
 export async function currentConsumers({
   deps,
@@ -30,12 +29,12 @@ export async function currentConsumers({
   const keys = new Set(planned.map(consumerKey));
   const { consumers, unread = [] } = await deps.consumers.findConsumers(placesToRead(record));
   const added = consumers.filter((one) => !keys.has(consumerKey(one)));
-  const marked = await pMap(added, (one) => markIfBroken(deps.consumers, toRotationConsumer(one, false)), {
+  const newConsumers = await pMap(added, (one) => withCurrentProblem(deps.consumers, toRotationConsumer(one, false)), {
     concurrency: PARALLEL,
   });
-  // `updateMarks` reads only marked consumers again: broken ones, and unclear ones (`unclearBefore`), whose problem could pass. An
-  // unclear consumer that still has a problem is then broken.
-  const updated = await updateMarks(deps.consumers, [...planned, ...marked]);
+  // Reads only consumers again that could not use the secret (`brokenBefore`), or whose problem could pass (`unclearBefore`). The
+  // latter are broken if they still have a problem.
+  const updated = await recheckProblems(deps.consumers, [...planned, ...newConsumers]);
   return { consumers: storableConsumers(updated), unread };
 }
 
@@ -48,10 +47,10 @@ export const isUncheckable = ({ how, copy, actedAt }: RotationConsumer): boolean
 
 /** Checks which value a consumer has, compared with the expected version. */
 export async function checkConsumer(context: StepContext, consumer: RotationConsumer): Promise<ConsumerCheck> {
-  const wanted = expectedVersionOf(context, consumer);
+  const expected = expectedVersionOf(context, consumer);
   const { problem } = consumer;
-  if (wanted === undefined || isUncheckable(consumer)) return { holds: "unknown", ...(problem && { problem }) };
-  return await context.deps.consumers.check(consumer, wanted.version, new Date(consumer.actedAt ?? wanted.since));
+  if (expected === undefined || isUncheckable(consumer)) return { holds: "unknown", ...(problem && { problem }) };
+  return await context.deps.consumers.check(consumer, expected.version, new Date(consumer.actedAt ?? expected.since));
 }
 
 /** Checks all given consumers and returns them with the results. */
@@ -68,6 +67,6 @@ export const checkConsumers = (
  * refreshes consumers sets the state of the others.
  */
 export function afterCheck(consumer: RotationConsumer, { holds, problem }: ConsumerCheck): Partial<RotationConsumer> {
-  const verified = holds === "new" && (consumer.state === "waiting" || consumer.state === "unverified");
-  return { holds, problem, ...(verified && { state: "verified" }) };
+  const isVerified = holds === "new" && (consumer.state === "waiting" || consumer.state === "unverified");
+  return { holds, problem, ...(isVerified && { state: "verified" }) };
 }

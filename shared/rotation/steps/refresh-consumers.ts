@@ -3,13 +3,16 @@ import { DAY_MS, MINUTE_MS, SECOND_MS } from "../../platform/time.ts";
 import { auditedEffect } from "../audited-effect.ts";
 import type { RefreshResult } from "../consumer.ts";
 import { expectedVersionOf, publicationOf } from "../expected-version.ts";
-import { consumerKey, placesToRead, toRotationConsumer, updateMarks } from "../plan-consumers.ts";
+import { consumerKey, placesToRead, toRotationConsumer, recheckProblems } from "../plan-consumers.ts";
 import { isTransientFailure } from "../problems.ts";
 import { placeOf } from "../publications.ts";
 import { isToRestore, isVaultSecret, type RotationConsumer, type RotationRecord } from "../rotation.ts";
 import type { StepContext } from "../step-context.ts";
 import { ContinueLater, NeedsAttention, RollBack } from "../step-errors.ts";
 import { afterCheck, checkConsumer, checkConsumers, currentConsumers } from "./check-consumers.ts";
+
+// The steps `verify` and `restore`: refresh the consumers (resources that use the secret) one after the other and check their value.
+// The step `overlap` also checks the consumers that read the value by themselves.
 
 /**
  * Time within which a refreshed consumer must have the new value. Otherwise the rotation rolls back. docs/rotation.md states
@@ -47,9 +50,9 @@ export async function refreshConsumers(context: StepContext): Promise<void> {
       throw new ContinueLater(0);
     }
     if (next.unclearBefore) {
-      // An unclear consumer makes the rotation fail only if it can use the secret now, so `updateMarks` reads it again. If the
+      // An unclear consumer makes the rotation fail only if it can use the secret now, so `recheckProblems` reads it again. If the
       // service may not read it, it stays unclear and keeps the old secret from being removed.
-      const [updated] = (await updateMarks(context.deps.consumers, [next])) as [RotationConsumer];
+      const [updated] = (await recheckProblems(context.deps.consumers, [next])) as [RotationConsumer];
       const { brokenBefore, unclearBefore } = updated;
       if (brokenBefore || unclearBefore) {
         await saveConsumer(context, next, { state: "unverified", brokenBefore, unclearBefore, problem });
@@ -59,12 +62,12 @@ export async function refreshConsumers(context: StepContext): Promise<void> {
     await saveConsumer(context, next, { state: "failed", problem });
     throw refreshFailed({ ...next, problem });
   }
-  const slowest = Math.max(
+  const longestReadMs = Math.max(
     0,
     ...context.record.consumers!.filter((one) => isAwaited(context.record, one)).map(slowestMs),
   );
-  const lastsMs = Math.max(context.record.overlapDays * DAY_MS, slowest);
-  const overlapEndsAt = new Date(context.now().getTime() + lastsMs).toISOString();
+  const overlapMs = Math.max(context.record.overlapDays * DAY_MS, longestReadMs);
+  const overlapEndsAt = new Date(context.now().getTime() + overlapMs).toISOString();
   await context.save(() => ({ overlapEndsAt }));
 }
 
@@ -87,11 +90,11 @@ export async function restoreConsumers(context: StepContext): Promise<void> {
     );
     throw new ContinueLater(0);
   }
-  const [stuck] = toRestore;
-  if (stuck === undefined) return;
+  const [unrestored] = toRestore;
+  if (unrestored === undefined) return;
   throw new NeedsAttention(
     "consumerNotRestored",
-    `${toRestore.map(({ kind, name }) => `${kind} ${name}`).join(", ")} may still hold the new value. ${stuck.problem}`,
+    `${toRestore.map(({ kind, name }) => `${kind} ${name}`).join(", ")} may still hold the new value. ${unrestored.problem}`,
     "The previous value is the current version in the vault, so refresh each consumer to restore it. If that is impossible, for example because a consumer was deleted, finish with force: the consumers are then left as they are.",
   );
 }
@@ -198,9 +201,9 @@ async function refreshAndCheck(
 /** Refreshes a consumer, with an audit entry because a refresh restarts some consumers. */
 async function refresh(context: StepContext, consumer: RotationConsumer): Promise<RefreshResult> {
   const { id, kind, vaultName, secretName, state } = consumer;
-  const wanted = expectedVersionOf(context, consumer);
-  if (wanted === undefined) throw new Error(`${id} uses no secret that this rotation wrote.`);
-  const { version, value } = wanted;
+  const expected = expectedVersionOf(context, consumer);
+  if (expected === undefined) throw new Error(`${id} uses no secret that this rotation wrote.`);
+  const { version, value } = expected;
   const details = { consumer: id, kind, vaultName, secretName, version, back: state === "restoring" };
   const restart = context.record.restartApps ?? true;
   return await auditedEffect(
@@ -226,9 +229,9 @@ async function neverTookNewValue(context: StepContext, consumer: RotationConsume
   if (publication?.writtenVersion === undefined) return false;
   try {
     const since = new Date(publication.writtenAt ?? context.record.createdAt);
-    // Without the mark of a refresh, the check compares the version itself.
-    const unmarked = { ...consumer, mark: undefined };
-    const { holds } = await context.deps.consumers.check(unmarked, publication.writtenVersion, since);
+    // Without `mark`, which a refresh returned, the check compares the version itself.
+    const withoutMark = { ...consumer, mark: undefined };
+    const { holds } = await context.deps.consumers.check(withoutMark, publication.writtenVersion, since);
     return holds === "old" || holds === "gone";
   } catch (error) {
     if (error instanceof CloudFailure && !isTransientFailure(error)) return false;
@@ -260,6 +263,7 @@ export async function checkWaitingConsumers(context: StepContext): Promise<numbe
   return Number.isFinite(next) ? Math.max(1, Math.ceil((next - now) / SECOND_MS)) : undefined;
 }
 
+/** Returns when a consumer that reads the value by itself is checked next, in milliseconds since 1970. */
 function nextCheckTime(record: RotationRecord, consumer: RotationConsumer): number {
   const publication = publicationOf(record, consumer);
   const pause = Math.max(MIN_PAUSE_MS, slowestMs(consumer) / CHECKS_WHILE_WAITING);
@@ -282,7 +286,7 @@ export async function consumersOfNewValue(context: StepContext): Promise<string[
   const all =
     stored === undefined
       ? (await currentConsumers(context)).consumers
-      : await updateMarks(context.deps.consumers, stored);
+      : await recheckProblems(context.deps.consumers, stored);
   const isLeft = ({ state }: RotationConsumer) => state === "left";
   const toCheck = all.filter(
     (one) =>
@@ -292,20 +296,20 @@ export async function consumersOfNewValue(context: StepContext): Promise<string[
       one.how !== "willBreak" &&
       written.has(placeOf(one)),
   );
-  /** Consumers that may have the new value. */
-  const users = all.filter(isLeft);
+  const mayHaveNewValue = all.filter(isLeft);
   let waitMs = 0;
   // In a rollback the expected version is the previous one, so `holds: "new"` means that the consumer has the previous value.
   for (const one of await checkConsumers(context, toCheck)) {
     if (one.how !== "blind" && (one.holds === "new" || one.holds === "gone" || (await neverTookNewValue(context, one))))
       continue;
     const publication = publicationOf(context.record, one);
-    const until = Date.parse(publication?.restoredAt ?? context.record.createdAt) + slowestMs(one);
-    const restMs = one.how === "blind" ? 0 : until - context.now().getTime();
+    const mustHaveReadAt = Date.parse(publication?.restoredAt ?? context.record.createdAt) + slowestMs(one);
+    // No wait helps for a `blind` consumer, because no API shows its value.
+    const timeLeftMs = one.how === "blind" ? 0 : mustHaveReadAt - context.now().getTime();
     const pauseMs = Math.max(MIN_PAUSE_MS, slowestMs(one) / CHECKS_WHILE_WAITING);
-    if (restMs > 0) waitMs = Math.max(waitMs, Math.min(restMs, pauseMs));
-    else users.push(one);
+    if (timeLeftMs > 0) waitMs = Math.max(waitMs, Math.min(timeLeftMs, pauseMs));
+    else mayHaveNewValue.push(one);
   }
   if (waitMs > 0) throw new ContinueLater(Math.ceil(waitMs / SECOND_MS));
-  return users.map(({ kind, name }) => `${kind} ${name}`);
+  return mayHaveNewValue.map(({ kind, name }) => `${kind} ${name}`);
 }

@@ -24,6 +24,10 @@ export async function restorePlaces(context: StepContext): Promise<void> {
   if (unrestoredPlaces.length > 1) throw new ContinueLater(0);
 }
 
+/**
+ * Restores the previous value of a place, as a new version. Without a previous value, disables the new version. A place that another
+ * writer changed stays as it is.
+ */
 async function restorePlace(context: StepContext, publication: Publication): Promise<void> {
   const { state, writtenAt = "", vaultName, secretName, plannedVersion } = publication;
   const wait = Date.parse(writtenAt) + LATE_WRITE_MS - context.now().getTime();
@@ -44,10 +48,10 @@ async function restorePlace(context: StepContext, publication: Publication): Pro
     plannedVersion === undefined ? undefined : await requirePreviousVersion(context, publication, plannedVersion);
   if (holds === "other") {
     // Either an earlier run restored the value and its response was lost, or another writer changed the place.
-    const restored = state === "restoring" && previousVersion !== undefined && current?.value === previousVersion.value;
+    const isRestored = state === "restoring" && previousVersion !== undefined && current?.value === previousVersion.value;
     const restoredVersion = current?.version;
     return await savePublication(context, publication, {
-      state: restored ? "restored" : "left",
+      state: isRestored ? "restored" : "left",
       restoredVersion,
       restoredAt,
     });
@@ -82,7 +86,12 @@ async function requirePreviousVersion(context: StepContext, publication: Publica
   );
 }
 
-/** @throws {NeedsAttention} if the value is no longer valid: restoring it would cause an outage. */
+/**
+ * Tests whether the previous value still works, before it is restored.
+ *
+ * @throws {ContinueLater} after an unclear answer or one of the first rejections; {NeedsAttention} after `MIN_TESTS` rejections: a
+ * value that no longer works would cause an outage.
+ */
 async function requireValid(context: StepContext, publication: Publication, value: string): Promise<void> {
   const issuer = issuerOf(context.record);
   const result = await issuer.testValue(context, value);

@@ -37,6 +37,7 @@ export async function removeExpiredSecret(context: StepContext): Promise<void> {
 export async function createSecret(context: StepContext): Promise<void> {
   // True if an earlier worker crashed after it stored the new key ID.
   if (context.record.newKeyId !== undefined) return;
+  // Sets `newKeyId` if the secret of an earlier attempt, whose response was lost, can be used.
   await reconcileAttempts(context, { final: false });
   if (context.record.newKeyId !== undefined) return;
   const app = await requireApplication(context);
@@ -54,6 +55,10 @@ export async function createSecret(context: StepContext): Promise<void> {
   await context.withDirectoryLease(() => addSecret(context));
 }
 
+/**
+ * Adds a client secret. The attempt is stored as `asked` before the request, so that a secret whose response is lost is found later
+ * by its display name.
+ */
 async function addSecret(context: StepContext): Promise<void> {
   const { graph } = context.deps;
   const { objectId } = clientSecretOf(context.record);

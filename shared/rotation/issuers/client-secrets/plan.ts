@@ -97,7 +97,10 @@ function requireClientSecret(app: GraphApplication, keyId: string): PasswordCred
 export const isExpired = ({ expiresOn }: PasswordCredential, now: Date): boolean =>
   expiresOn !== undefined && expiresOn < (now.getTime() - MAX_CLOCK_DIFFERENCE_MS) / SECOND_MS;
 
-/** Returns the expired secret that must be removed first; undefined if the application has a free slot. */
+/**
+ * Returns the expired secret that must be removed first; undefined if the application has a free slot. Reports noRoomForSecret
+ * if no secret has expired, or if the request does not allow its removal.
+ */
 function secretToRemove(
   app: GraphApplication,
   { removeExpired }: ClientSecretRequest,
@@ -122,11 +125,12 @@ function secretToRemove(
   return undefined;
 }
 
-async function lifetimeOf(graph: Graph, app: GraphApplication, wanted: number, onObstacle: OnObstacle) {
+/** Returns the lifetime of the new secret: the requested days, or fewer if the tenant's policy limits them, with a note for users. */
+async function lifetimeOf(graph: Graph, app: GraphApplication, requestedDays: number, onObstacle: OnObstacle) {
   const policy = await graph.passwordPolicy(app.objectId);
   if (policy === "unknown") {
     return {
-      expiryDays: wanted,
+      expiryDays: requestedDays,
       notes: [
         "The tenant's policy for client secrets can't be read. If it has a shorter limit, adding the secret will show it.",
       ],
@@ -147,15 +151,17 @@ async function lifetimeOf(graph: Graph, app: GraphApplication, wanted: number, o
         `A policy of the tenant limits new client secrets of ${app.displayName} to less than a day. Raise that limit, or use a certificate or a federated credential.`,
       ),
     );
-    return { expiryDays: wanted, notes: [] };
+    return { expiryDays: requestedDays, notes: [] };
   }
-  if (policy.longestDays === undefined || policy.longestDays >= wanted) return { expiryDays: wanted, notes: [] };
+  if (policy.longestDays === undefined || policy.longestDays >= requestedDays)
+    return { expiryDays: requestedDays, notes: [] };
   return {
     expiryDays: policy.longestDays,
-    notes: [`The tenant's policy shortens the new secret's lifetime from ${wanted} to ${policy.longestDays} days.`],
+    notes: [`The tenant's policy shortens the new secret's lifetime from ${requestedDays} to ${policy.longestDays} days.`],
   };
 }
 
+/** Plans a rotation that writes no vault secret of the application, only the one in the handover vault. */
 async function planHandoverPlaces(
   deps: PlanDependencies,
   targets: readonly Target[],

@@ -32,6 +32,7 @@ export async function testSignIn(context: StepContext): Promise<void> {
   const result = await deps.signIn(clientSecretOf(record).appId, value);
   const now = context.now();
   const tries = proof.tries + 1;
+  // A rejected sign-in restarts the row of accepted ones. An unclear answer says nothing about the secret.
   const accepted = result.kind === "accepted" ? proof.accepted + 1 : result.kind === "unclear" ? proof.accepted : 0;
   await context.save(() => ({ proof: { ...proof, tries, accepted, lastAt: now.toISOString() } }));
   if (accepted >= REQUIRED_SIGN_INS) return;

@@ -15,13 +15,21 @@ import { removeClientSecret, requireNotInPlaces } from "./retire.ts";
 export const SETTLE_TIME_MS = 15 * MINUTE_MS;
 const RETRY_SECONDS = 60;
 
-/** Removes the new secret if no place and no consumer has it. @throws {ContinueLater} while that is not certain. */
+/**
+ * Step `removeNew` of a rollback, when places and consumers have the old value again. Removes the new secret, unless a consumer may
+ * still use it, and finds and removes secrets of attempts whose response was lost.
+ *
+ * @param findUsers - Returns the names of consumers that may still use the new secret.
+ * @throws {NeedsAttention} stillInUse if a place stores the new secret; {ContinueLater} while a secret of an attempt can still
+ * appear, or a consumer still has time to read the old value.
+ */
 export async function removeNewSecret(context: StepContext, findUsers: () => Promise<string[]>): Promise<void> {
   const { newKeyId } = context.record;
-  // This check comes before the secret is marked for removal, because until then a user can still finish the rotation.
+  // This check comes before the attempt becomes `discarding`. Until then, a user can still finish the rotation.
   if (newKeyId !== undefined) {
     const app = await context.deps.graph.findApplication({ objectId: clientSecretOf(context.record).objectId });
-    // If a place can't be read for long, or it is unclear who uses the secret, the rollback continues, and the secret stays.
+    // Only `stillInUse` stops the rollback. If it is unclear who uses the secret, or a place can't be read after several attempts,
+    // the rollback continues, and `removeCreated` below finds the same reason and keeps the secret.
     if (app !== undefined)
       await requireNotInPlaces(context, app, newKeyId).catch((error: unknown) => {
         if (error instanceof NeedsAttention && error.failure.code !== "stillInUse") return;
@@ -93,8 +101,8 @@ export const saveAttempt = (context: StepContext, displayName: string, change: P
  */
 export async function reconcileAttempts(context: StepContext, { final }: { final: boolean }): Promise<void> {
   // An attempt is `asked` before its request is sent. It stays `asked` if the response is lost.
-  const unsettled = () => context.record.attempts.filter(({ state }) => state === "asked");
-  if (unsettled().length > 0) {
+  const withoutResponse = () => context.record.attempts.filter(({ state }) => state === "asked");
+  if (withoutResponse().length > 0) {
     const app = await context.deps.graph.findApplication({ objectId: clientSecretOf(context.record).objectId });
     for (const { keyId, displayName, expiresOn } of app === undefined ? [] : unrecordedSecrets(context.record, app)) {
       const isUnusable = final || (await readCreatedSecret(context, keyId)) === undefined;
@@ -109,7 +117,8 @@ export async function reconcileAttempts(context: StepContext, { final }: { final
     else if (final) await keepSecret(context, displayName, keyId, keepReason);
   }
   if (!final) return;
-  for (const { askedAt, displayName } of unsettled()) {
+  // An attempt without a response counts as refused once its secret can no longer appear in the directory.
+  for (const { askedAt, displayName } of withoutResponse()) {
     const wait = Date.parse(askedAt) + SETTLE_TIME_MS - context.now().getTime();
     if (wait > 0) throw new ContinueLater(Math.ceil(wait / SECOND_MS));
     await saveAttempt(context, displayName, { state: "refused" });
@@ -150,6 +159,7 @@ async function removeCreated(
     if (removed === "removed" || context.now().getTime() - Date.parse(askedAt) > SETTLE_TIME_MS) return undefined;
   } catch (error) {
     if (error instanceof NeedsAttention) {
+      // During the rotation, a place that stores the secret needs a user. Any other reason only keeps the secret.
       if (final || error.failure.code !== "stillInUse") return error.failure;
       throw error;
     }
@@ -165,15 +175,15 @@ async function keepSecret(
   context: StepContext,
   displayName: string,
   keyId: string,
-  why: RotationFailure,
+  keepReason: RotationFailure,
 ): Promise<void> {
-  const isValueKept = why.code === "lastCredential" && (await readHeldValue(context, keyId)) !== undefined;
+  const isValueKept = keepReason.code === "lastCredential" && (await readHeldValue(context, keyId)) !== undefined;
   const where = `Its value is in the secret ${heldCopyName(context.record.rotationId, keyId)} of the service's own key vault.`;
   await context.save(({ attempts, notes }) => ({
     attempts: changeAttempts(attempts, (one) => one.displayName === displayName, {
       state: "left",
       ...(isValueKept && { isValueKept }),
     }),
-    notes: [...notes, isValueKept ? `${why.message} ${where}` : why.message],
+    notes: [...notes, isValueKept ? `${keepReason.message} ${where}` : keepReason.message],
   }));
 }

@@ -66,9 +66,9 @@ export async function reasonsToKeepOld(context: StepContext): Promise<ReasonsToK
   }
   // Also finds the value in a place if the held copy was deleted.
   const newValue = record.newKeyId === undefined ? undefined : await readCreatedSecret(context, record.newKeyId);
-  const signedIn = newValue === undefined ? undefined : (await deps.signIn(appId, newValue)).kind;
-  if (signedIn === "unclear") throw signInUnclear(appId);
-  if (signedIn !== "accepted") reasons.push("The last sign-in with the new secret was not accepted.");
+  const signInResult = newValue === undefined ? undefined : (await deps.signIn(appId, newValue)).kind;
+  if (signInResult === "unclear") throw signInUnclear(appId);
+  if (signInResult !== "accepted") reasons.push("The last sign-in with the new secret was not accepted.");
   // Copies in other places are ignored: an attacker could keep a compromised secret valid by storing it in a vault.
   return { reasons, targets: record.reason === "compromised" ? [] : await deps.matches.targetsOf(app, oldKeyId) };
 }
@@ -123,6 +123,7 @@ export async function removeClientSecret(
   });
 }
 
+/** Throws as described at `removeClientSecret` if the removal could lock out the application or one of its consumers. */
 async function requireNoLockout(context: StepContext, keyId: string, which: RemovalKind): Promise<void> {
   const { deps, record } = context;
   const { objectId, appName } = clientSecretOf(record);
@@ -190,8 +191,8 @@ export async function requireNotInPlaces(context: StepContext, app: GraphApplica
  */
 async function requireNotElsewhere(context: StepContext, app: GraphApplication, keyId: string): Promise<void> {
   const { deps, record } = context;
-  const own = new Set(record.publications.map(placeKey));
-  const others = (await deps.matches.targetsOf(app, keyId)).filter((one) => !own.has(placeKey(one)));
+  const planned = new Set(record.publications.map(placeKey));
+  const others = (await deps.matches.targetsOf(app, keyId)).filter((place) => !planned.has(placeKey(place)));
   const target = others.find(isCertain);
   const unanswered = others.find((one) => one.unanswered !== undefined)?.unanswered;
   if (target === undefined && unanswered !== undefined) throw unanswered;
@@ -234,11 +235,11 @@ async function storesSecret(
   version: SecretVersion & { value: string },
   keyId: string,
 ): Promise<boolean> {
-  const value = await readHeldValue(context, keyId);
-  if (value !== undefined) return version.value === value;
-  const isNewOne = keyId !== context.record.newKeyId && version.value === (await readHeldCopy(context));
+  const heldValue = await readHeldValue(context, keyId);
+  if (heldValue !== undefined) return version.value === heldValue;
+  const isNewValue = keyId !== context.record.newKeyId && version.value === (await readHeldCopy(context));
   const hint = app.passwords.find((one) => one.keyId === keyId)?.hint;
-  if (isNewOne || (hint !== undefined && !version.value.startsWith(hint))) return false;
+  if (isNewValue || (hint !== undefined && !version.value.startsWith(hint))) return false;
   if (version.tags["entra-key-id"] === keyId) return true;
   if (hint === undefined) return false;
   const { kind } = await context.deps.signIn(app.appId, version.value);

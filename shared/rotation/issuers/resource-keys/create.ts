@@ -70,19 +70,20 @@ export async function regenerateOnce(
   const kind = kindOf(context.record);
   const keys = await listKeys(context);
   const present = keys.find(({ name }) => name === keyName);
-  // Without the old key nothing can be rolled back, so a user decides then.
+  // The new key is regenerated before any place is written, so the rotation can roll back. The old key is regenerated last. A
+  // rollback would restore a key that is gone, so a user must act.
   const Stop = which === "new" ? RollBack : NeedsAttention;
   if (present === undefined)
     throw new Stop("keyGone", `The resource does not list the key ${keyName}.`, CHECK_RESOURCE);
-  const earlier = attemptOf(context.record, keyName);
+  const earlierAttempt = attemptOf(context.record, keyName);
   let previous = await readHeldValue(context, previousCopyOf(keyName));
-  if (earlier?.state === "asked") {
+  if (earlierAttempt?.state === "asked") {
     if (previous === undefined) {
       const message = `The copy of the value that ${keyName} had before is no longer in the service's own key vault, so it is unknown whether the key was regenerated.`;
       throw new Stop("valueLost", message, "Check who deleted it, then start a new rotation.");
     }
     if (present.value !== previous) return present;
-    const wait = Date.parse(earlier.askedAt) + SETTLE_TIME_MS - context.now().getTime();
+    const wait = Date.parse(earlierAttempt.askedAt) + SETTLE_TIME_MS - context.now().getTime();
     if (wait > 0) throw new ContinueLater(Math.min(RETRY_SECONDS, Math.ceil(wait / SECOND_MS)));
   }
   await requireAllowed(keys);
@@ -107,7 +108,8 @@ export async function regenerateOnce(
   return await auditedEffect(context, "rotation.keyRegenerated", details, () =>
     context.withHeartbeat(regenerate),
   ).catch(async (error: unknown) => {
-    // The request was rejected. Every other failure leaves it unclear whether the key was regenerated.
+    // The request was rejected. Every other failure leaves it unclear whether the key was regenerated. Also after a `conflict`: an
+    // earlier request that regenerates this key may still be in progress.
     if (error instanceof CloudFailure && !error.unclear && error.code !== "conflict")
       await context.save((record) => ({ attempts: withAttempt(record, keyName, { state: "refused" }) }));
     throw error;

@@ -14,7 +14,7 @@ import { placeKey } from "../../targets.ts";
 
 /** Longest resource ID as part of a row key, which has at most 1,024 characters with its other parts. */
 const MAX_ID_CHARACTERS = 900;
-/** Number of versions of a vault secret that are read if a consumer does not follow new ones. */
+/** Number of versions of a vault secret that are read if a consumer does not follow new ones. Each costs one request. */
 const MAX_EARLIER_VERSIONS = 10;
 
 /**
@@ -106,25 +106,27 @@ function requireKind(resourceId: string): KeyKind {
 function keyInUse(
   kind: KeyKind,
   compared: readonly ComparedPlace[],
-  { pair: wanted, requestedPlace }: ResourceKeyRequest,
+  { pair: requestedPair, requestedPlace }: ResourceKeyRequest,
 ): string {
   const fail = (text: string): never => {
     throw new Problem("notRotatable", text);
   };
-  if (wanted !== undefined && !kind.pairs.some((pair) => pair.includes(wanted))) {
+  if (requestedPair !== undefined && !kind.pairs.some((pair) => pair.includes(requestedPair))) {
     throw invalidBody("pair", `must be a key of a ${kind.title}: ${kind.pairs.flat().join(", ")}`);
   }
   const requestedKey =
     requestedPlace === undefined
       ? undefined
       : compared.find((one) => placeKey(one) === placeKey(requestedPlace))?.keyName;
-  const keyOfPair = wanted ?? requestedKey;
-  const held = kind.pairs
+  // Either key of a pair names the pair.
+  const keyOfPair = requestedPair ?? requestedKey;
+  // For each pair that is considered and in use: the places that store one of its keys.
+  const placesByPair = kind.pairs
     .filter((pair) => keyOfPair === undefined || pair.includes(keyOfPair))
     .map((pair) => compared.filter(({ keyName }) => keyName !== undefined && pair.includes(keyName)))
-    .filter((holders) => holders.length > 0);
-  const [holders] = held;
-  if (holders === undefined) {
+    .filter((places) => places.length > 0);
+  const [storingPlaces] = placesByPair;
+  if (storingPlaces === undefined) {
     const other = compared.filter(({ otherResource }) => otherResource);
     return fail(
       other.length > 0
@@ -132,14 +134,14 @@ function keyInUse(
         : `No known vault secret stores a current key of this ${kind.title}, so it is unknown which key is in use. Name the vault secrets that store it (targets), or discover the credentials again.`,
     );
   }
-  if (held.length > 1) {
-    const pairs = held.map(([first]) => first!.keyName).join(" and ");
+  if (placesByPair.length > 1) {
+    const pairs = placesByPair.map(([first]) => first!.keyName).join(" and ");
     return fail(`Vault secrets store keys of several pairs: ${pairs}. Name the key to rotate (pair).`);
   }
-  const names = [...new Set(holders.map(({ keyName }) => keyName!))];
+  const names = [...new Set(storingPlaces.map(({ keyName }) => keyName!))];
   if (names.length > 1) {
     const texts = names.map((name) => {
-      const places = holders.filter(({ keyName }) => keyName === name).map(placeOf);
+      const places = storingPlaces.filter(({ keyName }) => keyName === name).map(placeOf);
       return `${places.join(", ")} ${places.length === 1 ? "stores" : "store"} ${name}`;
     });
     return fail(
@@ -173,20 +175,20 @@ async function usersOfEarlierVersions(
   keys: readonly ListedKey[],
   newKeyId: string,
 ): Promise<string[]> {
-  const found = await consumers.findConsumers({ places: publications });
+  const { consumers: knownConsumers } = await consumers.findConsumers({ places: publications });
   const users: string[] = [];
   for (const publication of publications) {
     const { vaultName, vaultUri, secretName, plannedVersion } = publication;
-    const fixed = found.consumers.filter(
+    const withFixedVersion = knownConsumers.filter(
       (one) => (one.how === "willBreak" || one.copy === true) && placeKey(one) === placeKey(publication),
     );
-    if (fixed.length === 0) continue;
+    if (withFixedVersion.length === 0) continue;
     const vault = vaults.open({ name: vaultName, vaultUri });
     for (const { version } of (await vault.versions(secretName)).slice(0, MAX_EARLIER_VERSIONS)) {
       if (version === plannedVersion) continue;
       const earlier = await unlessDisabled(vault.read(secretName, version));
       if (earlier === undefined || !containedKeys(earlier.value, keys).includes(newKeyId)) continue;
-      const names = fixed.map(({ kind, name }) => `${kind} ${name}`).join(", ");
+      const names = withFixedVersion.map(({ kind, name }) => `${kind} ${name}`).join(", ");
       users.push(`Version ${version} of ${placeOf(publication)}, which ${names} may use,`);
       break;
     }
@@ -194,6 +196,7 @@ async function usersOfEarlierVersions(
   return users;
 }
 
+/** Returns what a user must know about a place that the rotation does not write. */
 function noteOf(place: ComparedPlace, newKeyId: string): string[] {
   if (place.otherResource)
     return [`${placeOf(place)} stores a key of the resource in a connection string of another resource.`];

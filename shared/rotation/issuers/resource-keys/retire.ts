@@ -34,7 +34,7 @@ async function requireReplaced(context: StepContext, keys: readonly ListedKey[])
     compared.some((one) => placeKey(one) === placeKey(place) && one.keyName === record.newKeyId);
   const users = compared.filter(
     (one) =>
-      (one.contained.includes(oldKeyId) || one.unreadable === true) && (isWritten(record, one) || !acceptsLoss(record)),
+      (one.contained.includes(oldKeyId) || one.unreadable === true) && (isWritten(record, one) || !ignoresOtherPlaces(record)),
   );
   const unwritten = record.publications.filter((place) => !isNew(place));
   const named = [...new Set([...users, ...unwritten].map(placeOf))];
@@ -49,10 +49,16 @@ async function requireReplaced(context: StepContext, keys: readonly ListedKey[])
 const isWritten = ({ publications }: RotationRecord, place: Target): boolean =>
   publications.some((one) => placeKey(one) === placeKey(place));
 
-/** An attacker could keep a compromised key valid by storing it in a vault. With `force`, a user has seen who stores it. */
-const acceptsLoss = ({ reason, finish }: RotationRecord): boolean => reason === "compromised" || finish?.force === true;
+/**
+ * Returns whether the old key is regenerated although places that the rotation does not write store it, or may store it. An attacker
+ * could keep a compromised key valid by storing it in a vault. With `force`, a user has seen which places store it.
+ */
+const ignoresOtherPlaces = ({ reason, finish }: RotationRecord): boolean => reason === "compromised" || finish?.force === true;
 
-/** Returns whether the resource still has the old key, although its regeneration was requested. */
+/**
+ * Returns whether the resource still has the old key, although its regeneration was requested. A user can then cancel the rotation.
+ * False while the request can still take effect, and if the held copy of the key's previous value is missing.
+ */
 export async function isOldKeyKept(deps: StepDependencies, record: RotationRecord): Promise<boolean> {
   const { oldKeyId } = resourceKeyOf(record);
   const askedAt = record.attempts.find(({ keyId }) => keyId === oldKeyId)?.askedAt;
@@ -82,9 +88,9 @@ export async function reasonsToKeepOld(context: StepContext): Promise<ReasonsToK
       : [];
   if (record.reason === "compromised") return { reasons, targets: [] };
   const others = (await findTargets(context)).filter((place) => !isWritten(record, place));
-  const left = others.map(
+  const otherPlaces = others.map(
     (place) =>
       `${placeOf(place)} stores ${oldKeyId} and was not updated. Write ${newKeyId} to it, or delete the secret if nothing uses it. Until then the next rotation of this resource can't start.`,
   );
-  return { reasons: [...reasons, ...left], targets: [] };
+  return { reasons: [...reasons, ...otherPlaces], targets: [] };
 }
