@@ -111,7 +111,8 @@ export interface Alerts {
   readonly owners: Owners;
   /** Evaluates the rules that are due and creates deliveries. Called by the timer and soon after a scan. */
   evaluate(): Promise<void>;
-  /** Returns the notification that a rule would send now, and the time of the next one. Sends and writes nothing.
+  /**
+   * Returns the notification that a rule would send now, and the time of the next one. Sends and writes nothing.
    *
    * @param rule - A stored rule, or one from `rules.planned`.
    */
@@ -122,7 +123,8 @@ export interface Alerts {
   deliver(deliveryId: string): Promise<void>;
   /** Handles the poison queue message of a delivery. */
   reviveDelivery(deliveryId: string): Promise<void>;
-  /** Sends an example through a rule's channel and returns the result. One attempt, recorded in the history as a test.
+  /**
+   * Sends an example through a rule's channel and returns the result. One attempt, recorded in the history as a test.
    *
    * @throws {Problem} notFound
    */

@@ -81,10 +81,10 @@ export function createMailDeliveries(deps: {
     const { deliveryId, test } = delivery;
     // `fallback`, the addresses of the rule's recipients, is set once the items are assigned to recipients.
     if (delivery.fallback === undefined) await plan(delivery);
-    const keys = await mailboxes.add(deliveryId);
+    const mailboxKeys = await mailboxes.add(deliveryId);
     await mailboxes.run(test ? TEST_MAILS_MS : MAILS_MS);
     let row = await history.get(deliveryId);
-    if (row?.status === "pending") row = await conclude(await withExpectedTimes(row, keys));
+    if (row?.status === "pending") row = await conclude(await withExpectedTimes(row, mailboxKeys));
     if (row?.status !== "pending") return undefined;
     const waitSeconds = row.parts
       .filter((part) => !isFinal(part))
@@ -110,18 +110,21 @@ export function createMailDeliveries(deps: {
     return await write(row, { fallback, parts: partsByOwner({ recipients: fallback }, itemsIn(row), resolve) });
   }
 
-  /** Writes the expected send time into parts that only wait for the rate limit. */
-  async function withExpectedTimes(row: Row<DeliveryRecord>, keys: Map<number, string>): Promise<Row<DeliveryRecord>> {
+  /** Writes the expected send time into parts that only wait for the rate limit. @param mailboxKeys - By the part's index. */
+  async function withExpectedTimes(
+    row: Row<DeliveryRecord>,
+    mailboxKeys: Map<number, string>,
+  ): Promise<Row<DeliveryRecord>> {
     if (!row.parts.some(({ status }) => status === "waiting")) return row;
     const slots = await mailboxes.sendSlots();
     let isChanged = false;
     const parts = row.parts.map((part, index) => {
-      const slot = part.status === "waiting" ? slots.get(keys.get(index) ?? "") : undefined;
+      const slot = part.status === "waiting" ? slots.get(mailboxKeys.get(index) ?? "") : undefined;
       if (!slot) return part;
       const writtenTime = Date.parse(part.notBefore ?? "");
       if (Math.abs(writtenTime - slot.at.getTime()) < MIN_WAIT_CHANGE_MS) return part;
       isChanged = true;
-      return { ...part, notBefore: slot.at.toISOString(), waits: waitText(mailboxes, slot.before) };
+      return { ...part, notBefore: slot.at.toISOString(), waits: waitText(mailboxes, slot.mailsBefore) };
     });
     return isChanged ? await writeParts(row, parts) : row;
   }
@@ -143,11 +146,8 @@ export function createMailDeliveries(deps: {
   return { work, cleanUp: () => mailboxes.cleanUp() };
 }
 
-/**
- * Explains the delay of a mail. `before`: number of mails that are sent earlier; negative if a mail to the recipients is in
- * progress.
- */
-const waitText = ({ pace }: MailboxQueue, before: number): string =>
-  before < 0
+/** Explains the delay of a mail. @param mailsBefore - As in `SendSlot`. */
+const waitText = ({ limitText }: MailboxQueue, mailsBefore: number): string =>
+  mailsBefore < 0
     ? "Waiting for an earlier mail to the same recipients."
-    : `Rate limit: ${pace}, most urgent first.${before === 0 ? "" : ` ${before} mails are sent before this one.`}`;
+    : `Rate limit: ${limitText}, most urgent first.${mailsBefore === 0 ? "" : ` ${mailsBefore} mails are sent before this one.`}`;

@@ -7,11 +7,11 @@ import {
   groupLines,
   type OwnerGroup,
   ownerText,
-  placeKey,
-  placeText,
+  locationKey,
+  locationText,
 } from "./line-groups.ts";
 import type { Message } from "./message.ts";
-import { type MessageLine, type MessageLink, type Place, truncate } from "./message-line.ts";
+import { type MessageLine, type MessageLink, type ItemLocation, truncate } from "./message-line.ts";
 
 /** Formats alert messages as mails, in HTML and plain text. */
 
@@ -22,7 +22,7 @@ const MAX_SUBJECT = 180;
 export const MAX_MAIL_BYTES = 90_000;
 /** Bytes between two lines or headings: a line break in HTML and two in plain text. */
 const SEPARATOR_BYTES = 3;
-/** Maximum length of one detail, so that a single line can't fill a mail. */
+/** Maximum length of one fact, so that a single line can't fill a mail. */
 const MAX_FACT = 800;
 /** Maximum number of sentences about rules and of history links. A delayed mail can combine many deliveries. */
 const MAX_SENTENCES = 12;
@@ -70,19 +70,19 @@ function linesThatFit(message: Message): MessageLine[] {
     textOf(message, "", lines.length),
     subjectOf(message),
   );
-  const [owners, places] = [new Set<string | undefined>(), new Set<string>()];
+  const [owners, locations] = [new Set<string | undefined>(), new Set<string>()];
   let remainingBytes = MAX_MAIL_BYTES - bytesWithoutLines;
   for (const [index, line] of lines.entries()) {
-    const { place } = line;
-    const key = place && JSON.stringify([place.owner, placeKey(place)]);
+    const { location } = line;
+    const key = location && JSON.stringify([location.owner, locationKey(location)]);
     remainingBytes -= byteLength(htmlLine(line), textLine(line)) + SEPARATOR_BYTES;
-    if (!owners.has(place?.owner))
-      remainingBytes -= byteLength(htmlOwner(place?.owner), textOwner(place?.owner)) + SEPARATOR_BYTES;
-    if (place && key !== undefined && !places.has(key))
-      remainingBytes -= byteLength(htmlPlace(place), textPlace(place)) + SEPARATOR_BYTES;
+    if (!owners.has(location?.owner))
+      remainingBytes -= byteLength(htmlOwner(location?.owner), textOwner(location?.owner)) + SEPARATOR_BYTES;
+    if (location && key !== undefined && !locations.has(key))
+      remainingBytes -= byteLength(htmlLocation(location), textLocation(location)) + SEPARATOR_BYTES;
     if (remainingBytes < 0) return lines.slice(0, index);
-    owners.add(place?.owner);
-    if (key !== undefined) places.add(key);
+    owners.add(location?.owner);
+    if (key !== undefined) locations.add(key);
   }
   return [...lines];
 }
@@ -150,10 +150,10 @@ function whyOf({ why }: Message): string[] {
 
 const htmlOwners = (owners: readonly OwnerGroup[]): string =>
   owners
-    .map(({ owner, places }) =>
+    .map(({ owner, locations }) =>
       [
         ...(owner === undefined && owners.length === 1 ? [] : [htmlOwner(owner)]),
-        ...places.flatMap(({ place, lines }) => [htmlPlace(place), ...lines.map(htmlLine)]),
+        ...locations.flatMap(({ location, lines }) => [htmlLocation(location), ...lines.map(htmlLine)]),
       ].join("\n"),
     )
     .join("\n");
@@ -161,22 +161,22 @@ const htmlOwners = (owners: readonly OwnerGroup[]): string =>
 /** Maximum length of a heading. An owner tag and the name of an application have at most 256 characters. */
 const MAX_HEADING = 400;
 const ownerHeading = (owner: string | undefined): string => truncate(ownerText(owner), MAX_HEADING);
-const placeHeading = (place: Place | undefined): string => truncate(placeText(place), MAX_HEADING);
+const locationHeading = (location: ItemLocation | undefined): string => truncate(locationText(location), MAX_HEADING);
 
 const htmlOwner = (owner: string | undefined): string =>
   `<h2 style="margin:20px 0 0;font-size:16px;line-height:24px;border-top:1px solid #e5e7eb;padding-top:12px">${escapeHtml(ownerHeading(owner))}</h2>`;
 
-const PLACE_STYLE = "margin:12px 0 0;color:#4b5563";
+const LOCATION_STYLE = "margin:12px 0 0;color:#4b5563";
 
-function htmlPlace(place: Place | undefined): string {
-  const heading = placeHeading(place);
+function htmlLocation(location: ItemLocation | undefined): string {
+  const heading = locationHeading(location);
   if (heading === "") return "";
   const name = `<b>${escapeHtml(heading)}</b>`;
-  const linked = place?.url === undefined ? name : `<a href="${escapeHtml(place.url)}">${name}</a>`;
-  return `<p style="${PLACE_STYLE}">${[linked, ...assignOwnerLinks(place).map(anchor)].join(" · ")}</p>`;
+  const linked = location?.url === undefined ? name : `<a href="${escapeHtml(location.url)}">${name}</a>`;
+  return `<p style="${LOCATION_STYLE}">${[linked, ...assignOwnerLinks(location).map(anchor)].join(" · ")}</p>`;
 }
 
-/** The first link is on the name. The others, such as the one to the Azure portal, are beside the details. */
+/** The first link is on the name. The others, such as the one to the Azure portal, are beside the facts. */
 function htmlLine(line: MessageLine): string {
   const { urgency, label, title, what, command, links } = line;
   const [first, ...others] = links;
@@ -189,7 +189,7 @@ function htmlLine(line: MessageLine): string {
 
 const anchor = ({ text, url }: MessageLink): string => `<a href="${escapeHtml(url)}">${escapeHtml(text)}</a>`;
 
-/** Returns the details that the headings above the line don't contain. */
+/** Returns the facts that the headings above the line don't contain. */
 const factsOf = (line: MessageLine): [string, string][] =>
   factsUnderHeadings(line).map(([label, value]) => [label, truncate(value, MAX_FACT)]);
 
@@ -212,10 +212,10 @@ function textOf(message: Message, sections: string, omittedLines: number): strin
 
 const textOwners = (owners: readonly OwnerGroup[]): string =>
   owners
-    .map(({ owner, places }) =>
+    .map(({ owner, locations }) =>
       [
         ...(owner === undefined && owners.length === 1 ? [] : [textOwner(owner)]),
-        ...places.flatMap(({ place, lines }) => [textPlace(place), ...lines.map(textLine)]),
+        ...locations.flatMap(({ location, lines }) => [textLocation(location), ...lines.map(textLine)]),
       ]
         .filter((block) => block !== "")
         .join("\n\n"),
@@ -224,10 +224,10 @@ const textOwners = (owners: readonly OwnerGroup[]): string =>
 
 const textOwner = (owner: string | undefined): string => `# ${ownerHeading(owner)}`;
 
-function textPlace(place: Place | undefined): string {
-  const heading = placeHeading(place);
+function textLocation(location: ItemLocation | undefined): string {
+  const heading = locationHeading(location);
   if (heading === "") return "";
-  return [`## ${heading}`, ...assignOwnerLinks(place).map(({ text, url }) => `${text}: ${url}`)].join("\n");
+  return [`## ${heading}`, ...assignOwnerLinks(location).map(({ text, url }) => `${text}: ${url}`)].join("\n");
 }
 
 function textLine(line: MessageLine): string {

@@ -52,14 +52,16 @@ export interface Forecast {
 export interface Evaluation {
   /** Evaluates the rules that are due and creates deliveries for their items. */
   run(): Promise<void>;
-  /** Returns the items that a rule would notify about now, even if it is disabled or not due. Writes nothing.
+  /**
+   * Returns the items that a rule would notify about now, even if it is disabled or not due. Writes nothing.
    *
    * @param rule - A stored rule, or a new one without earlier notifications.
    */
   forecast(rule: RuleRecord): Promise<Forecast>;
 }
 
-/** Creates the evaluation. It makes these writes for one rule, in this order:
+/**
+ * Creates the evaluation. It makes these writes for one rule, in this order:
  *
  * 1. The state row with the progress of the evaluation and the pending delivery. This is the commit: without it, nothing has
  *    happened; with it, the remaining steps will be completed.
@@ -163,6 +165,7 @@ export function createEvaluation(
     const { now, vaults } = context;
     // Held deliveries may have been sent between the copy and the restore, so a person must send or drop them.
     const held = mayHaveBeenSent(rule, stored, restored);
+    // Each round sends at most one message and starts from the state that the last round wrote.
     let row = stored;
     for (let round = 0; round < MAX_ROUNDS; round++) {
       const before = startOf(rule, row);
@@ -269,7 +272,10 @@ function startOf(rule: RuleRecord, state: StateRecord | undefined): StateRecord 
   return { ...retained, generation: rule.generation, revision: 0, ...(followed ? { followUpAt: at } : {}) };
 }
 
-/** Returns whether the state must be written although there are no items. */
+/**
+ * Returns whether the state must be written although there are no items. A digest writes it always, because its time decides when the
+ * next digest is due.
+ */
 const isWorthWriting = (rule: RuleRecord, before: StateRecord, after: StateRecord): boolean =>
   rule.deliveryMode === "digest" ||
   // As text, because `scansSeen` is an array.

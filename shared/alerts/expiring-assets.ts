@@ -53,14 +53,15 @@ export interface Span {
   revision: number;
 }
 
-/** A range of index rows to read: the assets of one type in a partition, by expiry. */
-interface Source {
+/** A range of rows to read from the index by expiry: the assets of one type in a partition. */
+interface IndexRange {
   partitionKey: string;
   type: AssetType;
   range: ExpiryRange;
 }
 
-/** Returns assets that a rule must notify about, most urgent first, at most `limit`. `isIncomplete`: rows could not be read.
+/**
+ * Returns assets that a rule must notify about, most urgent first, at most `limit`. `isIncomplete`: rows could not be read.
  *
  * Reads only what can be new since the last evaluation: the ranges of the index by expiry that reached a threshold, and, for
  * vaults with changed assets, everything within the highest threshold. Reading too much is harmless, because the notification
@@ -100,19 +101,23 @@ export async function expiringItems(
   };
 
   // A snooze with filters ended: evaluate again from its start, because matching assets were suppressed.
-  const extended = suppressedSince && { ...span, from: new Date(Math.min(+suppressedSince, +span.from)), revision: 0 };
-  const since = extended ?? span;
+  const extendedSpan = suppressedSince && {
+    ...span,
+    from: new Date(Math.min(+suppressedSince, +span.from)),
+    revision: 0,
+  };
+  const evaluatedSpan = extendedSpan ?? span;
   // A rule about late renewals has no thresholds, so no range by days.
   for (const { partitionKey, type, range } of rule.alertType === "lateRenewal"
     ? []
-    : sourcesOf(rule, thresholds, since, snapshot)) {
+    : rangesToRead(rule, thresholds, evaluatedSpan, snapshot)) {
     const bounds = expiryBounds(type, range.from, range.before, false);
     for await (const rows of tables.pages(Assets, { partitionKey, ...bounds, select: [...COLUMNS], onCorrupt }))
       await addItems(rows);
   }
   const late = lateBounds(Math.floor(span.to.getTime() / 1000) + 1);
-  const oldest = rule.alertType === "expired" ? 0 : secondAfter(since.from, 0);
-  for (const partitionKey of latePartitionsOf(rule, thresholds, since, snapshot)) {
+  const oldest = rule.alertType === "expired" ? 0 : secondAfter(evaluatedSpan.from, 0);
+  for (const partitionKey of latePartitionsOf(rule, thresholds, evaluatedSpan, snapshot)) {
     for await (const rows of tables.pages(Assets, { partitionKey, ...late, select: [...COLUMNS], onCorrupt })) {
       const unexpired = rows.filter(({ expiresOn }) => expiresOn !== undefined && expiresOn >= oldest);
       // The notification log is read from the first to the last expiry.
@@ -202,19 +207,27 @@ const credentialOfItem = ({
 });
 
 /**
- * Returns the ranges of rows to read for a rule. A holder is a source of credentials other than key vaults, such as Entra
- * applications; its credentials are stored like the assets of a subscription.
+ * Returns the ranges to read for a rule without late renewals: all assets within the highest threshold of each changed vault, and for
+ * all vaults the assets that reached a threshold since the last evaluation.
+ *
+ * A holder is an internal vault record for credentials that are in no key vault, such as those of Entra applications. All holders of
+ * a source are stored like the vaults of one subscription, so they have a partition of their own.
  */
-function sourcesOf(rule: RuleRecord, thresholds: readonly number[], span: Span, snapshot: VaultSnapshot): Source[] {
+function rangesToRead(
+  rule: RuleRecord,
+  thresholds: readonly number[],
+  span: Span,
+  snapshot: VaultSnapshot,
+): IndexRange[] {
   const { vault, subscription, type } = rule.filters;
   const types = type === undefined ? ASSET_TYPES : [type];
   const sources = sourcesInScope(rule);
   const vaults = vaultsInScope(rule, snapshot);
   // The partitions with all assets: one, or one per source other than key vaults.
-  const holders = sources?.flatMap((source) => (source === "keyVault" ? [] : source));
+  const holderSources = sources?.flatMap((source) => (source === "keyVault" ? [] : source));
   const partitionsWithAll =
-    vault === undefined && subscription === undefined && holders?.length
-      ? holders.map((source) => ({
+    vault === undefined && subscription === undefined && holderSources?.length
+      ? holderSources.map((source) => ({
           partitionKey: partitions.subscription(holderSubscription(source)),
           vaults: vaults.filter(({ source: vaultSource }) => vaultSource === source),
         }))
@@ -268,9 +281,11 @@ function sourcesOf(rule: RuleRecord, thresholds: readonly number[], span: Span, 
   ];
 }
 
+/** Returns the sources whose assets the rule covers. Undefined: all. */
 const sourcesInScope = (rule: RuleRecord): readonly AssetSource[] | undefined =>
   rule.alertType === "credentialExpiry" ? HOLDER_SOURCES : rule.filters.source && [rule.filters.source];
 
+/** Returns the vaults and holders of the snapshot that match the rule's filters. */
 function vaultsInScope(rule: RuleRecord, snapshot: VaultSnapshot): SummaryVault[] {
   const { vault, subscription } = rule.filters;
   const sources = sourcesInScope(rule);

@@ -62,7 +62,8 @@ export interface ItemFinderDeps {
 export function createItemFinder(deps: ItemFinderDeps) {
   const { tables, notifications, trackedAlerts } = deps;
 
-  /** Returns the items of a rule.
+  /**
+   * Returns the items of a rule.
    *
    * @param progress - The state from which the evaluation resumes.
    * @param stored - The rule's state. Undefined before the first evaluation.
@@ -100,7 +101,7 @@ export function createItemFinder(deps: ItemFinderDeps) {
         const reading = await context.violations();
         if (!mayHaveEnded(reading, from, progress.violationVaults)) return withoutResolutions(newItems, newItems.state);
         const { ofType, others } = ofKind((await trackedAlerts.ofRule(rule.ruleId)).values(), "violation");
-        // All violations are checked if the rule's scope changed since the last check.
+        // `violationVaults` is missing if the rule's scope changed since the last check. All violations are then checked.
         const since = progress.violationVaults === undefined ? new Date(0) : from;
         const { resolved, silent } = separateSilent(rule, await endedViolations(ofType, since, reading, tables));
         const closed = [...others, ...silent];
@@ -138,7 +139,8 @@ export function createItemFinder(deps: ItemFinderDeps) {
     }
   };
 
-  /** Returns new items and resolved alerts, at most as many as fit into one message.
+  /**
+   * Returns new items and resolved alerts, at most as many as fit into one message.
    *
    * @param others - Alerts from before the rule's type was changed. They are closed without a notification.
    */
@@ -163,7 +165,11 @@ export function createItemFinder(deps: ItemFinderDeps) {
   }
 }
 
-/** Separates resolutions to send from silent ones. A rule that opens incidents sends all, because only a message closes them. */
+/**
+ * Separates resolutions to send from silent ones. `joined` are alerts about credentials that became entries of another asset. The
+ * alert about that asset continues, so users need no message. A rule that opens incidents sends all, because only a message closes
+ * an incident.
+ */
 const separateSilent = (
   { deliveryMethod }: RuleRecord,
   { resolved, joined }: Awaited<ReturnType<typeof endedAssets>>,

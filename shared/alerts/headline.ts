@@ -128,7 +128,7 @@ function commonProblemOf(open: readonly HeadlineEntry[]): CommonProblem | undefi
   if (open.length === 0) return undefined;
   // A failure of scans as a whole names neither a vault nor a subscription. Its text says what failed.
   if (open.every(({ item }) => UNREAD_KINDS.has(item.kind)))
-    return failuresOf(open).every(hasPlace) ? "unread" : undefined;
+    return failuresOf(open).every(hasLocation) ? "unread" : undefined;
   return open.every(({ item }) => isLate(item)) ? "notRenewed" : undefined;
 }
 
@@ -277,7 +277,7 @@ function failuresOf(entries: readonly HeadlineEntry[]): ScanFailureItem[] {
   return [...new Map(failures.map((failure) => [failure.id, failure])).values()];
 }
 
-const hasPlace = ({ vaultName, subscriptionId }: ScanFailureItem): boolean =>
+const hasLocation = ({ vaultName, subscriptionId }: ScanFailureItem): boolean =>
   vaultName !== undefined || Boolean(subscriptionId);
 
 /** Returns how many subscriptions and vaults can't be read. */
@@ -299,9 +299,9 @@ function unreadCounts(entries: readonly HeadlineEntry[]): string {
  * @param form - `numbers`: without the name of the first owner.
  */
 function ownersText(entries: readonly HeadlineEntry[], form: "name" | "numbers" = "name"): string {
-  const places = entries.flatMap(({ line }) => line.place ?? []);
-  const owners = [...new Set(places.map(({ owner }) => owner))].filter((owner) => owner !== "");
-  const unowned = places.filter(({ owner }) => owner === "").length;
+  const locations = entries.flatMap(({ line }) => line.location ?? []);
+  const owners = [...new Set(locations.map(({ owner }) => owner))].filter((owner) => owner !== "");
+  const unowned = locations.filter(({ owner }) => owner === "").length;
   const [first, ...others] = owners;
   if (first === undefined) return unowned > 0 ? " (no owner)" : "";
   const named = `${others.length > 0 ? "owners" : "owner"}: ${truncate(first, MAX_OWNER)}${others.length > 0 ? ` and ${others.length} more` : ""}`;

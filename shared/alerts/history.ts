@@ -22,7 +22,8 @@ import {
 
 /** The alert history: deliveries, and lists of them by rule and status. */
 
-/** A list entry of a delivery. One row per combination of filters: all, by status, by rule, by rule and status; and one row in
+/**
+ * A list entry of a delivery. One row per combination of filters: all, by status, by rule, by rule and status; and one row in
  * ascending order of time.
  */
 export const HistoryRow = entity("AlertHistory", DeliverySummary);
@@ -82,7 +83,8 @@ const PURGE_PARALLEL = 8;
 
 /** Deliveries and their lists. */
 export interface History {
-  /** Writes the list entries of a delivery and removes those of its former status, in one transaction unless the delivery was
+  /**
+   * Writes the list entries of a delivery and removes those of its former status, in one transaction unless the delivery was
    * held (a restore of the store set it to `inDoubt`). Idempotent.
    */
   updateLists(delivery: DeliveryRecord): Promise<void>;
@@ -90,13 +92,13 @@ export interface History {
   record(delivery: DeliveryRecord): Promise<void>;
   /** Returns a delivery. Undefined for an unknown or invalid id. */
   get(deliveryId: string): Promise<Row<DeliveryRecord> | undefined>;
-  /** Returns one page, newest first. One request per page with a cursor, for all filters.
+  /**
+   * Returns one page, newest first. One request per page with a cursor, for all filters.
    *
    * @throws {Problem} invalidCursor
    */
   list(filter: HistoryFilter, request: PageRequest): Promise<Page<DeliverySummary>>;
-  /** Returns the number of deliveries per status since a time, without tests. Counts at most the newest 1,000. One request.
-   */
+  /** Returns the number of deliveries per status since a time, without tests. Counts at most the newest 1,000. One request. */
   countsSince(since: Date): Promise<Record<DeliveryStatus, number>>;
   /** Returns the ids of pending deliveries whose next step was due before this time: their queue message was probably lost. */
   overdue(before: Date): Promise<string[]>;
@@ -157,9 +159,9 @@ export function createHistory(tables: Tables): History {
       isUlid(deliveryId) ? tables.get(Deliveries, deliveryId, DELIVERY_ROW) : Promise.resolve(undefined),
 
     async list(filter, request) {
-      const identity = fingerprint([filter.start, filter.end, filter.status, filter.ruleId]);
+      const filterFingerprint = fingerprint([filter.start, filter.end, filter.status, filter.ruleId]);
       const cursor = request.cursor === undefined ? undefined : decodeCursor(Cursor, request.cursor);
-      if (cursor && cursor.filter !== identity) {
+      if (cursor && cursor.filter !== filterFingerprint) {
         throw new Problem(
           "invalidCursor",
           "This cursor belongs to other filters. Send it with the same filters, or start without a cursor.",
@@ -172,7 +174,7 @@ export function createHistory(tables: Tables): History {
       if (cursor === undefined) {
         const counted = await count(range, request.offset);
         total = counted.total;
-        after = counted.beforeOffset;
+        after = counted.rowBeforePage;
         if (!counted.reachesOffset)
           return { ...countOf(total), items: [], limit: request.limit, offset, nextCursor: null };
       }
@@ -191,7 +193,7 @@ export function createHistory(tables: Tables): History {
         nextCursor:
           rows.length > request.limit
             ? encodeCursor({
-                filter: identity,
+                filter: filterFingerprint,
                 after: items.at(-1)!.rowKey,
                 offset: offset + items.length,
                 total: total ?? null,
@@ -254,6 +256,7 @@ export function createHistory(tables: Tables): History {
     );
   }
 
+  /** Returns the oldest deliveries, with `before` only those that were created before that time. */
   async function oldest(limit: number, before?: Date): Promise<Purgeable[]> {
     const rows: Purgeable[] = [];
     const end = before ? OLDEST_FIRST + encodeTime(Math.max(0, before.getTime())) : keyEnd(OLDEST_FIRST);
@@ -266,16 +269,16 @@ export function createHistory(tables: Tables): History {
     return rows.slice(0, limit);
   }
 
-  /** Returns the number of rows (null above the largest exact total), and the key of the row before `offset`. */
+  /** Returns the number of rows (null above `MAX_COUNTED`), and the key of the row before the page at `offset`. */
   async function count(range: ReturnType<typeof rangeOf>, offset: number) {
-    let beforeOffset: string | undefined;
+    let rowBeforePage: string | undefined;
     let total = 0;
     for await (const page of tables.pages(HistoryRow, { ...range, select: [] })) {
-      if (total < offset) beforeOffset = page[Math.min(offset - total, page.length) - 1]!.rowKey;
+      if (total < offset) rowBeforePage = page[Math.min(offset - total, page.length) - 1]!.rowKey;
       total += page.length;
       if (total > MAX_COUNTED) break;
     }
-    return { total: total > MAX_COUNTED ? null : total, reachesOffset: total >= offset, beforeOffset };
+    return { total: total > MAX_COUNTED ? null : total, reachesOffset: total >= offset, rowBeforePage };
   }
 }
 

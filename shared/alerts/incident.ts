@@ -6,6 +6,8 @@ import { historyLink, type Links } from "./links.ts";
 import { lineOf, toSingleLines } from "./message.ts";
 import { ASSIGN_OWNER, type MessageLink } from "./message-line.ts";
 
+/** Turns the items of a delivery into incidents. post-webhook.ts opens and closes them in an incident service. */
+
 /** An item as an incident for PagerDuty or ServiceNow. All texts are single lines. */
 export interface Incident {
   /**
@@ -18,7 +20,7 @@ export interface Incident {
   urgency: Urgency;
   /** The problem. Receivers shorten the headline to their limit with `subjectWithin`. */
   headline: Headline;
-  /** Details, with the urgency in words first. */
+  /** Facts about the item, with the urgency in words first. */
   facts: [label: string, value: string][];
   /** The affected component, such as the vault's name. */
   source: string;
@@ -43,7 +45,7 @@ export function incidentOf(
   const identity = tracked ? alertKey(tracked) : notificationKey(item);
   const history = historyLink(links, deliveryId);
   const isResolved = isResolution(item);
-  const assignOwner = isResolved ? undefined : line.place?.assignOwner;
+  const assignOwner = isResolved ? undefined : line.location?.assignOwner;
   // The text contains the level too, because "critical" is also a status of assets and a severity of PagerDuty.
   const urgency = `${line.label.toLowerCase()} (level ${URGENCIES.indexOf(line.urgency) + 1} of ${URGENCIES.length}, 1 is the highest)`;
   const isNextStepInLine = line.facts.some(([label]) => label === "Next step");

@@ -1,31 +1,34 @@
-import { ASSIGN_OWNER, type MessageLine, type MessageLink, NO_OWNER, type Place } from "./message-line.ts";
+import { ASSIGN_OWNER, type MessageLine, type MessageLink, NO_OWNER, type ItemLocation } from "./message-line.ts";
 
-/** Groups the lines of a message by owner, and by what holds the asset: its vault, application or tenant. */
+/**
+ * Groups the lines of a message by owner, and by location: the vault, application or tenant that has the asset. The caller gives the
+ * lines most urgent first, and this order stays within each group. Also writes the headings of the groups and the facts of a line.
+ */
 
-/** Lines of one place, most urgent first. */
-interface PlaceGroup {
-  place: Place | undefined;
+/** Lines of one location, in the given order. */
+interface LocationGroup {
+  location: ItemLocation | undefined;
   lines: MessageLine[];
 }
 
-/** Places of one owner, in the order of their most urgent line. */
+/** Locations of one owner, in the order of their most urgent line. */
 export interface OwnerGroup {
   /** Empty: the asset has no owner tag. Undefined: the items have no owner, such as a failed scan. */
   owner: string | undefined;
-  places: PlaceGroup[];
+  locations: LocationGroup[];
 }
 
-/** Returns the text that identifies a place among those of an owner. */
-export const placeKey = (place: Place | undefined): string | undefined => place?.vault ?? place?.directory;
+/** Returns the text that identifies a location among those of an owner. */
+export const locationKey = (location: ItemLocation | undefined): string | undefined => location?.vault ?? location?.directory;
 
-/** Returns the lines by owner, then by place, both in the order of their most urgent line. */
+/** Returns the lines by owner, then by location, both in the order of their most urgent line. */
 export function groupLines(lines: readonly MessageLine[]): OwnerGroup[] {
-  const owners = Map.groupBy(lines, ({ place }) => place?.owner);
+  const owners = Map.groupBy(lines, ({ location }) => location?.owner);
   return [...owners].map(([owner, ofOwner]) => ({
     owner,
-    places: [...Map.groupBy(ofOwner, ({ place }) => placeKey(place)).values()].map((ofPlace) => ({
-      place: ofPlace[0]!.place,
-      lines: ofPlace,
+    locations: [...Map.groupBy(ofOwner, ({ location }) => locationKey(location)).values()].map((ofLocation) => ({
+      location: ofLocation[0]!.location,
+      lines: ofLocation,
     })),
   }));
 }
@@ -36,20 +39,20 @@ export function ownerText(owner: string | undefined): string {
   return owner === "" ? NO_OWNER : `Owner: ${owner}`;
 }
 
-/** Returns the link to the page on which users assign an owner to the assets of a place, as a list. */
-export const assignOwnerLinks = (place: Place | undefined): MessageLink[] =>
-  place?.assignOwner === undefined ? [] : [{ text: ASSIGN_OWNER, url: place.assignOwner }];
+/** Returns the link to the page on which users assign an owner to the assets of a location, as a list. */
+export const assignOwnerLinks = (location: ItemLocation | undefined): MessageLink[] =>
+  location?.assignOwner === undefined ? [] : [{ text: ASSIGN_OWNER, url: location.assignOwner }];
 
-/** Returns the heading of a place's lines. Empty for items without a place. */
-export function placeText(place: Place | undefined): string {
-  if (place?.directory !== undefined) return place.directory;
-  return place?.vault === undefined ? "" : `Vault ${place.vault}, subscription ${place.subscription ?? "unknown"}`;
+/** Returns the heading of a location's lines. Empty for items without a location. */
+export function locationText(location: ItemLocation | undefined): string {
+  if (location?.directory !== undefined) return location.directory;
+  return location?.vault === undefined ? "" : `Vault ${location.vault}, subscription ${location.subscription ?? "unknown"}`;
 }
 
-/** Minimum length of a detail that gets a line of its own, such as the reason and the next step of a failure. */
+/** Minimum length of a fact that gets a line of its own, such as the reason and the next step of a failure. */
 const LONG_FACT = 80;
 
-/** Returns details as lines: short details are joined, and each long one has a line of its own. */
+/** Returns facts as lines: short facts are joined, and each long one has a line of its own. */
 export function factLines(facts: readonly [string, string][]): string[] {
   const lines: string[] = [];
   let isJoinable = false;
@@ -63,8 +66,8 @@ export function factLines(facts: readonly [string, string][]): string[] {
   return lines;
 }
 
-/** Returns the details of a line, without those that the headings of its owner and place already contain. */
-export const factsUnderHeadings = ({ facts, place }: MessageLine): [string, string][] =>
+/** Returns the facts of a line, without those that the headings of its owner and location already contain. */
+export const factsUnderHeadings = ({ facts, location }: MessageLine): [string, string][] =>
   facts.filter(
-    ([label]) => !(place && (label === "Owner" || (place.vault && (label === "Vault" || label === "Subscription")))),
+    ([label]) => !(location && (label === "Owner" || (location.vault && (label === "Vault" || label === "Subscription")))),
   );

@@ -16,9 +16,10 @@ export interface MailRateLimits {
  * combine the alerts for the same recipients), so that the transaction that starts a mail also counts it. One row for all
  * instances, with times of their own clocks.
  */
-export const Pace = entity(TABLE, z.object({ sent: z.array(z.int()) }));
-export const PACE_ROW = "pace";
+export const SentMailTimes = entity(TABLE, z.object({ sent: z.array(z.int()) }));
+export const SENT_MAIL_TIMES_ROW = "pace";
 
+/** Returns the limits that apply, each as a maximum number of mails in a sliding window. */
 const windows = ({ perMinute, perHour }: MailRateLimits): [count: number, lengthMs: number][] =>
   [[perMinute, MINUTE_MS] as [number, number], [perHour, HOUR_MS] as [number, number]].filter(([count]) => count > 0);
 
@@ -28,8 +29,8 @@ export const isLimited = (limits: MailRateLimits): boolean => windows(limits).le
 export function nextFreeTime(sent: readonly number[], now: number, limits: MailRateLimits): number {
   return windows(limits).reduce((free, [count, lengthMs]) => {
     // The window has `count` mails until the oldest of the last `count` mails leaves it.
-    const before = sent.at(-count);
-    return before === undefined ? free : Math.max(free, before + lengthMs);
+    const oldestInWindow = sent.at(-count);
+    return oldestInWindow === undefined ? free : Math.max(free, oldestInWindow + lengthMs);
   }, now);
 }
 

@@ -12,8 +12,8 @@ import {
   type MailRateLimits,
   nextFreeTime,
   nextSlots,
-  PACE_ROW,
-  Pace,
+  SENT_MAIL_TIMES_ROW,
+  SentMailTimes,
   rateLimitText,
   withSent,
 } from "./mail-rate-limit.ts";
@@ -40,13 +40,11 @@ const UNUSED_MS = 2 * DAY_MS;
 /** The content of a mailbox entry, and the current rule. */
 type EntryContent = MessageSource & { entry: Entry; rule: RuleRecord | undefined };
 
-/**
- * When a mailbox's next mail can be sent, and how many mails are sent before. -1: an earlier mail of the mailbox is in
- * progress.
- */
+/** When a mailbox's next mail can be sent. */
 export interface SendSlot {
   at: Date;
-  before: number;
+  /** Number of mails of other mailboxes that are sent earlier. -1: an earlier mail of this mailbox is in progress. */
+  mailsBefore: number;
 }
 
 /**
@@ -68,7 +66,7 @@ export interface MailboxQueue {
   /** Returns when mailboxes that only wait for the rate limit can send, by key. At most 3 requests. */
   sendSlots(): Promise<Map<string, SendSlot>>;
   /** The rate limits as text. */
-  readonly pace: string;
+  readonly limitText: string;
   /** Removes mailboxes that have been empty for two days. */
   cleanUp(): Promise<void>;
 }
@@ -98,7 +96,7 @@ export function createMailboxes(deps: MailboxDeps): MailboxQueue {
   return {
     add: (deliveryId) => addToMailboxes({ tables, history, clock }, deliveryId),
     run: (budgetMs) => runDue(deps, budgetMs),
-    pace: rateLimitText(limits),
+    limitText: rateLimitText(limits),
 
     async sendSlots() {
       const now = clock.now();
@@ -107,11 +105,11 @@ export function createMailboxes(deps: MailboxDeps): MailboxQueue {
       // Mailboxes whose entries wait for the mail in progress, until the later of its next attempt and the end of its lease.
       const reserved = boxes.flatMap(({ rowKey, mail, waiting: entries }): [string, SendSlot][] => {
         const until = [mail?.notBefore ?? "", mail?.leasedUntil ?? ""].sort()[1]!; // the later one
-        return entries.length > 0 && until > now.toISOString() ? [[rowKey, { at: new Date(until), before: -1 }]] : [];
+        return entries.length > 0 && until > now.toISOString() ? [[rowKey, { at: new Date(until), mailsBefore: -1 }]] : [];
       });
       if (waiting.length === 0) return new Map(reserved);
-      const slots = nextSlots((await readPace(deps))?.sent ?? [], now.getTime(), limits, waiting.length);
-      const slotOf = (before: number): SendSlot => ({ at: new Date(slots[before]!), before });
+      const slots = nextSlots((await readSentMailTimes(deps))?.sent ?? [], now.getTime(), limits, waiting.length);
+      const slotOf = (mailsBefore: number): SendSlot => ({ at: new Date(slots[mailsBefore]!), mailsBefore });
       return new Map([...reserved, ...waiting.map(({ rowKey }, index): [string, SendSlot] => [rowKey, slotOf(index)])]);
     },
 
@@ -177,9 +175,9 @@ async function send(
   now: Date,
 ): Promise<"sent" | "removed" | "rateLimited" | "turnedOff"> {
   const { tables, mails, limits, ownerMailsPerDay } = deps;
-  const pace = await readPace(deps);
+  const sentTimes = await readSentMailTimes(deps);
   const nowMs = now.getTime();
-  if (nextFreeTime(pace?.sent ?? [], nowMs, limits) > nowMs) return "rateLimited";
+  if (nextFreeTime(sentTimes?.sent ?? [], nowMs, limits) > nowMs) return "rateLimited";
   const contents = await contentsOf(deps, box);
   const test = contents.some(({ delivery }) => delivery.test);
   if (!test && !(await deps.settings.values()).enableNotifications) return "turnedOff";
@@ -197,8 +195,8 @@ async function send(
   }
   const operations: Operation[] = [replace(Mailboxes, box.rowKey, started, box.etag)];
   if (isLimited(limits)) {
-    const next = { sent: withSent(pace?.sent ?? [], nowMs) };
-    operations.push(pace ? replace(Pace, PACE_ROW, next, pace.etag) : insert(Pace, PACE_ROW, next));
+    const next = { sent: withSent(sentTimes?.sent ?? [], nowMs) };
+    operations.push(sentTimes ? replace(SentMailTimes, SENT_MAIL_TIMES_ROW, next, sentTimes.etag) : insert(SentMailTimes, SENT_MAIL_TIMES_ROW, next));
   }
   const content = await deps.compose(contents);
   const etags = await tables.transaction(Mailboxes.table, MAILBOXES, operations);
@@ -265,6 +263,6 @@ async function contentsOf({ history, rules }: MailboxDeps, box: MailboxRecord): 
   return contents;
 }
 
-async function readPace({ tables, limits }: MailboxDeps) {
-  return isLimited(limits) ? await tables.get(Pace, MAILBOXES, PACE_ROW) : undefined;
+async function readSentMailTimes({ tables, limits }: MailboxDeps) {
+  return isLimited(limits) ? await tables.get(SentMailTimes, MAILBOXES, SENT_MAIL_TIMES_ROW) : undefined;
 }

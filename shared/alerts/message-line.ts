@@ -8,7 +8,7 @@ export interface MessageLink {
   url: string;
 }
 
-/** One line of a message: the item, its state, details, and links. */
+/** One line of a message: the item, its state, facts, and links. */
 export interface MessageLine {
   urgency: Urgency;
   /** The urgency as text. For an item that expires, it says how much time is left: `Within 7 days`. */
@@ -16,17 +16,17 @@ export interface MessageLine {
   title: string;
   /** The state, as the predicate of the title: `expires in 6 days`. */
   what: string;
-  /** Details as label and value pairs, in display order. */
+  /** Facts about the item, such as its type and expiry, as label and value pairs in display order. */
   facts: [label: string, value: string][];
   /** A command of the Azure CLI that fixes the problem. */
   command?: string;
   /** Links to the service's page about the item, then to the Azure portal. Empty if neither is known. */
   links: MessageLink[];
-  place?: Place;
+  location?: ItemLocation;
 }
 
 /** The owner and location of an item, for grouping in messages. */
-export interface Place {
+export interface ItemLocation {
   /** The value of the owner tag. Empty if there is none. */
   owner: string;
   vault?: string;

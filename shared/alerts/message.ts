@@ -22,7 +22,7 @@ import type {
 } from "./items.ts";
 import { alertKey, isDeniedAccess, trackedItemOf, URGENCIES } from "./items.ts";
 import { assetPageLink, historyLink, type Links, subscriptionText, viewLink } from "./links.ts";
-import { type MessageLine, type MessageLink, NO_OWNER, type Place } from "./message-line.ts";
+import { type MessageLine, type MessageLink, NO_OWNER, type ItemLocation } from "./message-line.ts";
 import { dayCount, expiryText, instantText, timeText } from "./time-text.ts";
 
 /**
@@ -89,7 +89,7 @@ export function messageOf(sources: readonly MessageSource[], links: Links): Mess
   const entries = distinctItems(sources)
     .map(({ item, createdAt, ruleIds }) => {
       const names = ruleNames.size === 1 ? [] : [...ruleIds].map((id) => ruleNames.get(id)!);
-      return { item, line: withRules(placedLineOf(item, new Date(createdAt), links), names) };
+      return { item, line: withRules(lineWithLocation(item, new Date(createdAt), links), names) };
     })
     // Resolved items are last.
     .sort(
@@ -128,7 +128,7 @@ export function messageOf(sources: readonly MessageSource[], links: Links): Mess
           owner ? [`It is sent to you because a tag names you as the owner: “${owner}”.`] : [],
         ),
       ),
-      `To stop these notifications, ${lines.some(({ place }) => place) ? "snooze the asset on its page, or " : ""}ask an administrator to remove you from the rule's recipients or to disable the rule.`,
+      `To stop these notifications, ${lines.some(({ location }) => location) ? "snooze the asset on its page, or " : ""}ask an administrator to remove you from the rule's recipients or to disable the rule.`,
     ],
     ruleName: deliveries[0]!.ruleName,
     histories: histories.length === 1 && histories[0] === mainLink?.url ? [] : histories,
@@ -237,7 +237,7 @@ export const urgencyIn = (items: readonly Item[], createdAt: Date): number =>
   );
 
 /** Returns the owner and location of an asset or violation, also for later items about it. Undefined for other items. */
-function placeOf(item: Item, links: Links): Place | undefined {
+function locationOf(item: Item, links: Links): ItemLocation | undefined {
   const subject = "of" in item ? item.of : item;
   if (subject.kind !== "asset" && subject.kind !== "violation") return undefined;
   const owner = subject.owner ?? "";
@@ -269,7 +269,7 @@ function placeOf(item: Item, links: Links): Place | undefined {
  *
  * @param id - `entra.<tenant>.<application>.<key>` or `b2c.<tenant>.…`
  */
-function directoryOf(id: string, credential: AssetItem["credential"], links: Links): Pick<Place, "directory" | "url"> {
+function directoryOf(id: string, credential: AssetItem["credential"], links: Links): Pick<ItemLocation, "directory" | "url"> {
   const [source, tenantId = "", appId = ""] = id.split(".");
   const isB2c = source === "b2c";
   const isOwnTenant = !isB2c && tenantId.toLowerCase() === links.tenantId?.toLowerCase();
@@ -287,13 +287,13 @@ function directoryOf(id: string, credential: AssetItem["credential"], links: Lin
 
 /** Returns the line of an item. Times such as "in 6 days" are relative to `createdAt`, the creation of the delivery. */
 export const lineOf = (item: Item, createdAt: Date, links: Links): MessageLine =>
-  toSingleLines(placedLineOf(item, createdAt, links));
+  toSingleLines(lineWithLocation(item, createdAt, links));
 
 /** Returns the line of an item with its owner and location, before `toSingleLines`. */
-function placedLineOf(item: Item, createdAt: Date, links: Links): MessageLine {
+function lineWithLocation(item: Item, createdAt: Date, links: Links): MessageLine {
   const line = rawLineOf(item, createdAt, links);
-  const place = placeOf(item, links);
-  return place ? { ...line, place } : line;
+  const location = locationOf(item, links);
+  return location ? { ...line, location } : line;
 }
 
 /** Returns the line of an item, before `toSingleLines`: names in it can contain line breaks. */
@@ -351,7 +351,7 @@ function assetLine(item: AssetItem, createdAt: Date, links: Links): MessageLine 
       // Without the time left, which is in `what`: the size of messages is limited.
       [remainingMs < 0 ? "Expired" : "Expires", instantText(new Date(item.expiresOn * 1000))],
       ["Owner", item.owner || NO_OWNER],
-      ...becauseOf(item.threshold, remainingMs),
+      ...notifiedBecause(item.threshold, remainingMs),
     ],
     links: [
       ...linkTo(credential ? "Open credential" : "Open asset", assetPageLink(links, item.id)),
@@ -361,7 +361,7 @@ function assetLine(item: AssetItem, createdAt: Date, links: Links): MessageLine 
 }
 
 /** Returns why a rule notified about an item that expires. None for rules without thresholds. */
-function becauseOf(thresholdDays: number, remainingMs: number): [string, string][] {
+function notifiedBecause(thresholdDays: number, remainingMs: number): [string, string][] {
   if (thresholdDays === 0) return [];
   const days = dayCount(thresholdDays);
   // An item can expire before its notification, for example if the evaluation was late.
@@ -555,9 +555,9 @@ const END_TEXTS = {
 const RESOLVED = { urgency: "notice", label: "Resolved" } as const;
 
 /** Returns the line of a resolved alert, based on the line that reported it. */
-function resolvedLine(item: RenewedItem | RecoveredItem, before: MessageLine, createdAt: Date): MessageLine {
-  const { command: _, facts: factsBefore, ...lineBefore } = before;
-  const facts = factsBefore.filter(([label]) => !OPEN_FACTS.has(label));
+function resolvedLine(item: RenewedItem | RecoveredItem, reported: MessageLine, createdAt: Date): MessageLine {
+  const { command: _, facts: reportedFacts, ...reportedLine } = reported;
+  const facts = reportedFacts.filter(([label]) => !OPEN_FACTS.has(label));
   const times: [string, string][] = [
     ["First notified", instantText(new Date(item.since))],
     ["Resolved", instantText(createdAt)],
@@ -572,13 +572,13 @@ function resolvedLine(item: RenewedItem | RecoveredItem, before: MessageLine, cr
       value,
     ]);
     // The view of unread resources no longer shows this one.
-    const linksAfter = of.kind === "scanFailure" ? [] : lineBefore.links;
-    return { ...lineBefore, ...RESOLVED, what, facts: [...earlier, ...times], links: linksAfter };
+    const linksAfter = of.kind === "scanFailure" ? [] : reportedLine.links;
+    return { ...reportedLine, ...RESOLVED, what, facts: [...earlier, ...times], links: linksAfter };
   }
   const { expiresOn, version, of } = item;
   const time = (seconds: number) => instantText(new Date(seconds * 1000));
   return {
-    ...lineBefore,
+    ...reportedLine,
     ...RESOLVED,
     what: `was renewed and ${expiresOn === undefined ? "has no expiry" : expiryText(expiresOn * 1000 - createdAt.getTime())}`,
     facts: [
@@ -592,7 +592,7 @@ function resolvedLine(item: RenewedItem | RecoveredItem, before: MessageLine, cr
   };
 }
 
-/** Labels of details that are only about an open alert. */
+/** Labels of facts that are only about an open alert. */
 const OPEN_FACTS = new Set([
   "Next step",
   "Identity",
@@ -610,11 +610,12 @@ const firstNotified = (since: string, createdAt: Date): [string, string] => [
 ];
 
 /** Returns the line of a persisting failure or an escalation, based on the line that reported it. */
-function persistingLine(item: StillFailingItem | EscalatedItem, before: MessageLine, createdAt: Date): MessageLine {
+function persistingLine(item: StillFailingItem | EscalatedItem, reported: MessageLine, createdAt: Date): MessageLine {
   const since = firstNotified(item.since, createdAt);
-  if (item.kind === "stillFailing") return { ...before, what: `still ${before.what}`, facts: [...before.facts, since] };
+  if (item.kind === "stillFailing")
+    return { ...reported, what: `still ${reported.what}`, facts: [...reported.facts, since] };
   const escalated: [string, string] = ["Escalated", `not acknowledged within ${dayCount(item.afterDays)}`];
-  return { ...before, facts: [...before.facts, since, escalated] };
+  return { ...reported, facts: [...reported.facts, since, escalated] };
 }
 
 const breakGlassLine = ({ username, address, at }: BreakGlassItem, createdAt: Date, links: Links): MessageLine => ({
@@ -671,7 +672,7 @@ function credentialLine(item: CredentialItem, createdAt: Date, links: Links): Me
       ["Expires", timeText(new Date(item.expiresOn * 1000), createdAt)],
       ...(item.owner === undefined ? [] : ([["User", item.owner]] as [string, string][])),
       ...(usage === undefined ? [] : ([["When it expires", usage.stops]] as [string, string][])),
-      ...becauseOf(item.threshold, remainingMs),
+      ...notifiedBecause(item.threshold, remainingMs),
     ],
     links: usage === undefined ? [] : linkTo("Replace the credential", viewLink(links, usage.view)),
   };

@@ -15,7 +15,7 @@ const MAX_OWNERS_CHARACTERS = 400_000;
  * Returns the owner tag of an item: `{ owner: undefined }` if its asset has no such tag. Returns undefined for items that never
  * go to an owner.
  */
-function ownerOf(item: Item): { owner: string | undefined } | undefined {
+function ownerTagOf(item: Item): { owner: string | undefined } | undefined {
   // An escalation goes to the escalation's recipients, because the owner did not acknowledge the alert.
   if (item.kind === "escalated") return undefined;
   const subject = trackedItemOf(item) ?? item;
@@ -41,25 +41,26 @@ export function partsByOwner(
   const charactersPerOwner = 1500 + JSON.stringify(recipients).length + 16 * recipients.length;
   const reasons = new Map<string, number>();
   for (const [index, item] of items.entries()) {
-    const owner = ownerOf(item);
-    const resolved = owner && resolve(owner.owner);
+    const ownerTag = ownerTagOf(item);
+    const resolved = ownerTag && resolve(ownerTag.owner);
     const isFull = (byAddress.size + 1) * charactersPerOwner > MAX_OWNERS_CHARACTERS;
     if (resolved && "address" in resolved && (!isFull || byAddress.has(resolved.address))) {
-      const ownerPart = byAddress.get(resolved.address) ?? { owner: owner!.owner!, items: [] };
+      const ownerPart = byAddress.get(resolved.address) ?? { owner: ownerTag!.owner!, items: [] };
       ownerPart.items.push(index);
       byAddress.set(resolved.address, ownerPart);
     } else {
       withoutOwner.push(index);
-      const why =
+      // An item that never goes to an owner needs no reason.
+      const reason =
         resolved && ("reason" in resolved ? resolved.reason : "one message can be sent to only so many owners");
-      if (why) reasons.set(why, (reasons.get(why) ?? 0) + 1);
+      if (reason) reasons.set(reason, (reasons.get(reason) ?? 0) + 1);
     }
   }
   const parts = [...byAddress].flatMap(([address, ownerPart]) => mailParts([address], ownerPart));
   if (withoutOwner.length === 0) return parts;
-  const reason = [...reasons].map(([why, count]) => `${count} because ${why}`).join(", ");
+  const reasonText = [...reasons].map(([reason, count]) => `${count} because ${reason}`).join(", ");
   const itemsMember = parts.length === 0 ? {} : { items: withoutOwner };
-  return [...parts, ...mailParts(rule.recipients, { ...itemsMember, ...(reason && { reason }) })];
+  return [...parts, ...mailParts(rule.recipients, { ...itemsMember, ...(reasonText && { reason: reasonText }) })];
 }
 
 /** Returns parts that send the items of a failed owner mail to the rule's recipients. */

@@ -22,6 +22,7 @@ export function pagerDutyEvent(
 ): object {
   const { key, action, urgency, headline, facts, source, links } = incident;
   const event = { routing_key: routingKey, event_action: action === "open" ? "trigger" : "resolve", dedup_key: key };
+  // PagerDuty finds the alert to resolve by its deduplication key and needs nothing else.
   if (action === "close") return event;
   return {
     ...event,

@@ -52,11 +52,11 @@ export function createPreview(deps: {
     const types = rule.filters.type === undefined ? ASSET_TYPES : [rule.filters.type];
     // A certificate with a renewal plan reaches a threshold after its renewal is late, or becomes late after the threshold.
     const indexes: readonly ExpiryIndex[] = types.includes("certificate") ? [...types, RENEWED] : types;
-    const byDays = thresholdsOf(rule).flatMap((days) =>
+    const firstByThreshold = thresholdsOf(rule).flatMap((days) =>
       indexes.map((index) => firstAfter(rule, index, days, now, snoozed, hidden)),
     );
     const candidates = await Promise.all([
-      ...(rule.alertType === "lateRenewal" ? [] : byDays),
+      ...(rule.alertType === "lateRenewal" ? [] : firstByThreshold),
       ...(types.includes("certificate") ? [firstLateAfter(rule, now, snoozed, hidden)] : []),
     ]);
     return candidates.flat().sort((a, b) => (a.at < b.at ? -1 : 1))[0];

@@ -56,8 +56,8 @@ export function createFollowUps(deps: {
    * Finds the follow-ups of a rule's open alerts that are due. Costs one request per 1,000 alerts, and one per alert to
    * escalate.
    */
-  return async function followUps(rule: RuleRecord, run: EvaluationContext): Promise<FollowUps> {
-    const now = run.now.getTime();
+  return async function followUps(rule: RuleRecord, context: EvaluationContext): Promise<FollowUps> {
+    const now = context.now.getTime();
     const alerts = [...(await trackedAlerts.ofRule(rule.ruleId)).values()].filter(({ item }) =>
       matchesType(rule, item),
     );
@@ -74,7 +74,7 @@ export function createFollowUps(deps: {
       laterTimes.push(now + REMINDER_MS);
       return [{ kind: "stillFailing", id: of.id, of, since, times }];
     });
-    const escalated = await findEscalations(rule, alerts, run, isDueAt);
+    const escalated = await findEscalations(rule, alerts, context, isDueAt);
     if (escalated.mustRecheck) laterTimes.push(now + RECHECK_MS);
     const nextAt = laterTimes.length === 0 ? undefined : new Date(Math.min(...laterTimes)).toISOString();
     return { stillFailing, escalated: escalated.items, nextAt };
@@ -84,7 +84,7 @@ export function createFollowUps(deps: {
   async function findEscalations(
     rule: RuleRecord,
     alerts: readonly TrackedAlert[],
-    run: EvaluationContext,
+    context: EvaluationContext,
     isDueAt: (time: number) => boolean,
   ): Promise<{ items: EscalatedItem[]; mustRecheck: boolean }> {
     const { escalation } = rule;
@@ -100,14 +100,14 @@ export function createFollowUps(deps: {
     );
     const candidates = await notifications.unnotified(rule.ruleId, items);
     const violations = candidates.flatMap(({ of }) => (of.kind === "violation" ? [of] : []));
-    const existing = violations.length > 0 ? await (await run.violations()).findExisting(violations) : new Map();
-    const snoozed = deps.snoozes.split(run.snoozes, rule.ruleId, run.now, run.now);
+    const existing = violations.length > 0 ? await (await context.violations()).findExisting(violations) : new Map();
+    const snoozed = deps.snoozes.split(context.snoozes, rule.ruleId, context.now, context.now);
     const canEscalate = await pMap(
       candidates,
       async ({ of }) => {
         if (of.kind === "violation") return existing.get(of.id)?.exempted === false;
         if (of.kind === "scanFailure") return matchesRule(rule, of);
-        if (run.vaults?.hidden.includes(of.vaultName.toLowerCase())) return false;
+        if (context.vaults?.hidden.includes(of.vaultName.toLowerCase())) return false;
         const key = [partitions.vault(of.vaultName), nameKey(of.type, of.name, of.vaultName)] as const;
         const asset: AssetRecord | undefined = await tables.get(Assets, ...key);
         if (!asset?.enabled || asset.expiresOn !== of.expiresOn) return false;

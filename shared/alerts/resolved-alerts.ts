@@ -14,7 +14,7 @@ import type { ResolvedItem, TrackedAlert } from "./tracked-alerts.ts";
 import type { VaultSnapshot } from "./vault-changes.ts";
 import type { ViolationReading } from "./violation-items.ts";
 
-/** Finds open alerts whose cause no longer exists. */
+/** Finds open alerts whose cause no longer exists: the asset was renewed, the violation was fixed, or their resource was removed. */
 
 /** An open alert about one kind of item. */
 type AlertOf<T> = Omit<TrackedAlert, "item"> & { item: T };
@@ -53,7 +53,7 @@ async function withoutJoined(ended: readonly ResolvedItem[], tables: Tables): Pr
   const result: EndedAlerts = { resolved: [], joined: [] };
   for (const item of ended) {
     const isRemoved = item.kind === "recovered" && item.reason === "removed";
-    const place = isRemoved ? placeOf(item.of) : undefined;
+    const place = isRemoved ? assetPlaceOf(item.of) : undefined;
     if (item.kind === "recovered" && place && (await assetWithEntry(place, tables)))
       result.joined.push({ ...item, reason: "mended" });
     else result.resolved.push(item);
@@ -61,8 +61,8 @@ async function withoutJoined(ended: readonly ResolvedItem[], tables: Tables): Pr
   return result;
 }
 
-/** Returns the place of the asset that an alert is about. Undefined for an alert about something else. */
-export const placeOf = (item: TrackedItem): AssetPlace | undefined =>
+/** Returns the vault, type and name of the asset that an alert is about. Undefined for an alert about something else. */
+export const assetPlaceOf = (item: TrackedItem): AssetPlace | undefined =>
   item.kind === "asset"
     ? item
     : item.kind === "violation"
@@ -179,7 +179,7 @@ async function endReasonOf(
   reading: ViolationReading,
   tables: Tables,
 ): Promise<RecoveredItem["reason"]> {
-  const place = placeOf(of);
+  const place = assetPlaceOf(of);
   const asset =
     place &&
     (await tables.get(Assets, partitions.vault(place.vaultName), nameKey(place.type, place.name, place.vaultName)));

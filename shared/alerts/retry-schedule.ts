@@ -24,9 +24,9 @@ export interface Attempts {
    * because a user waits for its result.
    *
    * @param more - Further changes to the part.
-   * @param seconds - The receiver's Retry-After.
+   * @param retryAfterSeconds - The receiver's Retry-After.
    */
-  retry(part: Part, test: boolean, error: string, more?: Partial<Part>, seconds?: number): Outcome;
+  retry(part: Part, test: boolean, error: string, more?: Partial<Part>, retryAfterSeconds?: number): Outcome;
 }
 
 /** Creates the schedule of retries. */
@@ -34,12 +34,13 @@ export function createAttempts({ clock, randomness }: { clock: Clock; randomness
   const timeAfter = (seconds: number): string => new Date(clock.now().getTime() + seconds * SECOND_MS).toISOString();
   return {
     timeAfter,
-    retry(part, test, error, more = {}, seconds = 0) {
+    retry(part, test, error, more = {}, retryAfterSeconds = 0) {
       // `attemptsBefore`: the attempts before a critical item restarted the schedule.
       const pause = BACK_OFF_SECONDS[part.attempts - (part.attemptsBefore ?? 0) - 1];
       if (test || pause === undefined) return { ...more, status: "failed", error };
+      // Up to 20% longer at random, so that deliveries that failed together are not all retried at the same time.
       const jittered = Math.ceil(pause * (1 + randomness.number() / 5));
-      const wait = Math.max(jittered, Math.min(seconds, MAX_RETRY_AFTER_SECONDS));
+      const wait = Math.max(jittered, Math.min(retryAfterSeconds, MAX_RETRY_AFTER_SECONDS));
       return { status: "waiting", ...more, error, notBefore: timeAfter(wait) };
     },
   };

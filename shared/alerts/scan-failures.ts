@@ -74,7 +74,7 @@ export interface ScanFailures {
  */
 export async function scanFailures(
   rule: RuleRecord,
-  before: { from: Date; scansSeen: readonly string[] | undefined },
+  lastEvaluation: { from: Date; scansSeen: readonly string[] | undefined },
   deps: {
     tables: Tables;
     notifications: NotificationLog;
@@ -83,8 +83,8 @@ export async function scanFailures(
   },
   limit: number,
 ): Promise<ScanFailures> {
-  const scans = await finishedScans(deps.tables, before.from);
-  const evaluatedBefore = new Set(before.scansSeen);
+  const scans = await finishedScans(deps.tables, lastEvaluation.from);
+  const evaluatedBefore = new Set(lastEvaluation.scansSeen);
   const newScans = scans.filter(({ scanId }) => !evaluatedBefore.has(scanId));
   const scansSeen = scans.map(({ scanId }) => scanId);
   const first = newScans[0];
@@ -94,7 +94,8 @@ export async function scanFailures(
   const alerts = new Map(ofType.map((alert) => [alert.item.id, alert]));
   const openFailures = ofType.map(({ item }) => item);
   const findings = new Map<string, Finding>();
-  // If a scan finished before scans that were already evaluated, these are evaluated again, so that their results count.
+  // A later scan replaces the findings of an earlier one. So if a new scan finished before one that was already evaluated, that one
+  // is evaluated again.
   const evaluated = scans.filter(({ finishedAt }) => finishedAt >= first.finishedAt);
   // The last full scan is always included, because delta scans do not read some lists.
   const full = evaluated.findLast(({ mode, subscriptions }) => mode !== "delta" && subscriptions === undefined);

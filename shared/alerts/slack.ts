@@ -7,14 +7,14 @@ import {
   groupLines,
   type OwnerGroup,
   ownerText,
-  placeText,
+  locationText,
 } from "./line-groups.ts";
 import type { Message } from "./message.ts";
 import { type MessageLine, type MessageLink, truncate } from "./message-line.ts";
 
 /**
  * Slack's limits: 150 characters of a header, 3,000 of a section, 50 blocks. Each line of the message is a block, and so is each
- * heading of an owner and a place. With a heading for each line, a message has 45 blocks.
+ * heading of an owner and a location. With a heading for each line, a message has 45 blocks.
  * https://docs.slack.dev/reference/block-kit/blocks
  */
 const MAX_HEADER = 150;
@@ -50,16 +50,16 @@ export function slackOf({ subject, headline, intro, lines, why, histories, mainL
   };
 }
 
-/** Returns the sections of an owner: a heading for each place, and its lines. Items without an owner have no heading. */
-const groupSections = ({ owner, places }: OwnerGroup): object[] =>
-  places.flatMap(({ place, lines }) => [
+/** Returns the sections of an owner: a heading for each location, and its lines. Items without an owner have no heading. */
+const groupSections = ({ owner, locations }: OwnerGroup): object[] =>
+  locations.flatMap(({ location, lines }) => [
     ...(owner === undefined
       ? []
       : [
           section(
             [
-              `*${truncate(escapeMrkdwn(`${ownerText(owner)} · ${placeText(place)}`), MAX_TITLE)}*`,
-              ...assignOwnerLinks(place).map(linkText),
+              `*${truncate(escapeMrkdwn(`${ownerText(owner)} · ${locationText(location)}`), MAX_TITLE)}*`,
+              ...assignOwnerLinks(location).map(linkText),
             ].join(" · "),
           ),
         ]),

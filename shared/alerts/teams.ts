@@ -7,7 +7,7 @@ import {
   groupLines,
   type OwnerGroup,
   ownerText,
-  placeText,
+  locationText,
 } from "./line-groups.ts";
 import type { Message } from "./message.ts";
 import type { MessageLine, MessageLink } from "./message-line.ts";
@@ -77,14 +77,14 @@ function cardOf({ headline, intro, lines, why, histories, mainLink }: Message, l
   };
 }
 
-/** Returns the blocks of an owner: a heading for each place, and its lines. Items without an owner have no heading. */
-const groupBlocks = ({ owner, places }: OwnerGroup): object[] =>
-  places.flatMap(({ place, lines }) => [
+/** Returns the blocks of an owner: a heading for each location, and its lines. Items without an owner have no heading. */
+const groupBlocks = ({ owner, locations }: OwnerGroup): object[] =>
+  locations.flatMap(({ location, lines }) => [
     ...(owner === undefined
       ? []
       : [
-          text(`${ownerText(owner)} · ${placeText(place)}`, { weight: "bolder", separator: true, spacing: "large" }),
-          ...assignOwnerLinks(place).map(linkBlock),
+          text(`${ownerText(owner)} · ${locationText(location)}`, { weight: "bolder", separator: true, spacing: "large" }),
+          ...assignOwnerLinks(location).map(linkBlock),
         ]),
     ...lines.map(lineContainer),
   ]);

@@ -6,7 +6,7 @@ import { Directory, Identity, Refusal, User } from "../access/user.ts";
 import { AcknowledgementRows } from "../alerts/acknowledgements.ts";
 import { Deliveries } from "../alerts/delivery.ts";
 import { HistoryRow } from "../alerts/history.ts";
-import { Pace } from "../alerts/mail-rate-limit.ts";
+import { SentMailTimes } from "../alerts/mail-rate-limit.ts";
 import { Mailboxes } from "../alerts/mailbox.ts";
 import { NotificationRows } from "../alerts/notification-log.ts";
 import { OwnersRow } from "../alerts/owners.ts";
@@ -168,7 +168,7 @@ export const OTHER_ROWS: readonly StoredKind[] = [
   rows(SnoozeRows, "snoozes", "*"),
   rows(AcknowledgementRows, "acknowledgements", "*"),
   rows(Mailboxes, "mailboxes", "m|*"),
-  rows(Pace, "mailboxes", "pace"),
+  rows(SentMailTimes, "mailboxes", "pace"),
   rows(OwnersRow, "owners", "0"),
   lists(Rules, "rules"),
   lists(OwnersRow, "owners"),
