@@ -39,7 +39,7 @@ const discoverCredentials = endpoint({
   tag,
   access: "operator",
   tier: "pro",
-  // 201 for a new run, 200 for the one that was already in progress.
+  // 201 for a new run, 200 for one that was already in progress.
   responds: { 200: CredentialDiscovery, 201: CredentialDiscovery },
   problems: ["conflict"],
   repeat: {
@@ -106,7 +106,10 @@ const getCredential = endpoint({
   },
 });
 
-/** A repeat with the same Idempotency-Key returns the rotation as it is then. A plan has no ID and is not repeated. */
+/**
+ * A repeat with the same Idempotency-Key returns the rotation of the first request as it is then. The plan of a dry run has no ID, so
+ * its repeat plans again.
+ */
 const repeat: Repeat<Services, unknown, z.input<typeof RotationView>> = {
   idOf: ({ rotationId }) => rotationId,
   answer: async ({ id, services }) => rotationView(await services.rotations.get(id)),

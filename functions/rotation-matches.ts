@@ -26,7 +26,8 @@ import { endpoint, poison, queue, timer } from "./declare.ts";
 const tag = "Rotation";
 
 /**
- * Returns whether a policy is the first one, rotates automatically for the first time, or names another vault secret to write.
+ * Returns whether a policy is the first one, starts to rotate automatically, or names another vault secret to write. Only such a
+ * change can send new secret values to a further vault secret, so only it is guarded.
  */
 const widensPolicy = (
   change: PolicyChange,
@@ -90,12 +91,14 @@ const confirmRotationMatch = endpoint({
   tier: "pro",
   params,
   body: MatchToConfirm,
-  // Guarded requests need the confirmations that the settings requireStepUp and requireApproval require.
+  // Guarded requests need the confirmations that the settings requireStepUp and requireApproval require: here those after which
+  // rotations write the new value to the vault secret.
   guarded: ({ body }) => body.confirmed,
   problems: ["serviceVault", "conflict"],
   example: { body: { assetId: "kv-payments-prod.secret.payments-api-client-secret", confirmed: false } },
   responds: { 200: ConfirmedMatch },
   repeat: {
+    // An answer without a match has no resource, so its repeat confirms again.
     idOf: ({ match }) => match?.assetId ?? null,
     async answer({ id, params, services }) {
       const { matches } = await services.matches.listMatches(params.app_id);
@@ -136,6 +139,7 @@ const setRotationPolicy = endpoint({
   tier: "pro",
   params,
   body: PolicyChange,
+  // As above. `getMany`, unlike `get`, does not throw if there is no policy yet.
   guarded: async ({ params, body, services }) =>
     widensPolicy(body, (await services.policies.getMany([params.app_id])).values().next().value),
   conditional: true,

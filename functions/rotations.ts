@@ -32,7 +32,10 @@ const base = "api/automation/rotation";
 const READABLE_WITHOUT_LICENSE =
   "A rotation that started under a PRO license can be read and ended without one. Otherwise, a PRO license is required (403).";
 
-/** A repeat with the same Idempotency-Key returns the rotation as it is then. A plan has no ID and is not repeated. */
+/**
+ * A repeat with the same Idempotency-Key returns the rotation of the first request as it is then. The plan of a dry run has no ID, so
+ * its repeat plans again.
+ */
 const repeat: Repeat<Services, unknown, z.input<typeof RotationView>> = {
   idOf: ({ rotationId }) => rotationId,
   answer: async ({ id, services }) => rotationView(await services.rotations.get(id)),
@@ -73,8 +76,8 @@ const rotate = endpoint({
   ],
   repeat,
   handle: async ({ body, actor, caller, services }) => {
-    const { dryRun: isDryRun, ...rest } = body;
-    const request = { ...rest, targets: namedPlaces(body.targets) };
+    const { dryRun: isDryRun, ...options } = body;
+    const request = { ...options, targets: namedPlaces(body.targets) };
     if (isDryRun) {
       const { rotations, clock } = services;
       const subject = { appId: body.appId, oldKeyId: body.secretId };
