@@ -94,12 +94,12 @@ export function createAssetNotifications(deps: {
       ...prefixes.map((prefix) => () => idsIn(ruleId, prefix)),
       ...openKeys.map((key) => () => idOfOpen(ruleId, key)),
     ]);
-    const read = await pMap(reads, (ids) => ids(), { concurrency: PARALLEL });
+    const idsOfReads = await pMap(reads, (read) => read(), { concurrency: PARALLEL });
     // Rows of earlier versions have an empty ID. An ID begins with the time of the notification.
     const isInPeriod = (id: string) =>
       (start === undefined || decodeTime(id) >= start.getTime()) &&
       (end === undefined || decodeTime(id) < end.getTime());
-    const ids = [...new Set(read.flat())].filter((id) => isUlid(id) && isInPeriod(id));
+    const ids = [...new Set(idsOfReads.flat())].filter((id) => isUlid(id) && isInPeriod(id));
     return ids.sort().slice(-MAX_NOTIFICATIONS);
   }
 

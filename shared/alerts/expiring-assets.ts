@@ -116,6 +116,7 @@ export async function expiringItems(
       await addItems(rows);
   }
   const late = lateBounds(Math.floor(span.to.getTime() / 1000) + 1);
+  // Only rules about `expired` report certificates that expired before the last evaluation.
   const oldest = rule.alertType === "expired" ? 0 : secondAfter(evaluatedSpan.from, 0);
   for (const partitionKey of latePartitionsOf(rule, thresholds, evaluatedSpan, snapshot)) {
     for await (const rows of tables.pages(Assets, { partitionKey, ...late, select: [...COLUMNS], onCorrupt })) {

@@ -17,7 +17,7 @@ import {
 import { nextMailbox } from "./mailbox-states.ts";
 import { urgencyIn } from "./message.ts";
 
-/** Operations of one transaction. */
+/** Maximum number of operations of one transaction: https://learn.microsoft.com/rest/api/storageservices/performing-entity-group-transactions */
 const OPERATIONS_PER_TRANSACTION = 100;
 /** Urgency of a test, because a user waits for the mail. */
 const TEST_URGENCY = URGENCIES.indexOf("critical");
@@ -36,9 +36,9 @@ export async function addToMailboxes(
     // The mailboxes are read first. So a part that is sent between the two reads is final when the delivery is read.
     const boxes = new Map((await readMailboxes(tables)).map((box) => [box.rowKey, box]));
     const row = await history.get(deliveryId);
-    const all = row ? itemsIn(row) : [];
-    const added = new Map<number, string>();
-    const changed = new Map<string, MailboxRecord>();
+    const items = row ? itemsIn(row) : [];
+    const keysByPart = new Map<number, string>();
+    const changedBoxes = new Map<string, MailboxRecord>();
     for (const [index, part] of (row?.parts ?? []).entries()) {
       const wasHeld = row!.heldAt !== undefined;
       // A held part can lose its mailbox in any status, because a mail is not sent with entries of held deliveries.
@@ -49,24 +49,24 @@ export async function addToMailboxes(
       const alone = row!.test || part.alone || wasHeld ? `${deliveryId}/${index}` : "";
       const ofOwner = part.owner !== undefined;
       const key = mailboxKey(part.recipients, ofOwner, alone);
-      const urgency = row!.test ? TEST_URGENCY : urgencyIn(itemsOf(part, all), new Date(row!.createdAt));
+      const urgency = row!.test ? TEST_URGENCY : urgencyIn(itemsOf(part, items), new Date(row!.createdAt));
       const entry = { deliveryId, part: index, urgency };
-      const box = changed.get(key) ?? boxes.get(key) ?? emptyMailbox(part.recipients, ofOwner);
-      added.set(index, key);
+      const box = changedBoxes.get(key) ?? boxes.get(key) ?? emptyMailbox(part.recipients, ofOwner);
+      keysByPart.set(index, key);
       // Only holding changes a part's key: it may already be in a shared mailbox, to which it was added before it was held.
-      const isInProgress = wasHeld && [...boxes.values()].some((other) => containsEntry(other, entry));
-      if (isInProgress) continue;
+      const isInAnotherMailbox = wasHeld && [...boxes.values()].some((other) => containsEntry(other, entry));
+      if (isInAnotherMailbox) continue;
       // The mail of a part that is `alone` was started by an earlier version, without mailboxes.
       const next = nextMailbox(box, { type: "added", entry, ...(part.alone && { startedMail: part }) }, clock.now());
-      if (next) changed.set(key, next);
+      if (next) changedBoxes.set(key, next);
     }
-    const operations = [...changed].map(([key, box]): Operation => {
+    const operations = [...changedBoxes].map(([key, box]): Operation => {
       const stored = boxes.get(key);
       return stored ? replace(Mailboxes, key, box, stored.etag) : insert(Mailboxes, key, box);
     });
     for (let start = 0; start < operations.length; start += OPERATIONS_PER_TRANSACTION)
       await tables.transaction(Mailboxes.table, MAILBOXES, operations.slice(start, start + OPERATIONS_PER_TRANSACTION));
-    return added;
+    return keysByPart;
   });
 }
 

@@ -90,7 +90,7 @@ export function nextMailbox<Box extends MailboxRecord>(box: Box, event: MailboxE
       return waiting.length < box.waiting.length ? { ...box, waiting } : undefined;
     }
     case "withdrawn":
-      return nextStep(box, now) === "send" ? withoutOthers(box, event.remaining) : undefined;
+      return nextStep(box, now) === "send" ? withOnlyEntries(box, event.remaining) : undefined;
     case "started":
       return nextStep(box, now) === "send" ? withAttempt(box, event.ownerMailsPerDay, now) : undefined;
     case "answered":
@@ -132,7 +132,7 @@ function withoutRetryDelay(mail: MailboxRecord["mail"], now: Date): MailboxRecor
   return { ...mail, notBefore: undefined, looks: 0, ...(isOld ? {} : { attemptsBefore: mail.attempts }) };
 }
 
-function withoutOthers<Box extends MailboxRecord>(box: Box, remaining: readonly Entry[]): Box {
+function withOnlyEntries<Box extends MailboxRecord>(box: Box, remaining: readonly Entry[]): Box {
   const waiting = box.waiting.filter((entry) => remaining.includes(entry));
   const entries = box.mail?.entries.filter((entry) => remaining.includes(entry)) ?? [];
   if (!box.mail || entries.length === 0) return { ...box, waiting, mail: undefined };

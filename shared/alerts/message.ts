@@ -188,9 +188,9 @@ function distinctItems(sources: readonly MessageSource[]): DistinctItem[] {
     for (const item of items) {
       const tracked = trackedItemOf(item);
       const key = `${item.kind}!${tracked ? alertKey(tracked) : item.id}`;
-      const known = byKey.get(key);
-      const ruleIds = (known?.ruleIds ?? new Set<string>()).add(ruleId);
-      if (known === undefined || isNewer({ item, createdAt }, known)) byKey.set(key, { item, createdAt, ruleIds });
+      const earlier = byKey.get(key);
+      const ruleIds = (earlier?.ruleIds ?? new Set<string>()).add(ruleId);
+      if (earlier === undefined || isNewer({ item, createdAt }, earlier)) byKey.set(key, { item, createdAt, ruleIds });
     }
   }
   return [...byKey.values()];

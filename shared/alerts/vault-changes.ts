@@ -79,17 +79,18 @@ export async function readVaultSnapshot(
     }
   }
 
+  // The versions after this reading. `updated` sets them, also if nothing changed.
   let versions: Versions = {};
   /** Returns the row with the current versions. Undefined if no vault changed: `modify` then returns the stored row. */
   const updated = (stored: Row<z.infer<typeof VaultVersionsRow>> | undefined) => {
-    const before = stored ? unpack(VaultVersions, stored, "versions", Versions) : {};
+    const storedVersions = stored ? unpack(VaultVersions, stored, "versions", Versions) : {};
     const revision = (stored?.revision ?? 0) + 1;
     versions = {};
-    let changed = Object.keys(before).length !== vaults.length;
+    let changed = Object.keys(storedVersions).length !== vaults.length;
     for (const vault of vaults) {
       const hash = hashOf(vault);
       const name = vault.name.toLowerCase();
-      const unchanged = before[name]?.[0] === hash ? before[name] : undefined;
+      const unchanged = storedVersions[name]?.[0] === hash ? storedVersions[name] : undefined;
       versions[name] = unchanged ?? [hash, revision];
       changed ||= !unchanged;
     }

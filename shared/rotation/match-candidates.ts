@@ -81,13 +81,14 @@ export async function findCandidates(
   for (const secret of named.secrets) addCandidate(secret);
   if (named.more) coverage.push("Not all secrets whose name begins with the application's name were searched.");
 
-  const wanted = new Map(
+  // Places of secrets that are found by an ID or an earlier result, and whose inventory rows are not read yet.
+  const placesByKey = new Map(
     (await findById(app, credentials, index)).map((one) => [matchKey(one.vaultName, one.secretName), one]),
   );
   for (const { vaultName, secretName } of earlier.records.values())
-    wanted.set(matchKey(vaultName, secretName), { vaultName, secretName });
-  for (const [key, place] of earlier.unreadable) wanted.set(key, place);
-  const missing = [...wanted].filter(([key]) => !secretsByKey.has(key)).map(([, one]) => one);
+    placesByKey.set(matchKey(vaultName, secretName), { vaultName, secretName });
+  for (const [key, place] of earlier.unreadable) placesByKey.set(key, place);
+  const missing = [...placesByKey].filter(([key]) => !secretsByKey.has(key)).map(([, one]) => one);
   for (const secret of await pMap(missing, (one) => readSecretRecord(tables, one.vaultName, one.secretName), {
     concurrency: PARALLEL,
   }))

@@ -118,12 +118,12 @@ const STRONG: readonly Evidence[] = ["hint", "appIdTag", "companion", "conflict"
  * @param sharesWord - Whether the name of the secret or its vault shares a word with the application's name. Without a shared
  * word, an expiry date alone proves little.
  */
-function confidenceOf(found: ReadonlySet<Evidence>, sharesWord: boolean): Confidence {
-  if (PROOFS.some((kind) => found.has(kind))) return "certain";
-  if (STRONG.some((kind) => found.has(kind))) return "likely";
-  if (found.has("createdTogether"))
-    return found.has("name") || found.has("expiry") || found.has("expirySameDay") ? "likely" : "possible";
-  return found.has("expiry") && sharesWord ? "likely" : "possible";
+function confidenceOf(foundEvidence: ReadonlySet<Evidence>, sharesWord: boolean): Confidence {
+  if (PROOFS.some((kind) => foundEvidence.has(kind))) return "certain";
+  if (STRONG.some((kind) => foundEvidence.has(kind))) return "likely";
+  if (foundEvidence.has("createdTogether"))
+    return foundEvidence.has("name") || foundEvidence.has("expiry") || foundEvidence.has("expirySameDay") ? "likely" : "possible";
+  return foundEvidence.has("expiry") && sharesWord ? "likely" : "possible";
 }
 
 /**

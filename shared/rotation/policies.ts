@@ -172,9 +172,9 @@ export function createPolicies(deps: {
         for (const row of await Promise.all(appIds.map(readTrustedPolicy))) if (row) policies.set(row.rowKey, row);
         return policies;
       }
-      const wanted = new Set(appIds.map(policyKey));
+      const requestedKeys = new Set(appIds.map(policyKey));
       for await (const rows of allPolicies(tables, deps.log))
-        for (const row of rows) if (wanted.has(row.rowKey)) policies.set(row.rowKey, row);
+        for (const row of rows) if (requestedKeys.has(row.rowKey)) policies.set(row.rowKey, row);
       return policies;
     },
 

@@ -347,9 +347,9 @@ const mayHoldNewText = ({ kind, name }: RotationConsumer): string => `${kind} ${
 
 /** Marks the consumers that could not be restored as left, because a user accepts that. The rollback then ends normally. */
 function leaveConsumers(row: RotationRecord): Partial<RotationRecord> {
-  const left = unrestoredConsumers(row);
-  if (left.length === 0) throw conflict("All consumers were restored in the meantime. Read the rotation again.");
-  const text = `Left unchanged by decision of a user: ${left.map(({ kind, name }) => `${kind} ${name}`).join(", ")}. They may hold the new value.`;
+  const unrestored = unrestoredConsumers(row);
+  if (unrestored.length === 0) throw conflict("All consumers were restored in the meantime. Read the rotation again.");
+  const text = `Left unchanged by decision of a user: ${unrestored.map(({ kind, name }) => `${kind} ${name}`).join(", ")}. They may hold the new value.`;
   return {
     ...resumeChanges(row),
     consumers: row.consumers?.map((one) => (isToRestore(one) ? { ...one, state: "left" } : one)),

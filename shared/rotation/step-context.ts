@@ -133,11 +133,11 @@ export function createStepContext(
       throw new ContinueLater(MIN_CHANGE_INTERVAL_MS / SECOND_MS);
     const leaseOf = (owner: string) => ({ owner, writeId: randomness.ulid(clock.now()) });
     try {
-      const taken =
+      const acquired =
         leaseRow === undefined
           ? await tables.insert(WriterLeases, ROTATIONS, LEASE_ROW, leaseOf(workerId))
           : await tables.replace(WriterLeases, { ...leaseRow.row, ...leaseOf(workerId) });
-      return async () => void (await undefinedIfChanged(tables.replace(WriterLeases, { ...taken, ...leaseOf("") })));
+      return async () => void (await undefinedIfChanged(tables.replace(WriterLeases, { ...acquired, ...leaseOf("") })));
     } catch (error) {
       if (isConflict(error)) throw new ContinueLater(BUSY_SECONDS.minimum);
       throw error;

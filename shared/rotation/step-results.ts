@@ -38,8 +38,8 @@ export function resultOf(record: RotationRecord, step: Step): string | undefined
   }
 }
 
-const countOf = ({ consumers = [] }: RotationRecord, wanted: string): number =>
-  consumers.filter(({ state }) => state === wanted).length;
+const countOf = ({ consumers = [] }: RotationRecord, wantedState: string): number =>
+  consumers.filter(({ state }) => state === wantedState).length;
 
 function consumersResult(record: RotationRecord): string {
   const updated = (record.consumers ?? []).filter(({ actedAt }) => actedAt !== undefined).length;

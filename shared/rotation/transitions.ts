@@ -107,6 +107,7 @@ const startedStep =
     startedAt: step.startedAt ?? now.toISOString(),
   });
 
+/** Returns the steps with a change of one. Adds the step if it is one of a rollback, which a new rotation does not have. */
 const changeStep = (steps: readonly Step[], name: StepName, change: (step: Step) => Step): Step[] => {
   const all = steps.some((step) => step.name === name)
     ? steps
@@ -117,11 +118,11 @@ const changeStep = (steps: readonly Step[], name: StepName, change: (step: Step)
 /** Starts the next step. A cancellation takes effect here. */
 export function startStep(record: RotationRecord, now: Date): Partial<RotationRecord> {
   const cancelled = record.cancel && !record.ending && record.revokingSince === undefined;
-  const next = { ...record, ...(cancelled && { ending: "cancelled" as const }) };
+  const started = { ...record, ...(cancelled && { ending: "cancelled" as const }) };
   return {
     ...(cancelled && { ending: "cancelled" }),
     ...(record.status === "planned" && !cancelled && { status: isVaultSecret(record) ? "publishing" : "creating" }),
-    steps: changeStep(record.steps, nextStep(next), startedStep(now)),
+    steps: changeStep(record.steps, nextStep(started), startedStep(now)),
   };
 }
 
@@ -133,16 +134,16 @@ export function finishStep(record: RotationRecord, name: StepName, now: Date): P
     finishedAt: now.toISOString(),
     failure: undefined,
   }));
-  const next = NEXT_STATUS[name];
-  if (next === "ended") {
+  const nextStatus = NEXT_STATUS[name];
+  if (nextStatus === "ended") {
     // A step that a user ended by a cancellation or a forced finish is still `running`.
-    const skipped = (step: Step): Step =>
+    const skippedIfUnfinished = (step: Step): Step =>
       step.status === "waiting" || step.status === "running" ? { ...step, status: "skipped" } : step;
-    return { steps: steps.map(skipped), status: record.ending ?? "completed", endedAt: now.toISOString() };
+    return { steps: steps.map(skippedIfUnfinished), status: record.ending ?? "completed", endedAt: now.toISOString() };
   }
   // If a user cancelled during the overlap step, the status stays, and the next step starts the rollback.
-  const rollsBackNext = record.cancel !== undefined && next === "revoking";
-  return { steps, ...(next !== undefined && !rollsBackNext && { status: next }) };
+  const rollsBackNext = record.cancel !== undefined && nextStatus === "revoking";
+  return { steps, ...(nextStatus !== undefined && !rollsBackNext && { status: nextStatus }) };
 }
 
 /** Starts a rollback after a step failed permanently. */

@@ -69,9 +69,9 @@ export function createCredentialList({
         const credential = credentialOf(row);
         // A kind or key of a later version.
         if (credential === undefined) continue;
-        const known = credentials.get(credential.credentialId);
-        if (known === undefined) credentials.set(credential.credentialId, credential);
-        else known.places.push(...credential.places);
+        const existing = credentials.get(credential.credentialId);
+        if (existing === undefined) credentials.set(credential.credentialId, credential);
+        else existing.places.push(...credential.places);
       }
     }
     return [...credentials.values()];

@@ -81,8 +81,8 @@ const listOf = (list: string, nameMember: string, names: readonly string[]) =>
     .transform((answer) => {
       const entries = answer[list]! as Record<string, string>[];
       return names.flatMap((name): ListedKey[] => {
-        const found = entries.find((one) => one[nameMember] === name);
-        return found === undefined ? [] : [{ name, id: name, value: found.value! }];
+        const entry = entries.find((one) => one[nameMember] === name);
+        return entry === undefined ? [] : [{ name, id: name, value: entry.value! }];
       });
     })
     .refine((keys) => keys.length === names.length, { path: [list] });

@@ -26,8 +26,8 @@ export async function keepNewKey(context: StepContext, findUsers: () => Promise<
   }
   const users = context.record.attempts.some(({ state }) => state === "made") ? await findUsers() : [];
   await context.save(({ attempts, notes }) => {
-    const kept = attempts.filter(({ state }) => state === "made");
-    const texts = kept.map(({ keyId = "" }) =>
+    const regenerated = attempts.filter(({ state }) => state === "made");
+    const texts = regenerated.map(({ keyId = "" }) =>
       users.length === 0
         ? `${keyId} keeps its new value, which nothing known uses. Its previous value can't be restored.`
         : `${keyId} keeps its new value. The service can't see that these consumers have the old key again: ${users.join(", ")}.`,
