@@ -187,10 +187,10 @@ export function createPolicies(deps: {
       if (currentPolicy) requireMatch(currentPolicy.etag, ifMatch, POLICY_LABEL);
       else if (ifMatch !== undefined) throw changedSince(POLICY_LABEL);
       await requirePossible(app, change);
-      const { expiryDays, ...otherMembers } = change;
+      const { expiryDays, ...rest } = change;
       const vaultIds = await vaultIdsOf(change.targets);
       const record: PolicyRecord = {
-        ...otherMembers,
+        ...rest,
         ...(change.targets.length > 0 && { vaultIds }),
         ...(expiryDays !== null && { expiryDays }),
         appId: app.appId,

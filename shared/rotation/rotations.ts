@@ -222,12 +222,12 @@ export function createRotations(deps: RotationDependencies): Rotations {
       const record = await planDraft(request, caller, automatic, throwObstacle);
       const { rotationId, oldKeyId, expiryDays, publications, reason } = record;
       const places = publications.map(({ vaultName, secretName }) => `${vaultName}/${secretName}`);
-      const subject = { ...subjectDetails(record), ...(oldKeyId !== undefined && { oldKeyId }) };
+      const what = { ...subjectDetails(record), ...(oldKeyId !== undefined && { oldKeyId }) };
       const event = {
         type: "rotation.begun",
         caller,
         target: { type: "rotation", id: rotationId },
-        details: { ...subject, expiryDays, places, automatic, ...(reason && { reason }) },
+        details: { ...what, expiryDays, places, automatic, ...(reason && { reason }) },
       };
       await audited(audit, event, () => insert(record, "value" in request ? request.value : undefined));
       await stepRunner.scheduleNext(record);
