@@ -147,10 +147,7 @@ export interface KeyLinkStore {
    * the last seven days read all vault secrets.
    */
   comparisonGap(resourceId: string, now: Date): Promise<string | undefined>;
-  /**
-   * Stores the result of a comparison. `rotated` of the stored link stays if the link is of the same vault, not of another one
-   * with its name. Safe to repeat.
-   */
+  /** Stores the result of a comparison. Keeps what is known of earlier rotations of the same vault. Safe to repeat. */
   store(link: Omit<KeyLink, "rotated">): Promise<void>;
   /** Stores the places that a completed rotation wrote. Safe to repeat. */
   recordWrittenPlaces(rotation: RotationRecord, at: Date): Promise<void>;
@@ -174,7 +171,7 @@ export function createKeyLinks(deps: {
   index: Pick<MatchIndex, "findSecrets">;
   log: Logger;
 }): KeyLinkStore {
-  const { tables, config, vaults, keys: keysClient, index, log } = deps;
+  const { tables, config, vaults, keys: client, index, log } = deps;
   const onCorrupt = ({ message }: StorageCorrupt) => log.error(message);
 
   /** Stores a link. @param rotated - The rotation that wrote the secret. Undefined after a comparison without a rotation. */
@@ -186,6 +183,7 @@ export function createKeyLinks(deps: {
     const key = linkKey(link);
     try {
       await tables.modify(KeyLinks, KEY_LINKS, key, (stored) => {
+        // Another vault may have got the name of the one that the stored rotation wrote.
         const isSameVault = stored?.vaultId.toLowerCase() === link.vaultId.toLowerCase();
         return { ...link, rotated: rotated ?? (isSameVault ? stored?.rotated : undefined) };
       });
@@ -335,7 +333,7 @@ export function createKeyLinks(deps: {
       for (const resourceId of [...proposals.values()].slice(0, MAX_RESOURCES)) {
         const kind = kindOfType(parseResourceId(resourceId)?.type ?? "");
         if (kind === undefined || kind.reportOnly !== undefined) continue;
-        const keys = await failureIfDenied(keysClient.keys(resourceId, kind));
+        const keys = await failureIfDenied(client.keys(resourceId, kind));
         if (keys instanceof CloudFailure) continue;
         const { held } = findHeldKey(current.value, resourceId, keys);
         if (held !== undefined) return { resourceId, kind, keyName: held.name };

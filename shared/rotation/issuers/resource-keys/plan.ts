@@ -175,20 +175,20 @@ async function usersOfEarlierVersions(
   keys: readonly ListedKey[],
   newKeyId: string,
 ): Promise<string[]> {
-  const { consumers: knownConsumers } = await consumers.findConsumers({ places: publications });
+  const found = await consumers.findConsumers({ places: publications });
   const users: string[] = [];
   for (const publication of publications) {
     const { vaultName, vaultUri, secretName, plannedVersion } = publication;
-    const withFixedVersion = knownConsumers.filter(
+    const fixed = found.consumers.filter(
       (one) => (one.how === "willBreak" || one.copy === true) && placeKey(one) === placeKey(publication),
     );
-    if (withFixedVersion.length === 0) continue;
+    if (fixed.length === 0) continue;
     const vault = vaults.open({ name: vaultName, vaultUri });
     for (const { version } of (await vault.versions(secretName)).slice(0, MAX_EARLIER_VERSIONS)) {
       if (version === plannedVersion) continue;
       const earlier = await unlessDisabled(vault.read(secretName, version));
       if (earlier === undefined || !containedKeys(earlier.value, keys).includes(newKeyId)) continue;
-      const names = withFixedVersion.map(({ kind, name }) => `${kind} ${name}`).join(", ");
+      const names = fixed.map(({ kind, name }) => `${kind} ${name}`).join(", ");
       users.push(`Version ${version} of ${placeOf(publication)}, which ${names} may use,`);
       break;
     }
