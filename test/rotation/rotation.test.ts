@@ -224,7 +224,7 @@ test("duplicate messages to two workers at once repeat no step", async () => {
   const app = world.addApplication(newAppName(), { places: 2 });
   const rotationId = await startRotation(app);
   const [firstWorker, secondWorker] = [world.start(), world.start()];
-  for (let turns = 0; turns < 40; turns++) {
+  for (let round = 0; round < 40; round++) {
     const row = await firstWorker.get(rotationId);
     if (row.status === "overlapping") break;
     world.messages.length = 0;

@@ -2,6 +2,8 @@ import { expect, test } from "vitest";
 import type { RotationRecord, Step } from "../../shared/rotation/rotation.ts";
 import { resultOf } from "../../shared/rotation/step-results.ts";
 
+// Tests of the sentences that tell users what a finished step of a rotation did.
+
 const attempt = { displayName: "rotation-1", askedAt: "2026-01-01T00:00:00.000Z" };
 const step = (name: Step["name"]): Step => ({ name, status: "done", attempts: 1 });
 const recordWith = (changes: Partial<RotationRecord>) =>

@@ -341,7 +341,7 @@ export class World {
    * Delivers messages as they become due until the rotation ends, needs attention or fulfills `until`. The first worker
    * crashes as `crash` says, and a new worker then continues.
    *
-   * @returns the rotation, the number of crashes (0 or 1), and the number of deliveries and timer runs as `turns`.
+   * @returns the rotation, and the number of crashes (0 or 1).
    * @throws Error after `most` deliveries, 200 by default.
    */
   async run(
@@ -355,7 +355,7 @@ export class World {
     for (let deliveryCount = 0; deliveryCount < (options.most ?? 200); deliveryCount++) {
       const row = await reader.get(rotationId);
       if (isOver(row.status) || row.status === "needsAttention" || options.until?.(row))
-        return { row, crashCount, turns: deliveryCount };
+        return { row, crashCount };
       this.messages.sort((a, b) => a.dueAtMs - b.dueAtMs);
       const message = this.messages.shift();
       const now = this.clock.now().getTime();
