@@ -62,19 +62,23 @@ const idOf = (type: string) =>
   control()
     .consumers.resources()
     .find((one) => one.type.toLowerCase() === type.toLowerCase())!.id;
+/** Returns all values that the keys of the company's resource of a type had, oldest first. The current ones have no `until`. */
 const history = (type: string) => control().consumers.keys(idOf(type));
+/** Returns the names of the regenerated keys, in order. */
 const regenerated = (type: string) =>
   history(type).flatMap(({ key, regeneration }) => (regeneration === undefined ? [] : [key]));
 const validKeys = (type: string) => history(type).flatMap(({ value, until }) => (until === undefined ? [value] : []));
 const STORAGE = "Microsoft.Storage/storageAccounts";
 const currentKey = (name: string) =>
   history(STORAGE).findLast(({ key, until }) => key === name && until === undefined)!.value;
+/** Returns the value of a vault secret. */
 const stored = (assetId: string) => {
   const [vault = "", , secret = ""] = assetId.split(".");
   return control().secretValue(vault, secret)!;
 };
 const rotate = (assetId: string, body: object = {}) =>
   http.admin("POST", `/api/assets/dependencies/rotate/${assetId}`, body);
+/** Sends a user's decision about a rotation, such as `finish`. */
 const act = (rotationId: string, action: string) =>
   http.admin("POST", `/api/automation/rotation/rotations/${rotationId}/${action}`);
 
