@@ -3,7 +3,7 @@ import { signInOf } from "../../devops/service-connections.ts";
 import { isSecret } from "../../devops/variable-groups.ts";
 import { CloudFailure } from "../../platform/azure/failure.ts";
 import { toSingleLine } from "../../platform/http/single-line.ts";
-import { applicationHolder, type Edge, type Resource } from "../edge.ts";
+import { applicationVaultName, type Edge, type Resource } from "../edge.ts";
 import type { EdgeSource, NotSeen, ReadingItem } from "../edge-source.ts";
 import { connectionId, connectionsOf, groupId, groupsOf } from "./ids.ts";
 
@@ -136,7 +136,7 @@ function itemsOfConnection(project: ProjectContext, connection: ServiceConnectio
   // Connections with a certificate, a federated credential or a managed identity have no secret.
   if (signIn?.with !== "secret" || signIn.tenantId !== tenantId) return [{ resource, edges: [] }];
   const edge: Edge = {
-    vaultName: applicationHolder(tenantId),
+    vaultName: applicationVaultName(tenantId),
     type: "secret",
     name: signIn.appId,
     resource,
