@@ -47,8 +47,8 @@ const Resource = z
 
 const STRENGTHS = ["references", "entitled", "observed"] as const;
 /**
- * How a consumer gets a new version: without help; after an action, such as a restart; at a time that can't be observed; or never,
- * because it names a version or stores a copy.
+ * How a consumer gets a new version: without help; after an action, such as a restart; at a time that can't be observed; or
+ * never, because it names a version or stores a copy.
  */
 const REFRESH_MODES = ["automatic", "action", "blind", "willBreak"] as const;
 

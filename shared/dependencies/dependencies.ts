@@ -116,8 +116,8 @@ export interface Dependencies {
   /** Returns the dependencies of an asset and of its whole vault. Makes at most six requests. */
   edgesOf(asset: AssetPlace): Promise<{ edges: FoundEdge[]; more: boolean }>;
   /**
-   * Returns the uses of certificates by lower-case `<vault>/<name>`, of one vault or of all. Undefined before the first complete
-   * run. Makes one request per 1,000 dependencies, and one per 1,000 units.
+   * Returns the uses of certificates by lower-case `<vault>/<name>`, of one vault or of all. Undefined before the first
+   * complete run. Makes one request per 1,000 dependencies, and one per 1,000 units.
    */
   certificateUses(vaultName: string | undefined): Promise<Map<string, CertificateUse> | undefined>;
   /** The references to vaults in the configuration of resources, for compliance and alerts. */
@@ -260,20 +260,20 @@ export function createDependencies(deps: {
    * Returns the other names under which consumers of a client secret are stored: its application, for consumers with a copy of
    * any of its secrets, and the vault secrets that store it. Returns none for other assets.
    */
-  async function otherNamesOf(asset: AssetRecord): Promise<{ otherNames: AssetPlace[]; notSeen?: NotSeenRecord }> {
+  async function aliasesOf(asset: AssetRecord): Promise<{ aliases: AssetPlace[]; notSeen?: NotSeenRecord }> {
     const { tenantId, appId, keyId } = asset.credential ?? {};
-    if (sourceOf(asset) !== "entra" || asset.type !== "secret") return { otherNames: [] };
-    if (tenantId === undefined || appId === undefined || keyId === undefined) return { otherNames: [] };
+    if (sourceOf(asset) !== "entra" || asset.type !== "secret") return { aliases: [] };
+    if (tenantId === undefined || appId === undefined || keyId === undefined) return { aliases: [] };
     const application = { vaultName: applicationVaultName(tenantId), type: "secret", name: appId } as const;
     try {
       const vaultSecrets = await deps.secretsStoring?.({ appId, keyId });
-      return { otherNames: [application, ...(vaultSecrets ?? [])] };
+      return { aliases: [application, ...(vaultSecrets ?? [])] };
     } catch (error) {
       if (!(error instanceof CloudFailure)) throw error;
       const { code, message, remedy } = error;
       const unit = { source: "azure", unit: tenantId, since: clock.now().toISOString() };
       return {
-        otherNames: [application],
+        aliases: [application],
         notSeen: { scope: `the application ${appId}`, code, message, remedy, ...unit },
       };
     }
@@ -339,15 +339,15 @@ export function createDependencies(deps: {
       // Set for an asset whose consumers no source can find: a B2C credential, or a certificate of an application.
       const undetectable = undetectableOf(asset.asset);
       const units = await readUnits(tables);
-      const [coverage, { otherNames, notSeen }] = await Promise.all([
+      const [coverage, { aliases, notSeen }] = await Promise.all([
         undetectable ? undetectableCoverage(assetId(asset.asset), undetectable) : firstCoverageItems(units),
-        otherNamesOf(asset.asset),
+        aliasesOf(asset.asset),
       ]);
       if (notSeen) {
         coverage.items.unshift(notSeen);
         coverage.total++;
       }
-      const results = await Promise.all([asset.asset, ...otherNames].map((one) => edgesOf(one, units)));
+      const results = await Promise.all([asset.asset, ...aliases].map((one) => edgesOf(one, units)));
       const more = results.some((result) => result.more);
       const consumers = consumersOf(results.flatMap(({ edges }) => edges));
       const expiring = statusOfAsset(asset.asset, moment) !== "healthy";

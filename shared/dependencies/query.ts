@@ -42,8 +42,8 @@ export function withSeenAt(edge: EdgeRecord, units: ReadonlyMap<string, UnitReco
 }
 
 /**
- * Lists dependencies by vault, type and name of the asset, those on whole vaults first. A filter by `vault` or `asset` reads one
- * range of keys. Any other filter reads at most ten pages of 1,000 per call.
+ * Lists dependencies by vault, type and name of the asset, those on whole vaults first. A filter by `vault` or `asset` reads
+ * one range of keys. Any other filter reads at most ten pages of 1,000 per call.
  *
  * @param units - Result of `readUnits`.
  * @throws {Problem} invalidCursor

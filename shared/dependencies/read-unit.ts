@@ -170,7 +170,7 @@ export async function readUnit(
 
   const isFull = since === undefined && !isUnfinished;
   const coverage = await coverageOperations(
-    { source: source.name, unit, key, before, reported, earlier, notSeen, failure, isFull, at: startedAt },
+    { source: source.name, unit, key, before, reported, earlier, notSeen, failure, isFull, startedAt },
     tables,
   );
   const read = failure === undefined && !isUnfinished ? { lastReadAt: startedAt } : {};
@@ -212,14 +212,14 @@ export async function removeUnit(
   const writer = createResourceWriter({ ...deps, fence, runId, unit: key, before, stored });
   for (const hash of stored.keys()) await writer.remove(hash);
   await writer.flush();
-  const at = clock.now().toISOString();
+  const startedAt = clock.now().toISOString();
   const emptyResult = {
     reported: new Set<string>(),
     earlier: new Set<string>(),
     notSeen: [],
     failure: undefined,
     isFull: true,
-    at,
+    startedAt,
   };
   const { operations } = await coverageOperations({ source, unit, key, before, ...emptyResult }, tables);
   // Removing a missing row succeeds.

@@ -162,8 +162,8 @@ async function planRun(run: Row<RunRecord>, deps: WorkDeps): Promise<void> {
 }
 
 /**
- * Stores a coverage item if a source is off or its units could not be listed, in a unit without a name. Otherwise removes the item
- * of an earlier run.
+ * Stores a coverage item if a source is off or its units could not be listed, in a unit without a name. Otherwise removes the
+ * item of an earlier run.
  *
  * @param wasReported - Whether an earlier run stored such an item.
  */

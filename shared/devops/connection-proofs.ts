@@ -16,14 +16,17 @@ export const ProofRow = entity("Devops", record, { signed: true });
 /** Prefix of the partition key `proofs|<organization's URL>`. The row key is `<project ID>|<connection ID>`. */
 export const PROOFS = "proofs";
 
-/** Time for which a proof is valid: longer than a rotation including its rollback. */
+/**
+ * Time for which a proof is valid: longer than a rotation including its rollback, in which a connection with a wrong secret
+ * can't sign in.
+ */
 const VALIDITY_MS = 60 * DAY_MS;
 
 /** The proofs of one organization. */
 export interface ConnectionProofs {
   /**
-   * Returns true if there is a proof for the connection and the application, of any age: a rotation has then written the
-   * connection.
+   * Returns true if there is a proof for the connection and the application, of any age. Only a rotation that is about to write
+   * the connection stores one.
    */
   exists(location: ConnectionLocation, credential: ReplacedCredential): Promise<boolean>;
   /** Returns true if there is a valid proof for the connection and the application. */

@@ -7,10 +7,10 @@ import type { ConnectionLocation, ReplacedCredential } from "./secret-locations.
 
 /** How a service connection signs in as an Entra application. */
 export interface ConnectionSignIn {
-  /** Application id in lower case. */
+  /** Client ID of the application and ID of its tenant, in lower case. */
   appId: string;
   tenantId: string;
-  /** `federation` needs no secret. */
+  /** What the connection signs in with. `federation` needs no secret. */
   with: "secret" | "certificate" | "federation";
   /** True if DevOps manages the application and accepts no secret from others. */
   automatic: boolean;
@@ -34,6 +34,7 @@ export function signInOf(connection: ServiceConnection): ConnectionSignIn | unde
 /** Members that DevOps updates automatically. */
 const AUTOMATIC_MEMBERS = new Set(["isReady", "isOutdated", "operationStatus"]);
 
+/** What a check or a change of a connection needs. */
 interface Connections {
   client: DevopsClient;
   /** The only URLs that a connection may target. */
@@ -183,7 +184,10 @@ function requireWritable(
 /** Azure clouds: https://learn.microsoft.com/azure/devops/pipelines/library/azure-resource-manager-alternate-approaches */
 const ENVIRONMENTS = ["azurecloud", "azurechinacloud", "azureusgovernment"];
 
-/** Returns false for Azure Stack, whose URLs, including the sign-in URL, the creator of the connection chooses. */
+/**
+ * Returns whether the connection sends secrets only to Azure. False for Azure Stack, whose URLs, including the sign-in URL, the
+ * creator of the connection chooses.
+ */
 function isAzureAddress({ url, data }: ServiceConnection, resourceManagers: readonly string[]): boolean {
   if (!url || !URL.canParse(url) || !resourceManagers.includes(new URL(url).origin)) return false;
   const members = Object.entries(data ?? {}).map(([name, value]) => [name.toLowerCase(), value] as const);

@@ -80,9 +80,9 @@ async function readUnit(unit: string, since?: Date): Promise<Reading> {
   return reading;
 }
 /**
- * Reads a subscription from a position on and aborts after `maxPositions` positions. A position is a point between two resources
- * from which a later read can continue. Returns the sites that were read, and those that an earlier read had read before the
- * position.
+ * Reads a subscription from a position on and aborts after `maxPositions` positions. A position is a point between two
+ * resources from which a later read can continue. Returns the sites that were read, and those that an earlier read had read
+ * before the position.
  */
 async function readPart(unit: string, after?: string, maxPositions = Number.POSITIVE_INFINITY) {
   const part = {

@@ -115,7 +115,7 @@ class Model {
   describe(): TargetState {
     const { marks, target } = this;
     if (!target) return { exists: false };
-    return marks ? { exists: true, ownedBy: target.mark ? RECORD_ID : null, holds: target.mark } : { exists: true };
+    return marks ? { exists: true, ownedBy: target.mark ? RECORD_ID : null, currentMarkId: target.mark } : { exists: true };
   }
 
   mark = (version: number) => ({ recordId: RECORD_ID, sourceVersion: String(version), source: "kv-shop/db" });
@@ -178,7 +178,7 @@ class Model {
     worker.inspected = { state, source };
     const { writing, creating = false } = worker.taken!;
     const interrupted = writing === undefined ? undefined : { writing, creating };
-    const service = { marks: this.marks } as SyncState["service"];
+    const service = { storesMark: this.marks } as SyncState["service"];
     const inspected = { service, target: {}, state, source: { version: source }, mark: this.mark(this.source) };
     try {
       const { action, kind } = decide(worker.record, inspected as SyncState, interrupted);

@@ -49,7 +49,8 @@ export const VAULTS_AND_CONNECTIONS = `resources
 | order by id asc`;
 
 /**
- * Queries the managed identities with these object IDs: resources with a system-assigned identity, and user-assigned identities.
+ * Queries the managed identities with these object IDs: resources with a system-assigned identity, and user-assigned
+ * identities.
  *
  * @param principalIds - At most 200.
  */

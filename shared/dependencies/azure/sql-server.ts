@@ -4,8 +4,8 @@ import { unlessManagedHsm } from "./key-vault-names.ts";
 
 /**
  * Finds the keys that encrypt the databases of SQL servers. The key's URL always has a version. With automatic rotation, the
- * server uses a new version within a day nevertheless (`usesNewestVersion`). The encryption protector, which names the key, is not in
- * Resource Graph.
+ * server uses a new version within a day nevertheless (`usesNewestVersion`). The encryption protector, which names the key, is
+ * not in Resource Graph.
  *
  * subscription-reading.ts calls `find` for each server that Resource Graph returns.
  */

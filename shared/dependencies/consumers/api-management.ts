@@ -17,9 +17,10 @@ const LIST = "namedValues";
 
 /**
  * Refreshes named values of API Management and checks whether they have the new version:
- * https://learn.microsoft.com/rest/api/apimanagement/named-value/refresh-secret. API Management reports only when it last read a
- * secret, not the version. So `refresh` returns these times as `mark`, the rotation stores them, and `check` compares: another
- * time proves a read after the refresh. `holds` is the version that the consumer has. `gone`: it no longer uses the secret.
+ * https://learn.microsoft.com/rest/api/apimanagement/named-value/refresh-secret. API Management reports only when it last read
+ * a secret, not the version. So `refresh` returns these times as `mark`, the rotation stores them, and `check` compares:
+ * another time proves a read after the refresh. `holds` is the version that the consumer has. `gone`: it no longer uses the
+ * secret.
  */
 export function apiManagementConsumers(apiManagement: ApiManagement, names: KeyVaultNames): KindOfConsumer {
   /** Returns the named values that still reference the secret without a version. */

@@ -60,7 +60,8 @@ export function createConsumersOfSecrets(deps: {
 
   /**
    * Returns how a consumer gets a new version of the secret. `automatic`: the consumer reads it without help. `action`: the
-   * service refreshes the consumer. `blind`: the service can't tell when. `willBreak`: never, the consumer keeps the old version.
+   * service refreshes the consumer. `blind`: the service can't tell when. `willBreak`: never, the consumer keeps the old
+   * version.
    */
   function howOf({ resource, evidence, pinned, refresh: { how } }: Edge): PlannedConsumer["how"] {
     if (pinned !== undefined) return "willBreak";

@@ -48,7 +48,10 @@ interface ProjectContext {
   signal?: AbortSignal | undefined;
 }
 
-/** Reads one list of a project. Failures in LASTING become coverage items. Any other failure ends the read of the project. */
+/**
+ * Reads one list of a project. Failures in LASTING become coverage items: scopes that could not be read. Any other failure ends
+ * the read of the project, so that the next run tries it again.
+ */
 async function* readList<T>(
   { organization, projectId, signal }: ProjectContext,
   list: "variableGroups" | "connections",

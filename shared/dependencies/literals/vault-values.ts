@@ -31,8 +31,8 @@ interface ValueCounts {
 }
 
 /**
- * The secret values of vaults, stored as HMACs under a key in memory. A text can be compared with them, but no value can be read
- * back.
+ * The secret values of vaults, stored as HMACs under a key in memory. A text can be compared with them, but no value can be
+ * read back.
  */
 export interface VaultValues {
   readonly counts: ValueCounts;

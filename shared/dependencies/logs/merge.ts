@@ -3,9 +3,9 @@ import { DAY_MS } from "../../platform/time.ts";
 import type { SignInLine, UseLine, VaultLine } from "./query.ts";
 import { type AssetUseRecord, type Reader, readersOf, type SignInRecord, type VaultUseRecord } from "./rows.ts";
 
-// Merges the result of a query of a Log Analytics workspace into the stored state. A line is one row of the result: see query.ts.
-// Merging is idempotent: of times the latest is kept, of daily counts the maximum, and operations are added. Queries overlap,
-// and each counts a whole day again.
+// Merges the result of a query of a Log Analytics workspace into the stored state. A line is one row of the result: see
+// query.ts. Merging is idempotent: of times the latest is kept, of daily counts the maximum, and operations are added. Queries
+// overlap, and each counts a whole day again.
 
 /** Maximum number of readers that are stored for one asset, most recent first. */
 const MAX_READERS = 200;

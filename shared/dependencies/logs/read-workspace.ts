@@ -104,8 +104,8 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
   async function readClaimed(row: Row<WorkspaceRecord>, now: Date, signal: AbortSignal | undefined): Promise<void> {
     const { workspaceId } = row;
     let currentRow = row;
-    // A fence is a row whose ETag each write of the results requires. Taking it makes later writes of an earlier worker fail. The
-    // fence's owner is the worker that took it last.
+    // A fence is a row whose ETag each write of the results requires. Taking it makes later writes of an earlier worker fail.
+    // The fence's owner is the worker that took it last.
     const fence = tables.fence(UsageFences, workspaceId, FENCE_KEY, { owner: randomness.ulid(now), etag: undefined });
     await fence.take();
     const span = spanOf(row, now);
@@ -123,8 +123,8 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
       await repeatOnConflict(async (attempt) => {
         if (attempt > 1) {
           await fence.take();
-          // Another worker has taken the fence. If it is a delayed worker of an earlier hour, this worker takes the fence back and
-          // writes again. If it works for a later hour, it has also changed the workspace's row, so this write fails with a
+          // Another worker has taken the fence. If it is a delayed worker of an earlier hour, this worker takes the fence back
+          // and writes again. If it works for a later hour, it has also changed the workspace's row, so this write fails with a
           // conflict, which `read` ignores.
           currentRow = await tables.replace(WorkspaceRows, currentRow);
         }
@@ -168,8 +168,8 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
   }
 
   /**
-   * Returns the `beforeWrite` of `mergeRows` that decides which new readers are unexpected. The event is written before the row that stores the decision: after a crash in
-   * between, the event is written again with the same ID.
+   * Returns the `beforeWrite` of `mergeRows` that decides which new readers are unexpected. The event is written before the row
+   * that stores the decision: after a crash in between, the event is written again with the same ID.
    */
   function decideExpectations(now: Date) {
     const isExpectedReader = deps.expected.createLookup();

@@ -3,7 +3,8 @@ import { markId } from "./ownership-mark.ts";
 import type { Mark, TargetState, Written } from "./provider.ts";
 
 /**
- * A store that numbers its versions and stores a note beside them, not in them. The note is written before the value as an
+ * A store, such as Google Secret Manager, that numbers its versions and can't store a mark in a version. It stores a note
+ * beside them: the ID of a mark, and the version that was written with it. The note is written before the value as an
  * intention, and again after the value. So a crash in between is detected, and the value is not written twice.
  */
 export interface NumberedStore {
@@ -13,11 +14,14 @@ export interface NumberedStore {
   note(text: string): Promise<void>;
   /** Writes the version after `current`. @returns The number of the new version. @throws {SyncFailure} `changedMeanwhile` */
   write(current: number): Promise<number>;
-  /** Returns whether this version is usable and has the value to write. False if the value can't be read. */
+  /**
+   * Returns whether this version is usable and has the value to write. False if the value can't be read: then it is written
+   * once more.
+   */
   holdsValue(version: number): Promise<boolean>;
 }
 
-/** Returns the `markId` that a note assigns to this version; undefined for an intention. */
+/** Returns the `markId` that a note assigns to this version. Undefined for an intention: whether it was written is unknown. */
 export const notedMark = (note: string | undefined, current: number): string | undefined => {
   const { id, version, intended } = parseNote(note);
   return version === current && !intended ? id : undefined;
