@@ -87,8 +87,8 @@ export function createDevopsSettings(deps: SettingsDependencies): DevopsSettings
   const readRow = () => tables.get(SettingsRow, DEVOPS, SETTINGS);
 
   /**
-   * Writes a change. After a conflict with another write, applies the change to the new settings. With `ifMatch`, the change
-   * then fails, because the new settings have another ETag.
+   * Writes a change. After a conflict with another write, applies the change to the new settings. With `ifMatch`, the change then
+   * fails, because the new settings have another ETag.
    */
   async function write(
     { orgUrl, projectIds, copies }: SettingsChange,

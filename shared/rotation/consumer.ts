@@ -8,8 +8,8 @@ export const PlannedConsumer = z.object({
   name: z.string(),
   environment: z.string().optional(),
   /**
-   * The vault secret that the consumer uses. If the consumer signs in as the application with its own copy of the client
-   * secret: `entra.<tenant id>` as the vault, and the client ID as the secret.
+   * The vault secret that the consumer uses. If the consumer signs in as the application with its own copy of the client secret:
+   * `entra.<tenant id>` as the vault, and the client ID as the secret.
    */
   vaultName: z.string(),
   secretName: z.string(),

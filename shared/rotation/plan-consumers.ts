@@ -90,8 +90,8 @@ export async function markIfBroken(
 }
 
 /**
- * Reads the marked consumers again. A consumer that can use the secret now loses its marks. An unclear consumer that still has
- * a problem is marked as broken. A consumer that the service may not read stays as it is.
+ * Reads the marked consumers again. A consumer that can use the secret now loses its marks. An unclear consumer that still has a
+ * problem is marked as broken. A consumer that the service may not read stays as it is.
  *
  * @throws {CloudFailure} if the failure is transient.
  */

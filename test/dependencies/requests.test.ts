@@ -24,8 +24,8 @@ afterAll(async () => {
 });
 
 /**
- * Returns units (parts of the source that are read as one piece, such as a subscription) of 100 apps that each use 20 secrets.
- * The first five apps also share the secret `shared` in kv-000.
+ * Returns units (parts of the source that are read as one piece, such as a subscription) of 100 apps that each use 20 secrets. The
+ * first five apps also share the secret `shared` in kv-000.
  */
 function company(edges: number) {
   const units: Deployment["company"]["itemsByUnit"] = {};

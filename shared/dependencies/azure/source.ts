@@ -43,8 +43,8 @@ const DEFINITIONS_CACHE_MS = HOUR_MS;
  * Reading a whole subscription takes about five calls, the further pages of Resource Graph, and one or two for each resource
  * whose references are not in Resource Graph. An unchanged subscription takes two calls.
  *
- * Incremental runs do not detect changes of role assignments. They also miss a change of configuration outside of Resource
- * Graph if its resource did not change.
+ * Incremental runs do not detect changes of role assignments. They also miss a change of configuration outside of Resource Graph
+ * if its resource did not change.
  */
 export function createAzureEdges({
   config,

@@ -9,9 +9,9 @@ const StoredSecret = z.object({ name: z.string(), updated_at: z.string() });
 const PublicKey = z.object({ key_id: z.string(), key: z.base64() });
 
 /**
- * Target in GitHub Actions: secrets of a repository or an environment. GitHub returns only whether a secret exists and when it
- * was last written. It returns no values, and can't store which record and source version a value comes from. The value is
- * encrypted with the public key of the repository or environment. https://docs.github.com/rest/actions/secrets
+ * Target in GitHub Actions: secrets of a repository or an environment. GitHub returns only whether a secret exists and when it was
+ * last written. It returns no values, and can't store which record and source version a value comes from. The value is encrypted
+ * with the public key of the repository or environment. https://docs.github.com/rest/actions/secrets
  */
 export function githubTarget(settings: GithubSettings, secrets: GithubSecrets, deps: ProviderDependencies): SyncTarget {
   const client = githubClient(settings, secrets, deps);
