@@ -10,7 +10,7 @@ export interface ConnectionSignIn {
   /** Client ID of the application and ID of its tenant, in lower case. */
   appId: string;
   tenantId: string;
-  /** What the connection signs in with. `federation` needs no secret. */
+  /** Kind of the credential. `federation` needs no secret. */
   with: "secret" | "certificate" | "federation";
   /** True if DevOps manages the application and accepts no secret from others. */
   automatic: boolean;
@@ -34,7 +34,7 @@ export function signInOf(connection: ServiceConnection): ConnectionSignIn | unde
 /** Members that DevOps updates automatically. */
 const AUTOMATIC_MEMBERS = new Set(["isReady", "isOutdated", "operationStatus"]);
 
-/** What a check or a change of a connection needs. */
+/** Needed for checks and changes of connections. */
 interface Connections {
   client: DevopsClient;
   /** The only URLs that a connection may target. */

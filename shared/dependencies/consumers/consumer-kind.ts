@@ -16,8 +16,8 @@ export interface KindOfConsumer {
   /** Returns whether `check` can verify this dependency. Otherwise the value that the consumer has is unknown. */
   canCheck(edge: Pick<Edge, "evidence">): boolean;
   /**
-   * Returns why the consumer can't use the secret now, before a rotation writes anything. Undefined if it can. Left out for
-   * kinds of which that can't be seen.
+   * Returns why the consumer can't use the secret now, before a rotation writes anything. Undefined if it can. Left out if
+   * the service can't see that for this kind.
    */
   currentProblem?(consumer: PlannedConsumer): Promise<ConsumerProblem | undefined>;
   /**

@@ -71,7 +71,7 @@ export function createConsumersOfSecrets(deps: {
     return how === "action" && kind?.refresh === undefined ? "blind" : how;
   }
 
-  /** Returns the consumers of one secret, with sentences about what is unknown. */
+  /** Returns the consumers of one secret, with sentences about unknown ones. */
   async function consumersIn(secret: { vaultName: string; secretName: string }) {
     const { vaultName, secretName: name } = secret;
     const { edges, more } = await dependencies.edgesOf({ vaultName, type: "secret", name });

@@ -6,7 +6,7 @@ import { recordIdOf } from "../sync-source.ts";
 import { type KindOfConsumer, NOTHING_OVERWRITTEN } from "./consumer-kind.ts";
 
 /**
- * Treats sync records, each of which copies one secret to one target, as consumers of a rotated secret. A refresh runs the
+ * Treats sync records, which copy a secret to a target, as consumers of a rotated secret. A refresh runs the
  * record, and a check compares the version that the record copied last.
  */
 export function syncConsumers(sync: Pick<Sync, "get" | "trigger">): KindOfConsumer {

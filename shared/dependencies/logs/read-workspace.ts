@@ -241,7 +241,7 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
   }
 }
 
-/** What all calls of `mergeRows` for one query share. */
+/** Shared by all calls of `mergeRows` for one query. */
 interface MergeContext {
   workspaceId: string;
   fence: Fence;

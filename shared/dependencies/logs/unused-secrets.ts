@@ -35,7 +35,7 @@ export interface KnownSecret {
 }
 
 /**
- * Finds secrets that nobody read during the days that the compliance policy names. Uses only logs that were complete for that
+ * Finds secrets that were not read during the number of days of the compliance policy. Uses only logs that were complete for that
  * time.
  */
 export interface UnusedSecrets {

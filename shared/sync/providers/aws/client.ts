@@ -6,7 +6,7 @@ import type { Mark } from "../provider.ts";
 import type { AwsSecrets } from "./configuration.ts";
 import { awsFailure } from "./failures.ts";
 
-/** The region to which requests are sent, and what is known about it. */
+/** The address to which requests are sent. */
 export interface AwsAddress {
   region: string;
   /**

@@ -8,7 +8,7 @@ import type { GoogleSecrets, GoogleSettings } from "./configuration.ts";
 import { crc32c } from "./crc32c.ts";
 
 /**
- * Names of annotations: the record that owns the secret, and a note (numbered-versions.ts) of which version has which mark,
+ * Names of annotations: the record that owns the secret, and a note (numbered-versions.ts) that assigns a mark to a version,
  * such as `5f2c…-… version 3`. Annotations are used because labels allow only lower-case letters and no slash.
  */
 const RECORD = "sync-record";

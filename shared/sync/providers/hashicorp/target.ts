@@ -10,8 +10,8 @@ import { type HashicorpSecrets, type HashicorpSettings, mountOf } from "./config
 const VALUE = "value";
 
 /**
- * Keys of `custom_metadata`: the record that owns the secret, and a note (numbered-versions.ts) of which version has which
- * mark, such as `5f2c…-… version 3`. Values have at most 512 characters.
+ * Keys of `custom_metadata`: the record that owns the secret, and a note (numbered-versions.ts) that assigns a mark to a
+ * version, such as `5f2c…-… version 3`. Values have at most 512 characters.
  */
 const RECORD = "sync-record";
 const NOTE = "sync-mark";
