@@ -86,7 +86,7 @@ export function googleTarget(settings: GoogleSettings, secrets: GoogleSecrets, d
             const note = enabled ? existing?.secret.annotations[NOTE] : undefined;
             return { current: existing?.latest === undefined ? 0 : numberOf(existing.latest.name), note };
           },
-          async note(text) {
+          async writeNote(text) {
             const annotations = { ...existing?.secret.annotations, ...ownerAnnotations, [NOTE]: text };
             const answer = existing
               ? await client.call(
@@ -111,7 +111,7 @@ export function googleTarget(settings: GoogleSettings, secrets: GoogleSecrets, d
             const answer = await client.call("POST", `secrets/${name}:addVersion`, call, { payload }, signal);
             return numberOf(read(Version, answer, operation).name);
           },
-          async holdsValue(version) {
+          async hasValue(version) {
             try {
               const call = describeCall(`compare the secret ${name}`, "versions.access");
               const answer = await client.call(

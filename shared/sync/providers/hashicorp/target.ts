@@ -89,7 +89,7 @@ export function hashicorpTarget(
               throw syncFailure("targetDeleted", describedCall, "its current version is deleted");
             return { current: metadata?.current_version ?? 0, note: customMetadata[NOTE] };
           },
-          async note(text) {
+          async writeNote(text) {
             const ownerMetadata = { "managed-by": MANAGED_BY, [RECORD]: mark.recordId, "sync-source": mark.source };
             const body = { custom_metadata: { ...customMetadata, ...ownerMetadata, [NOTE]: text } };
             const call = { operation, grant: grant("metadata", "create and update") };
@@ -100,7 +100,7 @@ export function hashicorpTarget(
             const answer = await client.call("POST", path("data", name), describedCall, body, signal);
             return read(Written, answer, operation).data.version;
           },
-          async holdsValue(version) {
+          async hasValue(version) {
             try {
               const call = { operation: `compare the secret ${name}`, grant: grant("data", "read") };
               const address = `${path("data", name)}?version=${version}`;
