@@ -263,7 +263,7 @@ async function recordEnd(ending: Row<RunRecord>, deps: WorkDeps): Promise<void> 
     target: { type: "dependencyRun", id: runId },
     details,
   };
-  // `recordRunEnd` calls it with another ID for the entry, if the audit log no longer accepts the first one.
+  // Stores another ID for the entry, if the audit log no longer accepts the first one.
   const keep = async (entryId: string) => {
     run = await changeRun(run, { type: "entryMoved", entryId }, deps);
   };

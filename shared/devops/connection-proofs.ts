@@ -25,8 +25,8 @@ const VALIDITY_MS = 60 * DAY_MS;
 /** The proofs of one organization. */
 export interface ConnectionProofs {
   /**
-   * Returns true if there is a proof for the connection and the application, of any age. Only a rotation that is about to write
-   * the connection stores one.
+   * Returns true if there is a proof for the connection and the application, of any age: a rotation has then written the
+   * connection.
    */
   exists(location: ConnectionLocation, credential: ReplacedCredential): Promise<boolean>;
   /** Returns true if there is a valid proof for the connection and the application. */

@@ -1,4 +1,4 @@
-// Types that name the locations in Azure DevOps that store secrets, and the application whose secret they store.
+// The locations in Azure DevOps that store secrets, and the credential of which they can store a copy.
 
 /** A variable of a variable group that stores a secret. */
 export interface VariableLocation {
