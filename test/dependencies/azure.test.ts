@@ -364,13 +364,13 @@ describe("the production subscription", () => {
     });
     const shared = principalOf(guidFrom("principal of identity id-importers"))!;
     expect([shared.name, shared.identityOf]).toEqual(["id-importers", undefined]);
-    // For each found resource whose own identity may read a vault: name and owner of the identity, and the resource itself.
+    // For each found resource whose own identity may read a vault: name and resource of the identity, and the resource itself.
     const identities = production.resources.flatMap(({ resource }) => {
       const principal = principalOf(guidFrom(`principal ${resource.id.toLowerCase()}`));
       return principal ? [[principal.name, principal.identityOf, resource.name, resource.id]] : [];
     });
     expect(identities.length).toBeGreaterThan(10);
-    expect(identities.filter(([name, owner, resource, id]) => name !== resource || owner !== id)).toEqual([]);
+    expect(identities.filter(([name, identityOf, resource, id]) => name !== resource || identityOf !== id)).toEqual([]);
   });
 
   test("a site that can't be read and a site with an invalid reference are reported as not seen", () => {

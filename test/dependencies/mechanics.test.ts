@@ -146,8 +146,9 @@ describe("a stored row that can't be read", () => {
       }
     throw new Error(`No row starts with ${prefix}.`);
   }
-  const secretPlace = { vaultName: "kv-one", type: "secret", name: "db" } as const;
-  const isIncomplete = async () => (await deployment.start().dependencies.edgesOf(secretPlace)).more;
+  /** The secret that the apps use. */
+  const SECRET = { vaultName: "kv-one", type: "secret", name: "db" } as const;
+  const isIncomplete = async () => (await deployment.start().dependencies.edgesOf(SECRET)).more;
 
   beforeEach(async () => {
     deployment.company.itemsByUnit = {
