@@ -78,7 +78,7 @@ export function createConsumersOfSecrets(deps: {
     // Identities that only have access are no consumers. For readers known only from a log, `SecretUsage` reports their reads.
     const uses = edges.filter(({ edge }) => edge.strength === "references");
     const named = uses.filter(({ edge }) => edge.name !== undefined);
-    const toPlanned = async ({ resource, weight, edges: usesByResource }: ReturnType<typeof consumersOf>[number]) => {
+    const toPlanned = async ({ resource, weight, edges: usesOfResource }: ReturnType<typeof consumersOf>[number]) => {
       const { id, kind, environment } = resource;
       const planned: PlannedConsumer = {
         id,
@@ -86,10 +86,10 @@ export function createConsumersOfSecrets(deps: {
         name: resource.name,
         ...(environment !== undefined && { environment }),
         ...secret,
-        evidence: joinedEvidence([...new Set(usesByResource.map(({ edge }) => edge.evidence))].sort()),
-        how: SLOWEST_FIRST.find((how) => usesByResource.some(({ edge }) => howOf(edge) === how))!,
-        ...(usesByResource.some(({ edge }) => edge.copy) && { copy: true }),
-        slowestSeconds: Math.max(...usesByResource.map(({ edge }) => edge.refresh.slowestSeconds ?? 0)),
+        evidence: joinedEvidence([...new Set(usesOfResource.map(({ edge }) => edge.evidence))].sort()),
+        how: SLOWEST_FIRST.find((how) => usesOfResource.some(({ edge }) => howOf(edge) === how))!,
+        ...(usesOfResource.some(({ edge }) => edge.copy) && { copy: true }),
+        slowestSeconds: Math.max(...usesOfResource.map(({ edge }) => edge.refresh.slowestSeconds ?? 0)),
         blast: Math.round(weight * BLAST_PER_WEIGHT),
       };
       // A new place stores a copy of a client secret that no rotation wrote. A rotation writes it only if the request names it.
