@@ -142,8 +142,8 @@ export function createAutomation(deps: {
     sources,
     usage: logs.usage,
     inventory,
-    // Returns the vault secrets that certainly store a client secret. Their consumers also depend on that client secret.
-    holdersOf: async ({ appId, keyId }) => {
+    // The consumers of these vault secrets also depend on the client secret that they store.
+    secretsStoring: async ({ appId, keyId }) => {
       const list = await matches.listMatches(appId);
       const certain = list.matches.filter((match) => match.confidence === "certain" && match.keyId === keyId);
       return certain.map(({ secret: { vaultName, name } }) => ({ vaultName, type: "secret", name }));

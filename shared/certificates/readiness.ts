@@ -9,7 +9,7 @@ import { RENEWERS, type Renewal, type Renewer, renewalOf } from "../inventory/re
  * authorities, who renews it, and which renewals would fail. Pure functions of the stored facts.
  */
 
-/** Limits for which the renewals are counted, besides today's: the last two of the dated limits. */
+/** Limits for which the renewals are counted, besides today's: the last two of the dated limits, 100 and 47 days. */
 const [LIMIT_OF_2027, LIMIT_OF_2029] = PUBLIC_CERTIFICATE_LIMITS.slice(-2).map(({ days }) => days) as [number, number];
 const YEAR_DAYS = 365;
 /**
@@ -125,6 +125,7 @@ function problemsOf(asset: AssetRecord, facts: ProblemFacts): Readiness["problem
   const { issuerName, renewalTrigger, certificate } = asset;
   const problems: Readiness["problems"] = [];
   const add = (code: ReadinessProblem, detail: string) => problems.push({ code, detail });
+  // Key Vault calls the issuer of a certificate that it did not order itself `Unknown`.
   const isImported = issuerName !== undefined && /^unknown$/i.test(issuerName);
   if (renewal.renewedBy === "none" && isImported)
     add("importedByHand", "It was imported, and nothing is known to renew it.");
@@ -137,12 +138,14 @@ function problemsOf(asset: AssetRecord, facts: ProblemFacts): Readiness["problem
     add("keyNotExportable", "A consumer reads its private key, which its policy does not allow to export.");
   if (owner === undefined) add("noOwner", "It has no owner who would notice a failed renewal.");
   const trigger = renewalTrigger?.daysBeforeExpiry;
+  // Renewed 47 days before its expiry, a certificate that is valid for 47 days would be renewed again at once.
   if (publiclyTrusted && trigger !== undefined && trigger >= LIMIT_OF_2029)
     add(
       "triggerTooEarly",
       `Its policy renews it ${trigger} days before the expiry, but it may be valid for ${LIMIT_OF_2029} days at most.`,
     );
   const ordered = certificate?.orderedMonths;
+  // A self-signed certificate has no authority that could issue another validity than ordered.
   if (!isImported && issuerName !== undefined && ordered !== undefined && days !== undefined && !isSelfSigned(asset)) {
     const orderedDays = (ordered * 365.2425) / 12;
     if (Math.abs(days - orderedDays) > orderedDays * MAX_ORDER_DIFFERENCE)

@@ -14,7 +14,7 @@ import { toSingleLine } from "../platform/http/single-line.ts";
 import { type Consumer, DRIVERS } from "./blast-radius.ts";
 import type { Coverage as CoverageRecord } from "./coverage.ts";
 import type { Dependencies, BlastRadius as FoundBlastRadius } from "./dependencies.ts";
-import { applicationHolder, CONSUMER_KINDS } from "./edge.ts";
+import { applicationVaultName, CONSUMER_KINDS } from "./edge.ts";
 import { INCOMPLETE_REASONS } from "./incomplete.ts";
 import type { EdgeFilter, FoundEdge } from "./query.ts";
 import { type NotSeenRecord, RUN_STATUSES, type RunRecord } from "./rows.ts";
@@ -47,8 +47,8 @@ const Resource = z
 
 const STRENGTHS = ["references", "entitled", "observed"] as const;
 /**
- * How a consumer gets a new version: without help; after an action, such as a restart; at a time that can't be observed; or never,
- * because it names a version or stores a copy.
+ * How a consumer gets a new version: without help; after an action, such as a restart; at a time that can't be observed; or
+ * never, because it names a version or stores a copy.
  */
 const REFRESH_MODES = ["automatic", "action", "blind", "willBreak"] as const;
 
@@ -175,27 +175,27 @@ export const DependencyQuery = z.strictObject({
 });
 
 /**
- * Returns the filter of a query, with the place (vault, type and name) of its asset ID.
+ * Returns the filter of a query, with the vault, type and name of the asset that its `assetId` names.
  *
  * @throws {Problem} invalidRequest for a text that can't be an asset ID.
  */
 export function filterOf(query: z.output<typeof DependencyQuery>): EdgeFilter {
   const { limit: _limit, offset: _offset, cursor: _cursor, assetId: id, ...filter } = query;
   if (id === undefined) return filter;
-  // The ID of an application credential has two places, for its two possible types. Both have the same name.
-  const [place] = placesOf(id);
+  // The ID of an application credential has two readings, for its two possible types. Both have the same name.
+  const [asset] = placesOf(id);
   // The ID is `entra.<tenant ID>.<client ID>.<key ID>`. Consumers name the application, not one of its credentials.
-  const application = isCredentialId(id) && /^entra\./i.test(id) ? credentialIds(place?.name ?? "") : undefined;
+  const application = isCredentialId(id) && /^entra\./i.test(id) ? credentialIds(asset?.name ?? "") : undefined;
   if (application) {
-    const vaultName = applicationHolder(id.split(".")[1]!);
-    return { ...filter, place: { vaultName, type: "secret", name: application.appId } };
+    const vaultName = applicationVaultName(id.split(".")[1]!);
+    return { ...filter, asset: { vaultName, type: "secret", name: application.appId } };
   }
-  if (!place) {
+  if (!asset) {
     throw new Problem("invalidRequest", "An asset's id is <vault>.<type>.<name>.", {
       errors: [{ path: "query.assetId", message: "must be an asset's id" }],
     });
   }
-  return { ...filter, place };
+  return { ...filter, asset };
 }
 
 export function dependencyView({ edge, seenAt }: FoundEdge): z.infer<typeof Dependency> {

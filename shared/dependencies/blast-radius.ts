@@ -11,7 +11,10 @@ import type { FoundEdge } from "./query.ts";
 /** Sum of weights at which the score is 50: about seven production web apps that take the new value without help. */
 const HALF_SCORE_WEIGHT = 20;
 
-/** Factors by how certain the use is, by how the consumer gets a new version, and by environment. */
+/**
+ * Factors by how certain the use is, by how the consumer gets a new version, and by environment. `entitled`: it only has
+ * access. `blind`: the time can't be observed. `willBreak`: it keeps the old value.
+ */
 const STRENGTH: Record<Edge["strength"], number> = { references: 1, observed: 1, entitled: 0.05 };
 const REFRESH: Record<Edge["refresh"]["how"], number> = { automatic: 1, action: 1.5, blind: 2, willBreak: 3 };
 const ENVIRONMENT = { production: 3, unknown: 2, other: 1 };
@@ -87,8 +90,8 @@ export function consumersOf(found: readonly FoundEdge[]): Consumer[] {
   const ids = new Set(found.map(({ edge }) => edge.resource.id.toLowerCase()));
   // A managed identity that has access, or that a log contains, counts as its resource, if that resource is a known consumer.
   const byResource = Map.groupBy(found, ({ edge: { resource } }) => {
-    const owner = resource.identityOf?.toLowerCase();
-    return owner !== undefined && ids.has(owner) ? owner : resource.id.toLowerCase();
+    const identityOf = resource.identityOf?.toLowerCase();
+    return identityOf !== undefined && ids.has(identityOf) ? identityOf : resource.id.toLowerCase();
   });
   return [...byResource.values()]
     .map((edges): Consumer => {

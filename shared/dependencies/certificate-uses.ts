@@ -1,6 +1,6 @@
 import type { AssetType } from "../inventory/asset.ts";
 import type { Tables } from "../platform/storage/tables.ts";
-import { EDGES, Edges, placeOfEdge, rangeOf, vaultPrefix } from "./rows.ts";
+import { EDGES, Edges, assetOfEdge, rangeOf, vaultPrefix } from "./rows.ts";
 
 /** How other resources use a certificate, its key and its secret, which have the same name. */
 export interface CertificateUse {
@@ -23,7 +23,7 @@ export async function certificateUses(
   const select = ["resource", "strength", "pinned"] as const;
   for await (const rows of tables.pages(Edges, { ...range, select, onCorrupt: "leaveOut" })) {
     for (const { rowKey, resource, strength, pinned } of rows) {
-      const { vaultName: vault, asset } = placeOfEdge(rowKey);
+      const { vaultName: vault, asset } = assetOfEdge(rowKey);
       if (asset === undefined) continue;
       const separator = asset.indexOf(".");
       const type = asset.slice(0, separator) as AssetType;

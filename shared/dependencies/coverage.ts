@@ -45,7 +45,7 @@ interface UnitReading {
   /** True after the last part of a full run, also of one that failed. */
   isFull: boolean;
   /** Start of the run, ISO 8601. */
-  at: string;
+  startedAt: string;
 }
 
 /**
@@ -55,7 +55,7 @@ interface UnitReading {
  * stored items, with one request per 1,000, unless the unit is known to have none.
  */
 export async function coverageOperations(
-  { source, unit, key, before, reported, earlier, notSeen, failure, isFull, at }: UnitReading,
+  { source, unit, key, before, reported, earlier, notSeen, failure, isFull, startedAt }: UnitReading,
   tables: Tables,
 ): Promise<{ operations: Operation[]; count: number; leftOut: number }> {
   /** Undefined for an item that can't be read, which is removed or written again. */
@@ -68,7 +68,7 @@ export async function coverageOperations(
   const addWanted = (item: NotSeen) => {
     const rowKey = notSeenKey(key, item);
     const { scope, code, message, remedy } = item;
-    wanted.set(rowKey, { scope, code, message, remedy, source, unit, since: stored.get(rowKey)?.since ?? at });
+    wanted.set(rowKey, { scope, code, message, remedy, source, unit, since: stored.get(rowKey)?.since ?? startedAt });
   };
   if (failure) addWanted({ ...failure, scope: unit });
   for (const item of notSeen) addWanted(item);
@@ -167,11 +167,11 @@ export async function coveragePage(
     }
   }
   const items = found.slice(0, limit);
-  const more = found.length > limit;
+  const hasMore = found.length > limit;
   return {
     ...page,
     items: items.map(({ item }) => item),
     total,
-    nextCursor: more ? encodeCursor({ after: items.at(-1)!.key } satisfies z.infer<typeof Cursor>) : null,
+    nextCursor: hasMore ? encodeCursor({ after: items.at(-1)!.key } satisfies z.infer<typeof Cursor>) : null,
   };
 }

@@ -23,7 +23,7 @@ import { SECOND_MS } from "../platform/time.ts";
 import { type Consumer, consumersOf, type Driver, scoreAndDrivers } from "./blast-radius.ts";
 import { type CertificateUse, certificateUses } from "./certificate-uses.ts";
 import { type Coverage, coveragePage, readUnits } from "./coverage.ts";
-import { applicationHolder } from "./edge.ts";
+import { applicationVaultName } from "./edge.ts";
 import type { EdgeSource } from "./edge-source.ts";
 import { type IncompleteReason, incompleteReason, undetectableCoverage, undetectableOf } from "./incomplete.ts";
 import type { AssetUsage, Usage } from "./logs/usage.ts";
@@ -59,7 +59,8 @@ const POLL_MS = SECOND_MS / 2;
 /** Maximum number of coverage items in a list of dependencies. */
 const COVERAGE_ITEMS = 20;
 /**
- * Maximum number of dependencies of one asset that are read, and of its whole vault. The result says if there are more.
+ * Maximum number of dependencies that are read of an asset (of a certificate also for its key and its secret), and again of its
+ * whole vault. The page of 1,000 rows that reaches the number is returned whole. The result says if there may be more.
  */
 const MAX_EDGES = 2000;
 
@@ -113,10 +114,10 @@ export interface Dependencies {
    */
   usage(id: string): Promise<{ assetId: string; usage: AssetUsage; lastSignIn: Date | undefined }>;
   /** Returns the dependencies of an asset and of its whole vault. Makes at most six requests. */
-  edgesOf(place: AssetPlace): Promise<{ edges: FoundEdge[]; more: boolean }>;
+  edgesOf(asset: AssetPlace): Promise<{ edges: FoundEdge[]; more: boolean }>;
   /**
-   * Returns the uses of certificates by lower-case `<vault>/<name>`, of one vault or of all. Undefined before the first complete
-   * run. Makes one request per 1,000 dependencies, and one per 1,000 units.
+   * Returns the uses of certificates by lower-case `<vault>/<name>`, of one vault or of all. Undefined before the first
+   * complete run. Makes one request per 1,000 dependencies, and one per 1,000 units.
    */
   certificateUses(vaultName: string | undefined): Promise<Map<string, CertificateUse> | undefined>;
   /** The references to vaults in the configuration of resources, for compliance and alerts. */
@@ -133,8 +134,11 @@ export function createDependencies(deps: {
   usage: Pick<Usage, "ofAsset" | "lastSignIn">;
   /** `moment` returns the current time and the thresholds that decide whether an asset expires soon. */
   inventory: { assets: Pick<AssetQueries, "get">; moment(): Promise<Moment> };
-  /** Returns the vault secrets that certainly store an application's credential. @throws {CloudFailure} */
-  holdersOf?: (credential: { appId: string; keyId: string }) => Promise<AssetPlace[]>;
+  /**
+   * Returns the vault secrets that certainly store this client secret. Left out, only consumers of the application itself are
+   * found. @throws {CloudFailure}
+   */
+  secretsStoring?: (credential: { appId: string; keyId: string }) => Promise<AssetPlace[]>;
   /** Requests a compliance evaluation of these assets of a vault (`<type>.<name>`). */
   referencesChanged: (vaultName: string, assets: string[]) => Promise<void>;
   /** Called after a run that may have changed something. */
@@ -211,7 +215,7 @@ export function createDependencies(deps: {
       edges.push(...rows.map((row) => withSeenAt(withoutKeys(row), units)));
       if (edges.length >= MAX_EDGES) break;
     }
-    // A rotation must not treat an unreadable dependency as none.
+    // An unreadable row counts as a further dependency, because a rotation must not treat it as none.
     return { edges, more: unreadable > 0 || edges.length >= MAX_EDGES };
   }
 
@@ -219,24 +223,24 @@ export function createDependencies(deps: {
   async function edgesOf({ vaultName, type, name }: AssetPlace, units: ReadonlyMap<string, UnitRecord>) {
     // Consumers of a certificate may reference the key or secret behind it.
     const types: AssetType[] = type === "certificate" ? ["certificate", "key", "secret"] : [type];
-    const [whole, ...found] = await Promise.all([
+    const [underVault, ...underAsset] = await Promise.all([
       edgesUnder(assetPrefix(vaultName), units),
-      ...types.map((one) => edgesUnder(assetPrefix(vaultName, one, name), units)),
+      ...types.map((assetType) => edgesUnder(assetPrefix(vaultName, assetType, name), units)),
     ]);
     // A dependency on a whole vault has a type if the identity may read only the assets of that type.
-    const ofVault = whole.edges.filter(({ edge }) => edge.type === undefined || types.includes(edge.type));
+    const ofVault = underVault.edges.filter(({ edge }) => edge.type === undefined || types.includes(edge.type));
     return {
-      edges: [...found.flatMap(({ edges }) => edges), ...ofVault],
-      more: [whole, ...found].some(({ more }) => more),
+      edges: [...underAsset.flatMap(({ edges }) => edges), ...ofVault],
+      more: [underVault, ...underAsset].some(({ more }) => more),
     };
   }
 
   /** Returns the asset with this ID. For the secret or key behind a certificate, returns the certificate. */
   async function assetOf(id: string, moment: Moment): Promise<FoundAsset> {
-    const found = await inventory.assets.get(id, moment);
-    if (found) return requireForeignAsset(found, id);
-    const [place] = placesOf(id);
-    const certificateId = place && place.type !== "certificate" && assetId({ ...place, type: "certificate" });
+    const asset = await inventory.assets.get(id, moment);
+    if (asset) return requireForeignAsset(asset, id);
+    const [parsed] = placesOf(id);
+    const certificateId = parsed && parsed.type !== "certificate" && assetId({ ...parsed, type: "certificate" });
     const certificate = certificateId ? await inventory.assets.get(certificateId, moment) : undefined;
     return requireForeignAsset(certificate, id);
   }
@@ -253,23 +257,23 @@ export function createDependencies(deps: {
   }
 
   /**
-   * Returns other places under which consumers of the asset may be known: a client secret by its application, and by the vault
-   * secrets that store it. None for a certificate, which is no client secret.
+   * Returns the other names under which consumers of a client secret are stored: its application, for consumers with a copy of
+   * any of its secrets, and the vault secrets that store it. Returns none for other assets.
    */
-  async function placesOfCredential(asset: AssetRecord): Promise<{ places: AssetPlace[]; notSeen?: NotSeenRecord }> {
+  async function aliasesOf(asset: AssetRecord): Promise<{ aliases: AssetPlace[]; notSeen?: NotSeenRecord }> {
     const { tenantId, appId, keyId } = asset.credential ?? {};
-    if (sourceOf(asset) !== "entra" || asset.type !== "secret") return { places: [] };
-    if (tenantId === undefined || appId === undefined || keyId === undefined) return { places: [] };
-    const applicationPlace = { vaultName: applicationHolder(tenantId), type: "secret", name: appId } as const;
+    if (sourceOf(asset) !== "entra" || asset.type !== "secret") return { aliases: [] };
+    if (tenantId === undefined || appId === undefined || keyId === undefined) return { aliases: [] };
+    const application = { vaultName: applicationVaultName(tenantId), type: "secret", name: appId } as const;
     try {
-      const holders = await deps.holdersOf?.({ appId, keyId });
-      return { places: [applicationPlace, ...(holders ?? [])] };
+      const vaultSecrets = await deps.secretsStoring?.({ appId, keyId });
+      return { aliases: [application, ...(vaultSecrets ?? [])] };
     } catch (error) {
       if (!(error instanceof CloudFailure)) throw error;
       const { code, message, remedy } = error;
       const unit = { source: "azure", unit: tenantId, since: clock.now().toISOString() };
       return {
-        places: [applicationPlace],
+        aliases: [application],
         notSeen: { scope: `the application ${appId}`, code, message, remedy, ...unit },
       };
     }
@@ -311,7 +315,7 @@ export function createDependencies(deps: {
 
     coverage: async (request) => await coveragePage(await readUnits(tables), request, tables),
 
-    edgesOf: async (place) => await edgesOf(place, await readUnits(tables)),
+    edgesOf: async (asset) => await edgesOf(asset, await readUnits(tables)),
 
     async certificateUses(vaultName) {
       const units = [...(await readUnits(tables)).values()];
@@ -335,17 +339,17 @@ export function createDependencies(deps: {
       // Set for an asset whose consumers no source can find: a B2C credential, or a certificate of an application.
       const undetectable = undetectableOf(asset.asset);
       const units = await readUnits(tables);
-      const [coverage, { places, notSeen }] = await Promise.all([
+      const [coverage, { aliases, notSeen }] = await Promise.all([
         undetectable ? undetectableCoverage(assetId(asset.asset), undetectable) : firstCoverageItems(units),
-        placesOfCredential(asset.asset),
+        aliasesOf(asset.asset),
       ]);
       if (notSeen) {
         coverage.items.unshift(notSeen);
         coverage.total++;
       }
-      const found = await Promise.all([asset.asset, ...places].map((place) => edgesOf(place, units)));
-      const more = found.some((one) => one.more);
-      const consumers = consumersOf(found.flatMap(({ edges }) => edges));
+      const results = await Promise.all([asset.asset, ...aliases].map((one) => edgesOf(one, units)));
+      const more = results.some((result) => result.more);
+      const consumers = consumersOf(results.flatMap(({ edges }) => edges));
       const expiring = statusOfAsset(asset.asset, moment) !== "healthy";
       return {
         asset,

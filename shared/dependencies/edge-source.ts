@@ -26,7 +26,7 @@ export type ReadingItem =
   /** An earlier part of this run reported the resource, or why it could not be read. */
   | { earlier: string }
   /** A position: everything before it was reported. A run that takes too long continues after it. */
-  | { place: string };
+  | { position: string };
 
 /** Options of a read of a unit. */
 export interface ReadOptions {
@@ -50,7 +50,7 @@ export interface EdgeSource {
    * deleted.
    */
   readonly off?: Failure | undefined;
-  /** Whether the source is always read completely, because that is cheap. */
+  /** Whether also an incremental run reads the source completely, because that is cheap. */
   readonly whole?: boolean;
   /**
    * Returns all current units. Stored dependencies of other units are deleted.

@@ -59,8 +59,11 @@ export type Refresh = z.infer<typeof Refresh>;
 /** Returns the resource ID of a principal. */
 export const principalId = (objectId: string): string => `entra/${objectId.toLowerCase()}`;
 
-/** Returns the text that replaces the vault name if a consumer uses an application by any of its secrets. */
-export const applicationHolder = (tenantId: string): string => `entra.${tenantId.toLowerCase()}`;
+/**
+ * Returns the text that a dependency has instead of a vault name if the consumer uses a client secret of an application of this
+ * tenant.
+ */
+export const applicationVaultName = (tenantId: string): string => `entra.${tenantId.toLowerCase()}`;
 
 /** A dependency: one use of one asset by one resource. Contains names, never a value. */
 export const Edge = z.object({

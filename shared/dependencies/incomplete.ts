@@ -11,8 +11,9 @@ export type IncompleteReason = (typeof INCOMPLETE_REASONS)[number];
 const LAST_SIGN_IN = "See the last sign-in with it before you change it.";
 
 /**
- * Returns why no source can find consumers of the asset, and what to check instead. Undefined if a source can. Azure DevOps
- * connections name an application of the service's own tenant and one of its secrets, never a certificate.
+ * Returns why no source can find consumers of the asset, and what to check instead. Undefined if a source can. Only service
+ * connections of Azure DevOps name an application. They name one of the service's own tenant and contain its client secret, not
+ * a certificate.
  */
 export function undetectableOf(
   asset: Pick<AssetRecord, "source" | "type" | "credential">,
@@ -41,7 +42,11 @@ export function undetectableCoverage(
   return { items: [item], total: 1, lastFullAt: undefined };
 }
 
-/** Returns why the consumers may be incomplete. Undefined if discovery read everything that it can read. */
+/**
+ * Returns why the consumers may be incomplete. Undefined if discovery read everything that it can read.
+ *
+ * @param more - Whether more dependencies of the asset exist than were read.
+ */
 export function incompleteReason(
   { total, lastFullAt }: Pick<Coverage, "total" | "lastFullAt">,
   more: boolean,

@@ -11,8 +11,8 @@ export interface EdgeFilter {
   vault?: string | undefined;
   /** Name of the asset. */
   secret?: string | undefined;
-  /** Place of the asset whose ID was requested. */
-  place?: AssetPlace | undefined;
+  /** The asset whose ID was requested. Dependencies on its whole vault do not match. */
+  asset?: AssetPlace | undefined;
   kind?: ConsumerKind | undefined;
   strength?: Edge["strength"] | undefined;
   subscription?: string | undefined;
@@ -42,8 +42,8 @@ export function withSeenAt(edge: EdgeRecord, units: ReadonlyMap<string, UnitReco
 }
 
 /**
- * Lists dependencies by vault, type and name of the asset, those on whole vaults first. A filter by vault or asset reads one
- * range. Any other filter reads at most ten pages of 1,000 per call.
+ * Lists dependencies by vault, type and name of the asset, those on whole vaults first. A filter by `vault` or `asset` reads
+ * one range of keys. Any other filter reads at most ten pages of 1,000 per call.
  *
  * @param units - Result of `readUnits`.
  * @throws {Problem} invalidCursor
@@ -54,26 +54,26 @@ export async function listEdges(
   units: ReadonlyMap<string, UnitRecord>,
   tables: Tables,
 ): Promise<Page<FoundEdge>> {
-  const { prefix, matches } = planOf(filter);
-  const all = prefix === EDGES && !matches;
+  const { prefix, matches } = rangeAndTest(filter);
+  const isUnfiltered = prefix === EDGES && !matches;
   const page = await filteredPage<Row<EdgeRecord>>(request, {
     filters: fingerprint(Object.entries(filter).filter(([, value]) => value !== undefined)),
     matches,
     pages: (range) => tables.pages(Edges, { ...rangeOf(prefix), ...range }),
-    total: all ? [...units.values()].reduce((edges, unit) => edges + unit.edges, 0) : undefined,
+    total: isUnfiltered ? [...units.values()].reduce((edges, unit) => edges + unit.edges, 0) : undefined,
   });
   return { ...page, items: page.items.map((edge) => withSeenAt(withoutKeys(edge), units)) };
 }
 
 /** Returns the range for a filter, and a test for the parts of the filter that the range does not cover. */
-function planOf(filter: EdgeFilter): { prefix: string; matches: ((edge: EdgeRecord) => boolean) | undefined } {
-  const { place, vault, secret, kind, strength, subscription, environment, resolved, pinned, refresh } = filter;
+function rangeAndTest(filter: EdgeFilter): { prefix: string; matches: ((edge: EdgeRecord) => boolean) | undefined } {
+  const { asset, vault, secret, kind, strength, subscription, environment, resolved, pinned, refresh } = filter;
   const tests: ((edge: EdgeRecord) => boolean)[] = [];
   const addTest = (wanted: string | undefined, memberOf: (edge: EdgeRecord) => string | undefined) => {
     if (wanted !== undefined) tests.push((edge) => memberOf(edge)?.toLowerCase() === wanted.toLowerCase());
   };
-  // Without `place` the range covers exactly the vault, so the vault needs no test.
-  if (place) addTest(vault, (edge) => edge.vaultName);
+  // Without `asset` the range covers exactly the vault, so the vault needs no test.
+  if (asset) addTest(vault, (edge) => edge.vaultName);
   addTest(secret, ({ name }) => name);
   addTest(kind, ({ resource }) => resource.kind);
   addTest(strength, (edge) => edge.strength);
@@ -82,8 +82,8 @@ function planOf(filter: EdgeFilter): { prefix: string; matches: ((edge: EdgeReco
   addTest(refresh, (edge) => edge.refresh.how);
   if (resolved !== undefined) tests.push(({ state }) => state?.resolved === resolved);
   if (pinned !== undefined) tests.push((edge) => (edge.pinned !== undefined) === pinned);
-  const prefix = place
-    ? assetPrefix(place.vaultName, place.type, place.name)
+  const prefix = asset
+    ? assetPrefix(asset.vaultName, asset.type, asset.name)
     : vault !== undefined
       ? vaultPrefix(vault)
       : EDGES;

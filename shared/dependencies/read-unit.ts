@@ -71,9 +71,8 @@ export interface UnitOutcome {
 /**
  * Reads a unit and updates its rows: first each reported resource, then those that the source did not report, and last the
  * unit's own row.
- * A unit is a part of a source that one worker reads, such as an Azure subscription. After a crash at any point the next worker
- * sees from the rows what remains. A fence, a row whose ETag is part of each transaction, rejects the writes of earlier
- * workers.
+ * After a crash at any point the next worker sees from the rows what remains. A fence, a row whose ETag is part of each
+ * transaction, rejects the writes of earlier workers.
  *
  * A full run that takes too long continues in parts, if its source reports positions.
  *
@@ -88,13 +87,13 @@ export async function readUnit(
   {
     mode,
     runId,
-    owner,
+    workerId,
     signal,
     readTo,
   }: {
     mode: "full" | "changes";
     runId: string;
-    owner: string;
+    workerId: string;
     signal?: AbortSignal;
     readTo?: ReadTo | undefined;
   },
@@ -102,7 +101,7 @@ export async function readUnit(
 ): Promise<UnitOutcome> {
   const { tables, clock } = deps;
   const key = unitKey(source.name, unit);
-  const fence = tables.fence(UnitFences, DEPENDENCIES, fenceKey(key), { owner, etag: undefined });
+  const fence = tables.fence(UnitFences, DEPENDENCIES, fenceKey(key), { owner: workerId, etag: undefined });
   await fence.take();
   const { before, stored, isDamaged } = await readStoredUnit(tables, key);
   const startedAt = readTo?.startedAt ?? clock.now().toISOString();
@@ -116,7 +115,7 @@ export async function readUnit(
   const reported = new Set<string>();
   /** Hashes of the resources that an earlier part of this run reported. */
   const earlier = new Set<string>();
-  let place = readTo?.place;
+  let position = readTo?.place;
   let failure: Failure | undefined;
   try {
     for await (const item of source.read(unit, { since, signal, runId, after: readTo?.place })) {
@@ -124,8 +123,8 @@ export async function readUnit(
         notSeen.push(item.notSeen);
         continue;
       }
-      if ("place" in item) {
-        place = item.place;
+      if ("position" in item) {
+        position = item.position;
         continue;
       }
       if ("earlier" in item) {
@@ -147,7 +146,7 @@ export async function readUnit(
   /** The time ran out. */
   const isLate = failure !== undefined && (failure.code === TIMED_OUT.code || signal?.aborted === true);
   // A full run continues in another part if this part passed a new position. Otherwise more time would not help.
-  const isUnfinished = isLate && since === undefined && place !== readTo?.place;
+  const isUnfinished = isLate && since === undefined && position !== readTo?.place;
   if (isUnfinished) {
     failure = undefined;
     await settleUnreported({ isWhole: false });
@@ -171,7 +170,7 @@ export async function readUnit(
 
   const isFull = since === undefined && !isUnfinished;
   const coverage = await coverageOperations(
-    { source: source.name, unit, key, before, reported, earlier, notSeen, failure, isFull, at: startedAt },
+    { source: source.name, unit, key, before, reported, earlier, notSeen, failure, isFull, startedAt },
     tables,
   );
   const read = failure === undefined && !isUnfinished ? { lastReadAt: startedAt } : {};
@@ -194,7 +193,7 @@ export async function readUnit(
   return {
     changed: writer.changed,
     ...(failure === undefined ? {} : { failure }),
-    ...(isUnfinished && place !== undefined && { readTo: { place, startedAt } }),
+    ...(isUnfinished && position !== undefined && { readTo: { place: position, startedAt } }),
   };
 }
 
@@ -202,25 +201,25 @@ export async function readUnit(
 export async function removeUnit(
   source: string,
   unit: string,
-  { runId, owner }: { runId: string; owner: string },
+  { runId, workerId }: { runId: string; workerId: string },
   deps: ReadDeps,
 ): Promise<UnitOutcome> {
   const { tables, clock } = deps;
   const key = unitKey(source, unit);
-  const fence = tables.fence(UnitFences, DEPENDENCIES, fenceKey(key), { owner, etag: undefined });
+  const fence = tables.fence(UnitFences, DEPENDENCIES, fenceKey(key), { owner: workerId, etag: undefined });
   await fence.take();
   const { before, stored } = await readStoredUnit(tables, key);
   const writer = createResourceWriter({ ...deps, fence, runId, unit: key, before, stored });
   for (const hash of stored.keys()) await writer.remove(hash);
   await writer.flush();
-  const at = clock.now().toISOString();
+  const startedAt = clock.now().toISOString();
   const emptyResult = {
     reported: new Set<string>(),
     earlier: new Set<string>(),
     notSeen: [],
     failure: undefined,
     isFull: true,
-    at,
+    startedAt,
   };
   const { operations } = await coverageOperations({ source, unit, key, before, ...emptyResult }, tables);
   // Removing a missing row succeeds.

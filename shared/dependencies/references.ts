@@ -10,8 +10,8 @@ import {
   Edges,
   OUTDATED,
   Outdated,
-  placeOfEdge,
-  placeOfOutdated,
+  assetOfEdge,
+  assetOfOutdated,
   rangeOf,
   TABLE,
   UNRESOLVED,
@@ -42,8 +42,8 @@ export interface References {
   /** Returns the references to one vault. Makes one request per 1,000 dependencies. */
   ofVault(vaultName: string): Promise<Reference[]>;
   /**
-   * Requests a compliance evaluation of each asset that discovery marked, because its references changed (`Outdated`), and then
-   * removes the marks. Safe to repeat.
+   * Requests a compliance evaluation of each asset whose references changed: discovery wrote a row of `Outdated` for it. Then
+   * removes these rows. Safe to repeat.
    */
   requestEvaluations(): Promise<void>;
   /** Lists references that became unresolved since a time, oldest first, with the dependency if it is still unresolved. */
@@ -70,7 +70,7 @@ export function createReferences(deps: {
       for await (const rows of tables.pages(Edges, { ...rangeOf(prefix), select, onCorrupt: "leaveOut" })) {
         for (const { rowKey, resource, evidence, state } of rows) {
           if (!state) continue;
-          const { asset } = placeOfEdge(rowKey);
+          const { asset } = assetOfEdge(rowKey);
           const text = `${resource.name} (${resource.kind}), ${evidence}: ${state.status}`;
           found.push({ asset, resolved: state.resolved, evidence: text });
         }
@@ -80,15 +80,15 @@ export function createReferences(deps: {
 
     async requestEvaluations() {
       for await (const rows of tables.pages(Outdated, { ...rangeOf(OUTDATED), select: [] })) {
-        const places = rows.map(({ rowKey }) => placeOfOutdated(rowKey));
-        const vaults = Map.groupBy(places, ({ vaultName }) => vaultName);
+        const outdated = rows.map(({ rowKey }) => assetOfOutdated(rowKey));
+        const vaults = Map.groupBy(outdated, ({ vaultName }) => vaultName);
         for (const [vaultName, ofVault] of vaults) {
           const assets = ofVault.flatMap(({ asset }) => (asset === undefined ? [] : [asset]));
-          // If only the vault itself is marked, makes one call with an empty list: the vault is always evaluated.
+          // If only the vault itself is outdated, makes one call with an empty list: the vault is always evaluated.
           for (let start = 0; start === 0 || start < assets.length; start += ASSETS_AT_ONCE)
             await deps.changed(vaultName, assets.slice(start, start + ASSETS_AT_ONCE));
         }
-        // An asset that discovery marked again in the meantime has another ETag, so its mark stays for the next call.
+        // If discovery wrote a row again in the meantime, the row has another ETag and stays for the next call.
         for (const { rowKey, etag } of rows)
           await undefinedIfChanged(tables.remove(Outdated, DEPENDENCIES, rowKey, etag));
       }

@@ -138,8 +138,8 @@ export const assetPrefix = (vaultName: string, type?: AssetType, name?: string):
 export const edgeKey = ({ vaultName, type, name, strength, evidence }: Edge, resource: string): string =>
   `${assetPrefix(vaultName, type, name)}${resource}|${hash(`${type ?? ""}\n${strength}\n${evidence}`, 10)}`;
 
-/** Returns the asset of a dependency from its row key. */
-export function placeOfEdge(rowKey: string): OutdatedRecord {
+/** Returns the asset of a dependency from its row key. Without `asset`: the whole vault. */
+export function assetOfEdge(rowKey: string): OutdatedRecord {
   const [vaultName, type, name] = rowKey.slice(EDGES.length).split("|").map(keyTextOf) as [string, string, string];
   const isAsset = (ASSET_TYPES as readonly string[]).includes(type);
   return { vaultName, ...(isAsset ? { asset: `${type}.${name}` } : {}) };
@@ -163,8 +163,8 @@ export const notSeenKey = (unit: string, { scope, code }: { scope: string; code:
 export const outdatedKey = ({ vaultName, asset }: OutdatedRecord): string =>
   `${OUTDATED}${text(vaultName)}|${text(asset ?? WHOLE_VAULT)}`;
 
-/** Returns the asset of a row from its key, in lower case. */
-export function placeOfOutdated(rowKey: string): OutdatedRecord {
+/** Returns the asset of an `Outdated` row from its key, in lower case. */
+export function assetOfOutdated(rowKey: string): OutdatedRecord {
   const [vaultName, asset] = rowKey.slice(OUTDATED.length).split("|").map(keyTextOf) as [string, string];
   return { vaultName, ...(asset !== WHOLE_VAULT && { asset }) };
 }
@@ -208,8 +208,9 @@ export const RunRecord = z.object({
 export type RunRecord = z.infer<typeof RunRecord>;
 export const Runs = entity(TABLE, RunRecord);
 export const RUNS = "runs";
-/** Position (`place`) from which a later worker continues a unit that took too long for one worker. */
+/** Where a later worker continues a unit that took too long for one worker. */
 export const ReadTo = z.object({
+  /** The last `position` that the source reported. */
   place: z.string(),
   /** When the first worker started the unit. */
   startedAt: z.string(),

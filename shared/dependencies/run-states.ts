@@ -73,6 +73,7 @@ const unreadableUnits = (count: number): Failure => ({
 });
 
 type RunFailure = RunRecord["failures"][number];
+/** An event of a run. `works`: the run's units. `stored`: all known units, from which the totals of the run follow. */
 export type RunEvent =
   | { type: "planned"; planId: string; units: number; failures: RunFailure[] }
   | { type: "unitsEnded"; works: readonly UnitWork[]; stored: readonly UnitRecord[]; entryId: string }

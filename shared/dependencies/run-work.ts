@@ -161,7 +161,12 @@ async function planRun(run: Row<RunRecord>, deps: WorkDeps): Promise<void> {
   for (let more = 1; more < Math.min(UNITS_AT_ONCE, works.length); more++) await send(run.runId, 0, deps);
 }
 
-/** Stores a coverage item if a source is off or its units could not be listed, in a unit without a name. */
+/**
+ * Stores a coverage item if a source is off or its units could not be listed, in a unit without a name. Otherwise removes the
+ * item of an earlier run.
+ *
+ * @param wasReported - Whether an earlier run stored such an item.
+ */
 async function recordListing(
   source: string,
   wasReported: boolean,
@@ -190,14 +195,15 @@ async function recordListing(
 async function workOnUnit(unit: LeasedRow<UnitWork>, { runId, mode }: RunRecord, deps: WorkDeps): Promise<void> {
   const { tables, sources, references, log } = deps;
   const { source: name, unit: unitName, action, readTo, worker, changed: changedBefore = 0 } = unit.row;
-  const owner = worker!;
+  // Set, because this worker has leased the unit.
+  const workerId = worker!;
   const source = sources.find((one) => one.name === name);
   const signal = AbortSignal.any([unit.signal, AbortSignal.timeout(MAX_UNIT_MS)]);
   try {
     const outcome =
       action === "remove" || !source
-        ? await removeUnit(name, unitName, { runId, owner }, deps)
-        : await readUnit(source, unitName, { mode, runId, owner, signal, readTo }, deps);
+        ? await removeUnit(name, unitName, { runId, workerId }, deps)
+        : await readUnit(source, unitName, { mode, runId, workerId, signal, readTo }, deps);
     await references.requestEvaluations();
     const { failure } = outcome;
     const changed = changedBefore + outcome.changed;

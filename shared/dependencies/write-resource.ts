@@ -12,7 +12,7 @@ import {
   Outdated,
   outdatedKey,
   packEdges,
-  placeOfEdge,
+  assetOfEdge,
   type Resolved,
   type ResourceRecord,
   Resources,
@@ -76,19 +76,19 @@ export function createResourceWriter(deps: {
   const { tables, fence, runId, unit, before: unitBefore, stored, clock, randomness } = deps;
   const lastSeenAt = unitBefore?.lastFullAt ?? clock.now().toISOString();
   let changed = 0;
-  /** Operations for the next transaction, by row key. */
-  let group = new Map<string, Operation>();
+  /** Operations for the next transaction, by row key. Several small resources share it. */
+  let nextTransaction = new Map<string, Operation>();
   let characters = 0;
 
   async function flush(): Promise<void> {
-    if (group.size > 0) await fence.write(group.values());
-    group = new Map();
+    if (nextTransaction.size > 0) await fence.write(nextTransaction.values());
+    nextTransaction = new Map();
     characters = 0;
   }
 
   /**
-   * Writes a resource as a whole. Several resources share a transaction. If one needs several transactions, its row is first
-   * marked as unfinished.
+   * Writes a resource as a whole. Several resources share a transaction. If a resource needs several transactions, its row is
+   * first written with an empty hash: after a crash in between, `edgesOf` checks which of its dependencies exist.
    */
   async function submit(
     resource: string,
@@ -99,9 +99,9 @@ export function createResourceWriter(deps: {
     const key = resourceKey(unit, resource);
     const last = after ? put(Resources, key, after) : remove(Resources, key);
     const length = [...edges.values()].reduce((sum, { columns }) => sum + JSON.stringify(columns).length, 0);
-    if (group.size + edges.size + 1 > MAX_OPERATIONS || characters + length > MAX_CHARACTERS) await flush();
+    if (nextTransaction.size + edges.size + 1 > MAX_OPERATIONS || characters + length > MAX_CHARACTERS) await flush();
     if (edges.size + 1 <= MAX_OPERATIONS && length <= MAX_CHARACTERS) {
-      for (const operation of [...edges.values(), last]) group.set(operation.rowKey, operation);
+      for (const operation of [...edges.values(), last]) nextTransaction.set(operation.rowKey, operation);
       characters += length;
     } else {
       const known = before ? unpackEdges(before) : new Map<string, Resolved>();
@@ -135,8 +135,8 @@ export function createResourceWriter(deps: {
   function unresolvedOperations(key: string, edge: EdgeRecord | undefined, was: Resolved = -1): Operation[] {
     const is = edge ? resolvedOf(edge) : -1;
     if (was === is) return [];
-    const place = placeOfEdge(key);
-    const outdated = put(Outdated, outdatedKey(place), place);
+    const asset = assetOfEdge(key);
+    const outdated = put(Outdated, outdatedKey(asset), asset);
     if (edge === undefined || is !== 0) return [outdated];
     const id = fingerprint([key, runId]);
     const now = clock.now();
@@ -213,7 +213,7 @@ export function createResourceWriter(deps: {
   };
 }
 
-/** Keeps one operation per row, because several dependencies may mark the same asset. */
+/** Keeps one operation per row, because several dependencies may write the `Outdated` row of the same asset. */
 const byRow = (operations: readonly Operation[]): Map<string, Operation> =>
   new Map(operations.map((operation) => [operation.rowKey, operation]));
 

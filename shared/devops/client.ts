@@ -25,8 +25,11 @@ const ANONYMOUS_USER_ID = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa";
 
 const API_VERSION = "api-version=7.1";
 
-/** Matches statuses of a tested service that pass: 408, 429 and 5xx, by name (`HttpStatusCode` of .NET) or by number. */
-const PASSING_STATUS =
+/**
+ * Matches temporary failures of the sign-in that a connection test makes: 408, 429 and 5xx, by name (`HttpStatusCode` of .NET)
+ * or by number.
+ */
+const TEMPORARY_STATUS =
   /^(408|429|5\d\d|requestTimeout|tooManyRequests|internalServerError|badGateway|serviceUnavailable|gatewayTimeout)$/i;
 
 /** Headers of each request. `Suppress` makes DevOps return status 401 instead of a redirect to the sign-in page. */
@@ -152,7 +155,7 @@ export function createDevopsClient(options: DevopsClientOptions): DevopsClient {
       }
       // Token of the next page, if the response has one.
       let next: string | undefined;
-      /** Called with the headers of a successful response. */
+      /** `send` calls it with the headers of a successful response. */
       const answered = (header: (name: string) => string | undefined) => {
         next = header("x-ms-continuationtoken");
         const seconds = retryAfter({ status: 200, body: "", header });
@@ -197,13 +200,13 @@ export function createDevopsClient(options: DevopsClientOptions): DevopsClient {
       return { id: user.id, name: user.providerDisplayName ?? undefined };
     },
     projects: (signal) => pages("/_apis/projects", "&$top=100", { signal }),
-    variableGroups: (projectId, { manageable, ...rest } = {}) =>
-      pages(`/${encodeURIComponent(projectId)}/${groups}`, `&$top=100${filter(manageable)}`, rest),
-    connections: (projectId, { manageable, ...rest } = {}) =>
+    variableGroups: (projectId, { manageable, ...listOptions } = {}) =>
+      pages(`/${encodeURIComponent(projectId)}/${groups}`, `&$top=100${filter(manageable)}`, listOptions),
+    connections: (projectId, { manageable, ...listOptions } = {}) =>
       pages(
         `/${encodeURIComponent(projectId)}/${endpoints}`,
         `&includeFailed=true&includeDetails=true${filter(manageable)}`,
-        rest,
+        listOptions,
       ),
     variableGroup: async (projectId, id) =>
       (await requestOne<VariableGroup | null>(`/${encodeURIComponent(projectId)}/${groups}/${id}?${API_VERSION}`)) ??
@@ -239,7 +242,7 @@ export function createDevopsClient(options: DevopsClientOptions): DevopsClient {
         serviceEndpointDetails: connection,
       };
       const { statusCode } = await requestOne<Proxied>(path, { method: "POST", body });
-      if (PASSING_STATUS.test(statusCode)) {
+      if (TEMPORARY_STATUS.test(statusCode)) {
         const target = { operation: "test a service connection", resource: `service connection ${connection.id}` };
         throw failure("unreachable", target, "the sign-in service gave no clear answer", {
           remedy: "No action needed: the service retries later.",

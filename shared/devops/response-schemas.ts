@@ -64,9 +64,9 @@ const CONNECTIONS =
 
 /** Returns the operation and the response schema for a path below an organization. Undefined for other paths. */
 export function devopsRoute(path: string, organization: string): Route | undefined {
-  const route = (operation: string, answer: z.ZodType, rest: Partial<Route> & { grant?: string } = {}): Route => {
-    const { grant, ...more } = rest;
-    return { target: { operation, resource: organization, ...(grant !== undefined && { grant }) }, answer, ...more };
+  const route = (operation: string, answer: z.ZodType, options: Partial<Route> & { grant?: string } = {}): Route => {
+    const { grant, ...others } = options;
+    return { target: { operation, resource: organization, ...(grant !== undefined && { grant }) }, answer, ...others };
   };
   const list = { paged: true };
   if (path === "/_apis/connectionData") return route("sign in to Azure DevOps", user);

@@ -3,14 +3,14 @@ import { type Changed, changeResource } from "./change-resource.ts";
 import type { DevopsClient } from "./client.ts";
 import type { ConnectionProofs } from "./connection-proofs.ts";
 import { parameterOf, type ServiceConnection } from "./response-schemas.ts";
-import type { ConnectionPlace, ReplacedCredential } from "./secret-locations.ts";
+import type { ConnectionLocation, ReplacedCredential } from "./secret-locations.ts";
 
 /** How a service connection signs in as an Entra application. */
 export interface ConnectionSignIn {
-  /** Application id in lower case. */
+  /** Client ID of the application and ID of its tenant, in lower case. */
   appId: string;
   tenantId: string;
-  /** `federation` needs no secret. */
+  /** Kind of the credential. `federation` needs no secret. */
   with: "secret" | "certificate" | "federation";
   /** True if DevOps manages the application and accepts no secret from others. */
   automatic: boolean;
@@ -34,6 +34,7 @@ export function signInOf(connection: ServiceConnection): ConnectionSignIn | unde
 /** Members that DevOps updates automatically. */
 const AUTOMATIC_MEMBERS = new Set(["isReady", "isOutdated", "operationStatus"]);
 
+/** Needed for checks and changes of connections. */
 interface Connections {
   client: DevopsClient;
   /** The only URLs that a connection may target. */
@@ -51,25 +52,25 @@ interface Connections {
  */
 export async function replaceConnectionSecret(
   connections: Connections & { proofs: ConnectionProofs },
-  place: ConnectionPlace,
+  location: ConnectionLocation,
   application: ReplacedCredential,
   secret: string,
 ): Promise<Changed> {
   const { client, proofs } = connections;
-  const target = targetOf("change the secret of a service connection", place);
+  const target = targetOf("change the secret of a service connection", location);
   const read = async () => {
-    const connection = await readConnection(client, place, target);
+    const connection = await readConnection(client, location, target);
     requireWritable(connection, application, connections, target);
     return connection;
   };
   const connection = await read();
-  if (!(await proofs.isProven(place, application))) {
-    if (!(await client.testConnection(place.projectId, connection))) {
+  if (!(await proofs.isProven(location, application))) {
+    if (!(await client.testConnection(location.projectId, connection))) {
       throw failure("refused", target, "it does not currently sign in as the application", {
         remedy: "Set a client secret of the application in the connection in Azure DevOps, or delete the connection.",
       });
     }
-    await proofs.store(place, application);
+    await proofs.store(location, application);
   }
   return await changeResource(
     { target, read, ignored: AUTOMATIC_MEMBERS, write: (changed, notAfter) => client.putConnection(changed, notAfter) },
@@ -89,13 +90,13 @@ export async function replaceConnectionSecret(
  */
 export async function signsIn(
   client: DevopsClient,
-  place: ConnectionPlace,
+  location: ConnectionLocation,
   application: ReplacedCredential,
 ): Promise<boolean | undefined> {
-  const connection = await readConnection(client, place, targetOf("read a service connection", place));
+  const connection = await readConnection(client, location, targetOf("read a service connection", location));
   const signIn = signInOf(connection);
   if (signIn?.with !== "secret" || !belongsTo(signIn, application)) return undefined;
-  return await client.testConnection(place.projectId, connection);
+  return await client.testConnection(location.projectId, connection);
 }
 
 /** Text for users about a connection that does not sign in. */
@@ -111,22 +112,22 @@ export const NO_SIGN_IN = "Azure DevOps can't sign in with the connection.";
  */
 export async function signInProblem(
   connections: Connections & { proofs: ConnectionProofs },
-  place: ConnectionPlace,
+  location: ConnectionLocation,
   application: ReplacedCredential,
 ): Promise<string | undefined> {
   const { client, proofs, resourceManagers } = connections;
-  const connection = await client.connection(place.projectId, place.connectionId);
-  const unlessProven = async (text: string) => ((await proofs.isProven(place, application)) ? undefined : text);
+  const connection = await client.connection(location.projectId, location.connectionId);
+  const unlessProven = async (text: string) => ((await proofs.isProven(location, application)) ? undefined : text);
   if (!connection) return await unlessProven("It no longer exists, or the service's identity has no access to it.");
   const signIn = signInOf(connection);
   if (signIn?.with !== "secret" || !belongsTo(signIn, application)) return undefined;
   // DevOps would send the test to the address, which may never answer.
   if (!isAzureAddress(connection, resourceManagers))
     return await unlessProven("Its address is not that of Azure Resource Manager.");
-  return (await client.testConnection(place.projectId, connection)) ? undefined : await unlessProven(NO_SIGN_IN);
+  return (await client.testConnection(location.projectId, connection)) ? undefined : await unlessProven(NO_SIGN_IN);
 }
 
-const targetOf = (operation: string, { projectId, connectionId }: ConnectionPlace): CallTarget => ({
+const targetOf = (operation: string, { projectId, connectionId }: ConnectionLocation): CallTarget => ({
   operation,
   resource: `service connection ${connectionId} of project ${projectId}`,
 });
@@ -136,10 +137,10 @@ const belongsTo = (signIn: ConnectionSignIn | undefined, application: ReplacedCr
 
 async function readConnection(
   client: DevopsClient,
-  place: ConnectionPlace,
+  location: ConnectionLocation,
   target: CallTarget,
 ): Promise<ServiceConnection> {
-  const connection = await client.connection(place.projectId, place.connectionId);
+  const connection = await client.connection(location.projectId, location.connectionId);
   if (connection) return connection;
   throw failure("notFound", target, "there is no such connection, or the identity may not see it", {
     remedy: "Check whether it was deleted, and the identity's role on the service connection.",
@@ -183,7 +184,10 @@ function requireWritable(
 /** Azure clouds: https://learn.microsoft.com/azure/devops/pipelines/library/azure-resource-manager-alternate-approaches */
 const ENVIRONMENTS = ["azurecloud", "azurechinacloud", "azureusgovernment"];
 
-/** Returns false for Azure Stack, whose URLs, including the sign-in URL, the creator of the connection chooses. */
+/**
+ * Returns whether the connection sends secrets only to Azure. False for Azure Stack, whose URLs, including the sign-in URL, the
+ * creator of the connection chooses.
+ */
 function isAzureAddress({ url, data }: ServiceConnection, resourceManagers: readonly string[]): boolean {
   if (!url || !URL.canParse(url) || !resourceManagers.includes(new URL(url).origin)) return false;
   const members = Object.entries(data ?? {}).map(([name, value]) => [name.toLowerCase(), value] as const);

@@ -54,6 +54,7 @@ const UNCONFIGURED: DevopsSettings = {
   updatedBy: "system",
 };
 
+/** A change of the settings. Members that are left out stay. */
 export interface SettingsChange {
   orgUrl?: string | null;
   projectIds?: string[];

@@ -53,8 +53,8 @@ export interface ConsumerCheck {
 export interface ConsumerProblem {
   /** Text for users. */
   text: string;
-  /** Whether the problem may pass without a user's action, so that the consumer may work afterwards. */
-  canPass: boolean;
+  /** Whether the problem may end without a user's action, so that the consumer may work afterwards. */
+  isTemporary: boolean;
 }
 
 /** The version that a refresh brings to a consumer. */

@@ -86,7 +86,7 @@ export async function withCurrentProblem(
 ): Promise<RotationConsumer> {
   const problem = await failureIfDenied(consumersOfSecrets.currentProblem(consumer));
   if (problem === undefined) return consumer;
-  if (problem instanceof CloudFailure || problem.canPass)
+  if (problem instanceof CloudFailure || problem.isTemporary)
     return isNamed ? consumer : { ...consumer, unclearBefore: true };
   return { ...consumer, brokenBefore: true, state: "unverified", problem: problem.text };
 }

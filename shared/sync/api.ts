@@ -293,12 +293,12 @@ const failureView = (failure: SyncRecord["failure"]) =>
   failure ? { ...failure, providerCode: failure.providerCode ?? null } : null;
 
 function statusOf(record: SyncRecord) {
-  // Whether the target reports what it holds. Without that, drift can't be detected.
-  const marks = providerOf(record.targetProvider)?.services[record.targetService]?.marks ?? true;
+  // A target that stores the mark of its value shows changes by others. Otherwise drift can't be detected.
+  const storesMark = providerOf(record.targetProvider)?.services[record.targetService]?.storesMark ?? true;
   return {
     recordId: record.recordId,
     state: stateOf(record),
-    drift: !marks ? ("unknown" as const) : record.state === "drifted" ? ("found" as const) : ("none" as const),
+    drift: !storesMark ? ("unknown" as const) : record.state === "drifted" ? ("found" as const) : ("none" as const),
     lastCheckedAt: record.lastCheckedAt ?? null,
     lastSyncedAt: record.lastSyncedAt ?? null,
     lastSourceVersion: record.lastSourceVersion ?? null,
@@ -330,7 +330,7 @@ export const triggeredView = (record: SyncRecord): z.infer<typeof SyncTriggered>
 });
 
 export const planView = (recordId: string, planned: Planned): z.infer<typeof SyncPlan> => {
-  const { decision, source, state, holds, failure } = planned;
+  const { decision, source, state, holdsSourceVersion, failure } = planned;
   return {
     recordId,
     action: decision?.action ?? "blocked",
@@ -342,7 +342,7 @@ export const planView = (recordId: string, planned: Planned): z.infer<typeof Syn
       ? {
           exists: state.exists,
           ownedBy: state.ownedBy ?? null,
-          holdsSourceVersion: holds ?? null,
+          holdsSourceVersion: holdsSourceVersion ?? null,
           deletedUntil: state.deletedUntil ?? null,
         }
       : null,

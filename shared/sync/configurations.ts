@@ -351,7 +351,7 @@ function refusedFailure(
   const { at, providerCode, recordId, address = ownAddress } = refused;
   const run = recordId === undefined ? "" : `, in a run of the sync record ${recordId}`;
   const send = `POST /api/automation/sync/providers/${provider.id}`;
-  const [place, remedy] =
+  const [otherAddress, remedy] =
     address === ownAddress
       ? ["", `Send others: ${send}. Until then they are not tried again.`]
       : [
@@ -360,7 +360,7 @@ function refusedFailure(
         ];
   return new SyncFailure(
     "badCredentials",
-    `${provider.title} refused the configured credentials at ${at}${run}${place}.`,
+    `${provider.title} refused the configured credentials at ${at}${run}${otherAddress}.`,
     {
       remedy,
       providerCode,

@@ -5,7 +5,8 @@ import type { SourceVersion } from "./sources.ts";
 
 /**
  * Decides what a run of a sync record does. A record copies a secret of a key vault (the source) to another store (the target).
- * The target stores a mark beside the value, if the provider can: the record that owns the target, and the source version.
+ * The target stores a mark beside the value, if the provider can. The mark shows which record wrote the value, and from which
+ * source version.
  */
 
 /** State of source and target before a run writes. Contains no secret value. */
@@ -27,7 +28,7 @@ export interface Decision {
   action: "none" | "write" | "restore" | "report";
   /** Kind of the history entry. `mended`: a target that someone else changed or deleted is restored. Absent: no entry. */
   kind?: (typeof ENTRY_KINDS)[number];
-  /** The deleted target is recovered first. */
+  /** The deleted target is recovered first. The next run then writes it. */
   undelete?: true;
   /** The target belongs to no record and is taken over first. */
   adopt?: true;
@@ -41,8 +42,8 @@ export interface Planned {
   /** Current version of the source. */
   source?: string;
   state?: TargetState;
-  /** Whether the target holds that version. Undefined if the provider can't report it. */
-  holds?: boolean | undefined;
+  /** Whether the target has that version. Undefined if the provider can't report it. */
+  holdsSourceVersion?: boolean | undefined;
   failure?: Omit<RecordFailure, "since">;
 }
 
@@ -63,7 +64,8 @@ export function decide(
     });
   }
   if (!state.exists) return decideAbsent(record, state);
-  // Without marks (`ownedBy` undefined) the record says whether the target is its own. A crashed worker may have created it.
+  // A provider without marks reports no owner (`ownedBy` undefined). Then the record says whether the target is its own, or a
+  // crashed worker may have created it.
   const isOwned =
     state.ownedBy === undefined
       ? record.targetOwned || interrupted?.creating === true
@@ -72,7 +74,7 @@ export function decide(
 
   const adopt = isOwned ? {} : { adopt: true as const };
   const isNewVersion = record.lastSourceVersion !== source.version;
-  if (!service.marks) {
+  if (!service.storesMark) {
     if (!isNewVersion && isOwned)
       return {
         action: "none",
@@ -86,9 +88,9 @@ export function decide(
     };
   }
 
-  const currentMark = markId(mark);
-  if (state.holds === currentMark && isOwned) {
-    // The target is up to date. If the record does not say so, or a write was announced, a worker crashed after its write.
+  if (state.currentMarkId === markId(mark) && isOwned) {
+    // The target is up to date. If the record names an older version, or a write of this version was announced, a worker
+    // crashed after its write.
     if (!isNewVersion && interrupted?.writing !== source.version) {
       return { action: "none", why: "The target has the source's current version." };
     }
@@ -98,8 +100,8 @@ export function decide(
   // Drift: the target holds another value than the one that this record wrote last. If a worker crashed after that write, the
   // record does not know of it.
   const isLastWrite =
-    state.holds === record.targetMark ||
-    (interrupted !== undefined && state.holds === markId({ ...mark, sourceVersion: interrupted.writing }));
+    state.currentMarkId === record.targetMark ||
+    (interrupted !== undefined && state.currentMarkId === markId({ ...mark, sourceVersion: interrupted.writing }));
   const hasDrifted = record.targetMark !== undefined && !isLastWrite && isOwned;
   if (hasDrifted && record.onDrift === "report") return { action: "report", kind: "driftFound", why: REASONS.drift };
   if (!isNewVersion && isOwned && target.restoreVersion)
@@ -108,7 +110,7 @@ export function decide(
   return { action: "write", kind, ...adopt, why: hasDrifted ? REASONS.drift : REASONS.newVersion };
 }
 
-/** Decides for a target that does not exist or is deleted. */
+/** Decides for a target that does not exist, or that was deleted and can be recovered (`deletedUntil`). */
 function decideAbsent(record: SyncRecord, { deletedUntil, ownedBy }: TargetState): Decision {
   const existedBefore = record.lastSyncedAt !== undefined;
   if (deletedUntil !== undefined && ownedBy !== record.recordId && !record.adopt) {

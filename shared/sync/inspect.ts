@@ -14,8 +14,8 @@ export const INSPECT_MS = 90 * SECOND_MS;
 /** The states of source and target, with the opened provider. */
 export interface InspectedRecord extends SyncState {
   opened: OpenedProvider;
-  /** Where the provider's configuration locates targets: its `placeMembers` as JSON. Stored in the record. */
-  place: string;
+  /** Where the provider's configuration locates targets: its `locationMembers` as JSON. Stored in the record as `place`. */
+  location: string;
   /** Key vault of the target. Undefined for other targets. */
   targetVault: VaultIdentity | undefined;
 }
@@ -28,7 +28,7 @@ export interface Plans {
   inspectTarget(
     record: SyncRecord,
     signal: AbortSignal,
-  ): Promise<Pick<InspectedRecord, "opened" | "service" | "target" | "state" | "place" | "targetVault">>;
+  ): Promise<Pick<InspectedRecord, "opened" | "service" | "target" | "state" | "location" | "targetVault">>;
   /**
    * Runs a call to the target. If the provider rejects the credentials, they are marked as rejected for all records. @throws
    * {RunFailed}
@@ -75,18 +75,19 @@ export function createPlans(deps: {
     };
     const to = { service: record.targetService, region: record.targetRegion };
     const target = provider.open(to, settings, secrets, { ...providers, vaultSecrets });
-    const place = placeOf(opened);
-    const hasPlaceChanged = record.place !== undefined && record.place !== place;
-    const placeFailure = () => new RunFailed("service", placeChangedFailure(opened, record.place!));
-    // If the configuration names another place now, the failure of a target that was reached is reported as that change.
+    const location = locationOf(opened);
+    const hasLocationChanged = record.place !== undefined && record.place !== location;
+    const locationFailure = () => new RunFailed("service", locationChangedFailure(opened, record.place!));
+    // If the configuration names another location now, a failure of the target that was reached there follows from that change,
+    // so the change is reported instead.
     const state = await onTarget(record, { opened }, () => target.describe(record.targetName, signal)).catch(
       (error) => {
-        throw hasPlaceChanged && error instanceof RunFailed && wasTargetReached(error) ? placeFailure() : error;
+        throw hasLocationChanged && error instanceof RunFailed && wasTargetReached(error) ? locationFailure() : error;
       },
     );
-    // A target with this record's mark is the same target, even if its address changed.
-    if (hasPlaceChanged && state.ownedBy !== record.recordId) throw placeFailure();
-    return { opened, service, target, state, place, targetVault };
+    // A target that names this record as its owner is the same target, even if its address changed.
+    if (hasLocationChanged && state.ownedBy !== record.recordId) throw locationFailure();
+    return { opened, service, target, state, location, targetVault };
   };
 
   async function inspect(record: SyncRecord, signal: AbortSignal): Promise<InspectedRecord> {
@@ -122,12 +123,12 @@ const wasTargetReached = ({ isTransient, failure }: RunFailed): boolean =>
   !isTransient && failure.code !== "badCredentials";
 
 /** Returns the settings that, together with the record, locate the target, as JSON. */
-const placeOf = ({ provider, settings }: OpenedProvider): string =>
-  JSON.stringify(Object.fromEntries(provider.placeMembers.map((member) => [member, settings[member] ?? null])));
+const locationOf = ({ provider, settings }: OpenedProvider): string =>
+  JSON.stringify(Object.fromEntries(provider.locationMembers.map((member) => [member, settings[member] ?? null])));
 
-function placeChangedFailure({ provider, settings }: OpenedProvider, before: string): SyncFailure {
+function locationChangedFailure({ provider, settings }: OpenedProvider, before: string): SyncFailure {
   const previous = JSON.parse(before) as Record<string, unknown>;
-  const changedMembers = provider.placeMembers.filter((member) => (settings[member] ?? null) !== previous[member]);
+  const changedMembers = provider.locationMembers.filter((member) => (settings[member] ?? null) !== previous[member]);
   const previousSettings = changedMembers
     .map((member) => `${member} was ${JSON.stringify(previous[member])}`)
     .join(", ");
@@ -143,5 +144,5 @@ function placeChangedFailure({ provider, settings }: OpenedProvider, before: str
 const planState = ({ service, source, state, mark }: SyncState) => ({
   source: source.version,
   state,
-  holds: service.marks && state.exists ? state.holds === markId(mark) : undefined,
+  holdsSourceVersion: service.storesMark && state.exists ? state.currentMarkId === markId(mark) : undefined,
 });

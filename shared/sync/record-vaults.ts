@@ -29,8 +29,8 @@ export interface SyncVaults {
   /** Returns undefined if the inventory has no vault of that name. */
   find(name: string): Promise<Pick<VaultRecord, "name" | "id"> | undefined>;
   /**
-   * Opens a record's vault if it is still the vault that the record used before. A vault of the same name in another place, or
-   * one that was deleted and created again, is another vault: it is neither read nor written.
+   * Opens a record's vault if it is still the vault that the record used before. A vault of the same name with another resource
+   * ID, or one that was deleted and created again, is another vault: it is neither read nor written.
    *
    * @param readsValue - True before a value is read or written: queries Azure Resource Manager now. False: accepts a
    * description that is up to 10 seconds old.

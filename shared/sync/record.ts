@@ -76,7 +76,10 @@ const syncRecord = z.object({
   state: z.enum(RUN_STATES),
   /** The record created the target or took it over. */
   targetOwned: z.boolean(),
-  /** Location of the target at the last run: the provider's `placeMembers` as JSON. Another location has another target. */
+  /**
+   * Location of the target at the last run: the provider's `locationMembers` as JSON. The same name at another location is
+   * another target.
+   */
   place: z.string().optional(),
   /** Identity of the source vault and, for `azure`, of the target vault at the last successful run. */
   sourceIdentity: vaultIdentity.optional(),
@@ -89,11 +92,11 @@ const syncRecord = z.object({
   lastSyncedAt: z.string().optional(),
   /** Source version of the last write. */
   lastSourceVersion: z.string().optional(),
-  /** The `markId` of the last write. */
+  /** The `markId` of the last write, which the target has beside its value if the provider stores marks. */
   targetMark: z.string().optional(),
   /**
-   * The newest versions of the source, if several have the same second and Key Vault does not say which is current. While they
-   * are the same, `currentVersion` applies.
+   * The newest versions of the source, if several were created in the same second: Key Vault then does not say which is
+   * current. While the versions are the same, `currentVersion` is the current one.
    */
   tiedVersions: z.string().optional(),
   currentVersion: z.string().optional(),
@@ -134,6 +137,7 @@ export const DueRows = entity(
 
 /** Lease of a worker on a record. The age of the row decides whether the lease has expired. */
 const lease = z.object({
+  /** ID of the worker that has the lease. */
   owner: z.string(),
   /** The source version that is about to be written, and whether the target did not exist before. */
   writing: z.string().optional(),
@@ -153,7 +157,7 @@ const configuration = z.object({
   secretsSet: z.array(z.string()),
   /** Expiry that an administrator entered. */
   expiresOn: z.string().optional(),
-  /** The provider rejected the credentials. Runs do not try them again until they change. */
+  /** When the provider rejected the credentials. Runs do not try them again until they change. */
   refused: z
     .object({
       at: z.string(),

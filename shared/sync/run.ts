@@ -59,7 +59,7 @@ export interface RunDeps {
 }
 
 /**
- * Runs a record if it is due and PRO is licensed. Writes a source version once if the provider reports what the target holds.
+ * Runs a record if it is due and PRO is licensed. Writes a source version only once if the target stores the mark of its value.
  * Otherwise a crash can write it twice.
  */
 export async function runRecord(recordId: string, deps: RunDeps): Promise<void> {
@@ -104,8 +104,8 @@ async function leaseOrRequeue(record: SyncRecord, deps: RunDeps): Promise<Lease 
 
 /**
  * Sends a follow-up for a record, unless one was sent that has not arrived yet. Before that, writes the follow-up's time to the
- * record's due row, so that no other worker sends one too. If the worker crashes between the two steps, the timer sends a message
- * some minutes after the follow-up's time.
+ * record's due row, so that no other worker sends one too. If the worker crashes between the two steps, the timer sends a
+ * message some minutes after the follow-up's time.
  */
 async function sendFollowUp(
   { recordId, nextRunAt }: SyncRecord,
@@ -170,7 +170,7 @@ async function underLease(
 
 /**
  * Copies the source of a record to its target, if needed, and returns the outcome. The `mark` of a write names the record and
- * the source version. Providers that can (`service.marks`) store its ID, `markId`, beside the value.
+ * the source version. If the provider can (`service.storesMark`), the target stores the mark's ID (`markId`) beside the value.
  *
  * @throws {RunFailed}; a conflict if another worker has taken the lease
  */
@@ -184,11 +184,11 @@ async function copy(record: SyncRecord, lease: Lease, deps: RunDeps): Promise<Ou
   const decision = await failOnSide("target", async () => decide(record, inspected, interrupted));
   const at = clock.now().toISOString();
   const afterCheck = {
-    place: inspected.place,
+    place: inspected.location,
     sourceIdentity: source.vault,
     targetIdentity: inspected.targetVault,
     tiedVersions: source.tiedVersions,
-    // Stored only while several source versions have the same second: then Key Vault does not say which one is current.
+    // Stored only while several source versions were created in the same second: then Key Vault does not say which is current.
     currentVersion: source.tiedVersions && source.version,
     lastCheckedAt: at,
     failure: undefined,
@@ -197,7 +197,7 @@ async function copy(record: SyncRecord, lease: Lease, deps: RunDeps): Promise<Ou
   const afterWrite = { targetOwned: true, lastSourceVersion: source.version, targetMark: markId(mark) };
 
   if (decision.action === "report") {
-    // The history gets one entry when drift begins, not one for each run.
+    // The history gets one entry when the drift is first found, not one for each run.
     const entry = record.state === "drifted" ? undefined : { kind: decision.kind!, sourceVersion: source.version };
     return { change: { ...afterCheck, state: "drifted" }, entry };
   }
@@ -268,7 +268,7 @@ async function confirmWrite(
   try {
     return await plans.onTarget(record, inspected, write);
   } catch (error) {
-    if (!(error instanceof RunFailed && error.unclear && inspected.service.marks)) throw error;
+    if (!(error instanceof RunFailed && error.unclear && inspected.service.storesMark)) throw error;
     const now = await inspected.target
       .describe(record.targetName, AbortSignal.timeout(INSPECT_MS))
       .catch((failure: unknown) => {
@@ -276,7 +276,7 @@ async function confirmWrite(
         if (failure instanceof SyncFailure) return undefined;
         throw failure;
       });
-    if (now?.holds === markId(inspected.mark)) return { version: now.version };
+    if (now?.currentMarkId === markId(inspected.mark)) return { version: now.version };
     throw error;
   }
 }

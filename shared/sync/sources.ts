@@ -18,8 +18,8 @@ export interface SourceVersion {
 /** Reads the source secrets. Every method throws `SyncFailure` or `CloudFailure`. */
 export interface Sources {
   /**
-   * Returns the current version without reading the value. Exception: if several versions have the same second and differ from
-   * those of the last run, the value is read, because nothing else identifies the current one.
+   * Returns the current version without reading the value. Exception: if several versions were created in the same second, and
+   * they are not those of the last run, the value is read, because nothing else identifies the current version.
    *
    * @throws {SyncFailure} sourceNotFound, sourceManaged, sourceDisabled, sourceNotYetValid, sourceExpired, syncLoop
    */
@@ -30,8 +30,8 @@ export interface Sources {
 
 export function createSources({ vaults, clock }: { vaults: SyncVaults; clock: Clock }): Sources {
   /**
-   * Returns the current version. If several versions have the same second, also returns their IDs, and reads the secret's value
-   * unless the last run has found out which of them is current.
+   * Returns the current version. If several versions were created in the same second (`tied`), also returns their IDs, and
+   * reads the secret's value unless the last run has found out which of them is current.
    */
   async function findCurrent(record: SyncRecord, versions: SecretVersion[], signal: AbortSignal) {
     const tied = versions.filter(({ createdOn }) => createdOn === versions[0]?.createdOn);

@@ -15,8 +15,8 @@ test.each([
   [`ENTRA.${TENANT}.${APP}.${KEY_ID}`.toUpperCase(), { vaultName: `entra.${TENANT}`, type: "secret", name: APP }],
   // A vault may have the name `entra`. Only ids with three GUIDs are those of applications.
   [`entra.secret.${APP}-${KEY_ID}`, { vaultName: "entra", type: "secret", name: `${APP}-${KEY_ID}` }],
-])("the filter by asset id %s selects the dependencies of that asset", (assetId, place) => {
-  expect(filterOf({ assetId, pinned: true })).toEqual({ pinned: true, place });
+])("the filter by asset id %s selects the dependencies of that asset", (assetId, asset) => {
+  expect(filterOf({ assetId, pinned: true })).toEqual({ pinned: true, asset });
 });
 
 test("a filter by an invalid asset id is rejected", () => {

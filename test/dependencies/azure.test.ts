@@ -80,28 +80,29 @@ async function readUnit(unit: string, since?: Date): Promise<Reading> {
   return reading;
 }
 /**
- * Reads a subscription from a place on and aborts after `maxPlaces` places. A place is a position between two resources from
- * which a later read can continue. Returns the sites that were read, and those that an earlier read had read before the place.
+ * Reads a subscription from a position on and aborts after `maxPositions` positions. A position is a point between two
+ * resources from which a later read can continue. Returns the sites that were read, and those that an earlier read had read
+ * before the position.
  */
-async function readPart(unit: string, after?: string, maxPlaces = Number.POSITIVE_INFINITY) {
+async function readPart(unit: string, after?: string, maxPositions = Number.POSITIVE_INFINITY) {
   const part = {
     sites: [] as string[],
     earlier: [] as string[],
-    place: after,
+    position: after,
     failure: undefined as string | undefined,
   };
   const stop = new AbortController();
-  let places = 0;
+  let positions = 0;
   const read = async () => {
     for await (const item of source.read(unit, { after, signal: stop.signal })) {
       if ("resource" in item && item.resource.kind !== "principal") part.sites.push(item.resource.id);
       if ("earlier" in item) part.earlier.push(item.earlier);
-      if (!("place" in item)) continue;
-      part.place = item.place;
-      if (++places === maxPlaces) stop.abort();
+      if (!("position" in item)) continue;
+      part.position = item.position;
+      if (++positions === maxPositions) stop.abort();
     }
   };
-  if (maxPlaces === Number.POSITIVE_INFINITY) await read();
+  if (maxPositions === Number.POSITIVE_INFINITY) await read();
   else part.failure = (await expectFailure(read())).code;
   return part;
 }
@@ -363,13 +364,13 @@ describe("the production subscription", () => {
     });
     const shared = principalOf(guidFrom("principal of identity id-importers"))!;
     expect([shared.name, shared.identityOf]).toEqual(["id-importers", undefined]);
-    // For each found resource whose own identity may read a vault: name and owner of the identity, and the resource itself.
+    // For each found resource whose own identity may read a vault: name and resource of the identity, and the resource itself.
     const identities = production.resources.flatMap(({ resource }) => {
       const principal = principalOf(guidFrom(`principal ${resource.id.toLowerCase()}`));
       return principal ? [[principal.name, principal.identityOf, resource.name, resource.id]] : [];
     });
     expect(identities.length).toBeGreaterThan(10);
-    expect(identities.filter(([name, owner, resource, id]) => name !== resource || owner !== id)).toEqual([]);
+    expect(identities.filter(([name, identityOf, resource, id]) => name !== resource || identityOf !== id)).toEqual([]);
   });
 
   test("a site that can't be read and a site with an invalid reference are reported as not seen", () => {
@@ -460,14 +461,14 @@ describe(`a subscription with ${SITES} sites`, () => {
     consumers.remove(created);
   });
 
-  test("a read that ran out of time continues at its place and reports each site once", async () => {
+  test("a read that ran out of time continues at its position and reports each site once", async () => {
     const first = await readPart(MANY_SITES, undefined, 120);
     expect(first.failure).toBe("timedOut");
     // The source reads several sites at once, so some more may be reported before the abort takes effect.
     expect(first.sites.length).toBeGreaterThanOrEqual(120);
     expect(first.sites.length).toBeLessThan(130);
     cloud.control.resetCounts();
-    const second = await readPart(MANY_SITES, first.place);
+    const second = await readPart(MANY_SITES, first.position);
     expect(second.earlier).toEqual(first.sites);
     expect(new Set([...second.earlier, ...second.sites]).size).toBe(SITES);
     expect(second.sites).toHaveLength(SITES - first.sites.length);
@@ -494,10 +495,10 @@ describe("a subscription of ten sites", () => {
 
   test("all sites are read again if the last one that was read was deleted", async () => {
     const first = await readPart(unit());
-    // A place is the index of a query (0: resources without properties) and the id of its last resource that was read.
+    // A position is the index of a query (0: resources without properties) and the id of its last resource that was read.
     const afterDeleted = await readPart(unit(), `0 ${first.sites[3]}-that-was-deleted`);
     expect([afterDeleted.sites, afterDeleted.earlier.length > 0]).toEqual([first.sites, true]);
-    const afterLast = await readPart(unit(), first.place);
+    const afterLast = await readPart(unit(), first.position);
     expect(afterLast.sites).toEqual([]);
     expect(afterLast.earlier).toEqual(expect.arrayContaining(first.sites));
   });

@@ -8,7 +8,7 @@ import type { FoundEdge } from "../../shared/dependencies/query.ts";
 
 /** Returns a stored edge (a resource that uses the secret) with defaults. */
 const edgeFor = (edge: Partial<Edge> & { id?: string; environment?: string }): FoundEdge => {
-  const { id = "/a", environment, ...rest } = edge;
+  const { id = "/a", environment, ...members } = edge;
   const resource = { id, kind: "webApp" as const, name: id, ...(environment === undefined ? {} : { environment }) };
   return {
     edge: {
@@ -19,7 +19,7 @@ const edgeFor = (edge: Partial<Edge> & { id?: string; environment?: string }): F
       strength: "references",
       evidence: "A",
       refresh: { how: "automatic" },
-      ...rest,
+      ...members,
       unit: "azure|s1",
       toldAt: "2026-11-22T00:00:00.000Z",
     },
@@ -81,9 +81,9 @@ test("the scores are those of the examples in docs/dependencies.md", () => {
 });
 
 test("a resource and its managed identity, by role or in a log, are one consumer with the resource's name", () => {
-  const identity = (id: string, strength: Edge["strength"], owner?: string) => {
+  const identity = (id: string, strength: Edge["strength"], identityOf?: string) => {
     const found = edgeFor({ id, strength, refresh: { how: "blind" } });
-    const resource = { id, kind: "principal" as const, name: "app", ...(owner && { identityOf: owner }) };
+    const resource = { id, kind: "principal" as const, name: "app", ...(identityOf && { identityOf }) };
     return { ...found, edge: { ...found.edge, resource } };
   };
   const consumers = consumersOf([

@@ -261,16 +261,16 @@ export class Deployment {
         for (const row of page) rows.push([row.rowKey, withoutKeys(row as object) as T]);
       return rows;
     };
-    const withoutTimes = ({ toldAt: _t, lastSeenAt, ...rest }: { toldAt?: string; lastSeenAt?: string }) => ({
-      ...rest,
+    const withoutTimes = ({ toldAt: _t, lastSeenAt, ...members }: { toldAt?: string; lastSeenAt?: string }) => ({
+      ...members,
       // Only rows of a resource that later runs could not read have `lastSeenAt`. They are kept.
-      held: lastSeenAt !== undefined,
+      isUnconfirmed: lastSeenAt !== undefined,
     });
     return {
       edges: (await readRows<object>(EDGES, Edges)).map(([key, edge]) => [key, withoutTimes(edge)]),
       resources: (await readRows<ResourceRecord>("r|", Resources)).map(([key, row]) => {
-        const { edges: _, ...rest } = row;
-        return [key, withoutTimes(rest), [...unpackEdges(row)].sort()];
+        const { edges: _, ...members } = row;
+        return [key, withoutTimes(members), [...unpackEdges(row)].sort()];
       }),
       units: (await readRows<{ lastFullAt?: string; lastReadAt?: string; lastFailure?: object }>(UNITS, Units)).map(
         ([key, { lastFullAt: _f, lastReadAt: _r, lastFailure, ...row }]) => [key, row, lastFailure !== undefined],
@@ -282,7 +282,7 @@ export class Deployment {
       unresolved: [
         ...new Set((await readRows<{ id: string; edge: string }>(UNRESOLVED, UnresolvedRows)).map(([, { id }]) => id)),
       ].length,
-      // Keys with the prefix `q|` mark assets that compliance must still evaluate again.
+      // Rows with the prefix `q|` name assets that compliance must still evaluate again.
       outdated: (await readRows("q|", Edges as never)).length,
     };
   }

@@ -200,7 +200,7 @@ describe("a discovery run", () => {
     for (const { edge } of await readEdges())
       expect(edge).toMatchObject({ strength: "references", refresh: { how: "willBreak" }, copy: true });
     const [first] = await start()
-      .dependencies.list({ place: { vaultName: "kv-far", type: "secret", name: "far" } }, FIRST_1000)
+      .dependencies.list({ asset: { vaultName: "kv-far", type: "secret", name: "far" } }, FIRST_1000)
       .then(({ page }) => page.items);
     expect(dependencyView(first!)).toMatchObject({
       secret: "kv-far.secret.far",

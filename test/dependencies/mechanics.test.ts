@@ -146,8 +146,9 @@ describe("a stored row that can't be read", () => {
       }
     throw new Error(`No row starts with ${prefix}.`);
   }
-  const secretPlace = { vaultName: "kv-one", type: "secret", name: "db" } as const;
-  const isIncomplete = async () => (await deployment.start().dependencies.edgesOf(secretPlace)).more;
+  /** The secret that the apps use. */
+  const SECRET = { vaultName: "kv-one", type: "secret", name: "db" } as const;
+  const isIncomplete = async () => (await deployment.start().dependencies.edgesOf(SECRET)).more;
 
   beforeEach(async () => {
     deployment.company.itemsByUnit = {
@@ -193,12 +194,12 @@ describe("a stored row that can't be read", () => {
 
 test("a unit that is read in parts has the same result as one that is read at once", async () => {
   const id = (name: string) => `/subscriptions/s1/sites/${name}`;
-  // A place is a position from which the next message can continue to read.
-  const placeAt = (place: string) => ({ place });
+  // The next message can continue to read after a position.
+  const positionAt = (position: string) => ({ position });
   const appsBefore = ["one", "two", "three", "four", "five", "left"].map((name) => app(name, { A: {}, B: {} }));
   const newItems = [
-    [app("one", { A: {} }), placeAt("1"), notSeen(id("two")), placeAt("2")],
-    [app("three", { A: {}, C: {} }), placeAt("3")],
+    [app("one", { A: {} }), positionAt("1"), notSeen(id("two")), positionAt("2")],
+    [app("three", { A: {}, C: {} }), positionAt("3")],
     [app("four", { A: {} }, { partial: true }), notSeen(id("four")), notSeen(id("five"))],
   ];
   const earlier = (...apps: string[]) => apps.map((name) => ({ earlier: id(name) }));
@@ -384,7 +385,7 @@ test("the write of a slow worker fails if another worker has read the unit in th
       await deployment.run();
     },
   };
-  const late = readUnit(source, "s1", { mode: "full", runId: "slow", owner: "slow" }, deps);
+  const late = readUnit(source, "s1", { mode: "full", runId: "slow", workerId: "slow" }, deps);
   await expect(late).rejects.toMatchObject({ name: "RowChanged" });
   expect((await listEdges()).map(({ edge }) => edge.pinned)).toEqual(["new"]);
 });

@@ -74,7 +74,7 @@ test(
       });
       expect(last.items.length).toBe(20);
       const shared = { vaultName: "kv-000", type: "secret", name: "shared" } as const;
-      const named = await countRequests("of an asset", () => dependencies.list({ place: shared }, page));
+      const named = await countRequests("of an asset", () => dependencies.list({ asset: shared }, page));
       expect(named.page).toMatchObject({ total: 5 });
       await countRequests("of a vault", () => dependencies.list({ vault: "kv-001" }, page));
       await countRequests("coverage", () => dependencies.coverage(FIRST_1000));

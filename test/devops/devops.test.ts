@@ -5,7 +5,7 @@ import { TOKEN_MODES } from "simulated-cloud/devops/errors.ts";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import * as z from "zod";
 import { variableGroupConsumers } from "../../shared/dependencies/consumers/devops.ts";
-import { devopsPlace } from "../../shared/dependencies/devops/ids.ts";
+import { parseDevopsId } from "../../shared/dependencies/devops/ids.ts";
 import { devopsSource } from "../../shared/dependencies/devops/source.ts";
 import type { Edge } from "../../shared/dependencies/edge.ts";
 import type { ReadingItem } from "../../shared/dependencies/edge-source.ts";
@@ -352,7 +352,7 @@ describe("the organization as a source of dependencies", () => {
     );
     expect(withoutEdges).toEqual(["shop-copies", "deploy-federated", "deploy-certificate", "agents", "source"]);
     for (const { resource } of edges)
-      expect(devopsPlace(resource.id)).toMatchObject({ organization: "acme", projectId: projectId("Shop") });
+      expect(parseDevopsId(resource.id)).toMatchObject({ organization: "acme", projectId: projectId("Shop") });
     expect(JSON.stringify(reported)).not.toMatch(new RegExp(PLANTED_VALUES.join("|")));
   });
 

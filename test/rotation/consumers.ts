@@ -110,7 +110,7 @@ export class SimulatedConsumers implements ConsumersOfSecrets {
 
   async currentProblem({ id }: PlannedConsumer): Promise<ConsumerProblem | undefined> {
     const text = this.consumersById.get(id)!.brokenBefore;
-    return text === undefined ? undefined : { text, canPass: false };
+    return text === undefined ? undefined : { text, isTemporary: false };
   }
 
   async refresh({ id }: PlannedConsumer, wanted: RefreshRequest): Promise<{ changedMeanwhile: string[] }> {

@@ -50,10 +50,12 @@ class Model {
   now = Date.parse("2026-11-01T00:00:00Z");
   readonly record: VersionedRow<SyncRecord>;
   readonly lease = new VersionedRow<LeaseRecord | undefined>(undefined, this.now);
-  /** Whether targets store marks. */
+  /** Whether targets store the mark of a write: its record and source version. */
   readonly marks: boolean;
+  /** The current version of the source. */
   source = 1;
-  target: { holds: number; mark: string | undefined } | undefined;
+  /** The source version that the target has, and the ID of its mark. */
+  target: { version: number; markId: string | undefined } | undefined;
   readonly workers: Worker[] = [];
   /** Number of writes of each source version. */
   readonly writes = new Map<number, number>();
@@ -115,7 +117,8 @@ class Model {
   describe(): TargetState {
     const { marks, target } = this;
     if (!target) return { exists: false };
-    return marks ? { exists: true, ownedBy: target.mark ? RECORD_ID : null, holds: target.mark } : { exists: true };
+    if (!marks) return { exists: true };
+    return { exists: true, ownedBy: target.markId ? RECORD_ID : null, currentMarkId: target.markId };
   }
 
   mark = (version: number) => ({ recordId: RECORD_ID, sourceVersion: String(version), source: "kv-shop/db" });
@@ -178,7 +181,7 @@ class Model {
     worker.inspected = { state, source };
     const { writing, creating = false } = worker.taken!;
     const interrupted = writing === undefined ? undefined : { writing, creating };
-    const service = { marks: this.marks } as SyncState["service"];
+    const service = { storesMark: this.marks } as SyncState["service"];
     const inspected = { service, target: {}, state, source: { version: source }, mark: this.mark(this.source) };
     try {
       const { action, kind } = decide(worker.record, inspected as SyncState, interrupted);
@@ -205,7 +208,7 @@ class Model {
     expect(writingWorkers, "one worker at a time can write the target").toEqual([worker]);
     if (fault === "transient") return this.fail(worker, false);
     const version = Number(worker.inspected!.source);
-    this.target = { holds: version, mark: this.marks ? markId(this.mark(version)) : undefined };
+    this.target = { version, markId: this.marks ? markId(this.mark(version)) : undefined };
     this.writes.set(version, (this.writes.get(version) ?? 0) + 1);
     // With marks, a run reads the target after an unclear answer and sees that the write happened.
     if (fault === "unclear" && !this.marks) return this.fail(worker, true);
@@ -263,7 +266,7 @@ class Model {
       undefined,
       undefined,
     ]);
-    expect(this.target?.holds).toBe(this.source);
+    expect(this.target?.version).toBe(this.source);
   }
 }
 

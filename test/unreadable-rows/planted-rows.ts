@@ -231,7 +231,7 @@ async function plantDependencies(tables: Tables, vaultName: string): Promise<voi
   await tables.put(dependencies.NotSeenRows, DEPENDENCIES, dependencies.notSeenKey(key, notSeen), notSeen);
   const unresolved = { id: "planted", at: SINCE, edge: rowKey };
   await tables.put(dependencies.UnresolvedRows, DEPENDENCIES, dependencies.UNRESOLVED + ID, unresolved);
-  const outdated = dependencies.placeOfEdge(rowKey);
+  const outdated = dependencies.assetOfEdge(rowKey);
   await tables.put(dependencies.Outdated, DEPENDENCIES, dependencies.outdatedKey(outdated), outdated);
   await tables.put(dependencies.Runs, dependencies.RUNS, runKey(ID), { ...RUN, mode: "full" });
   await tables.put(activeRuns(dependencies.TABLE), dependencies.RUNS, "active", { runId: ID });

@@ -3,7 +3,7 @@ import type { KeyVaultContract } from "../../platform/azure/api-management.ts";
 import { CloudFailure } from "../../platform/azure/failure.ts";
 import { HOUR_SECONDS } from "../../platform/time.ts";
 import type { Edge } from "../edge.ts";
-import { type Finder, type Place, propertiesOf, usesIn } from "./finder.ts";
+import { type Finder, type ConfigLocation, propertiesOf, usesIn } from "./finder.ts";
 
 const text = z.string().nullish();
 const properties = z.object({
@@ -33,16 +33,16 @@ const SLOWEST_SECONDS = 4 * HOUR_SECONDS;
  */
 export const apiManagement: Finder = {
   types: ["microsoft.apimanagement/service"],
-  parts: ["microsoft.apimanagement/service/namedvalues", "microsoft.apimanagement/service/certificates"],
+  childTypes: ["microsoft.apimanagement/service/namedvalues", "microsoft.apimanagement/service/certificates"],
   kind: () => "apiManagement",
   properties: "all",
 
   async find(row, { names, apiManagement, signal }) {
     const automatic = { how: "automatic", slowestSeconds: SLOWEST_SECONDS } as const;
-    const places: Place[] = [];
+    const locations: ConfigLocation[] = [];
     for (const { hostName, keyVaultId } of propertiesOf(row, properties).hostnameConfigurations ?? []) {
       // Despite its name this is the address of a secret.
-      places.push({ evidence: `hostnameConfigurations/${hostName ?? "?"}`, text: keyVaultId, refresh: automatic });
+      locations.push({ evidence: `hostnameConfigurations/${hostName ?? "?"}`, text: keyVaultId, refresh: automatic });
     }
     const lists = await Promise.allSettled([
       apiManagement.namedValues(row.id, signal),
@@ -62,7 +62,7 @@ export const apiManagement: Finder = {
       failures.push(...list.value.unreadable);
       for (const { name, keyVault } of list.value.entries) {
         if (!keyVault) continue;
-        places.push({
+        locations.push({
           evidence: `${listName}/${name}`,
           text: keyVault.secretIdentifier,
           refresh,
@@ -70,7 +70,7 @@ export const apiManagement: Finder = {
         });
       }
     }
-    const found = usesIn(row, places, names.ofUrl);
+    const found = usesIn(row, locations, names.ofUrl);
     return { uses: found.uses, failures: [...failures, ...found.failures] };
   },
 };

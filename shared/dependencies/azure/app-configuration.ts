@@ -18,12 +18,12 @@ export const appConfiguration: Finder = {
   async find(row, { names, appConfiguration, signal }) {
     const { endpoint } = propertiesOf(row, properties);
     const references = await appConfiguration.list(endpoint, signal);
-    const places = references.map(({ key, label, uri }) => ({
+    const locations = references.map(({ key, label, uri }) => ({
       evidence: label === undefined ? `kv/${key}` : `kv/${key} (${label})`,
       // Without an address the reference is invalid. An empty object is reported as invalid, `undefined` would be skipped.
       text: uri ?? {},
       refresh: { how: "blind" } as const,
     }));
-    return usesIn(row, places, names.ofUrl);
+    return usesIn(row, locations, names.ofUrl);
   },
 };

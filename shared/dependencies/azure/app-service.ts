@@ -13,20 +13,20 @@ const RESOLVED = new Set(["Resolved", "Initialized"]);
  */
 export const appService: Finder = {
   types: ["microsoft.web/sites", "microsoft.web/sites/slots"],
-  parts: ["microsoft.web/sites/config", "microsoft.web/sites/slots/config"],
+  childTypes: ["microsoft.web/sites/config", "microsoft.web/sites/slots/config"],
   kind: ({ kind }) => (/\bfunctionapp\b/i.test(kind) ? "functionApp" : "webApp"),
   // Resource Graph does not return the needed properties, so none are queried.
   properties: "none",
 
   async find(row, { names, appService, signal }) {
     const { entries, unreadable } = await appService.references(row.id, signal);
-    const places = entries.map(({ list, name, reference, status, activeVersion }) => ({
+    const locations = entries.map(({ list, name, reference, status, activeVersion }) => ({
       evidence: `${list}/${name}`,
       text: reference,
       refresh: { how: list === "appsettings" ? "action" : "automatic", slowestSeconds: DAY_SECONDS } as const,
       state: { resolved: RESOLVED.has(status), status, ...(activeVersion && { version: activeVersion }) },
     }));
-    const { uses, failures } = usesIn(row, places, names.ofReference);
+    const { uses, failures } = usesIn(row, locations, names.ofReference);
     return { uses, failures: [...unreadable, ...failures] };
   },
 };

@@ -26,13 +26,13 @@ export const applicationGateway: Finder = {
 
   find(row, { names }) {
     const { sslCertificates, trustedRootCertificates } = propertiesOf(row, properties);
-    const places = Object.entries({ sslCertificates, trustedRootCertificates }).flatMap(([list, entries]) =>
+    const locations = Object.entries({ sslCertificates, trustedRootCertificates }).flatMap(([list, entries]) =>
       (entries ?? []).map(({ name, properties }) => ({
         evidence: `${list}/${name}`,
         text: properties?.keyVaultSecretId,
         refresh: { how: "automatic", slowestSeconds: 4 * HOUR_SECONDS } as const,
       })),
     );
-    return usesIn(row, places, names.ofUrl);
+    return usesIn(row, locations, names.ofUrl);
   },
 };

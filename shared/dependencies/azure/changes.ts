@@ -7,7 +7,7 @@ const change = z.object({ target: z.string(), changeType: z.string(), at: z.stri
 
 /** Changes of a subscription's resources, as Resource Graph reports them. */
 interface ChangedTargets {
-  /** IDs of resources that were created or changed, themselves or in a part. */
+  /** IDs of resources that were created or changed, or whose child resource changed. */
   changed: string[];
   deleted: string[];
   /**
@@ -34,9 +34,9 @@ export async function changedTargets(
       if (id === undefined) continue;
       const changedAt = Date.parse(at) || 0;
       const key = id.toLowerCase();
-      const laterChange = lastChanges.get(key);
-      if (laterChange && laterChange.at > changedAt) continue;
-      // If a part was deleted, its resource still exists.
+      const otherChange = lastChanges.get(key);
+      if (otherChange && otherChange.at > changedAt) continue;
+      // If a child resource was deleted, its parent still exists.
       lastChanges.set(key, { id, at: changedAt, isDeleted: id === target && /^delete$/i.test(changeType) });
     }
   }

@@ -40,14 +40,14 @@ export const containerAppsCertificate: Finder = {
   properties: "namingVault",
 
   find(row, { names }) {
-    const { certificateKeyVaultProperties: from } = propertiesOf(row, certificate);
+    const { certificateKeyVaultProperties } = propertiesOf(row, certificate);
     const evidence = "certificateKeyVaultProperties/keyVaultUrl";
-    return usesIn(row, [{ evidence, text: from?.keyVaultUrl, refresh: { how: "blind" } }], names.ofUrl);
+    return usesIn(row, [{ evidence, text: certificateKeyVaultProperties?.keyVaultUrl, refresh: { how: "blind" } }], names.ofUrl);
   },
 };
 
 function secretsOf(row: ResourceRow, names: KeyVaultNames, refresh: Refresh): Found {
   const secrets = propertiesOf(row, properties).configuration?.secrets ?? [];
-  const places = secrets.map(({ name, keyVaultUrl }) => ({ evidence: `secrets/${name}`, text: keyVaultUrl, refresh }));
-  return usesIn(row, places, names.ofUrl);
+  const locations = secrets.map(({ name, keyVaultUrl }) => ({ evidence: `secrets/${name}`, text: keyVaultUrl, refresh }));
+  return usesIn(row, locations, names.ofUrl);
 }

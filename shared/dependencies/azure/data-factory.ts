@@ -1,6 +1,6 @@
 import type { LinkedService } from "../../platform/azure/data-factory.ts";
 import { MINUTE_SECONDS } from "../../platform/time.ts";
-import { type Finder, type Place, usesIn } from "./finder.ts";
+import { type Finder, type ConfigLocation, usesIn } from "./finder.ts";
 import { ASSET_NAME, type KeyVaultNames, type NamedAsset } from "./key-vault-names.ts";
 
 /**
@@ -11,7 +11,7 @@ import { ASSET_NAME, type KeyVaultNames, type NamedAsset } from "./key-vault-nam
  */
 export const dataFactory: Finder = {
   types: ["microsoft.datafactory/factories"],
-  parts: ["microsoft.datafactory/factories/linkedservices"],
+  childTypes: ["microsoft.datafactory/factories/linkedservices"],
   kind: () => "dataFactory",
   // Resource Graph does not return the needed properties, so none are queried.
   properties: "none",
@@ -19,7 +19,7 @@ export const dataFactory: Finder = {
   async find(row, { names, dataFactory, signal }) {
     const { entries, unreadable } = await dataFactory.linkedServices(row.id, signal);
     const vaults = vaultsOf(entries, names);
-    const places: Place[] = entries.flatMap((service) =>
+    const locations: ConfigLocation[] = entries.flatMap((service) =>
       secretsIn(service.typeProperties).map(({ field, secret }) => ({
         evidence: `linkedservices/${service.name}/${field}`,
         text: secret,
@@ -27,7 +27,7 @@ export const dataFactory: Finder = {
         refresh: { how: "automatic", slowestSeconds: MINUTE_SECONDS },
       })),
     );
-    const { uses, failures } = usesIn(row, places, (secret) => assetOf(secret as Record<string, unknown>, vaults));
+    const { uses, failures } = usesIn(row, locations, (secret) => assetOf(secret as Record<string, unknown>, vaults));
     return { uses, failures: [...unreadable, ...failures] };
   },
 };

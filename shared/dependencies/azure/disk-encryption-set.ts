@@ -10,7 +10,7 @@ const properties = z.object({
 
 /**
  * Finds keys of disk encryption sets. The key's URL always has a version. With automatic rotation, the set uses a new
- * version within an hour nevertheless (`follows`): https://learn.microsoft.com/azure/virtual-machines/disk-encryption
+ * version within an hour nevertheless (`usesNewestVersion`): https://learn.microsoft.com/azure/virtual-machines/disk-encryption
  *
  * subscription-reading.ts calls `find` for each set that Resource Graph returns.
  */
@@ -21,11 +21,11 @@ export const diskEncryptionSet: Finder = {
   properties: "namingVault",
 
   find(row, { names }) {
-    const { activeKey, rotationToLatestKeyVersionEnabled: follows } = propertiesOf(row, properties);
+    const { activeKey, rotationToLatestKeyVersionEnabled: usesNewestVersion } = propertiesOf(row, properties);
     const refresh = { how: "automatic", slowestSeconds: HOUR_SECONDS } as const;
     return usesIn(
       row,
-      [{ evidence: "activeKey", text: unlessManagedHsm(activeKey?.keyUrl), refresh, follows }],
+      [{ evidence: "activeKey", text: unlessManagedHsm(activeKey?.keyUrl), refresh, usesNewestVersion }],
       names.ofUrl,
     );
   },

@@ -67,8 +67,11 @@ export interface FinderContext {
 export interface Finder {
   /** Resource types of Azure Resource Manager, in lower case. */
   types: readonly string[];
-  /** Types of child resources. When a child changes, its parent is read again. */
-  parts?: readonly string[];
+  /**
+   * Types of child resources that contain references, in lower case. When a child changes, an incremental run reads its parent
+   * again.
+   */
+  childTypes?: readonly string[];
   kind(row: ResourceRow): ConsumerKind;
   /** Properties to query. `namingVault`: all properties, only of resources whose properties name a vault. */
   properties: "none" | "all" | "namingVault";
@@ -87,7 +90,7 @@ export function propertiesOf<T>(row: ResourceRow, schema: z.ZodType<T>): T {
 }
 
 /** A location in a resource's configuration that may reference an asset. */
-export interface Place {
+export interface ConfigLocation {
   /** List and name, such as `appsettings/DB_PASSWORD`. */
   evidence: string;
   /**
@@ -95,44 +98,47 @@ export interface Place {
    * reference nothing.
    */
   text: unknown;
-  /** How an unpinned reference gets a new version. Pinned references keep their version. */
+  /** How an unpinned reference gets a new version. A pinned reference keeps its version, so its use gets `willBreak`. */
   refresh: Refresh;
-  /** Whether the resource uses the newest version although the reference names a version. */
-  follows?: boolean | null | undefined;
+  /** Whether the resource uses the newest version although the reference names a version. Such a reference is not pinned. */
+  usesNewestVersion?: boolean | null | undefined;
   state?: Edge["state"];
 }
 
 /**
  * Returns the uses in these locations. Invalid references give one failure and do not hide the others.
  *
- * @param read - Parses the value of a location. Returns undefined for an invalid reference.
+ * @param parse - Parses the value of a location. Returns undefined for an invalid reference.
  */
 export function usesIn(
   row: ResourceRow,
-  places: readonly Place[],
-  read: (text: unknown) => NamedAsset | undefined,
+  locations: readonly ConfigLocation[],
+  parse: (text: unknown) => NamedAsset | undefined,
 ): Required<Found> {
   const uses: Use[] = [];
   const invalid: string[] = [];
-  for (const { evidence, text, refresh, follows, state } of places) {
+  for (const { evidence, text, refresh, usesNewestVersion, state } of locations) {
     if (text === undefined || text === null || text === "") continue;
-    const named = read(text);
+    const named = parse(text);
     if (!named) {
       invalid.push(evidence);
       continue;
     }
     const { version, ...unversioned } = named;
-    const isPinned = version !== undefined && !follows;
+    const isPinned = version !== undefined && !usesNewestVersion;
     const asset = isPinned ? named : unversioned;
     uses.push({ asset, evidence, refresh: isPinned ? { how: "willBreak" } : refresh, ...(state && { state }) });
   }
   return { uses, failures: invalid.length > 0 ? [unreadableReferences(row, invalid)] : [] };
 }
 
-/** The failure does not contain the text, because people put secrets in place of references. */
-function unreadableReferences(row: ResourceRow, places: readonly string[]): CloudFailure {
-  const named = places.slice(0, 5).join(", ").slice(0, 500);
-  const rest = places.length > 5 ? ` and ${places.length - 5} more` : "";
+/**
+ * Returns the failure for locations whose value is no valid reference. It does not contain the value, because people enter
+ * secrets where a reference belongs.
+ */
+function unreadableReferences(row: ResourceRow, locations: readonly string[]): CloudFailure {
+  const named = locations.slice(0, 5).join(", ").slice(0, 500);
+  const rest = locations.length > 5 ? ` and ${locations.length - 5} more` : "";
   const resource = resourceName(row.id);
   return new CloudFailure(
     "invalidReference",

@@ -16,7 +16,7 @@ const SLOWEST_SECONDS = 3 * DAY_SECONDS;
  */
 export const frontDoor: Finder = {
   types: ["microsoft.cdn/profiles"],
-  parts: ["microsoft.cdn/profiles/secrets"],
+  childTypes: ["microsoft.cdn/profiles/secrets"],
   kind: () => "frontDoor",
   // Resource Graph does not return the properties that name a key vault, so none are queried.
   properties: "none",
@@ -25,14 +25,14 @@ export const frontDoor: Finder = {
     // Profiles of the older CDN have the same type but no secrets.
     if (row.sku !== "" && !/AzureFrontDoor$/i.test(row.sku)) return { uses: [] };
     const { entries, unreadable } = await frontDoor.secrets(row.id, signal);
-    const places = entries.map(({ name, secretSource, useLatestVersion, secretVersion }) => ({
+    const locations = entries.map(({ name, secretSource, useLatestVersion, secretVersion }) => ({
       evidence: `secrets/${name}`,
       text: secretSource && { secretSource, secretVersion },
       refresh: { how: "automatic", slowestSeconds: SLOWEST_SECONDS } as const,
       // With `useLatestVersion` the profile takes new versions, although the source names one.
-      follows: useLatestVersion,
+      usesNewestVersion: useLatestVersion,
     }));
-    const { uses, failures } = usesIn(row, places, (text) => sourceOf(text as Source));
+    const { uses, failures } = usesIn(row, locations, (text) => sourceOf(text as Source));
     return { uses, failures: [...unreadable, ...failures] };
   },
 };

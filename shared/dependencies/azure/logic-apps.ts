@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { MINUTE_SECONDS } from "../../platform/time.ts";
-import { type Finder, type Place, propertiesOf, usesIn } from "./finder.ts";
+import { type Finder, type ConfigLocation, propertiesOf, usesIn } from "./finder.ts";
 import { ASSET_NAME, type NamedAsset, VAULT_NAME } from "./key-vault-names.ts";
 
 const text = z.string().nullish();
@@ -58,14 +58,14 @@ export const logicApp: Finder = {
       const vault = connectionId ? await vaultOfConnection(connectionId) : undefined;
       if (vault) byParameter.set(name, vault);
     }
-    const places: Place[] = operationsOf(definition).flatMap(({ name, inputs }) => {
+    const locations: ConfigLocation[] = operationsOf(definition).flatMap(({ name, inputs }) => {
       const vaultName = byParameter.get(connectionParameterOf(inputs));
       const { path } = inputs;
       if (vaultName === undefined || typeof path !== "string" || !/^\/secrets\//i.test(path)) return [];
       // Triggers have the same prefix, because the search does not distinguish them from actions.
       return [{ evidence: `actions/${name}`, text: { vaultName, path }, refresh: REFRESH }];
     });
-    return usesIn(row, places, assetOf);
+    return usesIn(row, locations, assetOf);
   },
 };
 

@@ -8,7 +8,9 @@ const VAULTS = "microsoft.keyvault/vaults";
 const CONNECTIONS = "microsoft.web/connections";
 export const USER_ASSIGNED = "microsoft.managedidentity/userassignedidentities";
 
+/** Returns a list of values for `in~ (…)`. */
 const list = (texts: readonly string[]): string => texts.map(toQueryLiteral).join(", ");
+
 /**
  * Returns the resource types whose finders need these properties. `namingVault`: all properties, but only of resources whose
  * properties contain the text `vault`. The other resources of such a type are not queried, because they reference no vault.
@@ -16,6 +18,7 @@ const list = (texts: readonly string[]): string => texts.map(toQueryLiteral).joi
 const typesWith = (properties: Finder["properties"]): readonly string[] =>
   FINDERS.filter((finder) => finder.properties === properties).flatMap(({ types }) => types);
 
+/** Columns of a `ResourceRow`, except its properties. */
 const ROW = "id, type, kind, tags, sku = tostring(sku.name)";
 
 /** Queries resources without their properties, which are large. */
@@ -46,7 +49,8 @@ export const VAULTS_AND_CONNECTIONS = `resources
 | order by id asc`;
 
 /**
- * Queries the managed identities with these object IDs: resources with a system-assigned identity, and user-assigned identities.
+ * Queries the managed identities with these object IDs: resources with a system-assigned identity, and user-assigned
+ * identities.
  *
  * @param principalIds - At most 200.
  */
@@ -65,7 +69,7 @@ export const resourcesById = (ids: readonly string[]): string => `resources
 export const changesSince = (since: Date): string => `resourcechanges
 | extend target = tostring(properties.targetResourceId), changeType = tostring(properties.changeType)
 | where todatetime(properties.changeAttributes.timestamp) >= datetime(${since.toISOString()})
-| where tostring(properties.targetResourceType) in~ (${list([VAULTS, ...FINDERS.flatMap(({ types, parts = [] }) => [...types, ...parts])])})
+| where tostring(properties.targetResourceType) in~ (${list([VAULTS, ...FINDERS.flatMap(({ types, childTypes = [] }) => [...types, ...childTypes])])})
 | project id, target, changeType, at = tostring(properties.changeAttributes.timestamp)
 | order by id asc`;
 

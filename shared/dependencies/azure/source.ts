@@ -9,12 +9,12 @@ import type { ResourceManager } from "../../platform/azure/resource-manager.ts";
 import { createRoleAssignments, type RoleDefinition } from "../../platform/azure/role-assignments.ts";
 import { createSql } from "../../platform/azure/sql.ts";
 import type { Config } from "../../platform/config/config.ts";
+import { loadOnce } from "../../platform/load-once.ts";
 import type { Clock } from "../../platform/runtime.ts";
 import { DAY_MS, HOUR_MS } from "../../platform/time.ts";
 import type { EdgeSource } from "../edge-source.ts";
 import { createAccessCheck } from "./access-check.ts";
 import { keyVaultNames } from "./key-vault-names.ts";
-import { once } from "./once.ts";
 import { createSubscriptionReading, type ReadingDeps } from "./subscription-reading.ts";
 
 // Finds dependencies in Azure: reads the resources of a subscription that reference secrets, and the role assignments that
@@ -100,7 +100,7 @@ function createDefinitions(read: (id: string) => Promise<RoleDefinition>, clock:
     const now = clock.now().getTime();
     let cached = cache.get(name);
     if (!cached || now - cached.at > DEFINITIONS_CACHE_MS) {
-      cached = { at: now, definition: once(() => read(id)) };
+      cached = { at: now, definition: loadOnce(() => read(id)) };
       cache.set(name, cached);
     }
     return cached.definition();

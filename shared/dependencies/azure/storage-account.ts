@@ -24,12 +24,12 @@ export const storageAccount: Finder = {
     const { encryption } = propertiesOf(row, properties);
     const refresh = { how: "automatic", slowestSeconds: DAY_SECONDS } as const;
     const key = /^microsoft\.keyvault$/i.test(encryption?.keySource ?? "") ? encryption?.keyvaultproperties : undefined;
-    const place = {
+    const location = {
       evidence: "encryption.keyvaultproperties",
       text: unlessManagedHsm(key?.keyvaulturi) && key,
       refresh,
     };
-    return usesIn(row, [place], (given) => keyOf(given as z.infer<typeof keyVault>, names));
+    return usesIn(row, [location], (given) => keyOf(given as z.infer<typeof keyVault>, names));
   },
 };
 

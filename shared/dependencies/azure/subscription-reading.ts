@@ -4,6 +4,7 @@ import type { ResourceGraph } from "../../platform/azure/resource-graph.ts";
 import type { RoleAssignments, RoleDefinition } from "../../platform/azure/role-assignments.ts";
 import { isServiceVault } from "../../platform/azure/service-key-vault.ts";
 import type { Config } from "../../platform/config/config.ts";
+import { loadOnce } from "../../platform/load-once.ts";
 import { type Edge, principalId, type Resource } from "../edge.ts";
 import type { ReadingItem } from "../edge-source.ts";
 import type { AccessCheck } from "./access-check.ts";
@@ -12,7 +13,6 @@ import { readEntitlements, type VaultAccess } from "./entitlements.ts";
 import type { FinderContext, Found, ResourceRow, Use } from "./finder.ts";
 import { FINDER_OF } from "./finders.ts";
 import { vaultOfConnection } from "./logic-apps.ts";
-import { once } from "./once.ts";
 import { namesOfPrincipals } from "./principal-names.ts";
 import {
   isVault,
@@ -51,7 +51,7 @@ export interface ReadingDeps {
 
 /** One read of a subscription. */
 interface SubscriptionReading {
-  /** Reads all resources, or those after a place that an earlier part of this run returned. */
+  /** Reads all resources, or those after a position that an earlier part of this run returned. */
   all(after: string | undefined): AsyncGenerator<ReadingItem>;
   /** Reads the resources that changed since the last run. */
   changes(since: Date): AsyncGenerator<ReadingItem>;
@@ -60,7 +60,8 @@ interface SubscriptionReading {
 /**
  * Creates one read of a subscription, with the data that its steps share. It yields items of five kinds: a resource with its
  * dependencies, `gone` (a resource that no longer exists), `notSeen` (what could not be read), `earlier` (a resource that an
- * earlier part of this run has read), and `place` (a position from which a later part can continue).
+ * earlier part of this run has read), and `position` (from which a later part can continue). A full run that takes too long is
+ * continued in further parts, each with a new reading.
  *
  * @param isFull - Whether the run is a full run. An incremental run may also read everything, if the last run is too old.
  */
@@ -73,7 +74,7 @@ export function createSubscriptionReading(
   const query = (text: string) => resourceGraph.query(text, [subscriptionId], signal);
 
   /** Reads the vaults with their access settings, and the vault names of Logic Apps connections by the connection's ID. */
-  const context = once(async () => {
+  const vaultContext = loadOnce(async () => {
     const vaults: VaultAccess[] = [];
     const vaultByConnection = new Map<string, string>();
     for await (const rows of query(VAULTS_AND_CONNECTIONS)) {
@@ -85,13 +86,13 @@ export function createSubscriptionReading(
     }
     return { vaults, vaultByConnection };
   });
-  const entitlements = once(async () =>
-    readEntitlements(subscriptionId, (await context()).vaults, { roles, definitions }, signal),
+  const entitlements = loadOnce(async () =>
+    readEntitlements(subscriptionId, (await vaultContext()).vaults, { roles, definitions }, signal),
   );
   const finderContext: FinderContext = {
     ...clients,
     signal,
-    vaultOfConnection: async (id) => (await context()).vaultByConnection.get(id.toLowerCase()),
+    vaultOfConnection: async (id) => (await vaultContext()).vaultByConnection.get(id.toLowerCase()),
     entitledTo: async (id) => (await entitlements()).principals.get(id.toLowerCase())?.assets ?? [],
   };
 
@@ -126,12 +127,12 @@ export function createSubscriptionReading(
   /**
    * Reads the resources that a query returns.
    *
-   * @param placeOf - Returns the place after a resource, from which a later part of the run can continue.
+   * @param positionAfter - Returns the position after a resource, from which a later part of the run can continue.
    * @param after - ID of the last resource that an earlier part has read, in the order of the query.
    */
   async function* findInRows(
     text: string,
-    placeOf?: (id: string) => string,
+    positionAfter?: (id: string) => string,
     after?: string,
   ): AsyncGenerator<ReadingItem> {
     let isPastPosition = after === undefined;
@@ -152,11 +153,11 @@ export function createSubscriptionReading(
       });
       for await (const { id, found } of results) {
         yield* found;
-        if (placeOf) yield { place: placeOf(id) };
+        if (positionAfter) yield { position: positionAfter(id) };
       }
     }
-    // The resource was deleted in the meantime, so the position after it is unknown. Starts again.
-    if (!isPastPosition) yield* findInRows(text, placeOf);
+    // The resource at the position was deleted in the meantime, so the query has no row from which to continue. Starts again.
+    if (!isPastPosition) yield* findInRows(text, positionAfter);
   }
 
   /** Reports all resources of a query that an earlier part of this run has finished. */
@@ -197,7 +198,7 @@ export function createSubscriptionReading(
 
   return {
     async *all(after: string | undefined): AsyncGenerator<ReadingItem> {
-      // A place is the index of the query, a space, and the ID of the last resource: `0 /subscriptions/…`.
+      // A position is the index of the query, a space, and the ID of the last resource: `0 /subscriptions/…`.
       const [queryIndex, lastId] = after === undefined ? [0] : [Number(after.slice(0, 1)), after.slice(2)];
       for (const [index, text] of [RESOURCES_WITHOUT_PROPERTIES, RESOURCES_WITH_PROPERTIES].entries()) {
         if (index < queryIndex) yield* earlierOf(text);

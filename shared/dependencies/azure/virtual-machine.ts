@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { HOUR_SECONDS } from "../../platform/time.ts";
 import type { Refresh } from "../edge.ts";
-import { type Finder, type Place, propertiesOf, usesIn } from "./finder.ts";
+import { type Finder, type ConfigLocation, propertiesOf, usesIn } from "./finder.ts";
 
 const text = z.string().nullish();
 const osProfile = z
@@ -76,7 +76,7 @@ export const virtualMachineScaleSet: Finder = {
 };
 
 /** Returns the certificates of the machine's profile. They stay unchanged after its creation, even without a version. */
-function certificatesOf(profile: z.infer<typeof osProfile>): Place[] {
+function certificatesOf(profile: z.infer<typeof osProfile>): ConfigLocation[] {
   const urls = (profile?.secrets ?? []).flatMap(({ vaultCertificates }) => vaultCertificates ?? []);
   return urls.map(({ certificateUrl }, index) => ({
     evidence: `osProfile.secrets/${index}`,
@@ -86,7 +86,7 @@ function certificatesOf(profile: z.infer<typeof osProfile>): Place[] {
 }
 
 /** Returns the certificates that the Key Vault extension of a machine keeps up to date. */
-function observedBy(given: z.infer<typeof extension> | null | undefined, evidencePrefix: string): Place[] {
+function observedBy(given: z.infer<typeof extension> | null | undefined, evidencePrefix: string): ConfigLocation[] {
   if (!/^KeyVaultFor(Linux|Windows)$/i.test(given?.type ?? "")) return [];
   const { pollingIntervalInS, observedCertificates } = given?.settings?.secretsManagementSettings ?? {};
   const seconds = Number(pollingIntervalInS);

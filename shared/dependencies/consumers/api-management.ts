@@ -8,14 +8,19 @@ import { type KindOfConsumer, namesIn, namesSecret, throwUnclear } from "./consu
 /** Largest assumed difference between the clocks of this service and of API Management, which reports when it read a secret. */
 const MAX_CLOCK_DIFFERENCE_MS = 2 * MINUTE_MS;
 const SUCCESS = "Success";
-/** Matches codes of reads that fail until a user acts. Other codes can pass, for example that of a busy vault. */
+/**
+ * Matches codes of reads that fail until a user acts. Other failures can end by themselves, for example that of a busy vault.
+ * Unknown codes count as temporary, so that a consumer that works soon is not reported as broken.
+ */
 const LASTING_CODE = /denied|forbidden|unauthorized|notfound|disabled|expired|invalid/i;
 const LIST = "namedValues";
 
 /**
- * Refreshes named values of API Management: https://learn.microsoft.com/rest/api/apimanagement/named-value/refresh-secret. The
- * time of the last read is stored before the refresh, so that a later time proves it. `mark` stores these times between
- * `refresh` and `check`. `holds` is the version that the consumer has; `gone`: it no longer uses the secret.
+ * Refreshes named values of API Management and checks whether they have the new version:
+ * https://learn.microsoft.com/rest/api/apimanagement/named-value/refresh-secret. API Management reports only when it last read
+ * a secret, not the version. So `refresh` returns these times as `mark`, the rotation stores them, and `check` compares:
+ * another time proves a read after the refresh. `holds` is the version that the consumer has. `gone`: it no longer uses the
+ * secret.
  */
 export function apiManagementConsumers(apiManagement: ApiManagement, names: KeyVaultNames): KindOfConsumer {
   /** Returns the named values that still reference the secret without a version. */
@@ -35,20 +40,20 @@ export function apiManagementConsumers(apiManagement: ApiManagement, names: KeyV
     async currentProblem(consumer) {
       const problems = (await readNamedValues(consumer)).flatMap(({ name, keyVault }) => {
         const { code } = keyVault?.lastStatus ?? {};
-        return code === SUCCESS ? [] : { text: unreadText(name, code), canPass: !LASTING_CODE.test(code ?? "") };
+        return code === SUCCESS ? [] : { text: unreadText(name, code), isTemporary: !LASTING_CODE.test(code ?? "") };
       });
-      return problems.find(({ canPass }) => !canPass) ?? problems[0];
+      return problems.find(({ isTemporary }) => !isTemporary) ?? problems[0];
     },
 
     async refresh(consumer) {
       const values = await readNamedValues(consumer);
       for (const [index, { id }] of values.entries()) {
-        // `throwUnclear` marks a failure after the first refresh as unclear, because the consumer has already changed.
+        // A failure after the first refresh is unclear (some of the change was made), because one value was already refreshed.
         const refreshed = apiManagement.refreshSecret(id);
         await (index > 0 ? refreshed.catch(throwUnclear) : refreshed);
       }
-      const readAt = values.map(({ id, keyVault }) => [id.toLowerCase(), keyVault?.lastStatus?.at ?? ""]);
-      return { changedMeanwhile: [], mark: JSON.stringify(Object.fromEntries(readAt)) };
+      const lastReads = values.map(({ id, keyVault }) => [id.toLowerCase(), keyVault?.lastStatus?.at ?? ""]);
+      return { changedMeanwhile: [], mark: JSON.stringify(Object.fromEntries(lastReads)) };
     },
 
     async check(consumer, _version, since) {

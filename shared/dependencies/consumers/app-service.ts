@@ -3,11 +3,11 @@ import { type CloudFailure, failure, unlessMissing } from "../../platform/azure/
 import { resourceName } from "../../platform/azure/resource-id.ts";
 import type { PlannedConsumer } from "../../rotation/consumer.ts";
 import type { KeyVaultNames } from "../azure/key-vault-names.ts";
-import { type KindOfConsumer, NOTHING_CHANGED, namesSecret, throwUnclear } from "./consumer-kind.ts";
+import { type KindOfConsumer, NOTHING_OVERWRITTEN, namesSecret, throwUnclear } from "./consumer-kind.ts";
 
 const RESOLVED = "Resolved";
-/** Statuses that pass without an action of a user. */
-const PASSING_STATUSES = ["Initialized", "FetchTimedOut"];
+/** Statuses that end without an action of a user. */
+const TEMPORARY_STATUSES = ["Initialized", "FetchTimedOut"];
 
 /**
  * Refreshes web apps, function apps and their slots. App Service refreshes references on request. Then a restart is needed,
@@ -38,25 +38,25 @@ export function appServiceConsumers(appService: AppService, names: KeyVaultNames
 
     async currentProblem(consumer) {
       const all = (await allReferences(consumer)) ?? [];
-      const lasting = unresolvedText(all.filter(({ status }) => !PASSING_STATUSES.includes(status)));
-      if (lasting !== undefined) return { text: lasting, canPass: false };
+      const lasting = unresolvedText(all.filter(({ status }) => !TEMPORARY_STATUSES.includes(status)));
+      if (lasting !== undefined) return { text: lasting, isTemporary: false };
       // A reference with an active version was resolved before, so the app can use the secret.
-      const passing = unresolvedText(all.filter(({ activeVersion }) => activeVersion === undefined));
-      return passing === undefined ? undefined : { text: passing, canPass: true };
+      const temporary = unresolvedText(all.filter(({ activeVersion }) => activeVersion === undefined));
+      return temporary === undefined ? undefined : { text: temporary, isTemporary: true };
     },
 
     async refresh(consumer, { version, restart }) {
       await appService.refresh(consumer.id);
-      if (!restart) return NOTHING_CHANGED;
-      const current = await unpinnedReferences(consumer).catch(throwUnclear);
+      if (!restart) return NOTHING_OVERWRITTEN;
+      const references = await unpinnedReferences(consumer).catch(throwUnclear);
       // After a restart the app would get no value for an unresolved reference, or the previous value. A reference whose
       // version App Service does not report counts as current.
-      const outdated = current?.filter(
+      const outdated = references?.filter(
         ({ status, activeVersion = version }) => status !== RESOLVED || activeVersion !== version,
       );
       if (outdated?.length) throw notRefreshed(consumer, outdated);
       await appService.restart(consumer.id).catch(throwUnclear);
-      return NOTHING_CHANGED;
+      return NOTHING_OVERWRITTEN;
     },
 
     async check(consumer, version) {
@@ -65,8 +65,9 @@ export function appServiceConsumers(appService: AppService, names: KeyVaultNames
       const problem = unresolvedText(references);
       if (problem !== undefined) return { holds: "old", problem };
       // If some settings have the new version and some the old one, the value that the app uses is unknown.
-      const current = references.filter(({ activeVersion }) => activeVersion === version).length;
-      if (current < references.length) return { holds: current === 0 ? "old" : "unknown" };
+      const updated = references.filter(({ activeVersion }) => activeVersion === version).length;
+      if (updated < references.length) return { holds: updated === 0 ? "old" : "unknown" };
+      // The app may not have started with the new value.
       const { availability } = await appService.state(consumer.id);
       const limited = availability !== undefined && availability !== "Normal";
       return limited ? { holds: "unknown", problem: `The app's availability is ${availability}.` } : { holds: "new" };

@@ -16,7 +16,8 @@ export interface KindOfConsumer {
   /** Returns whether `check` can verify this dependency. Otherwise the value that the consumer has is unknown. */
   canCheck(edge: Pick<Edge, "evidence">): boolean;
   /**
-   * Returns why the consumer can't use the secret now, as `ConsumersOfSecrets.currentProblem`. Left out if that can't be seen.
+   * Returns why the consumer can't use the secret now, before a rotation writes anything. Undefined if it can. Left out if
+   * the service can't see that for this kind.
    */
   currentProblem?(consumer: PlannedConsumer): Promise<ConsumerProblem | undefined>;
   /**
@@ -27,13 +28,13 @@ export interface KindOfConsumer {
   /**
    * Makes the consumer read the current version. Safe to repeat. Left out if consumers of this kind can't be refreshed.
    *
-   * @throws {CloudFailure} If it is not `unclear`, nothing was changed.
+   * @throws {CloudFailure} `unclear` if the consumer may have changed in spite of the failure. Otherwise nothing was changed.
    */
   refresh?(consumer: PlannedConsumer, wanted: RefreshRequest): Promise<RefreshResult>;
   /**
-   * Returns which version the consumer has, as `holds`: `new`, `old`, `unknown`, or `gone` if it no longer uses the secret. See
-   * `ConsumersOfSecrets`.
+   * Returns which version the consumer has, as `holds`: `new`, `old`, `unknown`, or `gone` if it no longer uses the secret.
    *
+   * @param version - The new version.
    * @param since - When the new version was written, or the consumer was last refreshed.
    * @throws {CloudFailure}
    */
@@ -42,6 +43,7 @@ export interface KindOfConsumer {
 
 /** Separates the evidence of several uses of one secret by one resource. */
 const SEPARATOR = ", ";
+/** Returns the evidence of a consumer that uses a secret several times, such as `appsettings/A, appsettings/B`. */
 export const joinedEvidence = (names: readonly string[]): string => names.join(SEPARATOR);
 /** Returns the names in a consumer's evidence `<list>/<name>`. Some services put the resource's own name in between. */
 export const namesIn = ({ evidence }: Pick<PlannedConsumer, "evidence">, list: string): string[] =>
@@ -56,8 +58,11 @@ export const namesSecret = (
   named.vaultName.toLowerCase() === vaultName.toLowerCase() &&
   named.name?.toLowerCase() === secretName.toLowerCase();
 
-/** Result of a refresh that writes no properties, so it can't overwrite changes that other writers make meanwhile. */
-export const NOTHING_CHANGED: RefreshResult = { changedMeanwhile: [] };
+/**
+ * Result of a refresh that only asks the consumer to read again. It writes no properties, so it can't overwrite changes that
+ * other writers make meanwhile.
+ */
+export const NOTHING_OVERWRITTEN: RefreshResult = { changedMeanwhile: [] };
 
 /**
  * Error handler for the later steps of a refresh: marks a failure as unclear, because an earlier step has already changed the
@@ -67,7 +72,7 @@ export const NOTHING_CHANGED: RefreshResult = { changedMeanwhile: [] };
  */
 export function throwUnclear(error: unknown): never {
   if (!(error instanceof CloudFailure) || error.unclear) throw error;
-  // `unclear` depends on the code only, and is true for `timedOut`.
+  // `unclear` is computed from the code, and is true for `timedOut`.
   const { message, remedy, retryAfterSeconds } = error;
   throw new CloudFailure("timedOut", message, { remedy, retryAfterSeconds });
 }

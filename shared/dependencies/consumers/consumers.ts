@@ -10,7 +10,7 @@ import type { Sync } from "../../sync/sync.ts";
 import { keyVaultNames } from "../azure/key-vault-names.ts";
 import { consumersOf } from "../blast-radius.ts";
 import type { Dependencies } from "../dependencies.ts";
-import { applicationHolder, type ConsumerKind, type Edge } from "../edge.ts";
+import { applicationVaultName, type ConsumerKind, type Edge } from "../edge.ts";
 import type { FoundEdge } from "../query.ts";
 import { apiManagementConsumers } from "./api-management.ts";
 import { appServiceConsumers } from "./app-service.ts";
@@ -19,12 +19,18 @@ import { containerAppConsumers } from "./container-apps.ts";
 import { serviceConnectionConsumers, variableGroupConsumers } from "./devops.ts";
 import { syncConsumers } from "./sync-records.ts";
 
-/** Maximum number of coverage items in a plan. GET /api/assets/dependencies/coverage lists all. */
+/**
+ * Maximum number of coverage items (scopes that discovery could not read) in a plan of a rotation. GET
+ * /api/assets/dependencies/coverage lists all.
+ */
 const MAX_COVERAGE = 20;
 /** Factor that converts a weight of the blast radius to an integer. */
 const BLAST_PER_WEIGHT = 100;
 
-/** Finds the consumers of secrets from the known dependencies, and refreshes them by their kind. */
+/**
+ * Finds the consumers of secrets from the known dependencies. Refreshes and checks them by their kind. Rotations call it: see
+ * `ConsumersOfSecrets`.
+ */
 export function createConsumersOfSecrets(deps: {
   dependencies: Pick<Dependencies, "edgesOf" | "coverage">;
   arm: Arm;
@@ -54,7 +60,8 @@ export function createConsumersOfSecrets(deps: {
 
   /**
    * Returns how a consumer gets a new version of the secret. `automatic`: the consumer reads it without help. `action`: the
-   * service refreshes the consumer. `blind`: the service can't tell when. `willBreak`: never, the consumer keeps the old version.
+   * service refreshes the consumer. `blind`: the service can't tell when. `willBreak`: never, the consumer keeps the old
+   * version.
    */
   function howOf({ resource, evidence, pinned, refresh: { how } }: Edge): PlannedConsumer["how"] {
     if (pinned !== undefined) return "willBreak";
@@ -64,24 +71,25 @@ export function createConsumersOfSecrets(deps: {
     return how === "action" && kind?.refresh === undefined ? "blind" : how;
   }
 
-  async function consumersIn(place: { vaultName: string; secretName: string }) {
-    const { vaultName, secretName: name } = place;
+  /** Returns the consumers of one secret, with sentences about unknown ones. */
+  async function consumersIn(secret: { vaultName: string; secretName: string }) {
+    const { vaultName, secretName: name } = secret;
     const { edges, more } = await dependencies.edgesOf({ vaultName, type: "secret", name });
     // Identities that only have access are no consumers. For readers known only from a log, `SecretUsage` reports their reads.
     const uses = edges.filter(({ edge }) => edge.strength === "references");
     const named = uses.filter(({ edge }) => edge.name !== undefined);
-    const toPlanned = async ({ resource, weight, edges: found }: ReturnType<typeof consumersOf>[number]) => {
+    const toPlanned = async ({ resource, weight, edges: usesOfResource }: ReturnType<typeof consumersOf>[number]) => {
       const { id, kind, environment } = resource;
       const planned: PlannedConsumer = {
         id,
         kind,
         name: resource.name,
         ...(environment !== undefined && { environment }),
-        ...place,
-        evidence: joinedEvidence([...new Set(found.map(({ edge }) => edge.evidence))].sort()),
-        how: SLOWEST_FIRST.find((how) => found.some(({ edge }) => howOf(edge) === how))!,
-        ...(found.some(({ edge }) => edge.copy) && { copy: true }),
-        slowestSeconds: Math.max(...found.map(({ edge }) => edge.refresh.slowestSeconds ?? 0)),
+        ...secret,
+        evidence: joinedEvidence([...new Set(usesOfResource.map(({ edge }) => edge.evidence))].sort()),
+        how: SLOWEST_FIRST.find((how) => usesOfResource.some(({ edge }) => howOf(edge) === how))!,
+        ...(usesOfResource.some(({ edge }) => edge.copy) && { copy: true }),
+        slowestSeconds: Math.max(...usesOfResource.map(({ edge }) => edge.refresh.slowestSeconds ?? 0)),
         blast: Math.round(weight * BLAST_PER_WEIGHT),
       };
       // A new place stores a copy of a client secret that no rotation wrote. A rotation writes it only if the request names it.
@@ -95,13 +103,13 @@ export function createConsumersOfSecrets(deps: {
 
   return {
     async findConsumers({ places, appId }) {
-      const allPlaces = places.map(({ vaultName, secretName }) => ({ vaultName, secretName }));
+      const secrets = places.map(({ vaultName, secretName }) => ({ vaultName, secretName }));
       if (appId !== undefined) {
         const tenantId = (await deps.tenantId()).toLowerCase();
         // Consumers with their own copy of a client secret are stored under `entra.<tenant id>` instead of a vault name.
-        allPlaces.push({ vaultName: applicationHolder(tenantId), secretName: appId.toLowerCase() });
+        secrets.push({ vaultName: applicationVaultName(tenantId), secretName: appId.toLowerCase() });
       }
-      const found = await Promise.all(allPlaces.map(consumersIn));
+      const found = await Promise.all(secrets.map(consumersIn));
       const coverage = await dependencies.coverage({ limit: MAX_COVERAGE, offset: 0, cursor: undefined });
       const notSeen = coverage.items.map(({ scope, message }) => (scope === "*" ? message : `${scope}: ${message}`));
       const more = (coverage.total ?? 0) - coverage.items.length;

@@ -1,9 +1,9 @@
 import type { Devops, DevopsOrganization } from "../../devops/devops.ts";
-import type { VariablePlace } from "../../devops/secret-locations.ts";
+import type { VariableLocation } from "../../devops/secret-locations.ts";
 import { NO_SIGN_IN } from "../../devops/service-connections.ts";
 import { type CallTarget, type CloudFailure, failure } from "../../platform/azure/failure.ts";
 import type { ConsumerCheck, PlannedConsumer } from "../../rotation/consumer.ts";
-import { devopsPlace } from "../devops/ids.ts";
+import { parseDevopsId } from "../devops/ids.ts";
 import { type KindOfConsumer, throwUnclear } from "./consumer-kind.ts";
 
 // Gives new values to consumers in Azure DevOps (variable groups and service connections) during a rotation. Also checks which
@@ -25,12 +25,13 @@ const NOT_SEEN: ConsumerCheck = {
 };
 
 /**
- * Returns the project and object of a consumer, with its organization. Undefined if that organization is not configured now.
+ * Returns the project and the group or connection of a consumer, with its organization. Undefined if that organization is not
+ * configured now.
  */
-async function placeOf({ devops }: DevopsDeps, { id }: PlannedConsumer) {
-  const place = devopsPlace(id);
+async function locate({ devops }: DevopsDeps, { id }: PlannedConsumer) {
+  const ids = parseDevopsId(id);
   const organization = await devops.organization();
-  return place && organization?.name === place.organization ? { ...place, organization } : undefined;
+  return ids && organization?.name === ids.organization ? { ...ids, organization } : undefined;
 }
 
 /**
@@ -39,26 +40,27 @@ async function placeOf({ devops }: DevopsDeps, { id }: PlannedConsumer) {
  */
 export function variableGroupConsumers(deps: DevopsDeps): KindOfConsumer {
   async function groupOf(consumer: PlannedConsumer) {
-    const location = await placeOf(deps, consumer);
-    if (location?.groupId === undefined) return undefined;
-    const { organization, projectId, groupId } = location;
-    return { organization, place: { projectId, groupId } };
+    const located = await locate(deps, consumer);
+    if (located?.groupId === undefined) return undefined;
+    const { organization, projectId, groupId } = located;
+    return { organization, location: { projectId, groupId } };
   }
 
   return {
     canCheck: () => true,
 
     async refresh(consumer, { value }) {
-      const location = await groupOf(consumer);
-      if (location === undefined) throw notConfigured(consumer);
+      const located = await groupOf(consumer);
+      if (located === undefined) throw notConfigured(consumer);
+      const { organization, location } = located;
       // Uses the variables that are listed as copies now, because the list may have changed since the plan.
-      const copies = copiesOf(location.organization, location.place, consumer);
+      const copies = copiesOf(organization, location, consumer);
       if (copies.length === 0) throw notDeclared(consumer);
       const secret = await value();
       const changedMeanwhile: string[] = [];
-      for (const [index, place] of copies.entries()) {
-        const replaced = location.organization.replaceVariable(place, secret);
-        // `throwUnclear` marks a failure after the first variable as unclear, because the group has already changed.
+      for (const [index, variable] of copies.entries()) {
+        const replaced = organization.replaceVariable(variable, secret);
+        // A failure after the first variable is unclear (some of the change was made), because the group has already changed.
         const { changedByOthers } = await (index > 0 ? replaced.catch(throwUnclear) : replaced);
         changedMeanwhile.push(...changedByOthers);
       }
@@ -66,19 +68,20 @@ export function variableGroupConsumers(deps: DevopsDeps): KindOfConsumer {
     },
 
     async check(consumer) {
-      const location = await groupOf(consumer);
-      if (location === undefined) return NOT_CONFIGURED;
-      const { organization, place } = location;
-      const group = await organization.client.variableGroup(place.projectId, place.groupId);
+      const located = await groupOf(consumer);
+      if (located === undefined) return NOT_CONFIGURED;
+      const { organization, location } = located;
+      const group = await organization.client.variableGroup(location.projectId, location.groupId);
       if (group === undefined) return NOT_SEEN;
       if (group.type === "AzureKeyVault") {
+        // A linked group stores no value: each pipeline run reads the current version.
         const linked =
           isSameName(group.providerData?.vault ?? "", consumer.vaultName) &&
           Object.keys(group.variables ?? {}).some((name) => isSameName(name, consumer.secretName));
         return { holds: linked ? "new" : "gone" };
       }
-      // A stored copy can't be read. The only evidence of the new value is that DevOps has accepted it.
-      const copies = copiesOf(organization, place, consumer);
+      // A stored copy can't be read. The only evidence of the new value is that DevOps accepted it in `refresh`.
+      const copies = copiesOf(organization, location, consumer);
       const exists = await Promise.all(copies.map((one) => organization.hasSecretVariable(one)));
       return { holds: exists.includes(true) ? "new" : "gone" };
     },
@@ -88,32 +91,32 @@ export function variableGroupConsumers(deps: DevopsDeps): KindOfConsumer {
 /** Refreshes service connections that sign in with a copy of an application's client secret. */
 export function serviceConnectionConsumers(deps: DevopsDeps): KindOfConsumer {
   async function connectionOf(consumer: PlannedConsumer) {
-    const location = await placeOf(deps, consumer);
-    if (location?.connectionId === undefined) return undefined;
-    const { organization, projectId, connectionId } = location;
-    return { organization, place: { projectId, connectionId } };
+    const located = await locate(deps, consumer);
+    if (located?.connectionId === undefined) return undefined;
+    const { organization, projectId, connectionId } = located;
+    return { organization, location: { projectId, connectionId } };
   }
 
   return {
     canCheck: () => true,
 
     async currentProblem(consumer) {
-      const location = await connectionOf(consumer);
-      const text = await location?.organization.signInProblem(location.place, credentialOf(consumer));
-      return text === undefined ? undefined : { text, canPass: false };
+      const located = await connectionOf(consumer);
+      const text = await located?.organization.signInProblem(located.location, credentialOf(consumer));
+      return text === undefined ? undefined : { text, isTemporary: false };
     },
 
     async isNewPlace(consumer) {
-      const location = await connectionOf(consumer);
-      return !(await location?.organization.wasWritten(location.place, credentialOf(consumer)));
+      const located = await connectionOf(consumer);
+      return !(await located?.organization.wasWritten(located.location, credentialOf(consumer)));
     },
 
     async refresh(consumer, { value }) {
-      const location = await connectionOf(consumer);
-      if (location === undefined) throw notConfigured(consumer);
-      const { organization, place } = location;
+      const located = await connectionOf(consumer);
+      if (located === undefined) throw notConfigured(consumer);
+      const { organization, location } = located;
       const { changedByOthers } = await organization.replaceConnectionSecret(
-        place,
+        location,
         credentialOf(consumer),
         await value(),
       );
@@ -121,9 +124,9 @@ export function serviceConnectionConsumers(deps: DevopsDeps): KindOfConsumer {
     },
 
     async check(consumer) {
-      const location = await connectionOf(consumer);
-      if (location === undefined) return NOT_CONFIGURED;
-      const works = await location.organization.signsIn(location.place, credentialOf(consumer));
+      const located = await connectionOf(consumer);
+      if (located === undefined) return NOT_CONFIGURED;
+      const works = await located.organization.signsIn(located.location, credentialOf(consumer));
       // Undefined: the connection no longer contains a client secret of the application.
       if (works === undefined) return { holds: "gone" };
       if (works) return { holds: "new" };
@@ -137,9 +140,9 @@ const isSameName = (a: string, b: string): boolean => a.toLowerCase() === b.toLo
 /** Returns the variables of a group that are listed as copies of the secret. */
 const copiesOf = (
   { copies }: DevopsOrganization,
-  { projectId, groupId }: Pick<VariablePlace, "projectId" | "groupId">,
+  { projectId, groupId }: Pick<VariableLocation, "projectId" | "groupId">,
   { vaultName, secretName }: PlannedConsumer,
-): VariablePlace[] =>
+): VariableLocation[] =>
   copies.filter(
     (copy) =>
       copy.projectId === projectId &&

@@ -3,11 +3,11 @@ import { Problem } from "../../platform/http/problem.ts";
 import { isRetried } from "../../sync/run-failure.ts";
 import type { Sync } from "../../sync/sync.ts";
 import { recordIdOf } from "../sync-source.ts";
-import { type KindOfConsumer, NOTHING_CHANGED } from "./consumer-kind.ts";
+import { type KindOfConsumer, NOTHING_OVERWRITTEN } from "./consumer-kind.ts";
 
 /**
- * Sync records as consumers of a rotated secret. A refresh runs the record, and a check compares the version that the record
- * copied last.
+ * Treats sync records, which copy a secret to a target, as consumers of a rotated secret. A refresh runs the
+ * record, and a check compares the version that the record copied last.
  */
 export function syncConsumers(sync: Pick<Sync, "get" | "trigger">): KindOfConsumer {
   // The sync module answers 404 for a deleted record, and 403 without a license.
@@ -25,7 +25,7 @@ export function syncConsumers(sync: Pick<Sync, "get" | "trigger">): KindOfConsum
       // After these failures the record runs again soon, so they do not show that it can't use the secret.
       const runsAgainSoon =
         record?.failure !== undefined && (isRetried(record.failure) || record.failure.code === "internal");
-      return record?.state === "failing" && !runsAgainSoon ? { text: failureText(record), canPass: false } : undefined;
+      return record?.state === "failing" && !runsAgainSoon ? { text: failureText(record), isTemporary: false } : undefined;
     },
 
     async refresh(consumer) {
@@ -37,7 +37,7 @@ export function syncConsumers(sync: Pick<Sync, "get" | "trigger">): KindOfConsum
           remedy: "See GET /api/automation/sync/records/{record_id}.",
         });
       });
-      return NOTHING_CHANGED;
+      return NOTHING_OVERWRITTEN;
     },
 
     async check(consumer, version) {

@@ -21,8 +21,8 @@ export const groupId = (organization: string, projectId: string, id: number): st
 export const connectionId = (organization: string, projectId: string, id: string): string =>
   `${connectionsOf(organization, projectId)}/${id.toLowerCase()}`;
 
-/** Parses an ID; undefined for other texts. */
-export function devopsPlace(
+/** Returns the parts of an ID, with the ID of a group or of a connection. Undefined for other texts. */
+export function parseDevopsId(
   id: string,
 ): { organization: string; projectId: string; groupId?: number; connectionId?: string } | undefined {
   const [, organization, projectId, group, connection] = PATTERN.exec(id) ?? [];

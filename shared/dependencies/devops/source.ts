@@ -3,7 +3,7 @@ import { signInOf } from "../../devops/service-connections.ts";
 import { isSecret } from "../../devops/variable-groups.ts";
 import { CloudFailure } from "../../platform/azure/failure.ts";
 import { toSingleLine } from "../../platform/http/single-line.ts";
-import { applicationHolder, type Edge, type Resource } from "../edge.ts";
+import { applicationVaultName, type Edge, type Resource } from "../edge.ts";
 import type { EdgeSource, NotSeen, ReadingItem } from "../edge-source.ts";
 import { connectionId, connectionsOf, groupId, groupsOf } from "./ids.ts";
 
@@ -48,7 +48,10 @@ interface ProjectContext {
   signal?: AbortSignal | undefined;
 }
 
-/** Reads one list of a project. Failures in LASTING become coverage items. Any other failure ends the read of the project. */
+/**
+ * Reads one list of a project. Failures in LASTING become coverage items: scopes that could not be read. Any other failure ends
+ * the read of the project, so that the next run tries it again.
+ */
 async function* readList<T>(
   { organization, projectId, signal }: ProjectContext,
   list: "variableGroups" | "connections",
@@ -136,7 +139,7 @@ function itemsOfConnection(project: ProjectContext, connection: ServiceConnectio
   // Connections with a certificate, a federated credential or a managed identity have no secret.
   if (signIn?.with !== "secret" || signIn.tenantId !== tenantId) return [{ resource, edges: [] }];
   const edge: Edge = {
-    vaultName: applicationHolder(tenantId),
+    vaultName: applicationVaultName(tenantId),
     type: "secret",
     name: signIn.appId,
     resource,

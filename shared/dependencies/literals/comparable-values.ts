@@ -1,6 +1,6 @@
 /**
- * Decides which texts are compared by the detection of plaintext secrets, which finds settings whose value equals a secret's
- * value.
+ * Decides which texts the detection of plaintext secrets compares. The detection finds settings whose value equals a secret's
+ * value. Both sides are filtered: values of secrets by `isComparable`, texts of settings by `candidatesIn`.
  */
 
 /** Shorter values occur in settings by chance: names, ports, words. */

@@ -28,7 +28,10 @@ const APPS_AT_ONCE = 4;
 /** Maximum time for reading the values, out of the 20 minutes that a run has for a subscription. */
 const MAX_READ_VALUES_MS = 12 * MINUTE_MS;
 
-/** Time after which the hashes are dropped, counted from the start of the last subscription, which takes at most 20 minutes. */
+/**
+ * Time after which the hashes of the secret values are dropped. It is counted from the start of the last subscription, which
+ * takes at most 20 minutes.
+ */
 const HASHES_LIFETIME_MS = 30 * MINUTE_MS;
 
 const OFF = {

@@ -13,8 +13,8 @@ import type { Tables } from "../../platform/storage/tables.ts";
 import type { NotSeen } from "../edge-source.ts";
 import { candidatesIn, isComparable } from "./comparable-values.ts";
 
-/** A secret of a key vault. */
-interface SecretPlace {
+/** Names a secret of a key vault. */
+interface VaultSecretName {
   vaultName: string;
   name: string;
 }
@@ -30,13 +30,16 @@ interface ValueCounts {
   vaultsNotRead: number;
 }
 
-/** HMACs of secret values under an in-memory key. Texts can be looked up, values cannot be read back. */
+/**
+ * The secret values of vaults, stored as HMACs under a key in memory. A text can be compared with them, but no value can be
+ * read back.
+ */
 export interface VaultValues {
   readonly counts: ValueCounts;
   /** Whether a read failed that may succeed in the next run. */
   readonly incomplete: boolean;
   /** Returns the secrets whose value occurs in a setting. */
-  secretsIn(setting: string): SecretPlace[];
+  secretsIn(setting: string): VaultSecretName[];
   /** Returns the vaults of a subscription whose values could not all be read. */
   notSeenIn(subscriptionId: string): NotSeen[];
 }
@@ -74,21 +77,22 @@ export async function readVaultValues(
   const watched = new Set(subscriptionIds.map((id) => id.toLowerCase()));
   const key = randomness.bytes(32);
   const hashOf = (value: string) => createHmac("sha256", key).update(value).digest("base64url").slice(0, HASH_LENGTH);
-  const places = new Map<string, SecretPlace[]>();
+  /** The secrets with each value, by the value's hash. */
+  const secretsByHash = new Map<string, VaultSecretName[]>();
   const notSeen = new Map<string, NotSeen[]>();
   const counts: ValueCounts = { vaults: 0, values: 0, leftOut: 0, vaultsNotRead: 0 };
   let incomplete = false;
 
-  function add(place: SecretPlace, value: string): void {
+  function add(secret: VaultSecretName, value: string): void {
     counts.values++;
     if (!isComparable(value)) {
       counts.leftOut++;
       return;
     }
     const hash = hashOf(value);
-    const same = places.get(hash);
-    if (same) same.push(place);
-    else places.set(hash, [place]);
+    const withSameValue = secretsByHash.get(hash);
+    if (withSameValue) withSameValue.push(secret);
+    else secretsByHash.set(hash, [secret]);
   }
 
   function recordNotSeen({ id, subscriptionId }: Vault, code: string, message: string, remedy: string): void {
@@ -161,7 +165,7 @@ export async function readVaultValues(
   return {
     counts,
     incomplete,
-    secretsIn: (setting) => candidatesIn(setting).flatMap((text) => places.get(hashOf(text)) ?? []),
+    secretsIn: (setting) => candidatesIn(setting).flatMap((text) => secretsByHash.get(hashOf(text)) ?? []),
     notSeenIn: (subscriptionId) => notSeen.get(subscriptionId.toLowerCase()) ?? [],
   };
 }

@@ -2,7 +2,7 @@ import type { AssetPlace } from "../../inventory/asset.ts";
 import type { Tables } from "../../platform/storage/tables.ts";
 import { readUnits } from "../coverage.ts";
 import { principalId } from "../edge.ts";
-import { Edges, NOT_SEEN, NotSeenRows, placeOfEdge, rangeOf, vaultPrefix } from "../rows.ts";
+import { Edges, NOT_SEEN, NotSeenRows, assetOfEdge, rangeOf, vaultPrefix } from "../rows.ts";
 import type { Reader } from "./rows.ts";
 
 /**
@@ -14,14 +14,17 @@ export interface ExpectedReaders {
    * Creates a lookup for one run, which reads the access to a vault once, with one request per 1,000 of its dependencies. The
    * lookup returns undefined while access is unknown: no subscription was read completely yet, or access could not be read.
    */
-  createLookup(): (place: AssetPlace) => Promise<((reader: Reader) => boolean) | undefined>;
+  createLookup(): (asset: AssetPlace) => Promise<((reader: Reader) => boolean) | undefined>;
 }
 
 /** Scope of coverage items about access. */
 const PRINCIPALS = "entra";
 
 export function createExpectedReaders(tables: Tables): ExpectedReaders {
-  /** Returns whether the access to vaults is known completely. */
+  /**
+   * Returns whether the access to vaults is known completely: each subscription was read completely once, and no coverage item
+   * (a scope that could not be read) concerns a whole subscription or its principals.
+   */
   async function isAccessKnown(): Promise<boolean> {
     const units = [...(await readUnits(tables)).values()].filter(({ source }) => source === "azure");
     if (units.length === 0 || units.some(({ lastFullAt }) => lastFullAt === undefined)) return false;
@@ -49,7 +52,7 @@ export function createExpectedReaders(tables: Tables): ExpectedReaders {
     for await (const rows of tables.pages(Edges, { ...rangeOf(vaultPrefix(vaultName)), select }))
       for (const { rowKey, resource, strength, type } of rows) {
         if (strength === "observed") continue;
-        const name = placeOfEdge(rowKey)
+        const name = assetOfEdge(rowKey)
           .asset?.replace(/^\w+\./, "")
           .toLowerCase();
         const key = name ?? WHOLE_VAULT + (type ?? "");

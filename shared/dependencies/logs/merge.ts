@@ -3,8 +3,9 @@ import { DAY_MS } from "../../platform/time.ts";
 import type { SignInLine, UseLine, VaultLine } from "./query.ts";
 import { type AssetUseRecord, type Reader, readersOf, type SignInRecord, type VaultUseRecord } from "./rows.ts";
 
-// Merges the result of a query into the stored state. Merging is idempotent: times keep the latest, daily counts the maximum,
-// and operations are a union. A later query counts a whole day again.
+// Merges the result of a query of a Log Analytics workspace into the stored state. A line is one row of the result: see
+// query.ts. Merging is idempotent: of times the latest is kept, of daily counts the maximum, and operations are added. Queries
+// overlap, and each counts a whole day again.
 
 /** Maximum number of readers that are stored for one asset, most recent first. */
 const MAX_READERS = 200;
@@ -26,8 +27,8 @@ export function mergedAsset(
 ): AssetUseRecord {
   const { vaultName, type, name } = stored ?? lines[0]!;
   const readers = new Map((stored ? readersOf(stored) : []).map((one) => [one.id, one]));
-  for (const [id, own] of Map.groupBy(lines, ({ callerId }) => callerId))
-    readers.set(id, mergedReader(readers.get(id), own, nameOf));
+  for (const [id, linesOfReader] of Map.groupBy(lines, ({ callerId }) => callerId))
+    readers.set(id, mergedReader(readers.get(id), linesOfReader, nameOf));
   const storedReaders = [...readers.values()].sort((a, b) => (a.lastAt > b.lastAt ? -1 : 1)).slice(0, MAX_READERS);
   const more = stored?.more === true || readers.size > storedReaders.length;
   return {
@@ -74,8 +75,8 @@ function mergedReader(
 /** Keeps the larger count of each day, because every query counts the whole day. */
 function mergedDays(stored: Reader["days"], lines: readonly UseLine[]): Reader["days"] {
   const days = new Map(stored);
-  for (const [day, own] of Map.groupBy(lines, (line) => line.day)) {
-    const counted = own.reduce((sum, { rows }) => sum + rows, 0);
+  for (const [day, linesOfDay] of Map.groupBy(lines, (line) => line.day)) {
+    const counted = linesOfDay.reduce((sum, { rows }) => sum + rows, 0);
     days.set(day, Math.max(days.get(day) ?? 0, counted));
   }
   return [...days].sort(([a], [b]) => (a < b ? -1 : 1)).slice(-DAYS_COUNTED);

@@ -100,10 +100,12 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
     return await logAnalytics.query(workspaceId, summaryQuery(own === undefined ? [] : [own]), span, signal);
   }
 
+  /** Queries a workspace whose hour this worker has claimed, and stores the result. */
   async function readClaimed(row: Row<WorkspaceRecord>, now: Date, signal: AbortSignal | undefined): Promise<void> {
     const { workspaceId } = row;
     let currentRow = row;
     // A fence is a row whose ETag each write of the results requires. Taking it makes later writes of an earlier worker fail.
+    // The fence's owner is the worker that took it last.
     const fence = tables.fence(UsageFences, workspaceId, FENCE_KEY, { owner: randomness.ulid(now), etag: undefined });
     await fence.take();
     const span = spanOf(row, now);
@@ -121,16 +123,18 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
       await repeatOnConflict(async (attempt) => {
         if (attempt > 1) {
           await fence.take();
-          // The fence may have been taken by a delayed worker of an earlier hour. A worker of a later hour claims the row
-          // first: then this write fails.
+          // Another worker has taken the fence. If it is a delayed worker of an earlier hour, this worker takes the fence back
+          // and writes again. If it works for a later hour, it has also changed the workspace's row, so this write fails with a
+          // conflict, which `read` ignores.
           currentRow = await tables.replace(WorkspaceRows, currentRow);
         }
-        await write(workspaceId, summary, fence, now);
+        await writeSummary(workspaceId, summary, fence, now);
       }, 2);
     await tables.replace(WorkspaceRows, { ...currentRow, ...progress(currentRow, span, summary, failure, now) });
   }
 
-  async function write(workspaceId: string, summary: Summary, fence: Fence, now: Date): Promise<void> {
+  /** Merges the result of a query into the rows of sign-ins, vaults and assets, and deletes old events of unexpected readers. */
+  async function writeSummary(workspaceId: string, summary: Summary, fence: Fence, now: Date): Promise<void> {
     const { uses, vaults, signIns } = summary;
     const deleteBefore = new Date(now.getTime() - DELETE_AFTER_MS).toISOString();
     const mergeContext = { workspaceId, fence, deleteBefore };
@@ -153,10 +157,10 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
     const counted = uses.filter(({ vaultName }) => !deps.isServiceVault(vaultName));
     const merge = (before: AssetUseRecord | undefined, lines: readonly (typeof uses)[number][]) =>
       mergedAsset(before, lines, (appId) => nameOf.get(appId));
-    await mergeRows(mergeContext, ASSET_USES, AssetUses, grouped(counted, assetUseKey), merge, withExpectation(now));
-    const old = under(workspaceId, UNEXPECTED_PREFIX);
-    const before = UNEXPECTED_PREFIX + encodeTime(Math.max(0, now.getTime() - KEEP_UNEXPECTED_MS));
-    for await (const rows of tables.pages(UnexpectedReaders, { ...old, before, select: [] }))
+    await mergeRows(mergeContext, ASSET_USES, AssetUses, grouped(counted, assetUseKey), merge, decideExpectations(now));
+    const events = under(workspaceId, UNEXPECTED_PREFIX);
+    const firstKept = UNEXPECTED_PREFIX + encodeTime(Math.max(0, now.getTime() - KEEP_UNEXPECTED_MS));
+    for await (const rows of tables.pages(UnexpectedReaders, { ...events, before: firstKept, select: [] }))
       await writeAll(
         fence,
         rows.map(({ rowKey }) => remove(UnexpectedReaders, rowKey)),
@@ -164,10 +168,10 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
   }
 
   /**
-   * Decides which new readers are unexpected. The event is written before the row that stores the decision: after a crash in
-   * between, the event is written again with the same ID.
+   * Returns the `beforeWrite` of `mergeRows` that decides which new readers are unexpected. The event is written before the row
+   * that stores the decision: after a crash in between, the event is written again with the same ID.
    */
-  function withExpectation(now: Date) {
+  function decideExpectations(now: Date) {
     const isExpectedReader = deps.expected.createLookup();
     return async (record: AssetUseRecord): Promise<{ record: AssetUseRecord; operations: Operation[] }> => {
       const readers = readersOf(record);
@@ -201,7 +205,7 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
    * Merges the result of a query into the rows of one kind, page by page, and deletes rows past their retention.
    *
    * @param incoming - Lines of the query by row key. Lines that were merged into a stored row are removed from the map.
-   * @param also - Can change each record before it is written, and add operations that are written before it.
+   * @param beforeWrite - Can change each record before it is written, and add operations that are written before it.
    */
   async function mergeRows<R extends { lastAt: string }, L>(
     { workspaceId, fence, deleteBefore }: MergeContext,
@@ -209,7 +213,7 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
     entity: Entity<R>,
     incoming: Map<string, L[]>,
     merge: (before: R | undefined, lines: readonly L[]) => R,
-    also: (record: R) => Promise<{ record: R; operations: Operation[] }> = async (record) => ({
+    beforeWrite: (record: R) => Promise<{ record: R; operations: Operation[] }> = async (record) => ({
       record,
       operations: [],
     }),
@@ -220,7 +224,7 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
         const before = withoutKeys(row) as unknown as R;
         const lines = incoming.get(row.rowKey) ?? [];
         incoming.delete(row.rowKey);
-        const merged = await also(lines.length > 0 ? merge(before, lines) : before);
+        const merged = await beforeWrite(lines.length > 0 ? merge(before, lines) : before);
         operations.push(...merged.operations);
         if (merged.record.lastAt < deleteBefore) operations.push(remove(entity, row.rowKey));
         else if (!isSame(merged.record, before)) operations.push(put(entity, row.rowKey, merged.record));
@@ -229,7 +233,7 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
     }
     const operations: Operation[] = [];
     for (const [rowKey, lines] of [...incoming].sort(([a], [b]) => (a < b ? -1 : 1))) {
-      const merged = await also(merge(undefined, lines));
+      const merged = await beforeWrite(merge(undefined, lines));
       // Replaces a row that can't be read.
       operations.push(...merged.operations, put(entity, rowKey, merged.record));
     }
@@ -237,7 +241,7 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
   }
 }
 
-/** Context of one query's pass over the rows of a workspace. */
+/** Shared by all calls of `mergeRows` for one query. */
 interface MergeContext {
   workspaceId: string;
   fence: Fence;

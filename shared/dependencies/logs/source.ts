@@ -27,7 +27,7 @@ export function createLogSource(deps: {
   return {
     name: "logs",
     whole: true,
-    ...(workspaceIds.length > 0 ? {} : { off: NOT_NAMED }),
+    ...(workspaceIds.length > 0 ? {} : { off: NOT_CONFIGURED }),
     units: async () => [...workspaceIds],
 
     async *read(unit, { signal }) {
@@ -50,7 +50,7 @@ export function createLogSource(deps: {
   };
 }
 
-const NOT_NAMED = {
+const NOT_CONFIGURED = {
   code: "notConfigured",
   message: "No Log Analytics workspace is configured, so reads of the vaults are unknown.",
   remedy: "Send the vaults' audit events to a workspace and name it in LOG_ANALYTICS_WORKSPACE_IDS.",

@@ -6,7 +6,7 @@ import type { Row } from "../../platform/storage/entity.ts";
 import { pack, unpack } from "../../platform/storage/packed-members.ts";
 import type { Tables } from "../../platform/storage/tables.ts";
 import { DAY_MS, SECOND_MS } from "../../platform/time.ts";
-import { Edges, placeOfEdge, rangeOf, vaultPrefix } from "../rows.ts";
+import { Edges, assetOfEdge, rangeOf, vaultPrefix } from "../rows.ts";
 import { latest } from "./merge.ts";
 import {
   AssetUses,
@@ -34,7 +34,10 @@ export interface KnownSecret {
   createdOn?: number | undefined;
 }
 
-/** Finds secrets without reads in the number of days of the policy, by logs that were complete for that time. */
+/**
+ * Finds secrets that were not read during the number of days of the compliance policy. Uses only logs that were complete for that
+ * time.
+ */
 export interface UnusedSecrets {
   /**
    * Returns for each secret of a vault whether it is unused. Returns none if no log covers the number of days. Leaves out
@@ -90,7 +93,7 @@ export function createUnusedSecrets(deps: {
     const range = { ...rangeOf(vaultPrefix(vaultName)), select: ["resource"] as const };
     for await (const rows of tables.pages(Edges, range))
       for (const { rowKey, resource } of rows)
-        if (resource.kind === "syncRecord") syncedSecrets.add(placeOfEdge(rowKey).asset?.toLowerCase() ?? "");
+        if (resource.kind === "syncRecord") syncedSecrets.add(assetOfEdge(rowKey).asset?.toLowerCase() ?? "");
     return syncedSecrets;
   }
 

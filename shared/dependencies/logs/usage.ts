@@ -60,7 +60,7 @@ export interface LogState {
 /** Answers queries about use from the logs of the configured workspaces. */
 export interface Usage extends SecretUsage {
   /** Returns the use of an asset. Makes three requests for each workspace. */
-  ofAsset(place: AssetPlace): Promise<AssetUsage>;
+  ofAsset(asset: AssetPlace): Promise<AssetUsage>;
   /** Lists unexpected readers since a time. */
   unexpected(from: Date): AsyncGenerator<UnexpectedReader[]>;
 }
@@ -76,8 +76,8 @@ export function createUsage(deps: {
   /** Returns the states of all workspaces, after querying those that were not queried within this hour. */
   const readWorkspaces = () => pMap(workspaceIds, (id) => reader.read(id), { concurrency: 2 });
 
-  const readersIn = async (workspaceId: string, place: AssetPlace): Promise<{ readers: Reader[]; more: boolean }> => {
-    const use = await tables.get(AssetUses, workspaceId, assetUseKey(place));
+  const readersIn = async (workspaceId: string, asset: AssetPlace): Promise<{ readers: Reader[]; more: boolean }> => {
+    const use = await tables.get(AssetUses, workspaceId, assetUseKey(asset));
     return { readers: use ? readersOf(use) : [], more: use?.more === true };
   };
 
@@ -92,9 +92,9 @@ export function createUsage(deps: {
   }
 
   return {
-    async ofAsset(place) {
-      const found = await pMap(workspaceIds, (id) => readersIn(id, place), { concurrency: 4 });
-      const logs = await pMap(workspaceIds, (id) => stateOf(id, place.vaultName), { concurrency: 4 });
+    async ofAsset(asset) {
+      const found = await pMap(workspaceIds, (id) => readersIn(id, asset), { concurrency: 4 });
+      const logs = await pMap(workspaceIds, (id) => stateOf(id, asset.vaultName), { concurrency: 4 });
       const byId = Map.groupBy(
         found.flatMap(({ readers }) => readers),
         ({ id }) => id,

@@ -4,8 +4,8 @@ import { SyncFailure, type SyncFailureCode } from "./provider.ts";
 export interface ProviderCall {
   /** Completes "Could not …", such as `write the secret app/db`. */
   operation: string;
-  /** The called service, such as `AWS Secrets Manager in eu-west-1`. */
-  at: string;
+  /** The called service and where it is, such as `AWS Secrets Manager in eu-west-1`. */
+  provider: string;
   /** Completes "Give the configured credential …". */
   grant: string;
 }
@@ -18,14 +18,14 @@ interface Details {
 }
 
 const REMEDIES = {
-  badCredentials: ({ at }: ProviderCall) =>
-    `Configure the provider again with credentials that ${at} accepts. The service stops using these credentials until then.`,
+  badCredentials: ({ provider }: ProviderCall) =>
+    `Configure the provider again with credentials that ${provider} accepts. The service stops using these credentials until then.`,
   accessDenied: ({ grant }: ProviderCall) => `Give the configured credential ${grant}.`,
   throttled: () => "No action needed: the service retries later. If it persists, run fewer records per hour.",
-  unreachable: ({ at }: ProviderCall) =>
-    `Check that ${at} is available and reachable from this service. The service retries later.`,
-  badResponse: ({ at }: ProviderCall) =>
-    `Check that ${at} responds, and not a proxy or sign-in page in front of it. The service retries later.`,
+  unreachable: ({ provider }: ProviderCall) =>
+    `Check that ${provider} is available and reachable from this service. The service retries later.`,
+  badResponse: ({ provider }: ProviderCall) =>
+    `Check that ${provider} responds, and not a proxy or sign-in page in front of it. The service retries later.`,
   notFound: () => "The target may have been deleted in the meantime. The next run reads it again and creates it.",
   targetNotOwned: () => "Choose another target secret name, or allow the sync to overwrite an existing secret (adopt).",
   targetRefused: () => "Choose another target secret name.",
@@ -33,7 +33,7 @@ const REMEDIES = {
   changedMeanwhile: () => "Someone else changed it at the same time. The next run checks again.",
   tooLarge: () => "Shorten the secret, or sync it to a provider with a higher limit.",
   invalidName: () => "Choose a name that the provider accepts.",
-  limitReached: ({ at }: ProviderCall) => `Delete unused items in ${at}, or request a higher quota.`,
+  limitReached: ({ provider }: ProviderCall) => `Delete unused items in ${provider}, or request a higher quota.`,
   encryption: () =>
     "Check the encryption key of the target: that it exists, is enabled, and may be used by the credential.",
 } satisfies Partial<Record<SyncFailureCode, (call: ProviderCall) => string>>;
@@ -53,7 +53,7 @@ export function syncFailure(
 ): SyncFailure {
   const providerCode = shortCode(details.providerCode);
   const reasonText = providerCode === undefined ? reason : `${reason} (${providerCode})`;
-  return new SyncFailure(code, `Could not ${call.operation} (${call.at}): ${reasonText}.`, {
+  return new SyncFailure(code, `Could not ${call.operation} (${call.provider}): ${reasonText}.`, {
     ...details,
     providerCode,
     remedy: remedy ?? (REMEDIES[code] as (call: ProviderCall) => string)(call),

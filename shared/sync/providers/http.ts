@@ -89,8 +89,8 @@ function retryAfterSeconds({ header }: ProviderAnswer, clock: Clock): number | u
   const value = header("retry-after")?.trim();
   if (!value) return undefined;
   if (/^\d{1,9}$/.test(value)) return Number(value);
-  const at = Date.parse(value);
-  return Number.isNaN(at) ? undefined : Math.max(0, Math.ceil((at - clock.now().getTime()) / 1000));
+  const date = Date.parse(value);
+  return Number.isNaN(date) ? undefined : Math.max(0, Math.ceil((date - clock.now().getTime()) / 1000));
 }
 
 function parseJson(text: string): unknown {

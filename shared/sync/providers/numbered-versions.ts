@@ -3,28 +3,33 @@ import { markId } from "./ownership-mark.ts";
 import type { Mark, TargetState, Written } from "./provider.ts";
 
 /**
- * A store that numbers its versions and stores a note beside them, not in them. The note is written before the value as an
- * intention, and again after the value. So a crash in between is detected, and the value is not written twice.
+ * A store, such as Google Secret Manager, that numbers its versions and can't store a mark in a version. It stores a note
+ * beside them: the ID of a mark, and the version that was written with it. The note is written before the value as an
+ * intention, and again after the value. So the next call detects a crash in between.
  */
 export interface NumberedStore {
   /** Returns the number of the current version (0 if there is none) and the note. */
   readCurrent(): Promise<{ current: number; note: string | undefined }>;
   /** Writes the note, including the owner. */
-  note(text: string): Promise<void>;
+  writeNote(text: string): Promise<void>;
   /** Writes the version after `current`. @returns The number of the new version. @throws {SyncFailure} `changedMeanwhile` */
   write(current: number): Promise<number>;
-  /** Returns whether this version is usable and has the value to write. False if the value can't be read. */
-  holdsValue(version: number): Promise<boolean>;
+  /**
+   * Returns whether this version is usable and has the value to write. False if the value can't be read: then it is written
+   * once more.
+   */
+  hasValue(version: number): Promise<boolean>;
 }
 
-/** Returns the `markId` that a note assigns to this version; undefined for an intention. */
+/** Returns the `markId` that a note assigns to this version. Undefined for an intention: whether it was written is unknown. */
 export const notedMark = (note: string | undefined, current: number): string | undefined => {
   const { id, version, intended } = parseNote(note);
   return version === current && !intended ? id : undefined;
 };
 
 /**
- * Writes a value with its mark, at most once.
+ * Writes a value with its mark. A repeated call with the same mark writes nothing. Exception: after a crash it writes the value
+ * once more if the service may not read values of the store.
  *
  * @throws {SyncFailure} `changedMeanwhile` if the current version is not the expected one.
  */
@@ -48,15 +53,15 @@ export async function writeNumbered(
     previousNote.intended &&
     previousNote.id === id &&
     previousNote.version === current &&
-    (await store.holdsValue(current))
+    (await store.hasValue(current))
   ) {
-    await store.note(noteOf(id, current));
+    await store.writeNote(noteOf(id, current));
     // If it is the first version, that call created the target.
     return { version: String(current), created: current === 1 };
   }
-  await store.note(`${noteOf(id, current + 1)} intended`);
+  await store.writeNote(`${noteOf(id, current + 1)} intended`);
   const version = await store.write(current);
-  await store.note(noteOf(id, version));
+  await store.writeNote(noteOf(id, version));
   return { version: String(version), created: current === 0 };
 }
 

@@ -2,7 +2,10 @@ import { v5 } from "uuid";
 import { isUlid } from "../../platform/ulid.ts";
 import type { Mark } from "./provider.ts";
 
-/** The mark that a target stores beside its value: which record owns the target, and which source version it has. */
+/*
+ * The mark that a target stores beside its value: which record owns the target, and from which source version the value comes.
+ * `provider.ts` defines the type `Mark`.
+ */
 
 /** Namespace of the mark IDs, a random UUID. https://www.rfc-editor.org/rfc/rfc9562#name-uuid-version-5 */
 const NAMESPACE = "5d1f6f0e-3c1b-4a86-9f0c-8a3c9f2f6e57";

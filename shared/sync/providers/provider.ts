@@ -12,7 +12,10 @@ import type { Tokens } from "./tokens.ts";
  * `providers.ts` has one line for each provider.
  */
 
-/** Identifies the value that a target holds: its record and source version. */
+/**
+ * The mark of a write: which record wrote the value of a target, from which version of its source. A target stores the ID of
+ * the mark (`markId`) beside the value, if the provider can (`TargetService.storesMark`).
+ */
 export interface Mark {
   recordId: string;
   /** Version of the secret in the source vault. */
@@ -24,13 +27,13 @@ export interface Mark {
 /** Current state of a target. Never contains a value. */
 export interface TargetState {
   exists: boolean;
-  /** ID of the record that owns the target by its mark. Null for none, undefined if the provider stores no marks. */
+  /** ID of the record that the target names as its owner. Null for none, undefined if the provider stores no marks. */
   ownedBy?: string | null;
   /**
-   * The `markId` of the current value, if the provider reports it without a value. Any other text, or undefined, means that the
-   * value was not written with a mark or was changed since.
+   * The `markId` that was written with the current value. Any other text, or undefined, means that the value was written
+   * without a mark or was changed since.
    */
-  holds?: string | undefined;
+  currentMarkId?: string | undefined;
   /** The provider's ID of the current version, such as `VersionId`. */
   version?: string | undefined;
   /** The target is deleted and can be recovered until this time: ISO 8601, or `unknown`. */
@@ -52,8 +55,9 @@ export interface SyncTarget {
   /** Returns the state of a target without reading a value. */
   describe(name: string, signal?: AbortSignal): Promise<TargetState>;
   /**
-   * Writes a value with its mark. If `marks` is true, a repeated call with the same mark writes nothing. `expected` is the last
-   * result of `describe`: if the provider has conditional writes, a target that changed since fails with `changedMeanwhile`.
+   * Writes a value with its mark. If `storesMark` is true, a repeated call with the same mark writes nothing. `expected` is the
+   * last result of `describe`: if the provider has conditional writes, a target that changed since fails with
+   * `changedMeanwhile`.
    */
   put(name: string, value: string, mark: Mark, expected: TargetState, signal?: AbortSignal): Promise<Written>;
   /**
@@ -61,7 +65,7 @@ export interface SyncTarget {
    * then only `put` restores it. Left out if the provider has no such call.
    */
   restoreVersion?(name: string, mark: Mark, expected: TargetState, signal?: AbortSignal): Promise<Written | undefined>;
-  /** Takes over an existing target by giving it the mark of ownership. Left out if the first write does that. */
+  /** Takes over an existing target: makes it name the record as its owner. Left out if the first write does that. */
   adopt?(name: string, mark: Mark, signal?: AbortSignal): Promise<void>;
   /** Recovers a deleted target within its recovery window. */
   undelete?(name: string, signal?: AbortSignal): Promise<void>;
@@ -78,8 +82,8 @@ export interface TargetService {
   /** Maximum size of a value in bytes, with its source where it is defined. */
   maxBytes: number;
   /**
-   * Whether targets report which source version they hold. Otherwise drift can't be detected, and a repeated run may write once
-   * more.
+   * Whether targets store the mark of their value, which shows the source version. Otherwise drift can't be detected, and a
+   * repeated run may write once more.
    */
   marks: boolean;
 }
@@ -95,8 +99,11 @@ export interface ProviderDefinition<Settings extends object = object, Secrets ex
   readonly secretMembers: readonly (keyof Secrets & string)[];
   /** Members that decide where secrets are sent. A change requires the secrets again. */
   readonly addressMembers: readonly (keyof Settings & string)[];
-  /** Members that, together with the record, locate a target. Another value means another target. */
-  readonly placeMembers: readonly (keyof Settings & string)[];
+  /**
+   * Members that, together with the record, locate a target. After a change of one of them, the same name means another target,
+   * unless the target that is found there names the record as its owner.
+   */
+  readonly locationMembers: readonly (keyof Settings & string)[];
   readonly services: Readonly<Record<string, TargetService>>;
   /**
    * Returns why a `targetRegion` is invalid, to complete "targetRegion: "; undefined if it is valid. `settings` are empty while
@@ -156,8 +163,8 @@ export type SyncFailureCode =
   | "sourceManaged";
 
 /**
- * A call to a provider failed after its retries, or a record could not be run. `message` and `remedy` are texts of this service. Of
- * a provider's answer they contain at most its short code.
+ * A call to a provider failed after its retries, or a record could not be run. `message` and `remedy` are texts of this
+ * service. Of a provider's answer they contain at most its short code.
  */
 export class SyncFailure extends Error {
   override readonly name = "SyncFailure";

@@ -21,22 +21,23 @@ export interface Tokens {
 const MAX_TOKENS = 64;
 
 export function createTokens(clock: Clock): Tokens {
-  const cache = new Map<string, { issued: Promise<string>; token?: string; until: number }>();
+  /** `usedUntil`: Unix milliseconds until which the token is used. */
+  const cache = new Map<string, { issued: Promise<string>; token?: string; usedUntil: number }>();
   // Only a hash of the credentials is stored.
   const hashOf = (key: readonly unknown[]) => createHash("sha256").update(JSON.stringify(key)).digest("base64");
 
   return {
     async get(key, requestToken) {
       const id = hashOf(key);
-      const before = cache.get(id);
-      if (before && clock.now().getTime() < before.until) return await before.issued;
+      const cached = cache.get(id);
+      if (cached && clock.now().getTime() < cached.usedUntil) return await cached.issued;
       // The entry does not expire before the response arrives, so that concurrent callers wait for the same request.
-      const entry = { issued: Promise.resolve(""), token: "", until: Number.POSITIVE_INFINITY };
+      const entry = { issued: Promise.resolve(""), token: "", usedUntil: Number.POSITIVE_INFINITY };
       entry.issued = requestToken().then(
         ({ token, seconds }) => {
           const ms = seconds * SECOND_MS;
           // The token is used until five minutes before its expiry, or for 80 % of a short lifetime.
-          Object.assign(entry, { token, until: clock.now().getTime() + Math.max(0.8 * ms, ms - 5 * MINUTE_MS) });
+          Object.assign(entry, { token, usedUntil: clock.now().getTime() + Math.max(0.8 * ms, ms - 5 * MINUTE_MS) });
           return token;
         },
         (error: unknown) => {
@@ -57,7 +58,7 @@ export function createTokens(clock: Clock): Tokens {
   };
 }
 
-/** A credential with the function that requests its tokens. */
+/** A credential with the function that requests its tokens. `key`: everything that a token depends on. */
 export interface Account {
   tokens: Tokens;
   key: readonly unknown[];

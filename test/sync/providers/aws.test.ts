@@ -179,7 +179,7 @@ describe("aws parameterstore", () => {
     await put(target, "one");
     cloud.control.addFault({ match: { operation: "ssm.putParameter" }, action: { kind: "loseAnswer" }, times: 1 });
     expect(await failureOf(put(target, "two", markOf("v2")))).toMatchObject({ code: "unreachable" });
-    expect((await target.describe(name)).holds).toBe(markId(markOf("v2")));
+    expect((await target.describe(name)).currentMarkId).toBe(markId(markOf("v2")));
     expect(history()).toEqual(["one", "two"]);
   });
 
@@ -197,7 +197,7 @@ describe("aws parameterstore", () => {
       parameterStore.operation(REGION, "PutParameter", { Name, Value: "x", Type: "String" });
     for (let other = 0; other < 60; other++) plant(`/a/other-${names}-${other}`);
     await put(target, "one");
-    expect(await target.describe(name)).toMatchObject({ exists: true, holds: markId(markOf("v1")) });
+    expect(await target.describe(name)).toMatchObject({ exists: true, currentMarkId: markId(markOf("v1")) });
   });
 
   test("in clear text is not overwritten", async () => {
@@ -250,7 +250,7 @@ test.each(["secretsmanager", "parameterstore"] as const)(
       const target = aws.open({ service, region: undefined }, { region: REGION }, key, deps);
       const name = `/app/late-${service}x`;
       await target.put(name, "one", markOf("v1"), await target.describe(name));
-      expect((await target.describe(name)).holds).toBe(markId(markOf("v1")));
+      expect((await target.describe(name)).currentMarkId).toBe(markId(markOf("v1")));
       expect(cloud.control.requests({}).filter(({ status }) => status === 400).length).toBeGreaterThan(0);
     } finally {
       clock.mockRestore();

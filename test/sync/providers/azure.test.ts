@@ -1,4 +1,3 @@
-import type { FaultAction } from "simulated-cloud/faults.ts";
 import { expect, test } from "vitest";
 import { createIdentity } from "../../../shared/platform/azure/identity.ts";
 import {
@@ -13,21 +12,12 @@ import { providerDependencies } from "../../../shared/sync/providers/provider-de
 import { providerOf } from "../../../shared/sync/providers/providers.ts";
 import { startTestCloud } from "../../azure/live-cloud.ts";
 import { recordingLog, SHORT_WAITS } from "../../azure/services.ts";
-import { providerSuite, type Trouble } from "./suite.ts";
+import { FAULTS } from "./simulated-provider.ts";
+import { providerSuite } from "./suite.ts";
 
 // Runs the tests of sync providers (suite.ts) for copies in another Key Vault.
 
 const VAULT = "kv-copies";
-
-const FAULTS: Record<Trouble, FaultAction> = {
-  throttled: { kind: "throttle", retryAfterSeconds: 120 },
-  badCredentials: { kind: "fail", status: 401 },
-  denied: { kind: "deny" },
-  html: { kind: "garbage", as: "html" },
-  lostBefore: { kind: "reset" },
-  switched: { kind: "switchProtocols" },
-  lostAfterWrite: { kind: "loseAnswer" },
-};
 
 providerSuite("azure", async () => {
   const { cloud, config } = await startTestCloud({
@@ -77,8 +67,8 @@ test("the version that the service wrote is recognized as the newest among up to
   const mark = { recordId: "01K00000000000000000000000", sourceVersion: "1", source: "kv-shop/password" };
   const signal = AbortSignal.timeout(5000);
   const recognizesOwnVersion = async (others: number) => {
-    const versions = Array.from({ length: others }, (_, at): SecretVersion => {
-      const version = String(at).padStart(8, "0").repeat(4);
+    const versions = Array.from({ length: others }, (_, index): SecretVersion => {
+      const version = String(index).padStart(8, "0").repeat(4);
       return { name: "copy", version, enabled: true, tags: {}, createdOn: 1_800_000_000, managed: false };
     });
     const vault: Pick<VaultSecrets, "versions" | "write"> = {
@@ -92,7 +82,7 @@ test("the version that the service wrote is recognized as the newest among up to
     };
     const target = azureTarget(async () => vault as VaultSecrets);
     await target.put("copy", "value", mark, await target.describe("copy", signal), signal);
-    return (await target.describe("copy", signal)).holds === markId(mark);
+    return (await target.describe("copy", signal)).currentMarkId === markId(mark);
   };
   expect([await recognizesOwnVersion(28), await recognizesOwnVersion(29)]).toEqual([true, false]);
 });

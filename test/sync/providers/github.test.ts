@@ -114,7 +114,7 @@ describe("github actions secrets", () => {
     [{ "x-ratelimit-remaining": "0" }, undefined],
   ])("are throttled with the headers %j for %s seconds", (headers: Record<string, string>, seconds) => {
     const answer = { status: 403, header: (name: string) => headers[name], json: {} } as never;
-    const call = { operation: "write it", at: "GitHub", grant: "the permission" };
+    const call = { operation: "write it", provider: "GitHub", grant: "the permission" };
     expect(githubFailure(answer, call, { now: () => new Date(1_600_000_000_000) })).toMatchObject({
       code: "throttled",
       retryAfterSeconds: seconds,

@@ -92,14 +92,14 @@ describe("google secretmanager", () => {
     cloud.control.addFault({ match: { operation }, action, times: 1, after });
     await failureOf(target.put(name, "one", markOf("v1"), await target.describe(name)));
     await target.put(name, "one", markOf("v1"), await target.describe(name));
-    expect(await target.describe(name)).toMatchObject({ version: "1", holds: markId(markOf("v1")) });
+    expect(await target.describe(name)).toMatchObject({ version: "1", currentMarkId: markId(markOf("v1")) });
   });
 
   test("with a disabled version gets a new version", async () => {
     const target = open();
     await target.put(name, "one", markOf("v1"), await target.describe(name));
     secretManager().disable(name);
-    expect((await target.describe(name)).holds).toBeUndefined();
+    expect((await target.describe(name)).currentMarkId).toBeUndefined();
     await target.put(name, "one", markOf("v1"), await target.describe(name));
     expect(secretManager().value(name)).toBe("one");
   });
@@ -121,7 +121,7 @@ describe("google secretmanager", () => {
       team: "payments",
       "sync-source": "kv-payments/db-password",
     });
-    expect(await open().describe(name)).toMatchObject({ version: "1", holds: markId(markOf("v1")) });
+    expect(await open().describe(name)).toMatchObject({ version: "1", currentMarkId: markId(markOf("v1")) });
   });
 
   test("is written again after a lost response if the value can't be read for comparison", async () => {

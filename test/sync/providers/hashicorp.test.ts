@@ -82,7 +82,7 @@ describe("hashicorp kv", () => {
     cloud.control.addFault({ match: { operation }, action, times: 1, after });
     await failureOf(target.put(name, "one", markOf("v1"), await target.describe(name)));
     await target.put(name, "one", markOf("v1"), await target.describe(name));
-    expect(await target.describe(name)).toMatchObject({ version: "1", holds: markId(markOf("v1")) });
+    expect(await target.describe(name)).toMatchObject({ version: "1", currentMarkId: markId(markOf("v1")) });
   });
 
   test("is not recognized as its own if another writer wrote after a failed write", async () => {
@@ -90,7 +90,7 @@ describe("hashicorp kv", () => {
     cloud.control.addFault({ match: { operation: "hashicorp.kv.writeData" }, action: { kind: "reset" }, times: 1 });
     await failureOf(target.put(name, "one", markOf("v1"), await target.describe(name)));
     vault().write(name, { value: "theirs" });
-    expect((await target.describe(name)).holds).toBeUndefined();
+    expect((await target.describe(name)).currentMarkId).toBeUndefined();
     await target.put(name, "one", markOf("v1"), await target.describe(name));
     expect([vault().data(name), (await target.describe(name)).version]).toEqual([{ value: "one" }, "2"]);
   });
@@ -109,7 +109,7 @@ describe("hashicorp kv", () => {
     const failure = await failureOf(target.put(name, "one", markOf("v1"), await target.describe(name)));
     expect(failure).toMatchObject({ code: "changedMeanwhile" });
     expect(vault().data(name)).toEqual({ value: "theirs" });
-    expect((await open().describe(name)).holds).toBeUndefined();
+    expect((await open().describe(name)).currentMarkId).toBeUndefined();
   });
 
   test("keeps the metadata of others", async () => {

@@ -77,7 +77,7 @@ describe("kubernetes secret", () => {
     await target.put(name, "one", markOf("v1"), await target.describe(name));
     cluster().write(name, "two");
     await target.put(name, "two", markOf("v2"), await target.describe(name));
-    expect((await target.describe(name)).holds).toBe(markId(markOf("v2")));
+    expect((await target.describe(name)).currentMarkId).toBe(markId(markOf("v2")));
   });
 
   test("keeps the keys of other writers", async () => {
@@ -86,7 +86,7 @@ describe("kubernetes secret", () => {
     await target.put(name, "one", markOf("v1"), await target.describe(name));
     expect([cluster().value(name), cluster().value(name, "user")]).toEqual(["one", "theirs"]);
     cluster().write(name, "theirs too", "user");
-    expect((await target.describe(name)).holds).toBe(markId(markOf("v1")));
+    expect((await target.describe(name)).currentMarkId).toBe(markId(markOf("v1")));
   });
 
   test("that is immutable can't be written", async () => {

@@ -28,7 +28,7 @@ export const FAULTS: Record<Trouble, FaultAction> = {
 
 /**
  * Returns the mark (record, source and version) that a target stores beside the value. `describe` then returns its `markId` as
- * `holds`, until another writer changes the value.
+ * `currentMarkId`, until another writer changes the value.
  */
 export const markOf = (sourceVersion: string, recordId = "01JD0000000000000000000001"): Mark => ({
   recordId,

@@ -67,7 +67,7 @@ const mark = (sourceVersion = "a".repeat(32), recordId = "01JD000000000000000000
 });
 /**
  * Marks of the first and the second version. If the provider stores marks, a target has the mark beside its value. `describe`
- * then returns the mark's record as `ownedBy`, and its `markId` as `holds` until another writer changes the value.
+ * then returns the mark's record as `ownedBy`, and its `markId` as `currentMarkId` until another writer changes the value.
  */
 const FIRST_MARK = mark();
 const SECOND_MARK = mark("b".repeat(32));
@@ -83,7 +83,7 @@ export function providerSuite(title: string, make: () => Promise<Harness & { sto
 
     beforeAll(async () => {
       harness = await make();
-      storesMarks = harness.provider.services[harness.service]!.marks;
+      storesMarks = harness.provider.services[harness.service]!.storesMark;
     });
     afterAll(() => harness?.stop());
     beforeEach(() => {
@@ -131,7 +131,7 @@ export function providerSuite(title: string, make: () => Promise<Harness & { sto
       expect(await target.describe(name)).toMatchObject({ exists: false });
       expect(await put(FIRST_VALUE, FIRST_MARK)).toMatchObject({ created: true });
       expect(harness.value(name)).toBe(FIRST_VALUE);
-      const owned = { ownedBy: FIRST_MARK.recordId, holds: markId(FIRST_MARK) };
+      const owned = { ownedBy: FIRST_MARK.recordId, currentMarkId: markId(FIRST_MARK) };
       expect(await target.describe(name)).toMatchObject({ exists: true, ...(storesMarks && owned) });
     });
 
@@ -154,7 +154,7 @@ export function providerSuite(title: string, make: () => Promise<Harness & { sto
       await put(FIRST_VALUE, FIRST_MARK);
       expect(await put(SECOND_VALUE, SECOND_MARK)).toMatchObject({ created: false });
       expect(harness.value(name)).toBe(SECOND_VALUE);
-      if (storesMarks) expect(await target.describe(name)).toMatchObject({ holds: markId(SECOND_MARK) });
+      if (storesMarks) expect(await target.describe(name)).toMatchObject({ currentMarkId: markId(SECOND_MARK) });
     });
 
     test("a version of another writer is detected without reading a value, and replaced", async () => {
@@ -164,18 +164,18 @@ export function providerSuite(title: string, make: () => Promise<Harness & { sto
       const found = await target.describe(name);
       expect(harness.counts().valueReads).toBe(valueReads);
       expect(found.exists).toBe(true);
-      if (storesMarks) expect([found.holds !== markId(FIRST_MARK), found.ownedBy]).toEqual([true, FIRST_MARK.recordId]);
+      if (storesMarks) expect([found.currentMarkId !== markId(FIRST_MARK), found.ownedBy]).toEqual([true, FIRST_MARK.recordId]);
       const restored = storesMarks ? await target.restoreVersion?.(name, FIRST_MARK, found) : undefined;
       if (restored === undefined) await target.put(name, FIRST_VALUE, FIRST_MARK, found);
       expect(harness.value(name)).toBe(FIRST_VALUE);
-      if (storesMarks) expect(await target.describe(name)).toMatchObject({ holds: markId(FIRST_MARK) });
+      if (storesMarks) expect(await target.describe(name)).toMatchObject({ currentMarkId: markId(FIRST_MARK) });
     });
 
     test("a target of another owner is recognized, if the provider stores marks", async () => {
       await harness.writeByOthers(name, "by-others");
       const found = await target.describe(name);
       // `ownedBy` is null if the provider stores marks but the target has none.
-      expect([found.exists, found.ownedBy, found.holds]).toEqual([true, storesMarks ? null : undefined, undefined]);
+      expect([found.exists, found.ownedBy, found.currentMarkId]).toEqual([true, storesMarks ? null : undefined, undefined]);
     });
 
     test("a target of another record shows that record, if the provider stores marks", async () => {
@@ -193,7 +193,7 @@ export function providerSuite(title: string, make: () => Promise<Harness & { sto
       await put(FIRST_VALUE, FIRST_MARK);
       expect(harness.value(name)).toBe(FIRST_VALUE);
       if (storesMarks)
-        expect(await target.describe(name)).toMatchObject({ ownedBy: FIRST_MARK.recordId, holds: markId(FIRST_MARK) });
+        expect(await target.describe(name)).toMatchObject({ ownedBy: FIRST_MARK.recordId, currentMarkId: markId(FIRST_MARK) });
     });
 
     test("a target that changed after it was described is not overwritten, if the provider supports conditions", async () => {

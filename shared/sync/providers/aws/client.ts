@@ -6,11 +6,14 @@ import type { Mark } from "../provider.ts";
 import type { AwsSecrets } from "./configuration.ts";
 import { awsFailure } from "./failures.ts";
 
-/** Where requests to AWS are sent. */
+/** The address to which requests are sent. */
 export interface AwsAddress {
   region: string;
-  /** Whether the access key was tested in this region. */
-  proven: boolean;
+  /**
+   * Whether the access key was tested in this region: the region of the configuration. In any other region an unknown key can
+   * also mean that the region is not enabled in the account.
+   */
+  isTested: boolean;
   /** Address to use instead of the region's public address. */
   endpoint: string | undefined;
 }
@@ -37,11 +40,11 @@ export const clientOptions = ({ region, endpoint }: AwsAddress, credentials: Aws
 });
 
 /** Sends a call and converts errors of the SDK. @throws {SyncFailure} for all errors. */
-export async function awsCall<T>(to: AwsAddress, call: ProviderCall, send: () => Promise<T>): Promise<T> {
+export async function awsCall<T>(address: AwsAddress, call: ProviderCall, send: () => Promise<T>): Promise<T> {
   try {
     return await send();
   } catch (error) {
-    throw awsFailure(error, call, to.proven);
+    throw awsFailure(error, call, address.isTested);
   }
 }
 

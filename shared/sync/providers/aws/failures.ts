@@ -56,12 +56,12 @@ const NOT_ENABLED = new Set(["UnrecognizedClientException", "InvalidClientTokenI
 
 /**
  * Converts an error of the SDK, after the SDK's own retries.
- * @param proven Whether the key was tested in this region.
+ * @param isTested Whether the key was tested in this region.
  */
-export function awsFailure(error: unknown, call: ProviderCall, proven: boolean): SyncFailure {
+export function awsFailure(error: unknown, call: ProviderCall, isTested: boolean): SyncFailure {
   if (error instanceof SyncFailure) return error;
   const { name, message, $fault, $metadata, $response } = error as Partial<SdkError>;
-  if (name !== undefined && NOT_ENABLED.has(name) && !proven) {
+  if (name !== undefined && NOT_ENABLED.has(name) && !isTested) {
     return syncFailure("accessDenied", call, "the region does not know the access key", {
       providerCode: name,
       remedy: "Enable the region in the account, or choose another one for the record.",

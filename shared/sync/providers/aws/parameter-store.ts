@@ -8,22 +8,22 @@ import type { AwsSecrets } from "./configuration.ts";
 type Sdk = typeof import("@aws-sdk/client-ssm");
 
 /**
- * Target in AWS Systems Manager Parameter Store, as `SecureString`. A mark identifies the sync record and the source version of
- * a write; `holds` is the ID of the current version's mark. The parameter's description is written in one call with the value.
- * It contains the mark's ID and the number that the new version gets. If another writer creates a version, the numbers differ,
- * even if the description stays. The record that owns the parameter is in its tags.
+ * Target in AWS Systems Manager Parameter Store, as `SecureString`. A mark names the sync record and the source version of a
+ * write. The parameter's description, which is written in one call with the value, contains the mark's ID and the number that
+ * the new version gets. If another writer creates a version, the numbers differ, even if the description stays. The record that
+ * owns the parameter is in its tags.
  */
-export function parameterStore(to: AwsAddress, credentials: AwsSecrets): SyncTarget {
+export function parameterStore(address: AwsAddress, credentials: AwsSecrets): SyncTarget {
   let opened: Promise<[Sdk, SSMClient]> | undefined;
   const open = async (): Promise<[Sdk, SSMClient]> => {
     const sdk = await import("@aws-sdk/client-ssm");
-    return [sdk, new sdk.SSMClient(clientOptions(to, credentials))];
+    return [sdk, new sdk.SSMClient(clientOptions(address, credentials))];
   };
   /**
    * Returns a client without retries that knows the offset of this host's clock. The SDK learns the offset only from retries.
    */
   const withoutRetries = ([sdk, { config }]: [Sdk, SSMClient]) =>
-    new sdk.SSMClient({ ...clientOptions(to, credentials, 1), systemClockOffset: config.systemClockOffset });
+    new sdk.SSMClient({ ...clientOptions(address, credentials, 1), systemClockOffset: config.systemClockOffset });
   const call = async <T>(
     [operation, permission]: [operation: string, permission: string],
     name: string,
@@ -37,10 +37,10 @@ export function parameterStore(to: AwsAddress, credentials: AwsSecrets): SyncTar
     const client = isWrite ? withoutRetries(sdkAndClient) : sdkAndClient[1];
     const describedCall: ProviderCall = {
       operation: `${operation} the parameter ${name}`,
-      at: `AWS Parameter Store in ${to.region}`,
+      provider: `AWS Parameter Store in ${address.region}`,
       grant: `ssm:${permission} on this parameter`,
     };
-    return await awsCall(to, describedCall, () => send(sdk, client));
+    return await awsCall(address, describedCall, () => send(sdk, client));
   };
   const abortOption = (signal: AbortSignal | undefined) => (signal ? { abortSignal: signal } : {});
 
@@ -61,19 +61,19 @@ export function parameterStore(to: AwsAddress, credentials: AwsSecrets): SyncTar
         ),
       );
       const version = String(parameter.Version ?? "");
-      // If another writer has added a version, the note still names the older one.
-      const note = NOTE.exec(parameter.Description ?? "");
+      // If another writer has added a version, the description still names the older one.
+      const noted = DESCRIPTION.exec(parameter.Description ?? "");
       return {
         exists: true,
         ownedBy: ownerIn(TagList),
-        holds: note?.[2] === version ? note[1] : undefined,
+        currentMarkId: noted?.[2] === version ? noted[1] : undefined,
         version,
         refused: parameter.Type === "SecureString" ? undefined : "it is not a SecureString",
       };
     },
 
     async put(name, value, mark, expected, signal): Promise<Written> {
-      if (expected.holds === markId(mark)) return { version: expected.version, created: false };
+      if (expected.currentMarkId === markId(mark)) return { version: expected.version, created: false };
       const next = expected.exists ? Number(expected.version) + 1 : 1;
       const { Version } = await call(["write", "PutParameter and ssm:AddTagsToResource"], name, (sdk, client) =>
         client.send(
@@ -81,7 +81,7 @@ export function parameterStore(to: AwsAddress, credentials: AwsSecrets): SyncTar
             Name: name,
             Value: value,
             Type: "SecureString",
-            Description: noteOf(mark, next),
+            Description: descriptionOf(mark, next),
             // Tags can only be set when a parameter is created.
             ...(expected.exists ? { Overwrite: true } : { Overwrite: false, Tags: tagsOf(mark) }),
           }),
@@ -112,9 +112,9 @@ export function parameterStore(to: AwsAddress, credentials: AwsSecrets): SyncTar
   };
 }
 
-/** Finds the mark (group 1) and the version (group 2) in a description that `noteOf` has written. */
-const NOTE = /\bmark ([0-9a-f-]{36}), version (\d+)\b/;
+/** Finds the mark's ID (group 1) and the version (group 2) in a description that `descriptionOf` has returned. */
+const DESCRIPTION = /\bmark ([0-9a-f-]{36}), version (\d+)\b/;
 
 /** Returns the description of a parameter. AWS allows 1,024 characters. */
-const noteOf = (mark: Mark, version: number): string =>
+const descriptionOf = (mark: Mark, version: number): string =>
   `Kept in sync with ${mark.source} by ${MANAGED_BY}: mark ${markId(mark)}, version ${version}`;

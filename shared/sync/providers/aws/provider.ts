@@ -7,8 +7,8 @@ import { secretsManager } from "./secrets-manager.ts";
 
 /**
  * Amazon Web Services as a provider of sync targets: Secrets Manager and Parameter Store. `addressMembers` decide where the
- * credentials are sent, and `placeMembers` which target a name refers to. Its targets store a mark, which shows which version
- * they hold.
+ * credentials are sent, and `locationMembers` which target a name refers to. Targets store a mark, which shows their source
+ * version.
  */
 export const aws: ProviderDefinition<AwsSettings, AwsSecrets> = {
   id: "aws",
@@ -16,20 +16,20 @@ export const aws: ProviderDefinition<AwsSettings, AwsSecrets> = {
   configuration: AwsConfiguration,
   secretMembers: ["accessKeyId", "secretAccessKey"],
   addressMembers: ["region"],
-  placeMembers: [],
+  locationMembers: [],
   services: {
     // https://docs.aws.amazon.com/secretsmanager/latest/userguide/reference_limits.html
-    secretsmanager: { nameProblem: secretNameProblem, maxBytes: 65_536, marks: true },
+    secretsmanager: { nameProblem: secretNameProblem, maxBytes: 65_536, storesMark: true },
     // Limit of a standard parameter:
     // https://docs.aws.amazon.com/systems-manager/latest/userguide/parameter-store-advanced-parameters.html
-    parameterstore: { nameProblem: parameterNameProblem, maxBytes: 4_096, marks: true },
+    parameterstore: { nameProblem: parameterNameProblem, maxBytes: 4_096, storesMark: true },
   },
 
   regionProblem: (region) =>
     region === undefined || isRegion(region) ? undefined : "must be a region such as eu-west-1",
 
   async check({ region }, secrets, { endpoints }, signal) {
-    const target = secretsManager({ region, proven: true, endpoint: endpoints.aws }, secrets);
+    const target = secretsManager({ region, isTested: true, endpoint: endpoints.aws }, secrets);
     try {
       // No secret has this name, so the answer shows only whether the key is valid.
       await target.describe(`credential-lifecycle/check/${randomUUID()}x`, signal);
@@ -41,7 +41,7 @@ export const aws: ProviderDefinition<AwsSettings, AwsSecrets> = {
 
   open({ service, region }, settings, secrets, { endpoints }) {
     const isConfiguredRegion = region === undefined || region === settings.region;
-    const to = { region: region ?? settings.region, proven: isConfiguredRegion, endpoint: endpoints.aws };
-    return service === "parameterstore" ? parameterStore(to, secrets) : secretsManager(to, secrets);
+    const address = { region: region ?? settings.region, isTested: isConfiguredRegion, endpoint: endpoints.aws };
+    return service === "parameterstore" ? parameterStore(address, secrets) : secretsManager(address, secrets);
   },
 };

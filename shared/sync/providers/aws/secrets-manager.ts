@@ -17,15 +17,15 @@ const CURRENT = "AWSCURRENT";
 type Sdk = typeof import("@aws-sdk/client-secrets-manager");
 
 /**
- * Target in AWS Secrets Manager. A mark identifies the sync record and the source version of a write. The ID of a version is
- * the mark's ID: the client request token, which makes a write idempotent, becomes the `VersionId`. So a list of versions shows
- * which one is current (`holds`) without reading a value.
+ * Target in AWS Secrets Manager. A mark names the sync record and the source version of a write. The client request token,
+ * which makes a write idempotent, becomes the `VersionId`. It is the mark's ID, so the list of versions shows the mark of the
+ * current value (`currentMarkId`) without reading a value.
  */
-export function secretsManager(to: AwsAddress, credentials: AwsSecrets): SyncTarget {
+export function secretsManager(address: AwsAddress, credentials: AwsSecrets): SyncTarget {
   let opened: Promise<[Sdk, SecretsManagerClient]> | undefined;
   const open = async (): Promise<[Sdk, SecretsManagerClient]> => {
     const sdk = await import("@aws-sdk/client-secrets-manager");
-    return [sdk, new sdk.SecretsManagerClient(clientOptions(to, credentials))];
+    return [sdk, new sdk.SecretsManagerClient(clientOptions(address, credentials))];
   };
   const call = async <T>(
     [operation, permission]: [operation: string, permission: string],
@@ -36,10 +36,10 @@ export function secretsManager(to: AwsAddress, credentials: AwsSecrets): SyncTar
     const [sdk, client] = await opened;
     const describedCall: ProviderCall = {
       operation: `${operation} the secret ${name}`,
-      at: `AWS Secrets Manager in ${to.region}`,
+      provider: `AWS Secrets Manager in ${address.region}`,
       grant: `secretsmanager:${permission} on this secret`,
     };
-    return await awsCall(to, describedCall, () => send(sdk, client));
+    return await awsCall(address, describedCall, () => send(sdk, client));
   };
   const abortOption = (signal: AbortSignal | undefined) => (signal ? { abortSignal: signal } : {});
 
@@ -89,10 +89,10 @@ export function secretsManager(to: AwsAddress, credentials: AwsSecrets): SyncTar
       return {
         exists: secret.DeletedDate === undefined,
         ownedBy,
-        holds: ownedBy === null ? undefined : version,
+        currentMarkId: ownedBy === null ? undefined : version,
         version,
         deletedUntil: secret.DeletedDate?.toISOString(),
-        refused: reasonNotWritable(secret, to.region),
+        refused: reasonNotWritable(secret, address.region),
       };
     },
 

@@ -5,7 +5,7 @@ import { azureTarget } from "./target.ts";
 
 /**
  * Azure as a provider of sync targets: secrets of other key vaults. `addressMembers` decide where the credentials are sent, and
- * `placeMembers` which target a name refers to. Its targets store a mark, which shows which version they hold.
+ * `locationMembers` which target a name refers to. Targets store a mark, which shows their source version.
  */
 export const azure: ProviderDefinition = {
   id: "azure",
@@ -13,8 +13,8 @@ export const azure: ProviderDefinition = {
   configuration: AzureConfiguration,
   secretMembers: [],
   addressMembers: [],
-  placeMembers: [],
-  services: { keyvault: { nameProblem, sameName, maxBytes, marks: true } },
+  locationMembers: [],
+  services: { keyvault: { nameProblem, sameName, maxBytes, storesMark: true } },
   regionProblem,
   /** Does nothing: each record names its own vault. */
   check: async () => {},

@@ -8,9 +8,9 @@ import { asSyncFailure } from "./failures.ts";
 const UNKNOWN_TIME = "unknown";
 
 /**
- * Target in another key vault. A mark identifies the sync record that owns the target, and the source version of a write; it is
- * in the tags of the target's version. `holds` is the ID of the current version's mark. Key Vault has no conditional write: a
- * version that another writer creates between the last read and the write is superseded by a newer one and stays readable.
+ * Target in another key vault. The tags of each version contain the mark of its write: the sync record, which owns the target,
+ * and an ID of record and source version. Key Vault has no conditional write: a version that another writer creates between the
+ * last read and the write is superseded by a newer one and stays readable.
  *
  * @param open - Opens the vault. `readsValue`: whether a value is read or written next, so that the vault must be looked up
  * now.
@@ -40,7 +40,7 @@ export function azureTarget(open: (readsValue: boolean) => Promise<VaultSecrets>
       withVault(true, async (vault) => {
         const versions = await vault.versions(name, signal);
         const now = await describe(vault, name, versions);
-        if (now.holds === markId(mark)) return { version: now.version, created: false };
+        if (now.currentMarkId === markId(mark)) return { version: now.version, created: false };
         if (now.exists !== expected.exists || now.version !== expected.version) throw changedMeanwhile(name);
         const { version } = await vault.write(name, { value, tags: { ...tagsOf(mark), ...supersedesTag(versions) } });
         return { version, created: !now.exists };
@@ -58,8 +58,8 @@ function stateOf(versions: readonly SecretVersion[]): TargetState {
   return {
     exists: true,
     ownedBy: ownerIn(versions),
-    // It is unknown which of several versions is current, so the target is not known to hold the written value.
-    holds: current && ownerOf(current.tags) !== null ? current.tags[MARK_TAGS.mark] : undefined,
+    // Undefined also if it is unknown which of several versions is current: then the written value may not be current.
+    currentMarkId: current && ownerOf(current.tags) !== null ? current.tags[MARK_TAGS.mark] : undefined,
     // The IDs of all newest versions, so that a further version of the same second counts as a change.
     version: newest
       .map(({ version }) => version)

@@ -39,7 +39,7 @@ export function githubClient(
   { outgoing, clock, tokens, endpoints }: ProviderDependencies,
 ): GithubClient {
   const api = settings.apiUrl ?? endpoints.github ?? PUBLIC_API;
-  const at = `GitHub at ${new URL(api).host}`;
+  const provider = `GitHub at ${new URL(api).host}`;
 
   const send = async (
     method: ProviderRequest["method"],
@@ -64,7 +64,7 @@ export function githubClient(
   };
 
   const requestInstallationToken = async () => {
-    const call = { operation: "sign in as the app", at, grant: GRANT };
+    const call = { operation: "sign in as the app", provider, grant: GRANT };
     const assertion = await signedAssertion({ iss: settings.appId! }, secrets.privateKey!, clock);
     const path = `/app/installations/${settings.installationId}/access_tokens`;
     const answer = await send("POST", path, assertion, call, undefined, undefined);
@@ -80,7 +80,7 @@ export function githubClient(
 
   return {
     async call(method, path, operation, expected, body, signal) {
-      const call = { operation, at, grant: GRANT };
+      const call = { operation, provider, grant: GRANT };
       const sendWith = (token: string) => send(method, path, token, call, body, signal);
       const answer = await (secrets.token === undefined
         ? withToken(app, sendWith, ({ status, json }) => status === 401 && json !== undefined)

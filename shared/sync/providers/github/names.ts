@@ -1,4 +1,4 @@
-/** Names of secrets: https://docs.github.com/actions/reference/secrets-reference#naming-your-secrets */
+/** Names of secrets, not case-sensitive: https://docs.github.com/actions/reference/secrets-reference#naming-your-secrets */
 const SECRET = /^(?!\d)(?!GITHUB_)[A-Z0-9_]{1,255}$/i;
 const OWNER = /^[A-Za-z0-9](-?[A-Za-z0-9]){0,38}$/;
 const REPOSITORY = /^(?!\.{1,2}$)[\w.-]{1,100}$/;

@@ -6,8 +6,8 @@ import { githubTarget } from "./target.ts";
 
 /**
  * GitHub as a provider of sync targets: Actions secrets of repositories and environments. `addressMembers` decide where the
- * credentials are sent, and `placeMembers` which target a name refers to. GitHub's secrets can't store a `Mark` (the record and
- * the source version, beside the value), so the service can't read which version a target holds.
+ * credentials are sent, and `locationMembers` which target a name refers to. GitHub's secrets can't store a `Mark` (the record
+ * and the source version, beside the value), so the service can't see which version a target has.
  */
 export const github: ProviderDefinition<GithubSettings, GithubSecrets> = {
   id: "github",
@@ -15,10 +15,10 @@ export const github: ProviderDefinition<GithubSettings, GithubSecrets> = {
   configuration: GithubConfiguration,
   secretMembers: ["token", "privateKey"],
   addressMembers: ["apiUrl"],
-  placeMembers: ["apiUrl"],
+  locationMembers: ["apiUrl"],
   services: {
     // 48 KB: https://docs.github.com/actions/reference/secrets-reference#limits-for-secrets
-    actions: { nameProblem, sameName, maxBytes: 48 * 1024, marks: false },
+    actions: { nameProblem, sameName, maxBytes: 48 * 1024, storesMark: false },
   },
   regionProblem: (region) => (region === undefined ? undefined : "is not taken: GitHub has no regions"),
   async check(settings, secrets, deps, signal) {

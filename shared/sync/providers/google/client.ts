@@ -15,7 +15,7 @@ export interface GoogleClient {
   call(
     method: ProviderRequest["method"],
     path: string,
-    call: Pick<ProviderCall, "operation" | "grant">,
+    description: Pick<ProviderCall, "operation" | "grant">,
     body?: object,
     signal?: AbortSignal,
   ): Promise<unknown>;
@@ -29,11 +29,11 @@ export function googleClient(
 ): GoogleClient {
   const addresses =
     endpoints.google === undefined ? PUBLIC_ADDRESSES : { api: endpoints.google, token: `${endpoints.google}/token` };
-  const at = `Google Secret Manager in ${projectId}`;
+  const provider = `Google Secret Manager in ${projectId}`;
 
   // https://developers.google.com/identity/protocols/oauth2/service-account#httprest
   const requestToken = async () => {
-    const call = { operation: "sign in as the service account", at, grant: "a key" };
+    const call = { operation: "sign in as the service account", provider, grant: "a key" };
     const key = keyFileIn(serviceAccountKey);
     if (!key) throw syncFailure("badCredentials", call, "the service account's key is not readable");
     const claims = { iss: key.client_email, aud: addresses.token, scope: SCOPE };
@@ -49,8 +49,8 @@ export function googleClient(
   const account = { tokens, key: ["google", addresses.token, serviceAccountKey], requestToken };
 
   return {
-    async call(method, path, what, body, signal) {
-      const call = { ...what, at };
+    async call(method, path, description, body, signal) {
+      const call = { ...description, provider };
       const address = `${addresses.api}/v1/projects/${projectId}/${path}`;
       const sendWith = async (token: string) => {
         const headers = { accept: "application/json", authorization: `Bearer ${token}` };
@@ -64,7 +64,8 @@ export function googleClient(
       const answer = await withToken(
         account,
         sendWith,
-        (refused) => refused.status === 401 && refused.json !== undefined,
+        // A rejection without JSON comes from a proxy, which does not know the token.
+        ({ status, json }) => status === 401 && json !== undefined,
       );
       const { status, json } = answer;
       const error = (json as { error?: { status?: unknown } } | undefined)?.error;

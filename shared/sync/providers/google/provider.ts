@@ -6,7 +6,7 @@ import { googleTarget } from "./target.ts";
 
 /**
  * Google Cloud as a provider of sync targets: Secret Manager. `addressMembers` decide where the credentials are sent, and
- * `placeMembers` which target a name refers to. Its targets store a mark, which shows which version they hold.
+ * `locationMembers` which target a name refers to. Targets store a mark, which shows their source version.
  */
 export const google: ProviderDefinition<GoogleSettings, GoogleSecrets> = {
   id: "google",
@@ -14,10 +14,10 @@ export const google: ProviderDefinition<GoogleSettings, GoogleSecrets> = {
   configuration: GoogleConfiguration,
   secretMembers: ["serviceAccountKey"],
   addressMembers: [],
-  placeMembers: ["projectId"],
+  locationMembers: ["projectId"],
   services: {
     // https://cloud.google.com/secret-manager/quotas: 64 KiB
-    secretmanager: { nameProblem, maxBytes: 65_536, marks: true },
+    secretmanager: { nameProblem, maxBytes: 65_536, storesMark: true },
   },
   regionProblem: (region) => (region === undefined ? undefined : "is not taken: the configuration names the location"),
 

@@ -8,8 +8,8 @@ import type { GoogleSecrets, GoogleSettings } from "./configuration.ts";
 import { crc32c } from "./crc32c.ts";
 
 /**
- * Names of annotations: the record that owns the secret, and a note of which version has which mark. Annotations are used because
- * labels allow only lower-case letters and no slash.
+ * Names of annotations: the record that owns the secret, and a note (numbered-versions.ts) that assigns a mark to a version,
+ * such as `5f2c…-… version 3`. Annotations are used because labels allow only lower-case letters and no slash.
  */
 const RECORD = "sync-record";
 const NOTE = "sync-mark";
@@ -25,32 +25,32 @@ const VersionWithValue = z.object({ payload: z.object({ data: z.string() }) });
 const numberOf = (name: string): number => Number(name.slice(name.lastIndexOf("/") + 1));
 
 /**
- * Target in Google Secret Manager. Versions have no metadata, so annotations of the secret contain the owner (a sync record) and a
- * note of which version holds which mark. A mark is the ID of one write: the record and the version of its source. In the result of
- * `describe`, `holds` is the mark of the current version. There is no conditional write: a version that another writer adds between the read and the write is
+ * Target in Google Secret Manager. A mark names the sync record and the source version of a write. Versions have no metadata,
+ * so annotations of the secret contain the record that owns the secret, and the note that assigns the ID of a mark to a
+ * version's number. There is no conditional write: a version that another writer adds between the read and the write is
  * recognized by its number and corrected by the next run. https://cloud.google.com/secret-manager/docs/reference/rest
  */
 export function googleTarget(settings: GoogleSettings, secrets: GoogleSecrets, deps: ProviderDependencies): SyncTarget {
   const client = googleClient(settings, secrets, deps);
-  const at = `Google Secret Manager in ${settings.projectId}`;
+  const provider = `Google Secret Manager in ${settings.projectId}`;
   /** Describes a call for failures: what could not be done, and the permission that it needs. */
-  const what = (operation: string, permission: string) => ({
+  const describeCall = (operation: string, permission: string) => ({
     operation,
     grant: `secretmanager.${permission} on this secret`,
   });
 
   function read<T extends z.ZodType>(schema: T, answer: unknown, operation: string): z.infer<T> {
     const { data, success } = schema.safeParse(answer);
-    if (!success) throw syncFailure("badResponse", { operation, at, grant: "" }, "the answer is not as documented");
+    if (!success) throw syncFailure("badResponse", { operation, provider, grant: "" }, "the answer is not as documented");
     return data;
   }
 
   /** Returns the secret and its latest version, without a value; undefined if the secret does not exist. */
   async function readSecret(name: string, signal: AbortSignal | undefined) {
     const operation = `inspect the secret ${name}`;
-    const existing = await client.call("GET", `secrets/${name}`, what(operation, "secrets.get"), undefined, signal);
+    const existing = await client.call("GET", `secrets/${name}`, describeCall(operation, "secrets.get"), undefined, signal);
     if (existing === undefined) return undefined;
-    const call = what(operation, "versions.get");
+    const call = describeCall(operation, "versions.get");
     const latest = await client.call("GET", `secrets/${name}/versions/latest`, call, undefined, signal);
     return {
       secret: read(Secret, existing, operation),
@@ -67,7 +67,7 @@ export function googleTarget(settings: GoogleSettings, secrets: GoogleSecrets, d
       return {
         exists: true,
         ownedBy: ownerNamed(annotations[RECORD]),
-        holds: existing.latest?.state === "ENABLED" ? notedMark(annotations[NOTE], current) : undefined,
+        currentMarkId: existing.latest?.state === "ENABLED" ? notedMark(annotations[NOTE], current) : undefined,
         version: String(current),
       };
     },
@@ -82,24 +82,24 @@ export function googleTarget(settings: GoogleSettings, secrets: GoogleSecrets, d
           async readCurrent() {
             existing = await readSecret(name, signal);
             const enabled = existing?.latest?.state === "ENABLED";
-            // A disabled version can't be read, whatever the annotation says.
+            // A disabled version does not count as written, whatever the annotation says. So a new one is written.
             const note = enabled ? existing?.secret.annotations[NOTE] : undefined;
             return { current: existing?.latest === undefined ? 0 : numberOf(existing.latest.name), note };
           },
-          async note(text) {
+          async writeNote(text) {
             const annotations = { ...existing?.secret.annotations, ...ownerAnnotations, [NOTE]: text };
             const answer = existing
               ? await client.call(
                   "PATCH",
                   `secrets/${name}?updateMask=annotations`,
-                  what(operation, "secrets.update"),
+                  describeCall(operation, "secrets.update"),
                   { annotations, etag: existing.secret.etag },
                   signal,
                 )
               : await client.call(
                   "POST",
                   `secrets?secretId=${name}`,
-                  what(operation, "secrets.create"),
+                  describeCall(operation, "secrets.create"),
                   { replication: replicationIn(settings), annotations },
                   signal,
                 );
@@ -107,13 +107,13 @@ export function googleTarget(settings: GoogleSettings, secrets: GoogleSecrets, d
           },
           async write() {
             const payload = { data: bytes.toString("base64"), dataCrc32c: String(crc32c(bytes)) };
-            const call = what(operation, "versions.add");
+            const call = describeCall(operation, "versions.add");
             const answer = await client.call("POST", `secrets/${name}:addVersion`, call, { payload }, signal);
             return numberOf(read(Version, answer, operation).name);
           },
-          async holdsValue(version) {
+          async hasValue(version) {
             try {
-              const call = what(`compare the secret ${name}`, "versions.access");
+              const call = describeCall(`compare the secret ${name}`, "versions.access");
               const answer = await client.call(
                 "GET",
                 `secrets/${name}/versions/${version}:access`,
@@ -133,12 +133,12 @@ export function googleTarget(settings: GoogleSettings, secrets: GoogleSecrets, d
         },
         mark,
         expected,
-        { ...what(operation, "versions.add"), at },
+        { ...describeCall(operation, "versions.add"), provider },
       );
     },
 
     async remove(name, signal) {
-      const call = what(`delete the secret ${name}`, "secrets.delete");
+      const call = describeCall(`delete the secret ${name}`, "secrets.delete");
       await client.call("DELETE", `secrets/${name}`, call, undefined, signal);
     },
   };

@@ -14,7 +14,7 @@ export interface HashicorpClient {
   call(
     method: Method,
     path: string,
-    call: Pick<ProviderCall, "operation" | "grant">,
+    description: Pick<ProviderCall, "operation" | "grant">,
     body?: object,
     signal?: AbortSignal,
   ): Promise<unknown>;
@@ -26,7 +26,7 @@ export function hashicorpClient(
   secrets: HashicorpSecrets,
   { outgoing, clock, tokens }: ProviderDependencies,
 ): HashicorpClient {
-  const at = `Vault at ${new URL(settings.address).host}`;
+  const provider = `Vault at ${new URL(settings.address).host}`;
 
   const send = async (
     method: Method,
@@ -58,7 +58,7 @@ export function hashicorpClient(
     tokens,
     key: ["hashicorp", settings, secrets],
     async requestToken() {
-      const signIn = { operation: "sign in", at, grant: "a role of its own" };
+      const signIn = { operation: "sign in", provider, grant: "a role of its own" };
       const body = { role_id: settings.roleId, secret_id: secrets.secretId };
       const answer = await send("POST", `auth/${authMountOf(settings)}/login`, signIn, { body });
       const { auth } = (answer.json ?? {}) as { auth?: { client_token?: unknown; lease_duration?: unknown } };
@@ -78,7 +78,7 @@ export function hashicorpClient(
     signal: AbortSignal | undefined,
   ): Promise<boolean> {
     if (answer.status !== 403 || answer.json === undefined) return false;
-    const call = { operation: "inspect the configured token", at, grant: "the default policy" };
+    const call = { operation: "inspect the configured token", provider, grant: "the default policy" };
     const lookup = await send("GET", "auth/token/lookup-self", call, { token, signal });
     if (lookup.status === 200 && lookup.json !== undefined) return false;
     // A valid token may lack the permission to look itself up. Vault's text then starts with `1 error occurred`. The text for
@@ -88,12 +88,12 @@ export function hashicorpClient(
   }
 
   return {
-    async call(method, path, what, body, signal) {
-      const call = { ...what, at };
+    async call(method, path, description, body, signal) {
+      const call = { ...description, provider };
       const sendWith = (token: string) => send(method, path, call, { token, body, signal });
       const configuredToken = secrets.token;
       const answer = await (configuredToken === undefined
-        ? withToken(role, sendWith, (refused, token) => isTokenRejected(refused, token, signal))
+        ? withToken(role, sendWith, (rejected, token) => isTokenRejected(rejected, token, signal))
         : sendWith(configuredToken));
       const { status, json, hasBody } = answer;
       if (status === 404 && json !== undefined) return undefined;

@@ -10,8 +10,8 @@ import { type HashicorpSecrets, type HashicorpSettings, mountOf } from "./config
 const VALUE = "value";
 
 /**
- * Keys of `custom_metadata`: the record that owns the secret, and a note of which version has which mark. Values have at most 512
- * characters.
+ * Keys of `custom_metadata`: the record that owns the secret, and a note (numbered-versions.ts) that assigns a mark to a
+ * version, such as `5f2c…-… version 3`. Values have at most 512 characters.
  */
 const RECORD = "sync-record";
 const NOTE = "sync-mark";
@@ -32,10 +32,9 @@ const isDeleted = ({ current_version, versions }: z.infer<typeof Metadata>["data
 };
 
 /**
- * Target in the KV secrets engine of HashiCorp Vault, version 2. Values are written with check-and-set of the previous version. The
- * metadata contains the owner (a sync record) and a note of which version holds which mark. A mark identifies the record and the
- * source version of a write. `holds` is the ID of the current version's mark.
- * https://developer.hashicorp.com/vault/api-docs/secret/kv/kv-v2
+ * Target in the KV secrets engine of HashiCorp Vault, version 2. Values are written with check-and-set of the previous version.
+ * A mark names the sync record and the source version of a write. The metadata contains the record that owns the secret, and
+ * the note that assigns the ID of a mark to a version's number. https://developer.hashicorp.com/vault/api-docs/secret/kv/kv-v2
  */
 export function hashicorpTarget(
   settings: HashicorpSettings,
@@ -44,13 +43,13 @@ export function hashicorpTarget(
 ): SyncTarget {
   const client = hashicorpClient(settings, secrets, deps);
   const mount = mountOf(settings);
-  const at = `Vault at ${new URL(settings.address).host}`;
+  const provider = `Vault at ${new URL(settings.address).host}`;
   const path = (part: string, name: string) => `${mount}/${part}/${name.split("/").map(encodeURIComponent).join("/")}`;
   const grant = (part: string, capabilities: string) => `${capabilities} on ${mount}/${part}/… in its policy`;
 
   function read<T extends z.ZodType>(schema: T, answer: unknown, operation: string): z.infer<T> {
     const { data, success } = schema.safeParse(answer);
-    if (!success) throw syncFailure("badResponse", { operation, at, grant: "" }, "the answer is not as documented");
+    if (!success) throw syncFailure("badResponse", { operation, provider, grant: "" }, "the answer is not as documented");
     return data;
   }
 
@@ -70,7 +69,7 @@ export function hashicorpTarget(
       return {
         exists: !isGone,
         ownedBy: ownerNamed(metadata.custom_metadata?.[RECORD]),
-        holds: current?.destroyed ? undefined : notedMark(metadata.custom_metadata?.[NOTE], metadata.current_version),
+        currentMarkId: current?.destroyed ? undefined : notedMark(metadata.custom_metadata?.[NOTE], metadata.current_version),
         version: String(metadata.current_version),
         // The engine reports no date: a deleted version stays until enough newer ones are written.
         deletedUntil: isGone ? "unknown" : undefined,
@@ -79,7 +78,7 @@ export function hashicorpTarget(
 
     async put(name, value, mark: Mark, expected, signal) {
       const operation = `write the secret ${name}`;
-      const describedCall = { operation, at, grant: grant("data", "create and update") };
+      const describedCall = { operation, provider, grant: grant("data", "create and update") };
       let customMetadata: Record<string, string> = {};
       return await writeNumbered(
         {
@@ -90,7 +89,7 @@ export function hashicorpTarget(
               throw syncFailure("targetDeleted", describedCall, "its current version is deleted");
             return { current: metadata?.current_version ?? 0, note: customMetadata[NOTE] };
           },
-          async note(text) {
+          async writeNote(text) {
             const ownerMetadata = { "managed-by": MANAGED_BY, [RECORD]: mark.recordId, "sync-source": mark.source };
             const body = { custom_metadata: { ...customMetadata, ...ownerMetadata, [NOTE]: text } };
             const call = { operation, grant: grant("metadata", "create and update") };
@@ -101,7 +100,7 @@ export function hashicorpTarget(
             const answer = await client.call("POST", path("data", name), describedCall, body, signal);
             return read(Written, answer, operation).data.version;
           },
-          async holdsValue(version) {
+          async hasValue(version) {
             try {
               const call = { operation: `compare the secret ${name}`, grant: grant("data", "read") };
               const address = `${path("data", name)}?version=${version}`;

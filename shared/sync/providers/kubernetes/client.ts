@@ -15,7 +15,7 @@ export interface KubernetesClient {
   call<T extends z.ZodType>(
     method: ProviderRequest["method"],
     path: string,
-    what: Pick<ProviderCall, "operation" | "grant">,
+    description: Pick<ProviderCall, "operation" | "grant">,
     schema: T,
     request: KubernetesRequest,
   ): Promise<z.infer<T> | undefined>;
@@ -39,18 +39,18 @@ export function kubernetesClient(
   { token }: KubernetesSecrets,
   { outgoing, clock }: ProviderDependencies,
 ): KubernetesClient {
-  const at = `Kubernetes at ${new URL(address).host}`;
+  const provider = `Kubernetes at ${new URL(address).host}`;
 
   return {
     secrets: `/api/v1/namespaces/${namespace}/secrets`,
     grant: (verb) => `the verb ${verb} for Secrets in the namespace ${namespace}`,
 
-    async call(method, path, what, schema, request) {
-      const call = { ...what, at };
+    async call(method, path, description, schema, request) {
+      const call = { ...description, provider };
       const { body, type, accept = "application/json", signal } = request;
       const headers = { accept, authorization: `Bearer ${token}`, ...(type !== undefined && { "content-type": type }) };
-      const sent = { method, headers, ...(body && { body }), authorities: caCertificate, ...(signal && { signal }) };
-      const answer: ProviderAnswer = await exchange(outgoing, `${address}${path}`, sent, call);
+      const providerRequest = { method, headers, ...(body && { body }), authorities: caCertificate, ...(signal && { signal }) };
+      const answer: ProviderAnswer = await exchange(outgoing, `${address}${path}`, providerRequest, call);
       const reason = (answer.json as { reason?: unknown } | undefined)?.reason;
       if (answer.status === 404 && reason === "NotFound" && request.allowMissing) return undefined;
       if (answer.status < 200 || answer.status > 299) throw kubernetesFailure(answer, call, clock);

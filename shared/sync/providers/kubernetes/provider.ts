@@ -9,7 +9,7 @@ const AccessReview = z.object({ kind: z.literal("SelfSubjectAccessReview") });
 
 /**
  * Kubernetes as a provider of sync targets: Secrets of one namespace. `addressMembers` decide where the credentials are sent,
- * and `placeMembers` which target a name refers to. Its targets store a mark, which shows which version they hold.
+ * and `locationMembers` which target a name refers to. Targets store a mark, which shows their source version.
  */
 export const kubernetes: ProviderDefinition<KubernetesSettings, KubernetesSecrets> = {
   id: "kubernetes",
@@ -17,10 +17,10 @@ export const kubernetes: ProviderDefinition<KubernetesSettings, KubernetesSecret
   configuration: KubernetesConfiguration,
   secretMembers: ["token"],
   addressMembers: ["address", "caCertificate"],
-  placeMembers: ["address", "namespace"],
+  locationMembers: ["address", "namespace"],
   services: {
     // Less than the 1 MiB of a whole Secret: https://kubernetes.io/docs/concepts/configuration/secret
-    secret: { nameProblem, sameName, maxBytes: 1_000_000, marks: true },
+    secret: { nameProblem, sameName, maxBytes: 1_000_000, storesMark: true },
   },
   regionProblem: (region) => (region === undefined ? undefined : "is not taken: the configuration names the namespace"),
   async check(settings, secrets, deps, signal) {
@@ -30,9 +30,9 @@ export const kubernetes: ProviderDefinition<KubernetesSettings, KubernetesSecret
       kind: "SelfSubjectAccessReview",
       spec: { resourceAttributes: { namespace: settings.namespace, verb: "create", resource: "secrets" } },
     };
-    const what = { operation: "inspect the configured token", grant: "the role system:basic-user" };
+    const description = { operation: "inspect the configured token", grant: "the role system:basic-user" };
     // Asks which permissions the token has, which changes nothing.
-    await call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", what, AccessReview, { body, signal });
+    await call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", description, AccessReview, { body, signal });
   },
   open: (_to, settings, secrets, deps) => kubernetesTarget(settings, secrets, deps),
 };

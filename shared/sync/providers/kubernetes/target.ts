@@ -29,10 +29,10 @@ const Metadata = z.object({
 const Stored = z.object({ kind: z.literal("Secret"), metadata: z.object({ resourceVersion }) });
 
 /**
- * Target in Kubernetes: Secrets of one namespace. A record owns a whole Secret and writes one key of it. A mark identifies the
- * record and the source version of a write; the Secret's annotations have both. `holds` is the ID of the current value's mark.
- * `managedFields`, which the server maintains, shows who wrote the current value of the key. After another writer changed the
- * value it no longer counts as written by the record, whatever the annotations say.
+ * Target in Kubernetes: Secrets of one namespace. A record owns a whole Secret and writes one key of it. The Secret's
+ * annotations contain the record and the mark of the last write, an ID of the record and the source version. `managedFields`,
+ * which the server maintains, shows who wrote the current value of the key. After another writer changed the value, the mark no
+ * longer counts, whatever the annotations say.
  * https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
  */
 export function kubernetesTarget(
@@ -63,8 +63,8 @@ export function kubernetesTarget(
   return {
     async describe(name, signal) {
       const { secret, key } = secretAndKey(name);
-      const what = { operation: `inspect the Secret ${secret}`, grant: client.grant("get") };
-      const secretMetadata = await client.call("GET", path(secret), what, Metadata, {
+      const description = { operation: `inspect the Secret ${secret}`, grant: client.grant("get") };
+      const secretMetadata = await client.call("GET", path(secret), description, Metadata, {
         accept: METADATA_ONLY,
         allowMissing: true,
         signal,
@@ -79,34 +79,34 @@ export function kubernetesTarget(
       return {
         exists: true,
         ownedBy: ownerNamed(annotations?.[RECORD]),
-        holds: isOwnValue ? annotations?.[MARK] : undefined,
+        currentMarkId: isOwnValue ? annotations?.[MARK] : undefined,
         version: resourceVersion,
       };
     },
 
     async put(name, value, mark, expected, signal) {
-      if (expected.holds === markId(mark)) return { version: expected.version, created: false };
+      if (expected.currentMarkId === markId(mark)) return { version: expected.version, created: false };
       const { secret } = secretAndKey(name);
       const operation = `write the Secret ${secret}`;
       if (!expected.exists) {
-        const what = { operation, grant: client.grant("create") };
+        const description = { operation, grant: client.grant("create") };
         const body = objectWith(name, value, mark);
-        const created = await client.call("POST", `${client.secrets}?${manager}`, what, Stored, { body, signal });
+        const created = await client.call("POST", `${client.secrets}?${manager}`, description, Stored, { body, signal });
         return { version: created?.metadata.resourceVersion, created: true };
       }
-      const what = { operation, grant: client.grant("patch") };
+      const description = { operation, grant: client.grant("patch") };
       // The resource version makes the write fail if another writer changed the Secret since. Without it, apply would overwrite
       // the change.
       const body = objectWith(name, value, mark, expected.version);
       const address = `${path(secret)}?${manager}&force=true`;
-      const written = await client.call("PATCH", address, what, Stored, { body, type: APPLY, signal });
+      const written = await client.call("PATCH", address, description, Stored, { body, type: APPLY, signal });
       return { version: written?.metadata.resourceVersion, created: false };
     },
 
     async remove(name, signal) {
       const { secret } = secretAndKey(name);
-      const what = { operation: `delete the Secret ${secret}`, grant: client.grant("delete") };
-      await client.call("DELETE", path(secret), what, z.unknown(), { allowMissing: true, signal });
+      const description = { operation: `delete the Secret ${secret}`, grant: client.grant("delete") };
+      await client.call("DELETE", path(secret), description, z.unknown(), { allowMissing: true, signal });
     },
   };
 }
