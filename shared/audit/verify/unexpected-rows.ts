@@ -181,7 +181,7 @@ async function manifestFindings({ tables }: ReadingDependencies, { end, keptFrom
           detail: `The fingerprints ${rowKey} belong to no sealed interval.`,
         });
       }
-      break;
+      break; // the first page already has as many rows as are reported
     }
   }
   return findings;
@@ -229,7 +229,7 @@ async function entryFindings(deps: ReadingDependencies, state: ChainState): Prom
         const interval = Number.isFinite(timeMs) && timeMs < MAX_DATE_MS ? intervalOf(timeMs) : 0;
         inserted(interval, newestFirst(rowKey.slice(prefix.length)), when);
       }
-      break;
+      break; // the first page already has as many rows as are reported
     }
   }
   // A day whose rows the index names is reported already.
