@@ -165,9 +165,9 @@ export interface CurrentCounts {
 }
 
 /**
- * Returns the totals with the changes of marked vaults applied. Returns undefined if the result would not be exact. A change
- * has the vault's results as the totals count them (`before`) and the current ones (`now`); either is undefined if there are
- * none.
+ * Returns the totals with the changes of marked vaults applied: takes each such vault out of the sum of its group, and counts its
+ * current results individually. Returns undefined if the result would not be exact. A change has the vault's results as the totals
+ * count them (`before`) and the current ones (`now`); either is undefined if there are none.
  *
  * @param changed - The marks, by the vault's lower-case name.
  * @param current - `exempt`: lower-case names of vaults with an active exemption of the whole vault.

@@ -18,7 +18,10 @@ import { type EntryName, intervalOfName, type Link, readLink, rowOfName } from "
 
 /** Maximum number of findings of one interval that are listed. */
 const MAX_LISTED = 100;
-/** Maximum number of rows that are read once more before they are reported as missing. */
+/**
+ * Maximum number of rows of one interval that are read once more before they are reported as missing. Beyond it, missing entries are
+ * reported at once, and rows of last entries are not checked.
+ */
 const MAX_READ_AGAIN = 1_000;
 
 /** The services that the check needs, and the limits of the log. */
@@ -188,7 +191,8 @@ export function createIntervalCheck(deps: AuthenticityDependencies, interval: In
     for (const [sequence, entryNumbers] of numbers) {
       const rowKey = lastRowKey(sequence);
       const newest = Math.max(...entryNumbers);
-      // The row's link is that of the sequence's next entry, so its number is higher than that of every entry.
+      // The row's link is that of the sequence's next entry, so its number is higher than that of every entry. `finish` reports a
+      // forged row.
       const isCurrent = (row: LastEntryRow | undefined) =>
         row && (row.isForged || (row.link && row.link.number > newest));
       if (isCurrent(byKey.get(rowKey)) || ++readAgain > MAX_READ_AGAIN) continue;

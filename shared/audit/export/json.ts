@@ -78,6 +78,7 @@ export function createJsonPart(
         statement: await statement(upTo),
         nextCursor,
       };
+      // `begin` opened the object, so the opening brace of these members is left out.
       await write(`\n],${JSON.stringify(closing).slice(1)}\n`);
     },
   };

@@ -55,7 +55,7 @@ export async function createPdf(
   });
 }
 
-/** The columns of the table of events. Widths in points. */
+/** The columns of the table of events. Their widths, in points, add up to that of a landscape A4 page without its margins. */
 const COLUMNS: Column[] = [
   { title: "Time (UTC)", width: 80 },
   { title: "Actor, address", width: 122 },

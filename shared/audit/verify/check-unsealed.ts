@@ -62,6 +62,7 @@ export async function checkUnsealed(
         check.add(row, entryOfRow(row));
         entries += 1;
       }
+      // A forged row belongs to no interval. It is reported once, with the last interval of the day.
       const isLast = interval + INTERVAL_MS >= to;
       const checked = await check.finish(lastRows.filter(({ isForged }) => !isForged || isLast));
       findings.add(...checked.listed);
