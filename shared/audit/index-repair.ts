@@ -58,12 +58,12 @@ export async function repairWholeIndex(
   // The entries are read after the index rows. A writer writes the entry first, so every index row must have one by now.
   const readBefore = now + DAY_MS;
   const days = [...differingDays, entriesPartition(now)].sort();
-  const { expected, unreadable } = await readEntries(tables, days, now, readBefore);
+  const { expected, unreadableEntries } = await readEntries(tables, days, now, readBefore);
   const missing = [...expected].filter(([key, { id, isSettled }]) => isSettled && !isCorrect(rowsToCompare.get(key), id));
   const extra = [...rowsToCompare.keys()].filter((key) => {
     const indexedEntry = indexedEntryOf(key);
     // The row stays if its entry can't be read. If this worker's clock is slow, later positions have entries that were not read.
-    if (indexedEntry && (unreadable.has(indexedEntry.name) || indexedEntry.interval >= readBefore)) return false;
+    if (indexedEntry && (unreadableEntries.has(indexedEntry.name) || indexedEntry.interval >= readBefore)) return false;
     return !expected.has(key);
   });
   if (missing.length + extra.length > 0) {
@@ -140,13 +140,13 @@ function addHash(sums: Map<string, number>, day: string, name: string): void {
 }
 
 async function* indexRows(tables: Tables): AsyncGenerator<StoredIndexRow> {
-  let unreadable: StoredIndexRow[] = [];
-  const onCorrupt = ({ rowKey: key }: StorageCorrupt) => unreadable.push({ key, id: undefined, isReadable: false });
+  let corruptRows: StoredIndexRow[] = [];
+  const onCorrupt = ({ rowKey: key }: StorageCorrupt) => corruptRows.push({ key, id: undefined, isReadable: false });
   const range = { partitionKey: INDEX_PARTITION, select: ["id" as const], onCorrupt };
   for await (const page of tables.pages(IndexRow, range)) {
     for (const { rowKey: key, id } of page) yield { key, id, isReadable: true };
-    yield* unreadable;
-    unreadable = [];
+    yield* corruptRows;
+    corruptRows = [];
   }
 }
 
@@ -173,7 +173,7 @@ const randomPart = (id: string): string => id.slice(10);
 /**
  * Reads the entries of some days, and all entries since the last of these days until `readBefore`.
  *
- * @returns `expected`: the index rows that the entries should have, by key. `unreadable`: the names of the entries that can't be read,
+ * @returns `expected`: the index rows that the entries should have, by key. `unreadableEntries`: the names of the entries that can't be read,
  * so that their index rows are unknown.
  */
 async function readEntries(
@@ -181,16 +181,16 @@ async function readEntries(
   days: readonly string[],
   now: number,
   readBefore: number,
-): Promise<{ expected: Map<string, { id: string; isSettled: boolean }>; unreadable: Set<string> }> {
+): Promise<{ expected: Map<string, { id: string; isSettled: boolean }>; unreadableEntries: Set<string> }> {
   const expected = new Map<string, { id: string; isSettled: boolean }>();
-  const unreadable = new Set<string>();
+  const unreadableEntries = new Set<string>();
   for (const day of days) {
     const from = Date.parse(day);
     const to = day === days.at(-1) ? readBefore : from + DAY_MS;
     for await (const page of storedEntries(tables, { from, to })) {
       for (const row of page) {
         const entry = entryOfRow(row);
-        if (!entry) unreadable.add(entryName(timeOf(row.interval), row.id));
+        if (!entry) unreadableEntries.add(entryName(timeOf(row.interval), row.id));
         else {
           const isSettled = Date.parse(entry.occurredAt) < now - SETTLED_MS;
           for (const key of indexKeys(entry)) expected.set(key, { id: entry.id, isSettled });
@@ -198,5 +198,5 @@ async function readEntries(
       }
     }
   }
-  return { expected, unreadable };
+  return { expected, unreadableEntries };
 }

@@ -2,7 +2,8 @@
  * Totals of all vaults' results, so that a score reads one row instead of the rows of all vaults. For each subscription and
  * each holder of credentials (an entry that takes the place of a vault), a group has the numbers of passed and failed results
  * of each check. Vaults with an exemption of the vault or of an asset are listed individually instead. renew-totals.ts
- * recomputes the totals. Vaults that changed later have marks (changed-results.ts).
+ * recomputes the totals. A vault that changed later has a mark: a row with its results before and after the change
+ * (changed-results.ts).
  *
  * "Evaluation" in this file is an evaluation of all vaults that a user requested. It has "covered" a vault once it evaluated
  * it.

@@ -7,7 +7,7 @@ export const SERVICE_KEY_USE = "saml";
 /** The stored secrets of single sign-on: the client secret, bound to its issuer, and the service's own SAML key. */
 export type SsoSecrets = StoredSecrets;
 
-/** How the secrets of single sign-on are stored in the service's key vault, and the audit event of a secret's deletion (`removed`). */
+/** How the secrets of single sign-on are stored in the service's key vault. */
 export const SSO_SECRETS: SecretsOwner = {
   what: "Secrets of single sign-on",
   table: "Sso",

@@ -124,8 +124,8 @@ export function createIntervalCheck(deps: AuthenticityDependencies, interval: In
 
   function addNames(link: Link): void {
     for (const name of link.previous) {
-      const known = named.get(rowOfName(name));
-      if (!known || known.name.count < name.count) named.set(rowOfName(name), { name, link });
+      const earlier = named.get(rowOfName(name));
+      if (!earlier || earlier.name.count < name.count) named.set(rowOfName(name), { name, link });
     }
   }
 
@@ -175,10 +175,10 @@ export function createIntervalCheck(deps: AuthenticityDependencies, interval: In
     }
   }
 
-  /** Returns how many entries of a sequence directly before a missing number are missing, too. Zero if none before it is known. */
+  /** Returns how many entries of a sequence directly before a missing number are missing, too. Zero if the interval has no entry with a lower number. */
   function missingBefore(sequence: string, number: number): number {
-    const known = (numbers.get(sequence) ?? []).filter((other) => other < number);
-    return known.length === 0 ? 0 : number - Math.max(...known) - 1;
+    const lowerNumbers = (numbers.get(sequence) ?? []).filter((other) => other < number);
+    return lowerNumbers.length === 0 ? 0 : number - Math.max(...lowerNumbers) - 1;
   }
 
   /**

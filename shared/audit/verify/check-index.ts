@@ -41,7 +41,7 @@ const MAX_CHECKED_AGAIN = 400;
 /** Compares the index with the entries of a range. */
 export interface IndexCheck {
   /** Yields the same pages, and records the expected positions of their entries. */
-  watch(pages: AsyncIterable<StoredEntry[]>): AsyncGenerator<StoredEntry[]>;
+  recordFrom(pages: AsyncIterable<StoredEntry[]>): AsyncGenerator<StoredEntry[]>;
   /**
    * Compares the index with the recorded entries of `from <= interval < to`. Costs one request per filter and 1,000 entries.
    *
@@ -74,7 +74,7 @@ export function createIndexCheck(tables: Tables): IndexCheck {
   }
 
   return {
-    async *watch(pages) {
+    async *recordFrom(pages) {
       for await (const page of pages) {
         for (const row of page) {
           const entry = entryOfRow(row);

@@ -55,7 +55,7 @@ export async function checkUnsealed(
     const [from, to] = [Math.max(range.from, day), Math.min(range.to, day + DAY_MS)];
     // Read before the entries, because a row of a last entry names only entries that already exist.
     const lastRows = await readLastRows(tables, authentication, entriesPartition(day));
-    const stored = byInterval(index.watch(storedEntries(tables, { from, to })));
+    const stored = byInterval(index.recordFrom(storedEntries(tables, { from, to })));
     for (let interval = from; interval < to; interval += INTERVAL_MS) {
       const check = createIntervalCheck(checkDeps, interval);
       for await (const row of stored.itemsOf(interval)) {

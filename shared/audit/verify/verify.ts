@@ -67,7 +67,7 @@ export async function verifyLog(
   const anchor = await checkAnchor(deps, state, findings);
   const index = createIndexCheck(tables);
   const late = createLateCheck();
-  const stored = late.watch(index.watch(storedEntries(tables, range)));
+  const stored = late.recordFrom(index.recordFrom(storedEntries(tables, range)));
   const checked = await checkChain(tables, state, { from, last: lastInterval }, stored, findings, limits);
   // Reads the remaining pages, so that the checks of the index and of late entries get the entries of intervals without a
   // digest.
