@@ -366,6 +366,7 @@ export const queues = [
     message: EvaluateMessage,
     handle: (message, { services }) => services.compliance.handle(message),
   }),
+  // Messages whose handler failed five times.
   poison({
     name: "evaluateVaultComplianceFailed",
     of: QUEUE,
