@@ -192,7 +192,10 @@ function gapOfScan({ lastScan, lastFailure, unread }: SubscriptionCoverage, fail
   return [{ kind: "scan", name, message, remedy, at: lastScan.finishedAt }];
 }
 
-/** Returns a gap for unreadable rows, which the reads of this request left out. The subscription, vault or tenant of such a row is missing in all lists and numbers. */
+/**
+ * Returns a gap for unreadable rows, which the reads of this request left out. The subscription, vault or tenant of such a row
+ * is missing in all lists and numbers.
+ */
 function gapOfLeftOutRows(): Gap[] {
   const count = countOfLeftOut();
   if (count === 0) return [];

@@ -163,8 +163,9 @@ function indexedEntryOf(key: string): { day: string; interval: Interval; name: s
 }
 
 /**
- * Names an entry of a day by the time of its interval and the random part of its ID, which its row and its index rows have in common.
- * The time in an ID can be earlier than the position: an entry that counts repeats has the ID of the start of its time window.
+ * Names an entry of a day by the time of its interval and the random part of its ID, which its row and its index rows have in
+ * common. The time in an ID can be earlier than the position: an entry that counts repeats has the ID of the start of its time
+ * window.
  */
 const entryName = (time: string, id: string): string => `${time}|${randomPart(id)}`;
 /** Returns an ID without its time, the first ten characters of a ULID. */
@@ -173,8 +174,8 @@ const randomPart = (id: string): string => id.slice(10);
 /**
  * Reads the entries of some days, and all entries since the last of these days until `readBefore`.
  *
- * @returns `expected`: the index rows that the entries should have, by key. `unreadableEntries`: the names of the entries that can't be read,
- * so that their index rows are unknown.
+ * @returns `expected`: the index rows that the entries should have, by key. `unreadableEntries`: the names of the entries that
+ * can't be read, so that their index rows are unknown.
  */
 async function readEntries(
   tables: Tables,

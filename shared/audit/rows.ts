@@ -20,9 +20,9 @@ export const EntryRow = entity(
   z.object({ entry: z.string(), link: z.string().optional(), mac: z.string().optional() }),
 );
 /**
- * Names the last entry that a process wrote in one of its sequences (entries that it writes one after the other, chain/link.ts), per
- * day, so that removing the last entries shows. Written in the transaction of every entry. Its link is the one that the next entry of
- * the sequence will have.
+ * Names the last entry that a process wrote in one of its sequences (entries that it writes one after the other,
+ * chain/link.ts), per day, so that removing the last entries shows. Written in the transaction of every entry. Its link is the
+ * one that the next entry of the sequence will have.
  */
 export const LastRow = entity("AuditEntries", z.object({ link: z.string(), mac: z.string() }));
 const LAST = "~last|";

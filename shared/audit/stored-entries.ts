@@ -8,8 +8,8 @@ import { readRows } from "./read-rows.ts";
 import { EntryRow, entriesPartition, entryKey, isMarkOrLastRow } from "./rows.ts";
 
 /**
- * A row of the table of entries that has, or should have, an entry. The table also has rows of other kinds (`isMarkOrLastRow`): marks,
- * which say whether entries can be added to an interval, and the rows that name the last entries of processes.
+ * A row of the table of entries that has, or should have, an entry. The table also has rows of other kinds (`isMarkOrLastRow`):
+ * marks, which say whether entries can be added to an interval, and the rows that name the last entries of processes.
  */
 export interface StoredEntry {
   interval: Interval;

@@ -145,8 +145,9 @@ export function createExemptions(deps: {
     const { row, assets } = await loadState(tables, asset.vaultName);
     if (!row) return undefined;
     const key = assetKey(asset.type, asset.name);
-    // A new exemption replaces any other one of the same check and asset. The other one can have another ID, because evaluations move
-    // exemptions of a certificate's other directory entries to the certificate's asset (`exemptionsOf` in write-state.ts).
+    // A new exemption replaces any other one of the same check and asset. The other one can have another ID, because
+    // evaluations move exemptions of a certificate's other directory entries to the certificate's asset (`exemptionsOf` in
+    // write-state.ts).
     const otherExemptions = row.exemptions.filter(
       (exemption) =>
         exemption.id !== id && !(isActiveAfter && exemption.checkId === checkId && exemption.asset === key),

@@ -108,10 +108,10 @@ interface VaultsAndMarks extends StoredTotals {
 }
 
 /**
- * Reads in an order that makes concurrent writes harmless. First the ETag of the totals: if the totals are replaced after that, the
- * write of new ones fails. Then the vaults' rows, and after them the marks: a vault that changed after its row was read has a mark with
- * its results before the change. Exemptions and failed vaults are read last, because an exemption is written together with a vault's
- * mark: so totals that remove the mark include the exemption.
+ * Reads in an order that makes concurrent writes harmless. First the ETag of the totals: if the totals are replaced after that,
+ * the write of new ones fails. Then the vaults' rows, and after them the marks: a vault that changed after its row was read has
+ * a mark with its results before the change. Exemptions and failed vaults are read last, because an exemption is written
+ * together with a vault's mark: so totals that remove the mark include the exemption.
  */
 async function readVaultsAndMarks(tables: Tables): Promise<VaultsAndMarks | undefined> {
   const stored = await readStoredTotals(tables);

@@ -190,9 +190,9 @@ function stateOf({ row, exemptions }: OpenedState, next: NewState, details: Chun
 }
 
 /**
- * Returns the exemptions with whether their asset fails. A directory can list one certificate several times, each time with another key
- * ID. Earlier versions stored each as an asset, so an exemption may name one that is no asset any more. It is then moved to the
- * certificate's asset. If that asset has several exemptions from a check, the one that lasts longest stays.
+ * Returns the exemptions with whether their asset fails. A directory can list one certificate several times, each time with
+ * another key ID. Earlier versions stored each as an asset, so an exemption may name one that is no asset any more. It is then
+ * moved to the certificate's asset. If that asset has several exemptions from a check, the one that lasts longest stays.
  */
 function exemptionsOf(
   exemptions: VaultState["exemptions"],

@@ -36,8 +36,9 @@ export interface Arrival {
 }
 
 /**
- * The two steps of a sign-in with SSO. GET /auth/sso/login calls `begin`, which sends the browser to the provider. The provider sends
- * the browser back to the callback, which calls `complete`: it signs the person in, or records in the audit log why it did not.
+ * The two steps of a sign-in with SSO. GET /auth/sso/login calls `begin`, which sends the browser to the provider. The provider
+ * sends the browser back to the callback, which calls `complete`: it signs the person in, or records in the audit log why it
+ * did not.
  */
 export interface SignIns {
   /**
@@ -80,8 +81,8 @@ export function createSignIns(deps: {
   const requests = createSignInRequests(deps);
 
   /**
-   * Returns the error to throw. A rejected sign-in (`SignInRefused`) is recorded in the audit log and becomes a problem for the user.
-   * Any other error stays as it is.
+   * Returns the error to throw. A rejected sign-in (`SignInRefused`) is recorded in the audit log and becomes a problem for the
+   * user. Any other error stays as it is.
    */
   async function recordRejection(error: unknown, caller: Caller, person: Person | undefined): Promise<unknown> {
     if (!(error instanceof SignInRefused)) return error;

@@ -19,8 +19,8 @@ import { type EntryName, intervalOfName, type Link, readLink, rowOfName } from "
 /** Maximum number of findings of one interval that are listed. */
 const MAX_LISTED = 100;
 /**
- * Maximum number of rows of one interval that are read once more before they are reported as missing. Beyond it, missing entries are
- * reported at once, and rows of last entries are not checked.
+ * Maximum number of rows of one interval that are read once more before they are reported as missing. Beyond it, missing
+ * entries are reported at once, and rows of last entries are not checked.
  */
 const MAX_READ_AGAIN = 1_000;
 
@@ -107,7 +107,10 @@ export function createIntervalCheck(deps: AuthenticityDependencies, interval: In
   const present = new Map<string, { count: number; hasCode: boolean }>();
   /** Rows without a required or valid code. */
   const suspicious = new Map<string, { id: string; kind: "entryChanged" | "entryInserted" }>();
-  /** The entries that links name, by row: the name with the highest count, which the row must reach, and the link with that name. */
+  /**
+   * The entries that links name, by row: the name with the highest count, which the row must reach, and the link with that
+   * name.
+   */
   const named = new Map<string, { name: EntryName; link: Link }>();
   /** The numbers of the authentic entries, by their sequence. */
   const numbers = new Map<string, number[]>();
@@ -175,7 +178,10 @@ export function createIntervalCheck(deps: AuthenticityDependencies, interval: In
     }
   }
 
-  /** Returns how many entries of a sequence directly before a missing number are missing, too. Zero if the interval has no entry with a lower number. */
+  /**
+   * Returns how many entries of a sequence directly before a missing number are missing, too. Zero if the interval has no entry
+   * with a lower number.
+   */
   function missingBefore(sequence: string, number: number): number {
     const lowerNumbers = (numbers.get(sequence) ?? []).filter((other) => other < number);
     return lowerNumbers.length === 0 ? 0 : number - Math.max(...lowerNumbers) - 1;

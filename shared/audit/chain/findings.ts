@@ -5,9 +5,9 @@ import { type Fingerprint, manifestHash } from "./manifest.ts";
 import type { PurgeRecord } from "./purge-record.ts";
 
 /**
- * Kinds of problems that a verification of the audit log can find, and parts of the verification that several of its checks share.
- * For each ten-minute interval, sealing stores the fingerprint (id and hash) of every entry and signs a digest, the hash of these
- * fingerprints. Each digest names the previous one, so the digests form a chain.
+ * Kinds of problems that a verification of the audit log can find. For each ten-minute interval, sealing stores the fingerprint
+ * (id and hash) of every entry and signs a digest, the hash of these fingerprints. Each digest names the previous one, so the
+ * digests form a chain.
  */
 export const FindingKind = z.enum([
   "entryChanged",
@@ -102,10 +102,12 @@ export function missingDigests(start: Interval, end: Interval): Finding {
 }
 
 /**
- * Returns findings for missing purge records. The first purge starts at the original beginning of the log, and each later one where
- * the purge before it ended. After the last purge, the log itself must continue: the check of the digests reports a gap there.
+ * Returns findings for missing purge records. The first purge starts at the original beginning of the log, and each later one
+ * where the purge before it ended. After the last purge, the log itself must continue: the check of the digests reports a gap
+ * there.
  *
- * @param originalBeginning - Name of the first interval that was ever sealed. If it is undefined, a missing first record isn't found.
+ * @param originalBeginning - Name of the first interval that was ever sealed. If it is undefined, a missing first record isn't
+ * found.
  * @param records - The stored records, oldest first.
  */
 export function missingPurges(originalBeginning: string | undefined, records: readonly PurgeRecord[]): Finding[] {
@@ -126,7 +128,10 @@ export interface Comparison {
   differences: { kind: "entryChanged" | "entryRemoved" | "entryInserted"; entryId: string }[];
   /** Number of all differences, including those that are not listed. */
   total: number;
-  /** Hashes of the sealed fingerprints and of the fingerprints of the present entries. Each must be equal to the hash in the digest. */
+  /**
+   * Hashes of the sealed fingerprints and of the fingerprints of the present entries. Each must be equal to the hash in the
+   * digest.
+   */
   sealedHash: string;
   presentHash: string;
   /** Number of present entries. */

@@ -76,11 +76,11 @@ export interface SealDependencies {
 }
 
 /**
- * Creates the function that seals the intervals that are over. Its steps: find the digest after which the chain continues; then, for
- * each batch of intervals, close them for writers, check their entries, store the fingerprints, and insert the digests in one
- * transaction; at the end, write the newest digest to the anchor. It also writes index rows that a crashed writer left out. Two calls
- * can run at once and can crash at any point: closing an interval and storing fingerprints are idempotent, and each digest is
- * inserted once.
+ * Creates the function that seals the intervals that are over. Its steps: find the digest after which the chain continues;
+ * then, for each batch of intervals, close them for writers, check their entries, store the fingerprints, and insert the
+ * digests in one transaction; at the end, write the newest digest to the anchor. It also writes index rows that a crashed
+ * writer left out. Two calls can run at once and can crash at any point: closing an interval and storing fingerprints are
+ * idempotent, and each digest is inserted once.
  *
  * Rows among the digests that this service did not write don't stop the sealing. If such a row has the key of the next digest,
  * the digest replaces it and records its hash.
@@ -102,7 +102,8 @@ export function createSealer(deps: SealDependencies): () => Promise<Sealing> {
     const first = end ? end.interval + INTERVAL_MS : await firstInterval(tables, clock);
     const latestStart = clock.now().getTime() - INTERVAL_MS - SEAL_DELAY_MS;
     if (first === undefined || first > latestStart) {
-      // An adopted (derived) beginning is not stored before the audit log records its adoption, which happens with the next sealing.
+      // An adopted (derived) beginning is not stored before the audit log records its adoption, which happens with the next
+      // sealing.
       if (end && !lost) await writeAnchor(end, adopted ? undefined : beginning, anchored);
       return { configured: true, sealed: 0, more: false, ...loss };
     }

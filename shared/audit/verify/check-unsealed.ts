@@ -24,10 +24,10 @@ export async function unsealedRange(
 }
 
 /**
- * Returns a time that is later than all entries of the log, also if this instance's clock is behind. An entry can be in the interval
- * after the current one. By this clock, that interval ends two intervals after the current one starts. By the newest digest, it ends
- * four intervals after the sealed one starts: an interval is sealed within minutes after its end, so until the next digest the
- * current interval is at most the second one after the sealed one.
+ * Returns a time that is later than all entries of the log, also if this instance's clock is behind. An entry can be in the
+ * interval after the current one. By this clock, that interval ends two intervals after the current one starts. By the newest
+ * digest, it ends four intervals after the sealed one starts: an interval is sealed within minutes after its end, so until the
+ * next digest the current interval is at most the second one after the sealed one.
  */
 export const entriesEnd = (nowMs: number, newest: Interval | undefined): Interval =>
   Math.max(intervalOf(nowMs) + 2 * INTERVAL_MS, (newest ?? 0) + 4 * INTERVAL_MS);

@@ -292,8 +292,9 @@ async function isPurging(tables: Tables, { keys, keptFrom, purges }: ChainState)
 }
 
 /**
- * Finds future intervals of today and tomorrow that are closed. An interval is closed if it has a born mark (a row that its first entry
- * or its sealing inserts) and no open mark (a row that each entry requires). Entries of a closed interval get a later time.
+ * Finds future intervals of today and tomorrow that are closed. An interval is closed if it has a born mark (a row that its
+ * first entry or its sealing inserts) and no open mark (a row that each entry requires). Entries of a closed interval get a
+ * later time.
  */
 async function markFindings({ tables, clock }: ReadingDependencies): Promise<Finding[]> {
   const next = intervalOf(clock.now().getTime()) + INTERVAL_MS;
