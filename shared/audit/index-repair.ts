@@ -7,7 +7,15 @@ import { audited } from "./audited.ts";
 import { sha256 } from "./canonical.ts";
 import type { AuditRecorder } from "./event.ts";
 import { type Interval, intervalOf, timeOf } from "./interval.ts";
-import { EntryRow, entriesPartition, INDEX_PARTITION, IndexRow, indexKeys, instantOf, isMarkOrLastRow } from "./rows.ts";
+import {
+  EntryRow,
+  entriesPartition,
+  INDEX_PARTITION,
+  IndexRow,
+  indexKeys,
+  instantOf,
+  isMarkOrLastRow,
+} from "./rows.ts";
 import { entryOfRow, storedEntries } from "./stored-entries.ts";
 
 /**
@@ -59,7 +67,9 @@ export async function repairWholeIndex(
   const readBefore = now + DAY_MS;
   const days = [...differingDays, entriesPartition(now)].sort();
   const { expected, unreadableEntries } = await readEntries(tables, days, now, readBefore);
-  const missing = [...expected].filter(([key, { id, isSettled }]) => isSettled && !isCorrect(rowsToCompare.get(key), id));
+  const missing = [...expected].filter(
+    ([key, { id, isSettled }]) => isSettled && !isCorrect(rowsToCompare.get(key), id),
+  );
   const extra = [...rowsToCompare.keys()].filter((key) => {
     const indexedEntry = indexedEntryOf(key);
     // The row stays if its entry can't be read. If this worker's clock is slow, later positions have entries that were not read.

@@ -70,8 +70,7 @@ export function createSpan(deps: { tables: Tables; clock: Clock; trust: Trust })
         if (!signer) return isAuthentic({ authentication, authenticatedFrom, acceptsUnknownKeys: true }, row);
         // 0: a missing code isn't accepted for any interval, because the digest can prove a sealed entry without a code.
         if (isAuthentic({ authentication, authenticatedFrom: 0 }, row)) return true;
-        const fingerprints =
-          fingerprintsByInterval.get(row.interval) ?? sealedFingerprints(tables, row.interval, keys);
+        const fingerprints = fingerprintsByInterval.get(row.interval) ?? sealedFingerprints(tables, row.interval, keys);
         fingerprintsByInterval.set(row.interval, fingerprints);
         return (await fingerprints).has(`${row.id} ${sha256(row.text ?? "")}`);
       },

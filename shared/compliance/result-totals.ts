@@ -194,7 +194,7 @@ export function applyChanges(
     ]),
   );
   const individual = new Map(totals.apart.map((results) => [results.name.toLowerCase(), unpackResults(results)]));
-  /** Times of the newest evaluation of groups whose last evaluated vault changed. The group's time before that is unknown. */
+  /** Newest times of groups whose last evaluated vault changed or was removed. The next older time of such a group is unknown. */
   const removedTimes: string[] = [];
   for (const [name, { before, now }] of changed) {
     // The totals count the vault's results before the change either individually, which ends here, or in the sum of its group.
@@ -224,7 +224,8 @@ export function applyChanges(
     ...vaults.map(({ evaluatedAt }) => evaluatedAt),
   ];
   const evaluatedAt = instants.reduce((newest, instant) => (instant > newest ? instant : newest), "");
-  // The newest time in the totals belongs to a vault that was removed, and only the vaults' rows tell the next older time.
+  // A vault that only changed has a newer time. So such a newest time belongs to a removed vault, and only the vaults' rows
+  // tell the next older time.
   if (removedTimes.some((time) => time > evaluatedAt)) return undefined;
   const vaultsLeft = countVaultsLeft(
     current.evaluation,

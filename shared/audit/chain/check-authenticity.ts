@@ -119,7 +119,12 @@ export function createIntervalCheck(deps: AuthenticityDependencies, interval: In
   let total = 0;
   let readAgain = 0;
 
-  function report(kind: Falsification["kind"], inInterval: Interval, entryId: string | undefined, detail: string): void {
+  function report(
+    kind: Falsification["kind"],
+    inInterval: Interval,
+    entryId: string | undefined,
+    detail: string,
+  ): void {
     total += 1;
     const id = entryId === undefined ? {} : { entryId };
     if (listed.length < MAX_LISTED) listed.push({ kind, interval: intervalName(inInterval), ...id, detail });

@@ -97,7 +97,9 @@ function cellsOf({
   changes,
 }: PdfEvent): Cell[] {
   const startedText =
-    startedAt !== undefined && instant(startedAt) !== instant(listedAt) ? [`started ${instant(startedAt).slice(11)}`] : [];
+    startedAt !== undefined && instant(startedAt) !== instant(listedAt)
+      ? [`started ${instant(startedAt).slice(11)}`]
+      : [];
   const happened = happenedAt === undefined ? [] : [`happened ${instant(happenedAt)}`];
   const isSuccess = outcome === "success";
   return [

@@ -60,7 +60,10 @@ export async function verifyLog(
   /** End of the period in milliseconds, infinite without one. */
   const periodEnd = (cursor ? cursor.end : request.end?.getTime()) ?? Number.POSITIVE_INFINITY;
   const newest = end?.interval ?? Number.NEGATIVE_INFINITY;
-  const lastInterval = Math.min(newest, Number.isFinite(periodEnd) ? intervalOf(periodEnd - 1) : Number.POSITIVE_INFINITY);
+  const lastInterval = Math.min(
+    newest,
+    Number.isFinite(periodEnd) ? intervalOf(periodEnd - 1) : Number.POSITIVE_INFINITY,
+  );
   const range = { from, to: Math.max(from, lastInterval + INTERVAL_MS) };
 
   if (!cursor) findings.add(...(await findUnexpectedRows(deps, state)));
