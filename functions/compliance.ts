@@ -147,6 +147,7 @@ const evaluateCompliance = endpoint({
   tag,
   access: "admin",
   tier: "core",
+  // A repeated request evaluates the same resources again, so it may be sent with any `Idempotency-Key`.
   harmlessRepeat: true,
   responds: { 200: EvaluationResult },
   handle: async ({ caller, services }) => ok(await services.compliance.evaluate(caller)),
@@ -297,6 +298,7 @@ const createExemption = endpoint({
     },
   },
   responds: { 201: ExemptionView },
+  // A request that is repeated with its `Idempotency-Key` gets the exemption that the first one created.
   repeat: {
     idOf: ({ id }) => id,
     answer: async ({ id, services }) => exemptionView(await services.compliance.exemptions.get(id)),
@@ -364,6 +366,7 @@ export const queues = [
     message: EvaluateMessage,
     handle: (message, { services }) => services.compliance.handle(message),
   }),
+  // Messages whose handler failed five times.
   poison({
     name: "evaluateVaultComplianceFailed",
     of: QUEUE,

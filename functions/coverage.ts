@@ -93,8 +93,8 @@ async function readCoverage(services: CoverageServices): Promise<Coverage> {
   const isLicensed = (await services.licensing.tier()) === "pro";
   const [azure, applications, b2c] = await Promise.all([
     services.subscriptions.coverage(),
-    isLicensed ? readApplications(services) : NOT_LICENSED,
-    isLicensed ? readTenants(services) : NOT_LICENSED,
+    isLicensed ? readApplications(services) : NOT_COUNTED,
+    isLicensed ? readTenants(services) : NOT_COUNTED,
   ]);
   const { subscriptions, vaults, unread } = azure;
   const failingVaults = vaults.read < vaults.total ? await readFailingVaults(services) : NO_VAULTS;
@@ -140,7 +140,8 @@ interface DirectoryCoverage {
   share: z.infer<typeof Share> | null;
   gaps: Gap[];
 }
-const NOT_LICENSED: DirectoryCoverage = { share: null, gaps: [] };
+/** The coverage of a kind of directory that the answer doesn't count: without a license, or without a registered tenant. */
+const NOT_COUNTED: DirectoryCoverage = { share: null, gaps: [] };
 const NO_VAULTS = { total: 0, gaps: [] as Gap[] };
 
 function gapOfSubscription({ name, lastScan, lastFailure }: SubscriptionCoverage["unread"][number]): Gap {
@@ -191,7 +192,10 @@ function gapOfScan({ lastScan, lastFailure, unread }: SubscriptionCoverage, fail
   return [{ kind: "scan", name, message, remedy, at: lastScan.finishedAt }];
 }
 
-/** Returns a gap for unreadable rows. The subscription, vault or tenant of such a row is missing in all lists and numbers. */
+/**
+ * Returns a gap for unreadable rows, which the reads of this request left out. The subscription, vault or tenant of such a row
+ * is missing in all lists and numbers.
+ */
 function gapOfLeftOutRows(): Gap[] {
   const count = countOfLeftOut();
   if (count === 0) return [];
@@ -229,7 +233,7 @@ async function readApplications({ applications }: CoverageServices): Promise<Dir
 
 async function readTenants({ b2c }: CoverageServices): Promise<DirectoryCoverage> {
   const tenants = await b2c.registered();
-  if (tenants.length === 0) return NOT_LICENSED;
+  if (tenants.length === 0) return NOT_COUNTED;
   const gaps = tenants.flatMap(({ row, status: { failures = [], ended } }): Gap[] => {
     const notDiscovered = { message: "The tenant was not read yet.", remedy: "Discover its credentials.", at: null };
     const failure = failures[0] ?? (ended === undefined ? notDiscovered : undefined);

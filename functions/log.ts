@@ -24,9 +24,9 @@ export const withLogContext = <T>(target: Target, requestId: string, work: () =>
  * adds a line or hides a part of one.
  */
 export function createLogger(level: () => Level): Logger {
-  const write = (rank: Level, writeLine: (target: Target, line: string) => void) => {
+  const write = (lineLevel: Level, writeLine: (target: Target, line: string) => void) => {
     return (message: string, fields?: Record<string, unknown>, kind?: "event") => {
-      if (kind !== "event" && RANK[rank] < RANK[level()]) return;
+      if (kind !== "event" && RANK[lineLevel] < RANK[level()]) return;
       const current = invocation.getStore();
       const trace = traceId();
       const lineFields = {

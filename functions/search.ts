@@ -25,7 +25,7 @@ const MAX_ITEMS = 8;
 /** Number of users that one call examines. */
 const MAX_USERS = 1000;
 
-const Found = z
+const SearchItem = z
   .object({
     kind: z.enum(KINDS).meta({ description: "Kind of the object." }),
     id: z.string().meta({
@@ -40,7 +40,7 @@ const Found = z
     status: z.enum(STATUSES).nullable().meta({ description: "Status of an asset. Null for other kinds." }),
   })
   .meta({ id: "SearchItem" });
-type Found = z.infer<typeof Found>;
+type SearchItem = z.infer<typeof SearchItem>;
 
 const Group = z
   .object({
@@ -48,7 +48,7 @@ const Group = z
       description:
         "Kind of the items. `violation`: checks that fail, by their title. The kinds that the caller may not list are left out.",
     }),
-    items: z.array(Found).meta({ description: `Up to ${MAX_ITEMS} matches.` }),
+    items: z.array(SearchItem).meta({ description: `Up to ${MAX_ITEMS} matches.` }),
     total: z.int().min(0).nullable().meta({ description: "Number of matches. Null if not everything was examined." }),
     complete: z.boolean().meta({
       description:
@@ -136,7 +136,7 @@ async function findAssets(text: string, { inventory }: SearchServices): Promise<
   return { items: [...merged.values()].slice(0, MAX_ITEMS), total: null, complete: false };
 }
 
-function assetItem({ asset, subscriptionName }: FoundAsset, moment: Moment): Found {
+function assetItem({ asset, subscriptionName }: FoundAsset, moment: Moment): SearchItem {
   const { name, type, credential, vaultName } = asset;
   return {
     kind: "asset",

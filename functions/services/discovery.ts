@@ -126,6 +126,7 @@ export function createDiscoveryServices(
 async function isWatched(subscriptions: Subscriptions, subscriptionId: string): Promise<boolean> {
   const { all, named, discovered } = await subscriptions.watched();
   const id = subscriptionId.toLowerCase();
+  // `named`: added or configured, always watched. `all`: the setting watchAll, with which every discovered subscription is watched.
   // Before the first scan, the list of discovered subscriptions is empty.
   return named.includes(id) || (all && (discovered.length === 0 || discovered.includes(id)));
 }

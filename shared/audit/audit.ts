@@ -100,6 +100,7 @@ export function createAudit({ tables, clock, randomness, config, log, anchor, un
   const trust = createTrust(tables, config.AUDIT_SIGNING_KEYS);
   const { append, refused, reading } = createWriter({ tables, clock, randomness, trust });
   const readingDeps = { tables, clock, trust, anchor };
+  /** Reads the part of the log that lists show: its time range, and whether this service wrote an entry. */
   const readSpan = createSpan({ tables, clock, trust });
   const minimumRetentionDays = config.AUDIT_MINIMUM_RETENTION_DAYS;
 
@@ -114,6 +115,7 @@ export function createAudit({ tables, clock, randomness, config, log, anchor, un
         : await searchEntries(tables, await readSpan(), { ...query, search }, request);
     },
     async export(request, reader) {
+      // Loaded with the first export, so that instances without exports start faster.
       const { exportPart } = await import("./export/export.ts");
       const exportDeps = { ...readingDeps, unicodeFont };
       const createPart = (exportId: string) => exportPart(exportDeps, request, exportId);

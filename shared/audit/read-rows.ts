@@ -49,7 +49,10 @@ export async function readRow<T>(
   }
 }
 
-/** Returns the ETag of a row, valid or not. Undefined if it does not exist. */
+/**
+ * Returns the ETag of a row, valid or not. Undefined if it does not exist. Reads no columns (`select`), because reading an invalid
+ * row would fail.
+ */
 export async function etagOf(
   tables: Tables,
   kind: Entity<object>,

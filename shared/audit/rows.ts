@@ -20,8 +20,9 @@ export const EntryRow = entity(
   z.object({ entry: z.string(), link: z.string().optional(), mac: z.string().optional() }),
 );
 /**
- * The last entry that a process wrote in one of its sequences (chain/link.ts), per day. Written in the transaction of every
- * entry. Its link is the one that the next entry of the sequence will have.
+ * Names the last entry that a process wrote in one of its sequences (entries that it writes one after the other,
+ * chain/link.ts), per day, so that removing the last entries shows. Written in the transaction of every entry. Its link is the
+ * one that the next entry of the sequence will have.
  */
 export const LastRow = entity("AuditEntries", z.object({ link: z.string(), mac: z.string() }));
 const LAST = "~last|";
@@ -51,12 +52,12 @@ export const openMark = (interval: Interval): string => `${OPEN}${timeOf(interva
 export const bornMark = (interval: Interval): string => `${BORN}${timeOf(interval)}`;
 const OPEN = "~open|";
 const BORN = "~born|";
-/** The row keys of all marks of a day. */
+/** The range of row keys of all marks of a day. It also contains the rows of last entries. */
 export const MARKS = { from: BORN, before: `${OPEN}~` };
 /** Sorts after every digest's row key. */
 export const DIGESTS_END = "~";
 /** Matches the row keys of marks and of last entries: `~open|10:40`, `~last|<sequence>`. */
-export const isMark = (rowKey: string): boolean => /^~((born|open)\|\d\d:\d0|last\|[\w-]{12})$/.test(rowKey);
+export const isMarkOrLastRow = (rowKey: string): boolean => /^~((born|open)\|\d\d:\d0|last\|[\w-]{12})$/.test(rowKey);
 
 /**
  * The index: positions of the entries for each filter, newest first; see `indexPrefix` and `position`. A row only names its

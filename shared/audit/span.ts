@@ -26,14 +26,14 @@ export interface Span {
   isAuthentic(row: Pick<StoredEntry, "interval" | "rowKey" | "id" | "text" | "link" | "mac">): Promise<boolean>;
 }
 
-/** How long a process uses the span that it read. */
-const KEPT_MS = MINUTE_MS;
+/** How long a process uses the bounds of the span that it read. */
+const CACHE_MS = MINUTE_MS;
 
 /** Creates the reader of the span. Costs four requests a minute, and one more in a log without digests. */
 export function createSpan(deps: { tables: Tables; clock: Clock; trust: Trust }): () => Promise<Span> {
   const { tables, clock, trust } = deps;
   /** The last read bounds of the span, and until when this process uses them. */
-  let kept: { until: number; bounds: ReturnType<typeof readBounds> } | undefined;
+  let cached: { until: number; bounds: ReturnType<typeof readBounds> } | undefined;
 
   async function readBounds() {
     const keys = await trust.keys();
@@ -43,33 +43,35 @@ export function createSpan(deps: { tables: Tables; clock: Clock; trust: Trust })
     const beginning = end?.beginning ?? (end && (await oldestBeginning(chainDeps, purges)));
     const from = purgedTo(purges) ?? (beginning && intervalFrom(beginning.interval));
     const authenticatedFrom = await requiredSince(tables, keys, end);
-    return { from, authenticatedFrom, newest: end?.interval, keys };
+    return { from, authenticatedFrom, newestSealed: end?.interval, keys };
   }
 
   return async () => {
     const now = clock.now().getTime();
     // The bounds are also read again if the clock was set back.
-    if (!kept || now >= kept.until || now < kept.until - KEPT_MS) {
+    if (!cached || now >= cached.until || now < cached.until - CACHE_MS) {
       const bounds = readBounds();
-      kept = { until: now + KEPT_MS, bounds };
+      cached = { until: now + CACHE_MS, bounds };
       bounds.catch(() => {
-        kept = undefined;
+        cached = undefined;
       });
     }
-    const { from, authenticatedFrom, newest, keys } = await kept.bounds;
+    const { from, authenticatedFrom, newestSealed, keys } = await cached.bounds;
     const { authentication, signer } = trust;
-    const sealed = new Map<Interval, Promise<ReadonlySet<string>>>();
+    /** The fingerprints of the sealed intervals that were needed, so that each is read once. */
+    const fingerprintsByInterval = new Map<Interval, Promise<ReadonlySet<string>>>();
     return {
       from,
-      to: signer ? entriesEnd(now, newest) : Number.POSITIVE_INFINITY,
+      to: signer ? entriesEnd(now, newestSealed) : Number.POSITIVE_INFINITY,
       async isAuthentic(row) {
-        if (newest === undefined || row.interval > newest)
+        if (newestSealed === undefined || row.interval > newestSealed)
           return isAuthentic({ authentication, authenticatedFrom }, row);
         // Without a key, no digest can be verified.
         if (!signer) return isAuthentic({ authentication, authenticatedFrom, acceptsUnknownKeys: true }, row);
+        // 0: a missing code isn't accepted for any interval, because the digest can prove a sealed entry without a code.
         if (isAuthentic({ authentication, authenticatedFrom: 0 }, row)) return true;
-        const fingerprints = sealed.get(row.interval) ?? sealedFingerprints(tables, row.interval, keys);
-        sealed.set(row.interval, fingerprints);
+        const fingerprints = fingerprintsByInterval.get(row.interval) ?? sealedFingerprints(tables, row.interval, keys);
+        fingerprintsByInterval.set(row.interval, fingerprints);
         return (await fingerprints).has(`${row.id} ${sha256(row.text ?? "")}`);
       },
     };

@@ -5,11 +5,11 @@ import { isUlid } from "../platform/ulid.ts";
 import { type AuditEntry, readEntry } from "./entry.ts";
 import { dayOf, INTERVAL_MS, type Interval, intervalOf, timeOf } from "./interval.ts";
 import { readRows } from "./read-rows.ts";
-import { EntryRow, entriesPartition, entryKey, isMark } from "./rows.ts";
+import { EntryRow, entriesPartition, entryKey, isMarkOrLastRow } from "./rows.ts";
 
 /**
- * A row of the table of entries that has, or should have, an entry. The table also has rows of other kinds (`isMark`): marks,
- * which say whether entries can be added to an interval, and the names of last entries.
+ * A row of the table of entries that has, or should have, an entry. The table also has rows of other kinds (`isMarkOrLastRow`):
+ * marks, which say whether entries can be added to an interval, and the rows that name the last entries of processes.
  */
 export interface StoredEntry {
   interval: Interval;
@@ -47,11 +47,11 @@ export async function* storedEntries(
   range: { from: Interval; to: Interval },
   after?: { interval: Interval; rowKey: string },
 ): AsyncGenerator<StoredEntry[]> {
-  const begin = async (day: number) => {
+  const openDay = async (day: number) => {
     const pages = dayPages(tables, day, range, after);
     return { first: await pages.next(), pages };
   };
-  for await (const { first, pages } of pMapIterable(days(range.from, range.to), begin, { concurrency: PARALLEL })) {
+  for await (const { first, pages } of pMapIterable(days(range.from, range.to), openDay, { concurrency: PARALLEL })) {
     for (let page = first; !page.done; page = await pages.next()) if (page.value.length > 0) yield page.value;
   }
 }
@@ -72,7 +72,7 @@ async function* dayPages(
     ...(range.to < day + DAY_MS ? { before: entryKey(range.to, "") } : {}),
   };
   const after = lastRead && dayOf(lastRead.interval) === partitionKey ? { after: lastRead.rowKey } : {};
-  const only = (rowKey: string) => !isMark(rowKey);
+  const only = (rowKey: string) => !isMarkOrLastRow(rowKey);
   for await (const page of readRows(tables, EntryRow, { partitionKey, ...bounds, ...after, only, pageSize: PAGE_SIZE }))
     yield page.map(({ rowKey, value }) => stored(day, rowKey, value));
 }
@@ -96,9 +96,10 @@ function stored(
   return { interval: sortedInto, rowKey, id: rowKey, ...content };
 }
 
-/** Splits a stream by interval: `of` yields the items of one interval and skips the items before it. */
+/** Splits a stream by interval. */
 export interface ByInterval<T> {
-  of(interval: Interval): AsyncGenerator<T>;
+  /** Yields the items of an interval, and skips the items before it. */
+  itemsOf(interval: Interval): AsyncGenerator<T>;
 }
 
 /** Creates the splitter of a stream. Each interval must be requested once, in order, because the stream is read only once. */
@@ -108,7 +109,7 @@ export function byInterval<T extends { interval: Interval }>(pages: AsyncIterabl
   })();
   let next: IteratorResult<T> | undefined;
   return {
-    async *of(interval) {
+    async *itemsOf(interval) {
       next ??= await iterator.next();
       for (; !next.done && next.value.interval <= interval; next = await iterator.next()) {
         if (next.value.interval === interval) yield next.value;

@@ -1,4 +1,7 @@
-/** Breaks down the compliance score: the checks with violations, and the score of each subscription. */
+/**
+ * Breaks down the compliance score: the checks with violations, and the score of each subscription. The credentials of each kind of
+ * directory (Entra, B2C) count as one more subscription, whose ID is a fixed word (`HOLDER_SUBSCRIPTIONS`).
+ */
 import type { Scope } from "../inventory/scope.ts";
 import { failureTitleOf, SEVERITIES, SEVERITY_WEIGHTS, type Severity } from "./check.ts";
 import { HOLDER_SUBSCRIPTIONS } from "./excluded-vaults.ts";
@@ -32,6 +35,7 @@ export interface Breakdown {
   evaluatedAt: string | null;
 }
 
+/** Names that stand for the credentials of a kind of directory, by the fixed word. */
 const NAMES_OF_DIRECTORIES: Readonly<Record<string, string>> = {
   entra: "Applications",
   b2c: "B2C tenants",

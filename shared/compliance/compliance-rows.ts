@@ -3,7 +3,8 @@
  *
  * Terms: a "pair" is a check together with a resource that it applies to. "Findings" are the failing assets of one check in one
  * vault. "Details" are all assets of a vault with their results. A "chunk" is the part of a list that one row contains. A
- * "fence" is a row whose ETag changes with each write of a vault's results, so that a slower writer fails.
+ * "fence" is a row that each write of a vault's results replaces if it still has the ETag that the writer read, so that a slower
+ * writer fails.
  */
 import * as z from "zod";
 import { ROLES } from "../platform/http/endpoint.ts";

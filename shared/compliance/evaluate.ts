@@ -24,11 +24,13 @@ const failingSince = (previous: readonly Failure[] | undefined, code: number, no
 /**
  * Returns the results of all checks for the asset's type.
  *
+ * @param otherInputs - What the checks need to know about the asset's vault and about references to the asset.
+ * @param previous - The asset's stored results. Undefined for a new asset.
  * @param ownerTag - The tag that names an asset's owner.
  */
 export function evaluateAsset(
   asset: AssetRecord,
-  facts: Omit<AssetResource, "asset">,
+  otherInputs: Omit<AssetResource, "asset">,
   context: Context,
   previous: AssetState | undefined,
   ownerTag: string,
@@ -36,7 +38,7 @@ export function evaluateAsset(
   const passed: number[] = [];
   const failed: Failure[] = [];
   let dueAt: number | undefined;
-  const resource = { asset, ...facts };
+  const resource = { asset, ...otherInputs };
   for (const check of ASSET_CHECKS) {
     if (check.resourceType !== asset.type || sourceOf(check) !== sourceOf(asset)) continue;
     const { result, evidence, changesAt } = check.evaluate(resource, context);

@@ -5,8 +5,9 @@ import type { OpenedState } from "./vault-state.ts";
  * States of compliance evaluations: pure functions, for evaluator.ts, write-state.ts and evaluation-queue.ts.
  *
  * States of a vault's stored results (`resultsState`). An evaluation reads the results, applies its event, and writes what the
- * event decides. If another worker has written results in between, the write fails at the vault's fence, and the evaluation
- * starts again. So a late or duplicate evaluation never replaces newer results.
+ * event decides. Each write requires that the vault's fence, a row that every write replaces, is unchanged since the results were
+ * read. So if another worker has written results in between, the write fails and the evaluation starts again. A late or duplicate
+ * evaluation never replaces newer results.
  *
  * | state | event | next state | written |
  * |---|---|---|---|
@@ -26,8 +27,10 @@ import type { OpenedState } from "./vault-state.ts";
  *
  * | state | event | next state | written |
  * |---|---|---|---|
- * | `queued`, `running` | sent | `running`, or the end | number of vaults |
- * | any, without this vault among the failed ones | vaultFailed | the same; `running` and `completed`: or `partial` | the vault |
+ * | `queued`, `running` | sent | `running`; the end if no vault is left | number of vaults |
+ * | `queued` | vaultFailed | `queued` | the vault |
+ * | `running`, `completed`, `partial` | vaultFailed | `running`; `partial` if no vault is left | the vault |
+ * | any, with this vault among the failed ones | vaultFailed | rejected | |
  */
 type ResultsState = "none" | "complete" | "partial" | "removed";
 

@@ -146,6 +146,7 @@ export function createEvaluator(deps: EvaluatorDeps): Evaluator {
       evaluateVault(evaluating, vaultName, { assets: "all", references: true, evaluationId }),
     evaluateAssets: (vaultName, assets, options = {}) =>
       evaluateVault(evaluating, vaultName, {
+        // A reference to the secret of a certificate also counts for the certificate, so `affectedAssets` adds certificates.
         assets: options.references && assets !== "due" ? affectedAssets(assets) : assets,
         references: options.references === true,
       }),
@@ -227,12 +228,13 @@ async function evaluateChange(
   const checkContext = await readContext(deps);
   if (!checkContext) return 0;
   await deps.ensureThresholds(checkContext);
-  const facts = await storedReferences(deps, previous, vault.name);
+  const vaultReferences = await storedReferences(deps, previous, vault.name);
   const changedAssets = new Map(assets.map(({ type, name, after }) => [assetKey(type, name), after]));
   const event = { type: "evaluated", assets: [...changedAssets.keys()], vaultItself: true } as const;
   const next = nextResults(previous, { ...event, rbac: vault.rbacAuthorization, now: checkContext.now });
+  // The scan passes only changed assets. That is enough, unless the stored results are incomplete or follow another access model.
   if (next?.evaluate !== "all") {
-    await deps.commitSome(previous, vault, checkContext, changedAssets, facts);
+    await deps.commitSome(previous, vault, checkContext, changedAssets, vaultReferences);
     return changedAssets.size;
   }
   const allAssets = vaultBefore ? await readAssetsOfVault(deps.tables, vault.name) : new Map<string, AssetRecord>();
@@ -240,7 +242,7 @@ async function evaluateChange(
     if (after) allAssets.set(key, after);
     else allAssets.delete(key);
   }
-  await deps.commitAll(previous, vault, checkContext, allAssets, facts);
+  await deps.commitAll(previous, vault, checkContext, allAssets, vaultReferences);
   return allAssets.size;
 }
 
@@ -256,7 +258,7 @@ async function evaluateVault(deps: Evaluating, vaultName: string, request: Evalu
     const next = nextResults(previous, { ...event, rbac: vault.rbacAuthorization, now: checkContext.now });
     if (!next?.evaluate) return 0;
     const { evaluate } = next;
-    const facts = references
+    const vaultReferences = references
       ? summarizeReferences(await deps.references(vaultName))
       : await storedReferences(deps, previous, vaultName);
     const assets =
@@ -264,11 +266,11 @@ async function evaluateVault(deps: Evaluating, vaultName: string, request: Evalu
         ? await readAssetsByKey(tables, vaultName, evaluate)
         : await readAssetsOfVault(tables, vaultName);
     if (evaluate === "all") {
-      await deps.commitAll(previous, vault, checkContext, assets, facts, evaluationId);
+      await deps.commitAll(previous, vault, checkContext, assets, vaultReferences, evaluationId);
       return assets.size;
     }
     const evaluated = new Map(evaluate.map((key) => [key, assets.get(key)]));
-    await deps.commitSome(previous, vault, checkContext, evaluated, facts);
+    await deps.commitSome(previous, vault, checkContext, evaluated, vaultReferences);
     return evaluate.length;
   });
 }

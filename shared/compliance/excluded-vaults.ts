@@ -15,18 +15,18 @@ export type IsExcluded = (vault: { name: string; subscriptionId: string }) => bo
 export const HOLDER_SUBSCRIPTIONS: readonly string[] = HOLDER_SOURCES.map(holderSubscription);
 
 /**
- * Reads which vaults and holders are excluded from counts. One request. With `holders`, one more for each source and 1,000
+ * Reads which vaults and holders are excluded from counts. One request. With `hasHolders`, one more for each source and 1,000
  * holders.
  *
- * @param holders - False if there are no holders, so that their rows need not be read.
+ * @param hasHolders - False if there are no holders, so that their rows need not be read.
  */
 export async function readExcludedVaults(
   tables: Tables,
   countingContext: { now: number; licensed: boolean },
-  holders: boolean,
+  hasHolders: boolean,
 ): Promise<IsExcluded> {
   const scope = await readScope(tables);
-  const excludedHolders = holders ? await readExcludedHolders(tables, { ...countingContext, scope }) : new Set();
+  const excludedHolders = hasHolders ? await readExcludedHolders(tables, { ...countingContext, scope }) : new Set();
   return ({ name, subscriptionId }) =>
     HOLDER_SUBSCRIPTIONS.includes(subscriptionId)
       ? excludedHolders.has(name.toLowerCase())

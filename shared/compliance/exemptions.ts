@@ -123,8 +123,9 @@ export function createExemptions(deps: {
 
   /**
    * Returns the write of the vault's row that belongs to a change of an exemption. Undefined if there is none. An asset's
-   * exemption is stored in the row. A vault's exemption is not, but its row is rewritten unchanged. That creates the vault's
-   * mark, by which readers correct the totals: totals list vaults with an exemption individually.
+   * exemption is stored in the row. A new exemption of a vault is not, but its row is rewritten unchanged. That creates the vault's
+   * mark, by which readers take the vault out of the totals of its subscription and count it individually. A removed exemption of a
+   * vault needs no mark, because the vault is already counted individually.
    */
   async function vaultRowWrite(
     record: ExemptionRecord,
@@ -138,12 +139,15 @@ export function createExemptions(deps: {
       return { before: row, now: updatedState, operation: replace(VaultStates, row.rowKey, updatedState, row.etag) };
     }
     const type = checkOfId.get(checkId)?.resourceType;
+    // Without its type, an asset's ID can stand for several assets. The check is about one type.
     const asset = scopeType === "asset" && placesOf(scopeId).find((location) => location.type === type);
     if (!asset) return undefined;
     const { row, assets } = await loadState(tables, asset.vaultName);
     if (!row) return undefined;
     const key = assetKey(asset.type, asset.name);
-    // A new exemption also replaces one that followed to the asset from another entry of its certificate.
+    // A new exemption replaces any other one of the same check and asset. The other one can have another ID, because
+    // evaluations move exemptions of a certificate's other directory entries to the certificate's asset (`exemptionsOf` in
+    // write-state.ts).
     const otherExemptions = row.exemptions.filter(
       (exemption) =>
         exemption.id !== id && !(isActiveAfter && exemption.checkId === checkId && exemption.asset === key),
@@ -214,10 +218,10 @@ export function createExemptions(deps: {
       if (!row || row.gone) throw invalidBody("scope.id", "is not the name of a vault that was evaluated");
     }
     if (scope.type === "asset") {
-      const places = placesOf(scopeId);
-      if (places.length === 0)
+      const locations = placesOf(scopeId);
+      if (locations.length === 0)
         throw invalidBody("scope.id", "must be an asset id such as kv-payments.secret.db-password");
-      const asset = places.find(({ type }) => type === check.resourceType);
+      const asset = locations.find(({ type }) => type === check.resourceType);
       if (!asset) throw invalidBody("scope.id", `must be a ${check.resourceType}, which ${check.id} is about`);
       const { assets } = await loadState(tables, asset.vaultName);
       if (!assets.has(assetKey(asset.type, asset.name)))

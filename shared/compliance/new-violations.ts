@@ -56,21 +56,22 @@ export async function newViolations(
   if (cursor === undefined) {
     return { violations: [], cursor: encodePosition({ k: newViolationsFrom(now.toISOString()), i: 0 }), more: false };
   }
-  const { k, i, next: position } = decodeCursor(Cursor, cursor);
-  // The next pass starts ten minutes before now, so that it reads rows that are written late, but not before this pass.
-  const settledFrom = newViolationsFrom(new Date(now.getTime() - MAX_WRITE_DELAY_MS).toISOString());
-  const nextStart = position ?? [k, settledFrom].sort()[1]!;
+  const { k: firstKey, i: firstIndex, next: decidedStart } = decodeCursor(Cursor, cursor);
+  // The next pass starts ten minutes before the start of this one, so that it reads rows that are written late, but not before the
+  // start position of this pass (the later of two keys sorts last).
+  const tenMinutesAgo = newViolationsFrom(new Date(now.getTime() - MAX_WRITE_DELAY_MS).toISOString());
+  const nextStart = decidedStart ?? [firstKey, tenMinutesAgo].sort()[1]!;
   const foundViolations: NewViolation[] = [];
   for await (const rows of tables.pages(NewViolationRows, {
     ...newViolationsRange,
-    from: k,
+    from: firstKey,
     pageSize: 100,
     onCorrupt: "leaveOut",
   })) {
     for (const row of rows) {
       const { rowKey, items, ...vault } = row;
       const newItems = unpackNewViolations(items);
-      for (let index = rowKey === k ? i : 0; index < newItems.length; index++) {
+      for (let index = rowKey === firstKey ? firstIndex : 0; index < newItems.length; index++) {
         if (foundViolations.length === limit) {
           const violations = await withoutExempted(foundViolations, readOverview);
           return { violations, cursor: encodePosition({ k: rowKey, i: index, next: nextStart }), more: true };

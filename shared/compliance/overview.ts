@@ -1,11 +1,12 @@
-import { toStorageCorrupt } from "../platform/storage/packed-members.ts";
 /**
  * Reads the results of all vaults and their exemptions. An `Overview` has each vault, for lists of violations. A
- * `CountedOverview` is enough for scores: it usually costs one request, because it uses the stored totals.
+ * `CountedOverview` is enough for scores: it usually costs one request, because it uses the stored totals. A vault whose results
+ * changed after the totals were computed has a row, the mark, with its results before and after the change.
  *
  * A "pair" is a check together with a resource that it applies to. A "holder" is an entry that takes the place of a vault for
  * the credentials of a directory; its `subscriptionId` is a fixed word such as `entra`.
  */
+import { toStorageCorrupt } from "../platform/storage/packed-members.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import type { Change } from "../platform/storage/write-totals.ts";
 import { type CountedResults, readChangedResults } from "./changed-results.ts";
@@ -67,7 +68,7 @@ export interface Overview extends CountedOverview {
 export async function readOverview(
   tables: Tables,
   now: number,
-  readExclusions: (holders: boolean) => Promise<IsExcluded>,
+  readExclusions: (hasHolders: boolean) => Promise<IsExcluded>,
 ): Promise<Overview> {
   const vaults: VaultOverview[] = [];
   const broadExemptions = new Map<string, ExemptionRecord>();
@@ -121,7 +122,7 @@ const exemptionFinder =
 export async function readCountedOverview(
   tables: Tables,
   now: number,
-  readExclusions: (holders: boolean) => Promise<IsExcluded>,
+  readExclusions: (hasHolders: boolean) => Promise<IsExcluded>,
 ): Promise<CountedOverview> {
   const totalsAndChanges = await readTotalsAndChanges(tables, now);
   if (totalsAndChanges) {

@@ -24,8 +24,8 @@ export const thresholdMomentOf = ({ at, criticalDays, warningDays }: ThresholdsR
   warningDays,
 });
 
-/** A range of expiry dates in Unix seconds: from <= expiresOn < before. */
-interface Interval {
+/** Expiry dates in Unix seconds: from <= expiresOn < before. */
+interface ExpiryRange {
   from: number;
   before: number;
 }
@@ -34,22 +34,22 @@ interface Interval {
  * Returns the ranges of expiry dates that a threshold (expired, critical, warning) passed between the earliest and the latest
  * of these moments. Overlapping ranges are merged.
  */
-function passedIntervals(moments: readonly ThresholdMoment[]): Interval[] {
+function passedRanges(moments: readonly ThresholdMoment[]): ExpiryRange[] {
   const thresholds = [
     () => 0, // The expiry itself.
     (moment: ThresholdMoment) => moment.criticalDays,
     (moment: ThresholdMoment) => moment.warningDays,
   ];
-  const intervals = thresholds.map((days): Interval => {
+  const ranges = thresholds.map((days): ExpiryRange => {
     const instants = moments.map((moment) => Math.floor(moment.now / 1000) + days(moment) * DAY_SECONDS);
     return { from: Math.min(...instants), before: Math.max(...instants) + 1 };
   });
-  intervals.sort((a, b) => a.from - b.from);
-  const merged: Interval[] = [];
-  for (const interval of intervals) {
+  ranges.sort((a, b) => a.from - b.from);
+  const merged: ExpiryRange[] = [];
+  for (const range of ranges) {
     const previous = merged.at(-1);
-    if (previous && interval.from <= previous.before) previous.before = Math.max(previous.before, interval.before);
-    else merged.push({ ...interval });
+    if (previous && range.from <= previous.before) previous.before = Math.max(previous.before, range.before);
+    else merged.push({ ...range });
   }
   return merged;
 }
@@ -69,7 +69,7 @@ export async function readAssetsThatPassed(
     if (keys) keys.push(key);
     else byVault.set(vaultName.toLowerCase(), [key]);
   };
-  const readLate = async () => {
+  const readCertificatesNeedingAttention = async () => {
     const latest = Math.max(...moments.map(({ now }) => now));
     const range = { partitionKey: partitions.all, ...lateBounds(Math.floor(latest / 1000) + 1) };
     const select = ["type", "name", "vaultName", "expiresOn", "renewal"] as const;
@@ -81,8 +81,8 @@ export async function readAssetsThatPassed(
     }
   };
   await Promise.all([
-    readLate(),
-    ...passedIntervals(moments).flatMap(({ from, before }) =>
+    readCertificatesNeedingAttention(),
+    ...passedRanges(moments).flatMap(({ from, before }) =>
       ASSET_TYPES.map(async (type) => {
         // The last argument, false, leaves out assets that have no expiry.
         const range = { partitionKey: partitions.all, ...expiryBounds(type, from, before, false) };

@@ -17,8 +17,9 @@ export const isSelfSigned = ({ issuer, subject }: Pick<AssetRecord, "issuer" | "
   issuer !== undefined && issuer === subject;
 
 /**
- * Returns whether browsers trust a certificate: it has embedded timestamps, or its authority is a public one that Key Vault
- * integrates with. Undefined if the certificate itself was not read, for example by an earlier version.
+ * Returns whether browsers trust a certificate. They require signed timestamps of certificate transparency logs, which public
+ * authorities embed (`hasTimestamps`). The public authorities that Key Vault integrates with are known by name. Undefined if the
+ * certificate itself was not read, for example by an earlier version.
  */
 export function isPubliclyTrusted(asset: TrustFacts): boolean | undefined {
   const { issuer = "", certificate } = asset;

@@ -12,7 +12,7 @@ export interface Reference {
   /** `<type>.<name>`. Undefined for a reference to the whole vault. */
   asset: string | undefined;
   resolved: boolean;
-  /** The consumer, its place, and the platform's status. */
+  /** The consumer, the setting with the reference, and the platform's status. */
   evidence: string;
 }
 
@@ -40,6 +40,7 @@ export function summarizeReferences(references: Iterable<Reference | AssetUse>):
     const key = reference.asset?.toLowerCase() ?? WHOLE_VAULT;
     const assetFacts = facts.get(key) ?? { resolved: 0, unresolved: 0, examples: [] };
     facts.set(key, assetFacts);
+    // Only an `AssetUse` has the member `unused`.
     if ("unused" in reference) {
       assetFacts.use = { unused: reference.unused, evidence: reference.evidence };
       continue;

@@ -69,7 +69,7 @@ export async function renewTotals(tables: Tables, options: { changed?: boolean }
 export async function findTotalsFault(tables: Tables): Promise<"stale" | "unreadable" | undefined> {
   const current = await readVaultsAndMarks(tables);
   if (!current) return undefined;
-  if (current.unreadable || (current.record?.totals && !readTotals(current.record))) return "unreadable";
+  if (current.isRecordUnreadable || (current.record?.totals && !readTotals(current.record))) return "unreadable";
   const areMarksReadable = current.removable.every(({ change }) => change !== undefined);
   if (!areMarksReadable || !current.record?.totals || countsExactly(current.record, current.countedResults))
     return undefined;
@@ -92,7 +92,7 @@ async function hasChanged(tables: Tables): Promise<boolean> {
 interface StoredTotals {
   etag: string | undefined;
   record: TotalsRecord | undefined;
-  unreadable: boolean;
+  isRecordUnreadable: boolean;
 }
 
 interface VaultsAndMarks extends StoredTotals {
@@ -108,19 +108,20 @@ interface VaultsAndMarks extends StoredTotals {
 }
 
 /**
- * Reads in this order for consistency, like the inventory's totals: the ETag of the totals, the vaults' rows, the marks.
- * Exemptions and failed vaults are read last. An exemption is written together with a vault's mark, so totals that remove the
- * mark include it.
+ * Reads in an order that makes concurrent writes harmless. First the ETag of the totals: if the totals are replaced after that,
+ * the write of new ones fails. Then the vaults' rows, and after them the marks: a vault that changed after its row was read has
+ * a mark with its results before the change. Exemptions and failed vaults are read last, because an exemption is written
+ * together with a vault's mark: so totals that remove the mark include the exemption.
  */
 async function readVaultsAndMarks(tables: Tables): Promise<VaultsAndMarks | undefined> {
   const stored = await readStoredTotals(tables);
   const countedResults = new Map<string, CountedResults>();
-  let unreadable = 0;
-  const range = { ...vaultsRange, select: SUMMARY_COLUMNS, onCorrupt: () => unreadable++ };
+  let unreadableVaultRows = 0;
+  const range = { ...vaultsRange, select: SUMMARY_COLUMNS, onCorrupt: () => unreadableVaultRows++ };
   for await (const rows of tables.pages(VaultStates, range))
     for (const row of rows) setOrDelete(countedResults, changedVaultKey(row.name), countedResultsOf(row));
   // The content of an unreadable row is unknown. The reconciliation repairs the row.
-  if (unreadable > 0) return undefined;
+  if (unreadableVaultRows > 0) return undefined;
   const removable: RemovableChange<CountedResults>[] = [];
   const onCorrupt = ({ rowKey, etag }: StorageCorrupt) => removable.push({ rowKey, etag, change: undefined });
   for await (const rows of tables.pages(ChangedRows, { ...changedVaultsRange, onCorrupt })) {
@@ -153,10 +154,10 @@ const INDIVIDUAL_COLUMNS = ["scopeType", "scopeId", "failedVaults"] as const;
 async function readStoredTotals(tables: Tables): Promise<StoredTotals> {
   try {
     const record = await tables.get(TotalsRows, STATE, TOTALS_KEY);
-    return { etag: record?.etag, record, unreadable: false };
+    return { etag: record?.etag, record, isRecordUnreadable: false };
   } catch (error) {
     if (!(error instanceof StorageCorrupt)) throw error;
-    return { etag: error.etag, record: undefined, unreadable: true };
+    return { etag: error.etag, record: undefined, isRecordUnreadable: true };
   }
 }
 

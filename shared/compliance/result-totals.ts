@@ -2,7 +2,8 @@
  * Totals of all vaults' results, so that a score reads one row instead of the rows of all vaults. For each subscription and
  * each holder of credentials (an entry that takes the place of a vault), a group has the numbers of passed and failed results
  * of each check. Vaults with an exemption of the vault or of an asset are listed individually instead. renew-totals.ts
- * recomputes the totals. Vaults that changed later have marks (changed-results.ts).
+ * recomputes the totals. A vault that changed later has a mark: a row with its results before and after the change
+ * (changed-results.ts).
  *
  * "Evaluation" in this file is an evaluation of all vaults that a user requested. It has "covered" a vault once it evaluated
  * it.
@@ -165,9 +166,9 @@ export interface CurrentCounts {
 }
 
 /**
- * Returns the totals with the changes of marked vaults applied. Returns undefined if the result would not be exact. A change
- * has the vault's results as the totals count them (`before`) and the current ones (`now`); either is undefined if there are
- * none.
+ * Returns the totals with the changes of marked vaults applied: takes each such vault out of the sum of its group, and counts its
+ * current results individually. Returns undefined if the result would not be exact. A change has the vault's results as the totals
+ * count them (`before`) and the current ones (`now`); either is undefined if there are none.
  *
  * @param changed - The marks, by the vault's lower-case name.
  * @param current - `exempt`: lower-case names of vaults with an active exemption of the whole vault.
@@ -193,7 +194,7 @@ export function applyChanges(
     ]),
   );
   const individual = new Map(totals.apart.map((results) => [results.name.toLowerCase(), unpackResults(results)]));
-  /** Times of the newest evaluation of groups whose last evaluated vault changed. The group's time before that is unknown. */
+  /** Newest times of groups whose last evaluated vault changed or was removed. The next older time of such a group is unknown. */
   const removedTimes: string[] = [];
   for (const [name, { before, now }] of changed) {
     // The totals count the vault's results before the change either individually, which ends here, or in the sum of its group.
@@ -223,7 +224,8 @@ export function applyChanges(
     ...vaults.map(({ evaluatedAt }) => evaluatedAt),
   ];
   const evaluatedAt = instants.reduce((newest, instant) => (instant > newest ? instant : newest), "");
-  // The newest time in the totals belongs to a vault that was removed, and only the vaults' rows tell the next older time.
+  // A vault that only changed has a newer time. So such a newest time belongs to a removed vault, and only the vaults' rows
+  // tell the next older time.
   if (removedTimes.some((time) => time > evaluatedAt)) return undefined;
   const vaultsLeft = countVaultsLeft(
     current.evaluation,

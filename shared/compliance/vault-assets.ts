@@ -11,7 +11,7 @@ export async function readAssetsOfVault(tables: Tables, vaultName: string): Prom
   return assets;
 }
 
-/** Returns the given assets of a vault (`<type>.<name>`) that exist. One request each. */
+/** Returns the given assets of a vault (`<type>.<name>`) that exist. One request each, all at once, so callers pass few keys. */
 export async function readAssetsByKey(
   tables: Tables,
   vaultName: string,

@@ -107,7 +107,7 @@ async function readAssetExemptions(tables: Tables, vaultName: string): Promise<V
   for await (const rows of tables.pages(Exemptions, range)) {
     for (const { id, checkId, until, scopeId = "" } of rows) {
       const type = checkOfId.get(checkId)?.resourceType;
-      const asset = placesOf(scopeId).find((place) => place.type === type);
+      const asset = placesOf(scopeId).find((location) => location.type === type);
       if (asset?.vaultName.toLowerCase() !== vaultName.toLowerCase()) continue;
       exemptions.push({ id, checkId, until, asset: assetKey(asset.type, asset.name), failing: false });
     }

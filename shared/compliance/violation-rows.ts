@@ -61,16 +61,16 @@ export async function readSlices(
   const rowRanges = rowRangesOf(requestedSlices, overview);
   const vaults = [...new Set(requestedSlices.filter(isOfAssets).map(({ vault }) => vault))];
   if (rowRanges.length > MAX_RANGES_OF_PAGE && vaults.length < rowRanges.length) {
-    const read = new Set(vaults.slice(0, MAX_CONCURRENT_READS));
-    const slices = takeUntil(requestedSlices, (slice) => isOfAssets(slice) && !read.has(slice.vault));
+    const vaultsToRead = new Set(vaults.slice(0, MAX_CONCURRENT_READS));
+    const slices = takeUntil(requestedSlices, (slice) => isOfAssets(slice) && !vaultsToRead.has(slice.vault));
     const findings = new Map<VaultOverview, Map<number, Finding[]>>();
-    await Promise.all([...read].map(async (vault) => findings.set(vault, await readVault(tables, vault.name))));
+    await Promise.all([...vaultsToRead].map(async (vault) => findings.set(vault, await readVault(tables, vault.name))));
     const findingsIn = ({ vault, check }: Slice) => findings.get(vault)?.get(check.code) ?? [];
     return { slices, itemsOf: (slice) => selectFindings(slice, findingsIn(slice), 0) };
   }
-  const read = rowRanges.slice(0, MAX_CONCURRENT_READS);
+  const rangesToRead = rowRanges.slice(0, MAX_CONCURRENT_READS);
   const unread = new Set(rowRanges.slice(MAX_CONCURRENT_READS).flatMap(({ slices }) => slices));
-  const rows = await readRowRanges(tables, read);
+  const rows = await readRowRanges(tables, rangesToRead);
   return {
     slices: takeUntil(requestedSlices, (slice) => unread.has(slice)),
     itemsOf: (slice) => {

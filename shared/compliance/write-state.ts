@@ -190,20 +190,22 @@ function stateOf({ row, exemptions }: OpenedState, next: NewState, details: Chun
 }
 
 /**
- * Returns the exemptions with whether their asset fails. An exemption may name an entry of a certificate that earlier versions
- * stored as an asset. It follows to the certificate's asset, which keeps the exemption that lasts longest.
+ * Returns the exemptions with whether their asset fails. A directory can list one certificate several times, each time with
+ * another key ID. Earlier versions stored each as an asset, so an exemption may name one that is no asset any more. It is then
+ * moved to the certificate's asset. If that asset has several exemptions from a check, the one that lasts longest stays.
  */
 function exemptionsOf(
   exemptions: VaultState["exemptions"],
   { results, evaluated }: NewState,
 ): VaultState["exemptions"] {
-  const assetWithEntry = new Map(
+  /** The certificate's asset, by the name under which an earlier version stored it again. */
+  const assetOfOtherName = new Map(
     [...evaluated].flatMap(([key, asset]) =>
       otherNamesOf(asset).map((name): [string, string] => [assetKey(asset.type, name), key]),
     ),
   );
   const moved = exemptions.map((exemption) => {
-    const asset = assetWithEntry.get(exemption.asset) ?? exemption.asset;
+    const asset = assetOfOtherName.get(exemption.asset) ?? exemption.asset;
     return { ...exemption, asset, failing: isAssetFailing(results.assets, asset, exemption.checkId) };
   });
   const isReplacedBy = (exemption: (typeof moved)[number], other: (typeof moved)[number]) =>

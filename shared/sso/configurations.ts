@@ -27,7 +27,7 @@ import { ssoConfigurationView } from "./views.ts";
 
 /** Reads and changes the stored configuration of single sign-on, and counts its sign-ins. */
 export interface Configurations {
-  /** Reads the configuration, or the default if none is stored. Costs one read. */
+  /** Returns the configuration, or the default (single sign-on is off) if none is stored. Costs one read. */
   read(): Promise<SsoConfiguration>;
   /** Returns the configuration for API responses. */
   view(): Promise<SsoConfigurationView>;
@@ -158,6 +158,7 @@ export function createConfigurations(deps: {
       const before: SsoConfiguration = row ? withoutKeys(row) : UNCONFIGURED;
       requireMatch(`"${before.revision}"`, ifMatch, THE_CONFIGURATION);
       const changed = withChange(before, requestedChange);
+      // The saved secret is sent only to the issuer for which it was entered. A new one is referenced after it was written (below).
       const hasSameSecret = keepsSecret(before, changed, requestedChange);
       const { oidcClientSecret: savedSecret, ...withoutSecret } = changed;
       let next: SsoConfiguration =

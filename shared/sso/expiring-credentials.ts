@@ -13,7 +13,10 @@ export interface SsoCredential {
   expiresAt: string;
 }
 
-/** Returns the credentials of the configured protocol that expire after `now` and not later than `latest`. */
+/**
+ * Returns the credentials of the configured protocol that expire after `now` and not later than `latest`. An OIDC client secret is
+ * included only if an administrator entered its expiry date, because providers don't publish it.
+ */
 export function credentialsExpiring(config: SsoConfiguration, now: Date, latest: Date): SsoCredential[] {
   const credentials = config.providerType === "oidc" ? clientSecret(config) : certificates(config);
   return credentials.filter(

@@ -33,7 +33,10 @@ const EMAIL_CLAIMS = [
   "emailAddress",
   "urn:oid:1.2.840.113549.1.9.1",
 ];
-/** Claims and attributes that may contain the person's name. The first one present is used: sign-in names before full names. */
+/**
+ * Claims and attributes that may contain the person's name. The first one present is used: sign-in names before full names, because
+ * the username of a new user is derived from it. The names with `urn:oid:` are the object identifiers of LDAP attributes.
+ */
 const NAME_CLAIMS = [
   "preferred_username",
   "upn",

@@ -2,7 +2,7 @@ import type { Role } from "../platform/http/endpoint.ts";
 import type { SsoConfiguration } from "./configuration.ts";
 import type { Person } from "./person.ts";
 
-/** The role of a person, or the reason why the person gets none. */
+/** The role of a person, or the reason why the sign-in is rejected (`REFUSALS` in sign-in-refused.ts). */
 export type Decision = Role | { refused: "noRole" | "rolesConflict" | "rolesNotSent" };
 
 /**
@@ -19,7 +19,7 @@ export function roleOf(config: SsoConfiguration, person: Person, currentRole: Ro
     values.filter((value) => Object.hasOwn(roleMapping, value)).map((value) => roleMapping[value]!),
   );
   if (mapped.has("admin")) return "admin";
-  // Neither role includes the other, so the mapping must decide.
+  // Neither role includes the other, so an administrator must change the mapping or the person's groups.
   if (mapped.has("auditor") && mapped.has("operator")) return { refused: "rolesConflict" };
   for (const role of ["auditor", "operator", "user"] as const) if (mapped.has(role)) return role;
   return defaultRole ?? { refused: "noRole" };

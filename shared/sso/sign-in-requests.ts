@@ -16,7 +16,8 @@ const SECRET_BYTES = 32;
 
 /**
  * The cookie that binds a sign-in to the browser that started it. SAML responses are forms posted from another site, for which
- * browsers don't send Lax cookies. https://www.ietf.org/archive/id/draft-ietf-httpbis-rfc6265bis-20.html#section-5.6.7
+ * browsers don't send Lax cookies, so the cookie of SAML is sent with requests from any site.
+ * https://www.ietf.org/archive/id/draft-ietf-httpbis-rfc6265bis-20.html#section-5.6.7
  */
 export const BINDING_COOKIES = {
   oidc: { name: "__Host-sso", sameSite: "Lax" },

@@ -35,14 +35,18 @@ export interface Arrival {
   userAgent: string | undefined;
 }
 
-/** The two steps of a sign-in with SSO: GET /auth/sso/login calls `begin`, the provider's redirect or form calls `complete`. */
+/**
+ * The two steps of a sign-in with SSO. GET /auth/sso/login calls `begin`, which sends the browser to the provider. The provider
+ * sends the browser back to the callback, which calls `complete`: it signs the person in, or records in the audit log why it
+ * did not.
+ */
 export interface SignIns {
   /**
    * Starts a sign-in.
    *
    * @param returnUrl - The path to return to afterwards.
-   * @param reauthenticate - True if the provider must authenticate the person again.
    * @param origin - The service's own origin. Undefined if it is not configured.
+   * @param reauthenticate - True if the provider must authenticate the person again.
    * @throws {Problem} invalidRequest (a foreign returnUrl), conflict (single sign-on is not configured), signInFailed,
    * unavailable
    */
@@ -76,7 +80,10 @@ export function createSignIns(deps: {
   const { configurations, protocols, federated, audit, clock } = deps;
   const requests = createSignInRequests(deps);
 
-  /** Records why a sign-in was rejected, and returns the problem for the user. */
+  /**
+   * Returns the error to throw. A rejected sign-in (`SignInRefused`) is recorded in the audit log and becomes a problem for the
+   * user. Any other error stays as it is.
+   */
   async function recordRejection(error: unknown, caller: Caller, person: Person | undefined): Promise<unknown> {
     if (!(error instanceof SignInRefused)) return error;
     const identity = person && { issuer: person.issuer, subject: person.subject };
@@ -105,9 +112,10 @@ export function createSignIns(deps: {
     caller: Caller,
     userAgent: string | undefined,
   ) {
-    const domains = config.allowedEmailDomains;
+    const allowedDomains = config.allowedEmailDomains;
     const domain = verifiedDomainOf(person);
-    if (domains && !(domain !== undefined && domains.includes(domain))) throw new SignInRefused("emailDomain");
+    if (allowedDomains && (domain === undefined || !allowedDomains.includes(domain)))
+      throw new SignInRefused("emailDomain");
     const now = clock.now();
     // Only the time from the provider counts: a browser can remove `prompt` and `max_age` from the request (OWASP ASVS 5.0,
     // 6.8.4).
@@ -151,15 +159,17 @@ export function createSignIns(deps: {
       let person: SignedInPerson | undefined;
       try {
         const request = await requests.complete(name, requestId, cookie, () => countSignIn(caller));
-        // A change of the configuration that affects who can sign in starts a new generation.
+        // A change of the configuration that affects who can sign in starts a new generation. The provider's response was requested
+        // under the earlier rules, so it isn't accepted.
         if (name !== config.providerType || request.generation !== config.generation) {
           throw new SignInRefused("changedMeanwhile");
         }
         person = await protocol.complete(config, request, { parameters }, ownOrigin);
-        const signedIn = await signInPerson(config, person, caller, userAgent);
-        await configurations.recordSignIn(config, signedIn.user.role);
+        const { user, cookie: sessionCookie } = await signInPerson(config, person, caller, userAgent);
+        // The role counts: passwords can be turned off only after an administrator signed in with this configuration.
+        await configurations.recordSignIn(config, user.role);
         // An empty value and a lifetime of 0 delete the binding cookie.
-        return { location: request.returnUrl, cookies: [signedIn.cookie, bindingCookie(name, "", 0)] };
+        return { location: request.returnUrl, cookies: [sessionCookie, bindingCookie(name, "", 0)] };
       } catch (error) {
         throw await recordRejection(error, caller, person);
       }

@@ -171,7 +171,7 @@ export function createSso(deps: SsoDependencies): Sso {
    * Returns the configuration, and whether passwords are turned off: never without a license, and never without a usable
    * bootstrap administrator.
    */
-  async function readState() {
+  async function readEffectiveState() {
     const configuration = await configurations.read();
     const enabled = await isOn(configuration);
     return {
@@ -215,7 +215,7 @@ export function createSso(deps: SsoDependencies): Sso {
 
   return {
     async status() {
-      const { configuration, enabled, ssoOnlyMode } = await readState();
+      const { configuration, enabled, ssoOnlyMode } = await readEffectiveState();
       const { providerType, loginButtonText } = configuration;
       return { enabled, providerType, loginButtonText, ssoOnlyMode };
     },
@@ -224,7 +224,7 @@ export function createSso(deps: SsoDependencies): Sso {
 
     async configure(given, ifMatch, caller, origin) {
       const ownOrigin = requireOrigin(origin);
-      requirePlainAddress(config.PUBLIC_BASE_URL);
+      requireHttpsWithoutPath(config.PUBLIC_BASE_URL);
       return await configurations.change(given, ifMatch, caller, async (next, newSecret, before) => {
         if (next.providerType !== "oidc") return;
         // Without a client ID, the test covers only the issuer.
@@ -290,17 +290,17 @@ export function createSso(deps: SsoDependencies): Sso {
 
     // While passwords are turned off, only the bootstrap administrator may still sign in with a password (`breakGlass`).
     async passwordSignIn(username) {
-      if (!(await readState()).ssoOnlyMode) return "allowed";
+      if (!(await readEffectiveState()).ssoOnlyMode) return "allowed";
       return username === config.BOOTSTRAP_ADMIN_USERNAME?.toLowerCase() ? "breakGlass" : "refused";
     },
 
     async roleMapped() {
-      const { configuration, enabled } = await readState();
+      const { configuration, enabled } = await readEffectiveState();
       return enabled && configuration.roleMapping !== undefined;
     },
 
     async *expiring(latest) {
-      const { configuration, enabled } = await readState();
+      const { configuration, enabled } = await readEffectiveState();
       if (enabled) yield* credentialsExpiring(configuration, clock.now(), latest);
     },
 
@@ -315,7 +315,7 @@ export function createSso(deps: SsoDependencies): Sso {
   };
 }
 
-/** Returns the client's identity at the provider and whether it is in use, for a comparison. */
+/** Returns a text of the members that a test of the client depends on, for comparing two configurations. */
 const clientOf = ({ isEnabled, providerType, oidcIssuer, oidcClientId, oidcClientSecret }: SsoConfiguration): string =>
   JSON.stringify([isEnabled, providerType, oidcIssuer, oidcClientId, oidcClientSecret]);
 
@@ -328,7 +328,7 @@ const DISCOVERY_ERRORS = ["NoDiscoveryDocument", "Unreachable"];
  *
  * @throws {Problem} conflict
  */
-function requirePlainAddress(publicBaseUrl: string | undefined): void {
+function requireHttpsWithoutPath(publicBaseUrl: string | undefined): void {
   if (publicBaseUrl === undefined) return;
   const { protocol, hostname, pathname } = new URL(publicBaseUrl);
   if (pathname === "/" && (protocol === "https:" || isLoopback(hostname))) return;

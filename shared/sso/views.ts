@@ -10,7 +10,8 @@ export const ssoConfigurationView = (
   logins: LoginsRecord | undefined,
   bootstrapUsername: string | undefined,
 ): SsoConfigurationView => {
-  const saved = config.revision !== "none"; // the revision of the default configuration
+  // Only the default configuration, which nobody saved, has this revision.
+  const isSaved = config.revision !== "none";
   return {
     providerType: config.providerType,
     isEnabled: config.isEnabled,
@@ -36,8 +37,8 @@ export const ssoConfigurationView = (
     loginButtonText: config.loginButtonText,
     totalSsoLogins: logins?.total ?? 0,
     lastSuccessfulLoginAt: logins?.lastAt ?? null,
-    updatedAt: saved ? config.updatedAt : null,
-    updatedBy: saved ? config.updatedBy : null,
+    updatedAt: isSaved ? config.updatedAt : null,
+    updatedBy: isSaved ? config.updatedBy : null,
     etag: `"${config.revision}"`,
   };
 };

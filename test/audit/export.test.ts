@@ -222,7 +222,7 @@ describe("a PDF", () => {
     };
     const intent = { ...late, outcome: "intent" as const, happenedAt: "2026-11-21T10:21:05.000Z" };
     expect(eventsOf([intent, late])).toMatchObject([
-      { at: late.occurredAt, happenedAt: late.happenedAt, startedAt: intent.happenedAt },
+      { listedAt: late.occurredAt, happenedAt: late.happenedAt, startedAt: intent.happenedAt },
     ]);
     const verified = await fixture.audit.verify({});
     const counted = { ...about, verified: [{ ...verified, lateEntries: { total: 2, listed: [] } }] };

@@ -9,7 +9,7 @@ import {
   EntryRow,
   entriesPartition,
   FirstRow,
-  isMark,
+  isMarkOrLastRow,
   openMark,
 } from "../../shared/audit/rows.ts";
 import { verifyExport } from "../../shared/audit/verify/verify-export.ts";
@@ -61,7 +61,7 @@ async function intervalState(fixture: Fixture, instant: string) {
   return {
     born: keys.includes(bornMark(start)),
     open: keys.includes(openMark(start)),
-    entries: keys.filter((key) => !isMark(key) && key.startsWith(timeOf(start))).length,
+    entries: keys.filter((key) => !isMarkOrLastRow(key) && key.startsWith(timeOf(start))).length,
   };
 }
 

@@ -62,6 +62,7 @@ export function keyVaultAnchor(vault: ServiceKeyVault, storageAccount: string): 
       const tags = (await vault.readTags(secret)) ?? (await vault.readTags(SHARED_SECRET));
       if (!tags) return undefined;
       const { data } = Tags.safeParse(tags);
+      // Sealing continues after the anchor's number, so a number that no digest can have yet must not be used.
       if (!data || !isPlausible(data)) return "unreadable";
       const { number, interval, hash, beginning, beginningHash = null } = data;
       return {

@@ -57,7 +57,10 @@ async function statedSince(tables: Tables, keys: PublicKeys): Promise<Interval |
   return "payload" in stated ? intervalFrom(stated.payload.from) : undefined;
 }
 
-/** Returns whether entries need a code or soon will, without checking signatures: a process without keys can't check them. */
+/**
+ * Returns whether entries need a code or soon will. A log that has digests needs codes from the next sealing on. Signatures are not
+ * checked, because a process without keys calls this.
+ */
 export async function isAuthenticated(tables: Tables): Promise<boolean> {
   const first = await readRow(tables, FirstRow, FIRST_PARTITION, FIRST_PARTITION);
   if (first?.value?.authenticated !== undefined) return true;

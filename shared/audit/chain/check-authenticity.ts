@@ -12,12 +12,16 @@ import { type EntryName, intervalOfName, type Link, readLink, rowOfName } from "
  * Checks the entries of an interval that is not sealed yet: their authentication codes, and whether every entry exists that a
  * link names. Sealing and verification use it. Each process writes its entries in sequences: the link of an entry has its
  * number in the sequence, and names entries that the process wrote before. The newest entry of a sequence is named by the row
- * of its last entry.
+ * of its last entry. An entry's count is its number of occurrences. It only grows, because repeats of an event replace the
+ * entry's row by one with a higher count.
  */
 
 /** Maximum number of findings of one interval that are listed. */
 const MAX_LISTED = 100;
-/** Maximum number of rows that are read once more before they are reported as missing. */
+/**
+ * Maximum number of rows of one interval that are read once more before they are reported as missing. Beyond it, missing
+ * entries are reported at once, and rows of last entries are not checked.
+ */
 const MAX_READ_AGAIN = 1_000;
 
 /** The services that the check needs, and the limits of the log. */
@@ -103,7 +107,10 @@ export function createIntervalCheck(deps: AuthenticityDependencies, interval: In
   const present = new Map<string, { count: number; hasCode: boolean }>();
   /** Rows without a required or valid code. */
   const suspicious = new Map<string, { id: string; kind: "entryChanged" | "entryInserted" }>();
-  /** The entries that links name, by row: the name with the highest count, and the link that contains it. */
+  /**
+   * The entries that links name, by row: the name with the highest count, which the row must reach, and the link with that
+   * name.
+   */
   const named = new Map<string, { name: EntryName; link: Link }>();
   /** The numbers of the authentic entries, by their sequence. */
   const numbers = new Map<string, number[]>();
@@ -112,16 +119,21 @@ export function createIntervalCheck(deps: AuthenticityDependencies, interval: In
   let total = 0;
   let readAgain = 0;
 
-  function report(kind: Falsification["kind"], place: Interval, entryId: string | undefined, detail: string): void {
+  function report(
+    kind: Falsification["kind"],
+    inInterval: Interval,
+    entryId: string | undefined,
+    detail: string,
+  ): void {
     total += 1;
     const id = entryId === undefined ? {} : { entryId };
-    if (listed.length < MAX_LISTED) listed.push({ kind, interval: intervalName(place), ...id, detail });
+    if (listed.length < MAX_LISTED) listed.push({ kind, interval: intervalName(inInterval), ...id, detail });
   }
 
   function addNames(link: Link): void {
     for (const name of link.previous) {
-      const known = named.get(rowOfName(name));
-      if (!known || known.name.count < name.count) named.set(rowOfName(name), { name, link });
+      const earlier = named.get(rowOfName(name));
+      if (!earlier || earlier.name.count < name.count) named.set(rowOfName(name), { name, link });
     }
   }
 
@@ -171,10 +183,13 @@ export function createIntervalCheck(deps: AuthenticityDependencies, interval: In
     }
   }
 
-  /** Returns how many entries of a sequence directly before a missing number are missing, too. Zero if none before it is known. */
+  /**
+   * Returns how many entries of a sequence directly before a missing number are missing, too. Zero if the interval has no entry
+   * with a lower number.
+   */
   function missingBefore(sequence: string, number: number): number {
-    const known = (numbers.get(sequence) ?? []).filter((other) => other < number);
-    return known.length === 0 ? 0 : number - Math.max(...known) - 1;
+    const lowerNumbers = (numbers.get(sequence) ?? []).filter((other) => other < number);
+    return lowerNumbers.length === 0 ? 0 : number - Math.max(...lowerNumbers) - 1;
   }
 
   /**
@@ -184,10 +199,11 @@ export function createIntervalCheck(deps: AuthenticityDependencies, interval: In
   async function checkLastRows(lastRows: readonly LastEntryRow[]): Promise<void> {
     if (interval < authenticatedFrom) return;
     const byKey = new Map(lastRows.map((row) => [row.rowKey, row]));
-    for (const [sequence, ofSequence] of numbers) {
+    for (const [sequence, entryNumbers] of numbers) {
       const rowKey = lastRowKey(sequence);
-      const newest = Math.max(...ofSequence);
-      // The row's link is that of the sequence's next entry, so its number is higher than that of every entry.
+      const newest = Math.max(...entryNumbers);
+      // The row's link is that of the sequence's next entry, so its number is higher than that of every entry. `finish` reports a
+      // forged row.
       const isCurrent = (row: LastEntryRow | undefined) =>
         row && (row.isForged || (row.link && row.link.number > newest));
       if (isCurrent(byKey.get(rowKey)) || ++readAgain > MAX_READ_AGAIN) continue;
@@ -202,13 +218,12 @@ export function createIntervalCheck(deps: AuthenticityDependencies, interval: In
     indexed,
 
     add(row, entry) {
-      // The count is not part of the result.
-      const name = rowOfName({ day: partitionKey, key: row.rowKey, count: 1 });
+      const rowName = rowOfName({ day: partitionKey, key: row.rowKey });
       if (!entry || !isAuthentic(deps, row)) {
-        suspicious.set(name, { id: row.id, kind: row.mac === undefined ? "entryInserted" : "entryChanged" });
+        suspicious.set(rowName, { id: row.id, kind: row.mac === undefined ? "entryInserted" : "entryChanged" });
         return;
       }
-      present.set(name, { count: entry.count, hasCode: row.mac !== undefined });
+      present.set(rowName, { count: entry.count, hasCode: row.mac !== undefined });
       const link = readLink(row.link);
       if (!link) return;
       addNames(link);
@@ -223,12 +238,13 @@ export function createIntervalCheck(deps: AuthenticityDependencies, interval: In
           addNames({ ...link, previous: link.previous.filter((name) => intervalOfName(name) === interval) });
         }
       }
-      for (const [row, { id, kind }] of suspicious) {
-        const isKnown = named.has(row) || kind === "entryChanged";
-        const detail = isKnown
+      for (const [rowName, { id, kind }] of suspicious) {
+        // If a link names the row, this service wrote an entry there, and someone removed its code.
+        const isOwnEntry = named.has(rowName) || kind === "entryChanged";
+        const detail = isOwnEntry
           ? "The entry has no valid authentication code: it was changed after it was written."
           : "The row has no authentication code: this service did not write it.";
-        report(isKnown ? "entryChanged" : "entryInserted", interval, id, detail);
+        report(isOwnEntry ? "entryChanged" : "entryInserted", interval, id, detail);
       }
       for (const names of named.values()) await checkName(names);
       await checkLastRows(lastRows);

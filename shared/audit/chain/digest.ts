@@ -21,6 +21,7 @@ export const Digest = z.object({
   /** Increases by one for every interval since the first. */
   number: z.int().min(1),
   interval: z.string(),
+  /** Length of the interval. */
   minutes: z.int(),
   entries: z.int().min(0),
   /** Number of entries in all intervals from the first up to this one. */

@@ -5,34 +5,41 @@ import { type Fingerprint, manifestHash } from "./manifest.ts";
 import type { PurgeRecord } from "./purge-record.ts";
 
 /**
- * Kinds of problems that a verification of the audit log can find. They concern entries, the stored fingerprints (ids and
- * hashes) of sealed entries, and digests, the signed hashes of ten-minute intervals. Others concern the chain of digests, its
- * beginning, the anchor (copy of the newest digest in the key vault), marks (rows that close an interval for writers), the
- * index that lists use, and signed records of keys and purges. `digestsCut`: the newest digests are missing. `digestReplaced`:
- * sealing replaced a row without a trusted signature. `lastEntryChanged`: the row that names the last entry of a process, before the
- * interval is sealed. `exportChanged`: an exported file is not as it was signed.
+ * Kinds of problems that a verification of the audit log can find. For each ten-minute interval, sealing stores the fingerprint
+ * (id and hash) of every entry and signs a digest, the hash of these fingerprints. Each digest names the previous one, so the
+ * digests form a chain.
  */
 export const FindingKind = z.enum([
   "entryChanged",
   "entryRemoved",
   "entryInserted",
+  // The stored fingerprints of an interval differ from its digest, or belong to no sealed interval.
   "fingerprintsChanged",
   "digestChanged",
   "digestMissing",
   "digestInserted",
+  // No configured or vouched key signed the digest.
   "digestUnverifiable",
+  // Sealing replaced a row without a trusted signature by the digest.
   "digestReplaced",
+  // A digest does not name the previous one, or names another beginning of the log than the other digests.
   "chainBroken",
+  // The newest digests are missing: the copy of the newest one in the key vault (the anchor) differs from the tables.
   "digestsCut",
   "beginningChanged",
   "anchorChanged",
+  // The rows that say whether entries can be added to an interval don't match the interval's state.
   "markChanged",
+  // The row that names the last entry of a sequence (entries that one process wrote one after the other) was changed or removed.
   "lastEntryChanged",
+  // An index row, by which lists find entries, is missing or names no entry.
   "indexEntryMissing",
   "indexEntryInserted",
+  // No trusted key signed the record of an older key.
   "keyRecordChanged",
   "purgeRecordChanged",
   "purgeRecordMissing",
+  // An exported file is not as it was signed.
   "exportChanged",
 ]);
 
@@ -56,32 +63,32 @@ export type Finding = z.infer<typeof Finding>;
 
 /** Returns the problems that sealing found and recorded in the digest that it signed. */
 export function findingsIn(digest: Digest): Finding[] {
-  const place = { interval: digest.interval, digestNumber: digest.number };
+  const location = { interval: digest.interval, digestNumber: digest.number };
   const { lost, replaced, unverified, anchorChanged, falsified } = digest;
   const findings: Finding[] = [];
   if (lost) {
     const detail = `When this was sealed, the digests up to number ${lost.number} (${lost.interval}) were missing with their entries.`;
-    findings.push({ ...place, kind: "digestsCut", detail });
+    findings.push({ ...location, kind: "digestsCut", detail });
   }
   if (replaced !== undefined) {
     const detail = `When this was sealed, a row without a trusted signature was in its place (SHA-256 ${replaced}).`;
-    findings.push({ ...place, kind: "digestReplaced", detail });
+    findings.push({ ...location, kind: "digestReplaced", detail });
   }
   if (unverified) {
     const detail = `When this was sealed, the previous digest had no trusted signature: number ${unverified.number} (${unverified.interval}).`;
-    findings.push({ ...place, kind: "digestUnverifiable", detail });
+    findings.push({ ...location, kind: "digestUnverifiable", detail });
   }
   if (anchorChanged) {
     const detail = "When this was sealed, the anchor in the key vault had not been written by this service.";
-    findings.push({ ...place, kind: "anchorChanged", detail });
+    findings.push({ ...location, kind: "anchorChanged", detail });
   }
   if (falsified) {
     for (const { detail, ...finding } of falsified.listed)
-      findings.push({ ...place, ...finding, detail: `Before this was sealed: ${detail}` });
+      findings.push({ ...location, ...finding, detail: `Before this was sealed: ${detail}` });
     const unlisted = falsified.total - falsified.listed.length;
     if (unlisted > 0) {
       const detail = `Before this was sealed, ${unlisted} more entries were changed, removed or inserted.`;
-      findings.push({ ...place, kind: "entryChanged", detail });
+      findings.push({ ...location, kind: "entryChanged", detail });
     }
   }
   return findings;
@@ -95,18 +102,23 @@ export function missingDigests(start: Interval, end: Interval): Finding {
 }
 
 /**
- * Returns findings for missing purge records. Together the records must reach from the original beginning of the log to its
- * present beginning.
+ * Returns findings for missing purge records. The first purge starts at the original beginning of the log, and each later one
+ * where the purge before it ended. After the last purge, the log itself must continue: the check of the digests reports a gap
+ * there.
+ *
+ * @param originalBeginning - Name of the first interval that was ever sealed. If it is undefined, a missing first record isn't
+ * found.
+ * @param records - The stored records, oldest first.
  */
-export function missingPurges(beginning: string | undefined, records: readonly PurgeRecord[]): Finding[] {
+export function missingPurges(originalBeginning: string | undefined, records: readonly PurgeRecord[]): Finding[] {
   const findings: Finding[] = [];
-  let expected = beginning;
+  let expectedStart = originalBeginning;
   for (const { from, to } of records) {
-    if (expected !== undefined && from !== expected) {
-      const detail = `The purge record from ${expected} to ${from} is missing.`;
-      findings.push({ kind: "purgeRecordMissing", interval: expected, detail });
+    if (expectedStart !== undefined && from !== expectedStart) {
+      const detail = `The purge record from ${expectedStart} to ${from} is missing.`;
+      findings.push({ kind: "purgeRecordMissing", interval: expectedStart, detail });
     }
-    expected = to;
+    expectedStart = to;
   }
   return findings;
 }
@@ -116,9 +128,12 @@ export interface Comparison {
   differences: { kind: "entryChanged" | "entryRemoved" | "entryInserted"; entryId: string }[];
   /** Number of all differences, including those that are not listed. */
   total: number;
-  /** Hashes of the sealed fingerprints and of the present entries. Each must be equal to the hash in the digest. */
+  /**
+   * Hashes of the sealed fingerprints and of the fingerprints of the present entries. Each must be equal to the hash in the
+   * digest.
+   */
   sealedHash: string;
-  foundHash: string;
+  presentHash: string;
   /** Number of present entries. */
   entries: number;
 }
@@ -126,11 +141,15 @@ export interface Comparison {
 type Fingerprints = Iterable<Fingerprint> | AsyncIterable<Fingerprint>;
 
 /**
- * Compares sealed fingerprints with those of the present entries in one pass. Both must be in the order of their ids. Lists at
- * most `limit` differences.
+ * Compares sealed fingerprints with those of the present entries in one pass, like a merge of two sorted lists. Both must be in the
+ * order of their ids. Lists at most `limit` differences.
  */
-export async function compare(sealed: Fingerprints, present: Fingerprints, limit: number): Promise<Comparison> {
-  const [sealedHash, foundHash] = [manifestHash(), manifestHash()];
+export async function compareFingerprints(
+  sealed: Fingerprints,
+  present: Fingerprints,
+  limit: number,
+): Promise<Comparison> {
+  const [sealedHash, presentHash] = [manifestHash(), manifestHash()];
   const sealedIterator = iterate(sealed);
   const presentIterator = iterate(present);
   const differences: Comparison["differences"] = [];
@@ -140,26 +159,31 @@ export async function compare(sealed: Fingerprints, present: Fingerprints, limit
     if (differences.length < limit) differences.push({ kind, entryId });
   };
 
-  let [a, b] = [await sealedIterator.next(), await presentIterator.next()];
-  while (!a.done || !b.done) {
-    const order = a.done ? 1 : b.done ? -1 : a.value[0] < b.value[0] ? -1 : a.value[0] > b.value[0] ? 1 : 0;
-    if (order < 0) differs("entryRemoved", a.value[0]);
-    else if (order > 0) differs("entryInserted", b.value[0]);
-    else if (a.value[1] !== b.value[1]) differs("entryChanged", a.value[0]);
+  let nextSealed = await sealedIterator.next();
+  let nextPresent = await presentIterator.next();
+  while (!nextSealed.done || !nextPresent.done) {
+    const [sealedId, sealedEntryHash] = nextSealed.value;
+    const [presentId, presentEntryHash] = nextPresent.value;
+    // Less than 0: only the sealed side has the id. Greater than 0: only the present side has it.
+    const order = nextSealed.done ? 1 : nextPresent.done || sealedId < presentId ? -1 : sealedId > presentId ? 1 : 0;
+    if (order < 0) differs("entryRemoved", sealedId);
+    else if (order > 0) differs("entryInserted", presentId);
+    else if (sealedEntryHash !== presentEntryHash) differs("entryChanged", sealedId);
     if (order <= 0) {
-      sealedHash.add(a.value);
-      a = await sealedIterator.next();
+      sealedHash.add(nextSealed.value);
+      nextSealed = await sealedIterator.next();
     }
     if (order >= 0) {
-      foundHash.add(b.value);
+      presentHash.add(nextPresent.value);
       entries += 1;
-      b = await presentIterator.next();
+      nextPresent = await presentIterator.next();
     }
   }
-  return { differences, total, sealedHash: sealedHash.digest(), foundHash: foundHash.digest(), entries };
+  return { differences, total, sealedHash: sealedHash.digest(), presentHash: presentHash.digest(), entries };
 }
 
+/** Yields fingerprints. The last value is empty and never compared, because it is `done`; it saves a check for undefined. */
 async function* iterate(fingerprints: Fingerprints): AsyncGenerator<Fingerprint, Fingerprint> {
   yield* fingerprints;
-  return ["", ""]; // unused: `done` marks the end
+  return ["", ""];
 }

@@ -7,7 +7,10 @@ import { type Interval, intervalFrom } from "../interval.ts";
  * entry shows as soon as the process has written another one, without an additional request per entry.
  */
 
-/** Names an entry by its row, with the lowest count that it can have. */
+/**
+ * Names an entry by its row. `count` is the entry's number of occurrences when it was named. A repeat of the event increases the
+ * entry's count, so a lower count shows that the row was set back.
+ */
 export const EntryName = z.object({
   day: z.string(),
   key: z.string(),
@@ -17,7 +20,10 @@ export const EntryName = z.object({
 });
 export type EntryName = z.infer<typeof EntryName>;
 
-/** The first of `previous` is the entry with the number before, if there is one. */
+/**
+ * `previous` names earlier entries of the process: first the sequence's entry with the number before, if there is one, then entries
+ * that no link names yet, such as the last entry of a sequence that ended.
+ */
 export const Link = z.object({ sequence: z.string(), number: z.int().min(1), previous: z.array(EntryName) });
 export type Link = z.infer<typeof Link>;
 
@@ -34,5 +40,5 @@ export function readLink(text: string | undefined): Link | undefined {
 /** Returns the interval of a named entry: the day, and the time at the start of the row key. */
 export const intervalOfName = ({ day, key }: EntryName): Interval => intervalFrom(`${day}T${key.slice(0, 5)}Z`);
 
-/** Identifies the entry that a name means. */
-export const rowOfName = ({ day, key }: EntryName): string => `${day}|${key}`;
+/** Returns a text that identifies the named row, for use as the key of a map. */
+export const rowOfName = ({ day, key }: Pick<EntryName, "day" | "key">): string => `${day}|${key}`;

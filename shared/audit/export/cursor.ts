@@ -10,6 +10,7 @@ export const Cursor = z.object({
   part: z.int().min(2),
   /** End of the export's period, in milliseconds since 1970. */
   end: z.int(),
+  /** The last row of the previous part. */
   interval: z.int(),
   rowKey: z.string(),
   /** The export's id, and the number of entries in all parts so far. Absent from cursors of an earlier version. */

@@ -170,6 +170,7 @@ function createCsvPart(write: (text: string) => Promise<void>): PartWriter {
   return {
     begin: () => write(auditCsv.header()),
     write: (rows) => write(auditCsv.rows(rows.flatMap(({ entry }) => entry ?? []))),
+    // Each line starts with the line break that ends the previous one, so the last line still lacks its own.
     end: () => write("\r\n"),
   };
 }

@@ -78,6 +78,7 @@ export function createJsonPart(
         statement: await statement(upTo),
         nextCursor,
       };
+      // `begin` opened the object, so the opening brace of these members is left out.
       await write(`\n],${JSON.stringify(closing).slice(1)}\n`);
     },
   };
@@ -95,7 +96,7 @@ export function createJsonPart(
         let piece = "";
         let comma = "";
         const interval = isIntervalName(rowKey) ? intervalFrom(rowKey) : undefined;
-        for await (const { fingerprint } of interval === undefined ? noFingerprints() : sealed.of(interval)) {
+        for await (const { fingerprint } of interval === undefined ? noFingerprints() : sealed.itemsOf(interval)) {
           piece += `${comma}${JSON.stringify(fingerprint)}`;
           comma = ",";
           if (piece.length < PIECE_CHARACTERS) continue;
@@ -111,6 +112,7 @@ export function createJsonPart(
   async function statement(upTo: Position | undefined): Promise<string | null> {
     if (!trust.signer) return null;
     const { end: newest, keptFrom, beginning, anchorState } = state;
+    // Only the first part states what was found outside of its own entries: these findings concern the whole log.
     const unexpectedRows = part.after ? [] : await findUnexpectedRows(deps, state);
     const unsealed = part.after ? undefined : await unsealedRange(deps, state);
     const inUnsealed = createFindingList();

@@ -14,7 +14,7 @@ const MAX_DEPTH = 3;
 /** One line of the document: an entry, or an intent together with its outcome. */
 export interface PdfEvent {
   /** Time under which the entry is listed, ISO 8601. */
-  at: string;
+  listedAt: string;
   /** Time of the event, if the entry has a later time. */
   happenedAt: string | undefined;
   /** Time of the intent, or of its event if that is earlier. Undefined if there is no separate intent. */
@@ -50,7 +50,7 @@ export function eventsOf(entries: readonly AuditEntry[]): PdfEvent[] {
 function eventOf(entry: AuditEntry, intent: AuditEntry | undefined): PdfEvent {
   const { occurredAt, eventType, actor, address, target, outcome, count } = entry;
   return {
-    at: occurredAt,
+    listedAt: occurredAt,
     happenedAt: entry.happenedAt,
     startedAt: intent?.happenedAt ?? intent?.occurredAt,
     eventType,

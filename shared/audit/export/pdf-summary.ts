@@ -120,8 +120,8 @@ function writeVerification(sheet: Sheet, { verified }: PdfAbout): void {
   }
   const listed = verified.flatMap((part) => part.findings);
   for (const { kind, interval, entryId, detail } of listed.slice(0, MAX_SHOWN_FINDINGS)) {
-    const place = [interval, entryId].filter(Boolean).join(", ");
-    sheet.fact("Finding", `${kind}${place === "" ? "" : ` (${place})`}: ${detail}`, ALARM_COLOR);
+    const location = [interval, entryId].filter(Boolean).join(", ");
+    sheet.fact("Finding", `${kind}${location === "" ? "" : ` (${location})`}: ${detail}`, ALARM_COLOR);
   }
   if (findings > MAX_SHOWN_FINDINGS)
     sheet.fact("", `and ${findings - MAX_SHOWN_FINDINGS} more: see GET /audit/verify`, ALARM_COLOR);

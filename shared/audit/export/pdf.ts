@@ -55,7 +55,7 @@ export async function createPdf(
   });
 }
 
-/** The columns of the table of events. Widths in points. */
+/** The columns of the table of events. Their widths, in points, add up to that of a landscape A4 page without its margins. */
 const COLUMNS: Column[] = [
   { title: "Time (UTC)", width: 80 },
   { title: "Actor, address", width: 122 },
@@ -85,7 +85,7 @@ function writeEvents(sheet: Sheet, events: readonly PdfEvent[]): void {
 }
 
 function cellsOf({
-  at,
+  listedAt,
   happenedAt,
   startedAt,
   eventType,
@@ -97,11 +97,13 @@ function cellsOf({
   changes,
 }: PdfEvent): Cell[] {
   const startedText =
-    startedAt !== undefined && instant(startedAt) !== instant(at) ? [`started ${instant(startedAt).slice(11)}`] : [];
+    startedAt !== undefined && instant(startedAt) !== instant(listedAt)
+      ? [`started ${instant(startedAt).slice(11)}`]
+      : [];
   const happened = happenedAt === undefined ? [] : [`happened ${instant(happenedAt)}`];
   const isSuccess = outcome === "success";
   return [
-    { paragraphs: [instant(at), ...happened, ...startedText] },
+    { paragraphs: [instant(listedAt), ...happened, ...startedText] },
     { paragraphs: [address === undefined ? actor : `${actor}, ${address}`] },
     { paragraphs: [eventType] },
     { paragraphs: [target] },

@@ -68,6 +68,7 @@ export async function purgeSealed(
   // Completes an interrupted purge before the next record is written.
   if (previousEnd !== undefined) await removeUpTo(tables, previousEnd);
 
+  // Without a sealed interval (`keptFrom` is undefined), the range is empty.
   const plan = await selectIntervals(tables, keys, { start: keptFrom ?? retainedFrom, end: retainedFrom });
   const upTo = plan.removed ? intervalFrom(plan.removed.to) : previousEnd;
   if (plan.removed) {

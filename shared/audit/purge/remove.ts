@@ -21,7 +21,8 @@ import { entryOfRow, storedEntries } from "../stored-entries.ts";
 
 /**
  * Deletes all remaining rows of the intervals before `end`, for a purge: index rows, entries, born marks (rows that record that
- * an interval exists) and fingerprints. The digests are deleted last, because an interrupted purge continues at the oldest one.
+ * an interval exists) and fingerprints. The digests are deleted last, because an interrupted purge continues at the oldest one. The
+ * intervals are sealed, so they have no open marks.
  */
 export async function removeUpTo(tables: Tables, end: Interval): Promise<void> {
   const from = await firstWithDigest(tables, end);

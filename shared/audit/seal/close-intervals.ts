@@ -54,7 +54,7 @@ export async function closeIntervals(
   return true;
 }
 
-/** Returns the row keys of all marks of a day. */
+/** Returns the row keys of all marks of a day, and of the rows of last entries, which sort between them. */
 export async function marksOf(tables: Tables, partitionKey: string): Promise<Set<string>> {
   const marks = new Set<string>();
   for await (const page of tables.pages(Mark, { partitionKey, ...MARKS }))

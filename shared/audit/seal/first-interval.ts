@@ -13,7 +13,8 @@ const DAYS_AT_ONCE = 4;
 
 /**
  * Returns the interval at which sealing starts while the log has no digest: the interval of the first entry. A row names this
- * interval. The row is used only if the interval exists (has a born mark); otherwise the entries of the last days are searched.
+ * interval. The row is used only if the interval exists: its first entry, or sealing, inserted its born mark. Otherwise the entries
+ * of the last days are searched.
  */
 export async function firstInterval(tables: Tables, clock: Clock): Promise<Interval | undefined> {
   const now = clock.now().getTime();

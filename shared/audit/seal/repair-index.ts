@@ -2,7 +2,10 @@ import { type Operation, put, type Tables } from "../../platform/storage/tables.
 import type { AuditEntry } from "../entry.ts";
 import { INDEX_PARTITION, IndexRow, indexKeys, indexPrefix, indexRange } from "../rows.ts";
 
-/** Writes index rows that a crashed writer did not write. Costs one request, or two if rows are missing. */
+/**
+ * Writes index rows of these entries that a crashed writer did not write. Sealing calls it for the entries that it seals
+ * (index-repair.ts repairs the whole index). Costs one request, or two if rows are missing.
+ */
 export async function repairIndex(tables: Tables, entries: readonly AuditEntry[]): Promise<void> {
   if (entries.length === 0) return;
   const instants = entries.map(({ occurredAt }) => Date.parse(occurredAt));

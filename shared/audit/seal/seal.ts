@@ -76,9 +76,11 @@ export interface SealDependencies {
 }
 
 /**
- * Creates the function that seals the intervals that are over. It also writes index rows that a crashed writer left out. Two
- * calls can run at once and can crash at any point: closing an interval and storing fingerprints are idempotent, and each
- * digest is inserted once.
+ * Creates the function that seals the intervals that are over. Its steps: find the digest after which the chain continues;
+ * then, for each batch of intervals, close them for writers, check their entries, store the fingerprints, and insert the
+ * digests in one transaction; at the end, write the newest digest to the anchor. It also writes index rows that a crashed
+ * writer left out. Two calls can run at once and can crash at any point: closing an interval and storing fingerprints are
+ * idempotent, and each digest is inserted once.
  *
  * Rows among the digests that this service did not write don't stop the sealing. If such a row has the key of the next digest,
  * the digest replaces it and records its hash.
@@ -91,27 +93,28 @@ export function createSealer(deps: SealDependencies): () => Promise<Sealing> {
     if (!signer) return { configured: false, sealed: 0, more: false };
     await trust.vouch();
     const keys = await trust.keys();
-    const start = await findContinuation(deps, keys);
-    const { end, anchored, beginning, lost } = start;
+    const continuation = await findContinuation(deps, keys);
+    const { end, anchored, beginning, adopted, lost } = continuation;
     if (lost) log.error("The audit log's newest digest is missing from the tables", { digest: lost.number });
-    if (start.anchorChanged) log.error("The audit log's anchor in the service's own key vault was changed");
+    if (continuation.anchorChanged) log.error("The audit log's anchor in the service's own key vault was changed");
 
     const loss = lost ? { lost } : {};
     const first = end ? end.interval + INTERVAL_MS : await firstInterval(tables, clock);
     const latestStart = clock.now().getTime() - INTERVAL_MS - SEAL_DELAY_MS;
     if (first === undefined || first > latestStart) {
-      // An adopted beginning is not stored before the audit log records its adoption, which happens with the next sealing.
-      if (end && !lost) await writeAnchor(end, start.adopted ? undefined : beginning, anchored);
+      // An adopted (derived) beginning is not stored before the audit log records its adoption, which happens with the next
+      // sealing.
+      if (end && !lost) await writeAnchor(end, adopted ? undefined : beginning, anchored);
       return { configured: true, sealed: 0, more: false, ...loss };
     }
     const due = Math.floor((latestStart - first) / INTERVAL_MS) + 1;
-    if (start.adopted) await recordAdoption(deps, start.adopted);
-    let chain: Chain = start;
+    if (adopted) await recordAdoption(deps, adopted);
+    let chain: Chain = continuation;
     let sealed = 0;
     let falsifiedTotal = 0;
     const keptFrom = purgedTo(await readPurges(tables, keys));
     const { authentication } = trust;
-    const checkDeps = { tables, authentication, authenticatedFrom: start.authenticatedFrom, keptFrom };
+    const checkDeps = { tables, authentication, authenticatedFrom: continuation.authenticatedFrom, keptFrom };
     for (const batch of intervalsByDay(first, first + Math.min(due, MAX_INTERVALS) * INTERVAL_MS, BATCH)) {
       const operations: Operation[] = [];
       // Rows under the keys of these digests that this service did not sign. The digests replace them.
@@ -124,7 +127,7 @@ export function createSealer(deps: SealDependencies): () => Promise<Sealing> {
       const lastRows = await readLastRows(tables, authentication, entriesPartition(batch[0]!));
       for (const interval of batch) {
         const check = createIntervalCheck(checkDeps, interval);
-        const manifest = await writeManifest(tables, interval, fingerprints(tables, entries.of(interval), check));
+        const manifest = await writeManifest(tables, interval, fingerprints(tables, entries.itemsOf(interval), check));
         // A forged row belongs to no interval. It is reported once, with the last interval of the batch.
         const checked = await check.finish(lastRows.filter(({ isForged }) => !isForged || interval === batch.at(-1)));
         falsifiedTotal += checked.total;

@@ -3,7 +3,7 @@ import type { Verification } from "../api.ts";
 import { sha256 } from "../canonical.ts";
 import type { ChainState } from "../chain/chain-state.ts";
 import { type Digest, follows, type Previous, readDigest } from "../chain/digest.ts";
-import { compare, DETAILS, findingsIn, missingDigests } from "../chain/findings.ts";
+import { compareFingerprints, DETAILS, findingsIn, missingDigests } from "../chain/findings.ts";
 import { type Fingerprint, fingerprintOf, readManifests, type Sealed } from "../chain/manifest.ts";
 import { INTERVAL_MS, type Interval, intervalFrom, intervalName, isIntervalName } from "../interval.ts";
 import { readRow, readRows } from "../read-rows.ts";
@@ -136,12 +136,12 @@ async function checkEntries(
 ): Promise<number> {
   const interval = intervalFrom(digest.interval);
   const location = { interval: digest.interval, digestNumber: digest.number };
-  const result = await compare(
-    fingerprints(sides.sealed.of(interval), ({ fingerprint }) => fingerprint),
-    fingerprints(sides.stored.of(interval), fingerprintOf),
+  const result = await compareFingerprints(
+    fingerprints(sides.sealed.itemsOf(interval), ({ fingerprint }) => fingerprint),
+    fingerprints(sides.stored.itemsOf(interval), fingerprintOf),
     MAX_FINDINGS_PER_INTERVAL,
   );
-  const entriesIntact = result.foundHash === digest.manifest;
+  const entriesIntact = result.presentHash === digest.manifest;
   if (result.sealedHash !== digest.manifest) {
     const detail = entriesIntact
       ? "The fingerprints were changed. The entries are unchanged."

@@ -41,7 +41,7 @@ const MAX_CHECKED_AGAIN = 400;
 /** Compares the index with the entries of a range. */
 export interface IndexCheck {
   /** Yields the same pages, and records the expected positions of their entries. */
-  watch(pages: AsyncIterable<StoredEntry[]>): AsyncGenerator<StoredEntry[]>;
+  recordFrom(pages: AsyncIterable<StoredEntry[]>): AsyncGenerator<StoredEntry[]>;
   /**
    * Compares the index with the recorded entries of `from <= interval < to`. Costs one request per filter and 1,000 entries.
    *
@@ -74,7 +74,7 @@ export function createIndexCheck(tables: Tables): IndexCheck {
   }
 
   return {
-    async *watch(pages) {
+    async *recordFrom(pages) {
       for await (const page of pages) {
         for (const row of page) {
           const entry = entryOfRow(row);
@@ -88,12 +88,14 @@ export function createIndexCheck(tables: Tables): IndexCheck {
       const filters = [...expected].sort(([, a], [, b]) => b.length - a.length);
       const checked = filters.slice(0, MAX_FILTERS);
       const compare = ([prefix, positions]: [string, string[]]) => differences(prefix, positions, { from, to });
-      const all: Difference[] = [];
-      for await (const found of pMapIterable(checked, compare, { concurrency: FILTERS_AT_ONCE })) all.push(...found);
-      const remaining: Difference[] = [];
-      for (const difference of all.slice(0, isIndexed ? MAX_CHECKED_AGAIN : undefined))
-        if (!isIndexed || (await stillDiffers(difference, isIndexed))) remaining.push(difference);
-      findings.add(...findingsOf(remaining, findings.listed));
+      const compared: Difference[] = [];
+      for await (const differing of pMapIterable(checked, compare, { concurrency: FILTERS_AT_ONCE }))
+        compared.push(...differing);
+      // Without concurrent writes (`isIndexed` undefined), every difference stands.
+      const confirmed: Difference[] = [];
+      for (const difference of compared.slice(0, isIndexed ? MAX_CHECKED_AGAIN : undefined))
+        if (!isIndexed || (await stillDiffers(difference, isIndexed))) confirmed.push(difference);
+      findings.add(...findingsOf(confirmed, findings.listed));
       return { filters: filters.length, filtersChecked: checked.length };
     },
   };
@@ -130,6 +132,7 @@ export function createIndexCheck(tables: Tables): IndexCheck {
     const interval = intervalOf(instantOf(entryPosition));
     const partitionKey = entriesPartition(interval);
     const indexRow = await readRow(tables, IndexRow, INDEX_PARTITION, prefix + entryPosition);
+    // An index row without an entry: it may have been removed since, or its entry written since.
     if (kind === "indexEntryInserted") {
       const id = indexRow?.value?.id;
       if (!indexRow || id === undefined) return indexRow !== undefined;
@@ -137,6 +140,7 @@ export function createIndexCheck(tables: Tables): IndexCheck {
       const entry = readEntry(row?.value?.entry);
       return !entry || !indexKeys(entry).includes(prefix + entryPosition);
     }
+    // A missing index row: it may have been written since.
     const id = idAt.get(entryPosition)!;
     if (indexRow) return indexRow.value?.id !== id;
     const key = entryKey(interval, id);
@@ -151,16 +155,16 @@ export function createIndexCheck(tables: Tables): IndexCheck {
    * Returns one finding per entry. An entry that the check of the chain already reported (as changed, removed or inserted) gets
    * no second finding, because its index rows differ as a consequence.
    */
-  function findingsOf(all: Difference[], reported: readonly Finding[]): Finding[] {
+  function findingsOf(confirmed: Difference[], reported: readonly Finding[]): Finding[] {
     const reportedEntries = new Set(
       reported.flatMap(({ entryId }) => (entryId === undefined ? [] : randomPart(entryId))),
     );
-    const byEntry = Map.groupBy(all, ({ kind, position }) => `${kind}|${position}`);
-    return [...byEntry.values()].flatMap((ofEntry): Finding[] => {
-      const { kind, position } = ofEntry[0]!;
+    const byEntry = Map.groupBy(confirmed, ({ kind, position }) => `${kind}|${position}`);
+    return [...byEntry.values()].flatMap((entryDifferences): Finding[] => {
+      const { kind, position } = entryDifferences[0]!;
       const entryId = idAt.get(position) ?? newestFirst(position);
       if (reportedEntries.has(randomPart(entryId))) return [];
-      const lists = ofEntry.map(({ prefix }) =>
+      const lists = entryDifferences.map(({ prefix }) =>
         prefix === indexPrefix({}) ? "without a filter" : prefix.slice(0, -1),
       );
       const names = `The list (${lists.join(", ")})`;

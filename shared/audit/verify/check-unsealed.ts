@@ -24,8 +24,10 @@ export async function unsealedRange(
 }
 
 /**
- * Returns a time that is later than all entries of the log, also if this instance's clock is behind. The interval after the
- * newest sealed one is over within minutes after that interval.
+ * Returns a time that is later than all entries of the log, also if this instance's clock is behind. An entry can be in the
+ * interval after the current one. By this clock, that interval ends two intervals after the current one starts. By the newest
+ * digest, it ends four intervals after the sealed one starts: an interval is sealed within minutes after its end, so until the
+ * next digest the current interval is at most the second one after the sealed one.
  */
 export const entriesEnd = (nowMs: number, newest: Interval | undefined): Interval =>
   Math.max(intervalOf(nowMs) + 2 * INTERVAL_MS, (newest ?? 0) + 4 * INTERVAL_MS);
@@ -53,13 +55,14 @@ export async function checkUnsealed(
     const [from, to] = [Math.max(range.from, day), Math.min(range.to, day + DAY_MS)];
     // Read before the entries, because a row of a last entry names only entries that already exist.
     const lastRows = await readLastRows(tables, authentication, entriesPartition(day));
-    const stored = byInterval(index.watch(storedEntries(tables, { from, to })));
+    const stored = byInterval(index.recordFrom(storedEntries(tables, { from, to })));
     for (let interval = from; interval < to; interval += INTERVAL_MS) {
       const check = createIntervalCheck(checkDeps, interval);
-      for await (const row of stored.of(interval)) {
+      for await (const row of stored.itemsOf(interval)) {
         check.add(row, entryOfRow(row));
         entries += 1;
       }
+      // A forged row belongs to no interval. It is reported once, with the last interval of the day.
       const isLast = interval + INTERVAL_MS >= to;
       const checked = await check.finish(lastRows.filter(({ isForged }) => !isForged || isLast));
       findings.add(...checked.listed);
@@ -69,7 +72,7 @@ export async function checkUnsealed(
     }
   }
   const isIndexed = (partitionKey: string, rowKey: string) =>
-    indexed.has(rowOfName({ day: partitionKey, key: rowKey, count: 1 }));
+    indexed.has(rowOfName({ day: partitionKey, key: rowKey }));
   if (options.index && range.from < range.to) await index.check(range, findings, isIndexed);
   return { entries, withoutCode };
 }

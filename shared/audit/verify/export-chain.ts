@@ -109,6 +109,8 @@ function predecessorOf(
 ): Previous {
   const purge = purges.find(({ to }) => to === interval);
   if (purge) return { hash: purge.last.hash, number: purge.last.number };
+  // The first interval of the log has no previous digest. But after purges the log starts later, and the record of the last purge,
+  // which names the previous digest, is missing here.
   if (statement?.sealedFrom === interval) return purges.length === 0 ? { hash: null, number: 0 } : undefined;
   return predecessor === null ? undefined : { hash: sha256(predecessor), number: undefined };
 }

@@ -2,7 +2,7 @@ import { decodeTime } from "ulid";
 import { MINUTE_MS } from "../../platform/time.ts";
 import { isUlid } from "../../platform/ulid.ts";
 import { canonicalJson, sha256 } from "../canonical.ts";
-import { compare, DETAILS, type Finding } from "../chain/findings.ts";
+import { compareFingerprints, DETAILS, type Finding } from "../chain/findings.ts";
 import type { Fingerprint } from "../chain/manifest.ts";
 import { positionText } from "../export/entry-pages.ts";
 import type { ExportStatement } from "../export/statement.ts";
@@ -47,13 +47,13 @@ export async function checkEntries(
   findings: Findings,
 ): Promise<void> {
   const interval = intervalFrom(digest.interval);
-  const result = await compare(fingerprints, entries, Number.POSITIVE_INFINITY);
+  const result = await compareFingerprints(fingerprints, entries, Number.POSITIVE_INFINITY);
   const location = { interval: digest.interval, digestNumber: digest.number };
   if (result.sealedHash !== digest.manifest) {
     const detail = "The fingerprints differ from the sealed ones.";
     findings.add({ ...location, kind: "fingerprintsChanged", detail });
   }
-  if (result.foundHash === digest.manifest) return;
+  if (result.presentHash === digest.manifest) return;
   for (const { kind, entryId } of result.differences) {
     if (kind === "entryRemoved" && !isExpected(statements, interval, entryId)) continue;
     const isUnreadable = unreadable.delete(unreadableKey(digest.interval, entryId));

@@ -11,7 +11,7 @@ const MAX_LISTED = 100;
  */
 export interface LateCheck {
   /** Yields the same pages, and collects their late entries. */
-  watch(pages: AsyncIterable<StoredEntry[]>): AsyncGenerator<StoredEntry[]>;
+  recordFrom(pages: AsyncIterable<StoredEntry[]>): AsyncGenerator<StoredEntry[]>;
   /** Returns the late entries whose interval begins before `to`. */
   until(to: Interval): LateEntries;
 }
@@ -19,7 +19,7 @@ export interface LateCheck {
 export function createLateCheck(): LateCheck {
   const late: (LateEntries["listed"][number] & { startsAt: Interval })[] = [];
   return {
-    async *watch(pages) {
+    async *recordFrom(pages) {
       for await (const page of pages) {
         for (const row of page) {
           // Parsing is expensive, and almost no entry has the member.

@@ -181,7 +181,7 @@ async function manifestFindings({ tables }: ReadingDependencies, { end, keptFrom
           detail: `The fingerprints ${rowKey} belong to no sealed interval.`,
         });
       }
-      break;
+      break; // the first page already has as many rows as are reported
     }
   }
   return findings;
@@ -229,7 +229,7 @@ async function entryFindings(deps: ReadingDependencies, state: ChainState): Prom
         const interval = Number.isFinite(timeMs) && timeMs < MAX_DATE_MS ? intervalOf(timeMs) : 0;
         inserted(interval, newestFirst(rowKey.slice(prefix.length)), when);
       }
-      break;
+      break; // the first page already has as many rows as are reported
     }
   }
   // A day whose rows the index names is reported already.
@@ -292,8 +292,9 @@ async function isPurging(tables: Tables, { keys, keptFrom, purges }: ChainState)
 }
 
 /**
- * Finds future intervals of today and tomorrow that are closed (with a born mark, without an open mark). Entries of a closed
- * interval get a later time.
+ * Finds future intervals of today and tomorrow that are closed. An interval is closed if it has a born mark (a row that its
+ * first entry or its sealing inserts) and no open mark (a row that each entry requires). Entries of a closed interval get a
+ * later time.
  */
 async function markFindings({ tables, clock }: ReadingDependencies): Promise<Finding[]> {
   const next = intervalOf(clock.now().getTime()) + INTERVAL_MS;

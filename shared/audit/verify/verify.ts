@@ -57,16 +57,20 @@ export async function verifyLog(
       ? intervalOf(request.start.getTime())
       : keptFrom;
   const from = Math.max(keptFrom, requestedFrom);
-  const until = (cursor ? cursor.end : request.end?.getTime()) ?? Number.POSITIVE_INFINITY;
+  /** End of the period in milliseconds, infinite without one. */
+  const periodEnd = (cursor ? cursor.end : request.end?.getTime()) ?? Number.POSITIVE_INFINITY;
   const newest = end?.interval ?? Number.NEGATIVE_INFINITY;
-  const lastInterval = Math.min(newest, Number.isFinite(until) ? intervalOf(until - 1) : Number.POSITIVE_INFINITY);
+  const lastInterval = Math.min(
+    newest,
+    Number.isFinite(periodEnd) ? intervalOf(periodEnd - 1) : Number.POSITIVE_INFINITY,
+  );
   const range = { from, to: Math.max(from, lastInterval + INTERVAL_MS) };
 
   if (!cursor) findings.add(...(await findUnexpectedRows(deps, state)));
   const anchor = await checkAnchor(deps, state, findings);
   const index = createIndexCheck(tables);
   const late = createLateCheck();
-  const stored = late.watch(index.watch(storedEntries(tables, range)));
+  const stored = late.recordFrom(index.recordFrom(storedEntries(tables, range)));
   const checked = await checkChain(tables, state, { from, last: lastInterval }, stored, findings, limits);
   // Reads the remaining pages, so that the checks of the index and of late entries get the entries of intervals without a
   // digest.
@@ -79,7 +83,7 @@ export async function verifyLog(
   if (!checked.more && trust.signer && unsealed) {
     const range = {
       from: Math.max(unsealed.from, intervalOf(requestedFrom)),
-      to: Math.min(unsealed.to, Number.isFinite(until) ? intervalOf(until - 1) + INTERVAL_MS : unsealed.to),
+      to: Math.min(unsealed.to, Number.isFinite(periodEnd) ? intervalOf(periodEnd - 1) + INTERVAL_MS : unsealed.to),
     };
     inUnsealed = await checkUnsealed(deps, state, range, findings, { index: true });
   }
@@ -106,7 +110,7 @@ export async function verifyLog(
     purges: purges.records
       .map(({ record }) => record)
       .filter((record) => intervalFrom(record.to) > requestedFrom || requestedFrom === keptFrom)
-      .filter((record) => intervalFrom(record.from) < until),
+      .filter((record) => intervalFrom(record.from) < periodEnd),
     anchor,
     publicKeys: [...state.keys].map(([kid, key]) => ({
       kid,
@@ -114,7 +118,7 @@ export async function verifyLog(
       fingerprint: keyFingerprint(key),
     })),
     nextCursor: checked.more
-      ? encodeCursor({ from: intervalName(checked.to), end: Number.isFinite(until) ? until : null })
+      ? encodeCursor({ from: intervalName(checked.to), end: Number.isFinite(periodEnd) ? periodEnd : null })
       : null,
   };
 }

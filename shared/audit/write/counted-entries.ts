@@ -161,8 +161,8 @@ function withRepeats(entry: AuditEntry, requestIds: readonly string[], { keepsRe
   const counted = { ...entry, count: entry.count + requestIds.length };
   if (!keepsRequestIds || requestIds.length === 0) return counted;
   const details = { ...(entry.details as Record<string, unknown> | undefined) };
-  const known = Array.isArray(details.requestIds) ? (details.requestIds as string[]) : [entry.requestId];
-  const all = [...new Set([...known, ...requestIds])].slice(0, MAX_REQUEST_IDS);
+  const earlierIds = Array.isArray(details.requestIds) ? (details.requestIds as string[]) : [entry.requestId];
+  const all = [...new Set([...earlierIds, ...requestIds])].slice(0, MAX_REQUEST_IDS);
   return { ...counted, details: { ...details, requestIds: all } };
 }
 

@@ -90,7 +90,7 @@ export function createEntryWriter({ tables, clock, trust, sequences }: EntryWrit
           return await firstInterval(candidate);
         }
       }
-      // NaN, and then `candidate` is used, if this call inserted the row or the row can't be read.
+      // If this call inserted the row, or the row can't be read, this is NaN. The comparison is then false, so `candidate` is used.
       const stored = intervalFrom(row?.value?.interval ?? "");
       return stored <= intervalOf(clock.now().getTime()) + INTERVAL_MS ? stored : candidate;
     })().catch((error: unknown) => {

@@ -34,7 +34,10 @@ export type WriteResult = "written" | "closed" | "exists";
 
 /** The sequences of one process (chain/link.ts). */
 export interface Sequences {
-  /** Calls `attempt` with authenticated, linked rows. */
+  /**
+   * Calls `attempt` with authenticated, linked rows, and notes its result for the next entry. Without signing keys, the rows have
+   * neither a code nor a link.
+   */
   write(entry: EntryWrite, attempt: (rows: LinkedRows) => Promise<WriteResult>): Promise<WriteResult>;
   /** Notes that the index rows of a written entry exist. A later entry says so. */
   noteIndexed(name: EntryName): void;
@@ -60,6 +63,7 @@ export function createSequences(randomness: Randomness, authentication: EntryAut
     last: undefined,
   });
 
+  /** Remembers an entry that a later link must name. */
   function note(name: EntryName): void {
     unnamed.set(rowOfName(name), combined(unnamed.get(rowOfName(name)), name));
   }
@@ -69,12 +73,13 @@ export function createSequences(randomness: Randomness, authentication: EntryAut
     const names = new Map<string, EntryName>();
     for (const name of [...first, ...unnamed.values()]) {
       if (!name) continue;
-      const known = names.get(rowOfName(name));
-      if (known || names.size < MAX_PREVIOUS) names.set(rowOfName(name), combined(known, name));
+      const earlier = names.get(rowOfName(name));
+      if (earlier || names.size < MAX_PREVIOUS) names.set(rowOfName(name), combined(earlier, name));
     }
     return [...names.values()];
   }
 
+  /** Forgets entries that a written link names, unless their count or index changed since. */
   function removeNamed(names: readonly EntryName[]): void {
     for (const name of names) {
       const waiting = unnamed.get(rowOfName(name));

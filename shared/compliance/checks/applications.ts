@@ -69,7 +69,8 @@ const onlySecret = entraCheck("secret", {
     const othersValidAsLong = credential.secretsUntil
       .filter((_, index) => index !== ownIndex)
       .filter((until) => until === null || (expiry !== null && until >= expiry));
-    // Secrets in `othersValidAsLong` don't expire before this one, so the result changes only when this secret expires.
+    // Secrets in `othersValidAsLong` don't expire before this one, so the result changes only when this secret expires. At the
+    // exact time of its expiry it is still valid, so the result has changed one second later.
     const changesAt = expiry === null ? undefined : expiry + 1;
     return othersValidAsLong.length > 0
       ? fail(

@@ -77,6 +77,7 @@ export const expiredCheck = ({ id, noun, type, source, retire }: ExpiringKind, c
     evaluate: ({ asset }, { now }) => {
       if (asset.expiresOn === undefined) return notApplicable("It has no expiration date.");
       const evidence = `Its expiration date is ${dateText(asset.expiresOn)}.`;
+      // At the exact time of its expiry the asset is still valid, so the result has changed one second later.
       return asset.expiresOn * 1000 < now ? fail(evidence) : pass(evidence, asset.expiresOn + 1);
     },
   });

@@ -57,6 +57,7 @@ export const handlingChecks: AssetCheck[] = [
     evaluate: ({ asset: { autoRenew, issuerName, renewal } }, { now }) => {
       if (renewal) {
         const renewer = RENEWER_NAMES[renewal.renewedBy].subject;
+        // With a window, `attentionAt` is the second after its end, when the renewal is late.
         if (!isLate(renewal, now))
           return pass(`${renewer} renews it.`, renewal.windowEnd === undefined ? undefined : renewal.attentionAt);
         return fail(`${renewer} had to renew it by ${dateText(renewal.windowEnd!)}${NOT_RENEWED}`);

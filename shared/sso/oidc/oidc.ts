@@ -111,7 +111,7 @@ export function createOidc(deps: {
   return {
     /** Builds the authentication request: OpenID Connect Core, 3.1.2.1, with the challenge of RFC 7636, 4.3. */
     async begin(config, request, origin) {
-      // The URL needs no secret.
+      // The URL contains no secret, so the key vault isn't read.
       const client = await clientOf(config, undefined);
       const { buildAuthorizationUrl, calculatePKCECodeChallenge } = await import("openid-client");
       return buildAuthorizationUrl(client, {
@@ -162,10 +162,10 @@ export function createOidc(deps: {
         ) {
           return person;
         }
-        const { email, email_verified, ...more } = await fetchUserInfo(client, tokens.access_token, claims.sub);
+        const { email, email_verified, ...otherClaims } = await fetchUserInfo(client, tokens.access_token, claims.sub);
         // An email address and its verified flag must come from the same response.
         const emailClaims = Object.hasOwn(claims, "email") ? {} : { email, email_verified };
-        return { ...person, claims: { ...more, ...emailClaims, ...claims } };
+        return { ...person, claims: { ...otherClaims, ...emailClaims, ...claims } };
       } catch (error) {
         throw rejectionOf(error);
       }

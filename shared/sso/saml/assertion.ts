@@ -53,7 +53,7 @@ export interface VerifiedAssertion {
 
 /**
  * Returns the person of an assertion after checking that it is for this service, valid now, and a response to its request
- * (Profiles, 4.1.4.2 and 4.1.4.3).
+ * (Profiles, 4.1.4.2 and 4.1.4.3). The caller has verified the signature, and records the assertion's ID so that it works once.
  *
  * @param assertion - The element that the signature covers.
  * @throws {SamlRefused}

@@ -15,7 +15,7 @@ const MAX_AGE_MS = 10 * 60 * SECOND_MS;
 const MAX_REQUEST_BYTES = 64 * 1024;
 /** The limit of SAML Bindings, 3.4.3. */
 const MAX_RELAY_STATE_BYTES = 80;
-/** Hashes by signature algorithm. The provider's keys are RSA keys. */
+/** Hashes by signature algorithm. Only algorithms of RSA: certificates with other keys can't be configured (certificates.ts). */
 const HASHES: Readonly<Record<string, string>> = {
   "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256": "sha256",
   "http://www.w3.org/2001/04/xmldsig-more#rsa-sha512": "sha512",

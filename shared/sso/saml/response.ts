@@ -22,6 +22,7 @@ export async function verifyResponse(encoded: string, expected: ExpectedValues):
   const received = parseXml(xml);
   if (!isElement(received, "protocol", "Response")) throw new SamlRefused("malformed");
 
+  // The signature can be on the Response, on its assertion, or on both. Signed content is read again from the signed bytes.
   const signature = signatureOf(received);
   const response = signature ? signedContent(xml, received, signature, keys) : received;
   checkResponse(response, signature !== undefined, expected);
@@ -40,7 +41,12 @@ function decode(encoded: string): string {
   }
 }
 
-/** An unsigned Response may omit Issuer, but must not contain a wrong one (Core, 3.2.2). Destination is always required. */
+/**
+ * Checks the Response around the assertion: its status, recipient and request. An unsigned Response may omit Issuer, but must not
+ * contain a wrong one (Core, 3.2.2). Destination is always required.
+ *
+ * @throws {SamlRefused} malformed, status, destination, inResponseTo, issuer
+ */
 function checkResponse(response: Element, signed: boolean, expected: ExpectedValues): void {
   if (attribute(response, "Version") !== "2.0") throw new SamlRefused("malformed");
   const status = child(response, "protocol", "Status");
