@@ -404,7 +404,7 @@ const writeBucketCredentials = (
   { state: { tenantId, applicationsAt }, now, worker, confirm, deps }: BucketWriting,
 ) =>
   writeCredentials(
-    { tenantId, bucket, apps: apps.values(), now, seenAt: applicationsAt ?? now, owner: worker },
+    { tenantId, bucket, apps: apps.values(), now, seenAt: applicationsAt ?? now, workerId: worker },
     { ...deps.inventory, confirm },
   );
 

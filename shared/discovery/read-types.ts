@@ -8,7 +8,7 @@ import type { RenewalInformation } from "../certificates/renewal-information.ts"
 import { ASSET_TYPES, type AssetRecord, type AssetType, contentHash } from "../inventory/asset.ts";
 import { ALL_SEVENTHS, dueSevenths, NO_SEVENTHS, seventhOf } from "../inventory/details.ts";
 import { countOwners } from "../inventory/owners.ts";
-import { packRenewed } from "../inventory/renewed-certificates.ts";
+import { packPlanned } from "../inventory/planned-certificates.ts";
 import type { OwnerCounts, ReadSevenths, VaultRecord } from "../inventory/vault.ts";
 import type { AssetChange, InventoryWriter, StoredVault } from "../inventory/write.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
@@ -129,10 +129,10 @@ async function readType(
       ? undefined
       : countOwners((await storedAssets()).values(), deps.ownerTag);
   /** Packs the plans of unchanged certificates if the row does not have them: an earlier version wrote it. */
-  const repackRenewed = async () =>
+  const repackPlanned = async () =>
     type !== "certificate" || !row || row.certificateRenewals
       ? undefined
-      : packRenewed((await storedAssets()).values());
+      : packPlanned((await storedAssets()).values());
   try {
     const client = deps.client();
     const items = await readListing(client, type, options.signal);
@@ -159,7 +159,7 @@ async function readType(
     /** Returns the result for unchanged assets. For most vaults of a scan it does not read the assets' rows. */
     const unchanged = async (details: ReadSevenths | undefined): Promise<TypeResult> => {
       const list = { listing, contents: contentsBefore, assets: undefined, found: items.length, details };
-      const derived = { owners: await recountOwners(), renewed: await repackRenewed() };
+      const derived = { owners: await recountOwners(), renewed: await repackPlanned() };
       const renewalChecks = windows?.toStore();
       return { type, changes: [], list: { ...list, answers: answersBefore, renewalChecks }, ...derived };
     };
@@ -192,7 +192,7 @@ async function readType(
     const list = { listing: assetList.listing, contents, found, details, answers, renewalChecks };
     const failures = { failure: assetList.failure, policyFailure: assetList.policyFailure };
     if (row?.contents[type] === contents && areRowsUnchanged && changedWindows.size === 0) {
-      const derived = { owners: await recountOwners(), renewed: await repackRenewed() };
+      const derived = { owners: await recountOwners(), renewed: await repackPlanned() };
       return { type, changes: [], list: { ...list, assets: undefined }, ...derived, ...failures };
     }
     const { assets } = assetList;
@@ -204,7 +204,7 @@ async function readType(
       windowOf: windows?.windowOf,
       signal: options.signal,
     });
-    const renewed = packRenewed(assets);
+    const renewed = packPlanned(assets);
     if (!failure) return { type, changes, list: { ...list, assets }, owners, renewed, ...failures };
     // Without fingerprints, so that the next scan reads the versions again.
     const incomplete = { ...list, listing: "", contents: hashContents(assets), answers: undefined, assets };

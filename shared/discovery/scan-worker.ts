@@ -300,7 +300,7 @@ async function readInTime(deps: Work, scan: ScanRecord, index: string, vault: Pl
   return await deps.readVault(vault, {
     mode: scan.mode,
     scheduled: scan.trigger === "schedule",
-    owner: `${scan.scanId}/${index}/${deps.randomness.ulid(now)}`,
+    workerId: `${scan.scanId}/${index}/${deps.randomness.ulid(now)}`,
     signal: AbortSignal.timeout(Math.max(1, Date.parse(scan.deadline!) - now.getTime())),
   });
 }

@@ -2,7 +2,7 @@ import pMap from "p-map";
 import { ASSET_TYPES, type AssetRecord, Assets, type AssetType, contentHash, fingerprint } from "../inventory/asset.ts";
 import { indexKeys, NAME_PREFIX, nameKey, partitions } from "../inventory/asset-keys.ts";
 import { packExpiries } from "../inventory/expiries.ts";
-import { packRenewed } from "../inventory/renewed-certificates.ts";
+import { packPlanned } from "../inventory/planned-certificates.ts";
 import { expiriesOf, forEachType, type VaultRecord } from "../inventory/vault.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import type { Tables } from "../platform/storage/tables.ts";
@@ -68,7 +68,7 @@ export async function inspectVault(tables: Tables, vault: VaultRecord): Promise<
     return (
       vault.contents[type] !== fingerprint(contents) ||
       !sameBytes(expiriesOf(vault, type), packExpiries(expiries)) ||
-      (type === "certificate" && !sameBytes(vault.certificateRenewals, packRenewed(renewed)))
+      (type === "certificate" && !sameBytes(vault.certificateRenewals, packPlanned(renewed)))
     );
   });
   return { rows: [...suspectedKeys], types, assets };
