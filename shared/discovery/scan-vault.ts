@@ -147,7 +147,7 @@ export async function readVault(
     }
   }
   const results = await readTypes(vault, storedVault, options, deps, nowText);
-  for (const { type, list, owners, renewed, failure, policyFailure } of results) {
+  for (const { type, list, owners, packedPlans, failure, policyFailure } of results) {
     if (policyFailure) addFailure("rotationPolicies", policyFailure);
     if (failure) {
       addFailure(LIST_NAMES[type], failure);
@@ -159,7 +159,7 @@ export async function readVault(
     vault.contents[type] = list.contents;
     if (list.details && type !== "secret") vault.details = { ...vault.details, [type]: list.details };
     vault.answers = { ...vault.answers, [type]: list.answers };
-    if (renewed) vault.certificateRenewals = renewed;
+    if (packedPlans) vault.certificateRenewals = packedPlans;
     if (list.assets) vault[expiriesColumn(type)] = packExpiries(list.assets.map((asset) => asset.expiresOn));
     if (owners) vault.owners = { ...vault.owners, [type]: owners };
     if (list.renewalChecks) vault.renewalChecks = list.renewalChecks;
