@@ -373,8 +373,8 @@ async function writeBucket(
   const { state } = reading;
   const { worker, confirm } = leasedRun;
   const { complete } = content;
-  // A second worker of the run always writes. It first takes the bucket's fence (a row that names the only worker who may
-  // write), because requests of the crashed worker may still arrive at storage.
+  // A second worker of the run always writes. It first takes the bucket's fence (a row whose ETag each write
+  // requires), because requests of the crashed worker may still arrive at storage.
   const isFirstWorker = leasedRun.run.attempts === 1;
   const isUnchanged =
     complete && (storedHash === contentsOf(complete) || (storedHash === undefined && complete.size === 0));

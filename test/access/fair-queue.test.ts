@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { createFairQueue, type QueuePosition } from "../../shared/access/fair-queue.ts";
 import { Problem } from "../../shared/platform/http/problem.ts";
 
-// Tests of the queue of sign-ins, which verifies one password at a time. A position in the queue names an source (usually an IP
+// Tests of the queue of sign-ins, which verifies one password at a time. A position in the queue names a source (usually an IP
 // address), and whether the user has recently signed in from there ("known"). Known addresses are served before unknown ones.
 
 const unknownAddress = (source: string): QueuePosition => ({ queue: "unknown", source });
@@ -26,7 +26,7 @@ function openQueue(maxWaiting: number) {
           endCurrentWork = resolve;
         });
       };
-      queue.run(place, work).catch((problem: Problem) => rejected.push({ name, problem }));
+      queue.run(position, work).catch((problem: Problem) => rejected.push({ name, problem }));
     },
     /** Ends one piece of work after the other, until the queue starts no more. */
     async drain() {
