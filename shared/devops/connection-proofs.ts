@@ -4,7 +4,7 @@ import { entity } from "../platform/storage/entity.ts";
 import { keyText } from "../platform/storage/keys.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_MS } from "../platform/time.ts";
-import type { ConnectionPlace, ReplacedCredential } from "./secret-locations.ts";
+import type { ConnectionLocation, ReplacedCredential } from "./secret-locations.ts";
 
 const record = z.object({ appId: z.string(), tenantId: z.string(), provedAt: z.string() });
 
@@ -25,33 +25,33 @@ export interface ConnectionProofs {
    * Returns true if there is a proof for the connection and the application, of any age: a rotation has then written the
    * connection.
    */
-  exists(place: ConnectionPlace, credential: ReplacedCredential): Promise<boolean>;
+  exists(location: ConnectionLocation, credential: ReplacedCredential): Promise<boolean>;
   /** Returns true if there is a valid proof for the connection and the application. */
-  isProven(place: ConnectionPlace, credential: ReplacedCredential): Promise<boolean>;
+  isProven(location: ConnectionLocation, credential: ReplacedCredential): Promise<boolean>;
   /** Stores a proof, valid from now. */
-  store(place: ConnectionPlace, credential: ReplacedCredential): Promise<void>;
+  store(location: ConnectionLocation, credential: ReplacedCredential): Promise<void>;
 }
 
 /** Creates the access to the proofs of all organizations. */
 export function createConnectionProofs({ tables, clock }: { tables: Tables; clock: Clock }) {
-  const keyOf = ({ projectId, connectionId }: ConnectionPlace) => `${projectId}|${connectionId}`.toLowerCase();
+  const keyOf = ({ projectId, connectionId }: ConnectionLocation) => `${projectId}|${connectionId}`.toLowerCase();
   return {
     inOrganization(address: string): ConnectionProofs {
       const partition = `${PROOFS}|${keyText(address.toLowerCase())}`;
-      const proofOf = async (place: ConnectionPlace, { appId, tenantId }: ReplacedCredential) => {
+      const proofOf = async (location: ConnectionLocation, { appId, tenantId }: ReplacedCredential) => {
         // A proof that can't be read is none: the connection must then sign in, or be named in the request.
-        const proof = await tables.get(ProofRow, partition, keyOf(place), { onCorrupt: () => {} });
+        const proof = await tables.get(ProofRow, partition, keyOf(location), { onCorrupt: () => {} });
         return proof?.appId === appId && proof.tenantId === tenantId ? proof : undefined;
       };
       return {
-        exists: async (place, credential) => (await proofOf(place, credential)) !== undefined,
-        async isProven(place, credential) {
-          const proof = await proofOf(place, credential);
+        exists: async (location, credential) => (await proofOf(location, credential)) !== undefined,
+        async isProven(location, credential) {
+          const proof = await proofOf(location, credential);
           return proof !== undefined && clock.now().getTime() - Date.parse(proof.provedAt) < VALIDITY_MS;
         },
-        async store(place, { appId, tenantId }) {
+        async store(location, { appId, tenantId }) {
           const provedAt = clock.now().toISOString();
-          await tables.put(ProofRow, partition, keyOf(place), { appId, tenantId, provedAt });
+          await tables.put(ProofRow, partition, keyOf(location), { appId, tenantId, provedAt });
         },
       };
     },

@@ -13,7 +13,7 @@ import { createConnectionProofs } from "./connection-proofs.ts";
 import { chosenProjects, testOrganization } from "./connection-test.ts";
 import { organizationAddress } from "./org-url.ts";
 import type { Project } from "./response-schemas.ts";
-import type { ConnectionPlace, ReplacedCredential, VariablePlace } from "./secret-locations.ts";
+import type { ConnectionLocation, ReplacedCredential, VariableLocation } from "./secret-locations.ts";
 import { replaceConnectionSecret, signInProblem, signsIn } from "./service-connections.ts";
 import {
   createDevopsSettings,
@@ -39,20 +39,20 @@ export interface DevopsOrganization {
   /** Secret variables that contain a copy of a key vault secret. */
   copies: readonly VariableCopy[];
   /** Writes a new value to a secret variable: see `replaceVariable` in variable-groups.ts. */
-  replaceVariable(place: VariablePlace, value: string): Promise<Changed>;
+  replaceVariable(location: VariableLocation, value: string): Promise<Changed>;
   /** Returns true if a group has this secret variable. Its value can't be read. @throws {CloudFailure} */
-  hasSecretVariable(place: VariablePlace): Promise<boolean>;
+  hasSecretVariable(location: VariableLocation): Promise<boolean>;
   /** Writes a new client secret to a connection: see `replaceConnectionSecret` in service-connections.ts. */
-  replaceConnectionSecret(place: ConnectionPlace, credential: ReplacedCredential, secret: string): Promise<Changed>;
+  replaceConnectionSecret(location: ConnectionLocation, credential: ReplacedCredential, secret: string): Promise<Changed>;
   /**
    * Returns true if a connection signs in as the application. Undefined if it no longer contains a secret of the application.
    * @throws {CloudFailure}
    */
-  signsIn(place: ConnectionPlace, credential: ReplacedCredential): Promise<boolean | undefined>;
+  signsIn(location: ConnectionLocation, credential: ReplacedCredential): Promise<boolean | undefined>;
   /** Returns whether a rotation has written a client secret of the application into a connection. */
-  wasWritten(place: ConnectionPlace, credential: ReplacedCredential): Promise<boolean>;
+  wasWritten(location: ConnectionLocation, credential: ReplacedCredential): Promise<boolean>;
   /** Returns why a connection does not sign in as the application: see `signInProblem` in service-connections.ts. */
-  signInProblem(place: ConnectionPlace, credential: ReplacedCredential): Promise<string | undefined>;
+  signInProblem(location: ConnectionLocation, credential: ReplacedCredential): Promise<string | undefined>;
 }
 
 /** The Azure DevOps integration: its settings, the connection test, and the configured organization. */
@@ -146,14 +146,14 @@ export function createDevops(deps: DevopsDependencies): Devops {
         name: nameIn(address),
         client,
         copies: settings.copies,
-        replaceVariable: (place, value) => replaceVariable(client, place, value),
-        hasSecretVariable: (place) => hasSecretVariable(client, place),
-        replaceConnectionSecret: (place, credential, secret) =>
-          replaceConnectionSecret({ client, proofs: ownProofs, resourceManagers }, place, credential, secret),
-        signsIn: (place, credential) => signsIn(client, place, credential),
-        wasWritten: (place, credential) => ownProofs.exists(place, credential),
-        signInProblem: (place, credential) =>
-          signInProblem({ client, proofs: ownProofs, resourceManagers }, place, credential),
+        replaceVariable: (location, value) => replaceVariable(client, location, value),
+        hasSecretVariable: (location) => hasSecretVariable(client, location),
+        replaceConnectionSecret: (location, credential, secret) =>
+          replaceConnectionSecret({ client, proofs: ownProofs, resourceManagers }, location, credential, secret),
+        signsIn: (location, credential) => signsIn(client, location, credential),
+        wasWritten: (location, credential) => ownProofs.exists(location, credential),
+        signInProblem: (location, credential) =>
+          signInProblem({ client, proofs: ownProofs, resourceManagers }, location, credential),
         projects: async (signal) =>
           chosenProjects(await readAllPages(client.projects(signal)), settings.projectIds).projects,
       };

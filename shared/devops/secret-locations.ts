@@ -1,7 +1,7 @@
-// The places in Azure DevOps that store secrets, and the credential of which they can store a copy.
+// The locations in Azure DevOps that store secrets, and the credential of which they can store a copy.
 
 /** A variable of a variable group that stores a secret. */
-export interface VariablePlace {
+export interface VariableLocation {
   projectId: string;
   groupId: number;
   /** Name of the variable. Names are not case-sensitive in DevOps. */
@@ -9,7 +9,7 @@ export interface VariablePlace {
 }
 
 /** A service connection of a project that signs in with a secret. */
-export interface ConnectionPlace {
+export interface ConnectionLocation {
   projectId: string;
   connectionId: string;
 }

@@ -3,7 +3,7 @@ import { type Changed, changeResource } from "./change-resource.ts";
 import type { DevopsClient } from "./client.ts";
 import type { ConnectionProofs } from "./connection-proofs.ts";
 import { parameterOf, type ServiceConnection } from "./response-schemas.ts";
-import type { ConnectionPlace, ReplacedCredential } from "./secret-locations.ts";
+import type { ConnectionLocation, ReplacedCredential } from "./secret-locations.ts";
 
 /** How a service connection signs in as an Entra application. */
 export interface ConnectionSignIn {
@@ -51,25 +51,25 @@ interface Connections {
  */
 export async function replaceConnectionSecret(
   connections: Connections & { proofs: ConnectionProofs },
-  place: ConnectionPlace,
+  location: ConnectionLocation,
   application: ReplacedCredential,
   secret: string,
 ): Promise<Changed> {
   const { client, proofs } = connections;
-  const target = targetOf("change the secret of a service connection", place);
+  const target = targetOf("change the secret of a service connection", location);
   const read = async () => {
-    const connection = await readConnection(client, place, target);
+    const connection = await readConnection(client, location, target);
     requireWritable(connection, application, connections, target);
     return connection;
   };
   const connection = await read();
-  if (!(await proofs.isProven(place, application))) {
-    if (!(await client.testConnection(place.projectId, connection))) {
+  if (!(await proofs.isProven(location, application))) {
+    if (!(await client.testConnection(location.projectId, connection))) {
       throw failure("refused", target, "it does not currently sign in as the application", {
         remedy: "Set a client secret of the application in the connection in Azure DevOps, or delete the connection.",
       });
     }
-    await proofs.store(place, application);
+    await proofs.store(location, application);
   }
   return await changeResource(
     { target, read, ignored: AUTOMATIC_MEMBERS, write: (changed, notAfter) => client.putConnection(changed, notAfter) },
@@ -89,44 +89,45 @@ export async function replaceConnectionSecret(
  */
 export async function signsIn(
   client: DevopsClient,
-  place: ConnectionPlace,
+  location: ConnectionLocation,
   application: ReplacedCredential,
 ): Promise<boolean | undefined> {
-  const connection = await readConnection(client, place, targetOf("read a service connection", place));
+  const connection = await readConnection(client, location, targetOf("read a service connection", location));
   const signIn = signInOf(connection);
   if (signIn?.with !== "secret" || !belongsTo(signIn, application)) return undefined;
-  return await client.testConnection(place.projectId, connection);
+  return await client.testConnection(location.projectId, connection);
 }
 
 /** Text for users about a connection that does not sign in. */
 export const NO_SIGN_IN = "Azure DevOps can't sign in with the connection.";
 
 /**
- * Returns why a connection does not sign in as the application now, as a text for users. Undefined if it does, or contains no
- * client secret of the application. A connection that can't be seen, or whose address its creator chose, counts as one that
- * does not sign in. Undefined also if a stored proof shows that the connection signed in before: its creator then already had a
- * secret of the application.
+ * Returns why a connection does not sign in as the application now, as a text for users. A connection that can't be seen, or
+ * whose address its creator chose, counts as one that does not sign in. Undefined in three cases:
+ * - The connection signs in.
+ * - It contains no client secret of the application.
+ * - A stored proof shows that it signed in before. Its creator then already had a secret of the application.
  *
  * @throws {CloudFailure} if Azure DevOps gives no clear answer.
  */
 export async function signInProblem(
   connections: Connections & { proofs: ConnectionProofs },
-  place: ConnectionPlace,
+  location: ConnectionLocation,
   application: ReplacedCredential,
 ): Promise<string | undefined> {
   const { client, proofs, resourceManagers } = connections;
-  const connection = await client.connection(place.projectId, place.connectionId);
-  const unlessProven = async (text: string) => ((await proofs.isProven(place, application)) ? undefined : text);
+  const connection = await client.connection(location.projectId, location.connectionId);
+  const unlessProven = async (text: string) => ((await proofs.isProven(location, application)) ? undefined : text);
   if (!connection) return await unlessProven("It no longer exists, or the service's identity has no access to it.");
   const signIn = signInOf(connection);
   if (signIn?.with !== "secret" || !belongsTo(signIn, application)) return undefined;
   // DevOps would send the test to the address, which may never answer.
   if (!isAzureAddress(connection, resourceManagers))
     return await unlessProven("Its address is not that of Azure Resource Manager.");
-  return (await client.testConnection(place.projectId, connection)) ? undefined : await unlessProven(NO_SIGN_IN);
+  return (await client.testConnection(location.projectId, connection)) ? undefined : await unlessProven(NO_SIGN_IN);
 }
 
-const targetOf = (operation: string, { projectId, connectionId }: ConnectionPlace): CallTarget => ({
+const targetOf = (operation: string, { projectId, connectionId }: ConnectionLocation): CallTarget => ({
   operation,
   resource: `service connection ${connectionId} of project ${projectId}`,
 });
@@ -136,10 +137,10 @@ const belongsTo = (signIn: ConnectionSignIn | undefined, application: ReplacedCr
 
 async function readConnection(
   client: DevopsClient,
-  place: ConnectionPlace,
+  location: ConnectionLocation,
   target: CallTarget,
 ): Promise<ServiceConnection> {
-  const connection = await client.connection(place.projectId, place.connectionId);
+  const connection = await client.connection(location.projectId, location.connectionId);
   if (connection) return connection;
   throw failure("notFound", target, "there is no such connection, or the identity may not see it", {
     remedy: "Check whether it was deleted, and the identity's role on the service connection.",

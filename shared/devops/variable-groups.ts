@@ -2,7 +2,7 @@ import { type CallTarget, failure } from "../platform/azure/failure.ts";
 import { type Changed, changeResource } from "./change-resource.ts";
 import type { DevopsClient } from "./client.ts";
 import type { VariableGroup } from "./response-schemas.ts";
-import type { VariablePlace } from "./secret-locations.ts";
+import type { VariableLocation } from "./secret-locations.ts";
 
 /**
  * Writes a new value to a secret variable of a variable group. Rotations call it. The service can't verify the value, because
@@ -10,17 +10,17 @@ import type { VariablePlace } from "./secret-locations.ts";
  *
  * @throws {CloudFailure} notFound; refused if the group has no such secret variable; conflict, see `changeResource`.
  */
-export async function replaceVariable(client: DevopsClient, place: VariablePlace, value: string): Promise<Changed> {
-  const target = targetOf(place);
+export async function replaceVariable(client: DevopsClient, location: VariableLocation, value: string): Promise<Changed> {
+  const target = targetOf(location);
   const read = async () => {
-    const group = await readGroup(client, place, target);
-    requireWritable(group, place, target);
+    const group = await readGroup(client, location, target);
+    requireWritable(group, location, target);
     return group;
   };
   return await changeResource(
     { target, read, ignored: new Set(), write: (group, notAfter) => client.putVariableGroup(group, notAfter) },
     (group) => {
-      group.variables![nameIn(group, place.variable)!]!.value = value;
+      group.variables![nameIn(group, location.variable)!]!.value = value;
     },
   );
 }
@@ -30,21 +30,21 @@ export async function replaceVariable(client: DevopsClient, place: VariablePlace
  *
  * @throws {CloudFailure} notFound if there is no such group or it is not visible
  */
-export async function hasSecretVariable(client: DevopsClient, place: VariablePlace): Promise<boolean> {
-  const group = await readGroup(client, place, {
-    ...targetOf(place),
-    operation: `read the variable ${place.variable}`,
+export async function hasSecretVariable(client: DevopsClient, location: VariableLocation): Promise<boolean> {
+  const group = await readGroup(client, location, {
+    ...targetOf(location),
+    operation: `read the variable ${location.variable}`,
   });
-  return group.type === "Vsts" && isSecret(group, place.variable);
+  return group.type === "Vsts" && isSecret(group, location.variable);
 }
 
-const targetOf = ({ projectId, groupId, variable }: VariablePlace): CallTarget => ({
+const targetOf = ({ projectId, groupId, variable }: VariableLocation): CallTarget => ({
   operation: `change the variable ${variable}`,
   resource: `variable group ${groupId} of project ${projectId}`,
 });
 
-async function readGroup(client: DevopsClient, place: VariablePlace, target: CallTarget): Promise<VariableGroup> {
-  const group = await client.variableGroup(place.projectId, place.groupId);
+async function readGroup(client: DevopsClient, location: VariableLocation, target: CallTarget): Promise<VariableGroup> {
+  const group = await client.variableGroup(location.projectId, location.groupId);
   if (group) return group;
   throw failure("notFound", target, "there is no such group, or the identity may not see it", {
     remedy: "Check whether it was deleted, and the identity's role in the project's library.",
@@ -57,7 +57,7 @@ export function isSecret(group: VariableGroup, variable: string): boolean {
   return name !== undefined && group.variables![name]!.isSecret === true;
 }
 
-function requireWritable(group: VariableGroup, place: VariablePlace, target: CallTarget): void {
+function requireWritable(group: VariableGroup, location: VariableLocation, target: CallTarget): void {
   const rejection = (reason: string, remedy: string) => failure("refused", target, reason, { remedy });
   if (group.type !== "Vsts") {
     throw rejection(
@@ -65,7 +65,7 @@ function requireWritable(group: VariableGroup, place: VariablePlace, target: Cal
       "A group that is linked to a key vault reads the key vault itself.",
     );
   }
-  const name = nameIn(group, place.variable);
+  const name = nameIn(group, location.variable);
   if (name === undefined) throw rejection("the group has no such variable", "Check whether it was renamed.");
   if (!isSecret(group, name)) {
     throw rejection("the variable is not a secret variable", "Mark it as secret in Azure DevOps first.");

@@ -1,5 +1,5 @@
 import type { Devops, DevopsOrganization } from "../../devops/devops.ts";
-import type { VariablePlace } from "../../devops/secret-locations.ts";
+import type { VariableLocation } from "../../devops/secret-locations.ts";
 import { NO_SIGN_IN } from "../../devops/service-connections.ts";
 import { type CallTarget, type CloudFailure, failure } from "../../platform/azure/failure.ts";
 import type { ConsumerCheck, PlannedConsumer } from "../../rotation/consumer.ts";
@@ -137,9 +137,9 @@ const isSameName = (a: string, b: string): boolean => a.toLowerCase() === b.toLo
 /** Returns the variables of a group that are listed as copies of the secret. */
 const copiesOf = (
   { copies }: DevopsOrganization,
-  { projectId, groupId }: Pick<VariablePlace, "projectId" | "groupId">,
+  { projectId, groupId }: Pick<VariableLocation, "projectId" | "groupId">,
   { vaultName, secretName }: PlannedConsumer,
-): VariablePlace[] =>
+): VariableLocation[] =>
   copies.filter(
     (copy) =>
       copy.projectId === projectId &&
