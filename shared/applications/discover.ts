@@ -467,7 +467,7 @@ async function finishRun(
       target: { type: "applicationDiscovery", id: runId },
       details: { mode, status, ...counts, failures: failures.map(({ list, code }) => `${list}: ${code}`) },
     },
-    { ...deps, keep: storeEntryId },
+    { ...deps, storeEntryId },
   );
   // Requests an evaluation of alerts. The counts do not include writes of an earlier worker, so a second worker always requests
   // it.

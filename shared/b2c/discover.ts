@@ -228,7 +228,7 @@ async function complete(
       target: { type: "b2cTenant", id: tenantId },
       details: { runId, status, ...counts, failures: failures.map(({ list, code }) => `${list}: ${code}`) },
     },
-    { ...deps, keep: storeEntryId },
+    { ...deps, storeEntryId },
   );
   // Requests an evaluation of alerts. Before the run's end, so that it is repeated after a crash.
   await deps.ended();
